@@ -1,4 +1,4 @@
-//! Configurations in each format, and an application that runs by one.
+//! Parsers for each format, and an application that is limited by a configuration.
 
 use axum::Router;
 use axum::body::Body;
@@ -10,13 +10,13 @@ use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// By the format that the name's end tells.
+/// Parses `text` in the format of the file extension in `name`.
 pub(crate) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
-    match name.rsplit_once('.').expect("an ending").1 {
+    match name.rsplit_once('.').expect("a file extension").1 {
         "toml" => Config::parse(name, text, |text| toml::from_str(text)),
         "yaml" => Config::parse(name, text, |text| yaml_serde::from_str(text)),
         "json" => Config::parse(name, text, |text| serde_json::from_str(text)),
-        other => panic!("{other:?} is no format"),
+        other => panic!("unknown format {other:?}"),
     }
 }
 
@@ -24,13 +24,12 @@ pub(crate) fn toml(text: &str) -> Config {
     parse("limits.toml", text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A limiter in memory that runs by `config`, and its clock.
 pub(crate) fn limiter(config: &Config) -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
     (config.limiter(MemoryBackend::builder().clock(clock.clone()).build()).build(), clock)
 }
 
-/// An application that runs by `config`. Whoever calls is `x-user`, of the tier `x-tier`, from the country `x-country`.
+/// An application limited by `config`, with the user, tier and country from `x-user`, `x-tier` and `x-country`.
 pub(crate) fn app(config: &Config, limiter: &RateLimiter) -> Router {
     let header = |req: &Parts, name: &str| req.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
     let user = move |req: &Parts| {
@@ -47,7 +46,7 @@ pub(crate) fn app(config: &Config, limiter: &RateLimiter) -> Router {
         .layer(config.layer(limiter, user).label("country", move |req: &Parts| header(req, "x-country")))
 }
 
-/// Sends `line`, `"GET /todos"`, with these header lines.
+/// Sends a request such as `"GET /todos"` with these header lines.
 pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
     let (method, target) = line.split_once(' ').unwrap();
     let mut request = Request::builder().method(method).uri(target);
@@ -59,8 +58,8 @@ pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
     Answer::read(response).await
 }
 
-/// Status, and the name, limit and rest of the one policy that the headers tell of.
-pub(crate) async fn told(app: &Router, line: &str, lines: &[&str]) -> (u16, String, u64, u64) {
+/// The status, and the name, limit and remaining tokens in the headers of a response under one policy.
+pub(crate) async fn quota_headers(app: &Router, line: &str, lines: &[&str]) -> (u16, String, u64, u64) {
     let answer = call(app, line, lines).await;
     let (policies, limits) = (answer.policies(), answer.limits());
     assert_eq!((policies.len(), limits.len()), (1, 1), "{line}");

@@ -1,4 +1,4 @@
-//! Nothing unbounded: texts, trees, lists, messages.
+//! Bounds on texts, trees, lists and messages.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -46,11 +46,11 @@ fn a_text_of_over_16_mib_is_refused() {
 
 #[test]
 fn a_tree_of_over_64_mib_is_refused_while_it_is_read() {
-    // Two bytes of text for a value each: it is the values that take the room.
+    // Two bytes of text per value: the values exceed the bound, not the text.
     let text = format!("{{\"policies\": [{}1]}}", "1,".repeat(4_000_000));
     let error = serde_json::from_str::<Config>(&text).unwrap_err().to_string();
     assert!(error.starts_with("the configuration takes more than 64 MiB of memory"), "{error}");
-    // Few values, but the one long text again and again.
+    // Few values, but many copies of a long text.
     let uses = ["*long"; 100].join(", ");
     let text = format!("long: &long {}\nuses: [{uses}]\n", "x".repeat(1 << 20));
     let error = yaml_serde::from_str::<Config>(&text).unwrap_err().to_string();
@@ -61,7 +61,7 @@ fn a_tree_of_over_64_mib_is_refused_while_it_is_read() {
 fn a_tree_of_more_than_sixteen_values_in_one_another_is_refused_while_it_is_read() {
     let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let error = serde_json::from_str::<Config>(&nested(16)).unwrap_err().to_string();
-    assert!(error.contains("policies"), "read, and no table of policies: {error}");
+    assert!(error.contains("policies"), "expected an error about policies, not depth: {error}");
     let error = serde_json::from_str::<Config>(&nested(17)).unwrap_err().to_string();
     assert!(error.starts_with("nested more than 16 levels deep"), "{error}");
 }
@@ -83,7 +83,7 @@ fn the_largest_configuration_is_read_and_used_and_a_larger_one_is_refused() {
     let config = parse("limits.json", &text(10_000, 4, 10_000, 100_000)).unwrap();
     let (limiter, _clock) = limiter(&config);
     drop(config.layer(&limiter, key::global()));
-    println!("the largest configuration: read and used in {:?}", began.elapsed());
+    println!("the largest configuration was loaded in {:?}", began.elapsed());
     assert_eq!(
         (config.policies().count(), config.routes().count(), config.deny_list().len()),
         (10_000, 10_000, 100_000)
@@ -107,13 +107,13 @@ fn point_12_user_agents_that_are_searched_one_by_one_are_few() {
         let list: Vec<String> = (0..count).map(|i| format!("{:?}", patterns(i))).collect();
         format!(r#"{{"policies": {{"api": {{"quota": "10/min"}}}}, "deny": {{"user_agents": [{}]}}}}"#, list.join(","))
     };
-    for (pattern, most) in
+    for (pattern, max) in
         [("*bot-N*", 1000), ("bot-N*", 1000), ("a*bot-N", 1000), ("a*bot-N*", 100), ("*a*bot-N*", 100)]
     {
         let patterns = |i: usize| pattern.replace('N', &i.to_string());
-        assert_eq!(parse("limits.json", &text(&patterns, most)).unwrap().deny_list().len(), most, "{pattern}");
-        let error = parse("limits.json", &text(&patterns, most + 1)).unwrap_err().to_string();
-        assert!(error.contains(&format!("found {} user agents", most + 1)), "{error}");
-        assert!(error.contains(&format!("at most {most} are")), "{error}");
+        assert_eq!(parse("limits.json", &text(&patterns, max)).unwrap().deny_list().len(), max, "{pattern}");
+        let error = parse("limits.json", &text(&patterns, max + 1)).unwrap_err().to_string();
+        assert!(error.contains(&format!("found {} user agents", max + 1)), "{error}");
+        assert!(error.contains(&format!("at most {max} are")), "{error}");
     }
 }

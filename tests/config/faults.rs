@@ -1,4 +1,4 @@
-//! What an error tells besides its message.
+//! The kind, faults and sources of configuration errors, and keys that they must not show.
 
 use std::error::Error;
 
@@ -29,7 +29,6 @@ fn each_fault_has_its_place_and_its_cause() {
     assert!(fault("policies.zero.quota").source().unwrap().is::<QuotaError>());
     assert!(fault("policies.\"\"").is::<PolicyError>());
     assert!(fault("deny.ips[0]").is::<DenyRuleError>());
-    // The chain leads there.
     assert!(error.source().unwrap().source().is_some());
 }
 

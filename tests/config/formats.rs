@@ -1,4 +1,4 @@
-//! The same configuration in each format.
+//! Equal configurations in TOML, YAML and JSON.
 
 use tollgate::{Config, DAY, HOUR, MINUTE, Policy, Quota, protection::DenyRule};
 
@@ -42,7 +42,7 @@ labels = ["asn"]
 max_entries = 1000
 "#;
 
-// A number and a truth as names; `NO` is Norway.
+// Includes a number as a name, and the country `NO`, which YAML 1.1 reads as a boolean.
 const YAML: &str = r#"
 auto_block:
   policies: [web]
@@ -108,7 +108,6 @@ fn all() -> [Config; 3] {
         .map(|(name, text)| parse(name, text).unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// All of a policy.
 fn parts(policy: &Policy) -> (String, Quota, Vec<(String, Quota)>) {
     let tiers = policy.tiers().map(|(tier, quota)| (tier.to_owned(), *quota)).collect();
     (policy.name().to_string(), *policy.quota(), tiers)
@@ -192,12 +191,12 @@ fn what_is_not_said_is_as_the_page_says() {
     assert!(config.default_policy().is_none());
     let api = config.policy("api").unwrap();
     assert_eq!(config.auto_block(), Some(&tollgate::protection::AutoBlock::new([api])));
-    let said = tollgate::protection::AutoBlock::new([api])
+    let defaults = tollgate::protection::AutoBlock::new([api])
         .threshold(30)
         .within(10 * MINUTE)
         .block_for(DAY)
         .max_entries(100_000);
-    assert_eq!(config.auto_block(), Some(&said));
+    assert_eq!(config.auto_block(), Some(&defaults));
 }
 
 #[test]

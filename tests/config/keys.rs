@@ -1,4 +1,4 @@
-//! Keys of the deny list in a file: each is of a type, and one that can match nothing is reported.
+//! Keys on the deny list of a file: their types, and keys that can never match.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,9 +1,8 @@
-//! Configurations from files: what is read, what is refused and how that is said, what a reload changes and what not.
+//! Configuration files: formats, errors and reloads.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
-// The other tests' reader of responses: what is written once is read one way.
-#[allow(dead_code)] // It reads more than is looked at here.
+#[allow(dead_code)] // Shared with other tests.
 #[path = "../http/answer.rs"]
 mod answer;
 mod app;

@@ -1,6 +1,6 @@
-//! What is said of broken configurations, word for word: each file of `broken/`, and its message in `messages.txt`.
+//! The error messages for the files in `broken/`, compared to `messages.txt`.
 //!
-//! `TOLLGATE_MESSAGES=write cargo test --all-features --test config` writes the messages anew; read what changed.
+//! `TOLLGATE_MESSAGES=write cargo test --all-features --test config` rewrites the messages; review the changes.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -17,22 +17,22 @@ fn each_broken_configuration_is_refused_with_its_message() {
     names.sort_unstable();
     assert!(names.len() >= 50, "{} files", names.len());
 
-    let mut said = String::new();
+    let mut messages = String::new();
     for name in &names {
         let text = std::fs::read_to_string(folder.join("broken").join(name)).unwrap();
         let error = parse(name, &text).expect_err(name).to_string();
         assert!(error.lines().count() <= 21 && error.len() < 5000, "{error}");
-        writeln!(said, "## {name}\n{error}\n").unwrap();
+        writeln!(messages, "## {name}\n{error}\n").unwrap();
     }
 
     let golden = folder.join("messages.txt");
-    if std::env::var_os("TOLLGATE_MESSAGES").is_some_and(|wish| wish == "write") {
-        std::fs::write(&golden, said).unwrap();
+    if std::env::var_os("TOLLGATE_MESSAGES").is_some_and(|value| value == "write") {
+        std::fs::write(&golden, messages).unwrap();
         return;
     }
-    let known = std::fs::read_to_string(&golden).unwrap();
-    for (known, said) in known.split("## ").zip(said.split("## ")) {
-        assert_eq!(known, said);
+    let expected = std::fs::read_to_string(&golden).unwrap();
+    for (expected, found) in expected.split("## ").zip(messages.split("## ")) {
+        assert_eq!(expected, found);
     }
-    assert_eq!(known, said);
+    assert_eq!(expected, messages);
 }

@@ -1,4 +1,4 @@
-//! Quotas in a file are the quotas that are meant, in either form.
+//! Quotas in files, as text and as tables.
 
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use tollgate::{Quota, config::ConfigError};
 
 use crate::app::parse;
 
-/// The quota of a configuration that has this one.
 fn read(quota: &Value) -> Result<Quota, ConfigError> {
     let text = json!({ "policies": { "p": { "quota": quota } } }).to_string();
     parse("limits.json", &text).map(|config| *config.policy("p").expect("a policy").quota())
@@ -25,7 +24,7 @@ fn quota() -> impl Strategy<Value = Quota> {
     let reserved = prop_oneof![Just(None), Just(Some(None)), tokens().prop_map(|tokens| Some(Some(tokens)))];
     let start = prop::option::of(0..100_000_000_000_u64);
     (0..3, tokens(), micros, prop::option::of(tokens()), reserved, start).prop_filter_map(
-        "a quota that there can be",
+        "a valid quota",
         |(algorithm, rate, micros, capacity, reserved, start)| {
             let period = Duration::from_micros(micros);
             let mut quota = match algorithm {
@@ -45,13 +44,13 @@ fn quota() -> impl Strategy<Value = Quota> {
     )
 }
 
-/// All fields of a quota, one by one.
+/// A quota as a table of all its fields.
 fn fields(quota: &Quota) -> Value {
     let algorithm = match quota.algorithm() {
         Algorithm::TokenBucket => "token_bucket",
         Algorithm::FixedWindow => "fixed_window",
         Algorithm::SlidingWindow => "sliding_window",
-        other => panic!("{other:?} is new"),
+        other => panic!("unknown algorithm {other:?}"),
     };
     let mut table = Map::new();
     table.insert("algorithm".into(), json!(algorithm));
@@ -67,7 +66,7 @@ fn fields(quota: &Quota) -> Value {
     Value::Object(table)
 }
 
-/// What somebody may write, right or wrong.
+/// Values that a file may contain as a quota, valid or not.
 fn anything() -> impl Strategy<Value = Value> {
     let value = || {
         prop::sample::select(vec![
@@ -129,7 +128,7 @@ proptest! {
         match (read(&form), alone) {
             (Ok(in_file), Ok(alone)) => prop_assert_eq!(in_file, alone),
             (Err(_), Err(_)) => {}
-            (in_file, alone) => prop_assert!(false, "{}: {:?} in a file, {:?} alone", form, in_file, alone),
+            (in_file, alone) => prop_assert!(false, "{}: {:?} in a file, {:?} on its own", form, in_file, alone),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What a reload changes, and what not: in decisions, and over HTTP.
+//! What a reload changes in decisions and over HTTP, and what it does not.
 
 use tollgate::{
     Config, Key, MINUTE, Quota, RateLimiter, Subject,
     protection::{DenyRule, Signals},
 };
 
-use crate::app::{app, call, limiter, parse, told, toml};
+use crate::app::{app, call, limiter, parse, quota_headers, toml};
 
 const FILE: &str = r#"
     [policies.default]
@@ -45,10 +45,13 @@ async fn new_quotas_hold_at_once_and_what_was_spent_stays_spent() {
         reloaded.to_string(),
         "policies.api.tiers.premium: 200/min → 500/min\npolicies.api.quota: 30/min → 20/min"
     );
-    assert_eq!(told(&app, "GET /todos", &["x-user: ada"]).await, (200, "api".into(), 20, 9));
-    assert_eq!(told(&app, "GET /todos", &["x-user: eve", "x-tier: premium"]).await, (200, "api".into(), 500, 489));
-    assert_eq!(told(&app, "GET /todos", &["x-user: kim", "x-tier: free"]).await, (200, "api".into(), 60, 59));
-    assert_eq!(told(&app, "GET /search", &["x-user: ada"]).await, (200, "default".into(), 60, 59));
+    assert_eq!(quota_headers(&app, "GET /todos", &["x-user: ada"]).await, (200, "api".into(), 20, 9));
+    assert_eq!(
+        quota_headers(&app, "GET /todos", &["x-user: eve", "x-tier: premium"]).await,
+        (200, "api".into(), 500, 489)
+    );
+    assert_eq!(quota_headers(&app, "GET /todos", &["x-user: kim", "x-tier: free"]).await, (200, "api".into(), 60, 59));
+    assert_eq!(quota_headers(&app, "GET /search", &["x-user: ada"]).await, (200, "default".into(), 60, 59));
 }
 
 #[tokio::test]
@@ -101,7 +104,7 @@ async fn a_broken_configuration_changes_nothing() {
     for _ in 0..25 {
         call(&app, "GET /todos", &["x-user: ada"]).await;
     }
-    // Each has a quota and a deny list that would do, and something that will not.
+    // Each case combines valid changes with an invalid one.
     let good = [("\"60/min\"\n\n    [policies.api]", "\"6/min\"\n\n    [policies.api]"), ("\"mallory\"", "\"ada\"")];
     for broken in [
         [("\"30/min\"", "\"30/mim\"")].as_slice(),
@@ -109,7 +112,7 @@ async fn a_broken_configuration_changes_nothing() {
         &[("\"/todos\" = \"api\"", "\"/todos\" = \"ap1\"")],
         &[("[\"KP\"]", "[\"KPX\"]")],
         &[("[routes]", "[routes")],
-        // These are good ones, but not for a program that runs.
+        // These files are valid, but need a restart.
         &[("\"/todos\" = \"api\"", "\"/todos\" = \"default\"")],
         &[("\"30/min\"", "\"30/min fixed\""), ("\"60/min\", premium = \"200/min\"", "\"60/min fixed\"")],
         &[("[policies.api]", "[policies.more]\nquota = \"1/s\"\n[policies.api]")],
@@ -132,12 +135,12 @@ async fn a_broken_configuration_changes_nothing() {
         (["x-user: mallory"], (429, "api".to_owned(), 30, 30)),
     ] {
         let (status, name, limit, _) = expected;
-        let answer = told(&app, "GET /todos", &lines).await;
+        let answer = quota_headers(&app, "GET /todos", &lines).await;
         assert_eq!((answer.0, &answer.1, answer.2), (status, &name, limit), "{lines:?}");
     }
     clock.advance(MINUTE);
-    assert_eq!(told(&app, "GET /todos", &["x-user: ada"]).await.3, 29);
-    assert_eq!(told(&app, "GET /search", &["x-user: ada"]).await, (200, "default".into(), 60, 59));
+    assert_eq!(quota_headers(&app, "GET /todos", &["x-user: ada"]).await.3, 29);
+    assert_eq!(quota_headers(&app, "GET /search", &["x-user: ada"]).await, (200, "default".into(), 60, 59));
 }
 
 #[tokio::test]
@@ -151,9 +154,9 @@ async fn what_was_set_by_hand_gives_way_but_for_single_keys() {
     limiter.set_key_quota(api, "ada", quota(3)).await.unwrap();
     limiter.set_key_quota(api, Subject::anonymous(), quota(4)).await.unwrap();
     let reloaded = config.reload(&limiter, &config).await.unwrap();
-    let told: Vec<_> =
+    let changes: Vec<_> =
         reloaded.quotas().iter().map(|change| (change.tier(), change.old().rate(), change.new().rate())).collect();
-    assert_eq!(told, [(Some("free"), 2, 60), (Some("premium"), 1, 200), (None, 1, 30)]);
+    assert_eq!(changes, [(Some("free"), 2, 60), (Some("premium"), 1, 200), (None, 1, 30)]);
     let rate = |subject: Subject| limiter.quota(api, subject).rate();
     assert_eq!((rate(Subject::new("kim")), rate(Subject::new("kim").tier("free"))), (30, 60));
     assert_eq!((rate(Subject::new("ada")), rate(Subject::anonymous())), (3, 4));
@@ -234,16 +237,16 @@ async fn a_limiter_with_another_deny_list_is_an_error_when_reloaded_and_when_bui
     let foreign = RateLimiter::default();
     let error = config.reload(&foreign, &new).await.unwrap_err();
     assert!(error.to_string().contains("deny: the limiter does not have this deny list"), "{error}");
-    assert_eq!(config.deny_list().len(), 2, "nothing is applied");
+    assert_eq!(config.deny_list().len(), 2, "nothing must be applied");
     let panic_of = |config: &Config| {
         let build = std::panic::AssertUnwindSafe(|| config.layer(&foreign, tollgate::key::global()));
-        *std::panic::catch_unwind(build).expect_err("a panic").downcast::<String>().expect("a text")
+        *std::panic::catch_unwind(build).expect_err("a panic").downcast::<String>().expect("a `String`")
     };
     let text = panic_of(&config);
     assert!(text.contains("build it with `config.limiter(backend)`"), "{text}");
     let blocking = toml("policies.api.quota = '1/min'\nauto_block.policies = ['api']");
     assert!(panic_of(&blocking).contains("blocks no callers"));
-    // Its list by itself is enough.
+    // A limiter with the deny list of the configuration is enough.
     let own = RateLimiter::builder(tollgate::MemoryBackend::new()).deny_list(config.deny_list()).build();
     assert_eq!(config.reload(&own, &new).await.unwrap().rules_added().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Changes that take a restart are all told, and none of them is made.
+//! A reload reports all changes that need a restart, and applies none.
 
 use tollgate::config::ConfigErrorKind;
 

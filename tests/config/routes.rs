@@ -1,8 +1,8 @@
-//! Routes from a file, over a real router.
+//! Routes from a file, in an axum router.
 
 use tollgate::{Config, DAY, key};
 
-use crate::app::{app, call, limiter, told, toml};
+use crate::app::{app, call, limiter, quota_headers, toml};
 
 const FILE: &str = r#"
     [policies.default]
@@ -37,7 +37,7 @@ async fn each_route_has_the_policy_of_its_line_and_all_others_the_default() {
         ("PUT /todos", &[], 405, "default", 60),
         ("GET /nowhere", &[], 404, "default", 60),
     ] {
-        let (answered, name, q, _) = told(&app, line, lines).await;
+        let (answered, name, q, _) = quota_headers(&app, line, lines).await;
         assert_eq!((answered, &name[..], q), (status, policy, limit), "{line} {lines:?}");
     }
 }
@@ -48,14 +48,14 @@ async fn routes_of_one_policy_share_its_buckets_and_a_spent_one_is_refused() {
     let (limiter, clock) = limiter(&config);
     let app = app(&config, &limiter);
     for remaining in (0..5).rev() {
-        assert_eq!(told(&app, "POST /todos", &["x-user: ada"]).await, (200, "create".into(), 5, remaining));
+        assert_eq!(quota_headers(&app, "POST /todos", &["x-user: ada"]).await, (200, "create".into(), 5, remaining));
     }
-    assert_eq!(told(&app, "POST /todos", &["x-user: ada"]).await.0, 429);
-    assert_eq!(told(&app, "POST /todos", &["x-user: eve"]).await, (200, "create".into(), 5, 4));
-    assert_eq!(told(&app, "GET /todos", &["x-user: ada"]).await.3, 99);
-    assert_eq!(told(&app, "GET /users/1", &["x-user: ada"]).await.3, 98);
+    assert_eq!(quota_headers(&app, "POST /todos", &["x-user: ada"]).await.0, 429);
+    assert_eq!(quota_headers(&app, "POST /todos", &["x-user: eve"]).await, (200, "create".into(), 5, 4));
+    assert_eq!(quota_headers(&app, "GET /todos", &["x-user: ada"]).await.3, 99);
+    assert_eq!(quota_headers(&app, "GET /users/1", &["x-user: ada"]).await.3, 98);
     clock.advance(DAY);
-    assert_eq!(told(&app, "POST /todos", &["x-user: ada"]).await.0, 200);
+    assert_eq!(quota_headers(&app, "POST /todos", &["x-user: ada"]).await.0, 200);
 }
 
 #[tokio::test]
@@ -92,7 +92,6 @@ async fn the_deny_list_and_the_blocks_of_the_file_keep_callers_out() {
     for lines in [["x-country: kp"], ["x-user: mallory"], ["user-agent: SomeBot/1"]] {
         assert_eq!(call(&app, "GET /todos", &lines).await.status, 429, "{lines:?}");
     }
-    // Two are allowed, three denied; so there is a block, which outlasts the quota.
     for status in [200, 200, 429, 429, 429] {
         assert_eq!(call(&app, "GET /todos", &["x-user: ada"]).await.status, status);
     }
@@ -104,7 +103,7 @@ async fn the_deny_list_and_the_blocks_of_the_file_keep_callers_out() {
 
 #[test]
 fn whatever_passes_the_check_makes_a_layer() {
-    // What the layer itself would refuse by a panic, the check refuses by an error.
+    // Lines that make the layer panic are configuration errors.
     for line in [
         "/",
         "/a",
@@ -145,7 +144,7 @@ fn point_7_a_quota_of_the_file_too_small_for_the_cost_of_its_layer_is_an_error_w
         app
     };
     let _ = build(5);
-    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| build(10))).expect_err("it was built");
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| build(10))).expect_err("expected a panic");
     let text = *panic.downcast::<String>().unwrap();
     assert!(text.starts_with("tollgate: policy \"api\", tier \"free\": every request costs 10"), "{text}");
 }

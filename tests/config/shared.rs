@@ -1,4 +1,4 @@
-//! Reloads on a backend that processes share: what one of them is told holds in all, whatever their own files say.
+//! Reloads on a shared backend: a reload in one process applies to all, whatever file they started with.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -17,36 +17,36 @@ use tollgate::{
 
 use crate::app::toml;
 
-/// Rows in memory, with a board as a remote backend has one.
+/// A memory backend with a notice channel, like a remote backend.
 #[derive(Clone, Debug)]
-struct Shared {
+struct SharedBackend {
     rows: Arc<MemoryBackend>,
-    board: Arc<Board>,
+    channel: Arc<Channel>,
 }
 
 #[derive(Default)]
-struct Board {
+struct Channel {
     notices: Mutex<BTreeMap<Vec<u8>, Notice>>,
-    readers: Mutex<Vec<Weak<dyn NoticeSubscriber>>>,
-    posted: AtomicUsize,
-    /// It takes so many notices.
-    room: AtomicUsize,
+    subscribers: Mutex<Vec<Weak<dyn NoticeSubscriber>>>,
+    published: AtomicUsize,
+    /// The number of notices that it accepts.
+    capacity: AtomicUsize,
 }
 
-impl Shared {
-    fn new() -> Shared {
-        let board = Board { room: AtomicUsize::new(usize::MAX), ..Board::default() };
-        Shared { rows: Arc::default(), board: Arc::new(board) }
+impl SharedBackend {
+    fn new() -> SharedBackend {
+        let channel = Channel { capacity: AtomicUsize::new(usize::MAX), ..Channel::default() };
+        SharedBackend { rows: Arc::default(), channel: Arc::new(channel) }
     }
 
-    /// Tells the last who subscribed what stands; it does not come with the subscription, as from a remote one.
-    fn tell_the_last(&self) {
-        let all = self.board.notices.lock().unwrap().values().cloned().collect();
-        self.board.readers.lock().unwrap().last().unwrap().upgrade().unwrap().receive(all, true);
+    /// Delivers all current notices to the last subscriber. As with a remote channel, subscribing does not.
+    fn deliver_to_last_subscriber(&self) {
+        let all = self.channel.notices.lock().unwrap().values().cloned().collect();
+        self.channel.subscribers.lock().unwrap().last().unwrap().upgrade().unwrap().receive(all, true);
     }
 }
 
-impl Backend for Shared {
+impl Backend for SharedBackend {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
         self.rows.acquire(takes)
     }
@@ -64,29 +64,32 @@ impl Backend for Shared {
     }
 
     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
-        Some(Arc::clone(&self.board) as Arc<dyn NoticeChannel>)
+        Some(Arc::clone(&self.channel) as Arc<dyn NoticeChannel>)
     }
 }
 
-impl NoticeChannel for Board {
+impl NoticeChannel for Channel {
     fn publish(&self, notice: Notice) -> BackendFuture<()> {
-        if self.posted.fetch_add(1, Ordering::Relaxed) >= self.room.load(Ordering::Relaxed) {
-            return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the board is away")));
+        if self.published.fetch_add(1, Ordering::Relaxed) >= self.capacity.load(Ordering::Relaxed) {
+            return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the channel is away")));
         }
         self.notices.lock().unwrap().insert(notice.topic.clone(), notice.clone());
-        let readers = self.readers.lock().unwrap().clone();
-        readers.iter().filter_map(Weak::upgrade).for_each(|reader| reader.receive(vec![notice.clone()], false));
+        let subscribers = self.subscribers.lock().unwrap().clone();
+        subscribers
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|subscriber| subscriber.receive(vec![notice.clone()], false));
         BackendFuture::ready(Ok(()))
     }
 
-    fn subscribe(&self, reader: Weak<dyn NoticeSubscriber>) {
-        self.readers.lock().unwrap().push(reader);
+    fn subscribe(&self, subscriber: Weak<dyn NoticeSubscriber>) {
+        self.subscribers.lock().unwrap().push(subscriber);
     }
 }
 
-impl std::fmt::Debug for Board {
+impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Board")
+        f.write_str("Channel")
     }
 }
 
@@ -96,7 +99,7 @@ fn file(own: u32, free: u32) -> Config {
     ))
 }
 
-/// The rates that `limiter` goes by: a program's that began with `config`.
+/// The rates that `limiter` applies to the policy and to the tier.
 fn rates(config: &Config, limiter: &RateLimiter) -> (u64, u64) {
     let api = config.policy("api").unwrap();
     let rate = |subject: tollgate::Subject| limiter.quota(api, subject).rate();
@@ -105,11 +108,11 @@ fn rates(config: &Config, limiter: &RateLimiter) -> (u64, u64) {
 
 #[tokio::test]
 async fn after_a_reload_all_processes_go_by_the_file_whichever_they_began_with() {
-    let backend = Shared::new();
+    let backend = SharedBackend::new();
     let (one, two) = (file(10, 20), file(11, 20));
     let (first, second) = (one.limiter(backend.clone()).build(), two.limiter(backend.clone()).build());
     for (own, free) in [(30, 40), (11, 20), (10, 20), (11, 21), (11, 20)] {
-        // The second's own file again: it must be told, or the first would go by its own.
+        // Even the file that the second process started with must be published for the first.
         two.reload(&second, &file(own, free)).await.unwrap();
         assert_eq!(rates(&one, &first), (own.into(), free.into()));
         assert_eq!(rates(&two, &second), (own.into(), free.into()));
@@ -120,43 +123,42 @@ async fn after_a_reload_all_processes_go_by_the_file_whichever_they_began_with()
 
 #[tokio::test]
 async fn a_program_that_starts_with_another_file_says_so_by_reloading_it() {
-    let backend = Shared::new();
+    let backend = SharedBackend::new();
     let old = file(10, 20);
     let limiter = old.limiter(backend.clone()).build();
     old.reload(&limiter, &file(30, 40)).await.unwrap();
     drop(limiter);
 
-    // What was set before outlives the program...
+    // Quotas set before outlive the program...
     let new = file(50, 60);
     let limiter = new.limiter(backend.clone()).build();
-    backend.tell_the_last();
+    backend.deliver_to_last_subscriber();
     assert_eq!(rates(&new, &limiter), (30, 40));
-    // ...until it is told again, even where that is not known here yet.
+    // ...until the next reload, even if their notices have not arrived yet.
     let limiter = new.limiter(backend.clone()).build();
     assert_eq!(rates(&new, &limiter), (50, 60));
     new.reload(&limiter, &new).await.unwrap();
-    backend.tell_the_last();
+    backend.deliver_to_last_subscriber();
     assert_eq!(rates(&new, &limiter), (50, 60));
 }
 
 #[tokio::test]
 async fn a_board_that_is_away_leaves_the_deny_list_and_the_next_reload_goes_on() {
-    let backend = Shared::new();
+    let backend = SharedBackend::new();
     let config = file(10, 20);
     let limiter = config.limiter(backend.clone()).build();
-    // The tier's quota is told, the policy's own is not.
-    backend.board.room.store(1, Ordering::Relaxed);
+    backend.channel.capacity.store(1, Ordering::Relaxed);
     let error = config.reload(&limiter, &file(30, 40)).await.unwrap_err();
     assert_eq!(error.kind(), ConfigErrorKind::Limiter);
     let message = error.to_string();
     assert!(message.starts_with("limits.toml: policies.api.quota: "), "{message}");
-    assert!(message.contains("cannot set 30/min") && message.contains("the board is away"), "{message}");
+    assert!(message.contains("cannot set 30/min") && message.contains("the channel is away"), "{message}");
     let cause = error.source().unwrap().source().unwrap();
     assert!(matches!(cause.downcast_ref(), Some(SetQuotaError::Backend(_))), "{cause:?}");
     assert_eq!(rates(&config, &limiter), (10, 40));
     assert!(config.deny_list().contains(&tollgate::protection::DenyRule::key("k10")));
 
-    backend.board.room.store(usize::MAX, Ordering::Relaxed);
+    backend.channel.capacity.store(usize::MAX, Ordering::Relaxed);
     config.reload(&limiter, &file(30, 40)).await.unwrap();
     assert_eq!(rates(&config, &limiter), (30, 40));
     assert!(config.deny_list().contains(&tollgate::protection::DenyRule::key("k30")));
@@ -164,9 +166,9 @@ async fn a_board_that_is_away_leaves_the_deny_list_and_the_next_reload_goes_on()
 
 #[tokio::test]
 async fn a_reload_beside_another_is_refused_until_that_is_done_or_given_up() {
-    let backend = Shared::new();
+    let backend = SharedBackend::new();
     let config = file(10, 20);
-    let limiter = config.limiter(Slow(backend)).build();
+    let limiter = config.limiter(SlowBackend(backend)).build();
     {
         let new = file(30, 40);
         let mut first = std::pin::pin!(config.reload(&limiter, &new));
@@ -180,11 +182,11 @@ async fn a_reload_beside_another_is_refused_until_that_is_done_or_given_up() {
     assert_eq!(rates(&config, &limiter), (32, 42));
 }
 
-/// Its board answers at the second look.
+/// A backend whose channel replies at the second poll.
 #[derive(Debug)]
-struct Slow(Shared);
+struct SlowBackend(SharedBackend);
 
-impl Backend for Slow {
+impl Backend for SlowBackend {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
         self.0.acquire(takes)
     }
@@ -202,36 +204,36 @@ impl Backend for Slow {
     }
 
     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
-        Some(Arc::new(SlowBoard(Arc::clone(&self.0.board))))
+        Some(Arc::new(SlowChannel(Arc::clone(&self.0.channel))))
     }
 }
 
 #[derive(Debug)]
-struct SlowBoard(Arc<Board>);
+struct SlowChannel(Arc<Channel>);
 
-impl NoticeChannel for SlowBoard {
+impl NoticeChannel for SlowChannel {
     fn publish(&self, notice: Notice) -> BackendFuture<()> {
-        let posted = self.0.publish(notice);
+        let published = self.0.publish(notice);
         BackendFuture::boxed(async move {
             tokio::task::yield_now().await;
-            posted.await
+            published.await
         })
     }
 
-    fn subscribe(&self, reader: Weak<dyn NoticeSubscriber>) {
-        self.0.subscribe(reader);
+    fn subscribe(&self, subscriber: Weak<dyn NoticeSubscriber>) {
+        self.0.subscribe(subscriber);
     }
 }
 
-/// The quota of a tier that an earlier file had stayed on the board, and nothing took it off.
+/// Regression: the quota of a tier that the file no longer has was never withdrawn from the channel.
 #[tokio::test]
 async fn what_was_said_of_a_tier_that_is_gone_is_taken_back() {
-    let backend = Shared::new();
+    let backend = SharedBackend::new();
     let old = file(10, 20);
     old.reload(&old.limiter(backend.clone()).build(), &old).await.unwrap();
     let new = toml("[policies.api]\nquota = \"7/min\"");
     let limiter = new.limiter(backend.clone()).build();
-    backend.tell_the_last();
+    backend.deliver_to_last_subscriber();
     new.reload(&limiter, &new).await.unwrap();
     assert_eq!(rates(&new, &limiter), (7, 7));
     assert_eq!(limiter.stats().changed_quotas, 1);

@@ -1,4 +1,4 @@
-//! What clients are answered.
+//! Responses to clients.
 
 use axum::Router;
 use axum::body::Body;
@@ -40,9 +40,9 @@ pub(crate) async fn refusals(list: &mut List) {
     assert_eq!(ask(&app, "text/plain").await.status(), 200);
     list.answer("a quota that is exceeded", ask(&app, "text/plain").await).await;
     list.answer("the same, by gRPC", ask(&app, "application/grpc").await).await;
-    let dear = behind(RateLimitLayer::new(API, key::global()).cost(|_| 5).grpc());
-    list.answer("a cost that never fits", ask(&dear, "text/plain").await).await;
-    list.answer("the same, by gRPC", ask(&dear, "application/grpc").await).await;
+    let costly = behind(RateLimitLayer::new(API, key::global()).cost(|_| 5).grpc());
+    list.answer("a cost that never fits", ask(&costly, "text/plain").await).await;
+    list.answer("the same, by gRPC", ask(&costly, "application/grpc").await).await;
     let down = || Error::new(ErrorKind::Timeout, "the store did not answer within 100 ms");
     list.answer("a backend that could not decide", down().into_response()).await;
     let limiter = limiter();

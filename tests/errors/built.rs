@@ -1,4 +1,4 @@
-//! What is put together wrongly in the program itself: a panic when it starts, or, as a `const`, when it is compiled.
+//! Mistakes in the program, which panic when it starts, or fail to compile in a `const`.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use tollgate::{
 
 use crate::list::List;
 
-const TENS: Quota = Quota::token_bucket(10, MINUTE);
-const NOTHING: Quota = Quota::token_bucket(10, MINUTE).capacity(0);
+const TEN_PER_MINUTE: Quota = Quota::token_bucket(10, MINUTE);
+const NO_CAPACITY: Quota = Quota::token_bucket(10, MINUTE).capacity(0);
 
 pub(crate) fn constructors(list: &mut List) {
     list.part("Constructors: panics");
-    let most = Quota::MAX_TOKENS;
+    let max = Quota::MAX_TOKENS;
     list.panic("no rate", || Quota::token_bucket(0, MINUTE));
     list.panic("no period", || Quota::fixed_window(1, Duration::ZERO));
     list.panic("a period of nanoseconds", || Quota::sliding_window(1, Duration::from_nanos(1500)));
-    list.panic("too large a rate", || Quota::per_second(most + 1));
-    list.panic("too large a capacity", || TENS.capacity(u64::MAX));
-    list.panic("a capacity that takes too long", || Quota::token_bucket(1, WEEK).capacity(most));
+    list.panic("too large a rate", || Quota::per_second(max + 1));
+    list.panic("too large a capacity", || TEN_PER_MINUTE.capacity(u64::MAX));
+    list.panic("a capacity that takes too long", || Quota::token_bucket(1, WEEK).capacity(max));
     list.panic("a sliding window's capacity", || Quota::sliding_window(10, MINUTE).capacity(20));
-    list.panic("too many reservations", || TENS.max_reserved(most + 1));
+    list.panic("too many reservations", || TEN_PER_MINUTE.max_reserved(max + 1));
     list.panic("a sliding window's reservations", || Quota::sliding_window(10, MINUTE).max_reserved(5));
     list.panic("the same without bound", || Quota::sliding_window(10, MINUTE).unlimited_reservations());
     list.panic("a start of nanoseconds", || Quota::fixed_window(10, MINUTE).start(Duration::from_nanos(1500)));
@@ -36,12 +36,12 @@ pub(crate) fn constructors(list: &mut List) {
             "a name that no header should carry in each of its responses, however well it describes what the policy ",
             "is for, and whom it counts",
         );
-        Policy::new(LONG, TENS)
+        Policy::new(LONG, TEN_PER_MINUTE)
     });
-    list.panic("a quota that refuses everything", || Policy::new("api", NOTHING));
-    list.panic("the same without a name", || Policy::from(NOTHING));
+    list.panic("a quota that refuses everything", || Policy::new("api", NO_CAPACITY));
+    list.panic("the same without a name", || Policy::from(NO_CAPACITY));
     list.panic("a tier of another algorithm", || {
-        Policy::new("api", TENS).tier("free", Quota::fixed_window(10, MINUTE))
+        Policy::new("api", TEN_PER_MINUTE).tier("free", Quota::fixed_window(10, MINUTE))
     });
     list.panic("a share of nothing", || FailureMode::fallback(0.0));
     list.panic("a brace in a prefix", || RedisBackend::builder().prefix("{shop}"));
@@ -49,13 +49,13 @@ pub(crate) fn constructors(list: &mut List) {
 
 pub(crate) fn layers(list: &mut List) {
     list.part("Layers and keys: panics");
-    let layer = || RateLimitLayer::new(Policy::new("api", TENS), key::global());
-    list.panic("a quota that refuses everything", || RateLimitLayer::new(NOTHING, key::global()));
-    list.panic("a rule of that kind", || Rule::new(NOTHING, key::global()));
+    let layer = || RateLimitLayer::new(Policy::new("api", TEN_PER_MINUTE), key::global());
+    list.panic("a quota that refuses everything", || RateLimitLayer::new(NO_CAPACITY, key::global()));
+    list.panic("a rule of that kind", || Rule::new(NO_CAPACITY, key::global()));
     list.panic("an endpoint of that kind", || {
-        status::of::<()>(&tollgate::RateLimiter::default(), NOTHING, key::global())
+        status::of::<()>(&tollgate::RateLimiter::default(), NO_CAPACITY, key::global())
     });
-    list.panic("two policies of one name", || layer().and(Policy::new("api", TENS), key::global()));
+    list.panic("two policies of one name", || layer().and(Policy::new("api", TEN_PER_MINUTE), key::global()));
     list.panic("nothing to wait for", || layer().wait_up_to(SECOND));
     list.panic("a share of more than all", || layer().enforce_share(1.5));
     list.panic("a header's name in capitals", || key::header("X-API-Key"));
@@ -81,11 +81,14 @@ pub(crate) fn layers(list: &mut List) {
 
 pub(crate) fn routes(list: &mut List) {
     list.part("Routes: panics");
-    let limits =
-        || RouteLimits::new(key::global()).policy(Policy::new("search", TENS)).policy(Policy::new("todo/create", TENS));
+    let limits = || {
+        RouteLimits::new(key::global())
+            .policy(Policy::new("search", TEN_PER_MINUTE))
+            .policy(Policy::new("todo/create", TEN_PER_MINUTE))
+    };
     list.panic("a policy that is not there", || limits().route("serach"));
-    list.panic("a policy that is there twice", || limits().policy(Policy::new("search", TENS)));
-    list.panic("a default policy of such a name", || limits().default_policy(Policy::new("search", TENS)));
+    list.panic("a policy that is there twice", || limits().policy(Policy::new("search", TEN_PER_MINUTE)));
+    list.panic("a default policy of such a name", || limits().default_policy(Policy::new("search", TEN_PER_MINUTE)));
     list.panic("a line with such a policy", || limits().table([("GET /search", "serach")]));
     list.panic("a line that is there twice", || limits().table([("/search", "search"), ("/search", "search")]));
     list.panic("a method in small letters", || limits().table([("get /search", "search")]));

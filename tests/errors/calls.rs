@@ -1,4 +1,4 @@
-//! What calls come back with.
+//! Errors of calls.
 
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
 use tollgate::{
@@ -44,11 +44,11 @@ pub(crate) async fn changed_quotas(list: &mut List) {
     let api = Policy::new("api", Quota::token_bucket(10, MINUTE));
     let tiers =
         api.clone().tier("free", Quota::token_bucket(20, MINUTE)).tier("premium", Quota::token_bucket(90, MINUTE));
-    let (nothing, sliding) = (Quota::token_bucket(10, MINUTE).capacity(0), Quota::sliding_window(10, MINUTE));
+    let (no_capacity, sliding) = (Quota::token_bucket(10, MINUTE).capacity(0), Quota::sliding_window(10, MINUTE));
     let limiter = RateLimiter::default();
-    list.error("one that refuses everything", limiter.set_quota(&api, Some(nothing)).await);
+    list.error("one that refuses everything", limiter.set_quota(&api, Some(no_capacity)).await);
     list.error("one of another algorithm", limiter.set_key_quota(&api, "ada", Some(sliding)).await);
-    list.error("a tier's that refuses everything", limiter.set_tier_quota(&tiers, "free", Some(nothing)).await);
+    list.error("a tier's that refuses everything", limiter.set_tier_quota(&tiers, "free", Some(no_capacity)).await);
     list.error("that of a tier which is not there", limiter.set_tier_quota(&tiers, "gold", Some(*api.quota())).await);
     list.error("the same of a policy without tiers", limiter.set_tier_quota(&api, "gold", Some(*api.quota())).await);
     for key in 0..100_000 {
@@ -57,11 +57,11 @@ pub(crate) async fn changed_quotas(list: &mut List) {
     list.error("one more than there is room for", limiter.set_key_quota(&api, "ada", Some(*api.quota())).await);
 }
 
-/// Answers nobody.
+/// A backend with a bug: it returns no steps.
 #[derive(Debug)]
-struct Careless;
+struct BuggyBackend;
 
-impl Backend for Careless {
+impl Backend for BuggyBackend {
     fn acquire(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
         BackendFuture::ready(Ok(Steps::default()))
     }
@@ -81,7 +81,7 @@ impl Backend for Careless {
 
 pub(crate) async fn backends(list: &mut List) {
     list.part("Backends: Error");
-    let limiter = RateLimiter::new(Careless);
+    let limiter = RateLimiter::new(BuggyBackend);
     list.error("a backend with a bug", limiter.try_limit(&API, 7).await);
     list.error("the same, with a charge in hand", limiter.acquire(&API, 7).hold().await);
     let limiter = RateLimiter::default();

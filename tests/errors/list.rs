@@ -1,4 +1,4 @@
-//! The list, as it is put together.
+//! The list of messages.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -21,16 +21,15 @@ impl List {
         writeln!(self.0, "# {title}\n").unwrap();
     }
 
-    /// An error, and what is behind it.
     #[track_caller]
     pub(crate) fn error<T>(&mut self, what: &str, result: Result<T, impl Error>) {
-        let Err(error) = result else { panic!("{what} is no error") };
+        let Err(error) = result else { panic!("{what}: expected an error") };
         let text = without_port(&error.to_string());
         writeln!(self.0, "## {what}\n{text}").unwrap();
         let mut source = error.source();
         while let Some(cause) = source {
-            if !is_ours(cause) {
-                // Of another crate, whose words may change: kept, and not repeated.
+            if !is_own(cause) {
+                // The text of another crate may change, and the message must not repeat it.
                 assert!(!text.contains(&cause.to_string()), "{text} repeats {cause}");
                 writeln!(self.0, "source: (in the words of whoever failed)").unwrap();
                 break;
@@ -41,19 +40,18 @@ impl List {
         self.0.push('\n');
     }
 
-    /// A panic: what a program that is put together wrongly ends with.
     #[track_caller]
     pub(crate) fn panic<T>(&mut self, what: &str, build: impl FnOnce() -> T) {
-        let Err(panic) = catch_unwind(AssertUnwindSafe(build)) else { panic!("{what} is no panic") };
+        let Err(panic) = catch_unwind(AssertUnwindSafe(build)) else { panic!("{what}: expected a panic") };
         let text = match panic.downcast::<String>() {
             Ok(text) => *text,
-            Err(other) => other.downcast_ref::<&str>().expect("a text").to_string(),
+            Err(other) => other.downcast_ref::<&str>().expect("a message").to_string(),
         };
         assert!(text.starts_with("tollgate: "), "{text}");
         writeln!(self.0, "## {what}\npanic: {text}\n").unwrap();
     }
 
-    /// A response: status, what tells when to come back, body.
+    /// Adds the status, the relevant headers and the body of a response.
     pub(crate) async fn answer(&mut self, what: &str, response: Response) {
         let (parts, body) = response.into_parts();
         writeln!(self.0, "## {what}\n{}", parts.status).unwrap();
@@ -70,7 +68,7 @@ impl List {
     }
 }
 
-/// A server of a test has another port each time.
+/// Replaces the port of a test server, which differs in each run.
 fn without_port(text: &str) -> String {
     const BEFORE: &str = "127.0.0.1:";
     let Some(start) = text.find(BEFORE).map(|at| at + BEFORE.len()) else { return text.to_owned() };
@@ -78,7 +76,7 @@ fn without_port(text: &str) -> String {
     format!("{}PORT{}", &text[..start], &text[start + digits..])
 }
 
-/// Whether it is of this crate, so that its words are ours to keep.
-fn is_ours(cause: &(dyn Error + 'static)) -> bool {
+/// Whether the error is of this crate, so that its text is stable.
+fn is_own(cause: &(dyn Error + 'static)) -> bool {
     cause.is::<QuotaError>() || cause.is::<ParseQuotaError>() || cause.is::<PolicyError>() || cause.is::<CidrError>()
 }

@@ -1,9 +1,9 @@
-//! What every error outside of configuration files says, word for word, each provoked through the public API: in one
-//! list, `texts.txt`, to be read as a user would. What configuration files are told is in `tests/config/messages.txt`.
+//! All error messages, each provoked through the public API, compared to `texts.txt`. Those of configuration files are
+//! in `tests/config/messages.txt`.
 //!
-//! `TOLLGATE_MESSAGES=write cargo test --all-features --test errors` writes the list anew; read what changed.
+//! `TOLLGATE_MESSAGES=write cargo test --all-features --test errors` rewrites the list; review the changes.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod answers;
 mod built;
@@ -36,13 +36,13 @@ async fn each_error_says_what_happened_with_which_value_and_what_to_do() {
     answers::status_endpoints(&mut list).await;
 
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/errors/texts.txt");
-    if std::env::var_os("TOLLGATE_MESSAGES").is_some_and(|wish| wish == "write") {
+    if std::env::var_os("TOLLGATE_MESSAGES").is_some_and(|value| value == "write") {
         std::fs::write(&golden, list.text()).unwrap();
         return;
     }
-    let known = std::fs::read_to_string(&golden).unwrap();
-    for (known, said) in known.split("\n\n").zip(list.text().split("\n\n")) {
-        assert_eq!(known, said);
+    let expected = std::fs::read_to_string(&golden).unwrap();
+    for (expected, found) in expected.split("\n\n").zip(list.text().split("\n\n")) {
+        assert_eq!(expected, found);
     }
-    assert_eq!(known, list.text());
+    assert_eq!(expected, list.text());
 }

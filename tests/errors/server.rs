@@ -1,5 +1,5 @@
-//! What a Redis server, or whoever answers in its place, is found to be wrong with. What real servers say is in
-//! `tests/redis`; here one is played, so that all of it stands in one list.
+//! Errors of Redis servers, provoked by a fake server so that the list is complete. Errors of real servers are tested in
+//! `tests/redis`.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -23,14 +23,14 @@ pub(crate) async fn connecting(list: &mut List) {
     list.error("nobody there", RedisBackend::connect("redis://127.0.0.1:1").await);
     list.error(
         "a user who may not log in",
-        RedisBackend::connect(&played(b"-NOAUTH Authentication required.\r\n")).await,
+        RedisBackend::connect(&fake_server(b"-NOAUTH Authentication required.\r\n")).await,
     );
-    list.error("a server that is silent", RedisBackend::builder().deadline(DEADLINE).connect(&played(b"")).await);
+    list.error("a server that is silent", RedisBackend::builder().deadline(DEADLINE).connect(&fake_server(b"")).await);
 }
 
 pub(crate) async fn deciding(list: &mut List) {
     list.part("Redis, when deciding: Error");
-    for (what, said) in [
+    for (what, reply) in [
         ("no answer in time", ""),
         ("no reply of the script", "$3\r\nabc\r\n"),
         ("no Redis server", "HTTP/1.1 400 Bad Request\r\n\r\n"),
@@ -83,46 +83,46 @@ pub(crate) async fn deciding(list: &mut List) {
         ),
         ("anything else", "-ERR something\r\n"),
     ] {
-        list.error(what, ask(&played(said.as_bytes())).await);
+        list.error(what, ask(&fake_server(reply.as_bytes())).await);
     }
 
-    let limiter = lazy(&played(b"")).await;
+    let limiter = limiter(&fake_server(b"")).await;
     limiter.try_limit(&API, 7).await.unwrap_err();
     list.error("the next call after one without an answer", limiter.try_limit(&API, 7).await);
     let many = (0..1001).map(|key| Charge::new(&API, key));
     list.error("too many charges", limiter.try_limit_all(many).await);
 }
 
-async fn lazy(url: &str) -> RateLimiter {
+async fn limiter(url: &str) -> RateLimiter {
     let builder = RedisBackend::builder().deadline(DEADLINE).notices_every(Duration::ZERO).lazy();
     RateLimiter::builder(builder.connect(url).await.unwrap()).on_failure(FailureMode::Deny).build()
 }
 
 async fn ask(url: &str) -> Result<(), Error> {
-    lazy(url).await.try_limit(&API, 7).await.map(drop)
+    limiter(url).await.try_limit(&API, 7).await.map(drop)
 }
 
-/// The URL of a server that is polite until it is asked to decide, and then says this; or nothing.
-fn played(said: &'static [u8]) -> String {
+/// Starts a server that connects normally and sends `reply` to each script call. Returns its URL.
+fn fake_server(reply: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     thread::spawn(move || {
         for socket in listener.incoming() {
-            thread::spawn(move || play(socket.unwrap(), said));
+            thread::spawn(move || serve_fake(socket.unwrap(), reply));
         }
     });
     url
 }
 
-fn play(mut socket: TcpStream, said: &[u8]) {
+fn serve_fake(mut socket: TcpStream, reply: &[u8]) {
     let mut buffer = [0; 64 * 1024];
     while let Ok(length @ 1..) = socket.read(&mut buffer) {
-        let asked = String::from_utf8_lossy(&buffer[..length]);
-        let mut answer = b"+OK\r\n".repeat(asked.matches("TIME").count());
-        if asked.contains("EVAL") {
-            answer.extend(said);
+        let request = String::from_utf8_lossy(&buffer[..length]);
+        let mut output = b"+OK\r\n".repeat(request.matches("TIME").count());
+        if request.contains("EVAL") {
+            output.extend(reply);
         }
-        if socket.write_all(&answer).is_err() {
+        if socket.write_all(&output).is_err() {
             return;
         }
     }

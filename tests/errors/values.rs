@@ -1,4 +1,4 @@
-//! Values that are checked where they are made.
+//! Errors of constructors that return a `Result`.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use crate::list::List;
 
 pub(crate) fn quotas(list: &mut List) {
     list.part("Quotas: QuotaError");
-    let (most, nanos) = (Quota::MAX_TOKENS, Duration::from_nanos(1500));
+    let (max, nanos) = (Quota::MAX_TOKENS, Duration::from_nanos(1500));
     list.error("no rate", Quota::try_token_bucket(0, MINUTE));
-    list.error("too large a rate", Quota::try_fixed_window(most + 1, MINUTE));
+    list.error("too large a rate", Quota::try_fixed_window(max + 1, MINUTE));
     list.error("no period", Quota::try_token_bucket(1, Duration::ZERO));
     list.error("too long a period", Quota::try_sliding_window(1, Quota::MAX_PERIOD + SECOND));
     list.error("a period of nanoseconds", Quota::try_token_bucket(1, nanos));
-    list.error("too large a capacity", Quota::token_bucket(1, SECOND).try_capacity(most + 1));
-    list.error("a capacity that takes too long", Quota::token_bucket(1, WEEK).try_capacity(most));
+    list.error("too large a capacity", Quota::token_bucket(1, SECOND).try_capacity(max + 1));
+    list.error("a capacity that takes too long", Quota::token_bucket(1, WEEK).try_capacity(max));
     list.error("a capacity of 0", tollgate::algorithm::validate(&Quota::token_bucket(10, MINUTE).capacity(0)));
-    list.error("too many reservations", Quota::token_bucket(1, SECOND).try_max_reserved(most + 1));
-    list.error("reservations that take too long", Quota::fixed_window(1, DAY).try_max_reserved(most));
+    list.error("too many reservations", Quota::token_bucket(1, SECOND).try_max_reserved(max + 1));
+    list.error("reservations that take too long", Quota::fixed_window(1, DAY).try_max_reserved(max));
     list.error("a sliding window's capacity", Quota::sliding_window(10, MINUTE).try_capacity(20));
     list.error("a sliding window's reservations", Quota::sliding_window(10, MINUTE).try_max_reserved(5));
     list.error(
@@ -53,15 +53,15 @@ pub(crate) fn texts_of_quotas(list: &mut List) {
 
 pub(crate) fn policies(list: &mut List) {
     list.part("Policies: PolicyError");
-    let (tens, nothing) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(10, MINUTE).capacity(0));
-    let api = || Policy::new("api", tens);
+    let (ten_per_minute, no_capacity) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(10, MINUTE).capacity(0));
+    let api = || Policy::new("api", ten_per_minute);
     list.error("an empty name", PolicyName::try_new(""));
-    list.error("a name of two lines", Policy::try_new("two\nlines", tens));
-    list.error("too long a name", Policy::try_new("n".repeat(200), tens));
-    list.error("a quota that refuses everything", Policy::try_new("api", nothing));
-    list.error("a tier of that kind", api().try_tier("free", nothing));
+    list.error("a name of two lines", Policy::try_new("two\nlines", ten_per_minute));
+    list.error("too long a name", Policy::try_new("n".repeat(200), ten_per_minute));
+    list.error("a quota that refuses everything", Policy::try_new("api", no_capacity));
+    list.error("a tier of that kind", api().try_tier("free", no_capacity));
     list.error("a tier of another algorithm", api().try_tier("free", Quota::sliding_window(10, MINUTE)));
-    list.error("a tier that is there", api().tier("free", tens).try_tier("free", tens));
+    list.error("a tier that is there", api().tier("free", ten_per_minute).try_tier("free", ten_per_minute));
 }
 
 pub(crate) fn deny_rules_and_networks(list: &mut List) {

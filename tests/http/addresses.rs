@@ -1,4 +1,4 @@
-//! Which addresses are one client, and how the limiter comes to know them.
+//! Addresses that count as one client, and where they come from.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -55,7 +55,7 @@ async fn a_peer_address_comes_from_any_server_and_from_axums_mock() {
     assert_eq!(oneshot(&app, from(PeerAddr(socket("203.0.113.7")))).await.status, 200);
     let mocked = app.layer(MockConnectInfo(socket("203.0.113.7")));
     assert_eq!(oneshot(&mocked, Request::new(Body::empty())).await.status, 429);
-    // What the connection says counts for more than a mock, as in axum.
+    // The connection takes precedence over the mock, as in axum.
     assert_eq!(oneshot(&mocked, from(ConnectInfo(socket("203.0.113.8")))).await.status, 200);
 }
 
@@ -69,7 +69,7 @@ async fn no_header_makes_another_client() {
 }
 
 fn socket(address: &str) -> SocketAddr {
-    // The port changes with each connection of a client and is not to count.
+    // The port differs for each connection and must not matter.
     static PORT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(1024);
     SocketAddr::new(address.parse::<IpAddr>().unwrap(), PORT.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
 }

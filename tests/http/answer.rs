@@ -1,4 +1,4 @@
-//! A response, read as strictly as the standards are written.
+//! A strict parser for responses.
 
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, RETRY_AFTER};
 use axum::response::Response;
@@ -12,7 +12,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn parse(bytes: &[u8]) -> Answer {
-        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer with a head");
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("the end of the header section");
         let head = std::str::from_utf8(&bytes[..end]).unwrap();
         let mut lines = head.split("\r\n");
         let status = lines.next().unwrap().strip_prefix("HTTP/1.1 ").expect("a status line");
@@ -36,7 +36,7 @@ impl Answer {
         items
             .map(|(name, parameters)| match parameters[..] {
                 [('q', q), ('w', w)] => (name, q, w),
-                _ => panic!("{name:?} has {parameters:?}"),
+                _ => panic!("{name:?} has unexpected parameters {parameters:?}"),
             })
             .collect()
     }
@@ -48,19 +48,19 @@ impl Answer {
             .map(|(name, parameters)| match parameters[..] {
                 [('r', r), ('t', t)] => (name, r, Some(t)),
                 [('r', r)] => (name, r, None),
-                _ => panic!("{name:?} has {parameters:?}"),
+                _ => panic!("{name:?} has unexpected parameters {parameters:?}"),
             })
             .collect()
     }
 
-    /// Whole seconds: the form that every client understands.
+    /// `Retry-After`, which must be in whole seconds.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         let value = self.headers.get(RETRY_AFTER)?.to_str().unwrap();
         assert_eq!(self.headers.get_all(RETRY_AFTER).iter().count(), 1);
         Some(value.parse().unwrap())
     }
 
-    /// The body as a problem (RFC 9457), which agrees with the status line.
+    /// The body as a problem (RFC 9457); its status must match the status line.
     pub(crate) fn problem(&self) -> serde_json::Value {
         assert_eq!(self.headers[CONTENT_TYPE], "application/problem+json");
         let problem: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
@@ -72,7 +72,7 @@ impl Answer {
         serde_json::from_value(self.problem()["violated-policies"].clone()).unwrap()
     }
 
-    /// All lines of a field as the one list that they are: strings with integer parameters (draft-11, section 3 and 4).
+    /// All lines of a field as one list of strings with integer parameters (draft-11, sections 3 and 4).
     fn items(&self, field: &str) -> Vec<(String, Vec<(char, u64)>)> {
         let lines: Vec<_> = self.headers.get_all(field).iter().map(|line| line.to_str().unwrap()).collect();
         let list: sfv::List = sfv::Parser::new(&lines.join(", ")).parse().unwrap();

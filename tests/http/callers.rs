@@ -1,4 +1,4 @@
-//! Whom a limit counts: users, the anonymous, tiers, keys that take time to find.
+//! The subjects that a limit counts: users, anonymous callers, tiers, asynchronous keys.
 
 use axum::http::request::Parts;
 use tollgate::key::Extraction;
@@ -8,7 +8,7 @@ use crate::client::{hello, limiter, serve};
 
 const TWO: Policy = Policy::new("two", Quota::token_bucket(2, MINUTE));
 
-/// The user whom `x-user` names: in real life an extension from the authentication layer.
+/// The user named by `x-user`, which stands for an extension of an authentication layer.
 pub(crate) fn user(req: &Parts) -> Option<String> {
     header(req, "x-user")
 }
@@ -52,7 +52,7 @@ async fn an_upgrade_keeps_what_was_spent_and_gives_room_at_once() {
 
     let pro = client.send("GET", &["x-user: ada", "x-plan: pro"]).await;
     assert_eq!((pro.status, pro.policies(), pro.limits()[0].1), (200, vec![("two".into(), 60, 60)], 57));
-    // One bucket under either tier; a plan that the policy does not know has the policy's own quota.
+    // Tiers share one bucket. An unknown tier has the policy's own quota.
     let refused = client.send("GET", &["x-user: ada", "x-plan: unheard-of"]).await;
     assert_eq!((refused.status, refused.policies()), (429, vec![("two".into(), 2, 60)]));
     assert_eq!(client.get_as("bob").await.status, 200);

@@ -1,4 +1,4 @@
-//! A server for a test, and the smallest client that can talk to it.
+//! A test server and a minimal HTTP client.
 
 use std::net::SocketAddr;
 
@@ -12,13 +12,11 @@ use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// A limiter in memory, and the clock that it goes by.
 pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
 }
 
-/// What the limits are put in front of.
 pub(crate) fn hello() -> Router {
     Router::new().route("/", any(|| async { "hello" }))
 }
@@ -33,7 +31,7 @@ pub(crate) async fn serve(app: Router) -> Client {
     client
 }
 
-/// HTTP/1.1 over a connection for each request.
+/// An HTTP/1.1 client that uses one connection per request.
 #[derive(Clone, Copy)]
 pub(crate) struct Client(pub(crate) SocketAddr);
 
@@ -46,7 +44,7 @@ impl Client {
         self.send("GET", &[&format!("x-user: {user}")]).await
     }
 
-    /// Sends a head with these header lines and no body, and reads until the server closes.
+    /// Sends these header lines without a body, and reads until the server closes the connection.
     pub(crate) async fn send(&self, method: &str, lines: &[&str]) -> Answer {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         let mut stream = TcpStream::connect(self.0).await.unwrap();
@@ -58,7 +56,7 @@ impl Client {
     }
 }
 
-/// The same without a socket, for what no socket can be made to show.
+/// Sends a request without a socket, for requests that a socket cannot produce.
 pub(crate) async fn oneshot(app: &Router, request: Request) -> Answer {
     let Ok(response) = app.clone().oneshot(request).await;
     Answer::read(response).await

@@ -1,4 +1,4 @@
-//! Who gets through and when, to the microsecond; several limits at once.
+//! Which requests pass and when, to the microsecond, under one or several limits.
 
 use std::time::Duration;
 
@@ -43,7 +43,6 @@ async fn every_method_is_counted_alike() {
         let answer = client.send(method, &[]).await;
         assert_eq!((*method, answer.status, answer.limits()[0].1), (*method, 200, remaining));
     }
-    // A header that asks for another method is none of our business.
     client.send("POST", &["x-http-method-override: OPTIONS"]).await;
     client.send("OPTIONS", &["origin: https://example.com", "access-control-request-method: GET"]).await;
     for method in ["GET", "HEAD", "OPTIONS", "BREW"] {
@@ -58,11 +57,11 @@ async fn what_one_limit_refuses_costs_the_others_nothing() {
 
     let user_first = RateLimitLayer::new(USER, user).and(ALL, key::global());
     let user_last = RateLimitLayer::new(ALL, key::global()).and(USER, user);
-    for (layer, place) in [(user_first, 0), (user_last, 1)] {
+    for (layer, index) in [(user_first, 0), (user_last, 1)] {
         let (limiter, clock) = limiter();
         let client = serve(hello().layer(layer.limiter(&limiter))).await;
         assert_eq!(client.get_as("ada").await.status, 200);
-        assert_eq!(client.get_as("ada").await.limits()[place], ("user".into(), 8, Some(8 * 360)));
+        assert_eq!(client.get_as("ada").await.limits()[index], ("user".into(), 8, Some(8 * 360)));
         for _ in 0..5 {
             let refused = client.get_as("ada").await;
             assert_eq!((refused.status, refused.violated_policies()), (429, vec!["all".into()]));
@@ -70,7 +69,7 @@ async fn what_one_limit_refuses_costs_the_others_nothing() {
         assert_eq!(limiter.remaining(&USER, "ada").await.unwrap(), 8);
         clock.advance(SECOND);
         let answer = client.get_as("ada").await;
-        assert_eq!((answer.status, &answer.limits()[place].0[..], answer.limits()[place].1), (200, "user", 7));
+        assert_eq!((answer.status, &answer.limits()[index].0[..], answer.limits()[index].1), (200, "user", 7));
         assert_eq!(limiter.remaining(&USER, "ada").await.unwrap(), 7);
     }
 }
@@ -82,7 +81,7 @@ async fn a_caller_who_is_refused_takes_nothing_from_everybody() {
 
     let user_first = RateLimitLayer::new(USER, user).and(ALL, key::global());
     let user_last = RateLimitLayer::new(ALL, key::global()).and(USER, user);
-    for (layer, place) in [(user_first, 1), (user_last, 0)] {
+    for (layer, index) in [(user_first, 1), (user_last, 0)] {
         let (limiter, _clock) = limiter();
         let client = serve(hello().layer(layer.limiter(&limiter))).await;
         client.get_as("ada").await;
@@ -91,7 +90,7 @@ async fn a_caller_who_is_refused_takes_nothing_from_everybody() {
             assert_eq!((refused.status, refused.violated_policies()), (429, vec!["user".into()]));
         }
         let answer = client.get_as("bob").await;
-        assert_eq!((answer.status, &answer.limits()[place].0[..], answer.limits()[place].1), (200, "all", 8));
+        assert_eq!((answer.status, &answer.limits()[index].0[..], answer.limits()[index].1), (200, "all", 8));
     }
 }
 
@@ -108,7 +107,7 @@ async fn retry_after_is_the_longest_wait_of_the_violated_policies() {
     let refused = client.get().await;
     assert_eq!((refused.status, refused.retry_after()), (429, Some(30)));
     assert_eq!(refused.violated_policies(), ["short", "long"]);
-    // No `t` of a policy that was not in the way: it may end later than Retry-After (draft-11, section 6).
+    // Policies that were not violated have no `t`, which could end later than Retry-After (draft-11, section 6).
     assert_eq!(refused.limits(), [("short".into(), 0, Some(10)), ("long".into(), 0, Some(30))]);
     let names: Vec<_> = refused.policies().into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["short", "long", "wide"]);
@@ -136,8 +135,8 @@ async fn a_cost_is_taken_at_once_and_one_that_never_fits_is_not_worth_a_retry() 
     assert_eq!((never.status, never.retry_after()), (429, None));
     assert_eq!(never.limits(), [("ten".into(), 3, None)]);
     assert_eq!(never.violated_policies(), ["ten"]);
-    // The documentation promised the words, and the body had none.
-    let words = "rate limit exceeded: \"ten\" never has 11 tokens at once (10 at most); retrying will not help";
-    assert_eq!((&never.problem()["detail"], refused.problem().get("detail")), (&words.into(), None));
+    // Regression: the body had no detail.
+    let detail = "rate limit exceeded: \"ten\" never has 11 tokens at once (10 at most); retrying will not help";
+    assert_eq!((&never.problem()["detail"], refused.problem().get("detail")), (&detail.into(), None));
     assert_eq!(client.get().await.limits()[0].1, 2);
 }

@@ -1,4 +1,4 @@
-//! What handlers do with limits: look at those they passed, and set their own.
+//! Handlers that read the status of their limits, or apply limits themselves.
 
 use axum::Router;
 use axum::extract::State;
@@ -13,13 +13,13 @@ const ALL: Policy = Policy::new("all", Quota::token_bucket(100, MINUTE));
 
 #[tokio::test]
 async fn a_handler_can_look_at_the_limits_its_request_passed() {
-    async fn tell(status: RateLimitStatus) -> String {
+    async fn show(status: RateLimitStatus) -> String {
         let tightest = status.tightest().unwrap();
         format!("{} of {}: {} left", status.decisions().iter().count(), tightest.policy(), tightest.remaining())
     }
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(ALL, key::global()).and(LOGIN, key::client_ip()).with_status();
-    let client = serve(Router::new().route("/", get(tell)).layer(layer.limiter(&limiter))).await;
+    let client = serve(Router::new().route("/", get(show)).layer(layer.limiter(&limiter))).await;
     for left in ["2 of login: 1 left", "2 of login: 0 left"] {
         assert_eq!(String::from_utf8(client.get().await.body).unwrap(), left);
     }
@@ -27,10 +27,10 @@ async fn a_handler_can_look_at_the_limits_its_request_passed() {
 
 #[tokio::test]
 async fn without_a_status_a_handler_that_wants_one_says_how_to_get_it() {
-    async fn tell(_status: RateLimitStatus) {}
+    async fn show(_status: RateLimitStatus) {}
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(ALL, key::global()).limiter(&limiter);
-    let client = serve(Router::new().route("/", get(tell)).layer(layer)).await;
+    let client = serve(Router::new().route("/", get(show)).layer(layer)).await;
     let answer = client.get().await;
     let detail = answer.problem()["detail"].as_str().unwrap().to_owned();
     assert_eq!(answer.status, 500);
@@ -39,7 +39,7 @@ async fn without_a_status_a_handler_that_wants_one_says_how_to_get_it() {
 
 #[tokio::test]
 async fn a_handlers_denial_is_the_layers_to_the_byte() {
-    // axum's own Result, a Response as the error, and several charges at once.
+    // With axum's `Result`, with a `Response` as the error, and with several charges.
     async fn any_error(State(limiter): State<RateLimiter>) -> axum::response::Result<&'static str> {
         limiter.limit(&LOGIN, "ada").await?;
         Ok("hello")
@@ -69,7 +69,7 @@ async fn a_handlers_denial_is_the_layers_to_the_byte() {
     }
 }
 
-/// What the third client at an app that lets two pass is told.
+/// The response to the third request, of which the app allows two.
 async fn refusal_of(app: impl FnOnce(&RateLimiter) -> Router) -> crate::answer::Answer {
     let (limiter, _clock) = limiter();
     let client = serve(app(&limiter)).await;

@@ -1,4 +1,4 @@
-//! What responses tell of their limits.
+//! The rate-limit headers of responses.
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH};
 use axum::http::request::Parts;
@@ -15,7 +15,7 @@ async fn each_response_tells_what_is_left_and_for_how_long() {
     for left in (0..10).rev() {
         let answer = client.get().await;
         assert_eq!((answer.status, answer.policies()), (200, vec![("ten".into(), 10, 60)]));
-        // r / t is never more than q / w: 9 tokens in 54 s. With none left, the next one comes in 6 s.
+        // r / t never exceeds q / w: 9 tokens in 54 s. With none left, the next one is refilled in 6 s.
         assert_eq!(answer.limits(), [("ten".into(), left, Some(6 * left.max(1)))]);
         assert!(!answer.headers.contains_key(CACHE_CONTROL));
     }
@@ -47,7 +47,6 @@ async fn a_denial_is_a_problem_that_no_cache_keeps() {
     assert_eq!((&refused.policies()[0].0[..], &refused.limits()[0].0[..]), (name, name));
     assert!(!refused.headers.contains_key("transfer-encoding"));
 
-    // HEAD is told all but the body itself.
     let head = client.send("HEAD", &[]).await;
     assert_eq!((head.status, head.retry_after(), head.limits()), (429, Some(60), refused.limits()));
     assert_eq!((head.headers.get(CONTENT_LENGTH), head.body.len()), (refused.headers.get(CONTENT_LENGTH), 0));
@@ -67,7 +66,7 @@ async fn an_outer_limiter_adds_to_what_an_inner_one_sent() {
     assert_eq!(answer.policies(), [("inner".into(), 1, 60), ("outer".into(), 60, 3600)]);
     assert_eq!(answer.limits(), [("inner".into(), 0, Some(60)), ("outer".into(), 59, Some(59 * 60))]);
 
-    // The inner one refuses; its Retry-After stays, and the outer one has let the request pass and counted it.
+    // The inner layer refuses; its Retry-After stays. The outer layer has charged the request.
     let refused = client.get().await;
     assert_eq!((refused.status, refused.retry_after()), (429, Some(60)));
     assert_eq!(refused.policies(), answer.policies());

@@ -1,4 +1,4 @@
-//! Keys made by hand from what callers are known by: the extractor makes the key that it finds in their requests.
+//! Keys built from values equal the keys that extractors find in requests.
 
 use axum::extract::Request;
 use axum::routing::get;
@@ -71,7 +71,7 @@ async fn point_2_a_reset_of_another_row_does_not_look_like_success() {
     assert!(!limiter.reset(&API, v6).await.unwrap(), "the whole address for its network");
     assert!(!limiter.reset(&Policy::new("other", Quota::per_minute(10)), 1).await.unwrap(), "another policy");
     assert!(limiter.reset(&API, 1).await.unwrap());
-    assert!(!limiter.reset(&API, 1).await.unwrap(), "it is gone");
+    assert!(!limiter.reset(&API, 1).await.unwrap(), "the row is gone");
 
     let work = limiter.acquire(&API, 7).hold().await.unwrap().into_receipt();
     assert!(work.reset().await.unwrap());

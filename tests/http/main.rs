@@ -1,7 +1,7 @@
-//! The layer in axum, as its clients see it: a real server on a real socket, a clock that moves when told to.
+//! The layer in axum as clients see it, mostly over a socket, with a manual clock.
 
 #![cfg(feature = "axum")]
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod addresses;
 mod answer;

@@ -1,4 +1,4 @@
-//! Issue 24, point 3: what a handler is given, and what its errors become.
+//! Issue 24, point 3: extractors in handlers, and the responses for their errors.
 
 use axum::Router;
 use axum::extract::State;
@@ -14,14 +14,14 @@ const LOGIN: Policy = Policy::new("login", Quota::token_bucket(2, HOUR));
 
 #[tokio::test]
 async fn point_3_a_handler_may_be_without_a_settlement_and_without_a_status() {
-    async fn tell(settlement: Option<Receipt>, status: Option<RateLimitStatus>) -> String {
+    async fn show(settlement: Option<Receipt>, status: Option<RateLimitStatus>) -> String {
         format!("{} {}", settlement.is_some(), status.is_some())
     }
     let (limiter, _clock) = limiter();
     let layer = || RateLimitLayer::new(LOGIN, key::global()).limiter(&limiter);
-    for (layer, given) in [(layer(), "false false"), (layer().with_receipt().with_status(), "true true")] {
-        let client = serve(Router::new().route("/", get(tell)).layer(layer)).await;
-        assert_eq!(String::from_utf8(client.get().await.body).unwrap(), given);
+    for (layer, expected) in [(layer(), "false false"), (layer().with_receipt().with_status(), "true true")] {
+        let client = serve(Router::new().route("/", get(show)).layer(layer)).await;
+        assert_eq!(String::from_utf8(client.get().await.body).unwrap(), expected);
     }
 }
 

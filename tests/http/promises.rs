@@ -1,4 +1,4 @@
-//! For any limits, names and costs: what is sent parses, and whoever waits for Retry-After gets in.
+//! For any limits, names and costs, the headers parse, and waiting for Retry-After is enough.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ proptest! {
         began in prop_oneof![Just(0), Just(1_767_225_600_000_000), 0..=Micros::MAX.get()],
         asks in proptest::collection::vec((any::<prop::sample::Index>(), 0.0..1.05_f64, 0.0..2.0_f64), 1..8),
     ) {
-        // The index tells names apart that are equal by chance.
+        // The index makes the names distinct.
         let policies: Vec<_> = policies.into_iter().enumerate()
             .map(|(i, (name, quota))| Policy::try_new(format!("{i}{name}"), quota).unwrap()).collect();
         let clock = ManualClock::at(Micros::new(began));
@@ -42,9 +42,9 @@ proptest! {
                     continue;
                 }
             };
-            // Time ends in the year 2255, and a window that reaches beyond is cut off.
-            let ends = Micros::MAX.since(clock.now());
-            if policies.iter().any(|policy| 4 * policy.quota().window() > ends) {
+            // Time ends in the year 2255; windows are cut off there.
+            let time_left = Micros::MAX.since(clock.now());
+            if policies.iter().any(|policy| 4 * policy.quota().window() > time_left) {
                 continue;
             }
             let Some(wait) = refused.retry_after() else {
@@ -57,12 +57,12 @@ proptest! {
     }
 }
 
-/// The answer to a request of this cost, having checked that it makes sense.
+/// Sends a request of this cost, checks that the response is consistent, and returns it.
 async fn ask(app: &Router, cost: u64, policies: &[Policy]) -> Answer {
     let answer = oneshot(app, Request::builder().header("x-cost", cost).body(Body::empty()).unwrap()).await;
-    let told: Vec<_> = answer.policies().into_iter().map(|(name, q, _)| (name, q)).collect();
-    let known: Vec<_> = policies.iter().map(|policy| (policy.name().to_string(), policy.quota().limit())).collect();
-    assert_eq!(told, known);
+    let found: Vec<_> = answer.policies().into_iter().map(|(name, q, _)| (name, q)).collect();
+    let expected: Vec<_> = policies.iter().map(|policy| (policy.name().to_string(), policy.quota().limit())).collect();
+    assert_eq!(found, expected);
     for ((_, q, w), policy) in answer.policies().into_iter().zip(policies) {
         let window = policy.quota().window();
         assert!(Duration::from_secs(w) >= window && Duration::from_secs(w) < window + Duration::from_secs(1), "w={w}");
@@ -93,14 +93,12 @@ fn app(policies: &[Policy], clock: &ManualClock) -> Router {
     hello().layer(layer.cost(cost).limiter(&limiter))
 }
 
-/// Any quota that can be built, small ones and extremes.
 fn quota() -> impl Strategy<Value = Quota> {
-    let up_to =
-        |few: u64, many: u64, most: u64| prop_oneof![4 => 1..=few, 2 => 1..=many, 1 => 1..=most, 1 => Just(most)];
+    let up_to = |few: u64, many: u64, max: u64| prop_oneof![4 => 1..=few, 2 => 1..=many, 1 => 1..=max, 1 => Just(max)];
     let tokens = || up_to(20, 1_000_000, Quota::MAX_TOKENS);
     let micros = up_to(100_000_000, 100_000_000_000, Quota::MAX_PERIOD.as_micros() as u64);
     (0..3, tokens(), micros, proptest::option::of(tokens())).prop_filter_map(
-        "a quota that can be built",
+        "a valid quota",
         |(algorithm, rate, period, capacity)| {
             let period = Duration::from_micros(period);
             let quota = match algorithm {

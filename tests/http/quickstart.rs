@@ -1,4 +1,4 @@
-//! The example that new users run first, as they run it: another process, real time.
+//! The quickstart example, run as users run it: in its own process, in real time.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use crate::client::Client;
 
 #[tokio::test]
 async fn of_eleven_at_once_ten_pass_and_one_waits_for_six_seconds() {
-    let (_running, url) = Running::start();
+    let (_example, url) = Example::start();
     let client = Client(url.strip_prefix("http://").unwrap().parse().unwrap());
     let requests: Vec<_> = (0..11).map(|_| tokio::spawn(async move { client.get().await })).collect();
     let (mut allowed, mut waits) = (0, Vec::new());
@@ -35,26 +35,25 @@ fn a_port_that_is_taken_is_named_and_what_to_set() {
     assert!(message.contains(&format!("port {port}")) && message.contains("Set PORT"), "{message}");
 }
 
-/// Ends with the test that started it.
-struct Running(Child);
+/// The process of the example, killed on drop.
+struct Example(Child);
 
-impl Running {
-    /// The example on a free port, and the URL that it prints.
-    fn start() -> (Running, String) {
+impl Example {
+    fn start() -> (Example, String) {
         let mut child = command().env("PORT", "0").stdout(Stdio::piped()).spawn().unwrap();
-        let mut printed = BufReader::new(child.stdout.take().unwrap());
-        let running = Running(child);
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let example = Example(child);
         let mut first = String::new();
-        printed.read_line(&mut first).unwrap();
+        stdout.read_line(&mut first).unwrap();
         let url = first.split_whitespace().find(|word| word.starts_with("http://"));
         let url = url.unwrap_or_else(|| panic!("no URL in {first:?}")).to_owned();
-        // Its output is read to the end: a closed pipe would end it.
-        std::thread::spawn(move || printed.read_to_end(&mut Vec::new()));
-        (running, url)
+        // Drain the output: a closed pipe would end the process.
+        std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
+        (example, url)
     }
 }
 
-impl Drop for Running {
+impl Drop for Example {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -62,7 +61,7 @@ impl Drop for Running {
 }
 
 fn command() -> Command {
-    // This test is in target/<profile>/deps, examples are in target/<profile>/examples.
+    // This test runs from target/<profile>/deps; examples are in target/<profile>/examples.
     let mut path: PathBuf = std::env::current_exe().unwrap();
     path.pop();
     path.pop();

@@ -1,4 +1,4 @@
-//! What a refused request does not do, and what goes on after mistakes of the service's own code.
+//! Refused requests never reach the handler; errors and panics of closures affect no other request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,10 +31,10 @@ async fn a_refused_request_is_answered_before_its_body_and_never_seen_by_the_han
     for _ in 0..3 {
         assert_eq!(client.send("POST", &["content-length: 0"]).await.status, 200);
     }
-    // A million bytes announced, none sent: whoever waits for them waits forever, or asks for them by 100 Continue.
+    // The body is announced but never sent: a server that reads it would hang, or reply 100 Continue.
     for lines in [&["content-length: 1000000"][..], &["content-length: 1000000", "expect: 100-continue"]] {
         let answer = tokio::time::timeout(Duration::from_secs(20), client.send("POST", lines)).await;
-        assert_eq!(answer.expect("an answer before the body").status, 429);
+        assert_eq!(answer.expect("a response before the body").status, 429);
     }
     assert_eq!(seen.load(Ordering::Relaxed), 3);
 }
@@ -72,13 +72,13 @@ async fn a_key_that_cannot_be_found_spends_nothing_and_says_why() {
 #[tokio::test]
 async fn a_panic_in_a_key_or_cost_closure_harms_no_other_request() {
     let (limiter, _clock) = limiter();
-    let boom = |name: &'static str| {
+    let panic_on = |name: &'static str| {
         move |req: &Parts| match req.headers.contains_key(name) {
             true => panic!("{name}"),
             false => 1_u64,
         }
     };
-    let layer = RateLimitLayer::new(THREE, boom("x-key")).cost(boom("x-cost")).limiter(&limiter);
+    let layer = RateLimitLayer::new(THREE, panic_on("x-key")).cost(panic_on("x-cost")).limiter(&limiter);
     let app = hello().layer(layer);
     let request = |header: &str| Request::builder().header(header, "1").body(Body::empty()).unwrap();
     for header in ["x-key", "x-cost"].repeat(50) {

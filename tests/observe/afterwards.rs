@@ -1,4 +1,4 @@
-//! What happens to charges after they are made: settlements, refunds, cancelled reservations and resets.
+//! Events after a charge: settlements, refunds, cancelled reservations and resets.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,24 +10,23 @@ use tollgate::{
 };
 use tracing::Level;
 
-use crate::backends::Moody;
+use crate::backends::FlakyBackend;
 use crate::exporter::{Page, builder};
 use crate::log::Log;
 
 static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE).max_reserved(10));
 static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, MINUTE));
 
-/// Writes down what it receives after decisions.
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<String>>>);
+struct EventLog(Arc<Mutex<Vec<String>>>);
 
-impl Notes {
+impl EventLog {
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 }
 
-impl Observer for Notes {
+impl Observer for EventLog {
     fn decided(&self, _: &Decided<'_>) {}
 
     fn settled(&self, settled: &Settled<'_>) {
@@ -41,19 +40,18 @@ impl Observer for Notes {
     }
 }
 
-/// Everything that can happen to a charge afterwards, once.
-async fn all(limiter: &RateLimiter) -> Result<(), LimitError> {
+async fn settle_and_reset(limiter: &RateLimiter) -> Result<(), LimitError> {
     let hold = |cost| limiter.acquire(&API, "ada").cost(cost).hold();
     let usage = hold(1).await?.into_receipt();
     usage.settle(3).await?;
-    usage.settle(2).await?; // It was settled already.
+    usage.settle(2).await?; // Settled already: no effect.
     hold(2).await?.into_receipt().settle(1).await?;
     hold(1).await?.into_receipt().settle(1).await?;
     hold(1).await?.into_receipt().refund().await?;
     hold(1).await?.cancel().await?;
     drop(hold(1).await?);
     limiter.acquire(&API, "ada").cost(9).reserve().await?.cancel().await?;
-    drop(hold(1).await?.into_receipt()); // It stays as it is.
+    drop(hold(1).await?.into_receipt()); // Stays charged.
     hold(1).await?.into_receipt().reset().await?;
     limiter.reset(&API, "ada").await?;
     Ok(())
@@ -61,22 +59,22 @@ async fn all(limiter: &RateLimiter) -> Result<(), LimitError> {
 
 #[tokio::test]
 async fn point_14_observers_receive_settlements_refunds_cancels_and_resets() {
-    let notes = Notes::default();
-    let limiter = Moody::new().limiter().observer(notes.clone()).build();
-    all(&limiter).await.unwrap();
+    let events = EventLog::default();
+    let limiter = FlakyBackend::new().limiter().observer(events.clone()).build();
+    settle_and_reset(&limiter).await.unwrap();
     let key = limiter.digest(Subject::new("ada").key());
     let settled = ["1 -> 3", "2 -> 1", "1 -> 1", "1 -> 0", "1 -> 0", "1 -> 0", "9 -> 0"];
     let settled = settled.map(|change| format!("api settled backend {change} {key:?}"));
     let resets = [(); 2].map(|()| format!("api reset {key:?}"));
-    assert_eq!(notes.take(), [&settled[..], &resets[..]].concat());
+    assert_eq!(events.take(), [&settled[..], &resets[..]].concat());
 }
 
-/// Of several charges each is notified by itself; one that nobody counted can be settled, too.
+/// Each charge of a call has its own notification, even one that failed open.
 #[tokio::test]
 async fn point_14_each_charge_of_a_call_is_settled_by_itself_whoever_decided_it() {
-    let notes = Notes::default();
-    let backend = Moody::new();
-    let limiter = backend.limiter().observer(notes.clone()).on_failure_of(&API, FailureMode::Allow);
+    let events = EventLog::default();
+    let backend = FlakyBackend::new();
+    let limiter = backend.limiter().observer(events.clone()).on_failure_of(&API, FailureMode::Allow);
     let limiter = limiter.on_failure_of(&CALLS, FailureMode::fallback(1.0)).build();
     let key = limiter.digest(Subject::new("ada").key());
     let charges = || [Charge::new(&API, "ada"), Charge::new(&CALLS, "ada")];
@@ -84,22 +82,22 @@ async fn point_14_each_charge_of_a_call_is_settled_by_itself_whoever_decided_it(
     usage.of(CALLS.name()).unwrap().settle(2).await.unwrap();
     usage.refund().await.unwrap();
     let expected = ["calls settled backend 1 -> 2", "api settled backend 1 -> 0"];
-    assert_eq!(notes.take(), expected.map(|text| format!("{text} {key:?}")));
+    assert_eq!(events.take(), expected.map(|text| format!("{text} {key:?}")));
 
-    backend.is_down(true);
+    backend.set_down(true);
     drop(limiter.hold_all(charges()).await.unwrap());
-    let mut told = notes.take();
-    told.sort();
+    let mut settled = events.take();
+    settled.sort();
     let expected = ["api settled fail_open 1 -> 0", "calls settled fallback 1 -> 0"];
-    assert_eq!(told, expected.map(|text| format!("{text} {key:?}")));
+    assert_eq!(settled, expected.map(|text| format!("{text} {key:?}")));
 }
 
 #[tokio::test]
 async fn point_14_settlements_and_resets_are_events() {
-    let limiter = Moody::new().limiter().observer(Tracing::new()).build();
+    let limiter = FlakyBackend::new().limiter().observer(Tracing::new()).build();
     let key = limiter.digest(Subject::new("ada").key());
-    let log = Log::of(Level::TRACE);
-    let _listening = log.listen();
+    let log = Log::new(Level::TRACE);
+    let _subscribed = log.subscribe();
     let usage = limiter.acquire(&API, "ada").cost(4).hold().await.unwrap().into_receipt();
     usage.settle(1).await.unwrap();
     limiter.reset(&API, "ada").await.unwrap();
@@ -118,8 +116,8 @@ async fn point_14_settlements_and_resets_are_events() {
 async fn point_14_settlements_and_resets_are_counted() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
-    let limiter = Moody::new().limiter().observer(Metrics::new()).build();
-    all(&limiter).await.unwrap();
+    let limiter = FlakyBackend::new().limiter().observer(Metrics::new()).build();
+    settle_and_reset(&limiter).await.unwrap();
     let page = Page::read(&recorder.handle().render());
     let settled = |change| page.sum(names::SETTLEMENTS, &[("policy", "api"), ("change", change)]);
     assert_eq!(["more", "less", "same", "refund"].map(settled), [Some(1.0), Some(1.0), Some(1.0), Some(4.0)]);

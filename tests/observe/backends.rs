@@ -1,4 +1,4 @@
-//! A backend in memory that can be out of reach, as one on a network, and a limiter on it.
+//! A backend in memory that can become unavailable, like a remote one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,21 +13,21 @@ use tollgate::{
 };
 
 #[derive(Clone, Debug)]
-pub(crate) struct Moody {
+pub(crate) struct FlakyBackend {
     memory: Arc<MemoryBackend>,
     down: Arc<AtomicBool>,
     clock: ManualClock,
 }
 
-impl Moody {
-    pub(crate) fn new() -> Moody {
+impl FlakyBackend {
+    pub(crate) fn new() -> FlakyBackend {
         let clock = ManualClock::new();
         let memory = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
-        Moody { memory, down: Arc::default(), clock }
+        FlakyBackend { memory, down: Arc::default(), clock }
     }
 
     pub(crate) fn limiter(&self) -> RateLimiterBuilder {
-        // Every decision is the backend's own.
+        // Without the block cache, every decision comes from the backend.
         RateLimiter::builder(self.clone()).block_cache(0)
     }
 
@@ -35,7 +35,7 @@ impl Moody {
         &self.clock
     }
 
-    pub(crate) fn is_down(&self, down: bool) {
+    pub(crate) fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::Relaxed);
     }
 
@@ -47,7 +47,7 @@ impl Moody {
     }
 }
 
-impl Backend for Moody {
+impl Backend for FlakyBackend {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
         self.reach().map_or_else(|error| BackendFuture::ready(Err(error)), |memory| memory.acquire(takes))
     }
@@ -73,9 +73,9 @@ impl Backend for Moody {
     }
 
     fn health(&self) -> Health {
-        let mut vitals = self.memory.health();
-        vitals.circuit_open = Some(self.down.load(Ordering::Relaxed));
-        vitals
+        let mut health = self.memory.health();
+        health.circuit_open = Some(self.down.load(Ordering::Relaxed));
+        health
     }
 
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {

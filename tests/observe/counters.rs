@@ -1,4 +1,4 @@
-//! The metrics: what is counted where.
+//! The metrics, their labels and their values.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tollgate::{
     protection::{AutoBlock, DenyList, DenyRule, Signal},
 };
 
-use crate::backends::Moody;
+use crate::backends::FlakyBackend;
 use crate::exporter::{Page, builder};
 
 static TWO: Policy = Policy::new("two", Quota::token_bucket(2, MINUTE).max_reserved(1));
@@ -21,7 +21,7 @@ fn page(recorder: &PrometheusRecorder) -> Page {
     Page::read(&recorder.handle().render())
 }
 
-/// The series of a metric: labels without their names, and the value.
+/// The series of a metric: the values of its labels, then its own value.
 fn series(page: &Page, name: &str, labels: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for series in page.0.iter().filter(|series| series.name == name) {
@@ -40,7 +40,7 @@ async fn each_charge_is_counted_once_by_what_became_of_it() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
-    let limiter = Moody::new().limiter().deny_list(&list).observer(Metrics::new()).build();
+    let limiter = FlakyBackend::new().limiter().deny_list(&list).observer(Metrics::new()).build();
     for _ in 0..4 {
         drop(limiter.acquire(&TWO, "ada").reserve().await.map(Reservation::into_receipt));
     }
@@ -49,7 +49,6 @@ async fn each_charge_is_counted_once_by_what_became_of_it() {
     for _ in 0..2 {
         drop(limiter.try_limit_all([Charge::new(&TWO, "eve"), Charge::new(&ONE, "eve")]).await.unwrap());
     }
-    // These are not charged.
     for _ in 0..3 {
         drop(limiter.try_check(&TWO, "ada").await.unwrap());
         limiter.remaining(&ONE, "bob").await.unwrap();
@@ -77,10 +76,10 @@ async fn each_charge_is_counted_once_by_what_became_of_it() {
 async fn who_decided_during_an_outage_is_told_and_errors_are_counted_besides() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
-    let backend = Moody::new();
+    let backend = FlakyBackend::new();
     let limiter = backend.limiter().on_failure_of(&TWO, FailureMode::fallback(1.0)).observer(Metrics::new()).build();
     drop(limiter.try_limit(&TWO, 7).await.unwrap());
-    backend.is_down(true);
+    backend.set_down(true);
     drop(limiter.try_limit(&TWO, 7).await.unwrap());
     assert!(limiter.try_limit(&ONE, 7).await.is_err());
     let page = page(&recorder);
@@ -98,7 +97,7 @@ async fn shadow_mode_is_a_label() {
 
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
-    let limiter = Moody::new().limiter().observer(Metrics::new()).build();
+    let limiter = FlakyBackend::new().limiter().observer(Metrics::new()).build();
     let layer = tollgate::RateLimitLayer::new(&ONE, |_: &_| 7).limiter(&limiter);
     for layer in [layer.clone().shadow(), layer] {
         let inner = service_fn(async |_: Request<()>| Ok::<_, std::convert::Infallible>(Response::new(())));
@@ -120,7 +119,7 @@ async fn shadow_mode_is_a_label() {
 async fn gauges_show_how_the_limiter_is_when_it_is_sampled() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
-    let backend = Moody::new();
+    let backend = FlakyBackend::new();
     let metrics = Arc::new(Metrics::new());
     let auto = AutoBlock::new([&ONE]).threshold(2);
     let limiter = backend.limiter().auto_block(auto).observer(Arc::clone(&metrics)).build();
@@ -138,10 +137,10 @@ async fn gauges_show_how_the_limiter_is_when_it_is_sampled() {
     drop(limiter.try_acquire(&TWO, "bob").cost(2).await.unwrap());
     let waiting = limiter.acquire(&TWO, "bob").wait_up_to(HOUR);
     limiter.set_quota(&ONE, Some(Quota::token_bucket(2, MINUTE))).await.unwrap();
-    backend.is_down(true);
+    backend.set_down(true);
     assert_eq!(gauges(), [2.0, 1.0, 2.0, 1.0, 1.0]);
     assert_eq!(page(&recorder).sum(names::BLOCKS, &[]), Some(2.0));
-    backend.is_down(false);
+    backend.set_down(false);
     drop(waiting);
     limiter.unblock(Signal::key("ada")).await.unwrap();
     limiter.set_quota(&ONE, None).await.unwrap();
@@ -163,7 +162,7 @@ async fn named_limiters_are_told_apart() {
     let _installed = set_default_local_recorder(&recorder);
     for (name, blocks) in [("edge", 1), ("jobs", 3)] {
         let metrics = Arc::new(Metrics::named(name));
-        let limiter = Moody::new().limiter().observer(Arc::clone(&metrics)).build();
+        let limiter = FlakyBackend::new().limiter().observer(Arc::clone(&metrics)).build();
         for number in 0..blocks {
             limiter.block(Signal::key(number), HOUR).await.unwrap();
             drop(limiter.try_limit(&TWO, number).await.unwrap());
@@ -175,7 +174,7 @@ async fn named_limiters_are_told_apart() {
             assert_eq!(page.sum(metric, &labels), Some(f64::from(blocks)), "{metric}");
         }
         let own = |series: &&crate::exporter::Series| series.labels.contains_key("limiter");
-        assert_eq!(page.0.iter().filter(own).count(), page.0.len(), "on all of them");
+        assert_eq!(page.0.iter().filter(own).count(), page.0.len(), "every series has the label");
     }
 }
 
@@ -183,7 +182,7 @@ async fn named_limiters_are_told_apart() {
 async fn labels_are_bounded_and_hold_no_key() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
-    let limiter = Moody::new().limiter().observer(Metrics::new()).build();
+    let limiter = FlakyBackend::new().limiter().observer(Metrics::new()).build();
     for number in 0..2000 {
         let policy = Policy::try_new(format!("customer-{number}"), Quota::token_bucket(1, HOUR)).unwrap();
         drop(limiter.try_limit(&policy, "hunter2").await.unwrap());
@@ -204,14 +203,14 @@ async fn a_name_of_any_letters_comes_through() {
     let _installed = set_default_local_recorder(&recorder);
     let name = (' '..='~').collect::<String>();
     let policy = Policy::try_new(name.clone(), Quota::token_bucket(1, HOUR)).unwrap();
-    let limiter = Moody::new().limiter().observer(Metrics::new()).build();
+    let limiter = FlakyBackend::new().limiter().observer(Metrics::new()).build();
     drop(limiter.try_limit(&policy, 7).await.unwrap());
     assert_eq!(page(&recorder).sum(names::DECISIONS, &[("policy", &name)]), Some(1.0));
 }
 
 #[test]
 fn each_metric_is_described_under_its_name_and_durations_are_in_seconds() {
-    // What is recommended is what they are called already: units and `_total` are not put behind them again.
+    // The names already follow the recommended naming, so the exporter adds no suffix.
     for recorder in [builder().build_recorder(), builder().with_recommended_naming(true).build_recorder()] {
         let _installed = set_default_local_recorder(&recorder);
         crate::dashboard::exercise();

@@ -1,4 +1,4 @@
-//! `examples/observability/dashboard.json` shows what there is, all of it and nothing else.
+//! `examples/observability/dashboard.json` queries every metric, by existing labels only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use serde_json::Value;
 use tollgate::observe::{Metrics, names};
 use tollgate::{FailureMode, HOUR, Policy, Quota, protection::Signal};
 
-use crate::backends::Moody;
+use crate::backends::FlakyBackend;
 use crate::exporter::{Page, builder};
 use crate::support::now;
 
-/// Makes every metric appear.
+/// Records every metric at least once.
 pub(crate) fn exercise() {
     static API: Policy = Policy::new("api", Quota::token_bucket(1, HOUR));
-    let backend = Moody::new();
+    let backend = FlakyBackend::new();
     let metrics = Arc::new(Metrics::new());
     let limiter = backend.limiter().on_failure(FailureMode::Allow).observer(Arc::clone(&metrics)).build();
     drop(now(limiter.try_limit(&API, 7)));
@@ -23,12 +23,12 @@ pub(crate) fn exercise() {
     now(limiter.block(Signal::key(7), HOUR));
     drop(now(limiter.acquire(&API, 9).hold()));
     now(limiter.reset(&API, 9));
-    backend.is_down(true);
+    backend.set_down(true);
     drop(now(limiter.try_limit(&API, 8)));
     metrics.sample(&limiter);
 }
 
-/// Each series name there is, with its labels. Prometheus adds those of whom it scraped.
+/// The name of each series and its labels, including `instance` and `job`, which Prometheus adds.
 fn labels() -> BTreeMap<String, BTreeSet<String>> {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
@@ -46,10 +46,9 @@ fn dashboard() -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Each query, with what its legend shows.
 fn queries() -> Vec<(String, String)> {
     let dashboard = dashboard();
-    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let text = |value: &Value| value.as_str().expect("a string").to_owned();
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
     let mut all: Vec<_> = targets.map(|target| (text(&target["expr"]), text(&target["legendFormat"]))).collect();
@@ -59,12 +58,11 @@ fn queries() -> Vec<(String, String)> {
     all
 }
 
-/// Words of letters, digits and underscores.
+/// Splits `text` into words of letters, digits and underscores.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// The one metric of a query.
 fn metric(query: &str) -> &str {
     let all: Vec<_> = words(query).filter(|word| word.starts_with("tollgate")).collect();
     assert_eq!(all.len(), 1, "{query}");
@@ -76,7 +74,7 @@ fn it_queries_what_there_is_by_labels_that_there_are() {
     let known = labels();
     for (query, legend) in queries() {
         let labels = known.get(metric(&query)).unwrap_or_else(|| panic!("no such series: {query}"));
-        // What stands before a comparison, after `by`, as the second argument of label_values, and in the legend.
+        // Labels occur before `=`, after `by`, as the second argument of `label_values`, and in the legend.
         let mut used: Vec<&str> = Vec::new();
         for (at, _) in query.match_indices("=") {
             used.extend(words(&query[..at]).last());
@@ -103,11 +101,11 @@ fn it_shows_every_metric_by_its_name() {
     let queries = queries();
     let shown: BTreeSet<String> = queries.iter().map(|(query, _)| plain(metric(query))).collect();
     assert_eq!(shown, names::ALL.iter().map(|name| (*name).to_owned()).collect());
-    let there: BTreeSet<String> = labels()
+    let exported: BTreeSet<String> = labels()
         .into_keys()
         .map(|name| ["_bucket", "_sum", "_count"].iter().fold(name, |name, end| name.trim_end_matches(end).to_owned()))
         .collect();
-    assert_eq!(shown, there);
+    assert_eq!(shown, exported);
 }
 
 #[test]
@@ -132,20 +130,24 @@ fn grafana_can_import_it() {
         (1, &"DS_PROMETHEUS".into(), &"prometheus".into())
     );
     let required: Vec<_> = dashboard["__requires"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
-    // Whoever imports it says which datasource that is.
-    let ours =
+    // The datasource is chosen on import.
+    let has_datasource =
         |value: &Value| value["datasource"]["uid"] == "${DS_PROMETHEUS}" && value["datasource"]["type"] == "prometheus";
     let (mut ids, mut taken) = (BTreeSet::new(), BTreeSet::new());
     for panel in dashboard["panels"].as_array().unwrap() {
-        assert!(ours(panel) && panel["targets"].as_array().unwrap().iter().all(ours), "{}", panel["title"]);
+        assert!(
+            has_datasource(panel) && panel["targets"].as_array().unwrap().iter().all(has_datasource),
+            "{}",
+            panel["title"]
+        );
         assert!(ids.insert(panel["id"].as_u64().unwrap()), "{} twice", panel["id"]);
         assert!(required.contains(&&panel["type"]), "{}", panel["type"]);
         assert!(!panel["description"].as_str().unwrap().is_empty());
         let [x, y, w, h] = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap());
         assert!(x + w <= 24, "{}", panel["title"]);
-        for place in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
-            assert!(taken.insert(place), "{} lies over another", panel["title"]);
+        for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+            assert!(taken.insert(cell), "{} overlaps another panel", panel["title"]);
         }
     }
-    assert!(dashboard["templating"]["list"].as_array().unwrap().iter().all(ours));
+    assert!(dashboard["templating"]["list"].as_array().unwrap().iter().all(has_datasource));
 }

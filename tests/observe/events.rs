@@ -1,4 +1,4 @@
-//! The events: their names, levels and fields, to the letter; and what must not be in them.
+//! The names, levels and fields of log events, and what they must not contain.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tollgate::{
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 
-use crate::backends::Moody;
+use crate::backends::FlakyBackend;
 use crate::exporter::{Page, builder};
 use crate::log::Log;
 
@@ -24,10 +24,10 @@ fn texts(log: &Log) -> Vec<String> {
 
 #[tokio::test]
 async fn a_decision_has_these_fields() {
-    let backend = Moody::new();
+    let backend = FlakyBackend::new();
     let limiter = backend.limiter().observer(Tracing::new()).build();
-    let log = Log::of(Level::TRACE);
-    let _listening = log.listen();
+    let log = Log::new(Level::TRACE);
+    let _subscribed = log.subscribe();
     let key = limiter.digest(Subject::new("ada").key());
     drop(limiter.try_acquire(&TWO, "ada").cost(2).await.unwrap());
     drop(limiter.try_check(&TWO, "ada").await.unwrap());
@@ -51,7 +51,7 @@ async fn a_decision_has_these_fields() {
             ),
             format!(
                 "INFO tollgate denied message=denied policy=\"two\" outcome=\"denied\" reason=\"quota_exceeded\" {}",
-                // 29.666667 s: rounded up, so that it suffices.
+                // 29.666667 s, rounded up.
                 fields(1, 0, " retry_after_ms=29667", " suppressed=0")
             ),
         ]
@@ -61,9 +61,9 @@ async fn a_decision_has_these_fields() {
 #[tokio::test]
 async fn denials_are_logged_at_the_level_that_is_asked_for() {
     for level in [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE] {
-        let limiter = Moody::new().limiter().observer(Tracing::new().level(level)).build();
-        let log = Log::of(level);
-        let _listening = log.listen();
+        let limiter = FlakyBackend::new().limiter().observer(Tracing::new().level(level)).build();
+        let log = Log::new(level);
+        let _subscribed = log.subscribe();
         drop(limiter.try_acquire(&TWO, "ada").cost(3).await.unwrap());
         assert_eq!(log.named("denied")[0].to_string().split(' ').next(), Some(level.as_str()));
     }
@@ -71,9 +71,9 @@ async fn denials_are_logged_at_the_level_that_is_asked_for() {
 
 #[tokio::test]
 async fn denials_in_shadow_mode_are_not_enforced() {
-    let limiter = Moody::new().limiter().observer(Tracing::new()).build();
-    let log = Log::of(Level::INFO);
-    let _listening = log.listen();
+    let limiter = FlakyBackend::new().limiter().observer(Tracing::new()).build();
+    let log = Log::new(Level::INFO);
+    let _subscribed = log.subscribe();
     for (shadow, passed, enforced) in [(true, true, "false"), (false, false, "true")] {
         let layer = RateLimitLayer::new(Policy::new("none", Quota::token_bucket(1, HOUR)), |_: &_| 7).limiter(&limiter);
         let layer = if shadow { layer.shadow() } else { layer };
@@ -87,9 +87,9 @@ async fn denials_in_shadow_mode_are_not_enforced() {
 #[tokio::test]
 async fn who_waits_is_reserved() {
     static TURNS: Policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(5));
-    let limiter = Moody::new().limiter().observer(Tracing::new()).build();
-    let log = Log::of(Level::TRACE);
-    let _listening = log.listen();
+    let limiter = FlakyBackend::new().limiter().observer(Tracing::new()).build();
+    let log = Log::new(Level::TRACE);
+    let _subscribed = log.subscribe();
     drop(limiter.try_limit(&TURNS, "ada").await.unwrap());
     let waiting = limiter.acquire(&TURNS, "ada").wait_up_to(HOUR);
     let lines = log.take();
@@ -103,19 +103,19 @@ async fn who_waits_is_reserved() {
 
 #[tokio::test]
 async fn an_outage_says_what_failed_and_who_decided_instead() {
-    static FELL: Policy = Policy::new("fell", Quota::token_bucket(4, MINUTE));
-    static SEEN: Policy = Policy::new("seen", Quota::token_bucket(4, MINUTE));
-    let backend = Moody::new();
-    let limiter = backend.limiter().on_failure_of(&FELL, FailureMode::fallback(0.5));
-    let limiter = limiter.on_failure_of(&SEEN, FailureMode::Allow).observer(Tracing::new()).build();
+    static FALLBACK: Policy = Policy::new("fell", Quota::token_bucket(4, MINUTE));
+    static FAIL_OPEN: Policy = Policy::new("seen", Quota::token_bucket(4, MINUTE));
+    let backend = FlakyBackend::new();
+    let limiter = backend.limiter().on_failure_of(&FALLBACK, FailureMode::fallback(0.5));
+    let limiter = limiter.on_failure_of(&FAIL_OPEN, FailureMode::Allow).observer(Tracing::new()).build();
     let key = limiter.digest(Subject::new("ada").key());
-    let log = Log::of(Level::TRACE);
-    let _listening = log.listen();
-    backend.is_down(true);
+    let log = Log::new(Level::TRACE);
+    let _subscribed = log.subscribe();
+    backend.set_down(true);
     for (policy, decided) in [
         (&TWO, None),
-        (&FELL, Some(("\"fallback\"", "\"within_quota\""))),
-        (&SEEN, Some(("\"fail_open\"", "\"fail_open\""))),
+        (&FALLBACK, Some(("\"fallback\"", "\"within_quota\""))),
+        (&FAIL_OPEN, Some(("\"fail_open\"", "\"fail_open\""))),
     ] {
         assert_eq!(limiter.try_limit(policy, "ada").await.is_ok(), decided.is_some());
         let lines = log.take();
@@ -136,35 +136,37 @@ async fn an_outage_says_what_failed_and_who_decided_instead() {
 async fn deny_lists_and_blocks_tell_their_rule() {
     let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24").unwrap(), DenyRule::key("mallory")]);
     let auto = AutoBlock::new([&TWO]).threshold(2).within(MINUTE).block_for(HOUR).escalate(2, 8 * HOUR).without_keys();
-    let backend = Moody::new();
+    let backend = FlakyBackend::new();
     let limiter = backend.limiter().deny_list(&list).auto_block(auto).observer(Tracing::new()).build();
-    let log = Log::of(Level::INFO);
-    let _listening = log.listen();
+    let log = Log::new(Level::INFO);
+    let _subscribed = log.subscribe();
     let ask = async |key: &'static str, ip: &str| {
         drop(limiter.try_acquire(&TWO, key).cost(3).ip(ip.parse().unwrap()).await.unwrap());
-        // A cost of 3 never fits, which is reported besides.
+        // Ignore the reports that a cost of 3 never fits.
         log.take().into_iter().filter(|line| line.field("mistake").is_none()).collect::<Vec<_>>()
     };
-    let told = |line: &crate::log::Line| {
+    let fields = |line: &crate::log::Line| {
         ["reason", "decided_by", "rule", "retry_after_ms"].map(|name| line.field(name).unwrap_or("-").to_owned())
     };
-    assert_eq!(told(&ask("ada", "192.0.2.7").await[0]), ["\"deny_list\"", "\"limiter\"", "network 192.0.2.0/24", "-"]);
-    assert_eq!(told(&ask("mallory", "198.51.100.1").await[0]), ["\"deny_list\"", "\"limiter\"", "key", "-"]);
-    assert_eq!(told(&ask("ada", "198.51.100.9").await[0]), ["\"cost_too_large\"", "\"backend\"", "-", "-"]);
-    // The second denial earns a block, which is told before it.
+    assert_eq!(
+        fields(&ask("ada", "192.0.2.7").await[0]),
+        ["\"deny_list\"", "\"limiter\"", "network 192.0.2.0/24", "-"]
+    );
+    assert_eq!(fields(&ask("mallory", "198.51.100.1").await[0]), ["\"deny_list\"", "\"limiter\"", "key", "-"]);
+    assert_eq!(fields(&ask("ada", "198.51.100.9").await[0]), ["\"cost_too_large\"", "\"backend\"", "-", "-"]);
+    // The second denial causes a block, whose event comes first.
     let lines = ask("ada", "198.51.100.9").await;
     let blocked = "blocked message=blocked rule=network 198.51.100.9/32 lasts_ms=3600000 times=1 suppressed=0";
     assert_eq!(lines[0].to_string(), format!("WARN tollgate {blocked}"));
-    assert_eq!(told(&lines[1])[0], "\"cost_too_large\"");
+    assert_eq!(fields(&lines[1])[0], "\"cost_too_large\"");
     assert_eq!(
-        told(&ask("ada", "198.51.100.9").await[0]),
+        fields(&ask("ada", "198.51.100.9").await[0]),
         ["\"blocked\"", "\"limiter\"", "network 198.51.100.9/32", "3600000"]
     );
-    // By hand.
     limiter.block(Signal::key("eve"), SECOND).await.unwrap();
     let blocked = "blocked message=blocked rule=key lasts_ms=1000 times=0 suppressed=0";
     assert_eq!(texts(&log), [format!("WARN tollgate {blocked}")]);
-    assert_eq!(told(&ask("eve", "198.51.100.10").await[0])[..3], ["\"blocked\"", "\"limiter\"", "key"]);
+    assert_eq!(fields(&ask("eve", "198.51.100.10").await[0])[..3], ["\"blocked\"", "\"limiter\"", "key"]);
 }
 
 #[tokio::test]
@@ -174,11 +176,11 @@ async fn point_6_a_deny_rule_that_can_never_match_is_one_event_and_counted() {
     let list = DenyList::new();
     let metrics = Arc::new(Metrics::new());
     let limiter =
-        Moody::new().limiter().deny_list(&list).observer(Tracing::new()).observer(Arc::clone(&metrics)).build();
+        FlakyBackend::new().limiter().deny_list(&list).observer(Tracing::new()).observer(Arc::clone(&metrics)).build();
     let hello = service_fn(async |_: Request<()>| Ok::<_, std::convert::Infallible>(Response::new(String::new())));
     let service = RateLimitLayer::new(&TWO, key::bearer()).limiter(&limiter).layer(hello);
-    let log = Log::of(Level::WARN);
-    let _listening = log.listen();
+    let log = Log::new(Level::WARN);
+    let _subscribed = log.subscribe();
     for _ in 0..2 {
         list.insert(DenyRule::key(format!("hunter2 {}", list.len())));
         service.clone().oneshot(Request::new(())).await.unwrap();
@@ -199,12 +201,12 @@ async fn point_6_a_deny_rule_that_can_never_match_is_one_event_and_counted() {
 
 #[tokio::test]
 async fn no_key_is_in_any_field() {
-    let backend = Moody::new();
+    let backend = FlakyBackend::new();
     let list = DenyList::from_iter([DenyRule::key("hunter2-denied")]);
     let auto = AutoBlock::new([&TWO]).threshold(1);
     let limiter = backend.limiter().deny_list(&list).auto_block(auto).observer(Tracing::new()).build();
-    let log = Log::of(Level::TRACE);
-    let _listening = log.listen();
+    let log = Log::new(Level::TRACE);
+    let _subscribed = log.subscribe();
     for key in ["hunter2", "hunter2-denied", "hunter2-blocked"] {
         for cost in [1, 3, 1] {
             let _ = limiter.try_acquire(&TWO, key).cost(cost).await;
@@ -212,7 +214,7 @@ async fn no_key_is_in_any_field() {
         }
     }
     limiter.block(Signal::key("hunter2-blocked"), HOUR).await.unwrap();
-    backend.is_down(true);
+    backend.set_down(true);
     let _ = limiter.try_limit(&TWO, "hunter2-down").await;
     let texts = texts(&log);
     for name in ["allowed", "denied", "checked", "blocked", "failed"] {

@@ -1,4 +1,4 @@
-//! What an exporter for Prometheus shows, read back.
+//! A parser for the output of the Prometheus exporter.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,9 @@ pub(crate) fn builder() -> PrometheusBuilder {
     PrometheusBuilder::new().set_buckets_for_metric(duration, &names::DURATION_BUCKETS).unwrap()
 }
 
-/// A page of `/metrics`.
 #[derive(Debug)]
 pub(crate) struct Page(pub(crate) Vec<Series>);
 
-/// A line of it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Series {
     pub(crate) name: String,
@@ -25,27 +23,31 @@ pub(crate) struct Series {
 impl Page {
     pub(crate) fn read(text: &str) -> Page {
         let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-        Page(lines.map(|line| Series::read(line).unwrap_or_else(|| panic!("no series: {line:?}"))).collect())
+        Page(
+            lines
+                .map(|line| Series::read(line).unwrap_or_else(|| panic!("expected a series, found {line:?}")))
+                .collect(),
+        )
     }
 
-    /// The sum of a metric over the series that have these labels; `None` if there are none.
+    /// The sum of a metric over the series with these labels, or `None` without such a series.
     pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let has = |series: &&Series| {
-            let told = |(key, value): &(&str, &str)| series.labels.get(*key).is_some_and(|known| known == value);
-            series.name == name && labels.iter().all(told)
+            let matches = |(key, value): &(&str, &str)| series.labels.get(*key).is_some_and(|known| known == value);
+            series.name == name && labels.iter().all(matches)
         };
         self.0.iter().filter(has).map(|series| series.value).reduce(|a, b| a + b)
     }
 }
 
 impl Series {
-    /// `name{label="value",...} number`, with `\\`, `\"` and `\n` in values.
+    /// Parses `name{label="value",...} number`, with the escapes `\\`, `\"` and `\n` in values.
     fn read(line: &str) -> Option<Series> {
         let end = line.find(['{', ' '])?;
         let (name, mut rest) = line.split_at(end);
         let mut labels = BTreeMap::new();
-        if let Some(inside) = rest.strip_prefix('{') {
-            rest = inside;
+        if let Some(labels_text) = rest.strip_prefix('{') {
+            rest = labels_text;
             while !rest.starts_with('}') {
                 let (key, value) = rest.strip_prefix(',').unwrap_or(rest).split_once("=\"")?;
                 let mut text = String::new();
@@ -55,7 +57,7 @@ impl Series {
                         (i, '"') => break i + 1,
                         (_, '\\') => text.push(match chars.next()? {
                             (_, 'n') => '\n',
-                            (_, itself) => itself,
+                            (_, escaped) => escaped,
                         }),
                         (_, other) => text.push(other),
                     }

@@ -1,4 +1,4 @@
-//! Scraped under load: the counters are what the clients saw, to the last request.
+//! Scrapes under load: the counters match what the clients saw, to the last request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ static SHADOW: Policy = Policy::new("load-shadow", Quota::token_bucket(50, HOUR)
 const CLIENTS: usize = 8;
 const REQUESTS: usize = 500;
 
-type Watched = (PrometheusHandle, Arc<Metrics>, RateLimiter);
+type MetricsState = (PrometheusHandle, Arc<Metrics>, RateLimiter);
 
-async fn show(State((prometheus, metrics, limiter)): State<Watched>) -> String {
+async fn metrics_page(State((prometheus, metrics, limiter)): State<MetricsState>) -> String {
     metrics.sample(&limiter);
     prometheus.render()
 }
 
 async fn serve() -> SocketAddr {
-    let prometheus = builder().install_recorder().expect("the only global one of these tests");
+    let prometheus = builder().install_recorder().expect("no other test installs a global recorder");
     let metrics = Arc::new(Metrics::new());
     let limiter = RateLimiter::builder(MemoryBackend::new());
     let limiter = limiter.observer(Tracing::new()).observer(Arc::clone(&metrics)).build();
@@ -42,7 +42,7 @@ async fn serve() -> SocketAddr {
         .route("/", get(|| async { "hello" }))
         .layer(layer(&LOAD))
         .layer(layer(&SHADOW).shadow())
-        .route("/metrics", get(show))
+        .route("/metrics", get(metrics_page))
         .with_state((prometheus, metrics, limiter.clone()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -78,13 +78,13 @@ fn decided(page: &Page, policy: &str, outcome: &str) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_is_counted_is_what_the_clients_saw() {
     let address = serve().await;
-    let over = Arc::new(AtomicBool::new(false));
+    let done = Arc::new(AtomicBool::new(false));
     let scraper = tokio::spawn({
-        let over = Arc::clone(&over);
+        let done = Arc::clone(&done);
         async move {
             let mut sender = connect(address).await;
             let (mut scrapes, mut last) = (0, 0);
-            while !over.load(Ordering::Relaxed) {
+            while !done.load(Ordering::Relaxed) {
                 let page = scrape(&mut sender).await;
                 let count = decided(&page, "load", "allowed") + decided(&page, "load", "denied");
                 assert!(count >= last, "a counter went back from {last} to {count}");
@@ -115,21 +115,20 @@ async fn what_is_counted_is_what_the_clients_saw() {
         allowed += seen.0;
         denied += seen.1;
     }
-    over.store(true, Ordering::Relaxed);
-    assert!(scraper.await.unwrap() > 1, "scraped while it lasted");
+    done.store(true, Ordering::Relaxed);
+    assert!(scraper.await.unwrap() > 1, "scraped under load");
     assert!(allowed >= 150 * CLIENTS as u64 && denied > 0, "{allowed} {denied}");
 
     let page = scrape(&mut connect(address).await).await;
     let all = (CLIENTS * REQUESTS) as u64;
     assert_eq!((decided(&page, "load", "allowed"), decided(&page, "load", "denied")), (allowed, denied));
     assert_eq!(allowed + denied, all);
-    // Who would have been denied passed.
     let shadow = ["allowed", "denied"].map(|outcome| decided(&page, "load-shadow", outcome));
     assert!(shadow[0] >= 50 * CLIENTS as u64 && shadow[1] > 0 && shadow[0] + shadow[1] == all, "{shadow:?}");
     assert_eq!(page.sum(names::DECISIONS, &[("policy", "load-shadow"), ("enforced", "false")]), Some(all as f64));
     for policy in ["load", "load-shadow"] {
         let timed = page.sum(&format!("{}_count", names::DECISION_DURATION), &[("policy", policy)]);
-        assert_eq!(timed, None, "a backend in this process is not waited for");
+        assert_eq!(timed, None, "a local backend has no duration");
     }
     assert_eq!(page.sum(names::ROWS, &[]), Some(2.0 * CLIENTS as f64));
 }

@@ -1,4 +1,4 @@
-//! A log that a test can read: a subscriber that keeps every event as a line.
+//! A `tracing` subscriber that keeps every event as a line.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -8,14 +8,14 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
-/// Clones are the same log.
+/// The events of a thread. Clones share their lines.
 #[derive(Clone)]
 pub(crate) struct Log {
     level: Level,
     lines: Arc<Mutex<Vec<Line>>>,
 }
 
-/// An event: level, target and name, then its fields in their order. Texts are quoted, the rest is not.
+/// An event: its level, target and name, then its fields in order. Only strings are quoted.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     head: String,
@@ -23,22 +23,20 @@ pub(crate) struct Line {
 }
 
 impl Log {
-    /// Of what is as urgent as `level`.
-    pub(crate) fn of(level: Level) -> Log {
+    /// Records events of `level` and above.
+    pub(crate) fn new(level: Level) -> Log {
         Log { level, lines: Arc::default() }
     }
 
-    /// Listens on this thread.
-    pub(crate) fn listen(&self) -> DefaultGuard {
+    pub(crate) fn subscribe(&self) -> DefaultGuard {
         tracing::dispatcher::set_default(&Dispatch::new(self.clone()))
     }
 
-    /// What has come since this was last asked.
+    /// The events since the last call.
     pub(crate) fn take(&self) -> Vec<Line> {
         std::mem::take(&mut *self.lines.lock().unwrap())
     }
 
-    /// The lines of this name.
     pub(crate) fn named(&self, name: &str) -> Vec<Line> {
         self.take().into_iter().filter(|line| line.head.ends_with(&format!(" {name}"))).collect()
     }
@@ -49,13 +47,12 @@ impl Line {
         self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_str())
     }
 
-    /// How many were left out before it.
     pub(crate) fn suppressed(&self) -> u64 {
-        self.field("suppressed").expect("the field").parse().unwrap()
+        self.field("suppressed").expect("a `suppressed` field").parse().unwrap()
     }
 }
 
-/// On one line, but for the time that it took.
+/// One line, with the latency replaced by `_`.
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.head)?;
@@ -78,8 +75,8 @@ impl Subscriber for Log {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let known = event.metadata();
-        let head = format!("{} {} {}", known.level(), known.target(), known.name());
+        let metadata = event.metadata();
+        let head = format!("{} {} {}", metadata.level(), metadata.target(), metadata.name());
         let mut line = Line { head, fields: Vec::new() };
         event.record(&mut line);
         self.lines.lock().unwrap().push(line);

@@ -1,7 +1,6 @@
-//! Those who watch a limiter: what they are told, the events they log, the metrics they count, and the dashboard that
-//! shows them.
+//! Observers: their notifications, log events, metrics, and the dashboard.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod afterwards;
 mod backends;

@@ -1,17 +1,17 @@
-//! Mistakes of the program in the log: at WARN, each once.
+//! Mistakes are logged at WARN, each one once.
 
 use tollgate::observe::Tracing;
 use tollgate::{MINUTE, Policy, Quota, Subject};
 use tracing::Level;
 
-use crate::backends::Moody;
+use crate::backends::FlakyBackend;
 use crate::log::Log;
 
 #[tokio::test]
 async fn point_4_a_mistake_is_one_event_at_warn_and_counted_each_time() {
-    let limiter = Moody::new().limiter().observer(Tracing::new()).build();
-    let log = Log::of(Level::WARN);
-    let _listening = log.listen();
+    let limiter = FlakyBackend::new().limiter().observer(Tracing::new()).build();
+    let log = Log::new(Level::WARN);
+    let _subscribed = log.subscribe();
     let api = Policy::new("api", Quota::token_bucket(10, MINUTE)).tier("free", Quota::token_bucket(20, MINUTE));
     for _ in 0..4 {
         limiter.limit(&api, Subject::new("ada").tier("fere")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Exporters that come late, not at all, or forget.
+//! Exporters that are missing, installed late, or drop idle series.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use metrics_util::MetricKindMask;
 use tollgate::observe::{Metrics, names};
 use tollgate::{MINUTE, Policy, Quota, RateLimiter, SECOND};
 
-use crate::backends::Moody;
+use crate::backends::FlakyBackend;
 use crate::exporter::{Page, builder};
 use crate::support::now;
 
 static API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
 
 fn limiter(metrics: Metrics) -> RateLimiter {
-    Moody::new().limiter().observer(metrics).build()
+    FlakyBackend::new().limiter().observer(metrics).build()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn without_an_exporter_nothing_breaks() {
 
 #[test]
 fn an_exporter_that_is_installed_later_counts_from_then_on() {
-    // What is handed out while there is none counts into nothing for ever, so it must not be kept.
+    // Handles created without an exporter never count, so they must not be cached.
     let limiter = limiter(Metrics::new());
     with_local_recorder(&NoopRecorder, || (0..3).for_each(|_| drop(now(limiter.try_limit(&API, 7)))));
     let recorder = builder().build_recorder();
@@ -37,7 +37,7 @@ fn an_exporter_that_is_installed_later_counts_from_then_on() {
     let page = Page::read(&text);
     assert_eq!(page.sum(names::DECISIONS, &[]), Some(2.0));
     assert_eq!(page.sum(&format!("{}_count", names::DECISION_DURATION), &[]), Some(2.0));
-    assert!(text.contains(&format!("# HELP {} ", names::DECISIONS)), "described late too");
+    assert!(text.contains(&format!("# HELP {} ", names::DECISIONS)), "metrics are described late, too");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn series_stay_with_the_exporter_that_was_there_first_unless_they_are_looked_up_
     }
 }
 
-/// In real time, which is the exporter's.
+/// Runs in real time, since the exporter has no other clock.
 #[test]
 fn with_an_exporter_that_drops_silent_series_they_come_back_if_they_are_looked_up_each_time() {
     let idle = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! No flood of requests is a flood of logs.
+//! Log events are sampled, so that a flood of requests does not flood the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use tollgate::observe::Tracing;
 use tollgate::{HOUR, Policy, Quota, SECOND, clock::Clock, protection::AutoBlock};
 use tracing::{Dispatch, Level};
 
-use crate::backends::Moody;
+use crate::backends::FlakyBackend;
 use crate::log::Log;
 use crate::support::now;
 
@@ -21,11 +21,11 @@ fn suppressed(log: &Log, name: &str) -> Vec<u64> {
 
 #[tokio::test]
 async fn of_denials_ten_a_second_are_logged_and_the_next_tells_how_many_were_not() {
-    let backend = Moody::new();
+    let backend = FlakyBackend::new();
     let clock = backend.clock();
     let limiter = backend.limiter().observer(Tracing::new().clock(clock.clone())).build();
-    let log = Log::of(Level::INFO);
-    let _listening = log.listen();
+    let log = Log::new(Level::INFO);
+    let _subscribed = log.subscribe();
     let deny = async |policy, times| {
         for _ in 0..times {
             assert!(!limiter.try_acquire(policy, 7).cost(2).await.unwrap().is_allowed());
@@ -36,7 +36,6 @@ async fn of_denials_ten_a_second_are_logged_and_the_next_tells_how_many_were_not
     clock.advance(SECOND * 999 / 1000);
     deny(&ONE, 3).await;
     assert_eq!(suppressed(&log, "denied"), [0; 0]);
-    // Another policy has a sample of its own.
     deny(&OTHER, 11).await;
     assert_eq!(suppressed(&log, "denied"), [0; 10]);
     clock.advance(SECOND / 1000);
@@ -50,27 +49,27 @@ async fn of_denials_ten_a_second_are_logged_and_the_next_tells_how_many_were_not
 
 #[tokio::test]
 async fn the_number_can_be_chosen() {
-    for most in [0, 1, 25] {
-        let backend = Moody::new();
+    for limit in [0, 1, 25] {
+        let backend = FlakyBackend::new();
         let limiter =
-            backend.limiter().observer(Tracing::new().per_second(most).clock(backend.clock().clone())).build();
-        let log = Log::of(Level::INFO);
-        let _listening = log.listen();
+            backend.limiter().observer(Tracing::new().per_second(limit).clock(backend.clock().clone())).build();
+        let log = Log::new(Level::INFO);
+        let _subscribed = log.subscribe();
         for _ in 0..30 {
             drop(limiter.try_acquire(&ONE, 7).cost(2).await.unwrap());
         }
-        assert_eq!(suppressed(&log, "denied").len(), most as usize);
+        assert_eq!(suppressed(&log, "denied").len(), limit as usize);
     }
 }
 
 #[tokio::test]
 async fn an_outage_is_sampled() {
-    let backend = Moody::new();
+    let backend = FlakyBackend::new();
     let clock = backend.clock();
     let limiter = backend.limiter().observer(Tracing::new().clock(clock.clone())).build();
-    let log = Log::of(Level::INFO);
-    let _listening = log.listen();
-    backend.is_down(true);
+    let log = Log::new(Level::INFO);
+    let _subscribed = log.subscribe();
+    backend.set_down(true);
     for (calls, logged) in [(25, vec![0; 10]), (25, vec![15, 0, 0, 0, 0, 0, 0, 0, 0, 0]), (1, vec![15])] {
         for _ in 0..calls {
             assert!(limiter.try_limit(&ONE, 7).await.is_err());
@@ -82,12 +81,12 @@ async fn an_outage_is_sampled() {
 
 #[tokio::test]
 async fn blocks_are_sampled_all_together() {
-    let backend = Moody::new();
+    let backend = FlakyBackend::new();
     let clock = backend.clock();
     let auto = AutoBlock::new([&ONE, &OTHER]).threshold(1);
     let limiter = backend.limiter().auto_block(auto).observer(Tracing::new().clock(clock.clone())).build();
-    let log = Log::of(Level::WARN);
-    let _listening = log.listen();
+    let log = Log::new(Level::WARN);
+    let _subscribed = log.subscribe();
     for caller in 0..30 {
         drop(limiter.try_acquire(if caller % 2 == 0 { &ONE } else { &OTHER }, caller).cost(2).await.unwrap());
     }
@@ -99,12 +98,11 @@ async fn blocks_are_sampled_all_together() {
 
 #[tokio::test]
 async fn policies_beyond_the_bound_are_sampled_together() {
-    let backend = Moody::new();
+    let backend = FlakyBackend::new();
     let limiter = backend.limiter().observer(Tracing::new().clock(backend.clock().clone())).build();
-    let log = Log::of(Level::INFO);
-    let _listening = log.listen();
+    let log = Log::new(Level::INFO);
+    let _subscribed = log.subscribe();
     for number in 0..2000 {
-        // As a program might that has a policy for each of its customers, and does not know of tiers.
         let policy = Policy::try_new(format!("customer-{number}"), Quota::token_bucket(1, HOUR)).unwrap();
         drop(limiter.try_acquire(&policy, 7).cost(2).await.unwrap());
     }
@@ -113,26 +111,26 @@ async fn policies_beyond_the_bound_are_sampled_together() {
 
 #[test]
 fn under_eight_threads_exactly_so_many_are_logged_and_none_is_forgotten() {
-    let backend = Moody::new();
+    let backend = FlakyBackend::new();
     let clock = backend.clock();
     let limiter = backend.limiter().observer(Tracing::new().clock(clock.clone())).build();
-    let log = Log::of(Level::INFO);
-    let listening = Dispatch::new(log.clone());
+    let log = Log::new(Level::INFO);
+    let dispatch = Dispatch::new(log.clone());
     for round in 0..20 {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    tracing::dispatcher::with_default(&listening, || {
+                    tracing::dispatcher::with_default(&dispatch, || {
                         (0..500).for_each(|_| drop(now(limiter.try_acquire(&ONE, 7).cost(2).send())));
                     });
                 });
             }
         });
-        // What was left out while an event was on its way is told by the one after it, or in the next second.
+        // Later events, possibly in the next second, count those suppressed while an event was recorded.
         let lines = suppressed(&log, "denied");
         assert_eq!(lines.len(), 10, "round {round}");
         clock.advance(SECOND);
-        tracing::dispatcher::with_default(&listening, || drop(now(limiter.try_acquire(&ONE, 7).cost(2).send())));
+        tracing::dispatcher::with_default(&dispatch, || drop(now(limiter.try_acquire(&ONE, 7).cost(2).send())));
         let left_out = lines.iter().sum::<u64>() + suppressed(&log, "denied")[0];
         assert_eq!(left_out, 8 * 500 - 10, "round {round}");
         clock.advance(SECOND);
@@ -141,44 +139,45 @@ fn under_eight_threads_exactly_so_many_are_logged_and_none_is_forgotten() {
 
 #[test]
 fn threads_at_the_turn_of_a_second_do_not_begin_it_anew() {
-    // A clock that some threads see a second behind the others.
     #[derive(Debug)]
-    struct Torn(Arc<AtomicUsize>);
-    impl Clock for Torn {
+    struct AlternatingClock(Arc<AtomicUsize>);
+    impl Clock for AlternatingClock {
         fn now(&self) -> Micros {
             Micros::new(1_767_225_600_000_000 + 1_000_000 * (self.0.fetch_add(1, Ordering::Relaxed) % 2) as u64)
         }
     }
-    let limiter = Moody::new().limiter().observer(Tracing::new().clock(Torn(Arc::default()))).build();
-    let log = Log::of(Level::INFO);
-    let _listening = log.listen();
+    let limiter =
+        FlakyBackend::new().limiter().observer(Tracing::new().clock(AlternatingClock(Arc::default()))).build();
+    let log = Log::new(Level::INFO);
+    let _subscribed = log.subscribe();
     for _ in 0..1000 {
         drop(now(limiter.try_acquire(&ONE, 7).cost(2).send()));
     }
-    assert_eq!(suppressed(&log, "denied").len(), 1 + 10, "one in the first second, ten in the other");
+    assert_eq!(suppressed(&log, "denied").len(), 1 + 10, "one in the first second, ten in the second");
 }
 
 #[test]
 fn nothing_is_done_for_those_who_do_not_listen() {
     #[derive(Debug)]
-    struct Counted(Arc<AtomicUsize>);
-    impl Clock for Counted {
+    struct CountingClock(Arc<AtomicUsize>);
+    impl Clock for CountingClock {
         fn now(&self) -> Micros {
             self.0.fetch_add(1, Ordering::Relaxed);
             Micros::new(0)
         }
     }
-    let looks = Arc::new(AtomicUsize::new(0));
-    let limiter = Moody::new().limiter().observer(Tracing::new().clock(Counted(Arc::clone(&looks)))).build();
+    let reads = Arc::new(AtomicUsize::new(0));
+    let limiter =
+        FlakyBackend::new().limiter().observer(Tracing::new().clock(CountingClock(Arc::clone(&reads)))).build();
     {
-        let log = Log::of(Level::WARN);
-        let _listening = log.listen();
+        let log = Log::new(Level::WARN);
+        let _subscribed = log.subscribe();
         drop(now(limiter.try_limit(&ONE, 7)));
         (0..20).for_each(|_| drop(now(limiter.try_limit(&ONE, 7))));
-        assert_eq!((log.take().len(), looks.load(Ordering::Relaxed)), (0, 0));
+        assert_eq!((log.take().len(), reads.load(Ordering::Relaxed)), (0, 0));
     }
-    let log = Log::of(Level::INFO);
-    let _listening = log.listen();
+    let log = Log::new(Level::INFO);
+    let _subscribed = log.subscribe();
     drop(now(limiter.try_limit(&ONE, 7)));
-    assert_eq!((suppressed(&log, "denied"), looks.load(Ordering::Relaxed)), (vec![0], 1));
+    assert_eq!((suppressed(&log, "denied"), reads.load(Ordering::Relaxed)), (vec![0], 1));
 }

@@ -1,4 +1,4 @@
-//! What observers are told, how often and in which order.
+//! Notifications of observers, their number and their order.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,17 +8,17 @@ use tollgate::{
     protection::{AutoBlock, Signal},
 };
 
-use crate::backends::Moody;
+use crate::backends::FlakyBackend;
 
 static API: Policy = Policy::new("api", Quota::token_bucket(5, MINUTE).max_reserved(5));
 static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, MINUTE));
 
-/// Notes what it is told, beside what others with the same notes are.
+/// Records its notifications with a prefix, in a list that observers can share.
 #[derive(Clone, Default)]
-struct Notes(&'static str, Arc<Mutex<Vec<String>>>);
+struct EventLog(&'static str, Arc<Mutex<Vec<String>>>);
 
-impl Notes {
-    fn note(&self, text: String) {
+impl EventLog {
+    fn push(&self, text: String) {
         self.1.lock().unwrap().push(format!("{}{text}", self.0));
     }
 
@@ -27,28 +27,28 @@ impl Notes {
     }
 }
 
-impl Observer for Notes {
+impl Observer for EventLog {
     fn decided(&self, observed: &Decided<'_>) {
         let decision = observed.decision();
         let check = if observed.is_check() { "check " } else { "" };
         let (policy, outcome, cost) = (decision.policy(), observed.outcome().as_str(), decision.cost());
-        self.note(format!("{check}{policy} {outcome} {} {cost}", decision.decided_by().as_str()));
+        self.push(format!("{check}{policy} {outcome} {} {cost}", decision.decided_by().as_str()));
     }
 
     fn failed(&self, failed: &Failed<'_>) {
-        self.note(format!("{} failed {}", failed.policy(), failed.error().kind().as_str()));
+        self.push(format!("{} failed {}", failed.policy(), failed.error().kind().as_str()));
     }
 
     fn blocked(&self, blocked: &Blocked<'_>) {
-        self.note(format!("blocked {} {}", blocked.rule(), blocked.times()));
+        self.push(format!("blocked {} {}", blocked.rule(), blocked.times()));
     }
 }
 
 #[tokio::test]
 async fn each_charge_of_a_call_is_told_once_in_its_order_to_each_observer_in_theirs() {
-    let one = Notes("1: ", Arc::default());
-    let other = Notes("2: ", Arc::clone(&one.1));
-    let limiter = Moody::new().limiter().observer(one.clone()).observer(other).build();
+    let one = EventLog("1: ", Arc::default());
+    let other = EventLog("2: ", Arc::clone(&one.1));
+    let limiter = FlakyBackend::new().limiter().observer(one.clone()).observer(other).build();
     let charges = || [Charge::new(&API, 7).cost(2), Charge::new(&LOGIN, 7)];
     drop(limiter.try_limit_all(charges()).await.unwrap());
     assert_eq!(
@@ -60,7 +60,6 @@ async fn each_charge_of_a_call_is_told_once_in_its_order_to_each_observer_in_the
             "2: login allowed backend 1"
         ]
     );
-    // Refused by the second: so is the first.
     drop(limiter.try_limit_all(charges()).await.unwrap());
     assert_eq!(
         one.take(),
@@ -75,15 +74,15 @@ async fn each_charge_of_a_call_is_told_once_in_its_order_to_each_observer_in_the
 
 #[tokio::test]
 async fn who_only_asks_is_told_as_such() {
-    let notes = Notes::default();
-    let limiter = Moody::new().limiter().observer(notes.clone()).build();
+    let events = EventLog::default();
+    let limiter = FlakyBackend::new().limiter().observer(events.clone()).build();
     drop(limiter.try_check(&API, 7).await.unwrap());
     drop(limiter.try_acquire(&API, 7).cost(6).check().await.unwrap());
     drop(limiter.try_check_all([Charge::new(&API, 7), Charge::new(&LOGIN, 7)]).await.unwrap());
     limiter.remaining(&API, 7).await.unwrap();
     limiter.snapshot(&API, 7).await.unwrap();
     assert_eq!(
-        notes.take(),
+        events.take(),
         [
             "check api allowed backend 1",
             "check api denied backend 6",
@@ -97,41 +96,41 @@ async fn who_only_asks_is_told_as_such() {
 
 #[tokio::test]
 async fn a_call_is_told_when_it_is_made() {
-    let notes = Notes::default();
-    let limiter = Moody::new().limiter().observer(notes.clone()).build();
-    let unheard = limiter.try_limit(&API, 7);
-    assert_eq!(notes.take(), ["api allowed backend 1"], "not awaited");
-    drop(unheard);
+    let events = EventLog::default();
+    let limiter = FlakyBackend::new().limiter().observer(events.clone()).build();
+    let future = limiter.try_limit(&API, 7);
+    assert_eq!(events.take(), ["api allowed backend 1"], "not awaited");
+    drop(future);
     let held = limiter.acquire(&API, 7).cost(4).hold().await.unwrap();
-    let turn = limiter.acquire(&API, 7).reserve().await.unwrap();
-    assert_eq!(notes.take(), ["api allowed backend 4", "api reserved backend 1"]);
-    drop((held, turn));
+    let reservation = limiter.acquire(&API, 7).reserve().await.unwrap();
+    assert_eq!(events.take(), ["api allowed backend 4", "api reserved backend 1"]);
+    drop((held, reservation));
 }
 
 #[tokio::test]
 async fn a_failure_is_told_before_what_is_decided_instead() {
-    let notes = Notes::default();
-    let backend = Moody::new();
-    let limiter = backend.limiter().observer(notes.clone()).on_failure(FailureMode::fallback(1.0));
+    let events = EventLog::default();
+    let backend = FlakyBackend::new();
+    let limiter = backend.limiter().observer(events.clone()).on_failure(FailureMode::fallback(1.0));
     let limiter = limiter.on_failure_of(&LOGIN, FailureMode::Deny).build();
-    backend.is_down(true);
+    backend.set_down(true);
     drop(limiter.try_limit(&API, 7).await.unwrap());
-    assert_eq!(notes.take(), ["api failed unavailable", "api allowed fallback 1"]);
-    // One that nobody decides is told as failed alone, under each of its policies.
+    assert_eq!(events.take(), ["api failed unavailable", "api allowed fallback 1"]);
+    // A call without a decision has one failure per policy.
     assert!(limiter.try_limit_all([Charge::new(&API, 7), Charge::new(&LOGIN, 7)]).await.is_err());
-    assert_eq!(notes.take(), ["api failed unavailable", "login failed unavailable"]);
+    assert_eq!(events.take(), ["api failed unavailable", "login failed unavailable"]);
 }
 
 #[tokio::test]
 async fn a_block_is_told_once_before_the_denial_that_earned_it() {
-    let notes = Notes::default();
+    let events = EventLog::default();
     let auto = AutoBlock::new([&LOGIN]).threshold(2);
-    let limiter = Moody::new().limiter().auto_block(auto).observer(notes.clone()).build();
+    let limiter = FlakyBackend::new().limiter().auto_block(auto).observer(events.clone()).build();
     for _ in 0..4 {
         drop(limiter.try_limit(&LOGIN, 7).await.unwrap());
     }
     assert_eq!(
-        notes.take(),
+        events.take(),
         [
             "login allowed backend 1",
             "login denied backend 1",
@@ -142,5 +141,5 @@ async fn a_block_is_told_once_before_the_denial_that_earned_it() {
     );
     limiter.block(Signal::ip("192.0.2.7".parse().unwrap()), HOUR).await.unwrap();
     limiter.unblock(Signal::ip("192.0.2.7".parse().unwrap())).await.unwrap();
-    assert_eq!(notes.take(), ["blocked network 192.0.2.7/32 0"]);
+    assert_eq!(events.take(), ["blocked network 192.0.2.7/32 0"]);
 }

@@ -1,4 +1,4 @@
-//! What several tests are about: limits, a caller, somebody who watches.
+//! Policies, layers and an observer that several tests share.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -15,16 +15,15 @@ use crate::client::{Client, hello, serve};
 pub(crate) const US: Duration = Duration::from_micros(1);
 
 pub(crate) static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// Everything is denied: it costs more than there ever is, so no row is stored.
+/// A policy of one token. A cost of 2 never fits, so its denial stores no row.
 pub(crate) static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
-/// The caller that a header names; whoever has none is anonymous.
 pub(crate) fn user(req: &Parts) -> Subject {
     let user = req.headers.get("x-user").and_then(|value| value.to_str().ok());
     user.map_or(Subject::anonymous(), Subject::new)
 }
 
-/// A limit by user, behind a proxy on this machine that tells addresses and countries.
+/// A limit by user, behind a local proxy that sends addresses and countries.
 pub(crate) fn layer(limiter: &RateLimiter, policy: &Policy) -> RateLimitLayer {
     RateLimitLayer::new(policy, user)
         .limiter(limiter)
@@ -40,12 +39,11 @@ pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// What observers were told.
+/// Records the events that an observer receives.
 #[derive(Default)]
 pub(crate) struct Spy {
-    /// Reason and rule of each decision.
     pub(crate) decided: Mutex<Vec<(&'static str, Option<String>)>>,
-    /// Rule, time, how many in a row.
+    /// The rule, the duration and the number of consecutive blocks.
     pub(crate) blocked: Mutex<Vec<(String, Duration, u32)>>,
 }
 

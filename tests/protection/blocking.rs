@@ -1,4 +1,4 @@
-//! Automatic blocking: who is counted, for how long, and what does not count.
+//! Automatic blocking: which denials count, what is blocked, and for how long.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,27 +17,27 @@ use crate::client::{hello, serve};
 use crate::store::Store;
 use crate::support::now;
 
-/// Three denials within a minute, an hour.
-fn three(policies: &[&Policy]) -> AutoBlock {
+/// Three denials within a minute block for an hour.
+fn block_after_three(policies: &[&Policy]) -> AutoBlock {
     AutoBlock::new(policies.iter().copied()).threshold(3).within(MINUTE).block_for(HOUR)
 }
 
-struct Scene {
+struct Fixture {
     limiter: RateLimiter,
     clock: ManualClock,
     store: Arc<Store>,
     spy: Arc<Spy>,
 }
 
-fn scene(rules: AutoBlock) -> Scene {
+fn fixture(rules: AutoBlock) -> Fixture {
     let clock = ManualClock::new();
     let (store, spy) = (Store::near(&clock), Spy::new());
     let limiter = RateLimiter::builder(Arc::clone(&store)).auto_block(rules).observer(Arc::clone(&spy)).build();
-    Scene { limiter, clock, store, spy }
+    Fixture { limiter, clock, store, spy }
 }
 
-impl Scene {
-    /// One denial of a key under a policy that never has so much.
+impl Fixture {
+    /// Denies `key` once, with a cost above the capacity.
     fn deny(&self, policy: &Policy, key: impl Into<Subject>) -> Reason {
         now(self.limiter.try_acquire(policy, key).cost(policy.quota().limit() + 1).send()).reason()
     }
@@ -53,49 +53,49 @@ impl Scene {
 
 #[tokio::test]
 async fn the_third_denial_blocks_key_and_address_and_the_second_does_not() {
-    let scene = scene(three(&[&ONE]));
-    let client = behind(&scene.limiter, &ONE).await;
+    let fixture = fixture(block_after_three(&[&ONE]));
+    let client = behind(&fixture.limiter, &ONE).await;
     let eve = ["x-user: eve", "x-forwarded-for: 192.0.2.7"];
     let status = async |lines: &[&str]| client.send("GET", lines).await.status;
     assert_eq!(status(&eve).await, 200);
     for _ in 0..2 {
-        assert_eq!((status(&eve).await, scene.spy.last().0), (429, "quota_exceeded"));
+        assert_eq!((status(&eve).await, fixture.spy.last().0), (429, "quota_exceeded"));
     }
-    assert_eq!((scene.limiter.stats().offenders, scene.limiter.stats().blocked), (2, 0));
-    // The one that counts is told its quota's time, the next the block's.
+    assert_eq!((fixture.limiter.stats().offenders, fixture.limiter.stats().blocked), (2, 0));
+    // `Retry-After` is the quota's for the third denial, the block's from then on.
     assert_eq!(client.send("GET", &eve).await.retry_after(), Some(60));
     let blocked = [("key".to_owned(), HOUR, 1), ("network 192.0.2.7/32".to_owned(), HOUR, 1)];
-    assert_eq!(scene.spy.take_blocked(), blocked);
-    assert_eq!((scene.limiter.stats().offenders, scene.limiter.stats().blocked), (2, 2));
-    let asked = scene.store.asked();
-    assert_eq!((client.send("GET", &eve).await.retry_after(), asked, scene.store.asked()), (Some(3600), 4, 0));
-    // By either of the two, and nobody else.
+    assert_eq!(fixture.spy.take_blocked(), blocked);
+    assert_eq!((fixture.limiter.stats().offenders, fixture.limiter.stats().blocked), (2, 2));
+    let asked = fixture.store.asked();
+    assert_eq!((client.send("GET", &eve).await.retry_after(), asked, fixture.store.asked()), (Some(3600), 4, 0));
+    // The key or the address is enough; other callers pass.
     assert_eq!(status(&["x-user: eve"]).await, 429);
     assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.7"]).await, 429);
     assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.8"]).await, 200);
-    scene.clock.advance(HOUR - US);
-    assert_eq!((client.send("GET", &eve).await.retry_after(), scene.spy.last().0), (Some(1), "blocked"));
-    scene.clock.advance(US);
+    fixture.clock.advance(HOUR - US);
+    assert_eq!((client.send("GET", &eve).await.retry_after(), fixture.spy.last().0), (Some(1), "blocked"));
+    fixture.clock.advance(US);
     assert_eq!(status(&eve).await, 200);
 }
 
 #[test]
 fn a_window_begins_with_a_denial_and_ends_to_the_microsecond() {
     for (gap, is_blocked) in [(MINUTE - US, true), (MINUTE, false)] {
-        let scene = scene(three(&[&ONE]));
-        scene.deny(&ONE, "eve");
-        scene.deny(&ONE, "eve");
-        scene.clock.advance(gap);
-        scene.deny(&ONE, "eve");
-        assert_eq!(scene.reason(&ONE, "eve") == Reason::Blocked, is_blocked, "{gap:?}");
+        let fixture = fixture(block_after_three(&[&ONE]));
+        fixture.deny(&ONE, "eve");
+        fixture.deny(&ONE, "eve");
+        fixture.clock.advance(gap);
+        fixture.deny(&ONE, "eve");
+        assert_eq!(fixture.reason(&ONE, "eve") == Reason::Blocked, is_blocked, "{gap:?}");
     }
 }
 
-/// The first window ran from the moment at which the clock began: it ended before it was over.
+/// Regression: the first window began with the clock, so it ended too early.
 #[test]
 fn the_first_window_begins_with_a_denial_and_not_with_the_clock() {
     let clock = ManualClock::at(tollgate::algorithm::Micros::new(1));
-    let limiter = RateLimiter::builder(Store::far(&clock)).auto_block(three(&[&ONE])).build();
+    let limiter = RateLimiter::builder(Store::far(&clock)).auto_block(block_after_three(&[&ONE])).build();
     let deny = || now(limiter.try_acquire(&ONE, "eve").cost(2).send()).reason();
     clock.advance(MINUTE - SECOND);
     deny();
@@ -105,36 +105,38 @@ fn the_first_window_begins_with_a_denial_and_not_with_the_clock() {
     assert_eq!(deny(), Reason::Blocked);
 }
 
-/// It was the window of a denial from before the success.
+/// Regression: the window from before the success stayed in use.
 #[test]
 fn after_a_success_the_next_denial_begins_a_window() {
-    let scene = scene(three(&[&ONE]).reset_on_success());
-    scene.deny(&ONE, "eve");
-    assert!(now(scene.limiter.try_limit(&ONE, "eve")).is_allowed());
-    scene.clock.advance(MINUTE - US);
-    scene.deny(&ONE, "eve");
-    scene.clock.advance(US);
-    scene.deny(&ONE, "eve");
-    scene.deny(&ONE, "eve");
-    assert_eq!(scene.reason(&ONE, "eve"), Reason::Blocked);
+    let fixture = fixture(block_after_three(&[&ONE]).reset_on_success());
+    fixture.deny(&ONE, "eve");
+    assert!(now(fixture.limiter.try_limit(&ONE, "eve")).is_allowed());
+    fixture.clock.advance(MINUTE - US);
+    fixture.deny(&ONE, "eve");
+    fixture.clock.advance(US);
+    fixture.deny(&ONE, "eve");
+    fixture.deny(&ONE, "eve");
+    assert_eq!(fixture.reason(&ONE, "eve"), Reason::Blocked);
 }
 
 #[test]
 fn success_forgives_key_and_address_only_where_that_is_asked_for() {
-    for (rules, is_blocked) in [(three(&[&ONE]).reset_on_success(), false), (three(&[&ONE]), true)] {
-        let scene = scene(rules);
-        let ask = |cost| now(scene.limiter.try_acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(cost).send()).reason();
+    for (rules, is_blocked) in
+        [(block_after_three(&[&ONE]).reset_on_success(), false), (block_after_three(&[&ONE]), true)]
+    {
+        let fixture = fixture(rules);
+        let ask = |cost| now(fixture.limiter.try_acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(cost).send()).reason();
         ask(2);
         ask(2);
-        // Neither a check nor another policy's success is one.
-        assert!(now(scene.limiter.try_check(&ONE, "eve")).is_allowed());
-        assert!(now(scene.limiter.try_limit(&API, "eve")).is_allowed());
+        // Checks and successes under other policies do not reset the count.
+        assert!(now(fixture.limiter.try_check(&ONE, "eve")).is_allowed());
+        assert!(now(fixture.limiter.try_limit(&API, "eve")).is_allowed());
         assert_eq!(ask(1), Reason::WithinQuota);
         ask(2);
         ask(2);
         let reasons = [
-            scene.reason(&ONE, "eve"),
-            now(scene.limiter.try_acquire(&API, "bob").ip(ip("192.0.2.7")).check()).reason(),
+            fixture.reason(&ONE, "eve"),
+            now(fixture.limiter.try_acquire(&API, "bob").ip(ip("192.0.2.7")).check()).reason(),
         ];
         let expected = if is_blocked { Reason::Blocked } else { Reason::WithinQuota };
         assert_eq!(reasons[1], expected);
@@ -142,18 +144,18 @@ fn success_forgives_key_and_address_only_where_that_is_asked_for() {
     }
 }
 
-/// A charge of nothing is granted to anybody who is not in debt.
+/// A charge of 0 is allowed for every key that is not in debt.
 #[test]
 fn a_charge_of_nothing_is_no_success() {
-    let scene = scene(three(&[&ONE]).reset_on_success());
+    let fixture = fixture(block_after_three(&[&ONE]).reset_on_success());
     for _ in 0..3 {
-        assert!(now(scene.limiter.try_acquire(&ONE, "eve").cost(0).send()).is_allowed());
-        scene.deny(&ONE, "eve");
+        assert!(now(fixture.limiter.try_acquire(&ONE, "eve").cost(0).send()).is_allowed());
+        fixture.deny(&ONE, "eve");
     }
-    assert_eq!(scene.reason(&ONE, "eve"), Reason::Blocked);
+    assert_eq!(fixture.reason(&ONE, "eve"), Reason::Blocked);
 }
 
-/// Two denials each of ever other callers pushed out whoever was blocked and kept quiet.
+/// Regression: other keys with two denials each evicted blocked keys that sent no requests.
 #[test]
 fn a_block_that_is_kept_outlasts_a_flood_of_callers_who_are_denied_a_few_times() {
     let clock = ManualClock::new();
@@ -173,201 +175,198 @@ fn a_block_that_is_kept_outlasts_a_flood_of_callers_who_are_denied_a_few_times()
 
 #[test]
 fn tries_while_blocked_neither_lengthen_nor_renew_a_block() {
-    let scene = scene(three(&[&ONE]));
+    let fixture = fixture(block_after_three(&[&ONE]));
     for _ in 0..3 {
-        scene.deny(&ONE, "eve");
+        fixture.deny(&ONE, "eve");
     }
     for _ in 0..100 {
-        assert_eq!(scene.deny(&ONE, "eve"), Reason::Blocked);
+        assert_eq!(fixture.deny(&ONE, "eve"), Reason::Blocked);
     }
-    scene.clock.advance(HOUR - US);
-    assert_eq!(scene.deny(&ONE, "eve"), Reason::Blocked);
-    scene.clock.advance(US);
-    // Two more are two, not a hundred and three.
+    fixture.clock.advance(HOUR - US);
+    assert_eq!(fixture.deny(&ONE, "eve"), Reason::Blocked);
+    fixture.clock.advance(US);
     for _ in 0..3 {
-        assert_eq!(scene.deny(&ONE, "eve"), Reason::CostTooLarge);
+        assert_eq!(fixture.deny(&ONE, "eve"), Reason::CostTooLarge);
     }
-    assert_eq!(scene.deny(&ONE, "eve"), Reason::Blocked);
-    assert_eq!(scene.spy.take_blocked().len(), 2);
+    assert_eq!(fixture.deny(&ONE, "eve"), Reason::Blocked);
+    assert_eq!(fixture.spy.take_blocked().len(), 2);
 }
 
 #[test]
 fn each_block_is_longer_than_the_one_before_until_they_stay_away_as_long() {
     for (away, times) in [(6 * HOUR - US, 4), (6 * HOUR, 1)] {
-        let scene = scene(three(&[&ONE]).escalate(3, 6 * HOUR));
+        let fixture = fixture(block_after_three(&[&ONE]).escalate(3, 6 * HOUR));
         let offend = || {
             for _ in 0..3 {
-                assert_eq!(scene.deny(&ONE, "eve"), Reason::CostTooLarge);
+                assert_eq!(fixture.deny(&ONE, "eve"), Reason::CostTooLarge);
             }
-            let (_, lasts, times) = scene.spy.take_blocked().pop().expect("a block");
+            let (_, lasts, times) = fixture.spy.take_blocked().pop().expect("a block");
             (lasts, times)
         };
         for (hours, times) in [(1, 1), (3, 2), (6, 3)] {
             assert_eq!(offend(), (hours * HOUR, times));
-            scene.clock.advance(hours * HOUR - US);
-            assert_eq!(scene.reason(&ONE, "eve"), Reason::Blocked);
-            scene.clock.advance(US);
+            fixture.clock.advance(hours * HOUR - US);
+            assert_eq!(fixture.reason(&ONE, "eve"), Reason::Blocked);
+            fixture.clock.advance(US);
         }
-        scene.clock.advance(away);
+        fixture.clock.advance(away);
         assert_eq!(offend(), (if times == 1 { HOUR } else { 6 * HOUR }, times));
     }
 }
 
 #[test]
 fn an_escalation_overflows_into_its_most() {
-    let scene = scene(three(&[&ONE]).threshold(1).escalate(u32::MAX, 400 * DAY));
+    let fixture = fixture(block_after_three(&[&ONE]).threshold(1).escalate(u32::MAX, 400 * DAY));
     for (i, lasts) in [HOUR, 400 * DAY, 400 * DAY, 400 * DAY].into_iter().enumerate() {
-        scene.deny(&ONE, "eve");
-        assert_eq!(scene.spy.take_blocked(), [("key".to_owned(), lasts, i as u32 + 1)]);
-        scene.clock.advance(lasts);
+        fixture.deny(&ONE, "eve");
+        assert_eq!(fixture.spy.take_blocked(), [("key".to_owned(), lasts, i as u32 + 1)]);
+        fixture.clock.advance(lasts);
     }
 }
 
 #[test]
 fn only_the_signals_that_were_chosen_are_blocked() {
     for (rules, expected) in [
-        (three(&[&ONE]), &["key", "network 2001:db8::/64"][..]),
-        (three(&[&ONE]).without_keys(), &["network 2001:db8::/64"]),
-        (three(&[&ONE]).without_ips(), &["key"]),
-        (three(&[&ONE]).without_ips().without_keys(), &[]),
-        (three(&[&ONE]).without_ips().without_keys().user_agents(), &["user agent \"bot/1\""]),
-        (three(&[&ONE]).without_ips().without_keys().label("asn"), &["asn \"64496\""]),
-        (three(&[&ONE]).without_ips().without_keys().label("country"), &["country \"KP\""]),
+        (block_after_three(&[&ONE]), &["key", "network 2001:db8::/64"][..]),
+        (block_after_three(&[&ONE]).without_keys(), &["network 2001:db8::/64"]),
+        (block_after_three(&[&ONE]).without_ips(), &["key"]),
+        (block_after_three(&[&ONE]).without_ips().without_keys(), &[]),
+        (block_after_three(&[&ONE]).without_ips().without_keys().user_agents(), &["user agent \"bot/1\""]),
+        (block_after_three(&[&ONE]).without_ips().without_keys().label("asn"), &["asn \"64496\""]),
+        (block_after_three(&[&ONE]).without_ips().without_keys().label("country"), &["country \"KP\""]),
     ] {
-        let scene = scene(rules);
+        let fixture = fixture(rules);
         let ask = |cost| {
-            let call = scene.limiter.try_acquire(&ONE, "eve").ip(ip("2001:db8::1")).user_agent("Bot/1");
+            let call = fixture.limiter.try_acquire(&ONE, "eve").ip(ip("2001:db8::1")).user_agent("Bot/1");
             now(call.country("kp").label("asn", "64496").cost(cost).send()).reason()
         };
         for _ in 0..3 {
             ask(2);
         }
-        assert_eq!(scene.rules_blocked(), expected);
-        assert_eq!(scene.limiter.stats().offenders, expected.len());
+        assert_eq!(fixture.rules_blocked(), expected);
+        assert_eq!(fixture.limiter.stats().offenders, expected.len());
         assert_eq!(ask(1) == Reason::Blocked, !expected.is_empty());
     }
 }
 
 #[test]
 fn a_site_of_ipv6_is_blocked_as_one_and_its_neighbour_is_not() {
-    let scene = scene(three(&[&ONE]));
+    let fixture = fixture(block_after_three(&[&ONE]));
     for i in 1..=3 {
         let address = ip(&format!("2001:db8:0:1:{i}::{i}"));
-        drop(now(scene.limiter.try_acquire(&ONE, i).ip(address).cost(2).send()));
+        drop(now(fixture.limiter.try_acquire(&ONE, i).ip(address).cost(2).send()));
     }
-    let reason = |text: &str| now(scene.limiter.try_acquire(&API, "ada").ip(ip(text)).check()).reason();
+    let reason = |text: &str| now(fixture.limiter.try_acquire(&API, "ada").ip(ip(text)).check()).reason();
     assert_eq!(reason("2001:db8:0:1:ffff::1"), Reason::Blocked);
     assert_eq!(reason("2001:db8:0:2::1"), Reason::WithinQuota);
-    assert_eq!(scene.rules_blocked(), ["network 2001:db8:0:1::/64"]);
+    assert_eq!(fixture.rules_blocked(), ["network 2001:db8:0:1::/64"]);
 }
 
 #[tokio::test]
 async fn checks_and_shadow_mode_do_not_count() {
-    let scene = scene(three(&[&ONE]));
+    let fixture = fixture(block_after_three(&[&ONE]));
     for _ in 0..10 {
-        drop(now(scene.limiter.try_acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(2).check()));
+        drop(now(fixture.limiter.try_acquire(&ONE, "eve").ip(ip("192.0.2.7")).cost(2).check()));
     }
-    let client = serve(hello().layer(layer(&scene.limiter, &ONE).shadow())).await;
+    let client = serve(hello().layer(layer(&fixture.limiter, &ONE).shadow())).await;
     for _ in 0..10 {
         assert_eq!(client.send("GET", &["x-user: eve", "x-forwarded-for: 192.0.2.7"]).await.status, 200);
     }
-    assert_eq!(scene.limiter.stats().offenders, 0);
+    assert_eq!(fixture.limiter.stats().offenders, 0);
 }
 
 #[test]
 fn a_charge_that_would_have_fitted_does_not_count_nor_one_of_another_policy() {
-    let scene = scene(three(&[&API]));
+    let fixture = fixture(block_after_three(&[&API]));
     for _ in 0..10 {
         // `API` fits, `ONE` never does.
         let charges = [Charge::new(&API, "eve"), Charge::new(&ONE, "eve").cost(2)];
-        let decisions = now(scene.limiter.try_limit_all(charges));
+        let decisions = now(fixture.limiter.try_limit_all(charges));
         assert_eq!(decisions.get(0).unwrap().reason(), Reason::RefusedElsewhere);
     }
-    assert_eq!(scene.limiter.stats().offenders, 0);
-    // Blocked under the policies that count, and not under others.
+    assert_eq!(fixture.limiter.stats().offenders, 0);
+    // The block applies under the policies that count...
     for _ in 0..3 {
-        scene.deny(&API, "eve");
+        fixture.deny(&API, "eve");
     }
-    assert_eq!(scene.reason(&API, "eve"), Reason::Blocked);
-    assert_eq!(scene.reason(&ONE, "eve"), Reason::WithinQuota);
-    // In one call with one of those, it is.
-    let decisions = now(scene.limiter.try_limit_all([Charge::new(&ONE, "eve"), Charge::new(&API, "eve")]));
+    assert_eq!(fixture.reason(&API, "eve"), Reason::Blocked);
+    assert_eq!(fixture.reason(&ONE, "eve"), Reason::WithinQuota);
+    // ...and to every charge of a call that includes one of them.
+    let decisions = now(fixture.limiter.try_limit_all([Charge::new(&ONE, "eve"), Charge::new(&API, "eve")]));
     assert!(decisions.iter().all(|decision| decision.reason() == Reason::Blocked));
 }
 
 #[test]
 fn several_rules_in_one_request_count_once_for_each_key() {
-    let scene = scene(three(&[&ONE, &API]));
+    let fixture = fixture(block_after_three(&[&ONE, &API]));
     let call = || {
         let charges = [
             Charge::new(&ONE, "eve").cost(2).signals(tollgate::protection::Signals::new().ip(ip("192.0.2.7"))),
             Charge::new(&API, "eve").cost(11),
             Charge::new(&ONE, "bob").cost(2),
         ];
-        now(scene.limiter.try_limit_all(charges)).get(0).unwrap().reason()
+        now(fixture.limiter.try_limit_all(charges)).get(0).unwrap().reason()
     };
     call();
     call();
-    assert_eq!((scene.limiter.stats().offenders, scene.limiter.stats().blocked), (3, 0));
+    assert_eq!((fixture.limiter.stats().offenders, fixture.limiter.stats().blocked), (3, 0));
     call();
-    assert_eq!(scene.rules_blocked(), ["key", "key", "network 192.0.2.7/32"]);
+    assert_eq!(fixture.rules_blocked(), ["key", "key", "network 192.0.2.7/32"]);
     assert_eq!(call(), Reason::Blocked);
 }
 
-/// A key that says "anonymous" was counted like anybody's own.
+/// Regression: `Key::anonymous()` was counted like a caller's own key.
 #[test]
 fn those_who_share_a_key_are_never_blocked_by_it() {
-    let scene = scene(three(&[&ONE]));
+    let fixture = fixture(block_after_three(&[&ONE]));
     for subject in [Subject::anonymous(), Subject::new(Key::everybody()), Subject::new(Key::anonymous())] {
         for _ in 0..10 {
-            assert_eq!(scene.deny(&ONE, subject.clone()), Reason::CostTooLarge);
+            assert_eq!(fixture.deny(&ONE, subject.clone()), Reason::CostTooLarge);
         }
     }
-    assert_eq!(scene.limiter.stats().offenders, 0);
-    // But their addresses are.
+    assert_eq!(fixture.limiter.stats().offenders, 0);
     for _ in 0..3 {
-        drop(now(scene.limiter.try_acquire(&ONE, Subject::anonymous()).ip(ip("192.0.2.7")).cost(2).send()));
+        drop(now(fixture.limiter.try_acquire(&ONE, Subject::anonymous()).ip(ip("192.0.2.7")).cost(2).send()));
     }
-    assert_eq!(scene.rules_blocked(), ["network 192.0.2.7/32"]);
+    assert_eq!(fixture.rules_blocked(), ["network 192.0.2.7/32"]);
 }
 
 #[tokio::test]
 async fn a_limit_on_everybody_blocks_nobody_but_addresses() {
-    let scene = scene(three(&[&ONE]));
+    let fixture = fixture(block_after_three(&[&ONE]));
     let layer = tollgate::RateLimitLayer::new(&ONE, key::global())
-        .limiter(&scene.limiter)
+        .limiter(&fixture.limiter)
         .client_ip(key::client_ip().trust(["127.0.0.1"]));
     let client = serve(hello().layer(layer)).await;
     for i in 0..20 {
         client.send("GET", &[&format!("x-forwarded-for: 192.0.2.{i}")]).await;
     }
-    assert_eq!(scene.spy.take_blocked(), []);
-    scene.clock.advance(HOUR);
+    assert_eq!(fixture.spy.take_blocked(), []);
+    fixture.clock.advance(HOUR);
     assert_eq!(client.send("GET", &["x-forwarded-for: 192.0.2.1"]).await.status, 200);
 }
 
 #[tokio::test]
 async fn denials_of_turns_count_and_turns_that_are_given_back_do_not() {
     let queue = Policy::new("queue", Quota::token_bucket(1, SECOND).max_reserved(2));
-    let scene = scene(three(&[&queue]));
+    let fixture = fixture(block_after_three(&[&queue]));
     for _ in 0..10 {
-        // Taken, and given back.
-        now(now(scene.limiter.acquire(&queue, "ada").reserve()).cancel());
-        drop(scene.limiter.acquire(&queue, "ada").wait_up_to(SECOND));
-        let usage = now(scene.limiter.acquire(&queue, "ada").hold()).into_receipt();
+        now(now(fixture.limiter.acquire(&queue, "ada").reserve()).cancel());
+        drop(fixture.limiter.acquire(&queue, "ada").wait_up_to(SECOND));
+        let usage = now(fixture.limiter.acquire(&queue, "ada").hold()).into_receipt();
         now(usage.settle(1000));
         now(usage.reset());
     }
-    assert_eq!(scene.limiter.stats().offenders, 0);
+    assert_eq!(fixture.limiter.stats().offenders, 0);
     for _ in 0..3 {
-        now(scene.limiter.acquire(&queue, "eve").reserve()).into_receipt();
+        now(fixture.limiter.acquire(&queue, "eve").reserve()).into_receipt();
     }
-    let denied = scene.limiter.acquire(&queue, "eve").reserve().await.unwrap_err();
+    let denied = fixture.limiter.acquire(&queue, "eve").reserve().await.unwrap_err();
     let reason = denied.denied().and_then(|denied| denied.decisions().get(0)).map(|decision| decision.reason());
     assert_eq!(reason, Some(Reason::QuotaExceeded));
-    assert!(scene.limiter.acquire(&queue, "eve").wait_up_to(SECOND / 2).await.is_err());
-    assert!(scene.limiter.acquire(&queue, "eve").hold().await.is_err());
-    assert_eq!(scene.reason(&queue, "eve"), Reason::Blocked);
+    assert!(fixture.limiter.acquire(&queue, "eve").wait_up_to(SECOND / 2).await.is_err());
+    assert!(fixture.limiter.acquire(&queue, "eve").hold().await.is_err());
+    assert_eq!(fixture.reason(&queue, "eve"), Reason::Blocked);
 }
 
 #[test]
@@ -376,7 +375,7 @@ fn denials_of_a_fallback_count_and_what_passes_unseen_does_not() {
     let (store, spy) = (Store::far(&clock), Spy::new());
     let fallback = tollgate::MemoryBackend::builder().clock(clock.clone()).build();
     let limiter = RateLimiter::builder(Arc::clone(&store))
-        .auto_block(three(&[&ONE, &API]))
+        .auto_block(block_after_three(&[&ONE, &API]))
         .on_failure(FailureMode::fallback(1.0))
         .on_failure_of(&API, FailureMode::Allow)
         .fallback_backend(fallback)
@@ -398,7 +397,7 @@ fn denials_of_a_fallback_count_and_what_passes_unseen_does_not() {
 fn denials_that_the_block_cache_tells_count() {
     let clock = ManualClock::new();
     let store = Store::far(&clock);
-    let limiter = RateLimiter::builder(Arc::clone(&store)).auto_block(three(&[&ONE])).build();
+    let limiter = RateLimiter::builder(Arc::clone(&store)).auto_block(block_after_three(&[&ONE])).build();
     drop(now(limiter.try_limit(&ONE, "eve")));
     for _ in 0..3 {
         assert_eq!(now(limiter.try_limit(&ONE, "eve")).reason(), Reason::QuotaExceeded);
@@ -408,22 +407,22 @@ fn denials_that_the_block_cache_tells_count() {
 
 #[test]
 fn one_who_was_let_go_begins_anew() {
-    let scene = scene(three(&[&ONE]).escalate(10, DAY));
+    let fixture = fixture(block_after_three(&[&ONE]).escalate(10, DAY));
     for round in 0..3 {
         for _ in 0..3 {
-            assert_eq!(scene.deny(&ONE, "eve"), Reason::CostTooLarge, "{round}");
+            assert_eq!(fixture.deny(&ONE, "eve"), Reason::CostTooLarge, "{round}");
         }
-        assert_eq!(scene.spy.take_blocked(), [("key".to_owned(), HOUR, 1)]);
-        assert_eq!(scene.reason(&ONE, "eve"), Reason::Blocked);
-        now(scene.limiter.unblock(Signal::key("eve")));
-        assert_eq!(scene.reason(&ONE, "eve"), Reason::WithinQuota);
+        assert_eq!(fixture.spy.take_blocked(), [("key".to_owned(), HOUR, 1)]);
+        assert_eq!(fixture.reason(&ONE, "eve"), Reason::Blocked);
+        now(fixture.limiter.unblock(Signal::key("eve")));
+        assert_eq!(fixture.reason(&ONE, "eve"), Reason::WithinQuota);
     }
 }
 
-/// Puts whoever is blocked on a deny list, for good.
-struct Forever(DenyList);
+/// Adds each blocked signal to a deny list.
+struct DenyListAppender(DenyList);
 
-impl Observer for Forever {
+impl Observer for DenyListAppender {
     fn decided(&self, _observed: &Decided<'_>) {}
 
     fn blocked(&self, blocked: &Blocked<'_>) {
@@ -431,14 +430,14 @@ impl Observer for Forever {
     }
 }
 
-/// The rule that stood for the user agent `*` was the pattern `*`: whoever sent it had everybody denied.
+/// Regression: blocking the user agent `*` made the pattern `*`, which denied every caller.
 #[test]
 fn a_user_agent_with_an_asterisk_stands_for_itself() {
     let list = DenyList::new();
     let limiter = RateLimiter::builder(Store::near(&ManualClock::new()))
         .deny_list(&list)
-        .auto_block(three(&[&ONE]).without_keys().without_ips().user_agents())
-        .observer(Forever(list.clone()))
+        .auto_block(block_after_three(&[&ONE]).without_keys().without_ips().user_agents())
+        .observer(DenyListAppender(list.clone()))
         .build();
     for agent in ["*", "Mozilla*"] {
         for _ in 0..3 {
@@ -455,15 +454,15 @@ fn a_user_agent_with_an_asterisk_stands_for_itself() {
 #[test]
 fn no_setting_makes_it_panic() {
     for rules in [
-        three(&[&ONE]).threshold(0).within(Duration::ZERO).block_for(Duration::MAX).max_entries(0),
-        three(&[&ONE]).threshold(u32::MAX).within(Duration::MAX).block_for(Duration::ZERO),
-        three(&[&ONE]).threshold(1).block_for(Duration::MAX).escalate(0, Duration::ZERO),
-        three(&[]).threshold(1).escalate(u32::MAX, Duration::MAX),
+        block_after_three(&[&ONE]).threshold(0).within(Duration::ZERO).block_for(Duration::MAX).max_entries(0),
+        block_after_three(&[&ONE]).threshold(u32::MAX).within(Duration::MAX).block_for(Duration::ZERO),
+        block_after_three(&[&ONE]).threshold(1).block_for(Duration::MAX).escalate(0, Duration::ZERO),
+        block_after_three(&[]).threshold(1).escalate(u32::MAX, Duration::MAX),
     ] {
-        let scene = scene(rules);
+        let fixture = fixture(rules);
         for _ in 0..100 {
-            drop(now(scene.limiter.try_acquire(&ONE, "eve").ip(ip("::1")).cost(2).send()));
-            scene.clock.advance(HOUR);
+            drop(now(fixture.limiter.try_acquire(&ONE, "eve").ip(ip("::1")).cost(2).send()));
+            fixture.clock.advance(HOUR);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Blocked and let go by hand.
+//! Manual blocks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,9 +34,8 @@ fn each_signal_blocks_whoever_has_it_until_its_end_and_asks_no_backend() {
         let (store, spy) = (Store::near(&clock), Spy::new());
         let limiter = RateLimiter::builder(Arc::clone(&store)).observer(Arc::clone(&spy)).build();
         now(limiter.block(signal.clone(), HOUR));
-        let rule = spy.take_blocked().pop().expect("told").0;
+        let rule = spy.take_blocked().pop().expect("a blocked event").0;
         assert_eq!((limiter.stats().offenders, limiter.stats().blocked), (0, 1));
-        // Under every policy.
         for policy in [&API, &OTHER] {
             assert_eq!(reason(&limiter, policy, "eve", &caller), Reason::Blocked, "{signal:?}");
         }
@@ -49,7 +48,6 @@ fn each_signal_blocks_whoever_has_it_until_its_end_and_asks_no_backend() {
         clock.advance(US);
         assert_eq!(reason(&limiter, &API, "eve", &caller), Reason::WithinQuota);
         assert_eq!(limiter.stats().blocked, 0);
-        // Let go before its end.
         now(limiter.block(signal.clone(), HOUR));
         assert_eq!(reason(&limiter, &API, "eve", &caller), Reason::Blocked);
         now(limiter.unblock(signal));
@@ -68,7 +66,11 @@ fn of_several_signals_the_longest_block_counts_and_of_one_the_last() {
     let denied = now(limiter.try_acquire(&API, "eve").ip(ip("192.0.2.7")).send());
     assert_eq!(denied.retry_after(), Some(2 * HOUR));
     assert_eq!(denied.denied_rule().map(ToString::to_string).as_deref(), Some("network 192.0.2.7/32"));
-    assert_eq!(now(limiter.try_limit(&API, "eve")).retry_after(), Some(MINUTE), "the operator's last word");
+    assert_eq!(
+        now(limiter.try_limit(&API, "eve")).retry_after(),
+        Some(MINUTE),
+        "the last manual block of a signal counts"
+    );
     now(limiter.block(Signal::key("eve"), Duration::MAX));
     clock.advance(100 * 365 * tollgate::DAY);
     assert_eq!(now(limiter.try_limit(&API, "eve")).reason(), Reason::Blocked);
@@ -81,7 +83,7 @@ fn nobody_is_anonymous_by_name() {
     assert!(now(limiter.try_limit(&API, Subject::anonymous())).is_allowed());
 }
 
-/// A user agent is looked at up to 1,024 bytes: the signal was not cut there, and matched nobody.
+/// Regression: a signal was not cut at 1,024 bytes as requests are, so it matched none.
 #[test]
 fn a_long_user_agent_is_blocked_as_it_is_seen() {
     let limiter = RateLimiter::new(Store::near(&ManualClock::new()));
@@ -100,8 +102,7 @@ fn a_block_of_nobody_yet_costs_others_nothing() {
     assert_eq!((limiter.stats().offenders, now(limiter.try_limit(&API, "eve")).is_allowed()), (0, true));
 }
 
-/// Blocks by hand and counted callers had one table: 150,000 keys that were denied twice each pushed 185 of 200 blocks out
-/// of it, and of 100,000 blocks 14,000 were never there.
+/// Regression: manual blocks and offenders shared a table, so a flood of denied keys evicted most of the blocks.
 #[test]
 fn no_flood_of_denials_ends_a_block_that_was_made_by_hand() {
     let clock = ManualClock::new();
@@ -110,7 +111,8 @@ fn no_flood_of_denials_ends_a_block_that_was_made_by_hand() {
     for i in 0..100_000u64 {
         now(limiter.block(Signal::key(("held", i)), HOUR));
     }
-    let error = now(async { Ok::<_, ()>(limiter.block(Signal::key("one more"), HOUR).await) }).expect_err("no room");
+    let error = now(async { Ok::<_, ()>(limiter.block(Signal::key("one more"), HOUR).await) })
+        .expect_err("the table of manual blocks is full");
     assert!(error.to_string().contains("100000 callers are blocked manually, the maximum"), "{error}");
     for i in 0..20_000u64 {
         for _ in 0..3 {

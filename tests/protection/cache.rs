@@ -1,4 +1,4 @@
-//! The block cache: what a denied key costs, and what is still asked.
+//! The block cache: how often a denied key reaches the backend.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,18 @@ const MS: Duration = Duration::from_millis(1);
 
 static QUEUE: Policy = Policy::new("queue", Quota::token_bucket(1, SECOND).max_reserved(3));
 
-fn far() -> (RateLimiter, Arc<Store>, ManualClock) {
+fn remote_limiter() -> (RateLimiter, Arc<Store>, ManualClock) {
     let clock = ManualClock::new();
     let store = Store::far(&clock);
     (RateLimiter::new(Arc::clone(&store)), store, clock)
 }
 
-/// Also of a call that is still to be sent.
+/// [`crate::support::now`] for anything that becomes a future.
 fn now<T, E: std::fmt::Debug>(future: impl std::future::IntoFuture<Output = Result<T, E>>) -> T {
     crate::support::now(future.into_future())
 }
 
-/// The answer, which is there at once.
+/// The output of a future that is ready immediately.
 fn ready<T>(future: impl IntoFuture<Output = T>) -> T {
     crate::support::now(async { Ok::<_, std::convert::Infallible>(future.await) })
 }
@@ -35,15 +35,15 @@ fn ready<T>(future: impl IntoFuture<Output = T>) -> T {
 fn a_denied_key_costs_one_question_a_second_and_one_at_the_time_at_which_it_may_come_back() {
     for quota in [Quota::token_bucket(10, MINUTE), Quota::fixed_window(10, MINUTE), Quota::sliding_window(10, MINUTE)] {
         let policy = Policy::new("hot", quota);
-        let (limiter, store, clock) = far();
+        let (limiter, store, clock) = remote_limiter();
         drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
         assert_eq!(store.asked(), 1);
         for _ in 0..50 {
             let denied = now(limiter.try_limit(&policy, "eve"));
-            assert_eq!(store.asked(), 0, "{quota}: it was exhausted, which is known");
+            assert_eq!(store.asked(), 0, "{quota}: the exhausted row is remembered");
             assert_eq!((denied.reason(), denied.decided_by().as_str()), (Reason::QuotaExceeded, "block_cache"));
             let retry = denied.retry_after().unwrap();
-            // Ten thousand tries in between, the last one a microsecond too early.
+            // Many tries in between, the last one a microsecond too early.
             for i in 1..=200 {
                 clock.advance(retry / 200 * u32::from(i < 200));
                 assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
@@ -52,16 +52,15 @@ fn a_denied_key_costs_one_question_a_second_and_one_at_the_time_at_which_it_may_
             clock.advance(left - US);
             assert_eq!(now(limiter.try_limit(&policy, "eve")).retry_after(), Some(US));
             let (asked, seconds) = (store.asked(), retry.as_secs() as usize);
-            assert!((seconds / 2..=seconds + 1).contains(&asked), "{quota}: {asked} questions in {retry:?}");
+            assert!((seconds / 2..=seconds + 1).contains(&asked), "{quota}: {asked} backend calls in {retry:?}");
             clock.advance(US);
-            // All that there is now is taken, in one question each.
-            let mut questions = 0;
+            // Each token that was refilled takes one backend call.
+            let mut calls = 0;
             while now(limiter.try_limit(&policy, "eve")).is_allowed() {
-                questions += 1;
+                calls += 1;
                 assert_eq!(store.asked(), 1);
             }
-            assert!(questions >= 1);
-            // At the most the one that finds it empty.
+            assert!(calls >= 1);
             assert!(store.asked() <= 1);
         }
     }
@@ -75,11 +74,10 @@ fn point_13_a_denial_is_remembered_for_a_second_however_long_the_window_is() {
         Quota::sliding_window(10, DAY),
     ] {
         let policy = Policy::new("slow", quota);
-        let (limiter, store, clock) = far();
+        let (limiter, store, clock) = remote_limiter();
         drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
         store.asked();
         for _ in 0..3 {
-            // Asking does not prolong it.
             for _ in 0..10 {
                 assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
                 assert_eq!(store.asked(), 0, "{quota}");
@@ -91,7 +89,7 @@ fn point_13_a_denial_is_remembered_for_a_second_however_long_the_window_is() {
     }
 }
 
-/// It took until the end of the window, 21 hours later: nothing that another process did was seen.
+/// Regression: tokens given back by another process were not seen until the end of the window.
 #[test]
 fn point_13_what_another_process_gives_back_is_admitted_a_second_later() {
     let slow = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
@@ -101,14 +99,14 @@ fn point_13_what_another_process_gives_back_is_admitted_a_second_later() {
         |_, _, usage| assert!(now(usage.reset())),
         |other, policy, _| drop(other.reset(policy, "eve")),
     ];
-    for gives_back in cases {
+    for give_back in cases {
         let clock = ManualClock::new();
         let store = Store::far(&clock);
         let limiter = || RateLimiter::builder(Arc::clone(&store)).secret(Secret::new([7; 16])).build();
         let (one, other) = (limiter(), limiter());
         let usage = now(other.acquire(&slow, "eve").cost(1000).hold()).into_receipt();
         assert!(!now(one.try_limit(&slow, "eve")).is_allowed());
-        gives_back(&other, &slow, usage);
+        give_back(&other, &slow, usage);
         clock.advance(SECOND - US);
         assert_eq!(now(one.try_limit(&slow, "eve")).decided_by(), DecidedBy::BlockCache);
         clock.advance(US);
@@ -131,20 +129,17 @@ fn a_backend_in_this_process_and_a_cache_of_nothing_are_asked_each_time() {
 
 #[test]
 fn what_would_fit_is_asked_whatever_else_was_denied() {
-    let (limiter, store, clock) = far();
+    let (limiter, store, clock) = remote_limiter();
     drop(now(limiter.try_acquire(&API, "eve").cost(6).send()));
     assert!(!now(limiter.try_acquire(&API, "eve").cost(5).send()).is_allowed());
     assert_eq!(store.asked(), 2);
-    // Another of five is known to be denied, one of four is not.
     assert!(!now(limiter.try_acquire(&API, "eve").cost(5).send()).is_allowed());
     assert_eq!(store.asked(), 0);
     assert!(now(limiter.try_acquire(&API, "eve").cost(4).send()).is_allowed());
     assert_eq!(store.asked(), 1);
-    // What costs nothing shows that nothing is left, and the time after which something is.
     assert_eq!(now(limiter.remaining(&API, "eve")), 0);
     clock.advance(6 * SECOND);
     assert_eq!(now(limiter.remaining(&API, "eve")), 1);
-    // Other keys and policies are not this one.
     store.asked();
     assert!(now(limiter.try_limit(&API, "bob")).is_allowed());
     assert!(now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
@@ -153,14 +148,14 @@ fn what_would_fit_is_asked_whatever_else_was_denied() {
 
 #[test]
 fn a_turn_that_would_be_granted_is_asked_for() {
-    let (limiter, store, _clock) = far();
+    let (limiter, store, _clock) = remote_limiter();
     drop(now(limiter.try_limit(&QUEUE, "eve")));
     assert!(!now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
     assert_eq!(store.asked(), 1);
     for seconds in 1..=3 {
-        let turn = now(limiter.acquire(&QUEUE, "eve").reserve_within(3 * SECOND));
-        assert_eq!(turn.delay(), seconds * SECOND);
-        turn.into_receipt();
+        let reservation = now(limiter.acquire(&QUEUE, "eve").reserve_within(3 * SECOND));
+        assert_eq!(reservation.delay(), seconds * SECOND);
+        reservation.into_receipt();
     }
     assert_eq!(store.asked(), 3);
     assert!(ready(limiter.acquire(&QUEUE, "eve").reserve()).is_err());
@@ -171,19 +166,19 @@ fn a_turn_that_would_be_granted_is_asked_for() {
 #[test]
 fn a_call_of_several_charges_is_denied_by_what_is_known_of_all_of_them() {
     let other = Policy::new("other", Quota::token_bucket(5, HOUR));
-    let (limiter, store, _clock) = far();
+    let (limiter, store, _clock) = remote_limiter();
     let charges = || [Charge::new(&API, "ada"), Charge::new(&other, "eve").cost(2)];
     drop(now(limiter.try_acquire(&other, "eve").cost(4).send()));
     store.asked();
-    // Nothing is known of the first, so it is asked; then both are known.
-    for questions in [1, 0, 0] {
+    // The first call reads the unknown row of `ada`; then both rows are known.
+    for calls in [1, 0, 0] {
         let decisions = now(limiter.try_limit_all(charges()));
         let reasons: Vec<_> = decisions.iter().map(|decision| decision.reason()).collect();
         assert_eq!(reasons, [Reason::RefusedElsewhere, Reason::QuotaExceeded]);
         assert_eq!((decisions.get(0).unwrap().remaining(), decisions.retry_after()), (10, Some(HOUR / 5)));
-        assert_eq!(store.asked(), questions);
+        assert_eq!(store.asked(), calls);
     }
-    // Two charges on one row are the backend's to add up.
+    // Two charges of one row always go to the backend, which adds them up.
     let twice = || [Charge::new(&other, "eve"), Charge::new(&other, "eve")];
     for _ in 0..3 {
         assert!(!now(limiter.try_limit_all(twice())).is_allowed());
@@ -193,12 +188,12 @@ fn a_call_of_several_charges_is_denied_by_what_is_known_of_all_of_them() {
 
 #[test]
 fn what_is_given_back_reset_or_changed_here_is_seen_at_once() {
-    let (limiter, store, _clock) = far();
+    let (limiter, store, _clock) = remote_limiter();
     let denied = || {
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
         store.asked();
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
-        assert_eq!(store.asked(), 0, "known");
+        assert_eq!(store.asked(), 0, "the denial is remembered");
     };
     let usage = now(limiter.acquire(&API, "eve").cost(10).hold()).into_receipt();
     denied();
@@ -224,27 +219,27 @@ fn what_is_given_back_reset_or_changed_here_is_seen_at_once() {
     assert!(now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
 }
 
-/// A row that one tier's denial showed was taken for the other tier's, to which it is clear, or paid back, at another time.
+/// Regression: a row learned under one tier's quota was used for another tier, whose refill time differs.
 #[test]
 fn a_row_that_another_tier_saw_is_asked_for() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND / 2)).tier("pro", Quota::token_bucket(200, SECOND / 2));
-    let (limiter, _store, clock) = far();
-    // From a whole second on a row is clear, so everything is paid back at one.
+    let (limiter, _store, clock) = remote_limiter();
+    // Start at half a second, so that the quotas are refilled at a whole second.
     clock.advance(SECOND / 2);
     let pro = || Subject::new("eve").tier("pro");
     now(limiter.acquire(&api, pro()).cost(200).hold()).into_receipt();
     assert!(!now(limiter.try_limit(&api, pro())).is_allowed());
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
-    // Of 6 in half a second 200 would be paid back in 17 seconds; of 200 they are in half a second.
+    // 200 tokens take 17 seconds to refill at the rate of 6, half a second at the rate of 200.
     clock.advance(SECOND / 2);
     assert!(now(limiter.try_acquire(&api, "eve").cost(6).send()).is_allowed());
 }
 
-/// It went on to deny: the spending of the other tier had paid the row back at its own pace.
+/// Regression: the cache denied on, although a charge under the other tier had refilled the row at that tier's rate.
 #[test]
 fn spending_under_another_tier_is_learnt_where_a_row_is_known() {
     let api = Policy::new("api", Quota::token_bucket(6, 3 * SECOND)).tier("pro", Quota::token_bucket(200, 3 * SECOND));
-    let (limiter, _store, clock) = far();
+    let (limiter, _store, clock) = remote_limiter();
     drop(now(limiter.try_acquire(&api, "eve").cost(6).send()));
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     clock.advance(3 * SECOND / 20);
@@ -252,29 +247,28 @@ fn spending_under_another_tier_is_learnt_where_a_row_is_known() {
     assert!(now(limiter.try_acquire(&api, "eve").cost(5).send()).is_allowed());
 }
 
-/// The true cost of a charge under another tier is added to the row, which stays this tier's.
+/// A settlement under another tier adds to the row, which keeps this tier's quota.
 #[test]
 fn a_higher_true_cost_under_another_tier_is_seen_at_once() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND)).tier("pro", Quota::token_bucket(200, SECOND));
-    let (limiter, _store, clock) = far();
+    let (limiter, _store, clock) = remote_limiter();
     let usage = now(limiter.acquire(&api, Subject::new("eve").tier("pro")).hold()).into_receipt();
     drop(now(limiter.try_acquire(&api, "eve").cost(5).send()));
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     now(usage.settle(2));
-    // A sixth of a second for the token that was missing, and as much for the one that came on top.
+    // A sixth of a second for the missing token, and another for the one that the settlement added.
     clock.advance(SECOND / 6 + US);
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     clock.advance(SECOND / 6 + US);
     assert!(now(limiter.try_limit(&api, "eve")).is_allowed());
 }
 
-/// Near the end of a window a turn through several is soon enough, at the start of the next it is not: by the latest
-/// time that it could be, it was denied; and by the earliest, granted, without a charge.
+/// Near the end of a window a reservation over several windows is soon enough; at the start of the next it is not.
+/// Regression: the cache decided that by its bounds on the time, and granted a reservation without a charge.
 #[test]
 fn turns_that_come_and_go_are_asked_for() {
     let policy = Policy::new("bulk", Quota::fixed_window(1, MS * 600).start(Duration::ZERO).unlimited_reservations());
-    let (limiter, store, clock) = far();
-    // Two tokens take the next window's too.
+    let (limiter, store, clock) = remote_limiter();
     let ask = || {
         ready(async { limiter.acquire(&policy, "eve").cost(2).reserve_within(MS * 10).await }).map(|held| {
             let decided_by = held.decisions().get(0).map(|decision| decision.decided_by());
@@ -289,10 +283,10 @@ fn turns_that_come_and_go_are_asked_for() {
     assert_eq!(ask().unwrap(), Some(tollgate::policy::DecidedBy::Backend));
 }
 
-/// Each block emptied the cache: who has many keys blocked keeps it empty.
+/// Regression: each manual block emptied the cache.
 #[test]
 fn a_block_leaves_what_is_known() {
-    let (limiter, store, _clock) = far();
+    let (limiter, store, _clock) = remote_limiter();
     drop(now(limiter.try_acquire(&API, "eve").cost(10).send()));
     now(limiter.block(Signal::ip(ip("192.0.2.7")), HOUR));
     now(limiter.unblock(Signal::key("bob")));
@@ -304,22 +298,22 @@ fn a_block_leaves_what_is_known() {
 #[test]
 fn whoever_comes_back_when_they_are_told_is_not_too_early_and_hardly_too_late() {
     let policy = Policy::new("quick", Quota::token_bucket(10, 5 * SECOND));
-    let (there, back) = (MS * 100, MS * 50);
-    let (limiter, store, clock) = far();
-    store.set_trip(there, back);
+    let (to_store, from_store) = (MS * 100, MS * 50);
+    let (limiter, store, clock) = remote_limiter();
+    store.set_trip(to_store, from_store);
     drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
     let retry = now(limiter.try_limit(&policy, "eve")).retry_after().unwrap();
     assert_eq!(store.asked(), 1);
-    // It was decided 50 milliseconds ago; as far as is known, it may have been just now.
+    // The decision is 50 ms old, but the limiter cannot know that.
     assert_eq!(retry, MS * 500);
-    clock.advance(retry - there - back - US);
+    clock.advance(retry - to_store - from_store - US);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
     assert_eq!(store.asked(), 0);
-    // From here on it may be there already.
+    // From now on the token may have been refilled.
     clock.advance(US);
     store.set_trip(Duration::ZERO, Duration::ZERO);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
     assert_eq!(store.asked(), 1);
-    clock.advance(there);
+    clock.advance(to_store);
     assert!(now(limiter.try_limit(&policy, "eve")).is_allowed());
 }

@@ -1,7 +1,7 @@
-//! Random histories with the block cache and without: whoever is admitted is the same.
+//! Random histories: the same calls are allowed with the block cache and without.
 //!
-//! Both limiters have a store of their own, and see the same instants: what one is told by its cache the other asks at
-//! that very moment, and what both ask travels as long.
+//! Each limiter has its own store, and their clocks agree: calls that reach both stores take equally long, and a call that
+//! one answers from its cache reaches the store of the other at that instant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::random::{Raw, begin, bucket, cases, history, sliding, tiny, window};
 use crate::store::Store;
 use crate::support::now;
 
-/// A limiter, somebody else's on the same rows, and what it holds.
+/// A limiter, another one on the same rows, and the receipts of the first.
 struct Side {
     limiter: RateLimiter,
     other: RateLimiter,
@@ -40,7 +40,6 @@ impl Side {
     }
 }
 
-/// A policy with a tier: quotas of one algorithm.
 fn policies() -> impl Strategy<Value = Vec<Policy>> {
     let is_bucket = |quota: &Quota| quota.algorithm() == tollgate::algorithm::Algorithm::TokenBucket;
     let pair = prop_oneof![
@@ -55,12 +54,12 @@ fn policies() -> impl Strategy<Value = Vec<Policy>> {
     })
 }
 
-/// Of every policy, other callers: the rows of one are in one shard.
+/// A key that differs by policy: the rows of one key are in one shard.
 fn caller(policy: &Policy, key: u64) -> Subject {
     Subject::new((policy.name().as_str(), key))
 }
 
-/// `ask` under the quota that applies, which may have no turns.
+/// The charge for `ask`; reserves only where the quota allows it.
 fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask, quota: &Quota) -> Charge<'a> {
     let charge = Charge::new(policy, subject).cost(ask.tokens());
     match ask.max_wait().filter(|_| quota.reservable() != Some(0)) {
@@ -72,9 +71,9 @@ fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask, quota: &Quota) -> 
 
 fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, TestCaseError> {
     let (mut on, mut off) = (Side::new(begin, 64), Side::new(begin, 0));
-    let (mut promised, mut longest, mut told) = (begin, Duration::ZERO, 0);
-    // Two keys change their tier; on the third, which has none, somebody else spends too. Whoever spends under another
-    // quota may pay a row back faster, which nobody else can see.
+    let (mut promised, mut longest, mut cached) = (begin, Duration::ZERO, 0);
+    // Keys 0 and 1 change their tier. Key 2 has none, and the other limiter spends its tokens too: under another quota
+    // that could refill the row faster, unseen by the cache.
     let key = |bits: u64| [0u64, 0, 0, 0, 1, 2, 2, 2][bits as usize & 7];
     let subject = |policy: &Policy, bits: u64| match caller(policy, key(bits)) {
         subject if key(bits) < 2 && bits >> 3 & 3 == 0 => subject.tier("pro"),
@@ -89,7 +88,6 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
         on.clock.set(instant);
         off.clock.set(instant);
         match raw.what.0 {
-            // Somebody else spends.
             0 => {
                 let caller = self::caller(policy, 2);
                 let quota = on.limiter.quota(policy, caller.clone());
@@ -115,7 +113,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 }
             }
             3 => {
-                // Another number of tokens, in the same algorithm; one time in two what the program says.
+                // Another capacity, or back to the policy's own quota.
                 let other = quota.try_capacity(1 + (bits >> 8) % 9).ok().filter(|_| bits >> 20 & 1 == 0);
                 let other = other.filter(|quota| tollgate::algorithm::validate(&quota).is_ok());
                 for limiter in [&on.limiter, &on.other, &off.limiter, &off.other] {
@@ -127,43 +125,43 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 }
             }
             what => {
-                // One time in two the way takes time, up to about a token's.
+                // Half of the trips take time, up to about one token.
                 let scale = (quota.period().as_micros() as u64 / quota.rate()).clamp(2, 1 << 40);
                 let trip = |bits: u64| Duration::from_micros(if bits & 1 == 0 { 0 } else { (bits >> 1) % scale });
-                let (there, back) = (trip(raw.how.1 >> 8), trip(raw.how.1 >> 24));
+                let (to_store, from_store) = (trip(raw.how.1 >> 8), trip(raw.how.1 >> 24));
                 let mut charges = vec![charge(policy, caller.clone(), raw.ask(&quota), &quota)];
-                let mut alone = key(bits >> 1) < 2;
+                let mut is_exclusive = key(bits >> 1) < 2;
                 for more in 0..(what == 11) as usize * (1 + (bits >> 30 & 1) as usize) {
                     let (bits, next) = (bits >> (32 + 6 * more), &policies[(bits >> 31) as usize % policies.len()]);
-                    alone &= key(bits) < 2;
-                    let who = subject(next, bits);
-                    let quota = on.limiter.quota(next, who.clone());
-                    charges.push(charge(next, who, raw.ask(&quota), &quota));
+                    is_exclusive &= key(bits) < 2;
+                    let other_caller = subject(next, bits);
+                    let quota = on.limiter.quota(next, other_caller.clone());
+                    charges.push(charge(next, other_caller, raw.ask(&quota), &quota));
                 }
-                on.store.set_trip(there, back);
+                on.store.set_trip(to_store, from_store);
                 on.store.asked();
                 let (decided, kept) = decide(&mut on, what, &charges);
-                let was_told = on.store.asked() == 0;
-                told += usize::from(was_told);
-                if was_told {
+                let is_cached = on.store.asked() == 0;
+                cached += usize::from(is_cached);
+                if is_cached {
                     off.store.set_trip(Duration::ZERO, Duration::ZERO);
                 } else {
-                    off.store.set_trip(there, back);
-                    longest = longest.max(there + back);
+                    off.store.set_trip(to_store, from_store);
+                    longest = longest.max(to_store + from_store);
                 }
                 let (expected, kept_too) = decide(&mut off, what, &charges);
                 prop_assert_eq!(on.clock.now(), off.clock.now());
                 prop_assert_eq!(kept, kept_too);
-                compare(&decided, &expected, was_told, alone.then_some(longest))?;
+                compare(&decided, &expected, is_cached, is_exclusive.then_some(longest))?;
                 let at = expected.iter().map(|decision| decision.retry_after().unwrap_or(decision.delay())).max();
                 promised = on.clock.now() + at.unwrap_or_default().min(Duration::from_secs(1 << 30));
             }
         }
     }
-    Ok(told)
+    Ok(cached)
 }
 
-/// Asked, and in hand one time in four, in some of these let go at once.
+/// Checks or holds `charges`. Held ones are cancelled, kept for a settlement, or spent, by `what`.
 fn decide(side: &mut Side, what: u8, charges: &[Charge<'_>]) -> (Decisions, usize) {
     let decisions = match what {
         4 => now(side.limiter.try_check_all(charges.iter().cloned())),
@@ -171,11 +169,11 @@ fn decide(side: &mut Side, what: u8, charges: &[Charge<'_>]) -> (Decisions, usiz
             Ok(held) => {
                 let decisions = held.decisions().clone();
                 if what == 5 {
-                    drop(held); // Given back.
+                    drop(held);
                 } else if what <= 7 {
                     side.held.push(held.into_receipt());
                 } else {
-                    drop(held.into_receipt()); // Charged for good.
+                    drop(held.into_receipt());
                 }
                 decisions
             }
@@ -186,39 +184,39 @@ fn decide(side: &mut Side, what: u8, charges: &[Charge<'_>]) -> (Decisions, usiz
     (decisions, side.held.len())
 }
 
-/// `longest`: the longest journey, if nobody else spends of these rows; else nobody can tell how long it takes.
+/// Compares two outcomes. `longest` is the longest trip, or `None` if the other limiter spends from these rows.
 fn compare(
     decided: &Decisions,
     expected: &Decisions,
-    was_told: bool,
+    is_cached: bool,
     longest: Option<Duration>,
 ) -> Result<(), TestCaseError> {
     prop_assert_eq!(decided.is_allowed(), expected.is_allowed(), "{:?}\ninstead of\n{:?}", decided, expected);
-    let by = if was_told { DecidedBy::BlockCache } else { DecidedBy::Backend };
+    let by = if is_cached { DecidedBy::BlockCache } else { DecidedBy::Backend };
     prop_assert!(decided.iter().all(|decision| decision.decided_by() == by));
-    if !was_told {
+    if !is_cached {
         for (one, other) in decided.iter().zip(expected) {
-            prop_assert_eq!(told_by(one.step()), told_by(other.step()));
+            prop_assert_eq!(normalized(one.step()), normalized(other.step()));
         }
         return Ok(());
     }
     let Some(longest) = longest else { return Ok(()) };
-    // Whatever truly stands in the way is told to; and the time is enough, and at most a journey more than that.
+    // The cache reports every violated policy, and a time that is enough and at most one trip too long.
     for (one, other) in decided.iter().zip(expected) {
         prop_assert!(one.is_violated() || !other.is_violated(), "{:?}\ninstead of\n{:?}", one, other);
     }
     match (decided.retry_after(), expected.retry_after()) {
-        (Some(told), Some(truly)) => {
-            prop_assert!(told >= truly, "{told:?} is early: {truly:?}");
-            prop_assert!(told <= truly + longest, "{told:?} is late: {truly:?} and {longest:?}");
+        (Some(cached), Some(actual)) => {
+            prop_assert!(cached >= actual, "{cached:?} is early: {actual:?}");
+            prop_assert!(cached <= actual + longest, "{cached:?} is late: {actual:?} and {longest:?}");
         }
-        (told, truly) => prop_assert_eq!(told, truly),
+        (cached, actual) => prop_assert_eq!(cached, actual),
     }
     Ok(())
 }
 
-/// A row of which nothing stands may be dropped whenever a newcomer comes across it, so it is the same as none.
-fn told_by(step: &Step) -> Step {
+/// Treats an expired row as missing: a backend may drop it at any time.
+fn normalized(step: &Step) -> Step {
     match step.state {
         State { spent: 0.0, carry: 0.0, .. } => Step { state: State::default(), ..*step },
         _ => *step,
@@ -227,16 +225,16 @@ fn told_by(step: &Step) -> Step {
 
 #[test]
 fn histories_are_admitted_alike_with_the_cache_and_without() {
-    let told = std::cell::Cell::new(0);
+    let cached = std::cell::Cell::new(0);
     let mut runner = proptest::test_runner::TestRunner::new(cases(16_000));
     let histories = (policies(), begin(), history(50));
     let outcome = runner.run(&histories, |(policies, begin, history)| {
-        told.set(told.get() + run(&policies, begin, &history)?);
+        cached.set(cached.get() + run(&policies, begin, &history)?);
         Ok(())
     });
     if let Err(error) = outcome {
         panic!("{error}");
     }
-    println!("the cache told {} denials", told.get());
-    assert!(told.get() > 10_000, "only {} denials were told by the cache", told.get());
+    println!("denials from the cache: {}", cached.get());
+    assert!(cached.get() > 10_000, "only {} denials came from the cache", cached.get());
 }

@@ -1,4 +1,4 @@
-//! Answers that arrive after what they say has changed.
+//! Replies that arrive after the row they describe has changed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,31 +11,31 @@ use crate::app::API;
 use crate::store::Store;
 use crate::support::now;
 
-fn far() -> (RateLimiter, Arc<Store>, ManualClock) {
+fn remote_limiter() -> (RateLimiter, Arc<Store>, ManualClock) {
     let clock = ManualClock::new();
     let store = Store::far(&clock);
     (RateLimiter::new(Arc::clone(&store)), store, clock)
 }
 
-/// Sends a call whose answer is held back, lets something happen, then the answer arrive: a denial.
-fn denied_meanwhile(limiter: &RateLimiter, store: &Store, happens: impl FnOnce()) {
+/// Sends a call that is denied, runs `meanwhile`, then lets the reply arrive.
+fn denied_meanwhile(limiter: &RateLimiter, store: &Store, meanwhile: impl FnOnce()) {
     store.hold();
-    let mut answer = Box::pin(two(limiter));
+    let mut answer = Box::pin(take_two(limiter));
     assert!(poll(answer.as_mut()).is_pending());
-    happens();
+    meanwhile();
     store.let_go();
-    let Poll::Ready(answer) = poll(answer.as_mut()) else { panic!("it was let go") };
+    let Poll::Ready(answer) = poll(answer.as_mut()) else { panic!("the reply was released") };
     assert!(!answer.unwrap().is_allowed());
 }
 
-/// One is left of ten, so it is not known that two are denied.
-fn two(
+/// Takes two tokens. With one of ten left, the cache does not know that this is denied.
+fn take_two(
     limiter: &RateLimiter,
 ) -> tollgate::limiter::DecisionFuture<Result<tollgate::Decisions, tollgate::backend::Error>> {
     limiter.try_limit_all([Charge::new(&API, "eve").cost(2)])
 }
 
-fn nine(limiter: &RateLimiter) {
+fn take_nine(limiter: &RateLimiter) {
     assert!(now(limiter.try_limit_all([Charge::new(&API, "eve").cost(9)])).is_allowed());
 }
 
@@ -45,33 +45,32 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 
 #[test]
 fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
-    // Nothing, for comparison: then it is learnt.
-    let (limiter, store, _clock) = far();
-    nine(&limiter);
+    // For comparison: without a change, the denial is remembered.
+    let (limiter, store, _clock) = remote_limiter();
+    take_nine(&limiter);
     denied_meanwhile(&limiter, &store, || ());
     store.asked();
-    assert!(!now(two(&limiter)).is_allowed());
+    assert!(!now(take_two(&limiter)).is_allowed());
     assert_eq!(store.asked(), 0);
 
     let cases: [fn(&RateLimiter); 4] = [
         |limiter| assert!(now(limiter.reset(&API, "eve"))),
-        // Nobody looks at whether it is done.
         |limiter| drop(limiter.reset(&API, "eve")),
         |limiter| now(limiter.set_quota(&API, Some(Quota::token_bucket(30, MINUTE)))),
         |limiter| now(limiter.set_key_quota(&API, "eve", Some(Quota::token_bucket(30, MINUTE)))),
     ];
-    for happens in cases {
-        let (limiter, store, _clock) = far();
-        nine(&limiter);
-        denied_meanwhile(&limiter, &store, || happens(&limiter));
-        assert!(now(two(&limiter)).is_allowed());
+    for meanwhile in cases {
+        let (limiter, store, _clock) = remote_limiter();
+        take_nine(&limiter);
+        denied_meanwhile(&limiter, &store, || meanwhile(&limiter));
+        assert!(now(take_two(&limiter)).is_allowed());
     }
 }
 
 #[test]
 fn a_denial_from_before_a_settlement_is_not_learnt_after_it() {
     for cancel in [false, true] {
-        let (limiter, store, _clock) = far();
+        let (limiter, store, _clock) = remote_limiter();
         let held = now(limiter.acquire(&API, "eve").cost(9).hold());
         denied_meanwhile(&limiter, &store, || {
             if cancel {
@@ -80,22 +79,22 @@ fn a_denial_from_before_a_settlement_is_not_learnt_after_it() {
                 now(held.into_receipt().settle(1));
             }
         });
-        assert!(now(two(&limiter)).is_allowed());
+        assert!(now(take_two(&limiter)).is_allowed());
     }
 }
 
 #[test]
 fn of_two_answers_the_later_one_is_known_in_whatever_order_they_arrive() {
     for swapped in [false, true] {
-        let (limiter, store, clock) = far();
+        let (limiter, store, clock) = remote_limiter();
         store.hold();
         let mut first = Box::pin(limiter.try_limit_all([Charge::new(&API, "eve").cost(11)]));
         assert!(poll(first.as_mut()).is_pending());
-        let first_store_has_it = store.asked();
+        let first_asked = store.asked();
         clock.advance(SECOND);
         let mut second = Box::pin(limiter.try_limit_all([Charge::new(&API, "eve").cost(10)]));
         assert!(poll(second.as_mut()).is_pending());
-        assert_eq!((first_store_has_it, store.asked()), (1, 1));
+        assert_eq!((first_asked, store.asked()), (1, 1));
         store.let_go();
         let mut answers = [first, second];
         if swapped {

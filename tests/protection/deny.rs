@@ -1,4 +1,4 @@
-//! Deny lists over HTTP: each kind of rule, edited while in use, and the backend left in peace.
+//! Deny lists over HTTP: each kind of rule, edits while in use, and no backend calls.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::app::{API, Spy, behind, ip};
 use crate::store::Store;
 use crate::support::now;
 
-/// Each kind of rule, a request that it denies and one that is just beside it.
-fn kinds() -> Vec<(DenyRule, Vec<&'static str>, Vec<&'static str>)> {
+/// Each kind of rule, the headers of a request that it denies, and of one that it barely does not.
+fn rule_cases() -> Vec<(DenyRule, Vec<&'static str>, Vec<&'static str>)> {
     let network = |text: &str| DenyRule::network(text).unwrap();
     let agent = |text: &str| DenyRule::user_agent(text).unwrap();
     vec![
@@ -40,7 +40,7 @@ fn kinds() -> Vec<(DenyRule, Vec<&'static str>, Vec<&'static str>)> {
             vec!["user-agent: Mozilla/5.0 GPTBot/1.1 y"],
         ),
         (DenyRule::country("kp").unwrap(), vec!["cf-ipcountry: KP"], vec!["cf-ipcountry: KR"]),
-        // The proxy writes behind whatever the client wrote.
+        // The last value counts: the proxy appends to what the client sent.
         (
             DenyRule::country("KP").unwrap(),
             vec!["cf-ipcountry: DE", "cf-ipcountry: kp"],
@@ -51,19 +51,18 @@ fn kinds() -> Vec<(DenyRule, Vec<&'static str>, Vec<&'static str>)> {
 
 #[tokio::test]
 async fn each_kind_of_rule_denies_its_own_and_nobody_else_from_when_it_is_there_until_it_is_gone() {
-    for (rule, denied, beside) in kinds() {
+    for (rule, denied, similar) in rule_cases() {
         let clock = ManualClock::new();
         let (list, store, spy) = (DenyList::new(), Store::near(&clock), Spy::new());
         let limiter = RateLimiter::builder(Arc::clone(&store)).deny_list(&list).observer(Arc::clone(&spy)).build();
         let client = behind(&limiter, &API).await;
         let status = async |lines: &[&str]| client.send("GET", lines).await.status;
-        assert_eq!((status(&denied).await, status(&beside).await, store.asked()), (200, 200, 2));
+        assert_eq!((status(&denied).await, status(&similar).await, store.asked()), (200, 200, 2));
 
         assert!(list.insert(rule.clone()));
         assert_eq!((status(&denied).await, store.asked()), (429, 0), "{rule}");
         assert_eq!(spy.last(), ("deny_list", Some(rule.to_string())));
-        assert_eq!((status(&beside).await, store.asked(), spy.last()), (200, 1, ("within_quota", None)), "{rule}");
-        // However long it takes.
+        assert_eq!((status(&similar).await, store.asked(), spy.last()), (200, 1, ("within_quota", None)), "{rule}");
         clock.advance(365 * tollgate::DAY);
         assert_eq!((status(&denied).await, store.asked()), (429, 0));
 
@@ -95,7 +94,6 @@ async fn a_denied_caller_is_charged_under_no_policy_and_checks_say_so_too() {
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
     let store = Store::near(&ManualClock::new());
     let limiter = RateLimiter::builder(Arc::clone(&store)).deny_list(&list).build();
-    // One of the keys is enough.
     let charges = || [tollgate::Charge::new(&API, "ada"), tollgate::Charge::new(&other, "mallory")];
     for decisions in [now(limiter.try_limit_all(charges())), now(limiter.try_check_all(charges()))] {
         assert!(decisions.iter().all(|decision| decision.reason() == Reason::DenyList && decision.remaining() == 0));

@@ -1,4 +1,4 @@
-//! What clients are told: that they are refused and when to come back, never why or by what.
+//! Refusals disclose when to retry, never why or by which rule a client was refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,10 @@ use crate::app::{API, US, behind, ip, layer};
 use crate::client::{hello, serve};
 use crate::store::Store;
 
-/// All that a caller is known by, in words that are nowhere else.
+/// The headers that identify a caller, in words that occur nowhere else.
 const CALLER: [&str; 4] =
     ["x-user: mallory", "x-forwarded-for: 192.0.2.77", "user-agent: zanybot/6", "cf-ipcountry: KP"];
 
-/// What would tell a client what to change.
 const TELLTALES: [&str; 12] =
     ["mallory", "192.0.2", "zanybot", "kp", "deny", "block", "ban", "list", "country", "address", "agent", "network"];
 
@@ -38,7 +37,7 @@ fn all_text(answer: &Answer) -> String {
     format!("{headers:?} {}", String::from_utf8_lossy(&answer.body)).to_lowercase()
 }
 
-fn assert_tells_nothing(answer: &Answer) {
+fn assert_discloses_nothing(answer: &Answer) {
     let text = all_text(answer);
     for telltale in TELLTALES {
         assert!(!text.contains(telltale), "{telltale:?} in {text}");
@@ -55,15 +54,15 @@ async fn who_is_on_a_deny_list_is_told_that_waiting_does_not_help_and_nothing_el
         let mut answer = client.send("GET", &CALLER).await;
         assert_eq!((answer.status, answer.retry_after()), (429, None));
         assert_eq!(answer.policies(), [("api".to_owned(), 10, 60)]);
-        assert_eq!(answer.limits(), [("api".to_owned(), 0, None)], "no `t` invites to come back");
+        assert_eq!(answer.limits(), [("api".to_owned(), 0, None)], "no `t` suggests a retry");
         assert_eq!(answer.headers["cache-control"], "no-store");
         assert_eq!(answer.violated_policies(), ["api"]);
         assert_eq!(answer.problem()["detail"], "rate limit exceeded: \"api\"; retrying will not help");
-        assert_tells_nothing(&answer);
+        assert_discloses_nothing(&answer);
         answer.headers.remove("date");
         answers.push((answer.headers, answer.body));
     }
-    assert!(answers.iter().all(|answer| *answer == answers[0]), "the same, whichever rule it was");
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "the response depends on the rule");
 }
 
 #[tokio::test]
@@ -82,11 +81,10 @@ async fn who_is_blocked_is_told_when_to_come_back_rounded_up() {
             assert_eq!((answer.status, answer.retry_after()), (429, Some(seconds)));
             assert_eq!(answer.limits(), [("api".to_owned(), 0, Some(seconds))]);
             assert_eq!(answer.violated_policies(), ["api"]);
-            assert_tells_nothing(&answer);
+            assert_discloses_nothing(&answer);
             answer.headers.remove("date");
             seen.push((answer.headers, answer.body));
         }
-        // A microsecond before its end it holds, at its end it does not.
         clock.advance(US);
         assert_eq!(client.send("GET", &CALLER).await.status, 200);
         answers.push(seen);
@@ -124,7 +122,7 @@ async fn every_family_of_headers_and_grpc_keep_the_secret_too() {
         let blocked_rpc = client.send("POST", &["x-user: eve", grpc]).await;
         assert_eq!(header(&blocked_rpc.headers, "grpc-retry-pushback-ms").as_deref(), Some("3600000"));
         for answer in [denied, blocked, denied_rpc, blocked_rpc] {
-            assert_tells_nothing(&answer);
+            assert_discloses_nothing(&answer);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Lists of what was changed at run time: quotas that were set, and blocks.
+//! Lists of changes made at run time: set quotas and blocks.
 
 use tollgate::{
     HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, SECOND, Subject,
@@ -17,17 +17,17 @@ fn limiter(auto: AutoBlock) -> (RateLimiter, ManualClock) {
     (RateLimiter::builder(backend).auto_block(auto).build(), clock)
 }
 
-/// Rule, age, time left, times, and whether it was made by hand; in the order of the rules.
-fn shown(limiter: &RateLimiter) -> Vec<(String, Option<u64>, u64, u32, bool)> {
+/// The rule, age, time left, number of blocks, and whether it is manual, of each block, sorted.
+fn listed_blocks(limiter: &RateLimiter) -> Vec<(String, Option<u64>, u64, u32, bool)> {
     let show = |block: Block| {
         let rule = block.rule.map_or_else(|| "-".to_owned(), |rule| rule.to_string());
         let age = block.age.map(|age| age.as_secs());
         (rule, age, block.left.as_secs(), block.times, block.by_hand)
     };
-    let mut shown: Vec<_> = limiter.blocks().into_iter().map(show).collect();
-    assert_eq!(shown.len(), limiter.stats().blocked);
-    shown.sort();
-    shown
+    let mut listed: Vec<_> = limiter.blocks().into_iter().map(show).collect();
+    assert_eq!(listed.len(), limiter.stats().blocked);
+    listed.sort();
+    listed
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn point_14_set_quotas_are_listed_by_policy_tier_and_key_until_they_are_reverted
     now(limiter.set_quota(&tiers, quota(1)));
     now(limiter.set_quota(&API, quota(4)));
     let set = limiter.set_quotas();
-    let shown: Vec<_> =
+    let listed: Vec<_> =
         set.iter().map(|set| (set.policy.as_str(), set.tier.as_deref(), set.key, set.quota.limit())).collect();
     let ada = limiter.digest(Subject::new("ada").key());
     let expected = [
@@ -50,7 +50,7 @@ fn point_14_set_quotas_are_listed_by_policy_tier_and_key_until_they_are_reverted
         ("tiers", Some("pro"), None, 2),
         ("tiers", None, Some(ada), 3),
     ];
-    assert_eq!(shown, expected);
+    assert_eq!(listed, expected);
     assert_eq!(set.len(), limiter.stats().changed_quotas);
 
     now(limiter.set_tier_quota(&tiers, "pro", None));
@@ -65,7 +65,6 @@ fn point_14_blocks_are_listed_until_they_end_whoever_made_them() {
     now(limiter.block(Signal::label("asn", "64496"), HOUR));
     now(limiter.block(Signal::user_agent("curl/8.5.0"), SECOND));
     clock.advance(SECOND);
-    // One charge and two denials: the key and the address earn a block.
     for _ in 0..3 {
         drop(now(limiter.try_acquire(&LOGIN, "mallory").ip(ip("198.51.100.9")).send()));
     }
@@ -73,20 +72,19 @@ fn point_14_blocks_are_listed_until_they_end_whoever_made_them() {
     let network = |text: &str| format!("network {text}");
     let by_hand =
         [("asn \"64496\"".to_owned(), Some(11), 3589, 0, true), (network("192.0.2.7/32"), Some(11), 3589, 0, true)];
-    let earned = [
-        ("-".to_owned(), Some(10), 50, 1, false), // of a key, only its digest
+    let automatic = [
+        ("-".to_owned(), Some(10), 50, 1, false), // a key has only a digest
         (network("198.51.100.9/32"), Some(10), 50, 1, false),
     ];
-    let [key, address] = earned.clone();
+    let [key, address] = automatic.clone();
     let [label, other] = by_hand.clone();
-    assert_eq!(shown(&limiter), [key, label, other, address]);
+    assert_eq!(listed_blocks(&limiter), [key, label, other, address]);
     let mallory = limiter.digest(Subject::new("mallory").key());
     assert!(limiter.blocks().iter().any(|block| block.digest == mallory));
 
-    // A block that was lifted, or has ended, is listed no longer.
     now(limiter.unblock(Signal::ip(ip("198.51.100.9"))));
     clock.advance(50 * SECOND);
-    assert_eq!(shown(&limiter).len(), 2);
+    assert_eq!(listed_blocks(&limiter).len(), 2);
     clock.advance(HOUR);
     assert_eq!(limiter.blocks(), []);
 }
@@ -104,7 +102,6 @@ fn point_14_a_list_of_blocks_shows_no_key_and_keeps_no_text_longer_than_a_rule()
     let text = format!("{blocks:?}");
     assert!(blocks.iter().all(|block| block.rule.is_none()), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
-    // As long as a rule may be.
     now(limiter.block(Signal::user_agent("x".repeat(256)), HOUR));
     assert_eq!(limiter.blocks().iter().filter(|block| block.rule.is_some()).count(), 1);
 }

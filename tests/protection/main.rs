@@ -1,12 +1,11 @@
-//! Deny lists, automatic blocking, the block cache, and limits that are changed while they are in use.
+//! Deny lists, automatic blocking, the block cache, and quotas that change while in use.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-// The other tests' client and reader of responses: what is written once is read one way.
-#[allow(dead_code)] // It reads more than is looked at here.
+#[allow(dead_code)] // Shared with other tests.
 #[path = "../http/answer.rs"]
 mod answer;
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! Deny lists beside a look at every rule.
+//! Deny lists compared to a search of every rule.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ use tollgate::{
 
 use crate::random::cases;
 
-/// A rule, in plain sight.
+/// A rule with visible contents.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Plain {
+enum ModelRule {
     Key(u8),
-    /// The first bits of an address, most significant first; of IPv4 with 32, of IPv6 with 128.
+    /// Whether the network is IPv6, and its prefix, most significant bit first.
     Network(bool, Vec<bool>),
     Agent(String),
     Label(&'static str, String),
@@ -24,9 +24,8 @@ enum Plain {
 #[derive(Clone, Debug)]
 struct Caller {
     key: Option<u8>,
-    /// Bits, as in a network.
     address: Option<(bool, Vec<bool>)>,
-    /// Whether IPv4 is written as IPv6.
+    /// Whether an IPv4 address is sent as a mapped IPv6 address.
     mapped: bool,
     agent: Option<String>,
     labels: Vec<(&'static str, String)>,
@@ -42,41 +41,41 @@ fn address(is_v6: bool, bits: &[bool]) -> IpAddr {
     }
 }
 
-impl Plain {
+impl ModelRule {
     fn rule(&self) -> DenyRule {
         match self {
-            Plain::Key(key) => DenyRule::key(*key),
-            Plain::Network(is_v6, bits) => {
+            ModelRule::Key(key) => DenyRule::key(*key),
+            ModelRule::Network(is_v6, bits) => {
                 DenyRule::network(&format!("{}/{}", address(*is_v6, bits), bits.len())).unwrap()
             }
-            Plain::Agent(pattern) => DenyRule::user_agent(pattern).unwrap(),
-            Plain::Label(name, value) => DenyRule::label(*name, value).unwrap(),
+            ModelRule::Agent(pattern) => DenyRule::user_agent(pattern).unwrap(),
+            ModelRule::Label(name, value) => DenyRule::label(*name, value).unwrap(),
         }
     }
 
-    fn is_about(&self, caller: &Caller) -> bool {
+    fn is_match(&self, caller: &Caller) -> bool {
         match self {
-            Plain::Key(key) => caller.key == Some(*key),
-            Plain::Network(is_v6, bits) => {
+            ModelRule::Key(key) => caller.key == Some(*key),
+            ModelRule::Network(is_v6, bits) => {
                 caller.address.as_ref().is_some_and(|(v6, address)| v6 == is_v6 && address.starts_with(bits))
             }
-            Plain::Agent(pattern) => caller
+            ModelRule::Agent(pattern) => caller
                 .agent
                 .as_ref()
                 .is_some_and(|agent| matches(pattern.to_lowercase().as_bytes(), agent.to_lowercase().as_bytes())),
-            Plain::Label(name, value) => {
-                caller.labels.iter().any(|(known, theirs)| known == name && theirs.eq_ignore_ascii_case(value))
+            ModelRule::Label(name, value) => {
+                caller.labels.iter().any(|(known, actual)| known == name && actual.eq_ignore_ascii_case(value))
             }
         }
     }
 
-    /// Addresses before labels before agents, exact ones first, before keys; of networks the smallest.
+    /// The order in which rules are reported: networks, smallest first; labels; agents, exact first; keys.
     fn rank(&self) -> (u8, usize) {
         match self {
-            Plain::Network(_, bits) => (0, 128 - bits.len()),
-            Plain::Label(..) => (1, 0),
-            Plain::Agent(pattern) => (2, usize::from(pattern.contains('*'))),
-            Plain::Key(_) => (3, 0),
+            ModelRule::Network(_, bits) => (0, 128 - bits.len()),
+            ModelRule::Label(..) => (1, 0),
+            ModelRule::Agent(pattern) => (2, usize::from(pattern.contains('*'))),
+            ModelRule::Key(_) => (3, 0),
         }
     }
 }
@@ -90,33 +89,34 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Bits of which few differ, so that networks lie in one another.
-fn bits(most: usize) -> impl Strategy<Value = Vec<bool>> {
-    (prop::collection::vec(any::<bool>(), 0..=4), 0..=most).prop_map(move |(head, length)| {
+/// Prefixes that differ in the first few bits, so that networks contain each other.
+fn bits(max: usize) -> impl Strategy<Value = Vec<bool>> {
+    (prop::collection::vec(any::<bool>(), 0..=4), 0..=max).prop_map(move |(head, length)| {
         let mut bits = head;
         bits.resize(length, false);
         bits
     })
 }
 
-fn plain() -> impl Strategy<Value = Plain> {
-    let network = any::<bool>()
-        .prop_flat_map(|is_v6| bits(if is_v6 { 128 } else { 32 }).prop_map(move |bits| Plain::Network(is_v6, bits)));
+fn model_rule() -> impl Strategy<Value = ModelRule> {
+    let network = any::<bool>().prop_flat_map(|is_v6| {
+        bits(if is_v6 { 128 } else { 32 }).prop_map(move |bits| ModelRule::Network(is_v6, bits))
+    });
     prop_oneof![
-        2 => (0u8..6).prop_map(Plain::Key),
+        2 => (0u8..6).prop_map(ModelRule::Key),
         5 => network,
-        2 => "[aB*]{1,4}".prop_filter("everybody", |text| text.bytes().any(|b| b != b'*')).prop_map(Plain::Agent),
+        2 => "[aB*]{1,4}".prop_filter("matches every agent", |text| text.bytes().any(|b| b != b'*')).prop_map(ModelRule::Agent),
         2 => (prop::sample::select(vec!["country", "asn"]), "[aB]{1,2}")
-            .prop_map(|(name, value)| Plain::Label(name, value)),
+            .prop_map(|(name, value)| ModelRule::Label(name, value)),
     ]
 }
 
 fn caller() -> impl Strategy<Value = Caller> {
     let address = any::<bool>().prop_flat_map(|is_v6| {
-        let most = if is_v6 { 128 } else { 32 };
-        (prop::collection::vec(any::<bool>(), 4), 0..most).prop_map(move |(mut bits, one)| {
-            bits.resize(most, false);
-            bits[one] ^= true;
+        let width = if is_v6 { 128 } else { 32 };
+        (prop::collection::vec(any::<bool>(), 4), 0..width).prop_map(move |(mut bits, flipped)| {
+            bits.resize(width, false);
+            bits[flipped] ^= true;
             (is_v6, bits)
         })
     });
@@ -129,15 +129,15 @@ proptest! {
     #![proptest_config(cases(20_000))]
     #[test]
     fn a_deny_list_finds_what_a_look_at_every_rule_finds(
-        rules in prop::collection::vec(plain(), 0..24),
+        rules in prop::collection::vec(model_rule(), 0..24),
         removed in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
         callers in prop::collection::vec(caller(), 1..8),
     ) {
-        let list = DenyList::from_iter(rules.iter().map(Plain::rule));
-        let mut left: HashSet<Plain> = rules.iter().cloned().collect();
+        let list = DenyList::from_iter(rules.iter().map(ModelRule::rule));
+        let mut left: HashSet<ModelRule> = rules.iter().cloned().collect();
         for index in removed {
             if let Some(rule) = rules.get(index.index(rules.len().max(1))) {
-                let same = |other: &Plain| other.rule() == rule.rule();
+                let same = |other: &ModelRule| other.rule() == rule.rule();
                 prop_assert_eq!(list.remove(&rule.rule()), left.iter().any(same));
                 left.retain(|other| !same(other));
             }
@@ -158,13 +158,13 @@ proptest! {
             }
             let key = caller.key.map(Key::from);
             let found = list.find(key.as_ref(), &signals);
-            let about: Vec<&Plain> = left.iter().filter(|rule| rule.is_about(&caller)).collect();
-            prop_assert_eq!(found.is_some(), !about.is_empty(), "{:?} of {:?}", found, about);
+            let matching: Vec<&ModelRule> = left.iter().filter(|rule| rule.is_match(&caller)).collect();
+            prop_assert_eq!(found.is_some(), !matching.is_empty(), "{:?} of {:?}", found, matching);
             if let Some(found) = found {
-                // The best of its kind; of several agents or labels any.
-                let best = about.iter().map(|rule| rule.rank()).min();
-                let theirs = about.iter().filter(|rule| rule.rule() == *found).map(|rule| rule.rank()).min();
-                prop_assert_eq!(theirs, best, "{:?} of {:?}", found, about);
+                // Rules of equal rank are interchangeable.
+                let best = matching.iter().map(|rule| rule.rank()).min();
+                let actual = matching.iter().filter(|rule| rule.rule() == *found).map(|rule| rule.rank()).min();
+                prop_assert_eq!(actual, best, "{:?} of {:?}", found, matching);
             }
         }
     }

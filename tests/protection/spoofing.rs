@@ -1,4 +1,4 @@
-//! Whose address deny lists and blocks go by: the one that rules count, which no client can choose.
+//! Deny lists and blocks use the address that rules count, which clients cannot spoof.
 
 use tollgate::key::KeyExtractor;
 use tollgate::{
@@ -32,7 +32,6 @@ async fn without_a_proxy_that_is_believed_a_header_neither_evades_nor_frames() {
         RateLimitLayer::new(&API, key::client_ip()),
         RateLimitLayer::new(&API, |_: &_| "all").client_ip(key::client_ip()),
     ] {
-        // The peer is 127.0.0.1, whatever it writes.
         let client = serve(hello().layer(layer.clone().limiter(&denying("127.0.0.1")))).await;
         assert_eq!(statuses(&client, &["192.0.2.7", "", "127.0.0.2, 192.0.2.7"]).await, [429; 3]);
         let client = serve(hello().layer(layer.limiter(&denying("192.0.2.7")))).await;
@@ -46,7 +45,6 @@ async fn behind_a_proxy_the_address_that_it_saw_counts_and_not_what_the_client_w
     let limiter = denying("192.0.2.7");
     let layers = [
         RateLimitLayer::new(&API, trusting()),
-        // Wherever in a key the address is.
         RateLimitLayer::new(&API, key::header("x-api-key").or(trusting())),
         RateLimitLayer::new(&API, key::header("x-user").and(trusting()).or_skip())
             .and(Policy::new("all", *API.quota()), key::global()),
@@ -80,7 +78,7 @@ async fn denials_block_the_address_that_was_denied_and_no_other() {
         .build();
     let layer = RateLimitLayer::new(one.clone(), key::client_ip().trust(["127.0.0.1"])).limiter(&limiter);
     let client = serve(hello().layer(layer)).await;
-    // Each names another victim; the proxy wrote the last.
+    // The client sends a different address each time; the proxy appends the last one.
     for i in 0..10 {
         client.send("GET", &[&format!("x-forwarded-for: 198.51.100.{i}, 192.0.2.7")]).await;
     }
@@ -89,13 +87,13 @@ async fn denials_block_the_address_that_was_denied_and_no_other() {
     for i in 0..10 {
         assert_eq!(reason(&format!("198.51.100.{i}")), Reason::WithinQuota);
     }
-    assert_eq!(reason("127.0.0.1"), Reason::WithinQuota, "nor is the proxy");
+    assert_eq!(reason("127.0.0.1"), Reason::WithinQuota, "the proxy is not blocked");
     assert_eq!(limiter.stats().offenders, 2, "the key and the address");
 }
 
 #[tokio::test]
 async fn no_key_that_a_caller_chooses_is_taken_for_an_address_or_a_label() {
-    // Under a policy whose denials count, keys are looked up as addresses and labels are.
+    // Under a policy of automatic blocking, keys are looked up like addresses and labels.
     let limiter = RateLimiter::builder(Store::near(&ManualClock::new())).auto_block(AutoBlock::new([&API])).build();
     limiter.block(Signal::ip(ip("192.0.2.7")), HOUR).await.unwrap();
     limiter.block(Signal::label("country", "KP"), HOUR).await.unwrap();

@@ -1,4 +1,4 @@
-//! A backend that counts what it is asked, and is as far away as a test wants it to be.
+//! A backend that counts its calls and simulates the distance to a server.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,21 +20,21 @@ pub(crate) struct Store {
     clock: ManualClock,
     is_remote: bool,
     asked: AtomicUsize,
-    /// How long a question travels, and how long its answer.
+    /// The travel times of a call and of its reply.
     trip: Mutex<(Duration, Duration)>,
-    /// Whether answers are held back, and what lets them go.
+    /// Whether replies are held back, and the senders that release them.
     holds: AtomicBool,
     held: Mutex<Vec<oneshot::Sender<()>>>,
     pub(crate) fails: AtomicBool,
 }
 
 impl Store {
-    /// In this process.
+    /// A backend in this process.
     pub(crate) fn near(clock: &ManualClock) -> Arc<Store> {
         Store::new(clock, false)
     }
 
-    /// On another machine.
+    /// A remote backend.
     pub(crate) fn far(clock: &ManualClock) -> Arc<Store> {
         Store::new(clock, true)
     }
@@ -52,25 +52,24 @@ impl Store {
         })
     }
 
-    /// How many questions came since this was last asked.
+    /// The number of calls since the last call of this method.
     pub(crate) fn asked(&self) -> usize {
         self.asked.swap(0, Ordering::Relaxed)
     }
 
-    pub(crate) fn set_trip(&self, there: Duration, back: Duration) {
-        *self.trip.lock().unwrap() = (there, back);
+    pub(crate) fn set_trip(&self, outbound: Duration, inbound: Duration) {
+        *self.trip.lock().unwrap() = (outbound, inbound);
     }
 
-    /// From now on, what is decided is not told.
+    /// Holds back replies from now on.
     pub(crate) fn hold(&self) {
         self.holds.store(true, Ordering::Relaxed);
     }
 
-    /// Tells all that was decided.
     pub(crate) fn let_go(&self) {
         self.holds.store(false, Ordering::Relaxed);
         for held in self.held.lock().unwrap().drain(..) {
-            // Nobody may be waiting any more.
+            // The receiver may be gone.
             let _ = held.send(());
         }
     }
@@ -80,17 +79,17 @@ impl Store {
         if self.fails.load(Ordering::Relaxed) {
             return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "10.0.0.7 refuses the connection")));
         }
-        let (there, back) = *self.trip.lock().unwrap();
-        self.clock.advance(there);
+        let (outbound, inbound) = *self.trip.lock().unwrap();
+        self.clock.advance(outbound);
         let answer = ask();
-        self.clock.advance(back);
+        self.clock.advance(inbound);
         if !self.holds.load(Ordering::Relaxed) {
             return answer;
         }
-        let (held, told) = oneshot::channel();
-        self.held.lock().unwrap().push(held);
+        let (release, released) = oneshot::channel();
+        self.held.lock().unwrap().push(release);
         BackendFuture::boxed(async move {
-            let _ = told.await;
+            let _ = released.await;
             answer.await
         })
     }

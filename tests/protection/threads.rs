@@ -1,4 +1,4 @@
-//! Everything at once from eight threads: nothing panics, nothing hangs, and the end is exact.
+//! Concurrent use from eight threads: no panic, no deadlock, and an exact final state.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -37,11 +37,10 @@ fn decisions_blocks_and_changes_from_eight_threads_end_as_they_should() {
     }
     drop(done);
     for _ in 0..8 {
-        // A panic hangs up, a deadlock is late.
-        all_done.recv_timeout(Duration::from_secs(50)).expect("every thread comes to its end");
+        // A panic drops the sender, a deadlock exceeds the timeout.
+        all_done.recv_timeout(Duration::from_secs(50)).expect("every thread finishes");
     }
 
-    // Of each thread the last rule, block and quota.
     assert_eq!(list.len(), 8);
     for thread in 0..8u64 {
         assert!(list.contains(&DenyRule::key(("denied", thread, ROUNDS - 1))));
@@ -54,11 +53,10 @@ fn decisions_blocks_and_changes_from_eight_threads_end_as_they_should() {
     }
     let stats = limiter.stats();
     assert_eq!(stats.changed_quotas, 8);
-    // Eight by hand; eight offenders and their addresses.
+    // Eight manual blocks; eight offenders and their addresses.
     assert_eq!((stats.offenders, stats.blocked), (16, 24));
-    let earned = spy.take_blocked().into_iter().filter(|(_, _, times)| *times > 0).count();
-    assert_eq!(earned, 16, "each was blocked once");
-    // The shared row: ten were admitted, whatever was denied meanwhile.
+    let automatic = spy.take_blocked().into_iter().filter(|(_, _, times)| *times > 0).count();
+    assert_eq!(automatic, 16, "each offender is blocked once");
     let admitted = spy.decided.lock().unwrap().iter().filter(|(reason, _)| *reason == "within_quota").count();
     assert_eq!(now(limiter.remaining(&API, "shared")), 0);
     assert!(admitted >= 10);

@@ -1,4 +1,4 @@
-//! Rules of deny lists that can match, rules that never can, and networks with the address of a host.
+//! Deny rules that a layer can match, rules that it never can, and networks with host bits set.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -41,8 +41,8 @@ fn built_with(list: &DenyList, by: impl KeyExtractor) -> Result<Router, String> 
     build(RateLimitLayer::new(&API, by).limiter(&limiter(list)))
 }
 
-/// The keys that extractors of the crate find, in text form, with a request that has each and one that has another.
-fn found() -> Vec<(Box<dyn KeyExtractor>, &'static str, &'static str, &'static str)> {
+/// Extractors, a key that each finds, the header of a request with that key, and of one with another key.
+fn extractor_cases() -> Vec<(Box<dyn KeyExtractor>, &'static str, &'static str, &'static str)> {
     vec![
         (
             Box::new(key::bearer()),
@@ -75,11 +75,11 @@ fn found() -> Vec<(Box<dyn KeyExtractor>, &'static str, &'static str, &'static s
 
 #[tokio::test]
 async fn point_6_a_rule_for_a_credential_denies_the_requests_that_have_it() {
-    for (by, text, denied, other) in found() {
+    for (by, text, denied, other) in extractor_cases() {
         let list = DenyList::from_iter([rule(text)]);
         let client = serve(built_with(&list, by).unwrap()).await;
         assert_eq!(client.send("GET", &[denied]).await.status, 429, "{text}");
-        // The address of the test is the same in each request, and so is everybody's key.
+        // All requests have the same address and the same global key.
         let expected = if matches!(text, "127.0.0.1" | "everybody") { 429 } else { 200 };
         if !other.is_empty() {
             assert_eq!(client.send("GET", &[other]).await.status, expected, "{text}");
@@ -104,15 +104,14 @@ fn point_6_a_number_and_a_text_of_the_same_digits_are_two_rules() {
     let reason = |key: Key| now(limiter.try_limit(&API, key)).reason();
     assert_eq!((reason(Key::from(7)), reason(Key::from("7"))), (Reason::DenyList, Reason::WithinQuota));
     assert_eq!((reason(Key::from(8)), reason(Key::from("8"))), (Reason::WithinQuota, Reason::DenyList));
-    // Only what a request brings is looked for inside of other keys.
     assert_eq!(reason(Key::from(("ada", 7))), Reason::WithinQuota);
 }
 
 #[test]
 fn point_6_a_list_that_no_rule_of_the_layer_can_apply_is_an_error_when_it_is_built() {
     let country = || DenyRule::country("KP").unwrap();
-    type By = fn() -> Box<dyn KeyExtractor>;
-    let cases: [(DenyRule, By, &[&str]); 12] = [
+    type MakeExtractor = fn() -> Box<dyn KeyExtractor>;
+    let cases: [(DenyRule, MakeExtractor, &[&str]); 12] = [
         (network("192.0.2.0/24"), || Box::new(key::bearer()), &["network 192.0.2.0/24", ".client_ip("]),
         (network("192.0.2.0/24"), || Box::new(crate::app::user), &["network 192.0.2.0/24", ".client_ip("]),
         (country(), || Box::new(key::client_ip()), &["country \"KP\"", ".label_from_header(\"country\""]),
@@ -135,7 +134,7 @@ fn point_6_a_list_that_no_rule_of_the_layer_can_apply_is_an_error_when_it_is_bui
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
         assert!(error.contains(".ignore_unmatched_deny_rules()"), "{error}");
         assert!(!error.contains("leaked") && !error.contains("4711"), "{error}");
-        // For a limiter whose other layers apply it.
+        // Allowed explicitly, for a limiter whose other layers apply the rule.
         let list = DenyList::from_iter([rule]);
         let layer = RateLimitLayer::new(&API, by()).limiter(&limiter(&list));
         assert!(build(layer.ignore_unmatched_deny_rules()).is_ok());
@@ -157,17 +156,15 @@ fn point_6_what_the_layer_knows_of_callers_makes_rules_match() {
     };
     assert!(build(layer(Box::new(key::bearer())).client_ip(key::client_ip())).is_ok());
     assert!(build(layer(Box::new(key::bearer().or(key::client_ip())))).is_ok());
-    assert!(build(layer(Box::new(crate::app::user)).client_ip(key::client_ip())).is_ok(), "a closure finds any key");
-    assert!(build(layer(Box::new(key::client_ip().map(|caller| caller)))).is_ok(), "as does a change");
+    assert!(build(layer(Box::new(crate::app::user)).client_ip(key::client_ip())).is_ok(), "a closure may find any key");
+    assert!(build(layer(Box::new(key::client_ip().map(|caller| caller)))).is_ok(), "so may a mapped extractor");
     assert!(build(layer(Box::new(key::client_ip()))).is_err());
-    // One of the rules is enough.
     let two = layer(Box::new(key::client_ip()))
         .and(tollgate::Policy::new("b", tollgate::Quota::per_minute(1)), key::bearer());
     assert!(build(two).is_ok());
-    // Without a list, or without a rule on it, there is nothing to apply.
     assert!(build(RateLimitLayer::new(&API, key::bearer())).is_ok());
     assert!(built_with(&DenyList::new(), key::bearer()).is_ok());
-    // What authentication inserted is no credential: a revoked key went on working.
+    // An extension never contains a credential. Regression: a revoked key kept working.
     let by_user = || key::extension(|user: &String| user.clone());
     assert!(built_with(&DenyList::from_iter([rule("header(x-api-key):k7")]), by_user()).is_err());
     assert!(built_with(&DenyList::from_iter([rule("\"ada\"")]), by_user()).is_ok());
@@ -191,15 +188,15 @@ async fn point_6_a_rule_added_while_the_layer_runs_is_reported_once_for_each_kin
         RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).observer(Arc::clone(&warnings)).build();
     let layer = RateLimitLayer::new(&API, key::bearer()).limiter(&limiter);
     let client = serve(hello().layer(layer.clone())).await;
-    let seen = async || {
+    let take_warnings = async || {
         assert_eq!(client.send("GET", &[]).await.status, 200);
         std::mem::take(&mut *warnings.0.lock().unwrap())
     };
-    assert!(seen().await.is_empty());
+    assert!(take_warnings().await.is_empty());
     list.extend([DenyRule::key("sk_leaked"), DenyRule::key("sk_other"), network("192.0.2.0/24")]);
-    // The layer was built: a program that runs goes on.
+    // The layer can still be built: a running program must not panic.
     assert!(build(layer).is_ok());
-    let warned = seen().await;
+    let warned = take_warnings().await;
     assert_eq!(warned.len(), 2, "{warned:?}");
     assert!(
         warned[0].starts_with("unmatched_deny_rule / a key of the kind a text") && !warned[0].contains("sk_"),
@@ -209,11 +206,11 @@ async fn point_6_a_rule_added_while_the_layer_runs_is_reported_once_for_each_kin
         warned[1].starts_with("unmatched_deny_rule / network 192.0.2.0/24: ") && warned[1].contains(".client_ip("),
         "{warned:?}"
     );
-    assert!(seen().await.is_empty());
+    assert!(take_warnings().await.is_empty());
     list.extend([DenyRule::key("sk_third"), rule("bearer:sk_fourth")]);
-    assert!(seen().await.is_empty(), "of known kinds");
+    assert!(take_warnings().await.is_empty(), "these kinds were reported already");
     list.extend([rule("cookie(session):s7")]);
-    assert_eq!(seen().await.len(), 1);
+    assert_eq!(take_warnings().await.len(), 1);
 }
 
 #[test]
@@ -239,13 +236,12 @@ fn a_request_without_an_address_is_an_error_if_the_layer_has_to_find_one() {
     let limiter = limiter(&list);
     let layer = |client_ip| RateLimitLayer::new(&API, key::global()).client_ip(client_ip).limiter(&limiter);
     let request = || http::Request::get("/").header("x-real-ip", "192.0.2.7").body(axum::body::Body::empty()).unwrap();
-    // Neither a peer nor a trusted proxy: no rule for networks could match.
+    // Without a peer and a trusted proxy, no network rule could match.
     for client_ip in [key::client_ip(), key::client_ip().from_header("x-real-ip")] {
         let answer = now(tower::ServiceExt::oneshot(hello().layer(layer(client_ip)), request()));
         assert_eq!(answer.status(), 500);
     }
     assert_eq!(limiter.stats().mistakes.missing_peers, 1);
-    // A limiter without protection asks for no address.
     let plain = RateLimitLayer::new(&API, key::global()).client_ip(key::client_ip());
     assert_eq!(now(tower::ServiceExt::oneshot(hello().layer(plain), request())).status(), 200);
 }

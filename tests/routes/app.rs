@@ -1,4 +1,4 @@
-//! An application under test, the limiter that it goes by, and its clients.
+//! Limiters, policies and clients for the application under test.
 
 use std::net::SocketAddr;
 
@@ -13,18 +13,16 @@ use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// A limiter in memory, and the clock that it goes by.
 pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
 }
 
-/// So many a minute.
 pub(crate) const fn policy(name: &'static str, rate: u64) -> Policy {
     Policy::new(name, Quota::token_bucket(rate, tollgate::MINUTE))
 }
 
-/// The user whom `x-user` names: in real life an extension from the authentication layer.
+/// The user named by `x-user`, which stands for an extension of an authentication layer.
 pub(crate) fn user(req: &Parts) -> Option<String> {
     header(req, "x-user")
 }
@@ -33,7 +31,7 @@ pub(crate) fn header(req: &Parts, name: &str) -> Option<String> {
     req.headers.get(name).map(|value| value.to_str().unwrap().to_owned())
 }
 
-/// Sends `line`, `"GET /todos"`, with these header lines and no body; without a socket.
+/// Sends a request such as `"GET /todos"` with these header lines and no body, without a socket.
 pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
     let (method, target) = line.split_once(' ').unwrap();
     let mut request = Request::builder().method(method).uri(target);
@@ -49,8 +47,8 @@ pub(crate) async fn send(app: &Router, request: Request) -> Answer {
     Answer::read(response).await
 }
 
-/// Name, limit and what remains, as the headers of a response under one policy tell them.
-pub(crate) fn told(answer: &Answer) -> (String, u64, u64) {
+/// The name, the limit and the remaining tokens in the headers of a response under one policy.
+pub(crate) fn quota_headers(answer: &Answer) -> (String, u64, u64) {
     let (policies, limits) = (answer.policies(), answer.limits());
     assert_eq!((policies.len(), limits.len(), &policies[0].0), (1, 1, &limits[0].0), "{policies:?} {limits:?}");
     (policies[0].0.clone(), policies[0].1, limits[0].1)
@@ -66,7 +64,7 @@ pub(crate) async fn serve(app: Router) -> Server {
     server
 }
 
-/// Reached by HTTP/1.1, over a connection for each request.
+/// A server that is called over HTTP/1.1, with one connection per request.
 pub(crate) struct Server(SocketAddr);
 
 impl Server {

@@ -1,4 +1,4 @@
-//! A backend that cannot decide refuses those whom a limit that is enforced applies to, and nobody else.
+//! A failing backend refuses only the requests that an enforced limit applies to.
 
 use axum::Router;
 use axum::http::request::Parts;
@@ -13,12 +13,11 @@ use tollgate::{
 
 use crate::app::{call, policy, user};
 
-/// Never decides.
 #[derive(Debug)]
 struct Broken;
 
 fn fail<T>() -> BackendFuture<T> {
-    BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "nobody is at home")))
+    BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "connection refused")))
 }
 
 impl Backend for Broken {
@@ -43,7 +42,7 @@ fn limiter() -> RateLimiter {
     RateLimiter::new(Broken)
 }
 
-/// A handler that asks for the status, as it may wherever the layer was told `with_status`.
+/// A handler that extracts the status, which needs `with_status` on the layer.
 fn hello() -> Router {
     Router::new().route("/", get(|status: RateLimitStatus| async move { status.is_shadowed().to_string() }))
 }
@@ -72,9 +71,8 @@ async fn a_limit_that_is_not_enforced_refuses_nobody() {
     let layer = RateLimitLayer::new(policy("user", 1), user).with_status().limiter(&limiter());
     let app = hello().layer(layer.clone().shadow().shadow_header("x-would-be"));
     let answer = call(&app, "GET /", &["x-user: ada"]).await;
-    assert_eq!((answer.status, answer.headers.get("x-would-be")), (200, None), "not denied: not decided");
+    assert_eq!((answer.status, answer.headers.get("x-would-be")), (200, None), "no decision, so no denial");
 
-    // Of a share: those who belong to it are refused, those who do not pass.
     let app = hello().layer(layer.enforce_share(0.5));
     let mut statuses = Vec::new();
     for i in 0..200 {
@@ -82,7 +80,7 @@ async fn a_limit_that_is_not_enforced_refuses_nobody() {
     }
     let (passed, refused) = (count(&statuses, 200), count(&statuses, 503));
     assert_eq!(passed + refused, 200);
-    // Half of 200, give or take five standard deviations.
+    // Half of 200, within five standard deviations.
     assert!((65..=135).contains(&passed), "{passed}");
 }
 

@@ -1,11 +1,11 @@
-//! A policy beside each handler, or by a closure over the request.
+//! Policies chosen by a layer on a handler, or by a closure over the request.
 
 use axum::Router;
 use axum::http::request::Parts;
 use axum::routing::{get, post};
 use tollgate::{RouteLimits, key};
 
-use crate::app::{call, header, limiter, policy, told, user};
+use crate::app::{call, header, limiter, policy, quota_headers, user};
 
 fn limits() -> RouteLimits {
     RouteLimits::new(key::global()).policy(policy("read", 100)).policy(policy("write", 50)).limiter(&limiter().0)
@@ -19,20 +19,21 @@ async fn layers_beside_handlers_share_a_bucket_exactly_if_they_share_a_policy() 
         .route("/b", get(|| async {}).layer(limits.route("read")))
         .route("/c", post(|| async {}).layer(limits.route("write")))
         .route("/free", get(|| async {}));
-    for (line, told_of) in [
+    for (line, expected) in [
         ("GET /a", Some(("read", 99))),
-        // HEAD is GET's handler, layer and all.
+        // HEAD runs the handler of GET, with its layer.
         ("HEAD /a", Some(("read", 98))),
         ("GET /b", Some(("read", 97))),
         ("POST /c", Some(("write", 49))),
-        // Added after the layer, or on another route: not its business.
         ("POST /a", None),
         ("GET /free", None),
     ] {
         let answer = call(&app, line, &[]).await;
         assert_eq!(answer.status, 200, "{line}");
-        match told_of {
-            Some((name, left)) => assert_eq!((told(&answer).0.as_str(), told(&answer).2), (name, left), "{line}"),
+        match expected {
+            Some((name, left)) => {
+                assert_eq!((quota_headers(&answer).0.as_str(), quota_headers(&answer).2), (name, left), "{line}")
+            }
             None => assert!(!answer.headers.contains_key("ratelimit"), "{line}"),
         }
     }
@@ -44,12 +45,11 @@ fn unlimited() -> axum::routing::MethodRouter {
 
 #[tokio::test]
 async fn a_layer_on_a_method_also_counts_the_methods_that_it_does_not_have() {
-    // axum puts a method router's layer around its 405 too: asking for what is not there costs.
+    // axum also wraps the 405 response in a method router's layer, so such a request is charged.
     let app = Router::new().route("/a", get(|| async {}).layer(limits().route("read")));
-    assert_eq!(told(&call(&app, "GET /a", &[]).await).2, 99);
+    assert_eq!(quota_headers(&call(&app, "GET /a", &[]).await).2, 99);
     let refused = call(&app, "DELETE /a", &[]).await;
-    assert_eq!((refused.status, told(&refused).2), (405, 98));
-    // But what matches no route is not behind any route's layer.
+    assert_eq!((refused.status, quota_headers(&refused).2), (405, 98));
     assert!(!call(&app, "GET /b", &[]).await.headers.contains_key("ratelimit"));
 }
 
@@ -57,9 +57,8 @@ async fn a_layer_on_a_method_also_counts_the_methods_that_it_does_not_have() {
 async fn a_closure_chooses_by_anything_in_the_request() {
     let by_kind = |req: &Parts| match header(req, "x-kind").as_deref() {
         Some("none") => None,
-        // A name that nobody registered is no reason to let a request through unlimited.
+        // An unregistered name falls under the default policy.
         Some("unheard-of") => Some("unheard-of"),
-        // The default may be named too.
         Some("rest") => Some("rest"),
         _ => Some(if req.method.is_safe() { "read" } else { "write" }),
     };
@@ -75,7 +74,7 @@ async fn a_closure_chooses_by_anything_in_the_request() {
         ("POST /", "x-kind: rest", "rest", 997),
     ] {
         let answer = call(&app, line, &[kind]).await;
-        assert_eq!((told(&answer).0.as_str(), told(&answer).2), (name, left), "{line} {kind}");
+        assert_eq!((quota_headers(&answer).0.as_str(), quota_headers(&answer).2), (name, left), "{line} {kind}");
     }
 }
 
@@ -96,7 +95,7 @@ async fn table_choice_and_route_layers_of_one_set_share_the_rows_of_a_policy() {
     let table = Router::new().route("/", get(|| async {})).layer(limits.table([("GET /", "read")]));
     let choice = Router::new().route("/", get(|| async {})).layer(limits.choose(|_: &Parts| Some("read")));
     for (left, app) in [(99, &beside), (98, &table), (97, &choice), (96, &beside)] {
-        assert_eq!(told(&call(app, "GET /", &["x-user: ada"]).await).2, left);
+        assert_eq!(quota_headers(&call(app, "GET /", &["x-user: ada"]).await).2, left);
     }
-    assert_eq!(told(&call(&table, "GET /", &["x-user: bob"]).await).2, 99);
+    assert_eq!(quota_headers(&call(&table, "GET /", &["x-user: bob"]).await).2, 99);
 }

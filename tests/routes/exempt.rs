@@ -1,4 +1,4 @@
-//! Who is not limited, and what a request without a key means.
+//! Requests that are not limited, and requests without a key.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use tollgate::key::{KeyExtractor, PeerAddr};
 use tollgate::{Policy, RateLimitLayer, RateLimitStatus, Subject, key, middleware::is_cors_preflight};
 
 use crate::answer::Answer;
-use crate::app::{call, limiter, policy, send, told, user};
+use crate::app::{call, limiter, policy, quota_headers, send, user};
 
 const ONE: Policy = policy("one", 1);
 
@@ -36,7 +36,7 @@ async fn what_any_skip_rule_names_passes_unlimited_and_untold() {
             assert!(!answer.headers.contains_key("ratelimit") && !answer.headers.contains_key("ratelimit-policy"));
         }
     }
-    // Nothing of that was charged, and whatever only resembles it is.
+    // None of these was charged; requests that only resemble a preflight are.
     assert_eq!(limiter.remaining(&ONE, "global").await.unwrap(), 1);
     assert_eq!(call(&app, "OPTIONS /", &preflight[..1]).await.status, 200);
     for (line, lines) in [("OPTIONS /", &preflight[..1]), ("OPTIONS /", &preflight[1..]), ("POST /", &preflight)] {
@@ -58,7 +58,6 @@ async fn a_handler_that_asks_for_the_status_of_an_unlimited_request_finds_an_emp
     assert_eq!((skipped.status, &skipped.body[..]), (200, &b"0 false"[..]));
     let limited = call(&app, "GET /", &["x-user: ada"]).await;
     assert_eq!((limited.status, &limited.body[..]), (200, &b"1 false"[..]));
-    // The same where the only rule has nothing to say.
     let layer = RateLimitLayer::new(ONE, user.or_skip()).with_status().limiter(&limiter().0);
     let app = Router::new().route("/", get(ask)).layer(layer);
     let skipped = call(&app, "GET /", &[]).await;
@@ -86,7 +85,6 @@ async fn an_allow_list_is_of_addresses_as_they_are_known_and_not_as_they_are_cla
         ("::ffff:192.0.2.200", None),
         ("2001:db8:7:1::1", None),
         ("198.51.100.7", None),
-        // By a proxy that is believed.
         ("10.0.0.1", Some("192.0.2.1")),
         ("10.0.0.1", Some("203.0.113.1, 192.0.2.1, 10.9.9.9")),
     ] {
@@ -98,7 +96,7 @@ async fn an_allow_list_is_of_addresses_as_they_are_known_and_not_as_they_are_cla
     for (peer, xff) in [
         ("198.51.100.8", None),
         ("2001:db8:8::1", None),
-        // Nobody who is not believed puts himself on the list.
+        // Spoofed headers do not put a client on the list.
         ("203.0.113.9", Some("192.0.2.1")),
         ("10.0.0.1", Some("192.0.2.1, 203.0.113.10")),
         ("10.0.0.1", Some("192.0.2.1, nonsense")),
@@ -106,7 +104,6 @@ async fn an_allow_list_is_of_addresses_as_they_are_known_and_not_as_they_are_cla
         assert_eq!((peer, from(&app, peer, xff).await.status), (peer, 200));
         assert_eq!((peer, from(&app, peer, xff).await.status), (peer, 429), "{xff:?}");
     }
-    // Who is at the other end has to be known: no address is on no list.
     assert_eq!(call(&app, "GET /", &[]).await.status, 500);
 }
 
@@ -114,8 +111,8 @@ async fn an_allow_list_is_of_addresses_as_they_are_known_and_not_as_they_are_cla
 async fn without_a_key_callers_are_anonymous_rejected_or_skipped_as_the_rule_says() {
     let (limiter, _clock) = limiter();
     let app = hello().layer(RateLimitLayer::new(ONE, user).limiter(&limiter));
-    assert_eq!(told(&call(&app, "GET /", &[]).await), ("one".into(), 1, 0));
-    assert_eq!(call(&app, "POST /", &[]).await.status, 429, "one bucket for all of them");
+    assert_eq!(quota_headers(&call(&app, "GET /", &[]).await), ("one".into(), 1, 0));
+    assert_eq!(call(&app, "POST /", &[]).await.status, 429, "anonymous requests share one bucket");
     assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, 200);
     assert_eq!(limiter.remaining(&ONE, Subject::anonymous()).await.unwrap(), 0);
 
@@ -137,7 +134,7 @@ async fn a_rejection_is_a_problem_and_charges_no_rule() {
     let problem = rejected.problem();
     assert_eq!((rejected.status, &problem["title"], rejected.retry_after()), (400, &"Bad Request".into(), None));
     assert!(problem["detail"].as_str().unwrap().contains("who is asking"), "{problem}");
-    // It is nobody's quota that was exceeded: no type, no policies, nothing to wait for.
+    // No quota was exceeded, so there is neither a type nor a list of policies.
     assert!(problem.get("type").is_none() && problem.get("violated-policies").is_none(), "{problem}");
     assert_eq!(rejected.headers["cache-control"], "no-store");
     assert!(!rejected.headers.contains_key("ratelimit") && !rejected.headers.contains_key("ratelimit-policy"));
@@ -150,7 +147,7 @@ async fn a_rejection_is_a_problem_and_charges_no_rule() {
 async fn a_rule_that_skips_leaves_the_others_in_force() {
     let layer = RateLimitLayer::new(policy("all", 2), key::global()).and(policy("user", 1), user.or_skip());
     let app = hello().layer(layer.limiter(&limiter().0));
-    assert_eq!(told(&call(&app, "GET /", &[]).await), ("all".into(), 2, 1));
+    assert_eq!(quota_headers(&call(&app, "GET /", &[]).await), ("all".into(), 2, 1));
     let both = call(&app, "GET /", &["x-user: ada"]).await;
     assert_eq!(both.policies(), [("all".into(), 2, 60), ("user".into(), 1, 60)]);
     let refused = call(&app, "GET /", &["x-user: ada"]).await;

@@ -1,4 +1,4 @@
-//! The extractors that come with the crate, through a real router: whom each of them takes for one caller.
+//! The crate's key extractors behind a real router: which requests share a key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,17 +15,17 @@ use tollgate::{
     key::{self, KeyError},
 };
 
-use crate::app::{call, header, limiter, policy, told};
+use crate::app::{call, header, limiter, policy, quota_headers};
 
 fn limited(limiter: &RateLimiter, key: impl KeyExtractor) -> Router {
     let layer = RateLimitLayer::new(policy("five", 5), key).limiter(limiter);
     Router::new().route("/", get(|| async {})).route("/users/{id}", get(|| async {})).layer(layer)
 }
 
-/// Each request and how much its caller has left, one after the other.
-async fn assert_left(app: &Router, asked: &[(&str, &[&str], u64)]) {
-    for (line, lines, left) in asked {
-        assert_eq!(told(&call(app, line, lines).await).2, *left, "{line} {lines:?}");
+/// Sends each request and compares the remaining tokens of its key.
+async fn assert_left(app: &Router, requests: &[(&str, &[&str], u64)]) {
+    for (line, lines, left) in requests {
+        assert_eq!(quota_headers(&call(app, line, lines).await).2, *left, "{line} {lines:?}");
     }
 }
 
@@ -40,14 +40,13 @@ async fn by_header_bearer_and_cookie() {
             ("GET /", &["X-Api-Key: k1"], 3),
             ("GET /users/7", &["x-api-key: k1"], 2),
             ("GET /", &["x-api-key: K1"], 4),
-            // Anonymous: none, an empty one, two.
+            // Anonymous: no value, an empty one, two.
             ("GET /", &[], 4),
             ("GET /", &["x-api-key: "], 3),
             ("GET /", &["x-api-key: k1", "x-api-key: k2"], 2),
         ],
     )
     .await;
-    // The extractor makes the key of a value.
     assert_eq!(limiter.remaining(&policy("five", 5), key::header("x-api-key").key("k1")).await.unwrap(), 2);
 
     let app = limited(&crate::app::limiter().0, key::bearer());
@@ -102,7 +101,7 @@ async fn by_a_part_of_the_path() {
             ("GET /users/7?x=8", &[], 3),
             ("GET /users/%37", &[], 2),
             ("GET /users/8", &[], 4),
-            // A route without it, and no route at all: one bucket.
+            // A route without the parameter and a request without a route share one bucket.
             ("GET /", &[], 4),
             ("GET /nowhere/7", &[], 3),
         ],
@@ -128,7 +127,7 @@ async fn by_what_authentication_put_there() {
     let by_user = key::extension(|user: &User| Subject::new(user.id).tier(user.plan));
     let layer = RateLimitLayer::new(policy, by_user).limiter(&limiter().0);
     let whoami = |Extension(user): Extension<User>| async move { user.id.to_string() };
-    // Authentication is outside the limiter: added last, it runs first.
+    // The layer that is added last runs first.
     let app = Router::new().route("/", get(whoami)).layer(layer).layer(middleware::from_fn(authenticate));
     assert_left(
         &app,
@@ -140,14 +139,13 @@ async fn by_what_authentication_put_there() {
         ],
     )
     .await;
-    assert_eq!(call(&app, "GET /", &["x-user: 7"]).await.body, b"7", "what the key was read from is still there");
+    assert_eq!(call(&app, "GET /", &["x-user: 7"]).await.body, b"7", "the handler still finds the extension");
 }
 
-/// What an application looks its callers up in.
 #[derive(Clone)]
 struct Sessions(Arc<AtomicUsize>);
 
-/// A user by session: an extractor of the application's own, with its state, that takes its time.
+/// An asynchronous extractor of the application that needs its state.
 struct Session(u64);
 
 impl FromRequestParts<Sessions> for Session {
@@ -157,7 +155,7 @@ impl FromRequestParts<Sessions> for Session {
         let session = header(parts, "x-session").ok_or(StatusCode::UNAUTHORIZED)?;
         tokio::task::yield_now().await;
         sessions.0.fetch_add(1, Ordering::Relaxed);
-        // What an extractor leaves behind stays with the limiter's copy.
+        // Extensions that an extractor inserts must not reach the handler.
         parts.extensions.insert(User { id: 0, plan: "left behind" });
         session.strip_prefix("user ").and_then(|id| id.parse().ok()).map(Session).ok_or(StatusCode::FORBIDDEN)
     }
@@ -174,13 +172,12 @@ async fn by_an_extractor_with_the_applications_state() {
             ("GET /", &["x-session: user 7"], 4),
             ("GET /users/1", &["x-session: user 7"], 3),
             ("GET /", &["x-session: user 8"], 4),
-            // Rejected by the extractor, each in its way: anonymous.
             ("GET /", &["x-session: forged"], 4),
             ("GET /", &[], 3),
         ],
     )
     .await;
-    assert_eq!(sessions.0.load(Ordering::Relaxed), 4, "asked once for each request that has a session");
+    assert_eq!(sessions.0.load(Ordering::Relaxed), 4, "one lookup per request with a session");
 
     let app = limited(&limiter().0, by_session().or_reject());
     assert_eq!(call(&app, "GET /", &["x-session: forged"]).await.status, 400);
@@ -212,7 +209,6 @@ async fn by_axums_own_extractors() {
     let app = limited(&limiter().0, by_route);
     assert_left(&app, &[("GET /users/7", &[], 4), ("GET /users/8", &[], 3), ("GET /", &[], 4)]).await;
 
-    // Two extractors as a tuple, and a closure that finds fault.
     let both = key::from_extractor((), |(Path(id), headers): (Path<u64>, HeaderMap)| match headers.get("x-tenant") {
         Some(tenant) => Ok(format!("{id} {tenant:?}")),
         None => Err(KeyError::new("no tenant").with_status(StatusCode::UNAUTHORIZED)),
@@ -232,7 +228,7 @@ async fn combined() {
             ("GET /users/7", &["x-api-key: k"], 4),
             ("GET /users/8", &["x-api-key: k"], 4),
             ("GET /users/7", &["x-api-key: k", "cookie: sid=1"], 3),
-            // Half of the pair is none of it: the next one is asked.
+            // With half of the pair missing, the next extractor is used.
             ("GET /", &["x-api-key: k", "cookie: sid=1"], 4),
             ("GET /users/7", &["cookie: sid=1"], 3),
             ("GET /", &["x-api-key: k"], 4),

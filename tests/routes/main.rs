@@ -1,10 +1,9 @@
-//! Which limit a route has, for whom, and for whom not: over HTTP, in axum, by a clock that moves when told to.
+//! Limits of routes in axum: which policy applies, to which key, and which requests are exempt.
 
 #![cfg(feature = "axum")]
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
-// The other tests' reader of responses: what is written once is read one way.
-#[allow(dead_code)] // It reads more than is looked at here.
+#[allow(dead_code)] // Shared with other tests.
 #[path = "../http/answer.rs"]
 mod answer;
 mod app;

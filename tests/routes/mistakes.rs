@@ -1,5 +1,5 @@
-//! Mistakes that would leave a limit without effect, or a route without a limit: an error at start-up where the program
-//! shows them, else one report and a count.
+//! Mistakes that would disable a limit or leave a route without one. They are errors at start-up where they can be
+//! detected, and otherwise reported once and counted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -16,14 +16,12 @@ use tollgate::{
     observe::{Decided, Mistake, MistakeKind, Observer},
 };
 
-use crate::app::{call, policy, told, user};
+use crate::app::{call, policy, quota_headers, user};
 
-/// The mistakes that were reported.
 #[derive(Clone, Default)]
 struct Reports(Arc<Mutex<Vec<(MistakeKind, String)>>>);
 
 impl Reports {
-    /// A limiter that reports to this.
     fn limiter(&self) -> RateLimiter {
         let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
         RateLimiter::builder(backend).observer(self.clone()).build()
@@ -44,8 +42,8 @@ impl Observer for Reports {
 
 #[track_caller]
 fn panic_of<T>(build: impl FnOnce() -> T) -> String {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(build)) else { panic!("it was built") };
-    *panic.downcast::<String>().expect("a text")
+    let Err(panic) = catch_unwind(AssertUnwindSafe(build)) else { panic!("expected a panic") };
+    *panic.downcast::<String>().expect("a `String`")
 }
 
 fn hello() -> Router {
@@ -59,7 +57,6 @@ async fn point_4_policies_of_one_name_with_other_quotas_are_reported_once_when_t
     let layer = |policy: Policy| RateLimitLayer::new(policy, user).limiter(&limiter);
     let _app = hello().layer(layer(policy("api", 10))).layer(layer(policy("other", 10)));
     assert_eq!(reports.take(), []);
-    // Clones, and a policy that is written twice in the same way, are one policy.
     let _app = hello().layer(layer(policy("api", 10)));
     assert_eq!((reports.take(), limiter.stats().mistakes.policy_conflicts), (vec![], 0));
 
@@ -67,7 +64,7 @@ async fn point_4_policies_of_one_name_with_other_quotas_are_reported_once_when_t
     let text = "two policies named \"api\" have the quotas 10/min and 20/min, and share what their callers spend; give one \
                 of them another name";
     assert_eq!(reports.take(), [(MistakeKind::PolicyConflict, text.to_owned())]);
-    // Another algorithm, other tiers: counted, and the name is not reported again.
+    // Further conflicts of the same name are counted, not reported.
     let _app = hello().layer(layer(Policy::new("api", Quota::sliding_window(10, MINUTE))));
     let _app = hello().layer(layer(policy("api", 10).tier("free", Quota::per_minute(5))));
     assert_eq!((reports.take(), limiter.stats().mistakes.policy_conflicts), (vec![], 3));
@@ -111,18 +108,17 @@ async fn point_4_a_misspelt_tier_is_reported_once_with_the_nearest_name() {
         for tier in ["premuim", "gold"] {
             limiter.limit(&api, Subject::new(i).tier(tier)).await.unwrap();
         }
-        // A policy without tiers has one quota for all.
         limiter.limit(&plain, Subject::new(i).tier("premium")).await.unwrap();
         limiter.limit(&api, Subject::new(i).tier("premium")).await.unwrap();
         limiter.limit(&api, i).await.unwrap();
     }
     let text = "policy \"api\" has no tier";
-    let own = "so its callers have the policy's own quota, 10/min";
+    let suffix = "so its callers have the policy's own quota, 10/min";
     assert_eq!(
         reports.take(),
         [
-            (MistakeKind::UnknownTier, format!("{text} \"premuim\", {own}; did you mean \"premium\"?")),
-            (MistakeKind::UnknownTier, format!("{text} \"gold\", {own}; there are [\"free\", \"premium\"]")),
+            (MistakeKind::UnknownTier, format!("{text} \"premuim\", {suffix}; did you mean \"premium\"?")),
+            (MistakeKind::UnknownTier, format!("{text} \"gold\", {suffix}; there are [\"free\", \"premium\"]")),
         ]
     );
     assert_eq!(limiter.stats().mistakes.unknown_tiers, 10);
@@ -136,9 +132,9 @@ async fn point_4_tiers_that_clients_invent_are_reported_up_to_a_bound() {
     for i in 0..2000 {
         limiter.limit(&api, Subject::new(i).tier(format!("{i}{}", "x".repeat(10_000)))).await.unwrap();
     }
-    let told = reports.take();
-    assert!((100..=256).contains(&told.len()), "{}", told.len());
-    assert!(told.iter().all(|(_, text)| text.len() < 300));
+    let reported = reports.take();
+    assert!((100..=256).contains(&reported.len()), "{}", reported.len());
+    assert!(reported.iter().all(|(_, text)| text.len() < 300));
     assert_eq!(limiter.stats().mistakes.unknown_tiers, 2000);
 }
 
@@ -163,7 +159,7 @@ async fn point_4_an_extension_that_is_missing_is_reported_once_with_its_type_and
         let reports = Reports::default();
         let limiter = reports.limiter();
         let layer = RateLimitLayer::new(policy("api", 100), by).limiter(&limiter);
-        // Inside of authentication the extension is there; outside it is not.
+        // The extension exists only inside the authentication layer.
         let inside = hello().layer(layer.clone()).layer(from_fn(authenticate));
         call(&inside, "GET /", &["x-user: ada"]).await;
         assert_eq!((reports.take(), limiter.stats().mistakes.missing_extensions), (vec![], 0));
@@ -235,9 +231,8 @@ async fn point_5_a_line_with_a_slash_at_its_end_is_for_the_route_without_it_too(
         ("GET /both/", "b", 99),
         ("GET /api", "b", 98),
     ] {
-        assert_eq!(told(&call(&app, line, &[]).await), (name.to_owned(), 100, left), "{line}");
+        assert_eq!(quota_headers(&call(&app, line, &[]).await), (name.to_owned(), 100, left), "{line}");
     }
-    // Where the table has lines for both, each is for its own.
     assert!(!call(&app, "POST /both/", &[]).await.headers.contains_key("ratelimit"));
 }
 
@@ -278,7 +273,6 @@ fn point_7_a_quota_too_small_for_a_fixed_cost_is_an_error_for_every_tier_when_th
     let own = panic_of(|| hello().layer(RateLimitLayer::new(policy("api", 5), user).fixed_cost(10)));
     assert!(own.starts_with("tollgate: policy \"api\": every request costs 10, and the quota 5/min"), "{own}");
 
-    // What fits, and what a rule costs by itself.
     let _ = hello().layer(RateLimitLayer::new(free(10), user).fixed_cost(10));
     let _ = hello().layer(RateLimitLayer::from(Rule::new(free(5), user).fixed_cost(1)).fixed_cost(10));
     let _ = hello().layer(RateLimitLayer::new(free(5), user).fixed_cost(10).fixed_cost(5));
@@ -301,7 +295,7 @@ async fn point_7_a_computed_cost_that_can_never_fit_is_reported_once_and_counted
     let by_plan = |req: &Parts| Subject::from(user(req)).tier("free");
     let layer = RateLimitLayer::new(policy("api", 60).tier("free", Quota::per_minute(5)), by_plan).limiter(&limiter);
     let app = hello().layer(layer.cost(|req: &Parts| if req.uri.query().is_some() { 10 } else { 5 }));
-    // One that fits later is a denial as any other.
+    // A cost that fits later is an ordinary denial.
     for status in [200, 429, 429] {
         assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, status);
     }
@@ -346,7 +340,7 @@ async fn point_8_a_grpc_content_type_does_not_turn_a_refusal_into_a_success() {
 async fn point_8_what_never_fits_has_no_reset_in_any_family_of_headers() {
     use tollgate::{HeaderFamily, middleware::ResetUnit};
     let limiter = Reports::default().limiter();
-    for (family, told) in [
+    for (family, expected) in [
         (HeaderFamily::Draft11, vec!["ratelimit-policy: \"api\";q=1;w=60", "ratelimit: \"api\";r=1"]),
         (HeaderFamily::Draft6, vec!["ratelimit-limit: 1", "ratelimit-policy: 1;w=60", "ratelimit-remaining: 1"]),
         (HeaderFamily::XRateLimit(ResetUnit::Seconds), vec!["x-ratelimit-limit: 1", "x-ratelimit-remaining: 1"]),
@@ -361,6 +355,6 @@ async fn point_8_what_never_fits_has_no_reset_in_any_family_of_headers() {
             .filter(|(name, _)| name.as_str().contains("ratelimit") || name.as_str().contains("retry"));
         let mut sent: Vec<_> = sent.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
         sent.sort();
-        assert_eq!((answer.status, sent.iter().map(String::as_str).collect::<Vec<_>>()), (429, told));
+        assert_eq!((answer.status, sent.iter().map(String::as_str).collect::<Vec<_>>()), (429, expected));
     }
 }

@@ -1,4 +1,4 @@
-//! Names that are not there, or twice, and lines that make no sense: a panic when the router is built, and what it says.
+//! Unknown names, duplicate names and malformed lines: panics when the router is built, and their messages.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,14 +6,13 @@ use tollgate::{RateLimitLayer, RouteLimits, key};
 
 use crate::app::policy;
 
-/// The text of the panic that `build` ends in.
 #[track_caller]
 fn panic_of<T>(build: impl FnOnce() -> T) -> String {
     match catch_unwind(AssertUnwindSafe(build)) {
-        Ok(_) => panic!("it was built"),
+        Ok(_) => panic!("expected a panic"),
         Err(panic) => match panic.downcast::<String>() {
             Ok(text) => *text,
-            Err(other) => other.downcast_ref::<&str>().expect("a text").to_string(),
+            Err(other) => other.downcast_ref::<&str>().expect("a message").to_string(),
         },
     }
 }
@@ -22,9 +21,9 @@ fn limits() -> RouteLimits {
     RouteLimits::new(key::global()).policy(policy("todo/create", 10)).policy(policy("search", 10))
 }
 
-/// All parts are in it, and it says who speaks.
+/// Asserts that the message names the crate and contains all parts.
 #[track_caller]
-fn assert_says(text: &str, parts: &[&str]) {
+fn assert_message(text: &str, parts: &[&str]) {
     assert!(text.starts_with("tollgate: "), "{text}");
     for part in parts {
         assert!(text.contains(part), "{part:?} is not in: {text}");
@@ -35,50 +34,47 @@ fn assert_says(text: &str, parts: &[&str]) {
 fn an_unknown_name_is_named_and_so_are_those_that_there_are() {
     let known = ["\"todo/create\"", "\"search\""];
     let route = panic_of(|| limits().route("todo/delete"));
-    assert_says(&route, &["\"todo/delete\"", known[0], known[1]]);
+    assert_message(&route, &["\"todo/delete\"", known[0], known[1]]);
     let table = panic_of(|| limits().table([("GET /search", "search"), ("POST /todos", "todo/crate")]));
-    assert_says(&table, &["\"todo/crate\"", known[0], known[1]]);
-    // To the letter.
-    assert_says(&panic_of(|| limits().route("Search")), &["\"Search\"", known[1]]);
-    assert_says(&panic_of(|| limits().route("")), &["\"\"", known[1]]);
-    assert_says(&panic_of(|| RouteLimits::new(key::global()).route("api")), &["\"api\"", "[]"]);
+    assert_message(&table, &["\"todo/crate\"", known[0], known[1]]);
+    assert_message(&panic_of(|| limits().route("Search")), &["\"Search\"", known[1]]);
+    assert_message(&panic_of(|| limits().route("")), &["\"\"", known[1]]);
+    assert_message(&panic_of(|| RouteLimits::new(key::global()).route("api")), &["\"api\"", "[]"]);
 }
 
 #[test]
 fn the_default_policy_has_a_name_like_the_others() {
     let limits = limits().default_policy(policy("default", 10));
-    // A line that says what would happen anyway, or a route outside the table.
     let _ = limits.table([("GET /health", "default"), ("GET /search", "search")]);
     let _ = limits.route("default");
-    assert_says(&panic_of(|| limits.route("defautl")), &["\"defautl\"", "\"search\"", "\"default\""]);
+    assert_message(&panic_of(|| limits.route("defautl")), &["\"defautl\"", "\"search\"", "\"default\""]);
 }
 
 #[test]
 fn a_name_cannot_be_there_twice() {
     let twice = panic_of(|| limits().policy(policy("search", 20)));
-    assert_says(&twice, &["two policies named \"search\""]);
+    assert_message(&twice, &["two policies named \"search\""]);
     for text in [
         panic_of(|| limits().default_policy(policy("search", 20))),
         panic_of(|| RouteLimits::new(key::global()).default_policy(policy("search", 20)).policy(policy("search", 10))),
     ] {
-        assert_says(&text, &["two policies named \"search\""]);
+        assert_message(&text, &["two policies named \"search\""]);
     }
-    assert_says(
+    assert_message(
         &panic_of(|| limits().default_policy(policy("default", 1)).default_policy(policy("default", 2))),
         &["two policies named \"default\""],
     );
     // Two rules of one layer would charge the same rows.
     let rules = panic_of(|| RateLimitLayer::new(policy("api", 1), key::global()).and(policy("api", 2), key::global()));
-    assert_says(&rules, &["\"api\"", "another name"]);
+    assert_message(&rules, &["\"api\"", "another name"]);
 }
 
 #[test]
 fn a_line_cannot_be_there_twice() {
     for (first, second) in [("GET /search", "GET /search"), ("/search", "/search"), ("GET /search", "GET  /search")] {
         let text = panic_of(|| limits().table([(first, "search"), (second, "todo/create")]));
-        assert_says(&text, &["occurs twice", &format!("{second:?}")]);
+        assert_message(&text, &["occurs twice", &format!("{second:?}")]);
     }
-    // These are four.
     let lines =
         [("GET /search", "search"), ("HEAD /search", "search"), ("/search", "search"), ("GET /Search", "search")];
     let _ = limits().table(lines);
@@ -100,13 +96,12 @@ fn a_line_that_makes_no_sense_is_shown_with_what_would() {
         "POST /todos /more",
         "GET, POST /todos",
         "* /todos",
-        // Methods are told by their case: this one nobody sends.
+        // Methods are case-sensitive.
         "post /todos",
         "Get /todos",
     ] {
         let text = panic_of(|| limits().table([(line, "search")]));
-        assert_says(&text, &[&format!("{line:?}"), "\"POST /todos\"", "\"/todos\""]);
+        assert_message(&text, &[&format!("{line:?}"), "\"POST /todos\"", "\"/todos\""]);
     }
-    // A method that is not one of HTTP's own is one all the same.
     let _ = limits().table([("PURGE /todos", "search"), ("M-SEARCH /todos", "search")]);
 }

@@ -1,10 +1,10 @@
-//! Routers within routers: a route is the whole of it, as its parts were given to the routers.
+//! Nested routers: a route is matched by its full pattern.
 
 use axum::Router;
 use axum::routing::get;
 use tollgate::{RateLimitLayer, RouteLimits, key};
 
-use crate::app::{call, limiter, policy, told};
+use crate::app::{call, limiter, policy, quota_headers};
 
 fn limits() -> RouteLimits {
     RouteLimits::new(key::global())
@@ -21,11 +21,11 @@ fn todos() -> Router {
         .route("/{id}/files/{*path}", get(|| async { "file" }))
 }
 
-/// The table for `todos` at `/api/todos`, and what it says of each request. A nested router's `/` has no slash at its end.
+/// The table for `todos` at `/api/todos`. The `/` of a nested router has no trailing slash.
 const TABLE: [(&str, &str); 3] =
     [("GET /api/todos", "read"), ("GET /api/todos/{id}", "read"), ("/api/todos/{id}/files/{*path}", "files")];
 
-const ASKED: [(&str, u16, &str, u64); 7] = [
+const REQUESTS: [(&str, u16, &str, u64); 7] = [
     ("GET /api/todos", 200, "read", 99),
     ("GET /api/todos/7", 200, "read", 98),
     ("HEAD /api/todos/7", 200, "read", 97),
@@ -38,37 +38,41 @@ const ASKED: [(&str, u16, &str, u64); 7] = [
 #[tokio::test]
 async fn a_table_around_all_routers_knows_routes_by_their_whole() {
     let app = Router::new().nest("/api", Router::new().nest("/todos", todos())).layer(limits().table(TABLE));
-    for (line, status, name, left) in ASKED {
+    for (line, status, name, left) in REQUESTS {
         let answer = call(&app, line, &[]).await;
-        assert_eq!((answer.status, told(&answer).0.as_str(), told(&answer).2), (status, name, left), "{line}");
+        assert_eq!(
+            (answer.status, quota_headers(&answer).0.as_str(), quota_headers(&answer).2),
+            (status, name, left),
+            "{line}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_table_within_a_nested_router_knows_them_by_their_whole_too() {
     let app = Router::new().nest("/api", Router::new().nest("/todos", todos()).layer(limits().table(TABLE)));
-    for (line, status, name, left) in ASKED {
+    for (line, status, name, left) in REQUESTS {
         let answer = call(&app, line, &[]).await;
         assert_eq!(answer.status, status, "{line}");
-        // What matches no route is the outer router's fallback, even below the nested one: it is not behind this layer.
+        // Requests without a route reach the outer router's fallback, which is not behind this layer.
         if status == 404 {
             assert!(!answer.headers.contains_key("ratelimit"), "{line}");
         } else {
-            assert_eq!((told(&answer).0.as_str(), told(&answer).2), (name, left), "{line}");
+            assert_eq!((quota_headers(&answer).0.as_str(), quota_headers(&answer).2), (name, left), "{line}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_nested_service_is_one_that_the_table_does_not_know() {
-    // axum matches no route of its own there: what is below is the service's business, and falls under the default.
+    // axum matches no route within a nested service, so its requests fall under the default.
     let app = Router::new()
         .route("/own", get(|| async {}))
         .nest_service("/api/todos", todos())
         .layer(limits().table(TABLE.into_iter().chain([("GET /own", "read")])));
     for (line, name) in [("GET /own", "read"), ("GET /api/todos/7", "rest"), ("GET /api/todos/8", "rest")] {
         let answer = call(&app, line, &[]).await;
-        assert_eq!((answer.status, told(&answer).0.as_str()), (200, name), "{line}");
+        assert_eq!((answer.status, quota_headers(&answer).0.as_str()), (200, name), "{line}");
     }
 }
 
@@ -78,9 +82,8 @@ async fn merged_routers_and_their_fallbacks_are_under_the_layer_around_them() {
     let app = app.layer(limits().table([("/{id}", "read")]));
     for (line, name) in [("GET /7", "read"), ("GET /other", "rest"), ("GET /x/y", "rest"), ("GET /", "rest")] {
         let answer = call(&app, line, &[]).await;
-        assert_eq!((answer.status, told(&answer).0.as_str()), (200, name), "{line}");
+        assert_eq!((answer.status, quota_headers(&answer).0.as_str()), (200, name), "{line}");
     }
-    // What is added later is not.
     let app = app.route("/later", get(|| async {}));
     assert!(!call(&app, "GET /later", &[]).await.headers.contains_key("ratelimit"));
 }
@@ -94,15 +97,14 @@ async fn a_parameter_of_a_nested_route_is_a_key() {
         ("GET /api/acme/7", 3),
         ("GET /api/acme/%37", 2),
         ("GET /api/acme/8", 4),
-        // A parameter by the same name of another route is the same key: by it, not by the route.
         ("GET /api/other/7/files/a/b", 1),
     ] {
         let answer = call(&app, line, &[]).await;
-        assert_eq!((answer.status, told(&answer).2), (200, left), "{line}");
+        assert_eq!((answer.status, quota_headers(&answer).2), (200, left), "{line}");
     }
     let by_tenant = RateLimitLayer::new(policy("tenant", 5), key::path("tenant"));
     let app = Router::new().nest("/api/{tenant}", todos().layer(by_tenant.limiter(&limiter().0)));
     for (line, left) in [("GET /api/acme/7", 4), ("GET /api/acme/8", 3), ("GET /api/other/7", 4)] {
-        assert_eq!(told(&call(&app, line, &[]).await).2, left, "{line}");
+        assert_eq!(quota_headers(&call(&app, line, &[]).await).2, left, "{line}");
     }
 }

@@ -1,4 +1,4 @@
-//! Shadow mode: decides and counts like the real thing, and refuses nobody.
+//! Shadow mode decides and charges like an enforced limit, and refuses no request.
 
 use axum::Router;
 use axum::routing::any;
@@ -9,13 +9,12 @@ use tollgate::{
 
 use crate::app::{call, header, limiter, policy, user};
 
-/// Tells in its body what it knows of its limits.
 fn hello() -> Router {
-    let told = |status: RateLimitStatus| async move {
+    let show = |status: RateLimitStatus| async move {
         let left: Vec<_> = status.decisions().iter().map(|decision| decision.remaining().to_string()).collect();
         format!("{} {}", if status.is_shadowed() { "shadowed" } else { "within" }, left.join(" "))
     };
-    Router::new().route("/", any(told))
+    Router::new().route("/", any(show))
 }
 
 const USER: Policy = policy("user", 3);
@@ -26,8 +25,8 @@ fn layer(limiter: &RateLimiter) -> RateLimitLayer {
     RateLimitLayer::new(USER, user).and(ALL, key::global()).cost(cost).with_status().limiter(limiter)
 }
 
-/// User, cost and the time that passes before: within, too much, too much ever, refused by one rule and by both.
-const ASKED: [(&str, u64, u64); 12] = [
+/// User, cost and preceding pause in seconds, with denials by one rule, by both, and of a cost that never fits.
+const REQUESTS: [(&str, u64, u64); 12] = [
     ("ada", 1, 0),
     ("ada", 2, 0),
     ("ada", 1, 0),
@@ -48,16 +47,16 @@ async fn whom_it_counts_and_denies_is_exactly_whom_the_enforced_limit_does() {
     let enforced = hello().layer(layer(&real));
     let shadowed = hello().layer(layer(&shadow).shadow().shadow_header("x-ratelimit-shadow"));
     let mut denied = 0;
-    for (user, cost, wait) in ASKED {
+    for (user, cost, wait) in REQUESTS {
         real_clock.advance(std::time::Duration::from_secs(wait));
         shadow_clock.advance(std::time::Duration::from_secs(wait));
         let lines = [&*format!("x-user: {user}"), &*format!("x-cost: {cost}")];
         let (real_answer, answer) = (call(&enforced, "GET /", &lines).await, call(&shadowed, "GET /", &lines).await);
-        assert_eq!(answer.status, 200, "it refuses nobody");
+        assert_eq!(answer.status, 200, "shadow mode refuses no request");
         let is_denied = real_answer.status == 429;
         denied += u64::from(is_denied);
 
-        // The handler knows, the access log is told, the client is not.
+        // The handler and the shadow header show the denial, other headers do not.
         let body = String::from_utf8(answer.body).unwrap();
         assert_eq!(body.starts_with("shadowed"), is_denied, "{user} {cost}: {body}");
         if !is_denied {
@@ -71,7 +70,6 @@ async fn whom_it_counts_and_denies_is_exactly_whom_the_enforced_limit_does() {
             assert!(!answer.headers.contains_key(name), "{name}");
         }
 
-        // And the rows are the same, to the microsecond.
         for name in ["ada", "bob", "cyd", "dan"] {
             let (one, other) = (real.snapshot(&USER, name).await.unwrap(), shadow.snapshot(&USER, name).await.unwrap());
             assert_eq!(one.available(one.now()), other.available(other.now()), "{name}");
@@ -79,7 +77,7 @@ async fn whom_it_counts_and_denies_is_exactly_whom_the_enforced_limit_does() {
         let rows = (real.remaining(&ALL, "global").await.unwrap(), shadow.remaining(&ALL, "global").await.unwrap());
         assert_eq!(rows.0, rows.1);
     }
-    assert_eq!(denied, 5, "the list of requests is worth its name");
+    assert_eq!(denied, 5, "the requests include denials");
 }
 
 #[tokio::test]
@@ -101,7 +99,6 @@ async fn a_request_without_a_key_passes_too() {
     assert_eq!(call(&hello().layer(layer.clone()), "GET /", &[]).await.status, 400);
     let shadowed = call(&hello().layer(layer.shadow().shadow_header("x-would-be")), "GET /", &[]).await;
     assert_eq!((shadowed.status, &shadowed.headers["x-would-be"]), (200, &"denied".parse().unwrap()));
-    // Nor does a server that hides its peers break because a limit is tried on it.
     let by_address = RateLimitLayer::new(USER, key::client_ip()).with_status().limiter(&limiter().0);
     assert_eq!(call(&hello().layer(by_address.clone()), "GET /", &[]).await.status, 500);
     assert_eq!(call(&hello().layer(by_address.shadow()), "GET /", &[]).await.status, 200);

@@ -1,4 +1,4 @@
-//! A limit enforced for a share of keys: which ones, and that it stays those.
+//! Limits enforced for a share of keys: its size, and that the same keys stay in it.
 
 use std::collections::BTreeSet;
 use std::panic::catch_unwind;
@@ -16,13 +16,13 @@ use crate::app::{call, limiter, policy, user};
 
 const KEYS: usize = 2000;
 
-/// A limiter under the same secret each time, as the processes of one service have it: the share is told by digests.
+/// A limiter with a fixed secret, as shared by the processes of a service. The share depends on digests.
 fn shared_secret() -> RateLimiter {
     let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
     RateLimiter::builder(backend).secret(Secret::new([7; 16])).build()
 }
 
-/// The users, of [`KEYS`], whose second request is refused though each has spent its only token.
+/// The users, of [`KEYS`], whose second request is refused. Each has one token.
 async fn enforced(limiter: &RateLimiter, share: f64) -> BTreeSet<usize> {
     let layer = RateLimitLayer::new(policy("one", 1), user).enforce_share(share).limiter(limiter);
     let app = Router::new().route("/", get(|| async {})).layer(layer);
@@ -31,7 +31,7 @@ async fn enforced(limiter: &RateLimiter, share: f64) -> BTreeSet<usize> {
         let line = format!("x-user: user {i}");
         let first = call(&app, "GET /", &[&line]).await;
         let second = call(&app, "GET /", &[&line]).await;
-        // Whoever is not enforced is told nothing, before and after; whoever is, everything.
+        // Only enforced keys receive headers.
         assert!(matches!(second.status, 200 | 429));
         assert_eq!(first.headers.contains_key("ratelimit"), second.status == 429);
         assert_eq!(second.headers.contains_key("ratelimit"), second.status == 429);
@@ -51,8 +51,7 @@ async fn a_share_of_keys_is_about_that_many_and_grows_by_adding_to_itself() {
         // Five standard deviations of a fair draw.
         let slack = 5.0 * (share * (1.0 - share) / KEYS as f64).sqrt();
         assert!((found - share).abs() <= slack, "{found} of {share}");
-        assert!(before.is_subset(&now), "{share} leaves out some of the smaller share");
-        // Another process, another day: the same ones.
+        assert!(before.is_subset(&now), "the share {share} must include the smaller one");
         if share == 0.25 {
             assert_eq!(enforced(&shared_secret(), share).await, now);
         }
@@ -63,7 +62,7 @@ async fn a_share_of_keys_is_about_that_many_and_grows_by_adding_to_itself() {
 
 #[tokio::test]
 async fn none_and_all_are_exactly_that() {
-    // Under a secret of its own, nobody can choose keys that are out of it.
+    // This limiter has a random secret.
     assert_eq!(enforced(&limiter().0, 0.0).await.len(), 0);
     assert_eq!(enforced(&limiter().0, 1.0).await.len(), KEYS);
 }
@@ -71,8 +70,8 @@ async fn none_and_all_are_exactly_that() {
 #[tokio::test]
 async fn the_first_rules_key_decides_for_all_rules() {
     let limiter = shared_secret();
-    let of_user = enforced(&limiter, 0.5).await;
-    // The second rule's key is everybody's; that its limit is spent must refuse exactly those of the share.
+    let enforced_users = enforced(&limiter, 0.5).await;
+    // The second rule has one global key. Once it is spent, exactly the users in the share are refused.
     let layer = RateLimitLayer::new(policy("user", 1000), user)
         .and(policy("all", 1), key::global())
         .enforce_share(0.5)
@@ -81,7 +80,7 @@ async fn the_first_rules_key_decides_for_all_rules() {
     call(&app, "GET /", &["x-user: the first"]).await;
     for i in 0..200 {
         let refused = call(&app, "GET /", &[&format!("x-user: user {i}")]).await.status == 429;
-        assert_eq!(refused, of_user.contains(&i), "{i}");
+        assert_eq!(refused, enforced_users.contains(&i), "{i}");
     }
 }
 
@@ -92,7 +91,7 @@ async fn the_anonymous_are_one_key_and_those_that_no_rule_limits_none() {
     let app = Router::new().route("/", get(|| async {})).layer(by_user);
     call(&app, "GET /", &[]).await;
     let statuses = [call(&app, "GET /", &[]).await.status, call(&app, "GET /", &[]).await.status];
-    assert_eq!(statuses[0], statuses[1], "in it or not, but the same each time");
+    assert_eq!(statuses[0], statuses[1], "the anonymous key is either always or never enforced");
     let skipping = RateLimitLayer::new(policy("skip", 1), user.or_skip()).enforce_share(0.99).limiter(&limiter);
     let app = Router::new().route("/", get(|| async {})).layer(skipping);
     for _ in 0..5 {
@@ -104,7 +103,7 @@ async fn the_anonymous_are_one_key_and_those_that_no_rule_limits_none() {
 fn what_is_no_share_panics_and_is_named() {
     for share in [-0.1, 1.000_001, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 50.0] {
         let build = move || RateLimitLayer::new(policy("one", 1), key::global()).enforce_share(share);
-        let text = *catch_unwind(build).unwrap_err().downcast::<String>().expect("a text");
+        let text = *catch_unwind(build).unwrap_err().downcast::<String>().expect("a `String`");
         assert!(text.contains(&format!("is {share};")) && text.contains("0.0 to 1.0"), "{text}");
     }
     for share in [0.0, -0.0, f64::MIN_POSITIVE, 1.0] {

@@ -1,4 +1,4 @@
-//! A layer around the router and another on a route: both apply, the outer one first.
+//! Stacked layers: one around the router, one on a route. Both apply, the outer one first.
 
 use axum::Router;
 use axum::routing::get;
@@ -6,7 +6,7 @@ use tollgate::{MINUTE, Quota, RateLimiter, RouteLimits, key};
 
 use crate::app::{call, limiter, policy};
 
-/// A default of 5 a minute around everything, and 2 a minute on `/search`.
+/// 5 requests per minute around the router, and 2 per minute on `/search`.
 fn app(limiter: &RateLimiter) -> Router {
     let limits = RouteLimits::new(key::global())
         .policy(policy("search", 2))
@@ -22,7 +22,7 @@ fn app(limiter: &RateLimiter) -> Router {
 async fn both_are_charged_and_both_tell_of_themselves() {
     let app = app(&limiter().0);
     let answer = call(&app, "GET /search", &[]).await;
-    // The inner one answers first; the outer one adds to what it said.
+    // The inner layer writes its headers first; the outer layer appends.
     assert_eq!(answer.policies(), [("search".into(), 2, 60), ("default".into(), 5, 60)]);
     assert_eq!(answer.limits(), [("search".into(), 1, Some(30)), ("default".into(), 4, Some(48))]);
     let answer = call(&app, "GET /", &[]).await;
@@ -40,8 +40,8 @@ async fn what_the_inner_one_refuses_has_charged_the_outer_one() {
     for left in [2, 1] {
         let refused = call(&app, "GET /search", &[]).await;
         assert_eq!((refused.status, refused.violated_policies()), (429, vec!["search".into()]));
-        // Both policies are shown, but of the limits only the inner one's: the outer window ends after the Retry-After that
-        // the inner one has given, and no window that is sent is to do that.
+        // Both policies are sent, but only the inner limit: the outer window ends after the Retry-After of the inner
+        // layer, which no window may.
         assert_eq!(refused.policies(), [("search".into(), 2, 60), ("default".into(), 5, 60)]);
         assert_eq!(refused.limits(), [("search".into(), 0, Some(30))]);
         assert_eq!(refused.retry_after(), Some(30));
@@ -61,14 +61,12 @@ async fn what_the_outer_one_refuses_has_not_charged_the_inner_one() {
     assert_eq!(refused.policies(), [("default".into(), 5, 60)]);
     assert_eq!(refused.limits(), [("default".into(), 0, Some(12))]);
     assert_eq!(limiter.remaining(&policy("search", 2), tollgate::Key::everybody()).await.unwrap(), 2);
-    // Waiting as told is enough for both.
     clock.advance(std::time::Duration::from_secs(refused.retry_after().unwrap()));
     assert_eq!(call(&app, "GET /search", &[]).await.status, 200);
 }
 
 #[tokio::test]
 async fn the_same_policy_outside_and_inside_is_charged_twice() {
-    // Nobody wants this, but it must be what the words say: two layers, two charges of one row.
     let (limiter, _clock) = limiter();
     let limits = RouteLimits::new(key::global()).policy(policy("api", 10)).limiter(&limiter);
     let app = Router::new().route("/", get(|| async {}).layer(limits.route("api"))).layer(limits.route("api"));

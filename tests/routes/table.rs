@@ -1,12 +1,12 @@
-//! One layer around all routes, which looks each request's method and matched route up in a table.
+//! One layer around all routes that chooses the policy by a table of methods and routes.
 
 use axum::Router;
 use axum::routing::{any, get, post};
 use tollgate::{RouteLimits, key};
 
-use crate::app::{call, limiter, policy, told};
+use crate::app::{call, limiter, policy, quota_headers};
 
-/// Every request of `table`'s layer is counted under one key, so that a bucket that is shared shows.
+/// Limits with one global key, so that shared buckets are visible.
 fn limits() -> RouteLimits {
     RouteLimits::new(key::global())
         .policy(policy("read", 100))
@@ -34,20 +34,22 @@ async fn method_and_route_choose_the_policy_and_the_rest_falls_under_the_default
         ("GET /todos", "read", 99),
         ("GET /todos?page=2", "read", 98),
         ("POST /todos", "write", 49),
-        // One policy is one bucket, whichever of its routes is asked for.
         ("GET /todos/7", "read", 97),
         ("GET /todos/8", "read", 96),
-        // A line without a method is for those that have none of their own.
+        // A line without a method applies to methods without their own line.
         ("PUT /todos/7", "write", 48),
         ("POST /files/a", "files", 19),
         ("GET /files/a/b/c", "files", 18),
         ("OPTIONS /files/%61", "files", 17),
-        // A method that the table has no line for, and a route.
         ("PATCH /todos", "rest", 999),
         ("GET /status", "rest", 998),
     ] {
         let answer = call(&app, line, &[]).await;
-        assert_eq!((answer.status, told(&answer).0.as_str(), told(&answer).2), (200, name, left), "{line}");
+        assert_eq!(
+            (answer.status, quota_headers(&answer).0.as_str(), quota_headers(&answer).2),
+            (200, name, left),
+            "{line}"
+        );
     }
 }
 
@@ -71,13 +73,16 @@ async fn head_shares_gets_bucket_unless_it_has_a_line_of_its_own() {
         ("HEAD /a", "read", 98),
         ("HEAD /b", "write", 49),
         ("GET /b", "read", 97),
-        // GET's line comes before the one for all methods.
+        // The line for GET takes precedence over the one for all methods.
         ("HEAD /c", "read", 96),
-        // Where there is none of GET, a HEAD is in nobody's line.
         ("HEAD /d", "rest", 999),
     ] {
         let answer = call(&app, line, &[]).await;
-        assert_eq!((answer.status, told(&answer).0.as_str(), told(&answer).2), (200, name, left), "{line}");
+        assert_eq!(
+            (answer.status, quota_headers(&answer).0.as_str(), quota_headers(&answer).2),
+            (200, name, left),
+            "{line}"
+        );
     }
 }
 
@@ -87,22 +92,21 @@ async fn what_matches_no_route_shares_one_bucket_of_the_default_policy() {
         .route("/todos", get(|| async {}))
         .route("/todos/{id}", get(|| async {}))
         .layer(limits().table([("GET /todos", "read"), ("GET /todos/{id}", "write")]));
-    // Variants of a path are other paths: not found, or the same route, never a bucket of their own.
+    // Spelling variants of a path never get a separate bucket.
     let nowhere = ["/", "/nowhere", "//todos", "/Todos", "/todos/", "/todos/7/x", "/%74odos/7/", "/todos;a=1"];
     for (left, path) in nowhere.iter().enumerate() {
         for (i, method) in ["GET", "POST"].iter().enumerate() {
             let answer = call(&app, &format!("{method} {path}"), &[]).await;
             let left = 999 - 2 * left as u64 - i as u64;
-            assert_eq!((answer.status, told(&answer)), (404, ("rest".into(), 1000, left)), "{method} {path}");
+            assert_eq!((answer.status, quota_headers(&answer)), (404, ("rest".into(), 1000, left)), "{method} {path}");
         }
     }
-    // A route that is there, by a method that it does not have.
     let refused = call(&app, "DELETE /todos", &[]).await;
-    assert_eq!((refused.status, told(&refused).0), (405, "rest".into()));
+    assert_eq!((refused.status, quota_headers(&refused).0), (405, "rest".into()));
     let variant = call(&app, "GET /todos/%37", &[]).await;
-    assert_eq!((variant.status, told(&variant)), (200, ("write".into(), 50, 49)));
+    assert_eq!((variant.status, quota_headers(&variant)), (200, ("write".into(), 50, 49)));
     let fragment = call(&app, "GET /todos/7;a=1?b=2", &[]).await;
-    assert_eq!((fragment.status, told(&fragment)), (200, ("write".into(), 50, 48)));
+    assert_eq!((fragment.status, quota_headers(&fragment)), (200, ("write".into(), 50, 48)));
 }
 
 #[tokio::test]
@@ -117,7 +121,7 @@ async fn a_flood_of_paths_that_are_not_there_is_refused_and_no_route_suffers() {
         passed += u64::from(call(&app, &format!("GET /{i}"), &[]).await.status != 429);
     }
     assert_eq!(passed, 5);
-    assert_eq!(told(&call(&app, "GET /", &[]).await), ("read".into(), 3, 2));
+    assert_eq!(quota_headers(&call(&app, "GET /", &[]).await), ("read".into(), 3, 2));
 }
 
 #[tokio::test]

@@ -1,15 +1,15 @@
-//! better-convex's example: two policies, three tiers, each cell seen in the headers, and what a change of tier does.
+//! The example of better-convex: two policies with three tiers each, and changes of tier.
 
 use axum::Router;
 use axum::http::request::Parts;
 use axum::routing::{get, post};
 use tollgate::{MINUTE, Policy, Quota, RateLimiter, RouteLimits, SECOND, Subject, clock::ManualClock};
 
-use crate::app::{Server, header, limiter, policy, serve, told, user};
+use crate::app::{Server, header, limiter, policy, quota_headers, serve, user};
 
 const PER_MINUTE: fn(u64) -> Quota = |rate| Quota::token_bucket(rate, MINUTE);
 
-/// `x-user` and `x-plan` stand for what authentication knows; without them the caller is public: anonymous, without a tier.
+/// The subject by `x-user` and `x-plan`, which stand for authentication. Anonymous, without a tier, by default.
 fn by_plan(req: &Parts) -> Subject {
     let subject = Subject::from(user(req));
     match header(req, "x-plan") {
@@ -26,7 +26,7 @@ fn todo_create() -> Policy {
     policy("todo/create", 10).tier("free", PER_MINUTE(20)).tier("premium", PER_MINUTE(60))
 }
 
-/// `GET /todos` under the default, `POST /todos` under a policy of its own.
+/// `GET /todos` under the default policy, `POST /todos` under `create`.
 async fn todos(create: Policy) -> (Server, RateLimiter, ManualClock) {
     let (limiter, clock) = limiter();
     let limits = RouteLimits::new(by_plan).policy(create).default_policy(default_policy()).limiter(&limiter);
@@ -36,8 +36,8 @@ async fn todos(create: Policy) -> (Server, RateLimiter, ManualClock) {
     (serve(app).await, limiter, clock)
 }
 
-/// The header lines of a caller; nobody in particular without a plan.
-fn who<'a>(plan: &'a str, user: &'a str) -> Vec<&'a str> {
+/// The header lines of a caller; none without a plan.
+fn header_lines<'a>(plan: &'a str, user: &'a str) -> Vec<&'a str> {
     if plan.is_empty() { Vec::new() } else { vec![plan, user] }
 }
 
@@ -52,20 +52,24 @@ async fn each_of_the_six_cells_has_its_limit_and_counts_down_by_itself() {
         ("POST /todos", "todo/create", "x-plan: free", "x-user: fay", 20),
         ("POST /todos", "todo/create", "x-plan: premium", "x-user: pia", 60),
     ];
-    // Round by round, so that a bucket shared by two cells would show at once.
+    // In rounds, so that a bucket shared by two cells would show.
     for spent in 1..=3 {
         for (line, name, plan, user, limit) in cells {
-            let answer = server.call(line, &who(plan, user)).await;
-            assert_eq!((answer.status, told(&answer)), (200, (name.into(), limit, limit - spent)), "{line} {plan}");
+            let answer = server.call(line, &header_lines(plan, user)).await;
+            assert_eq!(
+                (answer.status, quota_headers(&answer)),
+                (200, (name.into(), limit, limit - spent)),
+                "{line} {plan}"
+            );
         }
     }
-    // To the last token, then one too many: each cell is refused by its own quota, for as long as one token of it takes.
+    // Spend each cell to the last token; the next request must wait for one token of its quota.
     for (line, name, plan, user, limit) in cells {
         for left in (0..limit - 3).rev() {
-            assert_eq!(told(&server.call(line, &who(plan, user)).await), (name.into(), limit, left));
+            assert_eq!(quota_headers(&server.call(line, &header_lines(plan, user)).await), (name.into(), limit, left));
         }
-        let refused = server.call(line, &who(plan, user)).await;
-        assert_eq!((refused.status, told(&refused)), (429, (name.into(), limit, 0)));
+        let refused = server.call(line, &header_lines(plan, user)).await;
+        assert_eq!((refused.status, quota_headers(&refused)), (429, (name.into(), limit, 0)));
         assert_eq!(
             (refused.violated_policies(), refused.retry_after()),
             (vec![name.into()], Some(60_u64.div_ceil(limit)))
@@ -73,13 +77,16 @@ async fn each_of_the_six_cells_has_its_limit_and_counts_down_by_itself() {
     }
     clock.advance(MINUTE);
     for (line, name, plan, user, limit) in cells {
-        assert_eq!(told(&server.call(line, &who(plan, user)).await), (name.into(), limit, limit - 1), "{line} {plan}");
+        assert_eq!(
+            quota_headers(&server.call(line, &header_lines(plan, user)).await),
+            (name.into(), limit, limit - 1),
+            "{line} {plan}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_tier_that_the_routes_policy_lacks_has_that_policys_own_quota() {
-    // Premium users have more of everything but of this.
     let (server, _limiter, _clock) = todos(policy("todo/create", 10).tier("free", PER_MINUTE(20))).await;
     for (line, plan, limit) in [
         ("POST /todos", "premium", 10),
@@ -87,11 +94,10 @@ async fn a_tier_that_the_routes_policy_lacks_has_that_policys_own_quota() {
         ("POST /todos", "free", 20),
         ("GET /todos", "premium", 200),
         ("GET /todos", "unheard-of", 30),
-        // Tiers are names, to the letter.
         ("GET /todos", "Premium", 30),
     ] {
         let (user, plan) = (format!("x-user: {plan}"), format!("x-plan: {plan}"));
-        assert_eq!(told(&server.call(line, &[&user, &plan]).await).1, limit, "{line} {plan}");
+        assert_eq!(quota_headers(&server.call(line, &[&user, &plan]).await).1, limit, "{line} {plan}");
     }
 }
 
@@ -103,17 +109,16 @@ async fn an_upgrade_in_mid_window_keeps_what_was_spent_and_gives_the_room_at_onc
         assert_eq!(server.call("GET /todos", &free).await.status, 200);
     }
     assert_eq!(server.call("GET /todos", &free).await.status, 429);
-    // Half a second later, half a token of the free quota; paid for in between, without anything being reset.
+    // Half a second refills half a token of the free quota.
     clock.advance(SECOND / 2);
     assert_eq!(server.call("GET /todos", &free).await.status, 429);
 
     let upgraded = server.call("GET /todos", &premium).await;
-    // 60 spent, one more taken, and half a second of the new pace paid back: 200 - 61 + 1.66.
-    assert_eq!((upgraded.status, told(&upgraded)), (200, ("default".into(), 200, 140)));
-    // The route's own policy has another row; what was spent elsewhere does not count there.
-    assert_eq!(told(&server.call("POST /todos", &premium).await), ("todo/create".into(), 60, 59));
+    // 60 spent, one more taken, and half a second refilled at the new rate: 200 - 61 + 1.66.
+    assert_eq!((upgraded.status, quota_headers(&upgraded)), (200, ("default".into(), 200, 140)));
+    assert_eq!(quota_headers(&server.call("POST /todos", &premium).await), ("todo/create".into(), 60, 59));
     for left in (0..140).rev() {
-        assert_eq!(told(&server.call("GET /todos", &premium).await).2, left);
+        assert_eq!(quota_headers(&server.call("GET /todos", &premium).await).2, left);
     }
     assert_eq!(server.call("GET /todos", &premium).await.status, 429);
 }
@@ -125,17 +130,19 @@ async fn a_downgrade_keeps_a_caller_out_no_longer_than_the_old_quota_needed_to_b
     for _ in 0..200 {
         assert_eq!(server.call("GET /todos", &premium).await.status, 200);
     }
-    // 200 spent of 60 are 141 s of debt at one a second; at 200 a minute all but 59 are paid back after 42.3 s.
+    // At 60/min the debt would take 141 s; at 200/min all but 59 tokens are repaid after 42.3 s.
     let refused = server.call("GET /todos", &free).await;
-    assert_eq!((refused.status, told(&refused), refused.retry_after()), (429, ("default".into(), 60, 0), Some(43)));
-    // Asking again and again, which stores nothing, does not put it off.
+    assert_eq!(
+        (refused.status, quota_headers(&refused), refused.retry_after()),
+        (429, ("default".into(), 60, 0), Some(43))
+    );
     for _ in 0..3 {
         clock.advance(14 * SECOND);
         assert_eq!(server.call("GET /todos", &free).await.status, 429);
     }
     clock.advance(SECOND / 2);
     let back = server.call("GET /todos", &free).await;
-    assert_eq!((back.status, told(&back).2), (200, 0));
+    assert_eq!((back.status, quota_headers(&back).2), (200, 0));
     clock.advance(MINUTE);
     assert_eq!(limiter.remaining(&default_policy(), Subject::new("ada").tier("free")).await.unwrap(), 60);
 }
@@ -144,13 +151,15 @@ async fn a_downgrade_keeps_a_caller_out_no_longer_than_the_old_quota_needed_to_b
 async fn a_downgrade_that_still_fits_keeps_what_was_spent() {
     let (server, _limiter, _clock) = todos(todo_create()).await;
     for left in (190..200).rev() {
-        assert_eq!(told(&server.call("GET /todos", &["x-user: ada", "x-plan: premium"]).await).2, left);
+        assert_eq!(quota_headers(&server.call("GET /todos", &["x-user: ada", "x-plan: premium"]).await).2, left);
     }
-    assert_eq!(told(&server.call("GET /todos", &["x-user: ada", "x-plan: free"]).await), ("default".into(), 60, 49));
-    // Nor is the anonymous bucket anybody's with a name, tier or not.
-    assert_eq!(told(&server.call("GET /todos", &[]).await), ("default".into(), 30, 29));
+    assert_eq!(
+        quota_headers(&server.call("GET /todos", &["x-user: ada", "x-plan: free"]).await),
+        ("default".into(), 60, 49)
+    );
+    assert_eq!(quota_headers(&server.call("GET /todos", &[]).await), ("default".into(), 30, 29));
     let anonymous = server.call("GET /todos", &["x-plan: free"]).await;
-    assert_eq!(told(&anonymous), ("default".into(), 60, 58), "one bucket for all who are anonymous");
+    assert_eq!(quota_headers(&anonymous), ("default".into(), 60, 58), "all anonymous callers share one bucket");
 }
 
 #[tokio::test]
@@ -163,9 +172,16 @@ async fn beside_the_handlers_the_cells_are_the_same() {
     let server = serve(app).await;
     for (plan, default, create) in [("", 30, 10), ("x-plan: free", 60, 20), ("x-plan: premium", 200, 60)] {
         let user = format!("x-user: {}", plan.len());
-        let lines = who(plan, &user);
-        assert_eq!(told(&server.call("POST /todos", &lines).await), ("todo/create".into(), create, create - 1));
-        assert_eq!(told(&server.call("GET /todos/7", &lines).await), ("default".into(), default, default - 1));
-        assert_eq!(told(&server.call("GET /todos/8", &lines).await).2, default - 2, "a route, not a path");
+        let lines = header_lines(plan, &user);
+        assert_eq!(
+            quota_headers(&server.call("POST /todos", &lines).await),
+            ("todo/create".into(), create, create - 1)
+        );
+        assert_eq!(quota_headers(&server.call("GET /todos/7", &lines).await), ("default".into(), default, default - 1));
+        assert_eq!(
+            quota_headers(&server.call("GET /todos/8", &lines).await).2,
+            default - 2,
+            "the bucket is of the route, not of the path"
+        );
     }
 }
