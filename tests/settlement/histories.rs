@@ -77,7 +77,9 @@ fn play(policy: &Policy, actions: &[Action]) -> (Vec<Used>, u64, u64) {
                 used[index].tokens = actual.min(cost);
                 closed.push(receipt);
             }
-            Action::SettleAgain(pick, actual) if !closed.is_empty() => now(closed[pick % closed.len()].settle(actual)),
+            Action::SettleAgain(pick, actual) if !closed.is_empty() => {
+                now(closed[pick % closed.len()].settle(actual));
+            }
             Action::Advance(duration) => {
                 clock.advance(duration);
                 time = time + duration;
