@@ -11,7 +11,7 @@ const NOW: u64 = 1_767_225_600;
 
 #[tokio::test]
 async fn express_rate_limits_own_example_in_each_family() {
-    // Its tests: a window of a minute, five requests, the first of them.
+    // As in its tests: the first of five requests per minute.
     for (family, expected) in [
         (
             HeaderFamily::Draft6,
@@ -122,7 +122,7 @@ async fn of_several_rules_the_tightest_is_told_and_of_a_denial_the_longest_wait(
 
 #[tokio::test]
 async fn resets_are_rounded_as_express_rate_limit_rounds_them() {
-    // Its table: 59999 ms -> 60, 1001 -> 2, 1 -> 1.
+    // Milliseconds left and header value: 59999 -> 60, 1001 -> 2, 1 -> 1.
     for (passed, seconds) in [(1_000, 60), (58_999_000, 2), (59_000_000, 1), (59_999_000, 1), (59_999_999, 1)] {
         for (family, field, expected) in [
             (HeaderFamily::Draft6, "ratelimit-reset", seconds),
