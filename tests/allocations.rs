@@ -24,7 +24,6 @@ fn an_allowed_decision_allocates_nothing() {
     let address = IpAddr::from(Ipv4Addr::LOCALHOST);
     let subject = Subject::new(7u64).tier("premium");
     for _ in 0..2 {
-        // The first round creates the rows.
         now(limiter.limit(&API, text));
         now(limiter.limit(&API, (text, address)));
         now(limiter.limit(&tiers, subject.clone()));

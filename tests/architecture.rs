@@ -20,7 +20,6 @@ const MODULES: [(&str, u8); 14] = [
     ("protection", 6),
     // Locks and atomics, replaced when a model checker runs.
     ("sync", 0),
-    // Pages without code.
     ("docs", 0),
 ];
 

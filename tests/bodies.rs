@@ -120,7 +120,6 @@ async fn a_stream_is_passed_on_as_it_comes() {
     assert!(body.frame().await.is_none());
 }
 
-/// Data that is not `Bytes`.
 #[derive(Debug)]
 struct Chunk(Bytes);
 
@@ -144,7 +143,6 @@ impl Buf for Chunk {
     }
 }
 
-/// A body of ready frames.
 struct Frames(VecDeque<Result<Frame<Chunk>, &'static str>>);
 
 impl<const N: usize> From<[Result<Frame<Chunk>, &'static str>; N]> for Frames {

@@ -7,7 +7,6 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path)
 }
 
-/// The cells of each row of the tables in `text`.
 fn rows(text: &str) -> Vec<Vec<String>> {
     let cells = |row: &str| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
     text.lines().filter(|line| line.starts_with('|')).map(cells).collect()

@@ -30,7 +30,6 @@ fn flood(quota: Quota) {
     let limiter = RateLimiter::new(Arc::clone(&backend));
     let before = resident_bytes();
 
-    // These keys are denied before the flood.
     for victim in 0..100 {
         while now(limiter.try_limit(&policy, ("victim", victim))).is_allowed() {}
     }
@@ -67,7 +66,6 @@ fn flood(quota: Quota) {
     }
 }
 
-/// Newcomers evict expired rows.
 fn reclaim() {
     let clock = ManualClock::new();
     let backend = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());

@@ -40,7 +40,6 @@ fn every_page_is_held_to_its_sources() {
     }
 }
 
-/// Every test that a claim names exists.
 #[test]
 fn every_test_that_a_page_names_is_there() {
     for peer in IN_RUST.into_iter().chain(IN_TYPESCRIPT) {
@@ -67,7 +66,6 @@ fn every_test_that_a_page_names_is_there() {
     }
 }
 
-/// The same for the index page.
 #[test]
 fn every_test_that_the_front_page_names_is_there() {
     let page = read("src/docs/migrating/index.md");
@@ -83,7 +81,6 @@ fn every_test_that_the_front_page_names_is_there() {
     }
 }
 
-/// PROOF.md names existing tests and tables of the benchmarks.
 #[test]
 fn every_claim_of_the_comparison_names_what_shows_it() {
     let page = read("PROOF.md");
@@ -112,7 +109,6 @@ fn every_claim_of_the_comparison_names_what_shows_it() {
     }
 }
 
-/// The code blocks under a heading.
 fn blocks(page: &str, heading: &str) -> Vec<String> {
     let Some((_, section)) = page.split_once(&format!("\n# {heading}\n")) else { return Vec::new() };
     // Inside a fence, a line may look like a heading.
@@ -132,7 +128,6 @@ fn without_hidden(block: &str) -> String {
     block.lines().filter(|line| *line != "#" && !line.starts_with("# ")).map(|line| format!("{line}\n")).collect()
 }
 
-/// The texts between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned)
 }

@@ -81,7 +81,6 @@ impl Flood {
         self.offend(("worst", number))
     }
 
-    /// Checks that exactly the worst offenders are blocked.
     fn check(&self, order: &str) {
         let stats = self.limiter.stats();
         println!("{order}: {} remembered, {} blocked", stats.offenders, stats.blocked);
@@ -100,7 +99,6 @@ impl Flood {
 fn floods_leave_the_tables_as_they_are() {
     two_million_denied_keys();
     let (before, begin) = (resident_bytes(), Instant::now());
-    // In threads, for speed.
     std::thread::scope(|scope| {
         scope.spawn(first_then_silent);
         scope.spawn(interleaved);
@@ -163,7 +161,6 @@ fn just_below_the_threshold() {
     flood.check("just below the threshold");
 }
 
-/// The block cache of a remote backend.
 fn two_million_denied_keys() {
     let (before, begin) = (resident_bytes(), Instant::now());
     let clock = ManualClock::new();
@@ -189,7 +186,6 @@ fn two_million_denied_keys() {
 
 const ROWS: usize = 16_384;
 
-/// The resident memory of the process.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("a readable /proc/self/statm (Linux only)");
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("resident pages");

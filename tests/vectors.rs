@@ -363,7 +363,6 @@ impl Clock {
             earliest = earliest.min(before.ts - line.config.period);
         }
         if earliest < 0 {
-            // Its window and the previous one.
             earliest -= 2 * line.config.period;
         }
         let periods = (-earliest).max(0) as u64;

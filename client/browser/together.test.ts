@@ -1,7 +1,7 @@
 /**
- * Stores on one page: users who sign in and out, a hook and a button without React, and responses of another limit; then
- * the README's code without React. In a real browser with the servers of `scripts/on-real-server.sh`: `TOLLGATE_URL` (or
- * a stand-in), and `STATUS_UI_URL` for the other limit.
+ * Stores on one page: users who sign in and out, a hook and a button without React, and responses of another limit;
+ * then the README's code without React. In a real browser with the servers of `scripts/on-real-server.sh`:
+ * `TOLLGATE_URL` (or a stand-in), and `STATUS_UI_URL` for the other limit.
  */
 
 import assert from 'node:assert/strict';
@@ -100,8 +100,8 @@ test('point 5a 5b 5c login, logout, responses of the whole app, and a hook besid
   await page.waitForSelector('#plain:disabled');
   assert.equal(asked(), 3);
   const opens = await opensAt(ada);
-  const shownRetryAt = await page.evaluate(() => Number(document.querySelector('#hooked')?.getAttribute('data-retry-at')));
-  assert.ok(Math.abs(shownRetryAt - opens) <= PRECISION, `${shownRetryAt - opens} ms`);
+  const shown = await page.evaluate(() => Number(document.querySelector('#hooked')?.getAttribute('data-retry-at')));
+  assert.ok(Math.abs(shown - opens) <= PRECISION, `${shown - opens} ms`);
   await page.screenshot(shot('together-5-ada-again'));
   await page.waitForSelector('#hooked:enabled');
   await page.waitForSelector('#plain:enabled');

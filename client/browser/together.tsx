@@ -1,4 +1,4 @@
-/** A page where users sign in and out, with two buttons for one limit (the hook, and without React) and another limit. */
+/** A page where users sign in and out: two buttons for one limit (the hook; without React), and another limit. */
 
 import { StrictMode, useEffect, useRef, useState, type ReactNode } from 'react';
 import { createRoot } from 'react-dom/client';

@@ -44,4 +44,4 @@ assert.equal(parseRateLimit(new Headers({ ratelimit: '"chat";r=1;t=2' })).length
 assert.equal(typeof useRateLimit, 'function');
 SCRIPT
 node use.mjs
-echo "installed in an empty project with the README's commands: $(ls "$folder/tollgate/client/"*.tgz | xargs -n1 basename)"
+echo "installed with the README's commands: $(ls "$folder/tollgate/client/"*.tgz | xargs -n1 basename)"

@@ -391,13 +391,13 @@ test('a page that comes back asks again if a clock stood still or was set', asyn
   await w.pass(10);
   await show();
   assert.equal(w.urls.length, 2, 'once per jump');
-  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000, 'the machine\'s sleep counts');
+  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000, 'the sleep of the machine counts');
 
   w.wrong = 90_000;
   await show();
   await w.pass(10);
   assert.equal(w.urls.length, 3);
-  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000 + 90_000, 'by the browser\'s changed clock');
+  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000 + 90_000, 'by the changed browser clock');
 
   stop();
   w.wrong = 0;
@@ -562,7 +562,7 @@ test('a flood of policies is not remembered without bound', (t) => {
     const seconds = i === 0 ? 100_000 : 1;
     store.observe(new Response(null, { headers: { ratelimit: `"p${i}";r=0;t=${seconds}` } }));
   }
-  assert.equal(store.getStatus(1).retryAt, BEGIN + 1000, 'the first response is discarded');
+  assert.equal(store.getStatus(1).retryAt, BEGIN + 1000, 'the oldest policy is discarded');
 });
 
 test('a flood of counts is not remembered without bound', (t) => {

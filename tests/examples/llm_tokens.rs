@@ -59,7 +59,6 @@ async fn of_five_batches_one_begins_three_wait_for_a_second_each_and_one_is_refu
     let statuses: Vec<_> = ended.iter().map(|(status, _)| *status).collect();
     assert_eq!(statuses, [429, 200, 200, 200, 200]);
     for (turn, (_, at)) in ended[1..].iter().enumerate() {
-        // Each response takes a second.
         let earliest = Duration::from_secs(turn as u64 + 1);
         assert!(*at >= earliest, "{ended:?}");
     }

@@ -23,7 +23,6 @@ async fn two_of_five_are_denied_logged_without_their_key_and_counted() {
                   decided_by=\"backend\",enforced=\"true\"} 2";
     assert!(page.body.lines().any(|line| line == example.promised(denied)), "{}", page.body);
     assert!(page.body.lines().any(|line| line == "tollgate_rows 1"), "{}", page.body);
-    // The metrics route is not limited.
     assert_eq!(get(server, &[key]).await.status(), 429);
     assert_eq!(statuses(5, server, "GET /metrics", &[key]).await, "200 200 200 200 200");
 }

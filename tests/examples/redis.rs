@@ -13,7 +13,6 @@ async fn two_processes_share_one_budget() {
     );
     assert_eq!(example.line(), example.promised("process 1: 0 remaining. process 2: 0 remaining."));
 
-    // Both processes share the user's limit.
     for (i, process) in [one, two, one, two].into_iter().enumerate() {
         let answer = get(process, &["x-user: ada"]).await;
         assert_eq!(answer.status(), 200);

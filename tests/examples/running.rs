@@ -24,7 +24,6 @@ pub(crate) struct Example {
 }
 
 impl Example {
-    /// Starts an example on a free port.
     pub(crate) fn start(name: &'static str, arguments: &[&str]) -> Example {
         Example::start_with(name, arguments, &[])
     }
@@ -52,7 +51,6 @@ impl Example {
         Example { name, child, lines, comment: comment(name) }
     }
 
-    /// The next line of output.
     pub(crate) fn line(&self) -> String {
         match self.lines.recv_timeout(TIMEOUT) {
             Ok(line) => line,
@@ -60,7 +58,6 @@ impl Example {
         }
     }
 
-    /// The address in the next line of output.
     pub(crate) fn address(&self) -> SocketAddr {
         let line = self.line();
         let address = line.split_whitespace().find_map(|word| word.strip_prefix("http://"));
@@ -88,7 +85,6 @@ impl Drop for Example {
     }
 }
 
-/// The top comment of an example.
 fn comment(name: &str) -> String {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let paths = [examples.join(format!("{name}.rs")), examples.join(name).join("main.rs")];
@@ -119,7 +115,6 @@ pub(crate) async fn send(client: Ipv4Addr, server: SocketAddr, request: &str, he
     Answer { head: head.to_owned(), body: body.to_owned() }
 }
 
-/// Sends `GET /` from localhost.
 pub(crate) async fn get(server: SocketAddr, headers: &[&str]) -> Answer {
     send(LOCALHOST, server, "GET /", headers, "").await
 }
@@ -133,7 +128,6 @@ pub(crate) async fn statuses(times: usize, server: SocketAddr, request: &str, he
     statuses.join(" ")
 }
 
-/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     head: String,
@@ -149,7 +143,6 @@ impl Answer {
         self.head.lines().next().unwrap()
     }
 
-    /// Whether the response has this header line.
     pub(crate) fn has(&self, line: &str) -> bool {
         self.head.lines().any(|known| known == line)
     }

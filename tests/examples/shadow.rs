@@ -45,7 +45,6 @@ async fn a_share_of_one_refuses_everybody_over_the_limit() {
     }
 }
 
-/// The outcomes of five requests of a client.
 async fn outcomes(example: &Example, server: SocketAddr, client: u32) -> Vec<Outcome> {
     let mut seen = Vec::new();
     for _ in 0..5 {

@@ -15,7 +15,6 @@ async fn the_endpoint_tells_what_the_next_request_will_be_told() {
     assert!(limit.body.starts_with(start), "{limit:?}");
     let denied = send(LOCALHOST, server, "POST /chat", ada, "").await;
     assert_eq!((denied.status(), denied.value("retry-after")), (429, Some("3")), "{denied:?}");
-    // The limit of another user is unchanged.
     let other = send(LOCALHOST, server, "GET /limits/chat", &["x-user: eve"], "").await;
     assert!(other.body.contains(r#""spent":0,"#), "{other:?}");
     assert_eq!(get(server, ada).await.status(), 404);

@@ -68,7 +68,6 @@ fn window(quota: &Quota) -> Duration {
 fn check(rules: Vec<(String, Quota)>, requests: Vec<(u64, u64)>) -> Result<usize, TestCaseError> {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
-    // Set by the handler or the refusal.
     let decided = Arc::new(Mutex::new(None::<Decisions>));
     let mut policies = rules.into_iter().map(|(name, quota)| Policy::try_new(name, quota).unwrap());
     let mut layer = RateLimitLayer::new(policies.next().unwrap(), key::global());
@@ -134,7 +133,6 @@ fn check(rules: Vec<(String, Quota)>, requests: Vec<(u64, u64)>) -> Result<usize
     Ok(refusals)
 }
 
-/// One to four rules with different names.
 fn rules() -> impl Strategy<Value = Vec<(String, Quota)>> {
     proptest::collection::vec((name(), quota()), 1..=4).prop_filter("names that differ", |rules| {
         rules.iter().enumerate().all(|(i, (name, _))| rules[..i].iter().all(|(known, _)| known != name))
@@ -157,7 +155,6 @@ fn every_header_is_read_as_what_was_decided() {
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error}"));
-    // Enough of both kinds.
     let (refused, sent) = (refused.get(), sent.get());
     assert!(refused > sent / 10 && refused < sent * 9 / 10, "{refused} of {sent} refused");
 }

@@ -96,7 +96,6 @@ async fn an_answer_in_its_own_words_has_the_status_and_the_seconds_of_the_refusa
     assert_eq!((answer.status, &answer.headers[CONTENT_TYPE]), (429, &"text/plain".parse().unwrap()));
     let retry_after = format!("Some({})", answer.retry_after().unwrap());
     assert_eq!(std::str::from_utf8(&answer.body), Ok(&retry_after[..]));
-    // An invalid content type is left out.
     let answer = refused(|layer| layer, |refusal| refusal.respond("text/\nplain", "slow down")).await;
     assert!(answer.status == 429 && !answer.headers.contains_key(CONTENT_TYPE));
 }

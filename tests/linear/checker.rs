@@ -20,7 +20,6 @@ pub(crate) trait Ticks {
     fn tick(&self) -> u64;
 }
 
-/// An operation of a thread, with its beginning and end.
 #[derive(Debug)]
 pub(crate) struct Event {
     began: u64,
@@ -120,7 +119,6 @@ pub(crate) fn run_operations(
                 Operation::Advance { micros }
             }
             _ => {
-                // Rows in any order, from any row.
                 let (count, stride) = (1 + below(ROWS as u64) as usize, 1 + below(2) as usize);
                 let charges: Vec<(usize, u64)> =
                     (0..count).map(|i| ((first + i * stride) % ROWS, 1 + below(2))).collect();
@@ -152,7 +150,6 @@ pub(crate) fn order(events: &[Event]) -> Option<Vec<usize>> {
     search(events, &[Table { rows: Default::default(), now: BEGIN }], &mut order).then_some(order)
 }
 
-/// The number of pairs of concurrent events.
 pub(crate) fn overlaps(events: &[Event]) -> usize {
     let pairs = events.iter().enumerate().flat_map(|(i, one)| events[..i].iter().map(move |other| (one, other)));
     pairs.filter(|(one, other)| one.began < other.ended && other.began < one.ended).count()
@@ -183,7 +180,6 @@ fn search(events: &[Event], tables: &[Table], order: &mut Vec<usize>) -> bool {
     false
 }
 
-/// The rows as computed by the algebra alone.
 #[derive(Clone)]
 struct Table {
     rows: [State; ROWS],

@@ -52,7 +52,6 @@ fn through(flooded: &[Policy], others: &[Policy], minutes: u64) {
             for _ in 0..3 {
                 drop(now(limiter.try_limit(policy, ("invented", key))));
             }
-            // One honest newcomer per thousand invented keys.
             if key % 1000 == 0 {
                 newcomers += 1;
                 admitted += u64::from(now(limiter.try_limit(policy, ("newcomer", key))).is_allowed());

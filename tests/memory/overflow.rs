@@ -17,7 +17,6 @@ fn full(policy: &Policy, rows: usize) -> RateLimiter {
 fn surcharges_of_a_caller_without_a_row_are_charged() {
     let policy = Policy::new("tokens", Quota::token_bucket(10_000, DAY));
     let limiter = full(&policy, 1000);
-    // Each call is charged 0 and settled at 1000.
     let mut used = 0;
     for _ in 0..10_000 {
         if now(limiter.try_acquire(&policy, "ada").cost(0).check()).is_allowed() {

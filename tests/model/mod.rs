@@ -60,7 +60,6 @@ impl Model {
         i128::from(tokens) * self.period
     }
 
-    /// The model's decision.
     pub(crate) fn answer(&self, row: &Row, now: i128, ask: &Ask) -> Answer {
         match self.granted(row, now, ask) {
             Some(0) => Answer::Allow,
@@ -75,7 +74,6 @@ impl Model {
         Row { spent: row.spent + self.units(tokens), ..row }
     }
 
-    /// The units spent at `now`.
     pub(crate) fn level(&self, row: &Row, now: i128) -> i128 {
         let row = self.brought_to(row, now);
         match self.algorithm {
@@ -151,7 +149,6 @@ impl Model {
         let span = if self.algorithm == Algorithm::FixedWindow { self.period } else { 1 };
         let begin = if span == 1 { now } else { self.begin(now) };
         let granted = |at: i128| self.granted(row, at, ask).is_some();
-        // The last span may be shorter.
         let whole = (LAST - begin) / span;
         let i = first(0, whole - 1, |i| granted(begin + (i + 1) * span - 1)).unwrap_or(whole);
         let at = first((begin + i * span).max(now), (begin + (i + 1) * span).min(LAST) - 1, granted)?;

@@ -89,7 +89,6 @@ fn any_quotas() -> impl Strategy<Value = Vec<Quota>> {
     ]
 }
 
-/// The operations of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// All operations; settlements may exceed the charge.

@@ -101,7 +101,6 @@ proptest! {
         }
     }
 
-    /// Refunds leave a valid row after any clock movement.
     #[test]
     fn settling_survives_any_clock(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now, mut open) = (State::default(), NOW, Vec::new());
@@ -145,7 +144,6 @@ fn a_step_back_keeps_promised_turns() {
     assert!(ChargeRecord::new(1, &next).is_some_and(|next| next.due > NOW + 5 * SECOND), "{next:?}");
 }
 
-/// Advances as in any history, or jumps.
 fn jumped(raw: &Raw, quota: &Quota, now: Micros) -> Micros {
     let (what, by) = raw.what;
     match what {

@@ -33,7 +33,6 @@ proptest! {
         }
     }
 
-    /// Retry times are sufficient and never too long.
     #[test]
     fn promises_are_kept_and_tight(quota in quota(), begin in begin(), history in history(40)) {
         let (mut state, mut now, mut promised) = (State::default(), begin, begin);

@@ -42,7 +42,6 @@ struct History {
     state: State,
     now: Micros,
     turns: Vec<Turn>,
-    /// The turn and receipt of each charge that is not settled.
     open: Vec<(usize, ChargeRecord)>,
 }
 

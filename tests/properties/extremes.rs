@@ -138,7 +138,6 @@ fn state(spent: BoxedStrategy<f64>) -> impl Strategy<Value = State> {
     })
 }
 
-/// Valid quotas with such numbers.
 fn quota() -> impl Strategy<Value = Quota> {
     let numbers = (number(), number(), prop::option::of(number()), prop::option::of(number()));
     (0u8..3, numbers, duration(), prop::option::of(duration())).prop_filter_map(

@@ -20,7 +20,6 @@ proptest! {
         mixed(&quota, begin, &history, false)?;
     }
 
-    /// Debts from settlements do not break the bound either.
     #[test]
     fn debts_do_not_loosen_the_bound(quota in tiny(), begin in begin(), history in history(40)) {
         mixed(&quota, begin, &history, true)?;
@@ -125,7 +124,6 @@ proptest! {
         prop_assert_eq!(settle(&quota, &anew, &receipt, now, 0), anew);
     }
 
-    /// A cost above the charge is charged in full, on any row.
     #[test]
     fn a_higher_true_cost_is_charged_in_full(
         quota in prop_oneof![paying_back(), sliding()],
@@ -180,7 +178,6 @@ fn mixed(quota: &Quota, begin: Micros, history: &[Raw], debts: bool) -> Result<(
     Ok(())
 }
 
-/// A row after a history of charges.
 fn charge_all(quota: &Quota, begin: Micros, history: &[Raw]) -> (State, Micros) {
     let (mut state, mut now) = (State::default(), begin);
     for raw in history {

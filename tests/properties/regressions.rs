@@ -9,7 +9,6 @@ use crate::decisions::check_promise;
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
-/// The row after `ask` at `now`, and its receipt.
 fn charge(quota: &Quota, state: &State, now: Micros, ask: Ask) -> (State, ChargeRecord) {
     let step = step(quota, state, now, ask);
     (step.state, ChargeRecord::new(ask.tokens(), &step).expect("granted"))
@@ -95,7 +94,6 @@ fn a_refund_after_a_step_back_is_of_what_the_row_still_holds() {
     let quota = Quota::fixed_window(3, 5 * SECOND).start(Duration::ZERO).capacity(6);
     let (state, receipt) = charge(&quota, &State::default(), NOW, Ask::cost(6));
     let later = NOW + 10 * SECOND;
-    // Fully repaid, then spent again.
     let (state, _) = charge(&quota, &state, later, Ask::cost(6));
     assert_eq!(settle(&quota, &state, &receipt, NOW + 5 * SECOND, 0).spent, 6.0);
 

@@ -38,7 +38,6 @@ pub(crate) fn excess(quotas: &[Quota], charges: &[Charge], bound: Bound) -> f64 
     worst
 }
 
-/// The tokens that a quota refills between two instants.
 fn paid_back(quota: &Quota, from: Micros, to: Micros) -> f64 {
     let (rate, period) = (quota.rate() as f64, quota.period().as_micros() as u64);
     if quota.algorithm() == Algorithm::TokenBucket {
@@ -112,7 +111,6 @@ fn follow(quotas: &[Quota], bound: Bound, depth: u32, state: &State, now: Micros
             charges.pop();
         }
         if fitting.is_none() {
-            // Denied: retry as soon as it is allowed.
             let verdict = step(quota, state, now, Ask::cost(1)).verdict;
             let tollgate::algorithm::Verdict::Deny { retry: Some(retry) } = verdict else { continue };
             count += follow(quotas, bound, depth - 1, state, now + retry, charges);

@@ -24,7 +24,6 @@ fn rows() -> MemoryBackend {
     MemoryBackend::builder().clock(ManualClock::new()).build()
 }
 
-/// Decides in memory and delays the response.
 #[derive(Debug)]
 struct Delayed {
     rows: MemoryBackend,

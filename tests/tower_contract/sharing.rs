@@ -39,7 +39,6 @@ async fn a_storm_of_clones_shares_the_limit_to_the_token() {
         let site = site(RateLimitLayer::new(HUNDRED, key::global()).limiter(&limiter));
         let tasks: Vec<_> = (0..32)
             .map(|i| {
-                // Alternates between a clone of the service and a new one from the layer.
                 let service = if i % 2 == 0 { site.service.clone() } else { site.layer.layer(Strict::default()) };
                 tokio::spawn(async move {
                     let mut allowed = 0;

@@ -29,7 +29,6 @@ enum Readiness {
 }
 
 impl Strict {
-    /// The number of calls of this service and its clones.
     pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }

@@ -200,7 +200,7 @@ fn any_three_acts_at_once_are_as_one_after_the_other() {
                     let spent_after = [a, b].map(|key| spent(&backend, &quota, key));
                     assert!(
                         all.contains(&(results, spent_after)),
-                        "{operations:?} returned {results:?} and left {spent_after:?} spent"
+                        "{operations:?} answered {results:?} and left {spent_after:?}"
                     );
                 });
             }
