@@ -1,4 +1,4 @@
-//! What a decision and the layer allocate, counted by the allocator itself.
+//! Heap allocations of decisions and of the layer, counted by the global allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -24,7 +24,6 @@ fn an_allowed_decision_allocates_nothing() {
     let address = IpAddr::from(Ipv4Addr::LOCALHOST);
     let subject = Subject::new(7u64).tier("premium");
     for _ in 0..2 {
-        // The first round makes the rows.
         now(limiter.limit(&API, text));
         now(limiter.limit(&API, (text, address)));
         now(limiter.limit(&tiers, subject.clone()));
@@ -61,7 +60,7 @@ fn a_watched_decision_allocates_nothing() {
     ];
     for limiter in limiters {
         let counts = [0; 5].map(|_| allocations(|| drop(now(limiter.try_limit(&policy, 7)))));
-        // The first that is allowed and the first that is denied make room for what is counted of them.
+        // The first allowed and the first denied call may allocate their counters.
         assert_eq!([counts[1], counts[2], counts[4]], [0; 3], "{counts:?}");
     }
 }
@@ -72,7 +71,7 @@ fn two_charges_at_once_allocate_only_the_lists_of_answers() {
     let (api, other) = (API, OTHER);
     let charges = || [Charge::new(&api, 7), Charge::new(&other, 7)];
     now(limiter.limit_all(charges()));
-    // One list of steps, one of what was asked, one of decisions: each has room for one without an allocation.
+    // The lists of steps, of charges and of decisions: each holds one element without allocating.
     assert!(allocations(|| assert!(now(limiter.try_limit_all(charges())).is_allowed())) <= 3);
 }
 
@@ -80,12 +79,14 @@ fn two_charges_at_once_allocate_only_the_lists_of_answers() {
 fn the_layer_allocates_nothing_but_headers() {
     let key = |_: &http::request::Parts| 7;
     let bare = count_calls(Inner);
-    let silent = count_calls(RateLimitLayer::new(API, key).headers(tollgate::HeaderFamily::None).layer(Inner));
-    let telling = count_calls(RateLimitLayer::new(API, key).layer(Inner));
-    println!("allocations a request: {bare} bare, {silent} limited without headers, {telling} with");
-    assert_eq!(silent, bare, "without headers");
-    // `RateLimit` is written anew for each response; `RateLimit-Policy` was rendered when the layer was made.
-    assert_eq!(telling, bare + 1, "with headers");
+    let without_headers = count_calls(RateLimitLayer::new(API, key).headers(tollgate::HeaderFamily::None).layer(Inner));
+    let with_headers = count_calls(RateLimitLayer::new(API, key).layer(Inner));
+    println!(
+        "allocations per request: {bare} without the layer, {without_headers} without headers, {with_headers} with headers"
+    );
+    assert_eq!(without_headers, bare, "without headers");
+    // `RateLimit` is rendered for each response, `RateLimit-Policy` once for the layer.
+    assert_eq!(with_headers, bare + 1, "with headers");
 }
 
 #[test]
@@ -98,15 +99,14 @@ fn a_denial_allocates_a_response_its_headers_and_two_values() {
     }
     let request = Request::new(());
     let mut response = None;
-    let counted = allocations(|| response = Some(now(service.call(request))));
+    let count = allocations(|| response = Some(now(service.call(request))));
     assert_eq!(response.as_ref().map(|response| response.status().as_u16()), Some(429));
-    // The header map and the body make two each, `RateLimit` and `Retry-After` one each; `RateLimit-Policy` was rendered when
-    // the layer was made.
-    assert_eq!(counted, 6);
+    // Two for the header map, two for the body, one each for `RateLimit` and `Retry-After`.
+    assert_eq!(count, 6);
     drop(response);
 }
 
-/// Allocations of one call after a few to warm up.
+/// The allocations of one call, after three warm-up calls.
 fn count_calls<S, B>(mut service: S) -> usize
 where
     S: Service<Request<()>, Response = Response<B>, Error = Infallible>,
@@ -116,12 +116,12 @@ where
     }
     let request = Request::new(());
     let mut response = None;
-    let counted = allocations(|| response = Some(now(service.call(request))));
+    let count = allocations(|| response = Some(now(service.call(request))));
     drop(response);
-    counted
+    count
 }
 
-/// Answers with headers that have room for two more, as those of a real response do.
+/// Responds with a header map that has spare capacity, like that of a real response.
 #[derive(Clone)]
 struct Inner;
 
@@ -150,7 +150,7 @@ fn allocations(work: impl FnOnce()) -> usize {
 }
 
 thread_local! {
-    // Per thread: the harness runs tests side by side.
+    // Per thread, because the harness runs tests in parallel.
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -159,12 +159,12 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches neither memory nor layout.
+// SAFETY: every call is forwarded to the system allocator unchanged; counting touches neither memory nor layout.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
-        // SAFETY: the caller's promises are the ones that the system's allocator asks for.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`, which the system allocator requires.
         unsafe { System.alloc(layout) }
     }
 

@@ -1,10 +1,10 @@
-//! The order of the rooms: a file names only rooms with smaller numbers than its own. See `tollgate::docs::design`.
+//! The order of the modules: a file only names modules of a lower level than its own. See `tollgate::docs::design`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each room of `src/` and its number. A new one takes its place here.
-const ROOMS: [(&str, u8); 14] = [
+/// The top-level modules of `src/` and their levels. Add new modules here.
+const MODULES: [(&str, u8); 14] = [
     ("algorithm", 1),
     ("policy", 2),
     ("clock", 2),
@@ -15,12 +15,11 @@ const ROOMS: [(&str, u8); 14] = [
     ("observe", 6),
     ("status", 6),
     ("fuzzing", 6),
-    // What a topic has in several modules, under one name.
+    // Re-exports by topic.
     ("key", 6),
     ("protection", 6),
-    // The locks and atomics, exchanged where they are checked.
+    // Locks and atomics, replaced when a model checker runs.
     ("sync", 0),
-    // Pages only: nothing depends on them and they on nothing.
     ("docs", 0),
 ];
 
@@ -32,20 +31,20 @@ fn rooms_look_only_at_smaller_numbers() {
     for file in rust_files(&source) {
         let inside = file.strip_prefix(&source).expect("inside src");
         if inside == Path::new("lib.rs") {
-            continue; // The front page shows all rooms.
+            continue; // The crate root re-exports from all modules.
         }
         let top = inside.components().next().expect("a first component").as_os_str().to_string_lossy().into_owned();
-        let room = top.trim_end_matches(".rs");
+        let module = top.trim_end_matches(".rs");
         let text = fs::read_to_string(&file).expect("a readable file");
-        faults.extend(upward_names(room, &text).into_iter().map(|fault| format!("{}: {fault}", inside.display())));
+        faults.extend(upward_names(module, &text).into_iter().map(|fault| format!("{}: {fault}", inside.display())));
         files += 1;
     }
-    assert!(files > 20, "only {files} files seen");
+    assert!(files > 20, "only {files} files found");
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The two functions that decide, where they are, and who else calls them: `step` projects single rows, and everything that
-/// is charged goes through `step_all`.
+/// The two functions that decide, the files that define them, and the files that call them. `step` projects single rows;
+/// all charges go through `step_all`.
 const DECIDING: [(&str, &str, &[&str]); 2] = [
     (
         "step",
@@ -80,7 +79,7 @@ fn what_decides_is_written_once_and_called_by_few() {
     }
 }
 
-/// What an application needs; everything else is in the modules.
+/// Only what applications need is at the root.
 const MAX_ROOT_ITEMS: usize = 40;
 
 #[test]
@@ -96,7 +95,7 @@ fn items_at_the_root_are_counted_as_modules_and_by_name() {
     assert_eq!(root_items(text), ["a", "C", "D", "E"]);
 }
 
-/// Modules and re-exports, those of `#[doc(hidden)]` left out.
+/// The public modules and re-exports, except `#[doc(hidden)]` ones.
 fn root_items(text: &str) -> Vec<String> {
     let mut items = Vec::new();
     for statement in text.replace("#[doc(hidden)]\npub mod", "mod").split_inclusive(';') {
@@ -121,7 +120,7 @@ fn a_second_implementation_and_another_caller_are_caught() {
     assert_eq!(counted("algorithm::step(a)\nmod tests {\n step(a)"), (0, 1));
 }
 
-/// How often a function is defined in `text`, and how often it is called, tests and comments left out.
+/// Counts the definitions and the calls of a function in `text`, except in tests and comments.
 fn definitions_and_calls(text: &str, name: &str) -> (usize, usize) {
     let (mut defines, mut calls) = (0, 0);
     for line in text.lines().take_while(|line| !line.contains("mod tests {")) {
@@ -131,7 +130,7 @@ fn definitions_and_calls(text: &str, name: &str) -> (usize, usize) {
         for (at, _) in line.match_indices(name) {
             let (before, after) = (&line[..at], &line[at + name.len()..]);
             let is_word = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
-            // A method is indented.
+            // Indented definitions are methods.
             if before.ends_with("fn ") && !before.starts_with(' ') && after.starts_with(['(', '<']) {
                 defines += 1;
             } else if is_word && !before.ends_with("fn ") && after.starts_with('(') {
@@ -147,39 +146,41 @@ fn an_upward_import_is_caught() {
     assert!(upward_names("algorithm", "use std::fmt;\nuse crate::policy::Key;").len() == 1);
     assert!(upward_names("backend", "use crate::{algorithm::Quota, limiter::RateLimiter};").len() == 1);
     assert!(upward_names("policy", "fn f() -> crate::backend::Error {}").len() == 1);
-    assert!(upward_names("policy", "use crate::clock::Clock;").len() == 1, "the same number is not smaller");
-    assert!(upward_names("policy", "use crate::Quota;").len() == 1, "through the front page everything can be reached");
+    assert!(upward_names("policy", "use crate::clock::Clock;").len() == 1, "the same level is not lower");
+    assert!(upward_names("policy", "use crate::Quota;").len() == 1, "the crate root reaches every module");
     assert!(!upward_names("algorithm", "use super::super::backend::Error;").is_empty());
-    assert!(upward_names("nowhere", "").len() == 1, "an unnumbered room");
+    assert!(upward_names("nowhere", "").len() == 1, "a module without a level");
     assert!(upward_names("limiter", "use crate::backend::{Error, Take};\n// crate::middleware").is_empty());
     assert!(upward_names("middleware", "use super::key;\nuse crate::middleware::x;").is_empty());
 }
 
-/// What of `text`, a file in `room`, it should not name.
-fn upward_names(room: &str, text: &str) -> Vec<String> {
-    let Some(own) = number(room) else { return vec![format!("room {room:?} has no number in tests/architecture.rs")] };
+/// The names in `text`, a file of `module`, that the order forbids.
+fn upward_names(module: &str, text: &str) -> Vec<String> {
+    let Some(own) = level(module) else {
+        return vec![format!("add the module {module:?} to MODULES in tests/architecture.rs")];
+    };
     let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
     let mut faults = Vec::new();
-    // However far up a chain of `super` leads, a room that is named after it is a room.
+    // The length of a `super` chain does not matter: only the name after it counts.
     for (at, _) in code.match_indices("super::super::") {
         let rest = code[at..].trim_start_matches("super::");
         let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        if name != room && number(&name).is_some_and(|other| other >= own) {
-            faults.push(format!("{room} ({own}) names {name} by way of super"));
+        if let Some(other) = level(&name).filter(|other| name != module && *other >= own) {
+            faults.push(format!("{module} ({own}) names {name} ({other}) through `super`"));
         }
     }
     for name in crate_names(&code) {
-        match number(&name) {
-            _ if name == room => {}
+        match level(&name) {
+            _ if name == module => {}
             Some(other) if other < own => {}
-            Some(other) => faults.push(format!("{room} ({own}) names {name} ({other})")),
-            None => faults.push(format!("{room} names crate::{name}, which is no room: name it where it lives")),
+            Some(other) => faults.push(format!("{module} ({own}) names {name} ({other})")),
+            None => faults.push(format!("{module} names crate::{name}: import it from its module instead")),
         }
     }
     faults
 }
 
-/// The first names after each `crate::`, alone or in braces.
+/// The names after each `crate::`, single or in braces.
 fn crate_names(code: &str) -> Vec<String> {
     let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     let mut names = Vec::new();
@@ -189,7 +190,7 @@ fn crate_names(code: &str) -> Vec<String> {
             names.push(word(rest));
             continue;
         }
-        // The names at depth 1.
+        // Only names directly within the outer braces.
         let mut depth = 0;
         let mut expecting = false;
         for (i, c) in rest.char_indices() {
@@ -215,8 +216,8 @@ fn crate_names(code: &str) -> Vec<String> {
     names
 }
 
-fn number(room: &str) -> Option<u8> {
-    ROOMS.iter().find(|(name, _)| *name == room).map(|(_, number)| *number)
+fn level(module: &str) -> Option<u8> {
+    MODULES.iter().find(|(name, _)| *name == module).map(|(_, level)| *level)
 }
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {

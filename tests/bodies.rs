@@ -1,6 +1,6 @@
-//! The layer over any body, of requests and of responses: those of axum and http-body-util, and one's own.
+//! The layer with any request and response body: those of axum and http-body-util, and custom ones.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -28,14 +28,14 @@ async fn any_response_body_will_do() {
     passes_and_is_refused(|| Full::new(Bytes::from("hello")).boxed_unsync(), "hello").await;
     passes_and_is_refused(Empty::<Bytes>::new, "").await;
     passes_and_is_refused(|| String::from("hello"), "hello").await;
-    // Data of one's own, if it can be made from the bytes of a refusal.
+    // Any data that implements `From<Bytes>`.
     passes_and_is_refused(|| Full::new(Chunk(Bytes::from("hello"))), "hello").await;
     passes_and_is_refused(|| Frames::from([data("hel"), data("lo")]), "hello").await;
-    // And one limiter around another.
+    // The body of another limiter.
     passes_and_is_refused(RefusalBody::<Full<Bytes>>::default, "").await;
 }
 
-/// The first request gets `body`, the second a refusal that knows its length.
+/// Checks that the first request gets `body`, and the second a refusal with an exact size hint.
 async fn passes_and_is_refused<B>(body: impl Fn() -> B + Clone, text: &str)
 where
     B: Body,
@@ -63,7 +63,7 @@ where
 
 #[tokio::test]
 async fn any_request_body_will_do_and_a_refusal_does_not_touch_it() {
-    /// Neither a body nor cloneable: nothing but the inner service can use it.
+    /// Neither a `Body` nor `Clone`: only the inner service can use it.
     struct Untouched(&'static str);
 
     let inner = service_fn(|request: Request<Untouched>| async move {
@@ -111,7 +111,7 @@ async fn a_stream_is_passed_on_as_it_comes() {
     });
     let Ok(response) = inner.oneshot(Request::new(())).await;
     let mut body = response.into_body();
-    // Each chunk is there before the next one is made.
+    // Each chunk arrives before the next one is sent.
     for chunk in ["one", "two", "three"] {
         sender.send(Bytes::from(chunk)).await.unwrap();
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), chunk);
@@ -120,7 +120,6 @@ async fn a_stream_is_passed_on_as_it_comes() {
     assert!(body.frame().await.is_none());
 }
 
-/// Data that is not `Bytes`.
 #[derive(Debug)]
 struct Chunk(Bytes);
 
@@ -144,7 +143,6 @@ impl Buf for Chunk {
     }
 }
 
-/// A body of frames that are there already.
 struct Frames(VecDeque<Result<Frame<Chunk>, &'static str>>);
 
 impl<const N: usize> From<[Result<Frame<Chunk>, &'static str>; N]> for Frames {
@@ -175,7 +173,7 @@ impl Body for Frames {
     }
 }
 
-/// A body of chunks that are made one by one.
+/// A body of chunks from a channel.
 struct Stream(mpsc::Receiver<Bytes>);
 
 impl Body for Stream {

@@ -1,4 +1,4 @@
-//! Figures in the docs are those of `benches/peers/RESULTS.md`, which `make bench` writes.
+//! The figures in the docs match `benches/peers/RESULTS.md`, which `make bench` writes.
 
 use std::fs;
 use std::path::Path;
@@ -7,21 +7,21 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path)
 }
 
-/// The cells of each row of the tables in `text`.
 fn rows(text: &str) -> Vec<Vec<String>> {
     let cells = |row: &str| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
     text.lines().filter(|line| line.starts_with('|')).map(cells).collect()
 }
 
 fn section(results: &str, title: &str) -> String {
-    let (_, rest) = results.split_once(&format!("\n## {title}\n")).unwrap_or_else(|| panic!("no table {title:?}"));
+    let (_, rest) =
+        results.split_once(&format!("\n## {title}\n")).unwrap_or_else(|| panic!("RESULTS.md: no table {title:?}"));
     rest.split("\n## ").next().unwrap_or_default().to_owned()
 }
 
 fn figures_of_the_comparison() -> Vec<Vec<String>> {
     let page = read("PROOF.md");
-    let (_, block) = page.split_once("<!-- figures").expect("the mark where figures begin");
-    rows(block.split_once("<!-- /figures -->").expect("the mark where they end").0)
+    let (_, block) = page.split_once("<!-- figures").expect("a mark before the figures");
+    rows(block.split_once("<!-- /figures -->").expect("a mark after the figures").0)
 }
 
 #[test]

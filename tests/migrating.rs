@@ -1,4 +1,4 @@
-//! What the pages on other limiters show, and PROOF.md says of them, is what `migrating/` compiles and runs.
+//! The migration guides only show code that `migrating/` compiles, and claims that its tests check; so does PROOF.md.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ fn every_block_of_the_pages_is_in_the_sources() {
                 sources += &read("migrating/src/theirs/tower_rate_limiter_01.rs");
             }
             let blocks = blocks(&page, heading);
-            assert!(!blocks.is_empty(), "{peer}.md: no block under {heading}");
+            assert!(!blocks.is_empty(), "{peer}.md: no code block under {heading}");
             for block in blocks.iter().filter(|block| !block.starts_with("# #[cfg(")) {
                 let shown = without_hidden(block);
-                assert!(sources.contains(shown.trim()), "{peer}.md shows what is not in {source}:\n{shown}");
+                assert!(sources.contains(shown.trim()), "{peer}.md shows code that is not in {source}:\n{shown}");
             }
         }
     }
@@ -40,7 +40,6 @@ fn every_page_is_held_to_its_sources() {
     }
 }
 
-/// No claim names a test that is not there any more.
 #[test]
 fn every_test_that_a_page_names_is_there() {
     for peer in IN_RUST.into_iter().chain(IN_TYPESCRIPT) {
@@ -49,28 +48,28 @@ fn every_test_that_a_page_names_is_there() {
             tests += &read(&format!("migrating/typescript/tests/{peer}.test.ts"));
         }
         let page = read(&page(peer));
-        let changes = page.split_once("# What changes\n").unwrap_or_else(|| panic!("{peer}.md: no such part")).1;
+        let changes =
+            page.split_once("# What changes\n").unwrap_or_else(|| panic!("{peer}.md: no section \"What changes\"")).1;
         let rows: Vec<&str> = changes.lines().filter(|line| line.starts_with('|')).skip(2).collect();
         assert!(rows.len() > 4, "{peer}.md");
-        // In the last column of the table all that is quoted, elsewhere what looks like a test.
+        // In the last column of the table, all quoted names; elsewhere, those that look like a test's.
         let mut named: Vec<String> = quoted(changes).filter(|it| it.matches('_').count() > 4).collect();
         for row in rows {
             let shown = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
-            assert!(shown.contains('`'), "{peer}.md: which test shows {row:?}");
+            assert!(shown.contains('`'), "{peer}.md: no test is named for {row:?}");
             named.extend(quoted(shown).filter(|name| !name.contains('/')));
         }
         for name in named {
             let there = [format!("fn {name}("), format!("test(\"{name}\"")].iter().any(|it| tests.contains(it));
-            assert!(there, "{peer}.md names `{name}`");
+            assert!(there, "{peer}.md names `{name}`, which is not a test");
         }
     }
 }
 
-/// And the front page names its tests by file.
 #[test]
 fn every_test_that_the_front_page_names_is_there() {
     let page = read("src/docs/migrating/index.md");
-    let page: String = page.split("```").step_by(2).collect(); // without its code
+    let page: String = page.split("```").step_by(2).collect(); // without code blocks
     let named: Vec<String> = quoted(&page).filter(|it| it.matches('_').count() > 4).collect();
     assert!(named.len() >= 3, "{named:?}");
     let all: String = ["governor", "moving", "tower_rate_limiter"]
@@ -82,12 +81,11 @@ fn every_test_that_the_front_page_names_is_there() {
     }
 }
 
-/// PROOF.md names tests, and tables of the benchmarks.
 #[test]
 fn every_claim_of_the_comparison_names_what_shows_it() {
     let page = read("PROOF.md");
     let (_, table) = page.split_once("\n## Beside other crates\n").expect("the comparison");
-    let (table, _) = table.split_once("\n## ").expect("what comes after it");
+    let (table, _) = table.split_once("\n## ").expect("a section after the comparison");
     let tests: String =
         IN_RUST.iter().chain(&IN_TYPESCRIPT).map(|it| read(&format!("migrating/tests/{it}.rs"))).collect();
     let tables = read("benches/peers/RESULTS.md");
@@ -98,20 +96,22 @@ fn every_claim_of_the_comparison_names_what_shows_it() {
         let shown = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
         let test_names: Vec<String> = quoted(shown).collect();
         for name in &test_names {
-            assert!(tests.contains(&format!("fn {name}(")), "PROOF.md names `{name}`");
+            assert!(tests.contains(&format!("fn {name}(")), "PROOF.md names `{name}`, which is not a test");
         }
         let table_names: Vec<&str> = shown.split('"').skip(1).step_by(2).collect();
         for name in &table_names {
-            assert!(tables.contains(&format!("\n## {name}\n")), "PROOF.md names the table {name:?}");
+            assert!(
+                tables.contains(&format!("\n## {name}\n")),
+                "PROOF.md names the table {name:?}, which is not in RESULTS.md"
+            );
         }
-        assert!(test_names.len() + table_names.len() > 0, "PROOF.md: what shows {row:?}");
+        assert!(test_names.len() + table_names.len() > 0, "PROOF.md: no test or table is named for {row:?}");
     }
 }
 
-/// The blocks of code under a heading.
 fn blocks(page: &str, heading: &str) -> Vec<String> {
     let Some((_, section)) = page.split_once(&format!("\n# {heading}\n")) else { return Vec::new() };
-    // Between fences a line may begin as a heading does.
+    // Inside a fence, a line may look like a heading.
     let mut blocks = Vec::new();
     for (i, part) in section.split("\n```").enumerate() {
         match i % 2 {
@@ -123,12 +123,11 @@ fn blocks(page: &str, heading: &str) -> Vec<String> {
     blocks
 }
 
-/// What a reader sees of a block: rustdoc hides lines that begin with `# `.
+/// The visible lines of a block: rustdoc hides those that begin with `# `.
 fn without_hidden(block: &str) -> String {
     block.lines().filter(|line| *line != "#" && !line.starts_with("# ")).map(|line| format!("{line}\n")).collect()
 }
 
-/// What stands between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned)
 }

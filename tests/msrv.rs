@@ -1,8 +1,8 @@
-//! The Rust that is asked for: what `Cargo.toml` and the README state, and what follows from the dependencies.
+//! The minimum Rust version: `Cargo.toml` and the README state what the dependencies require.
 //!
-//! No older toolchain takes part. That the library itself needs no newer one is held by clippy for the standard library
-//! (`incompatible_msrv`, in `make lint`, against `rust-version`), and here for let chains, the one newer construct that
-//! is easily written by habit. `cargo +1.85 check` where that toolchain is at hand is the whole proof.
+//! Runs without an older toolchain. For the library itself, clippy checks the standard library (`incompatible_msrv`, in
+//! `make lint`), and this file checks for let chains, the newer syntax most easily used by habit. Only
+//! `cargo +1.85 check` is a complete check.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -11,42 +11,45 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// A minor version: Rust 1.x.
+/// The minor version in Rust 1.x.
 type Rust = u32;
 
 #[test]
 fn the_default_features_need_the_rust_that_cargo_toml_and_the_readme_state() {
     let stated = minor(env!("CARGO_PKG_RUST_VERSION"));
-    let (needed, whose) = needed(&[]);
-    assert_eq!(needed, stated, "Cargo.toml states 1.{stated}; {whose} asks for 1.{needed}");
+    let (needed, package) = needed(&[]);
+    assert_eq!(needed, stated, "Cargo.toml states 1.{stated}; {package} requires 1.{needed}");
     assert!(
         text("README.md").contains(&format!("Rust 1.{stated} or newer")),
-        "the README states another than 1.{stated}"
+        "README.md: does not state Rust 1.{stated}"
     );
 }
 
 #[test]
 fn all_features_need_the_rust_that_is_stated_for_redis_and_only_redis_does() {
-    let (all, whose) = needed(&["--all-features"]);
+    let (all, package) = needed(&["--all-features"]);
     let (redis, _) = needed(&["--no-default-features", "--features", "redis"]);
-    assert_eq!(all, redis, "{whose} asks for more than the Redis client does: `cargo update` finds an older version");
+    assert_eq!(
+        all, redis,
+        "{package} requires a newer Rust than the Redis client: run `cargo update` to select an older version"
+    );
     let others = "axum,conformance,metrics,serde,tonic,tracing,uuid,wait";
-    let (others, whose) = needed(&["--no-default-features", "--features", others]);
-    assert_eq!(others, minor(env!("CARGO_PKG_RUST_VERSION")), "without redis, {whose} asks for 1.{others}");
-    assert!(text("README.md").contains(&format!("with feature `redis` 1.{all}.")), "README: redis needs 1.{all}");
-    assert!(text("Cargo.toml").contains(&format!("Needs Rust 1.{all}.")), "Cargo.toml: redis needs 1.{all}");
+    let (others, package) = needed(&["--no-default-features", "--features", others]);
+    assert_eq!(others, minor(env!("CARGO_PKG_RUST_VERSION")), "without redis, {package} requires 1.{others}");
+    assert!(text("README.md").contains(&format!("with feature `redis` 1.{all}.")), "README.md: redis requires 1.{all}");
+    assert!(text("Cargo.toml").contains(&format!("Needs Rust 1.{all}.")), "Cargo.toml: redis requires 1.{all}");
 }
 
 #[test]
 fn no_let_chain_stands_in_the_library() {
     let stated = minor(env!("CARGO_PKG_RUST_VERSION"));
-    assert!(stated < 88, "let chains are stable from 1.88: this test may go");
+    assert!(stated < 88, "let chains are stable from 1.88: delete this test");
     let found: Vec<String> = rust_files(&root().join("src")).into_iter().flat_map(|file| let_chains(&file)).collect();
-    assert!(found.is_empty(), "let chains need Rust 1.88, this crate states 1.{stated}:\n{}", found.join("\n"));
+    assert!(found.is_empty(), "let chains require Rust 1.88, this crate states 1.{stated}:\n{}", found.join("\n"));
 }
 
-/// The highest `rust-version` among the packages that a program with these features builds, on any platform, and whose
-/// it is. From the lock file: cargo chose it to be as low as the manifest allows.
+/// The highest `rust-version` of the dependencies with these features, on any platform, and the package that requires
+/// it. Reads the lock file, for which cargo chose the lowest that the manifest allows.
 fn needed(features: &[&str]) -> (Rust, String) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -60,10 +63,10 @@ fn needed(features: &[&str]) -> (Rust, String) {
     let us = metadata["resolve"]["root"].as_str().expect("a root");
     let mut seen = HashSet::from([us]);
     let mut next = vec![us];
-    let mut highest = (0, String::from("nobody"));
+    let mut highest = (0, String::from("no package"));
     while let Some(package) = next.pop() {
         for dependency in list(&nodes[package]["deps"]) {
-            // Also what builds what is built, but not what tests it.
+            // Includes build dependencies, but not dev-dependencies.
             if list(&dependency["dep_kinds"]).all(|kind| kind["kind"] == "dev") {
                 continue;
             }
@@ -76,11 +79,11 @@ fn needed(features: &[&str]) -> (Rust, String) {
             }
         }
     }
-    assert!(seen.len() > 20, "only {} packages seen", seen.len());
+    assert!(seen.len() > 20, "only {} packages found", seen.len());
     highest
 }
 
-/// The places in `file` where a `let` stands behind another condition, or before one; as rustfmt writes them.
+/// The let chains in `file`, as rustfmt formats them.
 fn let_chains(file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).expect("a readable file");
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();

@@ -1,7 +1,7 @@
-//! Ten million offenders in three orders, and two million keys that a remote backend denies: the tables stay as they
-//! are, and the worst offenders stay blocked.
+//! Ten million offenders in three orders, and two million keys that a remote backend denies: memory stays bounded, and
+//! the worst offenders stay blocked.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use tollgate::{
     protection::AutoBlock,
 };
 
-#[allow(dead_code)] // More can be done with it than is done here.
+#[allow(dead_code)] // Shared with other tests.
 #[path = "protection/store.rs"]
 mod store;
 mod support;
@@ -23,15 +23,15 @@ use support::now;
 
 static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
-/// In each of the first two orders; in the last, where each comes nineteen times, fewer.
+/// For the first two orders; fewer for the last, where each calls nineteen times.
 const OTHERS: u64 = 5_000_000;
 const WORST: u64 = 500;
 const MAX_ENTRIES: usize = 50_000;
 const THRESHOLD: u32 = 20;
-/// 64 bytes an entry and a lock for eight of them, and some megabytes for whatever else the process does.
+/// 64 bytes per entry, a lock for every eight entries, and 12 MiB for the rest of the process.
 const MAX_BYTES: u64 = MAX_ENTRIES as u64 * 72 + (12 << 20);
 
-/// A backend in which nobody has spent anything, for time's sake: no row is stored in any other either.
+/// A backend without rows, for speed: these calls store no rows in other backends either.
 #[derive(Debug)]
 struct Nothing(ManualClock);
 
@@ -72,7 +72,7 @@ impl Flood {
         Flood { limiter: RateLimiter::builder(Nothing(clock.clone())).auto_block(rules).build(), clock }
     }
 
-    /// One call that costs more than there ever is: no row is stored.
+    /// Makes a call that costs more than the capacity, so no row is stored.
     fn offend(&self, key: impl Into<Subject>) -> Reason {
         now(self.limiter.try_acquire(&ONE, key).cost(2).send()).reason()
     }
@@ -81,11 +81,10 @@ impl Flood {
         self.offend(("worst", number))
     }
 
-    /// All of the worst are blocked, and nobody else.
     fn check(&self, order: &str) {
         let stats = self.limiter.stats();
         println!("{order}: {} remembered, {} blocked", stats.offenders, stats.blocked);
-        assert!(stats.offenders <= MAX_ENTRIES, "{order}: {} are remembered", stats.offenders);
+        assert!(stats.offenders <= MAX_ENTRIES, "{order}: {} remembered", stats.offenders);
         assert_eq!((self.blocked(), stats.blocked as u64), (WORST, WORST), "{order}");
     }
 
@@ -95,12 +94,11 @@ impl Flood {
     }
 }
 
-// One after the other: each looks at what the whole process holds.
+// In one test, because each measures the memory of the whole process.
 #[test]
 fn floods_leave_the_tables_as_they_are() {
     two_million_denied_keys();
     let (before, begin) = (resident_bytes(), Instant::now());
-    // In several threads, to be done sooner.
     std::thread::scope(|scope| {
         scope.spawn(first_then_silent);
         scope.spawn(interleaved);
@@ -111,7 +109,7 @@ fn floods_leave_the_tables_as_they_are() {
     assert!(grown < 3 * MAX_BYTES, "{grown} bytes");
 }
 
-/// They begin and fall silent; then everybody else comes once.
+/// The worst offenders call first; then each of the others calls once.
 fn first_then_silent() {
     let flood = Flood::new();
     for _ in 0..THRESHOLD {
@@ -129,7 +127,7 @@ fn first_then_silent() {
     flood.check("first, then silent");
 }
 
-/// They come amid the others, each of them once in five thousand calls.
+/// The worst offenders call among the others, each once in five thousand calls.
 fn interleaved() {
     let flood = Flood::new();
     for other in 0..OTHERS {
@@ -144,7 +142,7 @@ fn interleaved() {
     flood.check("interleaved");
 }
 
-/// Everybody else comes again and again, but for the last time that would have them blocked.
+/// Each of the others makes one call less than would get it blocked.
 fn just_below_the_threshold() {
     let flood = Flood::new();
     let rounds = u64::from(THRESHOLD - 1);
@@ -163,7 +161,6 @@ fn just_below_the_threshold() {
     flood.check("just below the threshold");
 }
 
-/// What is known of rows of a remote backend.
 fn two_million_denied_keys() {
     let (before, begin) = (resident_bytes(), Instant::now());
     let clock = ManualClock::new();
@@ -172,7 +169,7 @@ fn two_million_denied_keys() {
     let limiter = RateLimiter::builder(Arc::clone(&store)).block_cache(ROWS).build();
     let ask = |key: u64| {
         clock.advance(Duration::from_micros(1));
-        // A check is denied, and leaves no row at the backend.
+        // A check is denied and stores no row.
         assert!(!now(limiter.try_acquire(&hot, key).cost(2).check()).is_allowed());
     };
     (0..2_000_000).for_each(ask);
@@ -180,7 +177,7 @@ fn two_million_denied_keys() {
     println!("two million denied keys in {:.1?}: {} KiB grown", begin.elapsed(), grown >> 10);
     assert!(grown < ROWS as u64 * 128 + (2 << 20), "{grown} bytes");
     assert_eq!(store.asked(), 2_000_000);
-    // No more are known than there is room for, and most of those that came last are.
+    // The cache holds no more than its capacity, and most of the latest keys.
     (2_000_000 - 2 * ROWS as u64..2_000_000).rev().for_each(ask);
     let known = 2 * ROWS - store.asked();
     println!("{known} of {ROWS} rows known");
@@ -189,9 +186,8 @@ fn two_million_denied_keys() {
 
 const ROWS: usize = 16_384;
 
-/// What the process holds in memory, by Linux's own account.
 fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux tells a process its memory");
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("a readable /proc/self/statm (Linux only)");
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("resident pages");
     pages * 4096
 }

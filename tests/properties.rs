@@ -1,9 +1,8 @@
-//! Properties of the algebra, against a slow, obvious model in exact whole numbers and over random histories.
+//! Properties of the algebra over random histories, compared with a slow, obvious model in exact integers.
 //!
-//! `PROPTEST_CASES` and `PROPTEST_RNG_SEED` ask for more cases, and others.
+//! Set `PROPTEST_CASES` to run more cases, `PROPTEST_RNG_SEED` for different ones.
 
-// Helpers outside of `#[test]` functions may say what they expect, too.
-#![allow(clippy::expect_used)]
+#![allow(clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
 #[path = "model/admitted.rs"]
 mod admitted;

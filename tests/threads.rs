@@ -1,4 +1,4 @@
-//! Many threads on one limiter, with a clock that stands still: exactly the limit is admitted, and nothing hangs.
+//! Many threads on one limiter with a stopped clock: exactly the limit is admitted, and no thread hangs.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +39,7 @@ fn two_keys_in_both_orders_admit_exactly_the_smaller_limit() {
     });
     assert_eq!(admitted, 300_000);
     assert_eq!(now(limiter.remaining(&small, "b")), 0);
-    assert_eq!(now(limiter.remaining(&large, "a")), 200_000, "a refused call charged the larger limit");
+    assert_eq!(now(limiter.remaining(&large, "a")), 200_000, "a denied call charged the larger limit");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn three_keys_of_many_in_any_order_never_deadlock() {
     let limiter = frozen();
     let calls = AtomicU64::new(0);
     on_all_threads(|thread| {
-        // Every thread walks the ring of keys at its own stride, so that calls overlap in every order.
+        // Each thread has its own stride through the keys, so that calls overlap in every order.
         let call = calls.fetch_add(1, Ordering::Relaxed);
         let key = |i: u64| (call + i * (thread as u64 + 1) * 7) % 31;
         now(limiter.try_limit_all([0, 1, 2].map(|i| Charge::new(&policy, key(i))))).is_allowed()
@@ -61,7 +61,7 @@ fn frozen() -> RateLimiter {
     RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build())
 }
 
-/// Runs `attempt` on all threads, started together, and counts how often it answers yes.
+/// Runs `attempt` on all threads, started together, and counts how often it returns `true`.
 fn on_all_threads(attempt: impl Fn(usize) -> bool + Sync) -> usize {
     let barrier = Barrier::new(THREADS);
     thread::scope(|scope| {

@@ -1,6 +1,6 @@
-//! The exact vectors, every line: decisions computed in rational arithmetic, independently of this crate.
+//! The exact vectors: decisions computed in rational arithmetic, independently of this crate.
 //!
-//! `TOLLGATE_VECTORS` names another file of the same kind to check instead.
+//! Set `TOLLGATE_VECTORS` to check another file of the same format.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ struct SequenceStep {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Expect {
-    /// Absent only of a `reset`.
+    /// Absent only for a `reset`.
     #[serde(default)]
     ok: bool,
     #[serde(default)]
@@ -89,13 +89,13 @@ fn every_line_holds() {
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let (singles, sequences) = check(&text);
     println!("{singles} singles and {sequences} sequences of {path}");
-    assert!(singles + sequences > 0, "no line in {path}");
+    assert!(singles + sequences > 0, "{path} is empty");
     if std::env::var_os("TOLLGATE_VECTORS").is_none() {
         assert_eq!((singles, sequences), (492, 38));
     }
 }
 
-/// How many lines of either kind there are; all of them hold.
+/// Checks every line. Returns the number of singles and of sequences.
 fn check(text: &str) -> (u32, u32) {
     let (mut singles, mut sequences) = (0, 0);
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -109,7 +109,7 @@ fn check(text: &str) -> (u32, u32) {
                 sequence(&line);
                 sequences += 1;
             }
-            other => panic!("{}: a line of type {other}", line.id),
+            other => panic!("{}: unknown type {other:?}", line.id),
         }
     }
     (singles, sequences)
@@ -117,7 +117,7 @@ fn check(text: &str) -> (u32, u32) {
 
 #[test]
 fn lines_before_1970_hold() {
-    // On both sides of the epoch, at it, and with windows that begin before the first instant of the line.
+    // Before, at and after the epoch, and with windows that begin before the first instant of the line.
     let lines = r#"
 {"type":"single","id":"b1","algorithm":"token_bucket","config":{"rate":10,"period":60000},"state_before":{"value":0,"ts":-9000},"now_ms":-3000,"count":1,"expect":{"ok":true,"retry_after_ceil_ms":null,"retry_after_exact":null,"value_after":"0","ts_after":"-3000"}}
 {"type":"single","id":"b2","algorithm":"token_bucket","config":{"rate":10,"period":60000},"state_before":{"value":0,"ts":-5000},"now_ms":0,"count":1,"expect":{"ok":false,"retry_after_ceil_ms":1000,"retry_after_exact":"1000","value_after":"-1/6","ts_after":"0"}}
@@ -133,8 +133,8 @@ fn lines_before_1970_hold() {
 
 #[test]
 fn every_line_holds_before_1970_too() {
-    // All instants of a line moved back by whole periods. What lies beyond the last instant does not stay there, so lines
-    // of the far future are left out.
+    // Moves all instants of a line back by whole periods. Skips lines of the far future: instants beyond the last one
+    // would become valid.
     let text = include_str!("vectors/exact.jsonl");
     let mut moved = String::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -155,7 +155,7 @@ fn every_line_holds_before_1970_too() {
     assert!(singles > 400 && sequences > 30, "{singles} and {sequences}");
 }
 
-/// Every instant of a line: numbers, but for one that is text.
+/// Applies `change` to every instant of a line. All are numbers, except one string.
 fn instants(line: &mut serde_json::Value, change: &mut impl FnMut(&mut i64)) {
     match line {
         serde_json::Value::Object(fields) => {
@@ -192,7 +192,7 @@ fn single(line: &Line) {
         tight(id, &quota, &state, now, ask, &step.verdict);
     }
 
-    // What the call would leave: of a denial, what it would have left had it been stored.
+    // The row after the call; after a denial, the row as if the denial had been stored.
     let mut after = step.state;
     if !step.is_allowed() {
         after.spent += count as f64;
@@ -201,7 +201,7 @@ fn single(line: &Line) {
         let ts: i64 = expect.ts_after.as_ref().expect("ts_after").parse().expect("ts_after");
         match quota.algorithm() {
             Algorithm::TokenBucket => assert_eq!(clock.instant(ts), now, "{id}: ts_after"),
-            // Instants end in the year 2255; a vector of the year 3871 is decided at the last of them.
+            // Instants end in the year 2255; a vector of the year 3871 is decided at the last one.
             _ if clock.instant(ts) == Micros::MAX => {
                 assert!(after.at + quota.period() >= Micros::MAX, "{id}: ts_after")
             }
@@ -211,7 +211,7 @@ fn single(line: &Line) {
         close(id, left, value);
     }
     if let Some(remaining) = &expect.remaining_exact {
-        // The quota's room at `now`, less the count, whether it was taken or not.
+        // The tokens left at `now` minus the count, whether or not it was charged.
         close(id, quota.limit() as f64 - spent_at(&quota, &after, now), remaining);
         assert_eq!(after.at, clock.instant(expect.window_start.expect("window_start")), "{id}: window_start");
     }
@@ -237,12 +237,12 @@ fn sequence(line: &Line) {
                     state = step.state;
                 }
             }
-            other => panic!("{id}: operation {other}"),
+            other => panic!("{id}: unknown operation {other:?}"),
         }
     }
 }
 
-/// Where the first window begins that `first_ms` falls into: `rand` of a period before it.
+/// The beginning of the first window, `rand` of a period before `first_ms`.
 fn drawn(line: &Line, first_ms: i64) -> i64 {
     first_ms - (line.rand.unwrap_or(0.0) * line.config.period as f64).floor() as i64
 }
@@ -254,7 +254,7 @@ fn quota(line: &Line, anchor_ms: i64) -> Quota {
         "token_bucket" => Quota::token_bucket(config.rate, period),
         "fixed_window" => Quota::fixed_window(config.rate, period),
         "sliding_window" => return Quota::sliding_window(config.rate, period),
-        other => panic!("{}: algorithm {other}", line.id),
+        other => panic!("{}: unknown algorithm {other:?}", line.id),
     };
     if let Some(capacity) = config.capacity {
         quota = quota.capacity(capacity);
@@ -297,38 +297,38 @@ fn verdict(id: &str, verdict: &Verdict, expect: &Expect) {
         (Verdict::Deny { retry: None }, false, Retry::Never(text)) if text == "Infinity" => return,
         (Verdict::Reserve { wait }, true, Retry::Millis(ms)) => (wait, ms),
         (Verdict::Deny { retry: Some(wait) }, false, Retry::Millis(ms)) => (wait, ms),
-        (verdict, ok, _) => panic!("{id}: {verdict:?} where ok should be {ok}, or the retry time differs in kind"),
+        (verdict, ok, _) => panic!("{id}: expected ok = {ok} with such a retry time, found {verdict:?}"),
     };
-    // The crate answers in microseconds; a millisecond of the vectors is that rounded up.
+    // The vectors round up to milliseconds.
     let (wait, ms) = wait;
     assert_eq!(wait.as_micros().div_ceil(1000), u128::from(*ms), "{id}: wait {wait:?}");
     if let Some(exact) = &expect.retry_after_exact {
-        // At most one microsecond later than exact, and not earlier.
+        // At most one microsecond late, never early.
         let exact = rational(exact);
         let micros = wait.as_micros() as f64 / 1000.0;
-        assert!(micros >= exact - 1e-9 && micros <= exact + 0.001 + 1e-9, "{id}: {micros} ms where exact is {exact}");
+        assert!(micros >= exact - 1e-9 && micros <= exact + 0.001 + 1e-9, "{id}: expected {exact} ms, found {micros}");
     }
 }
 
-/// The promise is kept at its microsecond, and was not to be had a microsecond before.
+/// Checks that the same request succeeds at the promised microsecond, and not one before.
 fn tight(id: &str, quota: &Quota, state: &State, now: Micros, ask: Ask, verdict: &Verdict) {
     let plain = Ask::cost(ask.tokens());
     match *verdict {
         Verdict::Deny { retry: Some(retry) } => {
-            assert!(step(quota, state, now + retry, ask).is_allowed(), "{id}: still refused after {retry:?}");
+            assert!(step(quota, state, now + retry, ask).is_allowed(), "{id}: still denied after {retry:?}");
             let before = now + (retry - Duration::from_micros(1));
             assert!(!step(quota, state, before, ask).is_allowed(), "{id}: {retry:?} is not tight");
         }
         Verdict::Reserve { wait } if ask.tokens() <= quota.limit() => {
-            assert!(step(quota, state, now + wait, plain).is_allowed(), "{id}: turn after {wait:?} too early");
+            assert!(step(quota, state, now + wait, plain).is_allowed(), "{id}: due time after {wait:?} is too early");
             let before = now + (wait - Duration::from_micros(1));
-            assert!(!step(quota, state, before, plain).is_allowed(), "{id}: turn after {wait:?} too late");
+            assert!(!step(quota, state, before, plain).is_allowed(), "{id}: due time after {wait:?} is too late");
         }
         _ => {}
     }
 }
 
-/// What stands as spent at `now`, from the definitions and not from the crate's own reading.
+/// The tokens spent at `now`, computed from the definitions instead of the crate.
 fn spent_at(quota: &Quota, state: &State, now: Micros) -> f64 {
     let (rate, period) = (quota.rate() as f64, quota.period().as_micros() as f64);
     let elapsed = now.since(state.at).as_micros() as f64;
@@ -341,7 +341,7 @@ fn spent_at(quota: &Quota, state: &State, now: Micros) -> f64 {
 
 fn close(id: &str, value: f64, exact: &str) {
     let exact = rational(exact);
-    assert!((value - exact).abs() <= 1e-9 * exact.abs().max(1.0), "{id}: {value} where exact is {exact}");
+    assert!((value - exact).abs() <= 1e-9 * exact.abs().max(1.0), "{id}: expected {exact}, found {value}");
 }
 
 fn rational(text: &str) -> f64 {
@@ -351,8 +351,7 @@ fn rational(text: &str) -> f64 {
     }
 }
 
-/// Instants of the crate begin at the epoch. The vectors of a clock that ran before it are moved by whole periods, which
-/// changes no decision.
+/// Moves vectors from before the epoch, where instants begin, by whole periods. This changes no decision.
 struct Clock {
     moved_ms: i64,
 }
@@ -364,7 +363,6 @@ impl Clock {
             earliest = earliest.min(before.ts - line.config.period);
         }
         if earliest < 0 {
-            // The window in which it lies, and the one before.
             earliest -= 2 * line.config.period;
         }
         let periods = (-earliest).max(0) as u64;

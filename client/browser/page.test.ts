@@ -1,9 +1,9 @@
 /**
- * The demo page in a real browser, whose clock is 90 s wrong, against a real server: `TOLLGATE_URL`, on this machine,
- * or a stand-in. The server answers `GET /limits/chat` with the snapshot and `POST /chat` with 200 or 429, for the user
- * in `x-user`; its quota has a few tokens, the next one within ten seconds or so.
+ * The demo page in a real browser whose clock is 90 s wrong, with a real server on this machine (`TOLLGATE_URL`) or a
+ * stand-in. The server responds to `GET /limits/chat` with the snapshot and to `POST /chat` with 200 or 429, for the
+ * user in `x-user`. Its quota has a few tokens and refills one within about ten seconds.
  *
- * `CHROMIUM` names the browser's executable; `SHOTS` a folder for screenshots.
+ * `CHROMIUM` is the browser's executable, `SHOTS` a folder for screenshots.
  */
 
 import assert from 'node:assert/strict';
@@ -14,7 +14,7 @@ import { calculateRateLimit, parseSnapshots } from '../src/index.js';
 import { listen, site } from './site.js';
 import { standIn } from './stand-in.js';
 
-/** Milliseconds within which times have to be right. */
+/** The tolerance of times, in milliseconds. */
 const PRECISION = 100;
 
 const executablePath = process.env['CHROMIUM'] ?? '/usr/bin/chromium';
@@ -48,7 +48,7 @@ for (const wrong of [0, 90_000, -90_000]) {
     const { available } = await ask(user);
     assert.ok(available >= 1, 'a new user has tokens');
 
-    // The button is disabled on the last token, and not before.
+    // Exactly the last token disables the button.
     for (let left = available; left > 0; left--) {
       assert.equal(await button.textContent(), 'Send');
       await button.click();
@@ -59,12 +59,12 @@ for (const wrong of [0, 90_000, -90_000]) {
 
     // The retry time and the countdown are the server's.
     const { retryAt: opens } = await ask(user);
-    const told = await page.evaluate(() => Number(document.querySelector('form')?.dataset['retryAt']) - Date.now());
-    const tells = opens - Date.now();
-    assert.ok(Math.abs(told - tells) <= PRECISION, `the page waits ${told} ms, the server lets it pass in ${tells} ms`);
+    const shownWait = await shownWaitOf(page);
+    const serverWait = opens - Date.now();
+    assert.ok(Math.abs(shownWait - serverWait) <= PRECISION, `expected a wait of ${serverWait} ms, found ${shownWait}`);
     await page.screenshot(shot(`waiting-${wrong / 1000}`));
 
-    // It is enabled by itself, when the server would let it pass; nothing is asked meanwhile.
+    // The button is enabled when the server would allow the request, without requests meanwhile.
     const asked = requests.length;
     await page.waitForFunction(() => document.querySelector('button')?.textContent === 'Send', null, {
       timeout: 60_000,
@@ -72,17 +72,17 @@ for (const wrong of [0, 90_000, -90_000]) {
     assert.equal(requests.length, asked, 'no request while waiting');
     await button.click();
     await page.waitForFunction((sent) => document.querySelectorAll('li').length === sent, available + 1);
-    assert.equal(await page.getAttribute('form', 'data-refused'), '0', 'the next click succeeded at the first try');
+    assert.equal(await page.getAttribute('form', 'data-refused'), '0', 'the next click succeeds');
 
     const labels = await page.evaluate(() => window.labels);
     const errors = labels
       .slice(labels.findIndex(({ text }) => text.startsWith('Send again')) + 1)
       .map(({ at, text }) => ({ text, at: Math.round(at - opens) }))
-      .slice(0, Math.ceil(tells / 1000))
+      .slice(0, Math.ceil(serverWait / 1000))
       .map(({ text, at }) => at + 1000 * Number(/\d+/.exec(text)?.[0] ?? 0));
-    assert.equal(errors.length, Math.ceil(tells / 1000), 'one label a second, and `Send` in the end');
+    assert.equal(errors.length, Math.ceil(serverWait / 1000), 'one label per second, then `Send`');
     console.log(
-      `clock ${wrong / 1000} s wrong: off by ${Math.round(told - tells)} ms; labels late by ${errors.join(', ')} ms`,
+      `clock ${wrong / 1000} s wrong: off by ${Math.round(shownWait - serverWait)} ms; labels late by ${errors.join(', ')} ms`,
     );
     for (const error of errors) {
       assert.ok(Math.abs(error) <= PRECISION, `labels late by ${errors.join(', ')} ms`);
@@ -100,8 +100,8 @@ test('a user who is limited already is told so from the start', async () => {
   }
   const { page } = await open(user, 90_000);
   const { retryAt } = await ask(user);
-  const told = await page.evaluate(() => Number(document.querySelector('form')?.dataset['retryAt']) - Date.now());
-  assert.ok(Math.abs(told - (retryAt - Date.now())) <= PRECISION);
+  const shownWait = await shownWaitOf(page);
+  assert.ok(Math.abs(shownWait - (retryAt - Date.now())) <= PRECISION);
   await page.context().close();
 });
 
@@ -114,11 +114,12 @@ test('a refusal that the page could not foresee disables the button until the se
   await page.getByRole('button').click();
   await page.waitForFunction(() => document.querySelector('form')?.dataset['refused'] === '1');
   await page.waitForFunction(() => document.querySelector('button')?.textContent?.startsWith('Send again'));
-  // The snapshot is fetched then, and the countdown is exact again.
+  // The refusal fetches the snapshot, which makes the countdown exact.
   await page.waitForTimeout(500);
   const { retryAt } = await ask(user);
-  const told = await page.evaluate(() => Number(document.querySelector('form')?.dataset['retryAt']) - Date.now());
-  assert.ok(Math.abs(told - (retryAt - Date.now())) <= PRECISION, `${told} where it is ${retryAt - Date.now()}`);
+  const shownWait = await shownWaitOf(page);
+  const serverWait = retryAt - Date.now();
+  assert.ok(Math.abs(shownWait - serverWait) <= PRECISION, `expected a wait of ${serverWait} ms, found ${shownWait}`);
   assert.deepEqual(count(requests), { '/limits/chat': 2, '/chat': 1 });
   await page.context().close();
 });
@@ -151,12 +152,12 @@ test('nothing is cut off at any width, in light and dark', async () => {
 
 declare global {
   interface Window {
-    /** What the button said, and since when: milliseconds since the epoch, by a clock that is right. */
+    /** The button's labels, and when each appeared: milliseconds since the epoch, by the correct clock. */
     labels: { at: number; text: string }[];
   }
 }
 
-/** The demo page, once it knows its limit, in a browser whose time of day is `wrong` milliseconds ahead. */
+/** Opens the demo page in a browser whose time of day is `wrong` milliseconds ahead; waits until it knows its limit. */
 async function open(
   user: string,
   wrong: number,
@@ -172,7 +173,7 @@ async function open(
   return { page, requests };
 }
 
-/** Runs in the page, before everything else. */
+/** Runs in the page before its scripts. */
 function setClock(wrong: number): void {
   const Right = Date;
   class Wrong extends Right {
@@ -194,7 +195,12 @@ function setClock(wrong: number): void {
   }).observe(document, { subtree: true, childList: true, characterData: true });
 }
 
-/** What the server itself says: tokens, and when the next request passes, in milliseconds since the epoch. */
+/** Milliseconds until the page allows the next request. */
+function shownWaitOf(page: Page): Promise<number> {
+  return page.evaluate(() => Number(document.querySelector('form')?.dataset['retryAt']) - Date.now());
+}
+
+/** The server's tokens left, and when it allows the next request: milliseconds since the epoch. */
 async function ask(user: string): Promise<{ available: number; retryAt: number }> {
   const answer = await fetch(`${server}/limits/chat`, { headers: { 'x-user': user } });
   const [limit] = parseSnapshots(await answer.json());

@@ -8,8 +8,8 @@ const FILES = new URL('../../demo/dist/', import.meta.url);
 const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css' };
 
 /**
- * The built demo page; what is not a file of it is asked of the server at `base`, so that both are of one origin.
- * `/send/` is asked of the server at `other`, whose limits are others.
+ * Serves the built demo page. Forwards other requests to the server at `base`, so that both have one origin, and
+ * `/send/` to the server at `other`, which has other limits.
  */
 export function site(base: string, other = base): Server {
   return createServer((request, response) => {
@@ -32,7 +32,7 @@ async function forward(base: string, request: IncomingMessage, response: ServerR
   const { method = 'GET', url = '/', headers } = request;
   const user = headers['x-user'] ?? /\buser=([\w.-]+)/.exec(headers.cookie ?? '')?.[1];
   const answer = await fetch(new URL(url, base), { method, headers: { 'x-user': String(user) } });
-  // Node's fetch has decoded the body.
+  // Node's `fetch` has already decoded the body.
   const fields = [...answer.headers].filter(
     ([name]) => !/^(content-(encoding|length)|transfer-encoding|connection)$/.test(name),
   );

@@ -1,7 +1,7 @@
 /**
- * Stands in for a tollgate server in the browser test, until `TOLLGATE_URL` names a real one: three tokens, one more
- * every three seconds, for each `x-user`. In memory, by the client's own algebra; so the browser test shows what the
- * page does, not that the two decide alike, which `tests/differential.test.ts` does.
+ * Replaces a tollgate server in the browser tests unless `TOLLGATE_URL` is set: a bucket of three tokens for each
+ * `x-user`, refilled every three seconds. It uses the client's own algebra; `tests/differential.test.ts` compares that
+ * with the crate.
  */
 
 import { createServer, type Server } from 'node:http';

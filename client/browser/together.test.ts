@@ -1,7 +1,7 @@
 /**
- * What stores share and what they do not, on one page: users who sign in and out, a hook and a button without React, and
- * responses of another limit; and the README's code without React. In a real browser on real servers, as
- * `scripts/on-real-server.sh` starts them: `TOLLGATE_URL` (or a stand-in), and `STATUS_UI_URL` for the other limit.
+ * Stores on one page: users who sign in and out, a hook and a button without React, and responses of another limit;
+ * then the README's code without React. In a real browser with the servers of `scripts/on-real-server.sh`:
+ * `TOLLGATE_URL` (or a stand-in), and `STATUS_UI_URL` for the other limit.
  */
 
 import assert from 'node:assert/strict';
@@ -14,7 +14,7 @@ import { calculateRateLimit, parseSnapshots } from '../src/index.js';
 import { listen, site } from './site.js';
 import { standIn } from './stand-in.js';
 
-/** Milliseconds within which times have to be right. */
+/** The tolerance of times, in milliseconds. */
 const PRECISION = 100;
 const CLIENT = fileURLToPath(new URL('../../', import.meta.url));
 
@@ -25,7 +25,7 @@ let url: string;
 
 before(async () => {
   const other = process.env['STATUS_UI_URL'];
-  assert.ok(other, 'STATUS_UI_URL is not set: run scripts/on-real-server.sh, or say where `status_ui` listens');
+  assert.ok(other, 'STATUS_UI_URL is not set: run scripts/on-real-server.sh, or set it to the address of `status_ui`');
   server = process.env['TOLLGATE_URL'] ?? (await listen(servers[0] ?? standIn()));
   servers.push(site(server, other));
   url = await listen(servers[1] ?? site(server, other));
@@ -51,7 +51,7 @@ test('point 5a 5b 5c login, logout, responses of the whole app, and a hook besid
   assert.deepEqual(await labels(), ['Send', 'Send']);
   assert.equal(asked(), 1, 'one request for both buttons');
 
-  // The whole app's responses are observed: those of another policy, to its refusal, change nothing here.
+  // The app observes all responses; those of another policy, even refusals, do not change this limit.
   for (let status = 200; status !== 429; ) {
     const answered = page.waitForResponse((response) => response.url().endsWith('/send/fixed'));
     await page.click('#search');
@@ -64,10 +64,10 @@ test('point 5a 5b 5c login, logout, responses of the whole app, and a hook besid
   await page.waitForTimeout(100);
   assert.equal(await page.isEnabled('#hooked'), true);
   assert.equal(await page.isEnabled('#plain'), true);
-  assert.equal(asked(), 1, 'nor has it anything fetched');
+  assert.equal(asked(), 1, 'and fetches nothing');
   await page.screenshot(shot('together-1-another-policy-refused'));
 
-  // What one button spends, the other knows.
+  // Both buttons show what either one spends.
   for (const [i, button] of ['#hooked', '#plain', '#plain'].entries()) {
     assert.deepEqual(await labels(), ['Send', 'Send']);
     await page.click(button);
@@ -81,7 +81,7 @@ test('point 5a 5b 5c login, logout, responses of the whole app, and a hook besid
   assert.equal(asked(), 1);
   await page.screenshot(shot('together-2-ada-waits'));
 
-  // Another user signs in: nothing of the first is left.
+  // Another user signs in, and nothing of the first user remains.
   await page.click('#as-grace');
   assert.deepEqual(await labels(), ['Send', 'Send']);
   await page.waitForSelector('#hooked[data-known=true]');
@@ -89,19 +89,19 @@ test('point 5a 5b 5c login, logout, responses of the whole app, and a hook besid
   assert.equal(asked(), 2);
   await page.screenshot(shot('together-3-grace-may'));
 
-  // Nobody is signed in; then the first one again, who waits as long as the server says.
+  // Signed out; then the first user signs in again and waits until the server's instant.
   await page.click('#as-');
   assert.equal(await page.locator('#hooked').count(), 0);
   await page.screenshot(shot('together-4-signed-out'));
-  // Another device spends what came back meanwhile.
+  // Another device spends the refilled tokens.
   while ((await fetch(`${server}/chat`, { method: 'POST', headers: { 'x-user': ada } })).ok);
   await page.click('#as-ada');
   await page.waitForSelector('#hooked[data-known=true]');
   await page.waitForSelector('#plain:disabled');
   assert.equal(asked(), 3);
   const opens = await opensAt(ada);
-  const told = await page.evaluate(() => Number(document.querySelector('#hooked')?.getAttribute('data-retry-at')));
-  assert.ok(Math.abs(told - opens) <= PRECISION, `${told - opens} ms`);
+  const shown = await page.evaluate(() => Number(document.querySelector('#hooked')?.getAttribute('data-retry-at')));
+  assert.ok(Math.abs(shown - opens) <= PRECISION, `${shown - opens} ms`);
   await page.screenshot(shot('together-5-ada-again'));
   await page.waitForSelector('#hooked:enabled');
   await page.waitForSelector('#plain:enabled');
@@ -110,7 +110,7 @@ test('point 5a 5b 5c login, logout, responses of the whole app, and a hook besid
     const late = ((await labelsOf(page, id)).at(-1)?.at ?? NaN) - opens;
     assert.ok(Math.abs(late) <= PRECISION, `${id} opened ${late} ms late`);
   }
-  assert.equal(asked(), 3, 'nothing is asked meanwhile');
+  assert.equal(asked(), 3, 'no request while waiting');
   await page.context().close();
 });
 
@@ -145,11 +145,11 @@ test('point 5d the code of the README counts down without React', async () => {
   assert.equal(requests.filter((path) => path === '/limits/chat').length, 1);
   const answered = page.waitForResponse((response) => response.url().endsWith('/chat'));
   await button.click();
-  assert.equal((await answered).status(), 200, 'the next click succeeds at the first try');
+  assert.equal((await answered).status(), 200, 'the next click succeeds');
   await page.context().close();
 });
 
-/** A page of one script, for the user of a cookie if there is one. */
+/** Opens a page with one script, for the user of the cookie, if any. */
 async function open(script: BuildOptions, query: string, user?: string): Promise<{ page: Page; requests: string[] }> {
   const bundled = await build({
     ...script,
@@ -180,7 +180,7 @@ async function open(script: BuildOptions, query: string, user?: string): Promise
   return { page, requests };
 }
 
-/** Runs in the page, before everything else. */
+/** Runs in the page before its scripts. */
 function record(): void {
   window.changes = [];
   new MutationObserver(() => {
@@ -195,7 +195,7 @@ function record(): void {
 
 declare global {
   interface Window {
-    /** What each button said, and since when: milliseconds since the epoch. */
+    /** The labels of each button, and when each appeared: milliseconds since the epoch. */
     changes: { at: number; id: string; text: string }[];
   }
 }
@@ -204,7 +204,7 @@ async function labelsOf(page: Page, id: string): Promise<{ at: number; text: str
   return (await page.evaluate(() => window.changes)).filter((change) => change.id === id);
 }
 
-/** When the server lets the next request pass: milliseconds since the epoch. */
+/** When the server allows the next request: milliseconds since the epoch. */
 async function opensAt(user: string): Promise<number> {
   const answer = await fetch(`${server}/limits/chat`, { headers: { 'x-user': user } });
   const [limit] = parseSnapshots(await answer.json());

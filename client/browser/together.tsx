@@ -1,4 +1,4 @@
-/** A page on which users sign in and out; two buttons of one limit, by the hook and without React; and another limit. */
+/** A page where users sign in and out: two buttons for one limit (the hook; without React), and another limit. */
 
 import { StrictMode, useEffect, useRef, useState, type ReactNode } from 'react';
 import { createRoot } from 'react-dom/client';
@@ -8,7 +8,7 @@ import { useCountdown, useRateLimit } from 'tollgate-client/react';
 const users = new URLSearchParams(location.search).getAll('user');
 const initOf = (user: string): RequestInit => ({ headers: { 'x-user': user } });
 
-/** Every response of the app, of whatever limit. */
+/** Observes every response of the app, under any limit. */
 let observe: (response: Response) => void = () => {};
 const { fetch } = window;
 window.fetch = async (...request) => {
@@ -67,7 +67,7 @@ function Hooked({ user }: { user: string }): ReactNode {
   );
 }
 
-/** A part of the page that React knows nothing of. */
+/** A part of the page outside React. */
 function Plain({ user }: { user: string }): ReactNode {
   const place = useRef<HTMLButtonElement>(null);
   useEffect(() => {

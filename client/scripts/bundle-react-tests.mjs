@@ -1,4 +1,4 @@
-// One bundle of the hook's tests for each version of React that the package supports.
+// Bundles the hook's tests with each supported version of React.
 
 import { build } from 'esbuild';
 
@@ -21,7 +21,7 @@ for (const [version, alias] of Object.entries(VERSIONS)) {
     alias,
     external: ['happy-dom'],
     define: { 'process.env.NODE_ENV': '"development"' },
-    // React's own modules are CommonJS and ask for Node's.
+    // React's modules are CommonJS and `require` Node's.
     banner: { js: `import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);` },
   });
 }

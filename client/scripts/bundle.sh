@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the copy that the example `status_ui` embeds anew; with --check, says whether it is as the source is.
+# Rebuilds the copy that the example `status_ui` embeds; with --check, fails if it is outdated.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kept=../examples/status_ui/tollgate-client.js
@@ -10,4 +10,4 @@ if [[ ${1:-} == --check ]]; then
 fi
 npx esbuild src/index.ts --bundle --format=esm --target=es2022 --log-level=warning \
   '--banner:js=// Made from client/; see main.rs.' --outfile="$made" --allow-overwrite
-cmp "$made" "$kept" || { echo "$kept is not what client/src makes: run client/scripts/bundle.sh"; exit 1; }
+cmp "$made" "$kept" || { echo "$kept is outdated: run client/scripts/bundle.sh"; exit 1; }

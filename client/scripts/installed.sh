@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs the package in an empty project, by the very commands of the README, and uses it there: the README's code
-# compiles against the installed types, and both entries run.
+# Installs the package in an empty project with the README's commands: the README's code compiles against the installed
+# types, and both entries run.
 set -euo pipefail
 client=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# A checkout without what is built or installed, and an empty project beside it.
+# A clean checkout beside an empty project.
 mkdir "$folder/tollgate" "$folder/project"
 tar -C "$client/.." -c --exclude=node_modules --exclude=dist --exclude=build --exclude=target --exclude='*.tgz' client |
   tar -C "$folder/tollgate" -x
@@ -25,9 +25,9 @@ if (code.length !== 3) {
 code.forEach(([, language, text], i) => writeFileSync(`readme${i}.${language}`, `${text}export {};\n`));
 SCRIPT
 bash -euo pipefail install.sh
-rm -r "$folder/tollgate/client/src" # Nothing but the package is used from here on.
+rm -r "$folder/tollgate/client/src" # From here on, only the package is used.
 
-# React and its types, as a project with React has them.
+# A React project has React and its types.
 tools=$folder/tollgate/client/node_modules
 ln -s "$tools/react" "$tools/@types" node_modules/
 "$tools/.bin/tsc" --noEmit --strict --target es2022 --module nodenext --jsx react-jsx --types react readme*.ts*
@@ -44,4 +44,4 @@ assert.equal(parseRateLimit(new Headers({ ratelimit: '"chat";r=1;t=2' })).length
 assert.equal(typeof useRateLimit, 'function');
 SCRIPT
 node use.mjs
-echo "installed in an empty project as the README says: $(ls "$folder/tollgate/client/"*.tgz | xargs -n1 basename)"
+echo "installed with the README's commands: $(ls "$folder/tollgate/client/"*.tgz | xargs -n1 basename)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The browser tests on real servers: the crate's examples `status` and `status_ui`.
+# Runs the browser tests with real servers: the crate's examples `status` and `status_ui`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cargo build --quiet --example status --example status_ui
@@ -7,14 +7,14 @@ target=$(cargo metadata --format-version 1 --no-deps | node -pe 'JSON.parse(requ
 folder=$(mktemp -d)
 trap 'kill $(jobs -p); rm -rf "$folder"' EXIT
 
-# Starts an example on a free port; says where it listens.
+# Starts an example on a free port; sets `url`.
 start() {
   PORT=0 "$target/debug/examples/$1" > "$folder/$1" &
   for _ in $(seq 100); do
     url=$(grep -o 'http://[0-9.:]*' "$folder/$1" | head -1) && return
     sleep 0.1
   done
-  echo "the example $1 does not say where it listens" >&2
+  echo "the example $1 printed no URL within 10 s" >&2
   exit 1
 }
 

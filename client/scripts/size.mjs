@@ -1,9 +1,9 @@
-// Prints what a page pays for each entry, minified and gzipped, without React; fails above the bounds.
+// Prints the size of each entry, minified and gzipped, without React; fails above the bounds.
 
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
-/** Bytes, gzipped. A React page pays for the second only, which contains what it needs of the first. */
+/** Bytes, gzipped. A React page only loads the second, which contains what it needs of the first. */
 const BOUNDS = { '.': 6050, './react': 5750 };
 
 let fits = true;
@@ -26,6 +26,6 @@ for (const [entry, file] of [
   fits &&= gzipped <= BOUNDS[entry];
 }
 if (!fits) {
-  console.error('Too large: take something out, or raise the bound in scripts/size.mjs and the README and say why.');
+  console.error('Too large: remove code, or raise the bound in scripts/size.mjs and the README and explain why.');
   process.exit(1);
 }

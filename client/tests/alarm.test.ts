@@ -14,10 +14,10 @@ test('the earliest instant that is waited for rings, once', (t) => {
   for (let i = 0; i < 1000; i++) {
     mock.timers.tick(1);
   }
-  assert.deepEqual(rings, [301], 'never before its time');
+  assert.deepEqual(rings, [301], 'never early');
   alarm.set(900);
   mock.timers.tick(0);
-  assert.deepEqual(rings, [301, 1000], 'what is past rings at once');
+  assert.deepEqual(rings, [301, 1000], 'a past due time rings immediately');
   alarm.set(2000);
   alarm.clear();
   mock.timers.tick(2000);

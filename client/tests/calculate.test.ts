@@ -58,7 +58,7 @@ test('an instant of microseconds with a fraction, or outside of time, is the one
   const empty = snapshot({ spent: 10 });
   assert.deepEqual(calculateRateLimit(empty, NOW + 0.5, 1), calculateRateLimit(empty, NOW, 1));
   assert.equal(calculateRateLimit(empty, Infinity, 1).ok, true);
-  assert.equal(calculateRateLimit(empty, -Infinity, 1).row.ts, 0, 'a row so far ahead is forgiven');
+  assert.equal(calculateRateLimit(empty, -Infinity, 1).row.ts, 0, 'a row far ahead is forgiven');
 });
 
 test('a count that is no number of tokens is an error', () => {

@@ -16,7 +16,7 @@ test('the clock is never ahead of the server, and behind by no more than the way
     [40, 0],
   ] as const) {
     const clock = createServerClock(0);
-    // The server reads its clock at 100 + there.
+    // The server reads its clock at `100 + there`.
     clock.sample(NOW, 100, 100 + there + back);
     const server = NOW + 1000 * (1000 - (100 + there));
     assert.equal(server - clock.at(1000), back * 1000);
@@ -27,10 +27,10 @@ test('the shorter round trip counts, until both clocks may have drifted apart by
   const clock = createServerClock(0);
   clock.sample(NOW, 0, 20);
   clock.sample(NOW + 999_000_000, 100, 200);
-  assert.equal(clock.at(20), NOW, 'a longer one does not count');
+  assert.equal(clock.at(20), NOW, 'a longer round trip does not count');
   const hours = 3_600_000;
   clock.sample(NOW + hours * 1000, hours, hours + 200);
-  assert.equal(clock.at(hours + 200), NOW + hours * 1000, 'after an hour it does');
+  assert.equal(clock.at(hours + 200), NOW + hours * 1000, 'after an hour it counts');
 });
 
 test('after a distrust the next sample counts', () => {

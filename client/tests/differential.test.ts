@@ -1,8 +1,7 @@
 /**
- * The client decides as the crate does: the same verdict, wait, row and tokens left, to the last bit, of cases that the
- * crate's own algebra decided (`differential/`).
+ * The client's verdict, wait, row and tokens left equal those of the crate's algebra (`differential/`) to the last bit.
  *
- * `TOLLGATE_CASES` says how many (default 200,000), `TOLLGATE_SEED` which.
+ * `TOLLGATE_CASES` is the number of random cases (default 200,000), `TOLLGATE_SEED` their seed.
  */
 
 import assert from 'node:assert/strict';
@@ -37,7 +36,7 @@ interface Case {
   remaining: number;
 }
 
-/** What the generator prints for a wait without bound. */
+/** The generator's text for an unlimited wait. */
 const HOWEVER_LONG = 2 ** 53;
 
 const count = Number(process.env['TOLLGATE_CASES'] ?? 200_000);
@@ -74,7 +73,7 @@ test(`${count} decisions of the crate, each to the last bit`, () => {
     }
   }
   console.log(Object.fromEntries(seen));
-  // Whatever the seed, no kind of decision is so rare that nothing would be said of it.
+  // Every kind of decision is frequent, with any seed.
   for (const algorithm of ['token_bucket', 'fixed_window', 'sliding_window']) {
     for (const writer of ['token_bucket', 'fixed_window', 'sliding_window']) {
       const kind = `${writer} -> ${algorithm}`;
@@ -115,7 +114,7 @@ function snapshotOf({
   return { ...own, ...changed(clear, written_by) };
 }
 
-/** What a row that another quota wrote has besides. */
+/** The additional fields of a row that another quota wrote. */
 function changed(clear: number | null, written_by: Algorithm | null): { clear?: number; written_by?: Algorithm } {
   return clear !== null && written_by !== null ? { clear, written_by } : {};
 }

@@ -1,4 +1,4 @@
-/** Point 5a: of the responses of a whole page, a store applies those of its own policies. */
+/** Point 5a: of all responses on a page, a store applies those of its own policies. */
 
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
@@ -21,7 +21,7 @@ test('point 5a headers of another policy change nothing', async (t) => {
   assert.deepEqual(w.store.getStatus(1), { ok: true, retryAt: null, known: true, error: null });
   w.store.observe(new Response(null, { headers: { ratelimit: '"other";r=0;t=20, "chat";r=3;t=18' } }));
   assert.equal(w.store.getStatus(3).ok, true);
-  assert.equal(w.store.getStatus(4).ok, false, 'its own item counts');
+  assert.equal(w.store.getStatus(4).ok, false, 'the item of its own policy applies');
 });
 
 test('point 5a a refusal under another policy changes nothing and has nothing fetched', async (t) => {
@@ -52,7 +52,7 @@ test('point 5a until the snapshot names its policies, an item waits for that', a
   await w.pass(60);
   w.store.observe(new Response(null, { headers: { ratelimit: '"chat";r=1;t=40, "other";r=0;t=900' } }));
   w.store.observe(refusal({ ratelimit: '"other";r=0;t=20', 'retry-after': '20' }));
-  assert.equal(w.store.getStatus(2).ok, true, 'nothing is known: the server decides');
+  assert.equal(w.store.getStatus(2).ok, true, 'unknown, so the server decides');
   await w.pass(100);
   assert.equal(w.store.getStatus(1).ok, true);
   assert.equal(w.store.getStatus(2).retryAt, BEGIN + 60 + 40_000);
@@ -110,14 +110,14 @@ for (const [family, fields] of Object.entries({
     w.store.observe(refusal({ ...fields, 'retry-after': '20' }));
     assert.equal(w.store.getStatus(1).retryAt, BEGIN + 10 + 20_000);
     await w.pass(110);
-    assert.equal(w.urls.length, 2, 'asked whether it was refused by this limit');
-    assert.equal(w.store.getStatus(1).ok, true, 'it was another one');
+    assert.equal(w.urls.length, 2, 'fetched, since this limit may have refused it');
+    assert.equal(w.store.getStatus(1).ok, true, 'another limit refused it');
 
     w.answer = snapshot({ spent: 10, ts: Date.now() * 1000 });
     const emptied = Date.now();
     w.store.observe(refusal({ ...fields, 'retry-after': '20' }));
     await w.pass(110);
     const { retryAt } = w.store.getStatus(1);
-    assert.ok(retryAt !== null && retryAt - emptied <= 6050, 'it was this one, which knows the microsecond');
+    assert.ok(retryAt !== null && retryAt - emptied <= 6050, 'this limit refused it, and is exact to the microsecond');
   });
 }

@@ -119,5 +119,5 @@ test('a date in each of its three forms', () => {
 
 test('a date counts from the date of the response, whatever the browser believes', () => {
   assert.equal(retryAfter({ 'retry-after': date, date: 'Sun, 06 Nov 1994 08:49:30 GMT' }, 0), 7000);
-  assert.equal(retryAfter({ 'retry-after': date }, milliseconds + 1), 0, 'the past is now');
+  assert.equal(retryAfter({ 'retry-after': date }, milliseconds + 1), 0, 'a past date means now');
 });

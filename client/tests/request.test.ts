@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import { request } from '../src/request.js';
 
-/** Asks a server whose answer the page is told of at 400, 300 ms after it asked; the browser says when it came. */
+/** Requests at 100 and is notified of the response at 400; the browser's timing entry has its arrival. */
 async function receivedAt(responseStart?: number): Promise<number> {
   const entries = responseStart === undefined ? [] : [{ responseStart: 1 }, { responseStart }];
   const timing = mock.method(performance, 'getEntriesByName', () => entries);

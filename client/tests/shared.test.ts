@@ -1,4 +1,4 @@
-/** Points 5b and 5c: on a page, stores of one request share what they know. */
+/** Points 5b and 5c: stores of the same request on a page share their state. */
 
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
@@ -6,7 +6,7 @@ import { createRateLimit, type RateLimitOptions, type RateLimitStore } from '../
 import { snapshot } from './support.js';
 import { settle } from './world.js';
 
-/** A page, and a server whose limits are by the url, what identifies the user, and the requests so far. */
+/** A page; a server with a limit per URL and user; and the requests so far. */
 function page(test: TestContext, spent: (user: string | null) => number = () => 0) {
   Object.assign(globalThis, { document: Object.assign(new EventTarget(), { visibilityState: 'visible' }) });
   const stops: (() => void)[] = [];
@@ -47,7 +47,7 @@ test('point 5c stores of one url share their state and one request', async (t) =
   assert.equal(b.getStatus(), a.getStatus());
 
   const third = create();
-  assert.equal(third.getStatus().ok, false, 'without a listener of its own');
+  assert.equal(third.getStatus().ok, false, 'without its own listener');
   third.observe(new Response(null, { status: 429, headers: { 'retry-after': '900' } }));
   assert.ok((a.getStatus().retryAt ?? 0) > Date.now() + 800_000);
 });
@@ -60,9 +60,9 @@ test('point 5c the last user who leaves releases the state', async (t) => {
   a.spend(10);
   stops[0]?.();
   stops[0]?.();
-  assert.equal(create().getStatus().known, true, 'one uses it still');
+  assert.equal(create().getStatus().known, true, 'another store still uses it');
   stops[1]?.();
-  assert.equal(a.getStatus().ok, false, 'a store that was released still answers');
+  assert.equal(a.getStatus().ok, false, 'a released store keeps its state');
   const fresh = create();
   assert.deepEqual(fresh.getStatus(), { ok: true, retryAt: null, known: false, error: null });
   use(fresh);
@@ -72,7 +72,7 @@ test('point 5c the last user who leaves releases the state', async (t) => {
 
   use(a);
   await settle();
-  assert.equal(asked.length, 2, 'a store that is used again joins the one in use');
+  assert.equal(asked.length, 2, 'a store that is used again joins the shared one');
   assert.equal(a.getStatus(), fresh.getStatus());
 });
 

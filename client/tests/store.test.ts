@@ -39,7 +39,7 @@ for (const wrong of [0, 90_000, -90_000]) {
     await w.pass(50);
     const { ok, retryAt } = w.store.getStatus(1);
     assert.equal(ok, false);
-    assert.equal(retryAt, BEGIN + 6000 + wrong + 30, 'not earlier: a request would be refused');
+    assert.equal(retryAt, BEGIN + 6000 + wrong + 30, 'earlier, a request would be refused');
   });
 }
 
@@ -92,7 +92,7 @@ test('no timer without a listener', async (t) => {
   assert.equal(w.store.getStatus(2).ok, false);
   assert.equal(w.timers(), 0);
   await w.pass(6000);
-  assert.equal(w.store.getStatus(1).ok, true, 'asked, it knows the time');
+  assert.equal(w.store.getStatus(1).ok, true, 'a call reads the clock');
 });
 
 test('a status that was read before anybody listened is waited for', async (t) => {
@@ -228,7 +228,7 @@ test('a failure is told, not thrown, and retried after twice the time each, five
 
   void w.store.refresh();
   await w.pass(90_000);
-  assert.equal(w.urls.length, 12, 'another reason to ask, and it is repeated as often');
+  assert.equal(w.urls.length, 12, 'another refresh is retried as often');
 
   w.answer = { ...EMPTY, ts: serverNow() };
   await Promise.all([w.store.refresh(), w.pass(10)]);
@@ -343,7 +343,7 @@ test('the sample with the shorter round trip counts', async (t) => {
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6010);
   w.latency = [10, 400];
   await Promise.all([w.store.refresh(), w.pass(500)]);
-  assert.equal(w.store.check(Date.now(), 1)?.retryAt, BEGIN + 6010, 'not 400 ms later');
+  assert.equal(w.store.check(Date.now(), 1)?.retryAt, BEGIN + 6010, 'not 400 ms late');
 });
 
 test('a server-time endpoint tells the time where a snapshot may be old', async (t) => {
@@ -379,30 +379,30 @@ test('a page that comes back asks again if a clock stood still or was set', asyn
   assert.equal(ok, false);
 
   await show();
-  assert.equal(w.urls.length, 1, 'nothing happened meanwhile');
+  assert.equal(w.urls.length, 1, 'nothing changed meanwhile');
 
   w.slept = 4000;
   await w.pass(10);
   page.visibilityState = 'hidden';
   page.dispatchEvent(new Event('visibilitychange'));
   await settle();
-  assert.equal(w.urls.length, 1, 'nobody looks');
+  assert.equal(w.urls.length, 1, 'the page is hidden');
   await show();
   await w.pass(10);
   await show();
-  assert.equal(w.urls.length, 2, 'once for each jump');
-  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000, 'the time that the machine slept is waited');
+  assert.equal(w.urls.length, 2, 'once per jump');
+  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000, 'the sleep of the machine counts');
 
   w.wrong = 90_000;
   await show();
   await w.pass(10);
   assert.equal(w.urls.length, 3);
-  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000 + 90_000, 'as the browser tells the time now');
+  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000 + 90_000, 'by the changed browser clock');
 
   stop();
   w.wrong = 0;
   await show();
-  assert.equal(w.urls.length, 3, 'nobody listens');
+  assert.equal(w.urls.length, 3, 'no listeners');
 });
 
 // Responses
@@ -420,7 +420,7 @@ test('a refusal says until when, also where nothing else is known', async (t) =>
   assert.equal(ok, false);
   await w.pass(200);
   assert.equal(ok, true);
-  assert.equal(w.urls.length, 2, 'asked once more, since the refusal was not foreseen');
+  assert.equal(w.urls.length, 2, 'an unexpected refusal fetches');
 });
 
 test('a refusal with a date counts by the clock of the response', async (t) => {
@@ -452,7 +452,7 @@ test('a check knows of what responses said', async (t) => {
   assert.equal(w.store.check(at, 2)?.ok, true);
   const later = w.store.check(at + 18_000, 3);
   assert.deepEqual([later?.ok, later?.value], [true, 10]);
-  assert.equal(w.urls.length, 1, 'nobody was refused: nothing to ask');
+  assert.equal(w.urls.length, 1, 'no refusal, no fetch');
 });
 
 test('without a time, what is left counts for the whole window', (t) => {
@@ -486,7 +486,7 @@ test('where the row knows the microsecond, whole seconds of a header are not wai
   assert.equal(w.store.getStatus(1).retryAt, exact);
   w.store.observe(new Response(null, { status: 429, headers: { ratelimit: '"chat";r=0;t=6', 'retry-after': '6' } }));
   assert.equal(w.store.getStatus(1).retryAt, exact);
-  assert.equal(w.urls.length, 1, 'foreseen: nothing to ask');
+  assert.equal(w.urls.length, 1, 'an expected refusal does not fetch');
 });
 
 test('told of a response before what it spent, the row still counts in the end', async (t) => {
@@ -529,7 +529,7 @@ test('a snapshot takes the place of what responses said before it', async (t) =>
   const again = w.store.refresh();
   await w.pass(200);
   await again;
-  assert.equal(w.store.getStatus(10).ok, true, 'the snapshot knows better');
+  assert.equal(w.store.getStatus(10).ok, true, 'the snapshot takes precedence');
 });
 
 test('a refusal while a snapshot is on its way counts until that knows of it', async (t) => {
@@ -562,7 +562,7 @@ test('a flood of policies is not remembered without bound', (t) => {
     const seconds = i === 0 ? 100_000 : 1;
     store.observe(new Response(null, { headers: { ratelimit: `"p${i}";r=0;t=${seconds}` } }));
   }
-  assert.equal(store.getStatus(1).retryAt, BEGIN + 1000, 'the first is forgotten');
+  assert.equal(store.getStatus(1).retryAt, BEGIN + 1000, 'the oldest policy is discarded');
 });
 
 test('a flood of counts is not remembered without bound', (t) => {

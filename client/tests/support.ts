@@ -3,7 +3,7 @@ import type { Snapshot } from '../src/index.js';
 /** Microseconds since the epoch. */
 export const NOW = 1_700_000_000_000_000;
 
-/** A bucket of ten a minute, untouched but for what is said. */
+/** A full bucket of ten per minute, with these fields changed. */
 export function snapshot(fields: Partial<Snapshot>): Snapshot {
   return {
     policy: 'chat',
@@ -21,7 +21,7 @@ export function snapshot(fields: Partial<Snapshot>): Snapshot {
   };
 }
 
-/** Headers from a table. */
+/** Headers from an object. */
 export function headers(fields: Record<string, string>): Headers {
   return new Headers(fields);
 }

@@ -1,6 +1,6 @@
 /**
- * The crate's exact vectors, every line, under the same assertions as `tests/vectors.rs`: decisions computed in
- * rational arithmetic, independently of both. Their times are milliseconds.
+ * The crate's exact vectors, with the assertions of `tests/vectors.rs`: decisions computed in rational arithmetic,
+ * independently of client and crate. Times are milliseconds.
  */
 
 import assert from 'node:assert/strict';
@@ -67,7 +67,7 @@ function single(line: Line): void {
     tight(id, quota, state, now, count, reserve, result);
   }
 
-  // What the call would leave: of a denial, what it would have left had it been stored.
+  // The row after the call; after a denial, the row as if the denial had been stored.
   const after = { ...result.row, spent: result.row.spent + (result.ok ? 0 : count) };
   if (expect.value_after !== undefined) {
     const ts = instant(Number(expect.ts_after));
@@ -107,7 +107,7 @@ function sequence(line: Line): void {
   }
 }
 
-/** Where the first window begins that `first` falls into: `rand` of a period before it. */
+/** The beginning of the first window, `rand` of a period before `first`. */
 function drawn({ rand = 0, config }: Line, first: number): number {
   return first - Math.floor(rand * config.period);
 }
@@ -121,7 +121,7 @@ function quotaOf({ algorithm, config }: Line, anchor: number): Omit<Snapshot, ke
     rate,
     period: period * 1000,
     capacity,
-    // Of sliding windows the crate's test leaves them aligned to UTC, and so do the vectors.
+    // Sliding windows are aligned to UTC, in the vectors and in the crate's test.
     start: algorithm === 'fixed_window' ? (((start % period) + period) % period) * 1000 : 0,
     max_reserved: sliding ? 0 : maxReserved,
     now: 0,
@@ -150,13 +150,13 @@ function verdict(id: string, { ok, wait, retryAfter }: RateLimitResult, expect: 
   const micros = ok ? wait || null : retryAfter;
   if (ms === null || ms === 'Infinity') {
     assert.equal(micros, null, `${id}: retry`);
-    assert.equal(ms === 'Infinity', !ok, `${id}: a denial either never fits or says when`);
+    assert.equal(ms === 'Infinity', !ok, `${id}: a denial has a retry time unless it never fits`);
     return;
   }
   assert.ok(micros !== null, `${id}: no retry time`);
   assert.equal(Math.ceil(micros / 1000), ms, `${id}: retry`);
   if (expect.retry_after_exact != null) {
-    // At most one microsecond later than exact, and not earlier.
+    // At most one microsecond late, never early.
     const exact = rational(expect.retry_after_exact);
     assert.ok(
       micros / 1000 >= exact - 1e-9 && micros / 1000 <= exact + 0.001 + 1e-9,
@@ -165,7 +165,7 @@ function verdict(id: string, { ok, wait, retryAfter }: RateLimitResult, expect: 
   }
 }
 
-/** The promise is kept at its microsecond, and was not to be had a microsecond before. */
+/** Checks that the same request succeeds at the promised microsecond, and not one before. */
 function tight(
   id: string,
   quota: Omit<Snapshot, keyof Row>,
@@ -178,15 +178,15 @@ function tight(
   const at = (micros: number, reserve: boolean): boolean =>
     calculateRateLimit({ ...quota, ...state }, now + micros, count, { reserve }).ok;
   if (!ok && retryAfter !== null) {
-    assert.ok(at(retryAfter, reserve), `${id}: still refused after ${retryAfter} us`);
+    assert.ok(at(retryAfter, reserve), `${id}: still denied after ${retryAfter} us`);
     assert.ok(!at(retryAfter - 1, reserve), `${id}: ${retryAfter} us is not tight`);
   } else if (wait > 0 && count <= quota.capacity) {
-    assert.ok(at(wait, false), `${id}: turn after ${wait} us too early`);
-    assert.ok(!at(wait - 1, false), `${id}: turn after ${wait} us too late`);
+    assert.ok(at(wait, false), `${id}: due time after ${wait} us is too early`);
+    assert.ok(!at(wait - 1, false), `${id}: due time after ${wait} us is too late`);
   }
 }
 
-/** What stands as spent at `now`, from the definitions and not from the client's own reading. */
+/** The tokens spent at `now`, computed from the definitions instead of the client. */
 function spentAt(
   { algorithm, rate, period }: Omit<Snapshot, keyof Row>,
   { spent, ts, previous }: Row,
@@ -201,7 +201,7 @@ function spentAt(
 
 function close(id: string, value: number, text: string): void {
   const exact = rational(text);
-  assert.ok(Math.abs(value - exact) <= 1e-9 * Math.max(Math.abs(exact), 1), `${id}: ${value} where exact is ${text}`);
+  assert.ok(Math.abs(value - exact) <= 1e-9 * Math.max(Math.abs(exact), 1), `${id}: expected ${text}, found ${value}`);
 }
 
 function rational(text: string): number {
@@ -211,7 +211,7 @@ function rational(text: string): number {
 
 type Clock = (ms: number) => number;
 
-/** Instants begin at the epoch. Vectors of a clock that ran before it are moved by whole periods. */
+/** Moves vectors from before the epoch, where instants begin, by whole periods. */
 function clockOf({ steps = [], now_ms, state_before: before, config: { period } }: Line): Clock {
   const times = steps.map((step) => step.now_ms);
   const earliest = Math.min(...times, now_ms ?? Infinity, before ? before.ts - period : Infinity);

@@ -8,22 +8,22 @@ import {
 } from '../src/index.js';
 import { NOW, snapshot } from './support.js';
 
-/** A server, a network and a browser whose time passes when a test says so. Milliseconds. */
+/** A server, a network and a browser with simulated time, in milliseconds. */
 export interface World {
   readonly store: RateLimitStore;
-  /** What the server says when it is asked: its limit, a response, or a failure of the network. */
+  /** The server's answer: its limit, a response, or a network failure. */
   answer: Snapshot | { limits: Snapshot[]; now: number } | Response | Error;
-  /** Ways there and back. */
+  /** The delays of requests and responses. */
   latency: [number, number];
   /** How far the browser's time of day is ahead. */
   wrong: number;
-  /** How long its monotonic clock stood still so far. */
+  /** How long its monotonic clock has been stopped in total. */
   slept: number;
   /** Requests so far. */
   readonly urls: string[];
-  /** Timers of the store that are set. */
+  /** The store's pending timers. */
   readonly timers: () => number;
-  /** Lets time pass, and whatever happens meanwhile. */
+  /** Advances time and runs what is due. */
   pass(milliseconds: number): Promise<void>;
 }
 
@@ -35,7 +35,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
   const mocked = globalThis.setTimeout;
   const mockedClear = globalThis.clearTimeout;
   const set = new Set<unknown>();
-  // Those that the network sets are not counted.
+  // Timers of the network do not count.
   globalThis.setTimeout = ((callback: () => void, wait: number) => {
     const timer: unknown = mocked(() => {
       set.delete(timer);
@@ -90,7 +90,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
     timers: () => set.size,
     async pass(milliseconds: number) {
       const end = Date.now() + milliseconds;
-      // Small ones, except over times in which no answer is on its way.
+      // Small steps, except while no response is in flight.
       const tick = milliseconds > 100_000 ? milliseconds / 100 : 10;
       await settle();
       while (Date.now() < end) {
@@ -101,7 +101,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
   });
 }
 
-/** The snapshot as the server would read it now. */
+/** The server's snapshot now. */
 function readAt(answer: World['answer']): World['answer'] {
   if (answer instanceof Response || answer instanceof Error || 'limits' in answer) {
     return answer;
@@ -109,7 +109,7 @@ function readAt(answer: World['answer']): World['answer'] {
   return { ...answer, ...calculateRateLimit(answer, serverNow(), 0).row, now: serverNow() };
 }
 
-/** Lets promises run. */
+/** Lets pending promises settle. */
 export async function settle(): Promise<void> {
   for (let i = 0; i < 3; i++) {
     await new Promise((resolve) => setImmediate(resolve));

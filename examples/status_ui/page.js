@@ -1,4 +1,4 @@
-// The page: three limits, a button that the chosen one holds, a gauge of it, and a plot of each.
+// The page: three limits, a button and a gauge for the chosen one, and a plot of each.
 
 import { createRateLimit } from '/tollgate-client.js';
 import { createPlot } from '/plot.js';
@@ -11,17 +11,17 @@ const [button, label, countdown, gauge, left, next, news, trouble] = [
 ].map(byId);
 const panel = button.closest('section');
 
-/** Each limit: how it stands, projected in this page, and its plot. */
+/** The projected state and the plot of each limit. */
 const limits = Object.keys(TITLES).map((name) => ({
   name,
   store: createRateLimit({ url: `/limits/${name}` }),
   plot: createPlot(document.querySelector(`figure[data-limit=${name}]`), TITLES[name]),
-  /** Until when its plot knows what was left. */
+  /** The time of the plot's last point. */
   seen: null,
 }));
 let chosen = limits[0];
 let sending = false;
-/** What a screen reader was told last: whether the button works. */
+/** The last announcement to screen readers: whether the button is enabled. */
 let told = null;
 
 for (const limit of limits) {
@@ -30,11 +30,11 @@ for (const limit of limits) {
 for (const radio of document.querySelectorAll('input[name=limit]')) {
   radio.addEventListener('change', () => choose(radio.value));
 }
-// A browser may remember what was chosen before the page was loaded anew.
+// After a reload, the browser may restore the chosen limit.
 choose(document.querySelector('input[name=limit]:checked').value);
 button.addEventListener('click', send);
 document.addEventListener('visibilitychange', () => {
-  // Another tab of the same user may have spent meanwhile.
+  // Another tab of the same user may have sent messages.
   if (document.visibilityState === 'visible') {
     limits.forEach(({ store }) => store.refresh());
   }
@@ -49,7 +49,7 @@ function choose(name) {
 }
 
 async function send() {
-  // Not `disabled`, which would take the focus away from whoever uses a keyboard.
+  // Not `disabled`, which would lose the keyboard focus.
   if (sending || !chosen.store.getStatus().ok) {
     return;
   }
@@ -64,13 +64,13 @@ async function sendUnder({ name, store, plot }) {
   try {
     const response = await fetch(`/send/${name}`, { method: 'POST' });
     if (response.ok) {
-      // As of now, when it has been charged for sure: as of `sent` the button would come back before its time.
+      // Counts from now: counting from the time of sending could enable the button too early.
       store.spend(1);
     }
     store.observe(response);
     plot.click(sent, response.ok);
   } catch {
-    // The server cannot be reached; asking how the limit stands finds out too, tells, and tries again.
+    // The server is unreachable. A refresh also fails, shows the error and retries.
     store.refresh();
   }
 }
@@ -93,7 +93,7 @@ function drawPlot(limit, now) {
   if (!check) {
     return;
   }
-  // A tab in the background is seldom woken: what was left meanwhile is computed afterwards.
+  // Background tabs run rarely, so compute the points in between.
   for (let at = Math.max(limit.seen ?? now, now - 60_000) + 100; at < now; at += 100) {
     plot.record(at, store.check(at).value);
   }
@@ -108,7 +108,7 @@ function drawButton(now) {
   setAttribute(button, 'aria-disabled', String(!ok));
   setText(label, ok ? 'Send a message' : 'Send again');
   setText(countdown, ok || seconds === null ? '' : ` in ${seconds} s`);
-  // Once when it stops and once when it works again, not at each second.
+  // Announces only changes, not every second.
   if (told !== ok) {
     const stopped = `No messages left. You can send again in ${seconds} seconds.`;
     setText(news, ok ? (told === null ? '' : 'You can send again.') : stopped);
@@ -129,7 +129,7 @@ function drawGauge(now) {
     pip.append(document.createElement('i'));
     gauge.append(pip);
   }
-  // When one more is there, and how far the way to it has been gone.
+  // When the next token arrives, and the part of that time that has passed.
   const more = value < capacity ? chosen.store.check(now, value + 1).retryAt : null;
   const step = config.period / 1000 / (config.algorithm === 'fixed_window' ? 1 : config.rate);
   const part = more === null ? 0 : Math.min(Math.max(1 - (more - now) / step, 0), 1);
@@ -145,7 +145,7 @@ function drawGauge(now) {
   setText(next, more === null ? '' : `more in ${Math.max(Math.ceil((more - now) / 1000), 1)} s`);
 }
 
-/** Only what changes is written: a live region would speak, and a page be laid out, for nothing. */
+/** Writes only changes, to avoid needless announcements and layouts. */
 function setText(node, text) {
   if (node.textContent !== text) {
     node.textContent = text;

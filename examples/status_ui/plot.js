@@ -1,12 +1,12 @@
-// One lane: messages left over the last minute, what became of each click, and what is foretold.
+// The plot of a limit: messages left in the last minute, the outcome of each click, and the forecast.
 
 const PAST = 60_000;
 const AHEAD = 30_000;
-// Room for numbers at the left and below, and for what became of clicks.
+// Margins for the axis labels, and for the outcomes of clicks.
 const SIDES = { left: 22, right: 6, top: 8, bottom: 38 };
 const SVG = 'http://www.w3.org/2000/svg';
 
-/** A plot in `figure`. `show` draws it as of `now`; all times are milliseconds of the browser's clock. */
+/** A plot in `figure`. `show` draws its state at `now`; all times are milliseconds of the browser's clock. */
 export function createPlot(figure, title) {
   const svg = element('svg', { role: 'img' });
   const name = element('title', {}, title);
@@ -19,7 +19,7 @@ export function createPlot(figure, title) {
   svg.append(name, grid, area, past, ahead, marks, scale);
   figure.append(svg);
 
-  /** What was left from each of these instants on. */
+  /** The messages left from each instant on. */
   let points = [];
   let clicks = [];
 
@@ -28,7 +28,7 @@ export function createPlot(figure, title) {
     if (!last || last.value !== value) {
       points.push({ at, value });
     }
-    // The last one before the left edge tells what was left there.
+    // Keeps one point before the left edge, for the value there.
     while (points.length > 1 && points[1].at < at - PAST - 1000) {
       points.shift();
     }
@@ -39,7 +39,7 @@ export function createPlot(figure, title) {
     clicks = clicks.filter((one) => one.at > at - PAST);
   }
 
-  /** `foretell(at)` is what will be left at an instant that is still to come. */
+  /** `foretell(at)` returns the messages left at a future instant. */
   function show(now, capacity, foretell) {
     const { width, height } = svg.getBoundingClientRect();
     if (width === 0 || points.length === 0) {
@@ -99,7 +99,7 @@ function across(x1, x2, y) {
   return element('line', { x1, x2, y1: px(y), y2: px(y) });
 }
 
-/** Where a label on the time axis is held, so that none leaves the plot. */
+/** Anchors the labels of the time axis so that they stay within the plot. */
 function anchorOf(seconds) {
   return seconds === -60 ? 'start' : seconds === 30 ? 'end' : 'middle';
 }

@@ -1,6 +1,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
-use crate::running::{Example, HERE, get, send, statuses};
+use crate::running::{Example, LOCALHOST, get, send, statuses};
 
 #[tokio::test]
 async fn without_a_session_an_address_has_three_requests() {
@@ -18,7 +18,7 @@ async fn a_session_has_more_and_whoever_answers_the_captcha_has_most() {
     assert!(visitor.has(example.promised(r#"ratelimit: "pages";r=9;t=3240"#)), "{visitor:?}");
 
     for (guess, reply) in [("six times nine", "wrong\n"), ("forty-two", "promoted\n")] {
-        let answer = send(HERE, server, "POST /captcha", &[&cookie], example.promised(guess)).await;
+        let answer = send(LOCALHOST, server, "POST /captcha", &[&cookie], example.promised(guess)).await;
         assert_eq!(answer.body, example.promised(reply));
     }
     let human = get(server, &[&cookie]).await;
@@ -37,7 +37,7 @@ async fn an_invented_session_is_none() {
     assert_eq!(get(server, &["cookie: sid=another"]).await.status(), 429);
 }
 
-#[cfg(target_os = "linux")] // Where the whole of 127.0.0.0/8 is there.
+#[cfg(target_os = "linux")] // Only Linux assigns all of 127.0.0.0/8.
 #[tokio::test]
 async fn a_session_counts_only_from_the_address_that_it_was_given_to() {
     let example = Example::start("anonymous_sessions", &[]);
@@ -54,14 +54,14 @@ async fn sessions_and_guesses_are_limited_together() {
     example.promised("Opening sessions and guessing are limited too, to five per hour for each address");
     let cookie = open(&example, server).await;
     assert_eq!(statuses(4, server, "POST /captcha", &[&cookie]).await, "403 403 403 403");
-    let answer = send(HERE, server, "POST /captcha", &[&cookie], "forty-two").await;
+    let answer = send(LOCALHOST, server, "POST /captcha", &[&cookie], "forty-two").await;
     assert_eq!(answer.status(), 429);
     assert_eq!(statuses(1, server, "POST /session", &[]).await, "429");
 }
 
-/// A new session's cookie, as a header line.
+/// Opens a session. Returns its cookie as a header line.
 async fn open(example: &Example, server: SocketAddr) -> String {
-    let answer = send(HERE, server, "POST /session", &[], "").await;
+    let answer = send(LOCALHOST, server, "POST /session", &[], "").await;
     assert_eq!(answer.body, example.promised("welcome\n"));
     format!("cookie: {}", answer.value("set-cookie").unwrap().split(';').next().unwrap())
 }

@@ -1,4 +1,4 @@
-//! On Linux the whole of 127.0.0.0/8 is there; elsewhere these clients would have no addresses.
+//! Needs all of 127.0.0.0/8 for its clients, which only Linux assigns.
 #![cfg(target_os = "linux")]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,11 +19,11 @@ async fn forged_addresses_gain_nothing_and_each_client_has_its_own_bucket() {
     assert!(other.has(example.promised(r#"ratelimit-policy: "app";q=3;w=3600"#)), "{other:?}");
     assert!(other.has(example.promised(r#"ratelimit: "app";r=2;t=2400"#)), "{other:?}");
 
-    // Past the proxy: the same client, the same empty bucket.
+    // Without the proxy: the same client, the same empty bucket.
     assert_eq!(forging(2, ONE, app).await, "429 429");
 }
 
-/// The statuses of requests that each claim to come from somewhere else.
+/// The statuses of requests with a different forged address each.
 async fn forging(times: usize, client: Ipv4Addr, server: SocketAddr) -> String {
     let mut statuses = Vec::new();
     for i in 1..=times {

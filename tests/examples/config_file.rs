@@ -2,9 +2,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::running::{Answer, Example, HERE, send};
+use crate::running::{Answer, Example, LOCALHOST, send};
 
-/// The example with a copy of its file, to be changed.
+/// The example with a copy of its file that tests may change.
 struct Running {
     example: Example,
     server: SocketAddr,
@@ -20,24 +20,24 @@ impl Running {
         Running { example, server, operators, file }
     }
 
-    /// Changes the file as an editor does: another one takes its place.
+    /// Changes the file as editors do: by replacing it with another one.
     fn change(&self, old: &str, new: &str) {
         let text = std::fs::read_to_string(&self.file).unwrap();
-        assert!(text.contains(old), "{old}");
+        assert!(text.contains(old), "the file does not contain {old}");
         let other = self.file.with_extension("new");
         std::fs::write(&other, text.replace(old, new)).unwrap();
         std::fs::rename(other, &self.file).unwrap();
     }
 
-    /// The answer's body, with the file's name as the comment has it.
+    /// The response body, with the file's name as in the example's comment.
     async fn reload(&self, status: u16) -> String {
-        let answer = send(HERE, self.operators, "POST /reload", &[], "").await;
+        let answer = send(LOCALHOST, self.operators, "POST /reload", &[], "").await;
         assert_eq!(answer.status(), status, "{answer:?}");
         answer.body.replace(self.file.to_str().unwrap(), "limits.toml")
     }
 
     async fn create(&self) -> Answer {
-        send(HERE, self.server, "POST /todos", &[], "").await
+        send(LOCALHOST, self.server, "POST /todos", &[], "").await
     }
 }
 
@@ -53,12 +53,12 @@ async fn routes_have_the_limits_of_the_file() {
     let running = Running::start("config_file_routes");
     let answer = running.create().await;
     assert!(answer.has(running.example.promised(r#"ratelimit-policy: "create";q=5;w=60"#)), "{answer:?}");
-    let answer = send(HERE, running.server, "GET /todos", &[], "").await;
+    let answer = send(LOCALHOST, running.server, "GET /todos", &[], "").await;
     assert!(answer.has(running.example.promised(r#"ratelimit-policy: "default";q=60;w=60"#)), "{answer:?}");
-    let answer = send(HERE, running.server, "GET /search", &["user-agent: GPTBot/1"], "").await;
+    let answer = send(LOCALHOST, running.server, "GET /search", &["user-agent: GPTBot/1"], "").await;
     assert_eq!(answer.status(), 429);
-    // The other port is not the server's.
-    assert_eq!(send(HERE, running.server, "POST /reload", &[], "").await.status(), 404);
+    // Only the operators' port reloads.
+    assert_eq!(send(LOCALHOST, running.server, "POST /reload", &[], "").await.status(), 404);
 }
 
 #[tokio::test]
@@ -66,12 +66,12 @@ async fn a_changed_file_is_in_force_after_a_reload_and_what_was_spent_stays_spen
     let running = Running::start("config_file_changed");
     assert_eq!(running.create().await.status(), 201);
     running.change("\"5/min\"", "\"3/min\"");
-    assert!(running.create().await.has(r#"ratelimit-policy: "create";q=5;w=60"#), "not before the reload");
-    let told = running.reload(200).await;
-    assert_eq!(told, running.example.promised("policies.create.quota: 5/min → 3/min\n"));
+    assert!(running.create().await.has(r#"ratelimit-policy: "create";q=5;w=60"#), "unchanged before the reload");
+    let report = running.reload(200).await;
+    assert_eq!(report, running.example.promised("policies.create.quota: 5/min → 3/min\n"));
     let answer = running.create().await;
     assert!(answer.has(r#"ratelimit-policy: "create";q=3;w=60"#), "{answer:?}");
-    // Of three, two were spent, and this is the third; a slow machine may have been given one back.
+    // Two of three were spent before this call; on a slow machine, one may have been refilled.
     let r: u64 = answer.value("ratelimit").unwrap().split("r=").nth(1).unwrap()[..1].parse().unwrap();
     assert!(r <= 1, "{answer:?}");
     assert_eq!(running.example.line(), "policies.create.quota: 5/min → 3/min");
@@ -84,28 +84,28 @@ async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
     running.change("\"5/min\"", "\"3/mim\"");
     running.change("\"/search\" = \"search\"", "\"/search\" = \"saerch\"");
     running.change("[\"192.0.2.0/24\"]", "[\"127.0.0.0/8\"]");
-    let told = running.reload(422).await;
+    let report = running.reload(422).await;
     let promised = [
         "limits.toml: policies.create.quota: quota \"3/mim\": expected a period such as \"min\" or \"30s\", found \"mim\"; units: us ms s min h d w\n",
         "limits.toml: routes.\"/search\": unknown policy \"saerch\" (did you mean \"search\"?); known policies: \"create\", \"default\", \"search\"\n",
         "The limits are unchanged.\n",
     ];
-    assert_eq!(told, promised.map(|line| running.example.promised(line)).concat());
+    assert_eq!(report, promised.map(|line| running.example.promised(line)).concat());
     let answer = running.create().await;
     assert!(answer.status() == 201 && answer.has(r#"ratelimit-policy: "create";q=5;w=60"#), "{answer:?}");
 
-    // Mended, but for what takes a restart: still nothing.
+    // Corrected, but one change needs a restart: nothing changes.
     running.change("3/mim", "3/min");
     running.change("\"saerch\"", "\"default\"");
-    let told = running.reload(422).await;
+    let report = running.reload(422).await;
     assert_eq!(
-        told,
+        report,
         "limits.toml: routes.\"/search\": \"search\" → \"default\"; restart the program to change it\n\
          The limits are unchanged.\n"
     );
     assert!(running.create().await.has(r#"ratelimit-policy: "create";q=5;w=60"#));
 
-    // All mended: the deny list too, which is on the way of everybody here.
+    // All correct, including the deny list, which now contains this machine.
     running.change("\"/search\" = \"default\"", "\"/search\" = \"search\"");
     assert_eq!(
         running.reload(200).await,
@@ -125,9 +125,9 @@ fn with_a_broken_file_it_does_not_start() {
     example.push(format!("examples/config_file{}", std::env::consts::EXE_SUFFIX));
     let ended = Command::new(example).arg(&file).env("PORT", "0").output().unwrap();
     assert!(!ended.status.success());
-    let told = String::from_utf8(ended.stderr).unwrap().replace(file.to_str().unwrap(), "limits.toml");
+    let report = String::from_utf8(ended.stderr).unwrap().replace(file.to_str().unwrap(), "limits.toml");
     assert_eq!(
-        told,
+        report,
         "limits.toml: policies.default.quota: expected a quota such as \"10/s burst 50\", or a table, found the number 60\n"
     );
 }

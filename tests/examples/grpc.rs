@@ -12,7 +12,7 @@ fn three_calls_pass_the_fourth_is_told_when_to_come_back_and_then_passes() {
     assert!((1..=3000).contains(&pushback.parse::<u32>().unwrap()), "{line}");
     let details = "    grpc-status-details-bin: type.googleapis.com/google.rpc.RetryInfo";
     assert_eq!(example.line(), example.promised(details));
-    // It has waited for exactly as long as it was told.
+    // Sent exactly after the pushback.
     assert_eq!(example.line(), example.promised("call 5: Ok \"hello, ada\""));
     assert!(example.ends());
 }

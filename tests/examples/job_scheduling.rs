@@ -4,25 +4,25 @@ use crate::running::Example;
 fn each_job_runs_when_it_was_told_and_one_put_in_after_a_cancelled_one_inherits_its_time() {
     let example = Example::start("job_scheduling", &[]);
     for line in ["job 1 runs in 0.5 s", "job 2 runs in 1.5 s", "job 3 runs in 2.0 s", "job 4 runs in 3.0 s"] {
-        same(&example.line(), example.promised(line));
+        check_line(&example.line(), example.promised(line));
     }
-    same(&example.line(), example.promised("at 0.5 s: job 1, planned for 0.5 s"));
+    check_line(&example.line(), example.promised("at 0.5 s: job 1, planned for 0.5 s"));
     assert_eq!(example.line(), example.promised("job 4 is cancelled"));
-    same(&example.line(), example.promised("job 5 runs in 2.5 s"));
+    check_line(&example.line(), example.promised("job 5 runs in 2.5 s"));
     for line in [
         "at 1.5 s: job 2, planned for 1.5 s",
         "at 2.0 s: job 3, planned for 2.0 s",
         "at 3.0 s: job 5, planned for 3.0 s",
     ] {
-        same(&example.line(), example.promised(line));
+        check_line(&example.line(), example.promised(line));
     }
     assert!(example.ends());
 }
 
-/// The same words. A busy machine makes a job run later and the delay to it shorter, so each time is bounded on the
-/// side that only a wrong decision crosses: no job runs before its time, and none has to wait longer than promised.
+/// Compares a line with the promised one. A busy machine runs jobs late and shortens delays, so each time is only bounded
+/// on the other side: no job runs early, and none waits longer than promised.
 #[track_caller]
-fn same(line: &str, promised: &str) {
+fn check_line(line: &str, promised: &str) {
     let (words, times) = parts(line);
     let (promised_words, promised_times) = parts(promised);
     assert_eq!(words, promised_words);
@@ -33,7 +33,7 @@ fn same(line: &str, promised: &str) {
     }
 }
 
-/// A line's words, and the numbers in it that have a decimal point.
+/// The words of a line, and its numbers with a decimal point.
 fn parts(line: &str) -> (Vec<&str>, Vec<f64>) {
     let (times, words): (Vec<_>, Vec<_>) = line.split(' ').partition(|word| word.contains('.'));
     (words, times.iter().map(|time| time.trim_end_matches(',').parse().unwrap()).collect())

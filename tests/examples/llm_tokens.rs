@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::running::{Answer, Example, HERE, send};
+use crate::running::{Answer, Example, LOCALHOST, send};
 
 #[tokio::test]
 async fn an_answer_costs_what_it_was_in_the_end_be_it_less_than_estimated_or_more() {
@@ -14,7 +14,7 @@ async fn an_answer_costs_what_it_was_in_the_end_be_it_less_than_estimated_or_mor
     let short = complete(server, example.promised("12")).await;
     assert_eq!(short.status(), 200);
     assert!(short.has(example.promised(r#"ratelimit: "tokens";r=950;t=82080"#)), "{short:?}");
-    // Each word came as a chunk of its own: between their lengths.
+    // One chunk per word, each after a line with its length.
     let words: String = short.body.split("\r\n").skip(1).step_by(2).collect();
     example.promised(&words);
     assert!(words.ends_with("word11 word12\n"), "{short:?}");
@@ -31,8 +31,8 @@ async fn the_estimate_stays_if_the_client_leaves_and_goes_back_if_the_model_is_d
     complete(server, "12").await;
     complete(server, "60").await;
     assert_eq!(balance(server).await, "928 tokens, 18 calls\n");
-    leave(server, "40").await;
-    tokio::time::sleep(Duration::from_millis(1500)).await; // it would have ended after 800
+    disconnect_early(server, "40").await;
+    tokio::time::sleep(Duration::from_millis(1500)).await; // the response would have taken 800 ms
     assert_eq!(balance(server).await, example.promised("878 tokens, 17 calls\n"));
 
     let failed = complete(server, "fail").await;
@@ -49,8 +49,8 @@ async fn of_five_batches_one_begins_three_wait_for_a_second_each_and_one_is_refu
     let mut batches = JoinSet::new();
     for _ in 0..5 {
         batches.spawn(async move {
-            // As many as estimated: nothing is given back to those that wait.
-            let answer = send(HERE, server, "POST /batch", &["x-team: blue"], "50").await;
+            // Exactly the estimate, so nothing is refunded.
+            let answer = send(LOCALHOST, server, "POST /batch", &["x-team: blue"], "50").await;
             (answer.status(), began.elapsed())
         });
     }
@@ -59,22 +59,21 @@ async fn of_five_batches_one_begins_three_wait_for_a_second_each_and_one_is_refu
     let statuses: Vec<_> = ended.iter().map(|(status, _)| *status).collect();
     assert_eq!(statuses, [429, 200, 200, 200, 200]);
     for (turn, (_, at)) in ended[1..].iter().enumerate() {
-        // And then each speaks for a second.
-        let least = Duration::from_secs(turn as u64 + 1);
-        assert!(*at >= least, "{ended:?}");
+        let earliest = Duration::from_secs(turn as u64 + 1);
+        assert!(*at >= earliest, "{ended:?}");
     }
 }
 
 async fn complete(server: SocketAddr, words: &str) -> Answer {
-    send(HERE, server, "POST /complete", &["x-team: blue"], words).await
+    send(LOCALHOST, server, "POST /complete", &["x-team: blue"], words).await
 }
 
 async fn balance(server: SocketAddr) -> String {
-    send(HERE, server, "GET /balance", &["x-team: blue"], "").await.body
+    send(LOCALHOST, server, "GET /balance", &["x-team: blue"], "").await.body
 }
 
-/// Reads the first words of an answer, and hangs up.
-async fn leave(server: SocketAddr, words: &str) {
+/// Reads the first words of a response, then disconnects.
+async fn disconnect_early(server: SocketAddr, words: &str) {
     let mut stream = TcpStream::connect(server).await.unwrap();
     let length = words.len();
     let request = format!("POST /complete HTTP/1.1\r\nhost: test\r\nx-team: blue\r\ncontent-length: {length}\r\n\r\n");

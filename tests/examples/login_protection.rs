@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 
 use tokio::task::JoinSet;
 
-use crate::running::{Answer, Example, HERE, send};
+use crate::running::{Answer, Example, LOCALHOST, send};
 
 #[tokio::test]
 async fn of_eight_guesses_at_once_five_are_looked_at_and_then_not_even_the_right_password_is() {
@@ -28,7 +28,7 @@ async fn of_eight_guesses_at_once_five_are_looked_at_and_then_not_even_the_right
     }
     example.promised(r#"ratelimit: "account";r=0;t=720"#);
     example.promised("retry-after: 720");
-    // Some seconds have passed since the first guess, on a slow machine.
+    // On a slow machine, the first guess was some seconds ago.
     assert!((700..=720).contains(&right.number("retry-after")), "{right:?}");
 }
 
@@ -51,12 +51,12 @@ async fn three_wrong_codes_and_the_right_one_forgets_them() {
     let server = example.address();
     let mut statuses = Vec::new();
     for code in example.promised("000000 000001 271828 000002 000003 000004 000005").split(' ') {
-        statuses.push(send(HERE, server, "POST /reset/ada", &[], code).await.status().to_string());
+        statuses.push(send(LOCALHOST, server, "POST /reset/ada", &[], code).await.status().to_string());
     }
     assert_eq!(statuses.join(" "), example.promised("403 403 200 403 403 403 429"));
 }
 
 async fn login(server: SocketAddr, account: &str, password: &str) -> Answer {
     let body = format!("account={account}&password={password}");
-    send(HERE, server, "POST /login", &["content-type: application/x-www-form-urlencoded"], &body).await
+    send(LOCALHOST, server, "POST /login", &["content-type: application/x-www-form-urlencoded"], &body).await
 }

@@ -1,7 +1,7 @@
-//! The examples, run as their readers run them: other processes, real time, real sockets. Each has to do what the comment at its
-//! top promises, and what is checked here has to stand there.
+//! The examples as separate processes, in real time on real sockets. Each does what its top comment promises; all checked
+//! texts are in that comment.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
 mod anonymous_sessions;
 mod behind_proxy;
@@ -20,7 +20,7 @@ mod redis;
 mod routes;
 mod running;
 #[path = "../redis/server.rs"]
-#[allow(dead_code)] // Made for other tests, which break it too.
+#[allow(dead_code)] // Shared with other tests.
 mod server;
 mod shadow;
 mod status;

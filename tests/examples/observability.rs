@@ -1,14 +1,12 @@
-//! `examples/observability` does what its comment says.
-
-use crate::running::{Example, HERE, get, send, statuses};
+use crate::running::{Example, LOCALHOST, get, send, statuses};
 
 #[tokio::test]
 async fn two_of_five_are_denied_logged_without_their_key_and_counted() {
     let example = Example::start("observability", &[]);
     let server = example.address();
-    let told: String = (0..3).map(|_| example.line() + "\n").collect();
-    let told = told.replace(&server.to_string(), "127.0.0.1:3000");
-    example.promised(&told.lines().collect::<Vec<_>>().join("\n"));
+    let printed: String = (0..3).map(|_| example.line() + "\n").collect();
+    let printed = printed.replace(&server.to_string(), "127.0.0.1:3000");
+    example.promised(&printed.lines().collect::<Vec<_>>().join("\n"));
 
     let key = "x-api-key: k1";
     assert_eq!(statuses(5, server, "GET /", &[key]).await, "200 200 200 429 429");
@@ -19,13 +17,12 @@ async fn two_of_five_are_denied_logged_without_their_key_and_counted() {
         assert!(line.contains(example.promised(promised)) && !line.contains("k1"), "{line}");
     }
 
-    let page = send(HERE, server, "GET /metrics", &[], "").await;
+    let page = send(LOCALHOST, server, "GET /metrics", &[], "").await;
     assert!(page.has("content-type: text/plain; version=0.0.4"), "{page:?}");
     let denied = "tollgate_decisions_total{policy=\"api\",outcome=\"denied\",reason=\"quota_exceeded\",\
                   decided_by=\"backend\",enforced=\"true\"} 2";
     assert!(page.body.lines().any(|line| line == example.promised(denied)), "{}", page.body);
     assert!(page.body.lines().any(|line| line == "tollgate_rows 1"), "{}", page.body);
-    // It is not under the limit itself.
     assert_eq!(get(server, &[key]).await.status(), 429);
     assert_eq!(statuses(5, server, "GET /metrics", &[key]).await, "200 200 200 200 200");
 }

@@ -15,13 +15,13 @@ fn the_plots_of_the_documentation_are_what_the_arithmetic_draws() {
     for line in &lines {
         let file = line.split(':').next().unwrap();
         let drawn = std::fs::read_to_string(folder.join(file)).unwrap();
-        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs/plots").join(file);
-        let kept = std::fs::read_to_string(kept).unwrap();
-        assert!(drawn == kept, "{file} is not what is drawn: run `cargo run --example plots`, and look at it");
-        assert!(kept.len() < 30_000, "{file} has {} bytes", kept.len());
-        // Read aloud, too; and fit to stand in the midst of markdown.
-        assert!(kept.contains("role=\"img\"") && kept.contains("<title>") && kept.contains("<desc>"));
-        assert!(!kept.contains("\n\n"));
+        let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs/plots").join(file);
+        let stored = std::fs::read_to_string(stored).unwrap();
+        assert!(drawn == stored, "{file} is outdated: run `cargo run --example plots` and review it");
+        assert!(stored.len() < 30_000, "{file} has {} bytes", stored.len());
+        // Accessible, and without blank lines, which would end an HTML block in Markdown.
+        assert!(stored.contains("role=\"img\"") && stored.contains("<title>") && stored.contains("<desc>"));
+        assert!(!stored.contains("\n\n"));
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }

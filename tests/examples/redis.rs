@@ -1,5 +1,3 @@
-//! `examples/redis.rs` does what its comment says.
-
 use crate::running::{Example, get};
 use crate::server::Server;
 
@@ -15,7 +13,6 @@ async fn two_processes_share_one_budget() {
     );
     assert_eq!(example.line(), example.promised("process 1: 0 remaining. process 2: 0 remaining."));
 
-    // A user of the other process' is the same user.
     for (i, process) in [one, two, one, two].into_iter().enumerate() {
         let answer = get(process, &["x-user: ada"]).await;
         assert_eq!(answer.status(), 200);
@@ -23,7 +20,7 @@ async fn two_processes_share_one_budget() {
         assert!(answer.has("x-decided-by: Backend"));
     }
 
-    // Without the server each allows a half by itself.
+    // Without the Redis server, each process allows half of the limit.
     drop(server);
     let mut allowed = 0;
     for _ in 0..8 {

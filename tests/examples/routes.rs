@@ -1,11 +1,11 @@
-use crate::running::{Example, HERE, send, statuses};
+use crate::running::{Example, LOCALHOST, send, statuses};
 
-const WAYS: [&[&str]; 2] = [&[], &["table"]];
+const VARIANTS: [&[&str]; 2] = [&[], &["table"]];
 
 #[tokio::test]
 async fn each_route_and_tier_has_the_limit_of_its_cell() {
-    for way in WAYS {
-        let example = Example::start("routes", way);
+    for arguments in VARIANTS {
+        let example = Example::start("routes", arguments);
         let server = example.address();
         let tiers = ["", "authorization: Bearer ada-is-free", "authorization: Bearer eve-is-premium"];
         for (request, policy, row) in [
@@ -15,7 +15,7 @@ async fn each_route_and_tier_has_the_limit_of_its_cell() {
             let limits = example.promised(row).split_whitespace().skip(1);
             for (tier, limit) in tiers.iter().zip(limits) {
                 let headers: &[&str] = if tier.is_empty() { &[] } else { &[tier] };
-                let answer = send(HERE, server, request, headers, "").await;
+                let answer = send(LOCALHOST, server, request, headers, "").await;
                 assert!(answer.has(&format!("ratelimit-policy: {policy:?};q={limit};w=60")), "{request}: {answer:?}");
             }
         }
@@ -31,19 +31,19 @@ async fn each_route_and_tier_has_the_limit_of_its_cell() {
 
 #[tokio::test]
 async fn five_todos_and_no_more_and_listing_them_still_works() {
-    for way in WAYS {
-        let example = Example::start("routes", way);
+    for arguments in VARIANTS {
+        let example = Example::start("routes", arguments);
         let server = example.address();
         let created = statuses(6, server, "POST /todos", &[]).await;
-        assert_eq!(created, example.promised("201 201 201 201 201 429"), "{way:?}");
-        assert_eq!(statuses(1, server, "GET /todos", &[]).await, "200", "{way:?}");
+        assert_eq!(created, example.promised("201 201 201 201 201 429"), "{arguments:?}");
+        assert_eq!(statuses(1, server, "GET /todos", &[]).await, "200", "{arguments:?}");
     }
 }
 
 #[tokio::test]
 async fn what_matches_no_route_has_the_default_policy_of_the_table() {
     let example = Example::start("routes", &["table"]);
-    let answer = send(HERE, example.address(), "GET /nowhere", &[], "").await;
+    let answer = send(LOCALHOST, example.address(), "GET /nowhere", &[], "").await;
     assert_eq!(answer.status(), 404);
     assert!(answer.has(r#"ratelimit-policy: "default";q=30;w=60"#), "{answer:?}");
 }

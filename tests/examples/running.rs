@@ -1,4 +1,4 @@
-//! An example as a child process, and a client for it.
+//! Examples as child processes, and an HTTP client for them.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,13 +10,12 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 
-/// For a machine with better things to do. Nothing here takes as long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Generous, for busy machines.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The machine itself.
-pub(crate) const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+pub(crate) const LOCALHOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// A running example. It ends with the test that started it.
+/// A running example, which is killed when it is dropped.
 pub(crate) struct Example {
     name: &'static str,
     child: Child,
@@ -25,20 +24,19 @@ pub(crate) struct Example {
 }
 
 impl Example {
-    /// Starts an example on a free port.
     pub(crate) fn start(name: &'static str, arguments: &[&str]) -> Example {
         Example::start_with(name, arguments, &[])
     }
 
-    /// Starts an example on a free port, with these environment variables.
+    /// Like `start`, with these environment variables.
     pub(crate) fn start_with(name: &'static str, arguments: &[&str], environment: &[(&str, &str)]) -> Example {
-        // This test is in target/<profile>/deps, examples are in target/<profile>/examples.
+        // From target/<profile>/deps to target/<profile>/examples.
         let mut path: PathBuf = std::env::current_exe().unwrap();
         path.pop();
         path.pop();
         path.push(format!("examples/{name}{}", std::env::consts::EXE_SUFFIX));
         let build = format!("cargo build --all-features --example {name}");
-        assert!(path.exists(), "the example is not built: run `{build}`, or all tests at once");
+        assert!(path.exists(), "the example is not built: run `{build}`, or all tests together");
         let mut child = Command::new(path)
             .args(arguments)
             .env("PORT", "0")
@@ -48,36 +46,34 @@ impl Example {
             .unwrap();
         let printed = BufReader::new(child.stdout.take().unwrap());
         let (send, lines) = channel();
-        // Its output is read to the end, whoever listens: a closed pipe would end it.
+        // Reads all output even if the test does not, because a closed pipe would end the example.
         std::thread::spawn(move || printed.lines().map_while(Result::ok).for_each(|line| drop(send.send(line))));
         Example { name, child, lines, comment: comment(name) }
     }
 
-    /// The next line that it prints.
     pub(crate) fn line(&self) -> String {
-        match self.lines.recv_timeout(PATIENCE) {
+        match self.lines.recv_timeout(TIMEOUT) {
             Ok(line) => line,
-            Err(error) => panic!("example {}: no further line: {error}", self.name),
+            Err(error) => panic!("example {}: expected another line: {error}", self.name),
         }
     }
 
-    /// The address in the next line that it prints.
     pub(crate) fn address(&self) -> SocketAddr {
         let line = self.line();
         let address = line.split_whitespace().find_map(|word| word.strip_prefix("http://"));
         address.unwrap_or_else(|| panic!("example {}: no URL in {line:?}", self.name)).parse().unwrap()
     }
 
-    /// Whether it ended by itself, and well.
+    /// Waits for the example to exit; returns whether it succeeded.
     pub(crate) fn ends(mut self) -> bool {
-        assert!(self.lines.recv_timeout(PATIENCE).is_err(), "example {}: there is another line", self.name);
+        assert!(self.lines.recv_timeout(TIMEOUT).is_err(), "example {}: expected no further line", self.name);
         self.child.wait().unwrap().success()
     }
 
-    /// The same text, which has to be in the comment at the example's top.
+    /// Returns `text` after checking that it is in the example's top comment.
     #[track_caller]
     pub(crate) fn promised<'a>(&self, text: &'a str) -> &'a str {
-        assert!(self.comment.contains(text), "example {} does not promise {text:?}", self.name);
+        assert!(self.comment.contains(text), "the top comment of example {} does not contain {text:?}", self.name);
         text
     }
 }
@@ -89,21 +85,19 @@ impl Drop for Example {
     }
 }
 
-/// The comment at an example's top.
 fn comment(name: &str) -> String {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    // One that is more than a file has a folder.
     let paths = [examples.join(format!("{name}.rs")), examples.join(name).join("main.rs")];
     let source = paths.iter().find_map(|path| std::fs::read_to_string(path).ok()).expect("the example's source");
     let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
     lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect()
 }
 
-/// Sends a request over a connection of its own from `client`, with these header lines, and reads until the server closes.
+/// Sends a request with these header lines from `client` on a new connection, and reads until the server closes it.
 pub(crate) async fn send(client: Ipv4Addr, server: SocketAddr, request: &str, headers: &[&str], body: &str) -> Answer {
     let exchange = async {
         let socket = TcpSocket::new_v4().unwrap();
-        socket.bind((client, 0).into()).expect("an address of the loopback");
+        socket.bind((client, 0).into()).expect("a loopback address");
         let mut stream = socket.connect(server).await.unwrap();
         let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
         let length = body.len();
@@ -115,27 +109,25 @@ pub(crate) async fn send(client: Ipv4Addr, server: SocketAddr, request: &str, he
         stream.read_to_string(&mut text).await.unwrap();
         text
     };
-    let text = tokio::time::timeout(PATIENCE, exchange).await;
-    let text = text.unwrap_or_else(|_| panic!("{request}: no answer in {PATIENCE:?}"));
+    let text = tokio::time::timeout(TIMEOUT, exchange).await;
+    let text = text.unwrap_or_else(|_| panic!("{request}: no response in {TIMEOUT:?}"));
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{request}: answered {text:?}"));
     Answer { head: head.to_owned(), body: body.to_owned() }
 }
 
-/// GET / from this machine.
 pub(crate) async fn get(server: SocketAddr, headers: &[&str]) -> Answer {
-    send(HERE, server, "GET /", headers, "").await
+    send(LOCALHOST, server, "GET /", headers, "").await
 }
 
-/// The statuses of so many times the same request, as curl's `-w '%{http_code} '` prints them.
+/// The statuses of repeated requests, as curl's `-w '%{http_code} '` prints them.
 pub(crate) async fn statuses(times: usize, server: SocketAddr, request: &str, headers: &[&str]) -> String {
     let mut statuses = Vec::new();
     for _ in 0..times {
-        statuses.push(send(HERE, server, request, headers, "").await.status().to_string());
+        statuses.push(send(LOCALHOST, server, request, headers, "").await.status().to_string());
     }
     statuses.join(" ")
 }
 
-/// What came back.
 #[derive(Debug)]
 pub(crate) struct Answer {
     head: String,
@@ -151,7 +143,6 @@ impl Answer {
         self.head.lines().next().unwrap()
     }
 
-    /// Whether it has this header line.
     pub(crate) fn has(&self, line: &str) -> bool {
         self.head.lines().any(|known| known == line)
     }

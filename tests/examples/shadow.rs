@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use crate::running::{Answer, Example, HERE, get, send};
+use crate::running::{Answer, Example, LOCALHOST, get, send};
 
 #[tokio::test]
 async fn in_shadow_mode_the_fourth_request_passes_marked_and_counted() {
@@ -10,7 +10,7 @@ async fn in_shadow_mode_the_fourth_request_passes_marked_and_counted() {
         assert_eq!(outcome(&example, &get(server, &["x-api-key: k1"]).await), Outcome::Quiet);
     }
     assert_eq!(outcome(&example, &get(server, &["x-api-key: k1"]).await), Outcome::Marked);
-    let report = send(HERE, server, "GET /shadowed", &[], "").await;
+    let report = send(LOCALHOST, server, "GET /shadowed", &[], "").await;
     assert_eq!(report.body, example.promised("1 request would have been refused\n"));
 }
 
@@ -32,7 +32,7 @@ async fn a_share_is_enforced_for_the_same_clients_each_time() {
             }
         }
     }
-    // Of 40 tosses of a coin: outside this once in 10^8 runs.
+    // 40 fair coin tosses are outside this range once in 10^8 runs.
     assert!((3..=37).contains(&enforced), "{enforced} of 40");
 }
 
@@ -45,7 +45,6 @@ async fn a_share_of_one_refuses_everybody_over_the_limit() {
     }
 }
 
-/// What five requests of a client get.
 async fn outcomes(example: &Example, server: SocketAddr, client: u32) -> Vec<Outcome> {
     let mut seen = Vec::new();
     for _ in 0..5 {
@@ -56,11 +55,11 @@ async fn outcomes(example: &Example, server: SocketAddr, client: u32) -> Vec<Out
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outcome {
-    /// As if there were no limit.
+    /// No sign of a limit.
     Quiet,
-    /// The same, but for the header for the access log.
+    /// Only the header for the access log.
     Marked,
-    /// Within the limit, and told so.
+    /// Allowed, with rate-limit headers.
     Informed,
     Refused,
 }

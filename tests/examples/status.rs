@@ -1,4 +1,4 @@
-use crate::running::{Example, HERE, get, send};
+use crate::running::{Example, LOCALHOST, get, send};
 
 #[tokio::test]
 async fn the_endpoint_tells_what_the_next_request_will_be_told() {
@@ -6,17 +6,16 @@ async fn the_endpoint_tells_what_the_next_request_will_be_told() {
     let server = example.address();
     let ada: &[&str] = &["x-user: ada"];
     for _ in 0..3 {
-        assert_eq!(send(HERE, server, "POST /chat", ada, "").await.status(), 200);
+        assert_eq!(send(LOCALHOST, server, "POST /chat", ada, "").await.status(), 200);
     }
-    let told = send(HERE, server, "GET /limits/chat", ada, "").await;
+    let limit = send(LOCALHOST, server, "GET /limits/chat", ada, "").await;
     let start = example.promised(
         r#"{"policy":"chat","algorithm":"token_bucket","rate":1,"period":3000000,"capacity":3,"start":0,"max_reserved":0,"#,
     );
-    assert!(told.body.starts_with(start), "{told:?}");
-    let denied = send(HERE, server, "POST /chat", ada, "").await;
+    assert!(limit.body.starts_with(start), "{limit:?}");
+    let denied = send(LOCALHOST, server, "POST /chat", ada, "").await;
     assert_eq!((denied.status(), denied.value("retry-after")), (429, Some("3")), "{denied:?}");
-    // Somebody else's is untouched.
-    let other = send(HERE, server, "GET /limits/chat", &["x-user: eve"], "").await;
+    let other = send(LOCALHOST, server, "GET /limits/chat", &["x-user: eve"], "").await;
     assert!(other.body.contains(r#""spent":0,"#), "{other:?}");
     assert_eq!(get(server, ada).await.status(), 404);
 }

@@ -2,12 +2,12 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use crate::running::{Answer, Example, HERE, get, send, statuses};
+use crate::running::{Answer, Example, LOCALHOST, get, send, statuses};
 
 const LIMITS: [&str; 3] = ["bucket", "fixed", "sliding"];
 
 async fn ask(server: SocketAddr, path: &str) -> Answer {
-    send(HERE, server, &format!("GET {path}"), &[], "").await
+    send(LOCALHOST, server, &format!("GET {path}"), &[], "").await
 }
 
 async fn status(server: SocketAddr, limit: &str) -> Value {
@@ -30,7 +30,7 @@ async fn the_page_and_its_parts_come_from_here_only() {
     let policy = page.value("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'"));
     assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
-    // Nothing that such a policy would have to allow, and every part is there.
+    // The page needs no exceptions from the policy, and all its files exist.
     for inline in ["<style", " style=", "<script>", " onclick=", "http://", "https://"] {
         assert!(!page.body.contains(inline), "{inline}");
     }
@@ -53,21 +53,21 @@ async fn the_seventh_message_is_refused_until_the_instant_that_the_status_told_b
     for limit in LIMITS {
         let line = format!("POST /send/{limit}");
         let seen = statuses(7, server, &line, &[]).await;
-        let told = status(server, limit).await;
-        let now = told["now"].as_u64().unwrap();
-        // Of windows a boundary may lie between the first and the seventh.
+        let snapshot = status(server, limit).await;
+        let now = snapshot["now"].as_u64().unwrap();
+        // Windows may have a boundary between the first message and the seventh.
         if limit == "bucket" {
             assert_eq!(seen, example.promised("200 200 200 200 200 200 429"));
-            assert_eq!((told["spent"].as_u64(), told["capacity"].as_u64()), (Some(6), Some(6)));
-            // A token is back five seconds after the first was taken: before that, refused; and the header rounds up.
-            let due = told["ts"].as_u64().unwrap() + 5_000_000;
-            let refused = send(HERE, server, &line, &[], "").await;
+            assert_eq!((snapshot["spent"].as_u64(), snapshot["capacity"].as_u64()), (Some(6), Some(6)));
+            // A token is refilled five seconds after the first was spent. The header rounds up.
+            let due = snapshot["ts"].as_u64().unwrap() + 5_000_000;
+            let refused = send(LOCALHOST, server, &line, &[], "").await;
             assert_eq!(refused.status(), 429);
-            assert_eq!(refused.number("retry-after"), (due - now).div_ceil(1_000_000), "{told}");
+            assert_eq!(refused.number("retry-after"), (due - now).div_ceil(1_000_000), "{snapshot}");
             tokio::time::sleep(std::time::Duration::from_micros(due - now)).await;
             assert_eq!(statuses(2, server, &line, &[]).await, "200 429");
         }
-        assert_eq!(told["policy"], limit);
+        assert_eq!(snapshot["policy"], limit);
     }
     assert!(status(server, "bucket").await.get("not_before").is_none());
 }
@@ -83,7 +83,7 @@ async fn the_status_and_the_time_are_told_as_promised() {
     assert!(answer.body.starts_with(begin), "{answer:?}");
     let time: Value = serde_json::from_str(&ask(server, "/time").await.body).unwrap();
     assert!(time["now"].as_u64().unwrap() > 1_767_225_600_000_000);
-    // Asking is limited too, by itself.
+    // The status endpoint has a separate limit.
     assert_eq!(answer.value("ratelimit-policy"), Some(r#""status";q=300;w=60"#));
     assert_eq!(statuses(2, server, "POST /send/bucket", &[]).await, "200 200");
     assert_eq!(status(server, "bucket").await["spent"], 2);

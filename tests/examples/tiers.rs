@@ -1,4 +1,4 @@
-use crate::running::{Example, HERE, get, send, statuses};
+use crate::running::{Example, LOCALHOST, get, send, statuses};
 
 const ADA: &[&str] = &["authorization: Bearer ada"];
 
@@ -8,7 +8,7 @@ async fn an_upgrade_gives_its_room_at_once_and_what_was_spent_stays_spent() {
     let server = example.address();
     assert_eq!(statuses(6, server, "GET /", ADA).await, example.promised("200 200 200 200 200 429"));
 
-    let upgrade = send(HERE, server, "POST /upgrade", ADA, "").await;
+    let upgrade = send(LOCALHOST, server, "POST /upgrade", ADA, "").await;
     assert_eq!(upgrade.body, example.promised("ada is premium now\n"));
 
     let answer = get(server, ADA).await;

@@ -1,4 +1,4 @@
-//! One route behind a layer, and what its responses say.
+//! A route behind a layer, and the header lines of its responses.
 
 use axum::Router;
 use axum::body::Body;
@@ -10,18 +10,18 @@ use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// A limiter in memory, and the clock that it goes by. It stands at 2026-01-01T00:00:00Z, Unix time 1767225600.
+/// A memory limiter and its clock, which starts at 2026-01-01T00:00:00Z (Unix time 1767225600).
 pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
 }
 
-/// What `x-cost` says, else 1.
+/// The number in `x-cost`; default 1.
 pub(crate) fn cost(req: &Parts) -> u64 {
     req.headers.get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
 }
 
-/// A rule for everybody, on a limiter of its own.
+/// A rule with a global key on a new limiter.
 pub(crate) fn layer(name: &str, quota: Quota) -> (RateLimitLayer, ManualClock) {
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(Policy::try_new(name, quota).unwrap(), key::global()).cost(cost);
@@ -32,14 +32,13 @@ pub(crate) fn app(layer: RateLimitLayer) -> Router {
     Router::new().route("/", any(|| async { "hello" })).layer(layer)
 }
 
-/// A request of this cost.
 pub(crate) async fn take(app: &Router, cost: u64) -> Answer {
     let request = Request::builder().uri("/").header("x-cost", cost).body(Body::empty()).unwrap();
     let Ok(response) = app.clone().oneshot(request).await;
     Answer::read(response).await
 }
 
-/// The lines of every field that any family has, in the order of their names, and `retry-after`: all there is to tell.
+/// The lines of all rate-limit fields and `retry-after`, sorted by name.
 pub(crate) fn lines(answer: &Answer) -> Vec<String> {
     let mut lines: Vec<_> = answer
         .headers
@@ -47,7 +46,7 @@ pub(crate) fn lines(answer: &Answer) -> Vec<String> {
         .filter(|(name, _)| name.as_str().contains("ratelimit") || *name == "retry-after")
         .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
         .collect();
-    // Fields by name; lines of one field stay in their order, which is the order of the layers.
+    // A stable sort: lines of one field stay in the order of the layers.
     lines.sort_by(|one, other| one.split(':').next().cmp(&other.split(':').next()));
     lines
 }

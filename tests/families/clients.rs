@@ -1,4 +1,4 @@
-//! What clients make of the headers: the ways in which those of each family read them, in a few lines each.
+//! Common clients of each header family, reduced to a few lines: how they read the headers.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use tollgate::{HeaderFamily, MINUTE, Quota, middleware::ResetUnit};
 
 use crate::app::{app, layer, take};
 
-/// 2026-01-01T00:00:00Z, at which the clock stands.
+/// The initial time of the clock: 2026-01-01T00:00:00Z.
 const NOW: u64 = 1_767_225_600;
 
 fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
-    // `parseInt` and `Number` would take more; a client in Go or Rust does not.
+    // Digits only, as clients in Go or Rust require; `parseInt` and `Number` accept more.
     assert!(values.next().is_none() && value.bytes().all(|byte| byte.is_ascii_digit()), "{name}: {value}");
     value.parse().ok()
 }
 
-/// octokit's plugin-throttling: `retry-after`, else what `x-ratelimit-reset` says of the time of day, a second more than that.
+/// octokit's plugin-throttling: `retry-after`, otherwise one second after the time in `x-ratelimit-reset`.
 fn octokit(headers: &HeaderMap, status: u16, now: u64) -> Option<u64> {
     let primary = number(headers, "x-ratelimit-remaining") == Some(0);
     match number(headers, "retry-after") {
@@ -28,7 +28,8 @@ fn octokit(headers: &HeaderMap, status: u16, now: u64) -> Option<u64> {
     }
 }
 
-/// ratelimit-header-parser and its like: three numbers, and a reset of seconds from now unless it is as large as a time of day.
+/// Clients like ratelimit-header-parser: three numbers; the reset is in seconds from now, unless it is as large as a Unix
+/// time.
 fn three_fields(headers: &HeaderMap, prefix: &str, now: u64) -> Option<(u64, u64, u64)> {
     let limit = number(headers, &format!("{prefix}ratelimit-limit"))?;
     let remaining = number(headers, &format!("{prefix}ratelimit-remaining"))?;
@@ -54,11 +55,11 @@ async fn whatever_the_family_and_the_client_waiting_as_it_does_is_enough_and_no_
         {
             let (layer, clock) = layer("seven", quota);
             let app = app(layer.headers(family));
-            // Off the beat of whole seconds, where rounding shows.
+            // Not a whole second, so that rounding matters.
             clock.advance(Duration::from_micros(10_123_457));
             assert_eq!(take(&app, 7).await.status, 200);
             let refused = take(&app, 1).await;
-            let wait = retrying(&refused.headers, refused.status).expect("a time to come back");
+            let wait = retrying(&refused.headers, refused.status).expect("a Retry-After");
             clock.advance(Duration::from_secs(wait - 1));
             assert_eq!(take(&app, 1).await.status, 429, "{family:?} {quota}");
             clock.advance(Duration::from_secs(1));
@@ -75,7 +76,7 @@ async fn a_github_client_waits_for_the_time_of_day() {
     for left in [2, 1, 0] {
         let answer = take(&app, 1).await;
         assert_eq!(three_fields(&answer.headers, "x-", NOW), Some((3, left, 60)));
-        // Out of requests before it is refused: it waits by itself.
+        // With no requests left, the client waits without having been refused.
         assert_eq!(octokit(&answer.headers, answer.status, NOW + 20), (left == 0).then_some(41));
     }
     let refused = take(&app, 1).await;

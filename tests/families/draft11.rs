@@ -1,4 +1,4 @@
-//! draft-ietf-httpapi-ratelimit-headers-11, to the letter.
+//! The exact headers of draft-ietf-httpapi-ratelimit-headers-11.
 
 use std::time::Duration;
 
@@ -8,8 +8,7 @@ use crate::app::{app, cost, layer, limiter, lines, take};
 
 #[tokio::test]
 async fn the_drafts_first_example() {
-    // `RateLimit: "default";r=50;t=30` under `"default";q=100;w=60`: a hundred a minute, half of it left, which the pace of the
-    // quota pays back in half a minute.
+    // `RateLimit: "default";r=50;t=30` under `"default";q=100;w=60`: 50 tokens are refilled in 30 s.
     let (layer, _clock) = layer("default", Quota::token_bucket(100, MINUTE));
     let answer = take(&app(layer), 50).await;
     assert_eq!(answer.status, 200);
@@ -35,7 +34,7 @@ async fn the_drafts_example_of_two_policies() {
             r#"ratelimit-policy: "daily";q=1000;w=86400"#,
         ]
     );
-    // A denial shows both policies and the limits in the way: those that end when Retry-After says.
+    // A denial lists both policies, but only the limits that deny: those that end at Retry-After.
     let refused = take(&app, 70).await;
     assert_eq!(
         lines(&refused),
@@ -47,7 +46,7 @@ async fn the_drafts_example_of_two_policies() {
         ]
     );
     assert_eq!((refused.status, refused.violated_policies()), (429, vec!["burst".into()]));
-    // The day is used up by pieces of a hundred; what it no longer has waits for its end, ten hours after two o'clock.
+    // Spends the daily limit in steps of 100. It resets at the end of the day, ten hours later.
     for _ in 0..9 {
         clock.advance(MINUTE);
         assert_eq!(take(&app, 100).await.status, 200);
@@ -78,9 +77,9 @@ async fn a_window_is_never_so_short_that_its_pace_outruns_the_quota() {
 #[tokio::test]
 async fn each_algorithm_has_its_window() {
     for (quota, policy, after_one, after_all, denied) in [
-        // A bucket: as long as what is left takes to be paid back; with none left, until there is one.
+        // Bucket: the time in which the tokens left are refilled; with none left, the time until the next one.
         (Quota::token_bucket(10, MINUTE).capacity(20), "q=20;w=120", "r=19;t=114", "r=0;t=6", "r=0;t=6"),
-        // Fixed: to the window's end, wherever in it.
+        // Fixed window: always the time to its end.
         (Quota::fixed_window(10, MINUTE).start(Duration::ZERO), "q=10;w=60", "r=9;t=45", "r=0;t=45", "r=0;t=45"),
     ] {
         let (layer, clock) = layer("p", quota);
@@ -106,21 +105,21 @@ async fn a_sliding_window_tells_the_truth_about_when_to_come_back() {
     let retry = refused.retry_after().unwrap();
     assert_eq!((refused.limits(), refused.status), (vec![("s".into(), 0, Some(retry))], 429));
     clock.advance((retry as u32 - 1) * SECOND);
-    assert_eq!(take(&app, 1).await.status, 429, "a second earlier is too early");
+    assert_eq!(take(&app, 1).await.status, 429, "one second before `t`");
     clock.advance(SECOND);
     assert_eq!(take(&app, 1).await.status, 200);
 }
 
 #[tokio::test]
 async fn fractions_are_rounded_so_that_nobody_comes_too_early() {
-    // 7 in 1.5 s: the window is 2 s in whole seconds, and a token a good fifth of one.
+    // 7 in 1.5 s: the window rounds up to 2 s, and a token takes 0.21 s.
     let (layer, clock) = layer("odd", Quota::token_bucket(7, SECOND + SECOND / 2));
     let app = app(layer);
     let answer = take(&app, 7).await;
     assert_eq!(lines(&answer), [r#"ratelimit: "odd";r=0;t=1"#, r#"ratelimit-policy: "odd";q=7;w=2"#]);
     assert_eq!(lines(&take(&app, 6).await)[2], "retry-after: 2", "1.28 s");
     clock.advance(SECOND);
-    assert_eq!(lines(&take(&app, 0).await)[0], r#"ratelimit: "odd";r=4;t=1"#, "of 4.66 tokens four can be spent");
+    assert_eq!(lines(&take(&app, 0).await)[0], r#"ratelimit: "odd";r=4;t=1"#, "4.66 tokens are rounded down");
 }
 
 #[tokio::test]
@@ -152,7 +151,7 @@ async fn a_tier_shows_its_own_quota_under_the_policys_name() {
 
 #[tokio::test]
 async fn the_largest_quota_still_fits_a_structured_integer() {
-    // Fifteen digits: one more and a client must throw the whole field away.
+    // Fifteen digits, the maximum of an integer in a structured field.
     let quota = Quota::token_bucket(Quota::MAX_TOKENS, Quota::MAX_PERIOD);
     let (layer, _clock) = layer(&"n".repeat(128), quota);
     let answer = take(&app(layer), 1).await;

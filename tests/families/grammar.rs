@@ -1,4 +1,4 @@
-//! The draft's own examples through the reader that all these tests use: if it took anything, passing it would mean nothing.
+//! Tests of the header parser that the other tests use: it accepts the draft's examples and rejects malformed fields.
 
 use axum::http::HeaderMap;
 
@@ -28,7 +28,7 @@ fn the_drafts_examples_are_read() {
 #[test]
 fn what_is_not_the_drafts_grammar_is_not() {
     for (field, line) in [
-        // Draft 7's dictionary, draft 6's integers, a token for a name, an integer of sixteen digits.
+        // The dictionary of draft 7, the integers of draft 6, a token as a name, an integer of sixteen digits.
         ("ratelimit", "limit=100, remaining=50, reset=5"),
         ("ratelimit-policy", "100;w=60"),
         ("ratelimit", "default;r=50;t=30"),
@@ -40,6 +40,6 @@ fn what_is_not_the_drafts_grammar_is_not() {
     ] {
         let answer = answer(field, &[line]);
         let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (answer.policies(), answer.limits())));
-        assert!(read.is_err(), "{line} was read");
+        assert!(read.is_err(), "{line} was accepted");
     }
 }

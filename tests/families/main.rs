@@ -1,11 +1,9 @@
-//! The headers that tell clients about their limits, family by family, to the letter: what the layer sends over HTTP, read as
-//! clients of each family read it.
+//! The exact rate-limit headers of each family, as sent over HTTP and as read by clients.
 
 #![cfg(feature = "axum")]
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
-// The other tests' reader of responses: what is written once is read one way.
-#[allow(dead_code)] // It reads more than is looked at here.
+#[allow(dead_code)] // Shared with other tests.
 #[path = "../http/answer.rs"]
 mod answer;
 mod app;

@@ -1,4 +1,4 @@
-//! The older families, to the letter: three fields of one policy.
+//! The exact headers of the older families: three fields for one policy.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use tollgate::{DAY, HOUR, HeaderFamily, MINUTE, Policy, Quota, RateLimitLayer, k
 
 use crate::app::{app, cost, layer, limiter, lines, take};
 
-/// 2026-01-01T00:00:00Z, at which the clock stands.
+/// The initial time of the clock: 2026-01-01T00:00:00Z.
 const NOW: u64 = 1_767_225_600;
 
 #[tokio::test]
 async fn express_rate_limits_own_example_in_each_family() {
-    // Its tests: a window of a minute, five requests, the first of them.
+    // As in its tests: the first of five requests per minute.
     for (family, expected) in [
         (
             HeaderFamily::Draft6,
@@ -94,16 +94,16 @@ async fn of_several_rules_the_tightest_is_told_and_of_a_denial_the_longest_wait(
         .headers(HeaderFamily::Draft6)
         .limiter(&limiter);
     let app = app(layer);
-    // 8 of 10 left in the minute, 10 of 12 in the day: 0.8 against 0.83.
+    // 8 of 10 left per minute, 10 of 12 per day: 0.8 is less than 0.83.
     assert_eq!(
         lines(&take(&app, 2).await),
         ["ratelimit-limit: 10", "ratelimit-policy: 10;w=60", "ratelimit-remaining: 8", "ratelimit-reset: 12"]
     );
     take(&app, 7).await;
-    // 1 of 10, 3 of 12; of a bucket, reset is when all of it is back.
+    // 1 of 10, 3 of 12. A bucket's reset is when it is full.
     let last = take(&app, 1).await;
     assert_eq!(lines(&last)[2..], ["ratelimit-remaining: 0", "ratelimit-reset: 60"]);
-    // Three more: the minute has them in 18 s, the day not before it ends.
+    // Three more: available after 18 s by the minute, and at the end of the day by the day.
     let refused = take(&app, 3).await;
     assert_eq!(
         lines(&refused),
@@ -122,12 +122,12 @@ async fn of_several_rules_the_tightest_is_told_and_of_a_denial_the_longest_wait(
 
 #[tokio::test]
 async fn resets_are_rounded_as_express_rate_limit_rounds_them() {
-    // Its table: 59999 ms -> 60, 1001 -> 2, 1 -> 1.
+    // Milliseconds left and header value: 59999 -> 60, 1001 -> 2, 1 -> 1.
     for (passed, seconds) in [(1_000, 60), (58_999_000, 2), (59_000_000, 1), (59_999_000, 1), (59_999_999, 1)] {
         for (family, field, expected) in [
             (HeaderFamily::Draft6, "ratelimit-reset", seconds),
             (HeaderFamily::XRateLimit(ResetUnit::Seconds), "x-ratelimit-reset", seconds),
-            // As a time of day it is the same one throughout the window.
+            // A Unix time is the same throughout the window.
             (HeaderFamily::XRateLimit(ResetUnit::Epoch), "x-ratelimit-reset", NOW + 60),
         ] {
             let (layer, clock) = layer("five", Quota::fixed_window(5, MINUTE).start(Duration::ZERO));

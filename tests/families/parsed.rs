@@ -1,4 +1,4 @@
-//! Whatever the quotas and the names: `sfv` reads each draft-11 header that is sent, and what it reads is what was decided.
+//! For random quotas and names, `sfv` parses every draft-11 header, and the values match the decisions.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,56 +19,55 @@ use tower::ServiceExt;
 use crate::answer::Answer;
 use crate::app::cost;
 
-/// Printable ASCII, quotes and backslashes more often than chance has it.
+/// Printable ASCII, with frequent quotes and backslashes.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof!["[ -~]{1,128}", "[\"\\\\]{1,128}", "[a-z]{1,8}"]
 }
 
 fn quota() -> impl Strategy<Value = Quota> {
     let tokens = || prop_oneof![1..20_u64, 1..=Quota::MAX_TOKENS];
-    // From the shortest period to the longest, evenly over the orders of magnitude.
+    // All periods, evenly over the orders of magnitude.
     let period = (0.0..1.0_f64).prop_map(|share| {
         let longest = Quota::MAX_PERIOD.as_micros() as f64;
         Duration::from_micros(longest.powf(share).max(1.0) as u64).min(Quota::MAX_PERIOD)
     });
     (0..3, tokens(), period, tokens(), proptest::bool::ANY).prop_filter_map(
-        "quotas that exist",
-        |(kind, rate, period, capacity, own)| {
+        "valid quotas",
+        |(kind, rate, period, capacity, has_capacity)| {
             let quota = match kind {
                 0 => Quota::try_token_bucket(rate, period),
                 1 => Quota::try_fixed_window(rate, period),
                 _ => Quota::try_sliding_window(rate, period),
             };
             let quota = quota.ok()?;
-            if own && kind != 2 { quota.try_capacity(capacity).ok() } else { Some(quota) }
+            if has_capacity && kind != 2 { quota.try_capacity(capacity).ok() } else { Some(quota) }
         },
     )
 }
 
-/// Seconds for a header: rounded up, at least 1, of at most fifteen digits.
+/// Seconds in a header: rounded up, at least 1, at most fifteen digits.
 fn seconds(duration: Duration) -> u64 {
     duration.as_nanos().div_ceil(1_000_000_000).clamp(1, 999_999_999_999_999) as u64
 }
 
-/// `w` by the words of the draft, worked out by itself: the time that the limit is for.
+/// `w` as the draft defines it, computed independently: the period of the limit.
 fn window(quota: &Quota) -> Duration {
     let (period, limit, rate) = (quota.period().as_micros(), u128::from(quota.limit()), u128::from(quota.rate()));
     let micros = match quota.algorithm() {
         Algorithm::TokenBucket => (limit * period).div_ceil(rate),
-        // Whole windows: of 10 a minute and a capacity of 15, two.
+        // Whole windows: two for 10 per minute with a capacity of 15.
         Algorithm::FixedWindow => limit.div_ceil(rate) * period,
         Algorithm::SlidingWindow => period,
-        other => panic!("{other:?} is new"),
+        other => panic!("add {other:?} here"),
     };
     Duration::from_micros(micros as u64)
 }
 
-/// Sends requests of these costs, with so long a wait before each, and checks what each response says against the decisions
-/// behind it. Returns how many were refused.
-fn check(rules: Vec<(String, Quota)>, asked: Vec<(u64, u64)>) -> Result<usize, TestCaseError> {
+/// Sends requests of these costs after these waits, and compares each response with its decisions. Returns the number of
+/// refusals.
+fn check(rules: Vec<(String, Quota)>, requests: Vec<(u64, u64)>) -> Result<usize, TestCaseError> {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
-    // Where the handler, or the refusal, leaves what was decided.
     let decided = Arc::new(Mutex::new(None::<Decisions>));
     let mut policies = rules.into_iter().map(|(name, quota)| Policy::try_new(name, quota).unwrap());
     let mut layer = RateLimitLayer::new(policies.next().unwrap(), key::global());
@@ -90,7 +89,7 @@ fn check(rules: Vec<(String, Quota)>, asked: Vec<(u64, u64)>) -> Result<usize, T
     let app = Router::new().route("/", any(handler)).layer(layer);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut refusals = 0;
-    for (cost, wait) in asked {
+    for (cost, wait) in requests {
         clock.advance(Duration::from_micros(wait));
         let request = Request::builder().uri("/").header("x-cost", cost).body(Body::empty()).unwrap();
         let answer = runtime.block_on(async {
@@ -109,8 +108,8 @@ fn check(rules: Vec<(String, Quota)>, asked: Vec<(u64, u64)>) -> Result<usize, T
             .collect();
         prop_assert_eq!(answer.policies(), expected);
 
-        let shown = decisions.iter().filter(|decision| decisions.is_allowed() || decision.is_violated());
-        let expected: Vec<_> = shown
+        let listed = decisions.iter().filter(|decision| decisions.is_allowed() || decision.is_violated());
+        let expected: Vec<_> = listed
             .map(|decision| {
                 let never = decision.is_violated() && decision.retry_after().is_none();
                 let t = (!never).then(|| seconds(decision.window()));
@@ -119,12 +118,11 @@ fn check(rules: Vec<(String, Quota)>, asked: Vec<(u64, u64)>) -> Result<usize, T
             .collect();
         prop_assert_eq!(answer.limits(), expected);
         prop_assert_eq!(answer.retry_after(), decisions.retry_after().map(seconds));
-        // `r` is never more than `q`, and no window ends after Retry-After.
         for (name, r, t) in answer.limits() {
-            let q = answer.policies().into_iter().find(|policy| policy.0 == name).expect("its policy is there").1;
-            prop_assert!(r <= q, "{name:?}: r={r} of q={q}");
+            let q = answer.policies().into_iter().find(|policy| policy.0 == name).expect("a policy of the same name").1;
+            prop_assert!(r <= q, "{name:?}: r={r} exceeds q={q}");
             if let (Some(t), Some(retry)) = (t, answer.retry_after()) {
-                prop_assert!(t <= retry, "{name:?}: t={t} after {retry}");
+                prop_assert!(t <= retry, "{name:?}: t={t} is after Retry-After {retry}");
             }
         }
         if !decisions.is_allowed() {
@@ -135,7 +133,6 @@ fn check(rules: Vec<(String, Quota)>, asked: Vec<(u64, u64)>) -> Result<usize, T
     Ok(refusals)
 }
 
-/// One to four rules of different names.
 fn rules() -> impl Strategy<Value = Vec<(String, Quota)>> {
     proptest::collection::vec((name(), quota()), 1..=4).prop_filter("names that differ", |rules| {
         rules.iter().enumerate().all(|(i, (name, _))| rules[..i].iter().all(|(known, _)| known != name))
@@ -145,20 +142,19 @@ fn rules() -> impl Strategy<Value = Vec<(String, Quota)>> {
 #[test]
 fn every_header_is_read_as_what_was_decided() {
     let costs = prop_oneof![3 => 0..4_u64, 1 => 1..=Quota::MAX_TOKENS];
-    let asked = proptest::collection::vec((costs, prop_oneof![Just(0), 0..100_000_000_u64]), 1..12);
+    let requests = proptest::collection::vec((costs, prop_oneof![Just(0), 0..100_000_000_u64]), 1..12);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         cases: 400,
         failure_persistence: None,
         ..ProptestConfig::default()
     });
     let (refused, sent) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
-    let tried = runner.run(&(rules(), asked), |(rules, asked)| {
-        sent.set(sent.get() + asked.len());
-        refused.set(refused.get() + check(rules, asked)?);
+    let result = runner.run(&(rules(), requests), |(rules, requests)| {
+        sent.set(sent.get() + requests.len());
+        refused.set(refused.get() + check(rules, requests)?);
         Ok(())
     });
-    tried.unwrap_or_else(|error| panic!("{error}"));
-    // Both kinds of responses were looked at, each often.
+    result.unwrap_or_else(|error| panic!("{error}"));
     let (refused, sent) = (refused.get(), sent.get());
     assert!(refused > sent / 10 && refused < sent * 9 / 10, "{refused} of {sent} refused");
 }

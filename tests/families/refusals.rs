@@ -1,4 +1,4 @@
-//! Refusals of the service's own making get the headers that they lack.
+//! Custom refusals get the headers that they lack.
 
 use axum::body::Bytes;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER};
@@ -7,7 +7,7 @@ use tollgate::{HeaderFamily, MINUTE, Quota, RateLimitLayer, Refusal, middleware:
 
 use crate::app::{app, layer, lines, take};
 
-/// The second request of a minute, answered by `on_refusal`.
+/// The response of `on_refusal` to the second request within a minute.
 async fn refused(
     change: impl Fn(RateLimitLayer) -> RateLimitLayer,
     refuse: impl Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync + 'static,
@@ -39,7 +39,7 @@ async fn a_response_of_any_status_is_told_of_the_limits() {
         assert_eq!((answer.status, &answer.body[..]), (418, &b"short and stout"[..]));
         assert_eq!(lines(&answer), expected, "{family:?}");
         assert_eq!(answer.headers[CACHE_CONTROL], "no-store");
-        assert!(!answer.headers.contains_key(CONTENT_TYPE), "the response's own business");
+        assert!(!answer.headers.contains_key(CONTENT_TYPE), "the content type belongs to the custom response");
     }
 }
 
@@ -81,8 +81,8 @@ async fn a_retry_after_of_its_own_silences_the_window_only_if_it_is_earlier() {
         )
         .await;
         assert_eq!(answer.headers.get_all("ratelimit").iter().count(), field, "{own}");
-        let told: Vec<_> = answer.headers.get_all(RETRY_AFTER).iter().collect();
-        assert_eq!(told, [own], "{own}");
+        let retry_after: Vec<_> = answer.headers.get_all(RETRY_AFTER).iter().collect();
+        assert_eq!(retry_after, [own], "{own}");
     }
 }
 
@@ -94,9 +94,8 @@ async fn an_answer_in_its_own_words_has_the_status_and_the_seconds_of_the_refusa
     )
     .await;
     assert_eq!((answer.status, &answer.headers[CONTENT_TYPE]), (429, &"text/plain".parse().unwrap()));
-    let told = format!("Some({})", answer.retry_after().unwrap());
-    assert_eq!(std::str::from_utf8(&answer.body), Ok(&told[..]));
-    // What is no content type is left out, and harms nobody.
+    let retry_after = format!("Some({})", answer.retry_after().unwrap());
+    assert_eq!(std::str::from_utf8(&answer.body), Ok(&retry_after[..]));
     let answer = refused(|layer| layer, |refusal| refusal.respond("text/\nplain", "slow down")).await;
     assert!(answer.status == 429 && !answer.headers.contains_key(CONTENT_TYPE));
 }
@@ -151,9 +150,9 @@ async fn jitter_is_only_ever_later() {
         let answer = refused(|layer| layer.retry_jitter(10 * tollgate::SECOND), teapot).await;
         let retry = answer.retry_after().unwrap();
         assert!((60..=70).contains(&retry), "{retry}");
-        assert!(answer.limits()[0].2.unwrap() <= retry, "no window ends after Retry-After");
+        assert!(answer.limits()[0].2.unwrap() <= retry, "`t` must not be after Retry-After");
         seen.insert(retry);
     }
-    // Of eleven values, 200 draws leave out five of them once in a very long while.
+    // 200 draws from eleven values practically never miss five of them.
     assert!(seen.len() > 6, "{seen:?}");
 }

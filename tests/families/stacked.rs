@@ -1,4 +1,4 @@
-//! Two limiters on one response: the outer one adds, and overwrites nothing.
+//! Two limiters on one response: the outer one adds fields and overwrites none.
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
@@ -11,7 +11,7 @@ fn limit(name: &str, rate: u64, family: HeaderFamily) -> RateLimitLayer {
     layer(name, Quota::token_bucket(rate, MINUTE)).0.headers(family)
 }
 
-/// What a service behind a limit may send by itself, be it a limiter in another language.
+/// A service that sends its own fields, like a limiter in another language.
 fn sends(status: u16, headers: &'static [(&'static str, &'static str)]) -> Router {
     let handler = move || async move {
         let headers = headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
@@ -60,7 +60,7 @@ async fn what_another_limiter_sent_stays_in_front_to_the_letter() {
 
 #[tokio::test]
 async fn no_window_is_added_to_a_response_that_says_when_to_come_back() {
-    // Ours may end later than the Retry-After that is there, which draft-11 section 6 forbids.
+    // The outer limit may end after the existing Retry-After, which draft-11, section 6 forbids.
     for status in [429, 503] {
         let app = sends(status, &[("retry-after", "5"), ("ratelimit", r#""theirs";r=0;t=5"#)]).layer(limit(
             "ours",
@@ -102,7 +102,7 @@ async fn fields_that_must_not_occur_twice_stay_the_inner_ones() {
 
 #[tokio::test]
 async fn drafts_that_give_one_field_two_meanings_are_not_mixed() {
-    // `RateLimit-Policy` has integers in draft 6 and strings in draft 11: a list of both is neither.
+    // `RateLimit-Policy` has integers in draft 6 and strings in draft 11: a mixed list is valid in neither.
     let (six, eleven) = (HeaderFamily::Draft6, HeaderFamily::Draft11);
     let mixed = app(limit("inner", 10, six)).layer(limit("outer", 5, eleven));
     assert_eq!(
@@ -114,7 +114,7 @@ async fn drafts_that_give_one_field_two_meanings_are_not_mixed() {
         lines(&take(&mixed, 1).await),
         [r#"ratelimit: "inner";r=9;t=54"#, r#"ratelimit-policy: "inner";q=10;w=60"#]
     );
-    // The outer one limits all the same, and its own refusal speaks for itself.
+    // The outer one still limits, and its own refusal has its headers.
     for _ in 0..4 {
         take(&mixed, 1).await;
     }

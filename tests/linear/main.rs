@@ -1,18 +1,16 @@
-//! Random histories of threads on the backend in memory: charges of one to three rows, looks, settlements, resets and a
-//! clock that moves, all at once. Each history could have been made one after the other, by the algebra alone.
-//!
-//! Which orders threads meet in is the machine's to say here.
+//! Random histories of threads on the memory backend: concurrent charges of one to three rows, checks, settlements,
+//! resets and a moving clock. Each history is linearizable. The interleavings are those of the operating system.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 mod checker;
 
-use checker::{Event, Ticks, act, backend, order, overlaps};
+use checker::{Event, Ticks, backend, order, overlaps, run_operations};
 
 const HISTORIES: u64 = 3000;
 const THREADS: u64 = 3;
-const ACTS: usize = 8;
+const OPERATIONS: usize = 8;
 
 struct Counter(AtomicU64);
 
@@ -32,19 +30,19 @@ fn whatever_threads_do_at_once_could_have_been_done_one_after_the_other() {
             let run = |number: u64| {
                 let (backend, clock, ticks, barrier) = (&backend, &clock, &ticks, &barrier);
                 move || {
-                    // Spinning, so that they begin together.
+                    // Spins, so that the threads start together.
                     barrier.fetch_add(1, Ordering::SeqCst);
                     while barrier.load(Ordering::SeqCst) < THREADS {
                         thread::yield_now();
                     }
-                    act(backend, clock, ticks, ACTS, history * THREADS + number)
+                    run_operations(backend, clock, ticks, OPERATIONS, history * THREADS + number)
                 }
             };
             let threads: Vec<_> = (0..THREADS).map(|number| scope.spawn(run(number))).collect();
-            threads.into_iter().flat_map(|thread| thread.join().expect("a thread that ends")).collect()
+            threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
         });
         overlapping += usize::from(overlaps(&events) > 0);
-        assert!(order(&events).is_some(), "history {history} has no order: {events:#?}");
+        assert!(order(&events).is_some(), "history {history} is not linearizable: {events:#?}");
     }
-    println!("{HISTORIES} histories, {overlapping} of them with acts at once");
+    println!("{HISTORIES} histories, {overlapping} of them with concurrent operations");
 }

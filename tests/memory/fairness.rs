@@ -1,14 +1,14 @@
-//! A flood under one policy: the callers of all others do not notice it.
+//! A flood under one policy does not affect callers of the others.
 
 use tollgate::{DAY, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 
 use crate::support::now;
 
-/// Names that an attacker invents under each flooded policy, with three requests each. They fill the default table.
+/// Keys that an attacker invents under each flooded policy, with three requests each. They fill the default table.
 const INVENTED: u64 = 1_200_000;
 const HOURS: u64 = 12;
 const MINUTES: u64 = 60;
-/// Requests of honest callers in a minute: half of them from callers who were there before the flood.
+/// Honest requests per minute, half of them by callers from before the flood.
 const HONEST: u64 = 10_000;
 
 fn hostile(name: &'static str) -> Policy {
@@ -29,11 +29,11 @@ fn floods_under_three_of_five_policies_deny_no_caller_of_the_others() {
     through(&["a", "b", "c"].map(hostile), &["d", "e"].map(honest), 30);
 }
 
-/// Floods some policies and looks at the others, and at keys that were denied before.
+/// Floods some policies; checks the others, and keys that were denied before the flood.
 fn through(flooded: &[Policy], others: &[Policy], minutes: u64) {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
-    // Denied for a day, or as long as the test takes.
+    // Denied for longer than the test's simulated time.
     let denied = Policy::new("denied", Quota::token_bucket(2, 7 * DAY));
     let exhaust = |policy: &Policy, key: u64| while now(limiter.try_limit(policy, ("victim", key))).is_allowed() {};
     for key in 0..10_000 {
@@ -52,7 +52,6 @@ fn through(flooded: &[Policy], others: &[Policy], minutes: u64) {
             for _ in 0..3 {
                 drop(now(limiter.try_limit(policy, ("invented", key))));
             }
-            // One honest newcomer of the flooded policy for each thousand invented names.
             if key % 1000 == 0 {
                 newcomers += 1;
                 admitted += u64::from(now(limiter.try_limit(policy, ("newcomer", key))).is_allowed());
@@ -78,7 +77,7 @@ fn through(flooded: &[Policy], others: &[Policy], minutes: u64) {
     };
     assert_eq!(still(&denied), 10_000);
     if minutes < 8 * MINUTES {
-        // Before a token is repaid.
+        // Before a token is refilled.
         flooded.iter().for_each(|policy| assert_eq!(still(policy), 10_000, "{}", policy.name()));
     }
 }

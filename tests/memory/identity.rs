@@ -4,7 +4,7 @@ use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimiter};
 
 use crate::support::now;
 
-/// Two names with one 64-bit FNV-1a hash, a published pair. Policies were identified by that hash.
+/// A published FNV-1a collision. Policies were once identified by that hash.
 const PAIR: [&str; 2] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"];
 
 #[test]

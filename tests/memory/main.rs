@@ -1,4 +1,4 @@
-//! What the in-memory backend promises through the public API: exact for any number of quotas, fair under a flood.
+//! The memory backend through the public API: exact for any number of quotas, fair under a flood.
 
 #[path = "../support/mod.rs"]
 mod support;

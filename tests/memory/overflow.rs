@@ -1,10 +1,10 @@
-//! Callers without a row of their own: limited together, and charged what they truly cost.
+//! Callers on overflow rows: limited together, and charged the actual cost.
 
 use tollgate::{DAY, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 
 use crate::support::now;
 
-/// A limiter whose table of `rows` is full of rows that deny.
+/// A limiter whose table is full of rows that deny.
 fn full(policy: &Policy, rows: usize) -> RateLimiter {
     let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(rows).clock(ManualClock::new()).build());
     for key in 0..20 * rows {
@@ -17,7 +17,6 @@ fn full(policy: &Policy, rows: usize) -> RateLimiter {
 fn surcharges_of_a_caller_without_a_row_are_charged() {
     let policy = Policy::new("tokens", Quota::token_bucket(10_000, DAY));
     let limiter = full(&policy, 1000);
-    // Every call is estimated at nothing and costs a thousand.
     let mut used = 0;
     for _ in 0..10_000 {
         if now(limiter.try_acquire(&policy, "ada").cost(0).check()).is_allowed() {
@@ -25,7 +24,7 @@ fn surcharges_of_a_caller_without_a_row_are_charged() {
             used += 1000;
         }
     }
-    assert!(used <= 11_000, "{used} tokens under 10,000 a day");
+    assert!(used <= 11_000, "{used} tokens of 10,000 per day");
 }
 
 #[test]
@@ -37,7 +36,7 @@ fn a_key_that_is_denied_at_a_large_cost_stays_denied_through_a_flood() {
         assert!(now(limiter.try_acquire(&policy, ("known", *key)).cost(9_100)).is_allowed());
         assert!(!now(limiter.try_acquire(&policy, ("known", *key)).cost(1_000)).is_allowed());
     }
-    // Each newcomer spends more than the known keys have, so that these are worth least; but it is not denied.
+    // Each newcomer spends more than the known keys have, so those are the first to evict, and none is denied.
     for key in 0..50_000 {
         drop(now(limiter.try_acquire(&policy, ("flood", key)).cost(9_500)));
     }

@@ -1,5 +1,5 @@
-//! Any number of quotas. A row used to identify its quota by a ten-bit number; after 1,024 quotas the numbers were shared, and
-//! rows looked as if another quota had written them.
+//! Any number of quotas. Regression: rows identified their quota by ten bits, so after 1,024 quotas they looked as if
+//! another quota had written them.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn after_1100_quotas_reservations_keep_their_bound() {
     let granted = (0..50)
         .filter(|_| ready(limiter.acquire(&policy, "ada").reserve()).map(|turn| turn.into_receipt()).is_ok())
         .count();
-    assert_eq!(granted, 3, "one token and two reserved turns");
+    assert_eq!(granted, 3, "one token and two reservations");
 }
 
 #[test]
@@ -34,8 +34,8 @@ fn after_1100_quotas_a_debt_takes_as_long_as_it_takes() {
     let usage = now(limiter.acquire(&policy, "ada").hold()).into_receipt();
     now(usage.settle(900));
     let denied = now(limiter.try_limit(&policy, "ada"));
-    let wait = denied.retry_after().expect("it is repaid some time");
-    assert!(wait > Duration::from_secs(5940), "892 tokens at 9 a minute, not {wait:?}");
+    let wait = denied.retry_after().expect("a retry time");
+    assert!(wait > Duration::from_secs(5940), "expected the time for 892 tokens at 9 per minute, found {wait:?}");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn after_1100_changes_of_a_quota_the_next_one_counts() {
     assert_eq!(granted, 7);
 }
 
-/// The answer, which is there at once.
+/// The output of a future that is ready immediately.
 fn ready<T>(future: impl IntoFuture<Output = T>) -> T {
     crate::support::now(async { Ok::<_, std::convert::Infallible>(future.await) })
 }

@@ -1,16 +1,16 @@
-//! What was admitted, and whether that is within the bound of its quota, in exact arithmetic.
+//! Checks in exact arithmetic that the tokens admitted are within the bound of their quota.
 
 use tollgate::algorithm::{Algorithm, ChargeRecord, Micros};
 
 use crate::model::Model;
 
-/// Tokens admitted: charged, truly used in the end, and the instant at which they count.
+/// Admitted tokens: the charge, the settled use, and the instant at which they count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     pub(crate) due: i128,
     pub(crate) cost: i128,
     pub(crate) used: i128,
-    /// Promised for later, and so not admitted at the instant of its decision.
+    /// A reservation, due after its decision.
     pub(crate) reserved: bool,
 }
 
@@ -21,13 +21,12 @@ impl Turn {
     }
 }
 
-/// Checks every interval from one turn to another. `turns` are in the order in which they were granted.
+/// Checks every interval between two turns, which are in the order in which they were granted.
 ///
-/// Bucket, fixed window: what is used from a turn on is at most the capacity and what is paid back since. Only an
-/// interval that *begins* with a reserved turn may see a little more. What such a turn takes is paid back, in part,
-/// before it comes; that ends on a whole microsecond (a window: on a boundary) with up to a tick's refill to spare, and
-/// the turn may take more than the capacity. So its cost, and less than a tick, may stand in place of the capacity. Of
-/// what was charged for it in excess of its use, at most a capacity was there to be given back.
+/// Bucket and fixed window: the use within an interval is at most the capacity plus the refill since its beginning. An
+/// interval that *begins* with a reservation may exceed this: the reservation may cost more than the capacity, and its
+/// due time is rounded up to a microsecond (a window: to a boundary), which refills up to a tick more than it needs. So
+/// its cost plus less than a tick replaces the capacity. Of a charge beyond the use, at most one capacity can be refunded.
 pub(crate) fn check(model: &Model, turns: &[Turn]) -> Result<(), String> {
     let mut turns: Vec<Turn> = turns.to_vec();
     turns.sort_by_key(|turn| turn.due);
@@ -36,23 +35,23 @@ pub(crate) fn check(model: &Model, turns: &[Turn]) -> Result<(), String> {
     }
     for (i, first) in turns.iter().enumerate().filter(|(_, turn)| turn.used > 0) {
         let capacity = model.capacity * model.period;
-        let own = first.cost.min(first.used + model.capacity) * model.period;
-        let burst = if first.reserved { capacity.max(own + less_than_a_tick(model)) } else { capacity };
+        let reserved_cost = first.cost.min(first.used + model.capacity) * model.period;
+        let burst = if first.reserved { capacity.max(reserved_cost + less_than_a_tick(model)) } else { capacity };
         let mut used = 0;
         for last in &turns[i..] {
             used += last.used * model.period;
-            let most = burst + model.paid_back(first.due, last.due);
-            // A millionth of a token is what decisions may be off by; it does not add up.
-            if (used - most) * 1_000_000 > model.period {
-                let (used, most) = (used as f64 / model.period as f64, most as f64 / model.period as f64);
-                return Err(format!("{used} used from {} to {}, of at most {most}", first.due, last.due));
+            let limit = burst + model.paid_back(first.due, last.due);
+            // Decisions tolerate a millionth of a token, which does not add up.
+            if (used - limit) * 1_000_000 > model.period {
+                let (used, limit) = (used as f64 / model.period as f64, limit as f64 / model.period as f64);
+                return Err(format!("{used} used from {} to {}, at most {limit} allowed", first.due, last.due));
             }
         }
     }
     Ok(())
 }
 
-/// Sliding window: at each turn, what its window has used and the part of the window before that is still in view.
+/// Sliding window: checks at each turn the use of its window plus the part of the previous one still in view.
 fn check_windows(model: &Model, turns: &[Turn]) -> Result<(), String> {
     for (i, last) in turns.iter().enumerate() {
         let mut used = 0;
@@ -70,7 +69,7 @@ fn check_windows(model: &Model, turns: &[Turn]) -> Result<(), String> {
     Ok(())
 }
 
-/// The most units that are paid back by one microsecond, or by one boundary, and not needed.
+/// The maximum units refilled beyond need by one microsecond, or by one boundary.
 fn less_than_a_tick(model: &Model) -> i128 {
     match model.algorithm {
         Algorithm::FixedWindow => (model.rate - 1) * model.period,

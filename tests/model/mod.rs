@@ -1,14 +1,12 @@
-//! A slow, obvious limiter: exact whole-number arithmetic, written from the words of the algebra and not from the
-//! crate.
+//! A slow, obvious limiter in exact integer arithmetic, written from the definition of the algebra instead of its code.
 //!
-//! A token is cut into `period` *units*, so that a bucket is paid back exactly `rate` units a microsecond, and every
-//! amount of every algorithm is a whole number. What is spent is brought to the present at each charge. Waits are
-//! searched for, not computed: the first instant at which the question is answered otherwise.
+//! A token has `period` *units*, so a bucket refills exactly `rate` units per microsecond, and all amounts are integers.
+//! Retry times are found by searching for the first instant with a different answer.
 
 use tollgate::Quota;
 use tollgate::algorithm::{Algorithm, Ask, Micros};
 
-/// Instants end before this one: a turn or a retry time that is not before it does not exist.
+/// The end of instants: due times and retry times are before it.
 const LAST: i128 = Micros::MAX.get() as i128;
 
 /// The numbers of a quota.
@@ -18,16 +16,16 @@ pub(crate) struct Model {
     pub(crate) rate: i128,
     pub(crate) period: i128,
     pub(crate) capacity: i128,
-    /// Capacity and what may be reserved over it; `None` = no reservations.
+    /// The capacity plus what may be reserved over it; `None`: no reservations.
     pub(crate) ceiling: Option<i128>,
     pub(crate) start: i128,
 }
 
-/// What is remembered of a key, in units.
+/// The stored state of a key, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Row {
     pub(crate) spent: i128,
-    /// Sliding window: what the window before `at`'s spent.
+    /// Sliding window: the use of the window before that of `at`.
     pub(crate) before: i128,
     pub(crate) at: i128,
 }
@@ -51,7 +49,7 @@ impl Model {
             ceiling: match quota.reservable() {
                 Some(0) => None,
                 Some(tokens) => Some(capacity + i128::from(tokens)),
-                // "Without bound" ends before an f64 stops counting.
+                // Unlimited reservations end where an `f64` is no longer exact.
                 None => Some((1 << 53) - 1 - i128::from(Quota::MAX_TOKENS)),
             },
             start: quota.phase().map_or(0, |start| start.as_micros() as i128),
@@ -62,7 +60,6 @@ impl Model {
         i128::from(tokens) * self.period
     }
 
-    /// What is asked, what is answered.
     pub(crate) fn answer(&self, row: &Row, now: i128, ask: &Ask) -> Answer {
         match self.granted(row, now, ask) {
             Some(0) => Answer::Allow,
@@ -77,7 +74,6 @@ impl Model {
         Row { spent: row.spent + self.units(tokens), ..row }
     }
 
-    /// What stands as spent at `now`.
     pub(crate) fn level(&self, row: &Row, now: i128) -> i128 {
         let row = self.brought_to(row, now);
         match self.algorithm {
@@ -89,17 +85,17 @@ impl Model {
         }
     }
 
-    /// Whether no more than `level` tokens stand as spent at `now`, and by how many units that fails.
+    /// The units by which a charge of `cost` would exceed `level` tokens at `now`; 0 or less: it fits.
     pub(crate) fn over(&self, row: &Row, now: i128, cost: i128, level: i128) -> i128 {
         self.level(row, now) + (cost - level) * self.period
     }
 
-    /// Boundaries in `(from, to]`.
+    /// The number of boundaries in `(from, to]`.
     pub(crate) fn boundaries(&self, from: i128, to: i128) -> i128 {
         (to - self.start).div_euclid(self.period) - (from - self.start).div_euclid(self.period)
     }
 
-    /// Units paid back between two instants; what a window pays back, it pays at its boundaries.
+    /// The units repaid between two instants; a window's at its boundaries.
     pub(crate) fn paid_back(&self, from: i128, to: i128) -> i128 {
         match self.algorithm {
             Algorithm::FixedWindow => self.boundaries(from, to) * self.rate * self.period,
@@ -108,7 +104,7 @@ impl Model {
     }
 
     fn brought_to(&self, row: &Row, now: i128) -> Row {
-        assert!(now >= row.at, "the model knows no clock that steps back");
+        assert!(now >= row.at, "the model does not support clocks that step back");
         if self.algorithm == Algorithm::SlidingWindow {
             return match self.boundaries(row.at, now) {
                 0 => Row { at: now, ..*row },
@@ -123,7 +119,7 @@ impl Model {
         now - (now - self.start).rem_euclid(self.period)
     }
 
-    /// The wait with which an ask at `now` is granted, 0 = at once; `None` if it is denied.
+    /// The wait of an ask at `now`, 0 without a reservation; `None` if it is denied.
     fn granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let cost = i128::from(ask.tokens());
         if self.over(row, now, cost, self.capacity) <= 0 {
@@ -137,7 +133,7 @@ impl Model {
         (wait <= longest.as_micros() as i128).then_some(wait)
     }
 
-    /// How long `tokens` charged at `now` wait until all over the capacity is paid back.
+    /// The wait for `tokens` charged at `now`: until everything over the capacity is repaid.
     pub(crate) fn wait(&self, row: &Row, now: i128, tokens: u64) -> i128 {
         let over = self.over(row, now, i128::from(tokens), self.capacity);
         if self.algorithm == Algorithm::FixedWindow {
@@ -147,13 +143,12 @@ impl Model {
         }
     }
 
-    /// The first instant from `now` on at which the ask is granted if nobody spends. Within a span (a fixed window; an
-    /// instant of the others) and from end to end of the spans an ask, once granted, stays so: its wait only shrinks.
+    /// The first instant from `now` on at which the ask is granted without further spending. Once granted, an ask stays
+    /// granted within its span (a fixed window; otherwise an instant), and from the end of one span to the next.
     fn first_granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let span = if self.algorithm == Algorithm::FixedWindow { self.period } else { 1 };
         let begin = if span == 1 { now } else { self.begin(now) };
         let granted = |at: i128| self.granted(row, at, ask).is_some();
-        // The last span may be cut short.
         let whole = (LAST - begin) / span;
         let i = first(0, whole - 1, |i| granted(begin + (i + 1) * span - 1)).unwrap_or(whole);
         let at = first((begin + i * span).max(now), (begin + (i + 1) * span).min(LAST) - 1, granted)?;
@@ -161,9 +156,9 @@ impl Model {
     }
 }
 
-/// The first number of `from ..= to` for which `holds`, which then holds for all after it.
+/// The first number in `from ..= to` for which `holds`, which must hold for all later ones too.
 pub(crate) fn first(from: i128, to: i128, holds: impl Fn(i128) -> bool) -> Option<i128> {
-    // Most answers are near: look ahead in strides that double.
+    // Most results are near, so the strides start small and double.
     let (mut low, mut high, mut stride) = (from, from.min(to), 1);
     while from <= to && !holds(high) {
         if high == to {

@@ -1,5 +1,5 @@
-//! Random quotas, asks and clocks. Raw numbers are drawn and read against the quota at hand, so that a history keeps
-//! meeting what matters: boundaries, the capacity, promised instants, one microsecond to either side.
+//! Random quotas, asks and clocks. Raw numbers are scaled by the quota, so that histories often meet the edge cases:
+//! boundaries, the capacity, promised instants, and one microsecond around them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use proptest::test_runner::RngSeed;
 use tollgate::algorithm::{Algorithm, Ask, Micros};
 use tollgate::{DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
 
-/// The same cases at each run. `PROPTEST_CASES` and `PROPTEST_RNG_SEED` ask for others.
+/// The same cases in each run, unless `PROPTEST_CASES` or `PROPTEST_RNG_SEED` is set.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
     let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
@@ -22,17 +22,17 @@ pub(crate) fn cases(cases: u32) -> ProptestConfig {
     config
 }
 
-/// A number of any size up to `2^bits`: each size is as likely as the others.
+/// A number up to `2^bits`, with all sizes equally likely.
 pub(crate) fn sized(bits: u32) -> impl Strategy<Value = u64> {
     (0..=bits, any::<u64>()).prop_map(|(bits, raw)| raw & ((1u64 << bits) - 1))
 }
 
-/// Any legal quota of sizes that are met in life, and somewhat beyond.
+/// Any valid quota of realistic and somewhat larger sizes.
 pub(crate) fn quota() -> impl Strategy<Value = Quota> {
     prop_oneof![4 => bucket(), 4 => window(), 2 => sliding()]
 }
 
-/// A quota whose bound is a sum: not a sliding window.
+/// A token bucket or a fixed window, whose bound is a sum.
 pub(crate) fn paying_back() -> impl Strategy<Value = Quota> {
     prop_oneof![bucket(), window()]
 }
@@ -51,7 +51,7 @@ pub(crate) fn sliding() -> impl Strategy<Value = Quota> {
     (rate(), period(), start()).prop_map(|(rate, period, start)| Quota::sliding_window(rate, period).start(start))
 }
 
-/// Quotas so small that a history keeps meeting their corners.
+/// Quotas so small that histories often meet their limits.
 pub(crate) fn tiny() -> impl Strategy<Value = Quota> {
     let reserved = prop_oneof![Just(Some(0)), (1u64..=8).prop_map(Some), Just(None)];
     (any::<bool>(), 1u64..=4, 1u64..=12, 0u64..=5, reserved, 0u64..12).prop_filter_map(
@@ -79,7 +79,7 @@ fn period() -> impl Strategy<Value = Duration> {
         2 => (1u64..=20).prop_map(Duration::from_micros),
         4 => sized(42).prop_map(|micros| Duration::from_micros(micros.max(1))),
         2 => prop::sample::select(vec![SECOND, MINUTE, HOUR, DAY, WEEK]),
-        // Primes have nothing in common with a rate.
+        // Coprime to the rates.
         1 => prop::sample::select(vec![3_333_331u64, 86_400_000_011, 3_000_000_019]).prop_map(Duration::from_micros),
     ]
 }
@@ -109,10 +109,10 @@ fn reserving(plain: impl Strategy<Value = Option<Quota>>) -> impl Strategy<Value
     })
 }
 
-/// One operation, in the raw.
+/// One operation, as random numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw {
-    /// What to do, and to which of several things.
+    /// The kind of operation, and which receipt it applies to.
     pub(crate) what: (u8, u64),
     pub(crate) step: (u8, u64),
     pub(crate) cost: (u8, u64),
@@ -125,16 +125,16 @@ pub(crate) fn history(operations: usize) -> impl Strategy<Value = Vec<Raw>> {
     prop::collection::vec(raw, 1..=operations)
 }
 
-/// Where histories begin: at the epoch, in our days, or anywhere between.
+/// Where histories begin: at the epoch, today, or anywhere between.
 pub(crate) fn begin() -> impl Strategy<Value = Micros> {
     prop_oneof![Just(Micros::EPOCH), Just(Micros::new(1_700_000_000_000_000)), sized(51).prop_map(Micros::new)]
 }
 
 /// The longest that one operation moves the clock: 300 days.
-const FAR: u64 = 1 << 45;
+const MAX_ADVANCE: u64 = 1 << 45;
 
 impl Raw {
-    /// How far the clock moves; `promised` is the last instant that was spoken of.
+    /// The instant after the clock has moved; `promised` is the last instant that a decision named.
     pub(crate) fn moved(&self, quota: &Quota, now: Micros, promised: Micros) -> Micros {
         let (period, fill) = (quota.period().as_micros() as u64, quota.window().as_micros() as u64);
         let (kind, raw) = self.step;
@@ -148,7 +148,7 @@ impl Raw {
             7 => (raw % 4 * period + period - phase(quota, now)).saturating_sub(1) + (raw >> 32) % 3,
             _ => (promised.since(now).as_micros() as u64).saturating_sub(1) + (raw >> 32) % 3,
         };
-        if step > FAR {
+        if step > MAX_ADVANCE {
             return now;
         }
         now + Duration::from_micros(step)

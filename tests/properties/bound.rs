@@ -1,4 +1,4 @@
-//! The bound, over every interval of a history, in exact arithmetic: what a quota is for.
+//! The bound of a quota over every interval of a history, in exact arithmetic.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{ChargeRecord, State, step};
@@ -10,7 +10,7 @@ use crate::random::{begin, cases, history, paying_back, sliding, tiny};
 proptest! {
     #![proptest_config(cases(6000))]
 
-    /// Nothing that was admitted, at whatever instants, may exceed capacity and refill, between any two of them.
+    /// Between any two instants, at most the capacity plus the refill is admitted.
     #[test]
     fn the_bound_holds_over_every_interval(
         quota in prop_oneof![paying_back(), tiny(), sliding()],
@@ -30,7 +30,7 @@ proptest! {
             }
         }
         if let Err(text) = check(&Model::of(&quota), &turns) {
-            prop_assert!(false, "{}, of {:?}", text, turns);
+            prop_assert!(false, "{}: {:?}", text, turns);
         }
     }
 }

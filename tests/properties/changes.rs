@@ -1,5 +1,5 @@
-//! Quotas that change, or alternate, on one row: together they admit what the largest of them would, an upgrade gives its
-//! room at once, and a downgrade keeps a caller out no longer than the old quota needed to be repaid.
+//! Quotas that change or alternate on one row: together they admit as much as the largest of them, an upgrade takes effect
+//! immediately, and a downgrade denies a caller for no longer than the old quota takes to be repaid.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use proptest::prelude::*;
 use tollgate::algorithm::{Algorithm, Ask, ChargeRecord, Micros, State, Verdict, settle, step};
 use tollgate::{MINUTE, Quota, SECOND};
 
-use crate::decisions::kept;
-use crate::give_backs::most;
+use crate::decisions::check_promise;
+use crate::give_backs::max_cost;
 use crate::random::{Raw, begin, bucket, cases, history, quota, sliding, tiny, window};
 use crate::together::{Bound, Charge, excess};
 
-/// Tokens that a small quota may promise for later.
+/// The reservable tokens of a small quota.
 fn reserved() -> impl Strategy<Value = u64> {
     prop_oneof![2 => Just(0u64), 1 => 1..=8u64]
 }
 
-/// Periods of whole seconds and of others, so that `clear` is exact and is rounded up.
+/// Whole and fractional seconds, so that `clear` is sometimes exact and sometimes rounded up.
 fn period() -> impl Strategy<Value = Duration> {
     prop_oneof![
         3 => (1..=20u32).prop_map(|seconds| seconds * SECOND),
@@ -26,7 +26,7 @@ fn period() -> impl Strategy<Value = Duration> {
 }
 
 fn several<S: Strategy<Value = Quota>>(quota: S) -> impl Strategy<Value = Vec<Quota>> {
-    // Ten bits cannot tell all quotas apart; those that share them are one to the row.
+    // Quotas with the same stamp are one quota to the row.
     prop::collection::vec(quota, 2..=4).prop_filter("different stamps", |quotas| {
         (1..quotas.len()).all(|i| {
             quotas[..i].iter().all(|other| tollgate::algorithm::stamp(&other) != tollgate::algorithm::stamp(&quotas[i]))
@@ -75,7 +75,6 @@ fn mixed() -> impl Strategy<Value = Vec<Quota>> {
     several(prop_oneof![small_bucket(), window, sliding])
 }
 
-/// Several quotas, each of any size.
 fn any_quotas() -> impl Strategy<Value = Vec<Quota>> {
     prop_oneof![
         several(bucket()),
@@ -90,14 +89,13 @@ fn any_quotas() -> impl Strategy<Value = Vec<Quota>> {
     ]
 }
 
-/// What a history does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Anything; charges may cost more in the end.
+    /// All operations; settlements may exceed the charge.
     Any,
-    /// Anything, but charges cost what they were taken for, or less.
+    /// All operations; settlements never exceed the charge.
     Honest,
-    /// Each call takes all that there is, or one token, and little time passes: what a caller does who would get the most.
+    /// Each call takes all available tokens or one, in short intervals, to gain the most.
     Greedy,
 }
 
@@ -105,13 +103,13 @@ fn kinds() -> impl Strategy<Value = Kind> {
     prop::sample::select(vec![Kind::Any, Kind::Honest, Kind::Greedy])
 }
 
-/// Plays a history under several quotas in turn; returns what was admitted. `look` sees each decision.
+/// Plays a history under alternating quotas. Passes each decision to `inspect`; returns the admitted charges.
 fn play(
     quotas: &[Quota],
     begin: Micros,
     history: &[Raw],
     kind: Kind,
-    mut look: impl FnMut(&Quota, &State, Ask, &tollgate::algorithm::Step) -> Result<(), TestCaseError>,
+    mut inspect: impl FnMut(&Quota, &State, Ask, &tollgate::algorithm::Step) -> Result<(), TestCaseError>,
 ) -> Result<Vec<Charge>, TestCaseError> {
     let (mut state, mut now, mut promised) = (State::default(), begin, begin);
     let mut charges: Vec<Charge> = Vec::new();
@@ -138,17 +136,17 @@ fn play(
             let is_foreign =
                 before.stamp != tollgate::algorithm::stamp(&quota) && now < before.clear && before.spent > 0.0;
             if is_foreign && actual <= receipt.cost {
-                prop_assert_eq!(state, before, "another quota's row gives nothing back");
+                prop_assert_eq!(state, before, "a row of another quota was refunded");
             }
             continue;
         }
         let ask = match kind {
-            Kind::Greedy if raw.cost.0 > 1 => Ask::cost(most(&quota, &state, now).max(1)),
+            Kind::Greedy if raw.cost.0 > 1 => Ask::cost(max_cost(&quota, &state, now).max(1)),
             Kind::Greedy => Ask::cost(1),
             _ => raw.ask(&quota),
         };
         let step = step(&quota, &state, now, ask);
-        look(&quota, &state, ask, &step)?;
+        inspect(&quota, &state, ask, &step)?;
         if let Verdict::Reserve { wait: time } | Verdict::Deny { retry: Some(time) } = step.verdict {
             promised = now + time;
         }
@@ -163,7 +161,7 @@ fn play(
 
 fn check(quotas: &[Quota], charges: &[Charge], bound: Bound) -> Result<(), TestCaseError> {
     let excess = excess(quotas, charges, bound);
-    prop_assert!(excess <= 1e-3, "{} tokens beyond the bound, of {:?}", excess, charges);
+    prop_assert!(excess <= 1e-3, "{} tokens beyond the bound: {:?}", excess, charges);
     Ok(())
 }
 
@@ -174,7 +172,7 @@ fn nothing_to_see(_: &Quota, _: &State, _: Ask, _: &tollgate::algorithm::Step) -
 proptest! {
     #![proptest_config(cases(8000))]
 
-    /// Quotas of one kind admit what the largest of them would, and one capacity more.
+    /// Quotas of one algorithm admit at most what the largest would, plus one capacity.
     #[test]
     fn alternating_quotas_of_one_kind_keep_the_largest_ones_bound(
         quotas in prop_oneof![2 => buckets(), 1 => aligned_windows(), 1 => aligned_sliding()],
@@ -186,7 +184,7 @@ proptest! {
         check(&quotas, &charges, Bound::Largest)?;
     }
 
-    /// In any other mix each pays back at its own pace: together, no more than the sum.
+    /// Other mixes are repaid at the pace of each, so they admit at most the sum.
     #[test]
     fn alternating_quotas_of_any_kind_keep_the_sum_of_their_bounds(
         quotas in mixed(),
@@ -198,8 +196,8 @@ proptest! {
         check(&quotas, &charges, Bound::Sum)?;
     }
 
-    /// A denial changes no number and does not move the retry time; that is sufficient and tight, and not after `clear`; and
-    /// a later `clear` admits no more.
+    /// A denial does not change the row or the retry time. The retry time is sufficient, tight and not after `clear`, and a
+    /// later `clear` does not admit more.
     #[test]
     fn denials_change_nothing_and_their_retry_times_are_exact(
         quotas in any_quotas(),
@@ -207,22 +205,22 @@ proptest! {
         history in history(30),
         later in 0..100u64,
     ) {
-        let look = |quota: &Quota, before: &State, ask: Ask, step: &tollgate::algorithm::Step| {
+        let inspect = |quota: &Quota, before: &State, ask: Ask, step: &tollgate::algorithm::Step| {
             let now = step.now;
             let is_foreign = before.stamp != tollgate::algorithm::stamp(&quota) && before.stamp != 0
                 && (before.spent > 0.0 || before.carry > 0.0 && before.stamp & 7 == 3) && now < before.clear;
             if before.stamp != tollgate::algorithm::stamp(&quota) {
-                kept(quota, before, &ask, step)?;
+                check_promise(quota, before, &ask, step)?;
             }
             if is_foreign {
                 let put_off = State { clear: before.clear + Duration::from_secs(later), ..*before };
                 let then = tollgate::algorithm::step(quota, &put_off, now, ask);
-                prop_assert!(!then.is_allowed() || step.is_allowed(), "a later clear admits more");
+                prop_assert!(!then.is_allowed() || step.is_allowed(), "a later `clear` admits more");
             }
             if let (true, Verdict::Deny { retry }) = (is_foreign, step.verdict) {
-                prop_assert_eq!(step.state, *before, "a denial changes the row");
+                prop_assert_eq!(step.state, *before, "a denial changed the row");
                 if ask.tokens() <= quota.limit() && before.clear < Micros::MAX {
-                    prop_assert!(retry.is_some_and(|retry| now + retry <= before.clear), "kept out beyond clear");
+                    prop_assert!(retry.is_some_and(|retry| now + retry <= before.clear), "denied beyond `clear`");
                 }
                 let part = retry.map(|retry| Duration::from_micros(retry.as_micros() as u64 / 3));
                 if let (Some(retry), Some(part)) = (retry, part) {
@@ -232,33 +230,33 @@ proptest! {
             }
             if step.is_allowed() && before.stamp != 0 {
                 let at = step.state.at;
-                // A sliding window's row begins with its window, whatever the row of the other quota did.
+                // The row of a sliding window begins at its window, even after one of another quota.
                 let is_same_window =
                     quota.algorithm() == Algorithm::SlidingWindow && before.at < at + quota.period();
                 prop_assert!(at >= before.at || is_same_window, "the row moved back: {:?}, {:?}", before, step.state);
             }
             Ok(())
         };
-        play(&quotas, begin, &history, Kind::Any, look)?;
+        play(&quotas, begin, &history, Kind::Any, inspect)?;
     }
 
-    /// Whatever was spent under other quotas, the rest of the new one's capacity is there.
+    /// After any spending under other quotas, the rest of the new capacity is available.
     #[test]
     fn an_upgrade_gives_its_room_at_once(quotas in any_quotas(), begin in begin(), history in history(20)) {
-        let look = |quota: &Quota, before: &State, _: Ask, step: &tollgate::algorithm::Step| {
+        let inspect = |quota: &Quota, before: &State, _: Ask, step: &tollgate::algorithm::Step| {
             let owed = before.spent + if before.stamp & 7 == 3 { before.carry } else { 0.0 };
             let room = quota.limit().saturating_sub(owed as u64);
-            prop_assert!(before.stamp == tollgate::algorithm::stamp(&quota) || most(quota, before, step.now) >= room);
+            prop_assert!(before.stamp == tollgate::algorithm::stamp(&quota) || max_cost(quota, before, step.now) >= room);
             Ok(())
         };
-        play(&quotas, begin, &history, Kind::Any, look)?;
+        play(&quotas, begin, &history, Kind::Any, inspect)?;
     }
 }
 
 proptest! {
     #![proptest_config(cases(60))]
 
-    /// The same in the long run, where little errors would add up.
+    /// The same for long histories, where small errors would add up.
     #[test]
     fn alternating_quotas_keep_their_bounds_over_many_calls(
         (quotas, bound) in prop_oneof![
@@ -282,7 +280,7 @@ fn long_history() -> impl Strategy<Value = Vec<Raw>> {
     })
 }
 
-/// Once a second each, on one row. Spending was capped to the new quota at each change, and 56,519 were admitted.
+/// Each once per second on one row. Regression: capping the row at each change admitted 56,519.
 #[test]
 fn two_quotas_that_alternate_for_a_minute_admit_no_more_than_the_larger_one() {
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
@@ -300,7 +298,7 @@ fn two_quotas_that_alternate_for_a_minute_admit_no_more_than_the_larger_one() {
     assert!((1900..=2000 + 1000).contains(&admitted), "{admitted}");
 }
 
-/// The first token after a full spend: when the old quota would have repaid all but the new one's capacity.
+/// After a full spend, the first token is available when the old quota would have repaid all but the new capacity.
 #[test]
 fn the_first_token_after_a_downgrade_comes_before_the_old_quota_is_repaid() {
     let (premium, free) = (Quota::token_bucket(1000, MINUTE), Quota::token_bucket(60, MINUTE));

@@ -1,4 +1,4 @@
-//! Clocks that step back, jump ahead and return: at most one capacity more, and nobody locked out.
+//! Clocks that step back, jump ahead and return: they admit at most one capacity more, and lock out no key.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tollgate::algorithm::{Algorithm, Ask, ChargeRecord, Micros, State, Verdict, 
 use tollgate::{Quota, SECOND};
 
 use crate::admitted::{Turn, check};
-use crate::decisions::kept;
+use crate::decisions::check_promise;
 use crate::model::Model;
 use crate::random::{Raw, cases, history, paying_back, quota, tiny};
 
@@ -17,8 +17,8 @@ const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 proptest! {
     #![proptest_config(cases(6000))]
 
-    /// Wherever the clock has been, a caller that comes when told to come gets in, after two refills of what is owed at
-    /// most: what the clock ran ahead, and the refill after it.
+    /// After any clock movement, the retry time holds and is at most two refills of the debt: the time that the clock was
+    /// ahead, plus the refill after it.
     #[test]
     fn no_jump_locks_a_key(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now) = (State::default(), NOW);
@@ -29,15 +29,15 @@ proptest! {
                 state = step.state;
             }
         }
-        let most_owed = quota.limit().max(state.spent as u64);
+        let max_debt = quota.limit().max(state.spent as u64);
         for at in [NOW, now, now.min(NOW)] {
             let ask = Ask::cost(quota.limit());
             let step = step(&quota, &state, at, ask);
-            kept(&quota, &state, &ask, &step)?;
-            let latest = 2 * refill(&quota, most_owed);
+            check_promise(&quota, &state, &ask, &step)?;
+            let latest = 2 * refill(&quota, max_debt);
             match step.verdict {
-                Verdict::Deny { retry: Some(retry) } => prop_assert!(retry.as_micros() <= latest, "{retry:?} of {latest} us"),
-                // Only where instants end.
+                Verdict::Deny { retry: Some(retry) } => prop_assert!(retry.as_micros() <= latest, "{retry:?}, at most {latest} us"),
+                // Only beyond the last instant.
                 Verdict::Deny { retry: None } => {
                     prop_assert!(at.get() as u128 + latest >= Micros::MAX.get() as u128, "never, {state:?}");
                 }
@@ -46,7 +46,7 @@ proptest! {
         }
     }
 
-    /// A jump gives at most what it finds spent: from one to the next, no more is admitted than ever.
+    /// A jump repays at most what was spent, so the bound holds between two jumps.
     #[test]
     fn between_jumps_the_bound_holds(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut turns) = (Model::of(&quota), State::default(), NOW, Vec::new());
@@ -67,8 +67,8 @@ proptest! {
         prop_assert_eq!(check(&model, &turns), Ok(()));
     }
 
-    /// Small steps back give nothing at all: no stretch of time pays back twice. Refunds included, of windows; a bucket's
-    /// row forgets what of a grain it has been paid back, which a refund after a step back may count once more.
+    /// Small steps back repay nothing: no interval counts twice. For windows, this includes refunds. A bucket's row does
+    /// not store how much of a grain is repaid, so a refund after a step back may count it twice.
     #[test]
     fn no_step_back_pays_back_twice(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut latest) = (Model::of(&quota), State::default(), NOW, NOW);
@@ -101,7 +101,6 @@ proptest! {
         }
     }
 
-    /// Give-backs leave a row that makes sense, whatever the clock did in between.
     #[test]
     fn settling_survives_any_clock(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now, mut open) = (State::default(), NOW, Vec::new());
@@ -122,8 +121,7 @@ proptest! {
     }
 }
 
-/// A row written a century ahead is forgiven when the clock is right again, and stays no obstacle though denials store
-/// nothing.
+/// A row written a century ahead is forgiven when the clock is right again, although denials store nothing.
 #[test]
 fn a_century_ahead_and_back_locks_nobody() {
     for quota in [Quota::token_bucket(10, SECOND), Quota::fixed_window(10, SECOND), Quota::sliding_window(10, SECOND)] {
@@ -136,7 +134,7 @@ fn a_century_ahead_and_back_locks_nobody() {
     }
 }
 
-/// A clock that steps back a little must not hand promised turns out again.
+/// After a small step back, reservations are not granted twice.
 #[test]
 fn a_step_back_keeps_promised_turns() {
     let quota = Quota::token_bucket(1000, SECOND).capacity(0).unlimited_reservations();
@@ -146,7 +144,6 @@ fn a_step_back_keeps_promised_turns() {
     assert!(ChargeRecord::new(1, &next).is_some_and(|next| next.due > NOW + 5 * SECOND), "{next:?}");
 }
 
-/// Moves on as in any history, or jumps.
 fn jumped(raw: &Raw, quota: &Quota, now: Micros) -> Micros {
     let (what, by) = raw.what;
     match what {
@@ -164,7 +161,7 @@ fn instant(micros: Micros) -> i128 {
     i128::from(micros.get())
 }
 
-/// Microseconds in which `tokens` are paid back, begun at any instant.
+/// The microseconds in which `tokens` are repaid from any instant.
 fn refill(quota: &Quota, tokens: u64) -> u128 {
     let (tokens, rate, period) = (u128::from(tokens), u128::from(quota.rate()), quota.period().as_micros());
     match quota.algorithm() {

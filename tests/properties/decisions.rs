@@ -1,4 +1,4 @@
-//! Every decision: the same as in exact arithmetic, its promise sufficient and tight, and a denial nothing but an answer.
+//! Each decision equals that of exact arithmetic, its retry time is sufficient and tight, and denials change nothing.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tollgate::Quota;
 use tollgate::algorithm::{Ask, Micros, State, Step, Verdict, step};
 
-use crate::give_backs::most;
+use crate::give_backs::max_cost;
 use crate::model::{Answer, Model, Row};
 use crate::random::{begin, cases, history, quota};
 
@@ -15,7 +15,7 @@ const MICRO: Duration = Duration::from_micros(1);
 proptest! {
     #![proptest_config(cases(6000))]
 
-    /// Floating point and stored grains must not be told from exact arithmetic, over any history.
+    /// Floating point and stored grains decide like exact arithmetic over any history.
     #[test]
     fn decisions_agree(quota in quota(), begin in begin(), history in history(40)) {
         let model = Model::of(&quota);
@@ -33,7 +33,6 @@ proptest! {
         }
     }
 
-    /// Who comes when told to come is let in, and nobody was told to come later than needed.
     #[test]
     fn promises_are_kept_and_tight(quota in quota(), begin in begin(), history in history(40)) {
         let (mut state, mut now, mut promised) = (State::default(), begin, begin);
@@ -41,7 +40,7 @@ proptest! {
             now = raw.moved(&quota, now, promised);
             let ask = raw.ask(&quota);
             let step = step(&quota, &state, now, ask);
-            kept(&quota, &state, &ask, &step)?;
+            check_promise(&quota, &state, &ask, &step)?;
             promised = instant(&step);
             if step.is_allowed() {
                 state = step.state;
@@ -49,7 +48,7 @@ proptest! {
         }
     }
 
-    /// A backend that stores denials and one that does not must answer alike.
+    /// It makes no difference whether a backend stores denials.
     #[test]
     fn a_denial_changes_nothing(quota in quota(), begin in begin(), history in history(40)) {
         let (mut stored, mut kept, mut now, mut promised) = (State::default(), State::default(), begin, begin);
@@ -66,7 +65,7 @@ proptest! {
         }
     }
 
-    /// A check is the same decision without the write: it may be asked any number of times before, and costs nothing.
+    /// Any number of checks before a call return the same decision and spend nothing.
     #[test]
     fn a_check_is_the_decision_that_follows(quota in quota(), begin in begin(), history in history(20)) {
         let (mut state, mut now, mut promised) = (State::default(), begin, begin);
@@ -82,12 +81,12 @@ proptest! {
             prop_assert_eq!(checked, decided);
             promised = instant(&decided);
             if decided.is_allowed() {
-                // What is stored is decided upon: as many tokens fewer are there.
-                let left = most(&quota, &state, now);
+                // The stored row has exactly the cost less.
+                let left = max_cost(&quota, &state, now);
                 state = decided.state;
                 let expected = left.checked_sub(ask.tokens());
                 if let (Verdict::Allow, Some(expected)) = (decided.verdict, expected) {
-                    prop_assert_eq!(most(&quota, &state, now), expected);
+                    prop_assert_eq!(max_cost(&quota, &state, now), expected);
                 }
             }
         }
@@ -102,43 +101,43 @@ pub(crate) fn agree(model: &Model, row: &Row, ask: &Ask, step: &Step) -> Result<
         (Verdict::Reserve { wait }, Answer::Reserve(exact)) => (wait, exact),
         (Verdict::Deny { retry: Some(wait) }, Answer::Deny(Some(exact))) => (wait, exact),
         _ => {
-            prop_assert!(on_the_edge(model, row, now, ask), "{:?} where exact is {exact:?}, of {ask:?}", step.verdict);
+            prop_assert!(on_the_edge(model, row, now, ask), "expected {exact:?}, found {:?}: {ask:?}", step.verdict);
             return Ok(());
         }
     };
     let wait = wait.as_micros() as i128;
     let late = wait - exact_wait;
     let early = late == -1 && on_the_edge(model, row, now + wait, ask);
-    prop_assert!(late == 0 || late == 1 || early, "waits {wait} us where exact is {exact_wait} us, of {ask:?}");
+    prop_assert!(late == 0 || late == 1 || early, "expected a wait of {exact_wait} us, found {wait}: {ask:?}");
     Ok(())
 }
 
-/// Whether exact arithmetic is within a millionth of a token of deciding otherwise.
+/// Whether a millionth of a token would change the exact decision.
 fn on_the_edge(model: &Model, row: &Row, now: i128, ask: &Ask) -> bool {
     let cost = i128::from(ask.tokens());
     let near = |level: i128| model.over(row, now, cost, level).abs() * 1_000_000 <= model.period;
     near(model.capacity) || model.ceiling.is_some_and(near)
 }
 
-/// The same ask at the promised instant is granted, and not a microsecond before; a turn comes when all over the capacity is
-/// paid back, and not a microsecond before.
-pub(crate) fn kept(quota: &Quota, state: &State, ask: &Ask, answer: &Step) -> Result<(), TestCaseError> {
+/// Checks that the same ask is granted at the promised instant and not a microsecond before, and that a reservation is
+/// due exactly when everything over the capacity is repaid.
+pub(crate) fn check_promise(quota: &Quota, state: &State, ask: &Ask, answer: &Step) -> Result<(), TestCaseError> {
     match answer.verdict {
         Verdict::Allow | Verdict::Deny { retry: None } => {}
         Verdict::Deny { retry: Some(retry) } => {
             prop_assert!(retry > Duration::ZERO);
             let then = answer.now + retry;
-            prop_assert!(step(quota, state, then, *ask).is_allowed(), "refused again after {retry:?}, of {ask:?}");
+            prop_assert!(step(quota, state, then, *ask).is_allowed(), "still denied after {retry:?}: {ask:?}");
             let before = answer.now + (retry - MICRO);
-            prop_assert!(!step(quota, state, before, *ask).is_allowed(), "{retry:?} is too late, of {ask:?}");
+            prop_assert!(!step(quota, state, before, *ask).is_allowed(), "{retry:?} is too late: {ask:?}");
         }
         Verdict::Reserve { wait } => {
             prop_assert!(wait > Duration::ZERO && Some(wait) <= ask.max_wait());
-            // Nothing more asks whether anything is owed.
+            // A cost of 0 is granted unless the row is in debt.
             let (charged, nothing) = (&answer.state, Ask::cost(0));
-            prop_assert!(step(quota, charged, answer.now + wait, nothing).is_allowed(), "a turn too early, of {ask:?}");
+            prop_assert!(step(quota, charged, answer.now + wait, nothing).is_allowed(), "due too early: {ask:?}");
             let before = answer.now + (wait - MICRO);
-            prop_assert!(!step(quota, charged, before, nothing).is_allowed(), "a turn too late, of {ask:?}");
+            prop_assert!(!step(quota, charged, before, nothing).is_allowed(), "due too late: {ask:?}");
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Every history of a few operations on the smallest quotas: no luck is needed to meet the one that breaks the bound.
+//! All histories of a few operations on the smallest quotas satisfy the bound.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::model::Model;
 
 const TICK: Duration = Duration::from_micros(1);
 
-/// Refunds and cancellations in every order and at every instant, of charges and reservations of one to three tokens.
+/// Refunds and cancellations of charges and reservations of one to three tokens, in every order at every instant.
 #[test]
 fn no_short_history_breaks_the_bound() {
     let bucket = |rate, period| Quota::token_bucket(rate, Duration::from_micros(period));
@@ -42,11 +42,10 @@ struct History {
     state: State,
     now: Micros,
     turns: Vec<Turn>,
-    /// Of each charge that is not settled: its turn, and its receipt.
     open: Vec<(usize, ChargeRecord)>,
 }
 
-/// Goes on from `history` in every way, and checks where `depth` operations end.
+/// Extends `history` by `depth` operations in every way and checks the results. Returns their number.
 fn explore(history: &History, depth: u32) -> u64 {
     if depth == 0 {
         if let Err(text) = check(&Model::of(&history.quota), &history.turns) {
@@ -70,7 +69,7 @@ fn explore(history: &History, depth: u32) -> u64 {
     leaves
 }
 
-/// `None` if it is denied, or the same as a plain charge.
+/// `None` if the ask is denied, or the same as one without a reservation.
 fn charged(history: &History, ask: Ask) -> Option<History> {
     let step = step(&history.quota, &history.state, history.now, ask);
     let receipt = ChargeRecord::new(ask.tokens(), &step)?;

@@ -1,4 +1,4 @@
-//! Every argument at its extremes, and rows that no honest history leaves: nothing panics, wraps or leaves its range.
+//! Extreme arguments, and rows that no valid history leaves: nothing panics, wraps or leaves its range.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, Verdict, settle, ste
 
 use crate::random::cases;
 
-/// What an f64 counts exactly.
-const MOST: f64 = 9_007_199_254_740_991.0;
+/// The largest integer up to which an `f64` is exact.
+const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
 
 proptest! {
     #![proptest_config(cases(60_000))]
 
-    /// Overflow checks are on: a wrap is a panic here.
+    /// Overflow checks are on, so a wrap would panic.
     #[test]
     fn no_argument_panics_or_wraps(
         quota in quota(),
@@ -31,8 +31,7 @@ proptest! {
         let _ = settle(&quota, &step.state, &ChargeRecord { cost, state: step.state, due: now }, now, actual);
     }
 
-    /// A row in range stays in range: what is stored is finite, counted exactly and not negative, and no answer lies
-    /// beyond the last instant.
+    /// A valid row stays valid: counts are finite, exact and not negative, and no retry time is beyond the last instant.
     #[test]
     fn a_row_in_range_stays_there(
         quota in quota(),
@@ -60,7 +59,7 @@ proptest! {
         }
     }
 
-    /// What is granted was a number a quota can speak of, so that no cost, however large, slips through a rounding.
+    /// Only costs within a quota's range are granted: a huge cost does not pass by rounding.
     #[test]
     fn no_cost_slips_through(quota in quota(), now in instant(), ask in ask()) {
         let step = step(&quota, &State::default(), now, ask);
@@ -74,12 +73,12 @@ proptest! {
 }
 
 fn in_range(state: &State) -> Result<(), TestCaseError> {
-    prop_assert!((0.0..=MOST).contains(&state.spent) && state.spent.fract() == 0.0, "{state:?}");
-    prop_assert!((0.0..=MOST * 2.0).contains(&state.carry), "{state:?}");
+    prop_assert!((0.0..=MAX_EXACT).contains(&state.spent) && state.spent.fract() == 0.0, "{state:?}");
+    prop_assert!((0.0..=MAX_EXACT * 2.0).contains(&state.carry), "{state:?}");
     Ok(())
 }
 
-/// The corners of `u64`, and of what quotas may say.
+/// The edge cases of `u64` and of quotas' limits.
 fn number() -> impl Strategy<Value = u64> {
     let corners = [
         0,
@@ -139,20 +138,19 @@ fn state(spent: BoxedStrategy<f64>) -> impl Strategy<Value = State> {
     })
 }
 
-/// Every quota that can be built of corners.
 fn quota() -> impl Strategy<Value = Quota> {
     let numbers = (number(), number(), prop::option::of(number()), prop::option::of(number()));
     (0u8..3, numbers, duration(), prop::option::of(duration())).prop_filter_map(
-        "an illegal quota",
-        |(algorithm, (rate, capacity, given, reserved), period, start)| {
+        "an invalid quota",
+        |(algorithm, (rate, capacity, has_capacity, reserved), period, start)| {
             let (rate, period) = (rate.clamp(1, Quota::MAX_TOKENS), whole(period).clamp(MICRO, Quota::MAX_PERIOD));
             let mut quota = match algorithm {
                 0 => Quota::try_token_bucket(rate, period).ok()?,
                 1 => Quota::try_fixed_window(rate, period).ok()?,
                 _ => Quota::try_sliding_window(rate, period).ok()?,
             };
-            if given.is_some() {
-                // Too large is refused: then the quota stays as it was.
+            if has_capacity.is_some() {
+                // Out of range: the quota keeps its capacity.
                 quota = quota.try_capacity(capacity).unwrap_or(quota);
             }
             quota = match reserved {

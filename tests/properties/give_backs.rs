@@ -1,8 +1,7 @@
-//! Give-backs: whatever is refunded or cancelled, in whatever order and however late, the bound holds over what was truly
-//! used; and within that, nothing is lost needlessly.
+//! Refunds and cancellations in any order and at any time: the bound holds for the tokens used, and no tokens are lost
+//! needlessly.
 //!
-//! What a charge costs more in the end than it was taken for is debt, which no bound speaks of: it is charged, and a turn
-//! counts as used what it was admitted for.
+//! A settlement above the charge creates debt, which the bound does not cover: only the admitted charge counts as used.
 
 use proptest::prelude::*;
 use tollgate::Quota;
@@ -15,13 +14,12 @@ use crate::random::{Raw, begin, cases, history, paying_back, sliding, tiny};
 proptest! {
     #![proptest_config(cases(20_000))]
 
-    /// Corners: capacities of 0 to 5 under every mix of charges, reservations, refunds and cancellations.
+    /// Capacities of 0 to 5 with any mix of charges, reservations, refunds and cancellations.
     #[test]
     fn small_quotas_hold_their_bound_through_any_mix(quota in tiny(), begin in begin(), history in history(40)) {
         mixed(&quota, begin, &history, false)?;
     }
 
-    /// Debts made afterwards must not open a way round the bound either.
     #[test]
     fn debts_do_not_loosen_the_bound(quota in tiny(), begin in begin(), history in history(40)) {
         mixed(&quota, begin, &history, true)?;
@@ -31,7 +29,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(6000))]
 
-    /// The same for quotas of all sizes, where amounts do not fit together and rounding has its chance.
+    /// The same for quotas of all sizes, where amounts are rounded.
     #[test]
     fn the_bound_holds_through_any_mix(
         quota in prop_oneof![2 => paying_back(), 1 => sliding()],
@@ -41,7 +39,7 @@ proptest! {
         mixed(&quota, begin, &history, false)?;
     }
 
-    /// Cancelled from the end, turns are as if never promised: the next caller takes the first of them.
+    /// Reservations cancelled from the last one on leave no trace: the next caller gets the first due time.
     #[test]
     fn a_cancelled_turn_goes_to_the_next(
         quota in paying_back(),
@@ -62,13 +60,13 @@ proptest! {
         }
         let Some((ask, first)) = turns.first().copied() else { return Ok(()) };
         for (ask, step) in turns.iter().rev() {
-            let receipt = ChargeRecord::new(ask.tokens(), step).expect("reserved");
+            let receipt = ChargeRecord::new(ask.tokens(), step).expect("a reservation");
             state = settle(&quota, &state, &receipt, now, 0);
         }
         prop_assert_eq!(step(&quota, &state, now, ask).verdict, first.verdict);
     }
 
-    /// The same when time has passed, as long as the first cancelled turn is still to come.
+    /// The same after time has passed, if the first cancelled reservation is not yet due.
     #[test]
     fn a_turn_cancelled_later_keeps_its_instant(
         quota in paying_back(),
@@ -84,15 +82,14 @@ proptest! {
         if ask.tokens() > quota.limit() {
             return Ok(());
         }
-        let receipt = ChargeRecord::new(ask.tokens(), &granted).expect("reserved");
+        let receipt = ChargeRecord::new(ask.tokens(), &granted).expect("a reservation");
         let later = now + std::time::Duration::from_micros((wait.as_micros() * u128::from(part) / 1000) as u64);
         let cancelled = settle(&quota, &granted.state, &receipt, later, 0);
         let next = step(&quota, &cancelled, later, ask);
         prop_assert_eq!(ChargeRecord::new(ask.tokens(), &next).map(|receipt| receipt.due), Some(receipt.due));
     }
 
-    /// Settled at once, a charge is as if it had been taken for its true cost in the first place; so are several, the
-    /// oldest first.
+    /// Settling immediately equals charging the actual cost in the first place; so does settling several, oldest first.
     #[test]
     fn nothing_is_lost_where_nothing_happened_since(
         quota in prop_oneof![paying_back(), sliding()],
@@ -115,10 +112,10 @@ proptest! {
             state = settle(&quota, &state, receipt, now, *actual);
             honest = step(&quota, &honest, now, Ask::cost(*actual)).state;
         }
-        prop_assert_eq!(most(&quota, &state, now), most(&quota, &honest, now));
+        prop_assert_eq!(max_cost(&quota, &state, now), max_cost(&quota, &honest, now));
     }
 
-    /// A row that was reset or evicted in between holds less than the charge left: what it holds is others' spending.
+    /// A row that was reset or evicted in between holds only later spending, which a refund must not reduce.
     #[test]
     fn a_lost_row_gives_nothing_back(quota in paying_back(), now in begin(), costs in any::<(u64, u64)>()) {
         let cost = 1 + costs.0 % quota.limit().max(1);
@@ -127,7 +124,6 @@ proptest! {
         prop_assert_eq!(settle(&quota, &anew, &receipt, now, 0), anew);
     }
 
-    /// What a charge cost more is charged in full, whatever stands.
     #[test]
     fn a_higher_true_cost_is_charged_in_full(
         quota in prop_oneof![paying_back(), sliding()],
@@ -140,11 +136,11 @@ proptest! {
         let Some(receipt) = ChargeRecord::new(0, &granted) else { return Ok(()) };
         let settled = settle(&quota, &granted.state, &receipt, now, more);
         prop_assert_eq!(settled.spent, granted.state.spent + more as f64);
-        prop_assert_eq!(most(&quota, &settled, now), most(&quota, &granted.state, now).saturating_sub(more));
+        prop_assert_eq!(max_cost(&quota, &settled, now), max_cost(&quota, &granted.state, now).saturating_sub(more));
     }
 }
 
-/// Charges and settles at random, then checks every interval of what was truly used.
+/// Charges and settles at random, then checks the tokens used in every interval.
 fn mixed(quota: &Quota, begin: Micros, history: &[Raw], debts: bool) -> Result<(), TestCaseError> {
     let (mut state, mut now, mut promised) = (State::default(), begin, begin);
     let (mut turns, mut open) = (Vec::<Turn>::new(), Vec::<(usize, ChargeRecord)>::new());
@@ -177,12 +173,11 @@ fn mixed(quota: &Quota, begin: Micros, history: &[Raw], debts: bool) -> Result<(
         turns[i].used = i128::from(actual.min(receipt.cost));
     }
     if let Err(text) = check(&Model::of(quota), &turns) {
-        prop_assert!(false, "{}, of {:?}", text, turns);
+        prop_assert!(false, "{}: {:?}", text, turns);
     }
     Ok(())
 }
 
-/// A row with a past.
 fn charge_all(quota: &Quota, begin: Micros, history: &[Raw]) -> (State, Micros) {
     let (mut state, mut now) = (State::default(), begin);
     for raw in history {
@@ -195,8 +190,8 @@ fn charge_all(quota: &Quota, begin: Micros, history: &[Raw]) -> (State, Micros) 
     (state, now)
 }
 
-/// The most that is allowed at once.
-pub(crate) fn most(quota: &Quota, state: &State, now: Micros) -> u64 {
+/// The largest cost that is allowed now.
+pub(crate) fn max_cost(quota: &Quota, state: &State, now: Micros) -> u64 {
     let refused = |tokens: i128| !step(quota, state, now, Ask::cost(tokens as u64)).is_allowed();
     crate::model::first(0, i128::from(quota.limit()), |tokens| refused(tokens + 1)).map_or(0, |tokens| tokens as u64)
 }

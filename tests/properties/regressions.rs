@@ -1,15 +1,14 @@
-//! What the properties found, in its smallest form: each of these once failed.
+//! Minimal cases of bugs found by the properties.
 
 use std::time::Duration;
 
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, Verdict, settle, step};
 use tollgate::{DAY, Quota, SECOND};
 
-use crate::decisions::kept;
+use crate::decisions::check_promise;
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
-/// The row after `ask` at `now`, and its receipt.
 fn charge(quota: &Quota, state: &State, now: Micros, ask: Ask) -> (State, ChargeRecord) {
     let step = step(quota, state, now, ask);
     (step.state, ChargeRecord::new(ask.tokens(), &step).expect("granted"))
@@ -18,10 +17,10 @@ fn charge(quota: &Quota, state: &State, now: Micros, ask: Ask) -> (State, Charge
 fn promise_is_kept(quota: &Quota, state: &State, now: Micros, ask: Ask) {
     let answer = step(quota, state, now, ask);
     assert!(matches!(answer.verdict, Verdict::Deny { retry: Some(_) }), "{answer:?}");
-    kept(quota, state, &ask, &answer).expect("kept");
+    check_promise(quota, state, &ask, &answer).expect("a sufficient and tight promise");
 }
 
-/// Eighty years of odd refill are more than a float counts: the wait was a microsecond short.
+/// Eighty years of uneven refill exceed the precision of a float: the wait was a microsecond short.
 #[test]
 fn a_wait_of_many_grains_suffices() {
     let quota = Quota::token_bucket(43, Duration::from_micros(3_000_000_019)).capacity(46_442_962);
@@ -29,7 +28,7 @@ fn a_wait_of_many_grains_suffices() {
     promise_is_kept(&quota, &full, NOW, Ask::cost(36_390_229));
 }
 
-/// A whole grain is paid back at its last microsecond, whatever its multiplication rounds to.
+/// A whole grain is repaid at its last microsecond, despite rounding.
 #[test]
 fn a_wait_of_one_whole_grain_is_tight() {
     let quota = Quota::token_bucket(999_999_937, Duration::from_micros(986_615_360));
@@ -37,7 +36,7 @@ fn a_wait_of_one_whole_grain_is_tight() {
     promise_is_kept(&quota, &full, NOW, Ask::cost(999_999_937));
 }
 
-/// Numbers for which the first estimate of the wait, rounded twice, is a microsecond off, to either side.
+/// Numbers for which the estimate of the wait, rounded twice, is a microsecond too short or too long.
 #[test]
 fn an_estimated_wait_is_moved_onto_its_microsecond() {
     for (rate, micros, cost) in [(2553, 8_281_373_502_938, 1427), (226_467, 463_946_976_623, 138_699)] {
@@ -53,7 +52,7 @@ fn an_estimated_wait_is_moved_onto_its_microsecond() {
     }
 }
 
-/// At the very beginning of a window, all of the one before is in view and not a rounding more: it was denied, retry 0.
+/// At the beginning of a window, rounding counted more than the whole previous window: denied with retry time 0.
 #[test]
 fn no_more_than_the_window_before_is_in_view() {
     let quota = Quota::sliding_window(999_999_937, DAY);
@@ -62,7 +61,7 @@ fn no_more_than_the_window_before_is_in_view() {
     assert_eq!(step(&quota, &full, begin, Ask::cost(0)).verdict, Verdict::Allow);
 }
 
-/// The window in which instants end was taken to end with them: it was denied, retry 0.
+/// The window of the last instant was cut off at that instant: denied with retry time 0.
 #[test]
 fn the_last_window_is_as_long_as_the_others() {
     let quota = Quota::sliding_window(10, DAY);
@@ -71,7 +70,7 @@ fn the_last_window_is_as_long_as_the_others() {
     promise_is_kept(&quota, &full, begin, Ask::cost(1));
 }
 
-/// Reserved without bound, a row held more than a float counts one by one, and took a token without charging it.
+/// With unlimited reservations, a row exceeded the integers of a float, and a token was granted without a charge.
 #[test]
 fn reservations_without_bound_are_all_counted() {
     let period = Duration::from_micros(999_999_999_999_998);
@@ -89,13 +88,12 @@ fn reservations_without_bound_are_all_counted() {
     assert!(state.spent < 9_007_199_254_740_992.0);
 }
 
-/// A refund after a step back read the receipt by the clock and the row by its own later instant.
+/// After a step back, a refund read the receipt at the clock's time and the row at its own later instant.
 #[test]
 fn a_refund_after_a_step_back_is_of_what_the_row_still_holds() {
     let quota = Quota::fixed_window(3, 5 * SECOND).start(Duration::ZERO).capacity(6);
     let (state, receipt) = charge(&quota, &State::default(), NOW, Ask::cost(6));
     let later = NOW + 10 * SECOND;
-    // All paid back, and spent anew.
     let (state, _) = charge(&quota, &state, later, Ask::cost(6));
     assert_eq!(settle(&quota, &state, &receipt, NOW + 5 * SECOND, 0).spent, 6.0);
 

@@ -1,11 +1,11 @@
-//! What several quotas may admit together, over every interval, and every short history of pairs and triples of them.
+//! The joint bound of several quotas on one row, for all short histories of pairs and triples.
 
 use std::time::Duration;
 
 use tollgate::algorithm::{Algorithm, Ask, Micros, State, step};
 use tollgate::{Quota, SECOND};
 
-/// Tokens admitted, as far as they were used, and when.
+/// The tokens used of an admitted charge, and its time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charge {
     pub(crate) at: Micros,
@@ -14,14 +14,13 @@ pub(crate) struct Charge {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// The largest capacity, and what the fastest pays back, and one capacity more.
+    /// Twice the largest capacity, plus the refill of the fastest quota.
     Largest,
-    /// The largest capacity, and what all of them pay back, and two capacities more.
+    /// Three times the largest capacity, plus the refills of all quotas.
     Sum,
 }
 
-/// The most tokens by which what was admitted in any interval is beyond the bound. What may be promised for later counts to
-/// the capacity.
+/// The maximum over all intervals of the tokens used beyond the bound. Reservable tokens count as capacity.
 pub(crate) fn excess(quotas: &[Quota], charges: &[Charge], bound: Bound) -> f64 {
     let capacity = |quota: &Quota| (quota.limit() + quota.reservable().unwrap_or(0)) as f64;
     let capacity = quotas.iter().map(capacity).fold(0.0, f64::max);
@@ -39,7 +38,6 @@ pub(crate) fn excess(quotas: &[Quota], charges: &[Charge], bound: Bound) -> f64 
     worst
 }
 
-/// Tokens that a quota pays back in between.
 fn paid_back(quota: &Quota, from: Micros, to: Micros) -> f64 {
     let (rate, period) = (quota.rate() as f64, quota.period().as_micros() as u64);
     if quota.algorithm() == Algorithm::TokenBucket {
@@ -50,7 +48,6 @@ fn paid_back(quota: &Quota, from: Micros, to: Micros) -> f64 {
     rate * (index(to) - index(from)) as f64
 }
 
-/// Every history of a few charges, of pairs and triples of small quotas.
 #[test]
 fn no_short_history_of_several_quotas_breaks_the_bound() {
     let bucket = |rate, seconds: u32, capacity| Quota::token_bucket(rate, seconds * SECOND).capacity(capacity);
@@ -69,39 +66,39 @@ fn no_short_history_of_several_quotas_breaks_the_bound() {
         (&slidings[..], Bound::Largest),
         (&mixed[..], Bound::Sum),
     ];
-    let mut tried = 0;
+    let mut count = 0;
     for (quotas, bound) in kinds {
         for a in 0..quotas.len() {
             for b in a + 1..quotas.len() {
-                tried += explore(&[quotas[a], quotas[b]], bound, 6);
+                count += explore(&[quotas[a], quotas[b]], bound, 6);
                 for c in b + 1..quotas.len() {
-                    tried += explore(&[quotas[a], quotas[b], quotas[c]], bound, 4);
+                    count += explore(&[quotas[a], quotas[b], quotas[c]], bound, 4);
                 }
             }
         }
     }
-    println!("{tried} histories tried");
-    assert!(tried > 1_000_000, "{tried}");
+    println!("{count} histories");
+    assert!(count > 1_000_000, "{count}");
 }
 
 fn explore(quotas: &[Quota], bound: Bound, depth: u32) -> u64 {
     let begin = Micros::new(1_700_000_000_000_000);
-    let mut tried = 0;
+    let mut count = 0;
     for phase in [0, 300_000] {
-        tried += follow(quotas, bound, depth, &State::default(), begin + Duration::from_micros(phase), &mut Vec::new());
+        count += follow(quotas, bound, depth, &State::default(), begin + Duration::from_micros(phase), &mut Vec::new());
     }
-    tried
+    count
 }
 
 fn follow(quotas: &[Quota], bound: Bound, depth: u32, state: &State, now: Micros, charges: &mut Vec<Charge>) -> u64 {
     if depth == 0 {
         let excess = excess(quotas, charges, bound);
-        assert!(excess <= 1e-6, "{excess} beyond the bound of {quotas:?}: {charges:?}");
+        assert!(excess <= 1e-6, "{excess} tokens beyond the bound of {quotas:?}: {charges:?}");
         return 1;
     }
-    let mut tried = 0;
+    let mut count = 0;
     for quota in quotas {
-        // All that fits, or one.
+        // The largest cost that fits, or one.
         let fitting = (1..=quota.limit()).rev().find(|cost| step(quota, state, now, Ask::cost(*cost)).is_allowed());
         let mut costs = vec![fitting.unwrap_or(0), 1];
         costs.dedup();
@@ -109,16 +106,15 @@ fn follow(quotas: &[Quota], bound: Bound, depth: u32, state: &State, now: Micros
             let next = step(quota, state, now, Ask::cost(cost)).state;
             charges.push(Charge { at: now, used: cost });
             for wait in [0, 500_000, 1_000_000] {
-                tried += follow(quotas, bound, depth - 1, &next, now + Duration::from_micros(wait), charges);
+                count += follow(quotas, bound, depth - 1, &next, now + Duration::from_micros(wait), charges);
             }
             charges.pop();
         }
         if fitting.is_none() {
-            // Denied: as soon as it is allowed.
             let verdict = step(quota, state, now, Ask::cost(1)).verdict;
             let tollgate::algorithm::Verdict::Deny { retry: Some(retry) } = verdict else { continue };
-            tried += follow(quotas, bound, depth - 1, state, now + retry, charges);
+            count += follow(quotas, bound, depth - 1, state, now + retry, charges);
         }
     }
-    tried
+    count
 }

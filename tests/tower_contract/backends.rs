@@ -1,4 +1,4 @@
-//! Backends that a store in the network may be like.
+//! Backends that behave like remote ones.
 
 use std::sync::Arc;
 
@@ -10,78 +10,77 @@ use tollgate::{
     clock::ManualClock,
 };
 
-/// Limiters whose answers are there at once, and after a while. Their clocks stand still.
+/// Limiters with stopped clocks: one that responds immediately, one with a delay.
 pub(crate) fn limiters() -> [RateLimiter; 2] {
-    [RateLimiter::new(rows()), RateLimiter::new(Later { rows: rows(), wait: Wait::Turns(2) })]
+    [RateLimiter::new(rows()), RateLimiter::new(Delayed { rows: rows(), delay: Delay::Yields(2) })]
 }
 
-/// A limiter that answers one call for each notification.
+/// A limiter that completes one call per notification.
 pub(crate) fn gated(gate: &Arc<Notify>) -> RateLimiter {
-    RateLimiter::new(Later { rows: rows(), wait: Wait::For(Arc::clone(gate)) })
+    RateLimiter::new(Delayed { rows: rows(), delay: Delay::Until(Arc::clone(gate)) })
 }
 
 fn rows() -> MemoryBackend {
     MemoryBackend::builder().clock(ManualClock::new()).build()
 }
 
-/// Decides in memory and keeps the answer back for a while.
 #[derive(Debug)]
-struct Later {
+struct Delayed {
     rows: MemoryBackend,
-    wait: Wait,
+    delay: Delay,
 }
 
 #[derive(Clone, Debug)]
-enum Wait {
-    Turns(usize),
-    For(Arc<Notify>),
+enum Delay {
+    Yields(usize),
+    Until(Arc<Notify>),
 }
 
-impl Later {
-    fn keep_back<T: Send + 'static>(&self, answer: BackendFuture<T>) -> BackendFuture<T> {
-        let wait = self.wait.clone();
+impl Delayed {
+    fn delayed<T: Send + 'static>(&self, answer: BackendFuture<T>) -> BackendFuture<T> {
+        let delay = self.delay.clone();
         BackendFuture::boxed(async move {
-            match wait {
-                Wait::Turns(turns) => {
-                    for _ in 0..turns {
+            match delay {
+                Delay::Yields(count) => {
+                    for _ in 0..count {
                         tokio::task::yield_now().await;
                     }
                 }
-                Wait::For(gate) => gate.notified().await,
+                Delay::Until(gate) => gate.notified().await,
             }
             answer.await
         })
     }
 }
 
-impl Backend for Later {
+impl Backend for Delayed {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.keep_back(self.rows.acquire(takes))
+        self.delayed(self.rows.acquire(takes))
     }
 
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
-        self.keep_back(self.rows.peek(takes))
+        self.delayed(self.rows.peek(takes))
     }
 
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        self.keep_back(self.rows.settle(settlements))
+        self.delayed(self.rows.settle(settlements))
     }
 
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
-        self.keep_back(self.rows.reset(rows))
+        self.delayed(self.rows.reset(rows))
     }
 }
 
-/// Never decides: at once, or after a turn.
+/// Always fails: immediately, or after yielding once.
 #[derive(Debug)]
 pub(crate) struct Broken {
-    pub(crate) at_once: bool,
+    pub(crate) immediate: bool,
 }
 
 impl Broken {
     fn fail<T: Send + 'static>(&self) -> BackendFuture<T> {
         let error = Err(Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refuses the connection"));
-        if self.at_once {
+        if self.immediate {
             return BackendFuture::ready(error);
         }
         BackendFuture::boxed(async {

@@ -1,4 +1,4 @@
-//! Clients that go away: whenever a response is dropped, nothing stays behind but the charge.
+//! Clients that disconnect: a response dropped at any point leaves nothing behind but the charge.
 
 use std::future::Future;
 use std::pin::pin;
@@ -39,20 +39,20 @@ async fn a_response_dropped_at_any_await_point_leaks_no_permit() {
             let permits = Arc::new(Semaphore::new(1));
             let limited = ConcurrencyLimit::with_semaphore(Strict::default(), Arc::clone(&permits));
             let mut service = layer.clone().limiter(&limiter).layer(limited);
-            // One request to each path in each pass: what was charged in the first is refused in the second.
+            // One request per path and pass: the first pass spends the limit, the second is refused.
             for pass in 0..2 {
                 let mut polls = 0;
                 while !poll_and_drop(&mut service, &format!("/{polls}"), polls).await {
                     assert_eq!(permits.available_permits(), 1, "pass {pass}, dropped after {polls} polls");
                     polls += 1;
                 }
-                assert_eq!(permits.available_permits(), 1, "pass {pass}, answered after {polls} polls");
+                assert_eq!(permits.available_permits(), 1, "pass {pass}, ready after {polls} polls");
             }
         }
     }
 }
 
-/// Polls a response so many times and drops it; whether it was there by then.
+/// Polls a response at most `polls` times and drops it. Returns whether it was ready.
 async fn poll_and_drop(
     service: &mut impl Service<Request<()>, Error = std::convert::Infallible>,
     path: &str,
@@ -80,7 +80,7 @@ async fn a_response_dropped_at_any_await_point_leaves_its_place_in_a_buffer() {
                 }
                 drop(response);
                 let next = tokio::time::timeout(Duration::from_secs(20), service.clone().oneshot(request("/next")));
-                assert!(next.await.is_ok(), "no place in the buffer after {polls} polls");
+                assert!(next.await.is_ok(), "the slot in the buffer leaked after {polls} polls");
             }
         }
     }

@@ -1,7 +1,7 @@
-//! The layer as Tower wants services to be: readiness, permits, cancellation, clones; with a backend that answers at
-//! once, and with one that takes its time.
+//! Tower's contract: readiness, permits, cancellation and clones of the layer, with a backend that responds immediately
+//! and with a delayed one.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking, its helpers too.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
 mod backends;
 mod cancellation;

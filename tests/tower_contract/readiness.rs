@@ -1,4 +1,4 @@
-//! The service that was ready is the one that is called, after the verdict and not before.
+//! The layer calls the very service that was ready, after the decision and not before.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ async fn the_inner_service_is_not_called_before_the_verdict() {
     }
 }
 
-/// The service lives on after each answer: a permit that it kept would be missed by whoever shares the semaphore.
+/// The service outlives each response, so a kept permit would be missing elsewhere.
 #[tokio::test]
 async fn no_answer_keeps_a_permit() {
     for limiter in limiters() {
@@ -94,7 +94,7 @@ async fn a_buffer_may_be_inside_and_outside() {
                 match status {
                     200 => allowed += 1,
                     429 => refused += 1,
-                    status => panic!("{status}"),
+                    status => panic!("unexpected status {status}"),
                 }
             }
         }
@@ -107,9 +107,9 @@ where
     S: Service<Request<()>, Response = Response<R>>,
     S::Error: std::fmt::Debug,
 {
-    // A place in a buffer that is never given back would be waited for without end.
+    // A leaked slot of a buffer would block forever.
     let answer = tokio::time::timeout(Duration::from_secs(20), service.oneshot(Request::new(())));
-    answer.await.expect("an answer in time").unwrap().status().as_u16()
+    answer.await.expect("a response within 20 s").unwrap().status().as_u16()
 }
 
 #[tokio::test]

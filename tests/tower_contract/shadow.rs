@@ -1,4 +1,4 @@
-//! Shadow mode refuses nobody, also where the limit cannot be told.
+//! Shadow mode never refuses, even if the backend or the key extractor fails.
 
 use http::Request;
 use http::Response;
@@ -13,12 +13,12 @@ const ONE: Policy = Policy::new("one", Quota::token_bucket(10, MINUTE));
 
 #[tokio::test]
 async fn a_backend_that_cannot_decide_refuses_nobody_in_shadow_mode() {
-    for at_once in [true, false] {
-        let limiter = RateLimiter::new(Broken { at_once });
+    for immediate in [true, false] {
+        let limiter = RateLimiter::new(Broken { immediate });
         let layer = RateLimitLayer::new(ONE, key::global()).limiter(&limiter);
         assert_eq!(status(&layer).await, 503);
         assert_eq!(status(&layer.clone().shadow()).await, 200);
-        // So small a share that the one key is not in it.
+        // The share is too small to include the key.
         assert_eq!(status(&layer.enforce_share(f64::MIN_POSITIVE)).await, 200);
     }
 }
@@ -32,7 +32,7 @@ async fn a_key_that_cannot_be_found_refuses_nobody_in_shadow_mode() {
 
 #[tokio::test]
 async fn the_status_says_so_too_where_there_was_no_key() {
-    // Found in review: the header said `denied` and the status did not.
+    // Regression: the header was `denied`, but the status was not shadowed.
     let layer = RateLimitLayer::new(ONE, key::client_ip()).shadow().shadow_header("x-shadow").with_status();
     let inner = service_fn(|request: Request<()>| async move {
         let status = request.extensions().get::<RateLimitStatus>().expect("a status");

@@ -1,4 +1,4 @@
-//! Clones: of the service and of the layer, in fields and signatures, in many tasks at once.
+//! Clones of the service and of the layer, in fields and signatures and in concurrent tasks.
 
 use bytes::Bytes;
 use http::Request;
@@ -14,7 +14,7 @@ use crate::strict::Strict;
 
 const HUNDRED: Policy = Policy::new("hundred", Quota::token_bucket(100, MINUTE));
 
-/// The types can be named: no closure, no `impl Trait` among their parameters.
+/// The types can be named: their parameters contain no closures or `impl Trait`.
 struct Site {
     layer: RateLimitLayer,
     service: RateLimit<Strict>,
@@ -39,7 +39,6 @@ async fn a_storm_of_clones_shares_the_limit_to_the_token() {
         let site = site(RateLimitLayer::new(HUNDRED, key::global()).limiter(&limiter));
         let tasks: Vec<_> = (0..32)
             .map(|i| {
-                // Every other one from the layer, the rest from the service.
                 let service = if i % 2 == 0 { site.service.clone() } else { site.layer.layer(Strict::default()) };
                 tokio::spawn(async move {
                     let mut allowed = 0;

@@ -1,4 +1,4 @@
-//! A service that insists on Tower's contract.
+//! A service that enforces Tower's contract.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -12,7 +12,8 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tower::Service;
 
-/// Panics if it is called when this very instance was not polled ready. A clone is not, and none at first poll.
+/// Panics when it is called unless this very instance was polled ready. Clones are not ready, and the first poll is
+/// always pending.
 #[derive(Debug, Default)]
 pub(crate) struct Strict {
     readiness: Readiness,
@@ -22,13 +23,12 @@ pub(crate) struct Strict {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Readiness {
     #[default]
-    No,
-    Soon,
-    Yes,
+    NotReady,
+    Pending,
+    Ready,
 }
 
 impl Strict {
-    /// How often it, or a clone, was called.
     pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
@@ -36,7 +36,7 @@ impl Strict {
 
 impl Clone for Strict {
     fn clone(&self) -> Strict {
-        Strict { readiness: Readiness::No, calls: Arc::clone(&self.calls) }
+        Strict { readiness: Readiness::NotReady, calls: Arc::clone(&self.calls) }
     }
 }
 
@@ -46,18 +46,18 @@ impl Service<Request<()>> for Strict {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        if self.readiness == Readiness::No {
-            self.readiness = Readiness::Soon;
+        if self.readiness == Readiness::NotReady {
+            self.readiness = Readiness::Pending;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        self.readiness = Readiness::Yes;
+        self.readiness = Readiness::Ready;
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, _request: Request<()>) -> Self::Future {
-        assert_eq!(self.readiness, Readiness::Yes, "called without being ready");
-        self.readiness = Readiness::No;
+        assert_eq!(self.readiness, Readiness::Ready, "called without being ready");
+        self.readiness = Readiness::NotReady;
         self.calls.fetch_add(1, Ordering::Relaxed);
         Box::pin(async {
             tokio::task::yield_now().await;

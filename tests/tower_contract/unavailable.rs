@@ -1,4 +1,4 @@
-//! A backend that cannot decide: the client is told to come back, and learns nothing of the store.
+//! A failing backend: the response has a `Retry-After` and reveals nothing about the backend.
 
 use axum::body::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
@@ -12,8 +12,8 @@ use crate::strict::Strict;
 
 #[tokio::test]
 async fn a_backend_that_cannot_decide_is_answered_with_503() {
-    for at_once in [true, false] {
-        let limiter = RateLimiter::new(Broken { at_once });
+    for immediate in [true, false] {
+        let limiter = RateLimiter::new(Broken { immediate });
         let one = Policy::new("one", Quota::token_bucket(10, MINUTE));
         let two = Policy::new("two", Quota::token_bucket(10, MINUTE));
         let layer = RateLimitLayer::new(one, key::global()).and(two, key::global()).limiter(&limiter);
@@ -40,10 +40,10 @@ async fn a_backend_that_cannot_decide_is_answered_with_503() {
 
 #[tokio::test]
 async fn a_refusal_of_the_services_own_making_sees_what_the_store_said() {
-    let limiter = RateLimiter::new(Broken { at_once: true });
+    let limiter = RateLimiter::new(Broken { immediate: true });
     let one = Policy::new("one", Quota::token_bucket(10, MINUTE));
     let layer = RateLimitLayer::new(one, key::global()).limiter(&limiter).on_refusal(|refusal| {
-        let error = refusal.error().expect("the store's error");
+        let error = refusal.error().expect("the backend's error");
         assert!(refusal.decisions().is_none() && refusal.status() == 503);
         assert_eq!(refusal.message(), "the service cannot tell its limits at the moment");
         Response::new(Bytes::from(format!("{:?}", error.kind())))

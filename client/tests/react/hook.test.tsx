@@ -1,4 +1,4 @@
-/** The hook in a page, in strict mode, with each version of React (`scripts/bundle-react-tests.mjs`). */
+/** The hook in strict mode, with each supported version of React (`scripts/bundle-react-tests.mjs`). */
 
 import assert from 'node:assert/strict';
 import { mock, test, type TestContext } from 'node:test';
@@ -16,7 +16,7 @@ import { settle, world, type World } from '../world.js';
 const EMPTY = snapshot({ spent: 10 });
 const BEGIN = NOW / 1000;
 
-/** React's `act`, where it is bundled, opens a channel for each message and leaves it open: Node would never end. */
+/** When bundled, React's `act` opens a channel per message and never closes it, so Node would not exit. */
 class Channel extends MessageChannel {
   constructor() {
     super();
@@ -44,7 +44,7 @@ test(`React ${version}`, async (t) => {
     const { page, w } = await pageOf(t);
     w.answer = snapshot({ spent: 9 });
     await page.show(<Send source={w.store} />);
-    assert.deepEqual(page.buttons(), ['send'], 'as long as nothing is known');
+    assert.deepEqual(page.buttons(), ['send'], 'before the first snapshot');
     await page.pass(10);
     assert.deepEqual(page.buttons(), ['send']);
     await act(() => w.store.spend());
@@ -152,10 +152,10 @@ test(`React ${version}`, async (t) => {
     await page.pass(10);
     assert.deepEqual(page.buttons(), ['again in 6 s']);
     await page.show(<Send source="/login" options={as('ada')} />);
-    assert.deepEqual(asked, ['ada'], 'rendered again, the same request');
+    assert.deepEqual(asked, ['ada'], 'rendering again does not fetch');
 
     await page.show(<Send source="/login" options={as('grace')} />);
-    assert.deepEqual(page.buttons(), ['send'], 'nothing of the other user is left');
+    assert.deepEqual(page.buttons(), ['send'], 'nothing of the other user remains');
     await page.pass(10);
     assert.deepEqual(page.buttons(), ['send']);
     await page.show(<Send source="/login" options={{ fetch }} />);
@@ -199,7 +199,7 @@ test(`React ${version}`, async (t) => {
     assert.equal(calls, 1);
 
     await page.show(null);
-    assert.equal(vanilla.getStatus().ok, false, 'one uses it still');
+    assert.equal(vanilla.getStatus().ok, false, 'the other one still uses it');
     stop();
     assert.equal(w.timers(), 0);
     assert.equal(createRateLimit({ ...options, url: '/both' }).getStatus().known, false);
@@ -219,7 +219,7 @@ test(`React ${version}`, async (t) => {
     await page.show(<Send source="/hydrated" options={options} />);
     await page.pass(10);
     assert.deepEqual(page.buttons(), ['again in 6 s']);
-    assert.equal(urls.length, 0, 'the store of the server was not kept');
+    assert.equal(urls.length, 0, 'the server does not keep the store');
   });
 });
 
@@ -236,13 +236,13 @@ interface SendProps {
 }
 
 interface Page {
-  /** What the buttons say; those that do not say `send` are disabled. */
+  /** The labels of the buttons. Buttons with other labels than `send` are disabled. */
   buttons(): string[];
   show(node: ReactNode): Promise<void>;
   pass(milliseconds: number): Promise<void>;
 }
 
-/** A page on a world, over `html` that a server rendered. Whatever React complains about fails the test. */
+/** A page in a world, hydrating server-rendered `html`. Warnings of React fail the test. */
 async function pageOf(
   test: TestContext,
   html?: string,
@@ -289,7 +289,7 @@ async function pageOf(
     await window.happyDOM.close();
     complaints.mock.restore();
     const texts = complaints.mock.calls.map((call) => String(call.arguments[0]));
-    // Node says that its own mock timers are experimental.
+    // Node warns that mock timers are experimental.
     assert.deepEqual(
       texts.filter((text) => !text.startsWith('(node:')),
       [],

@@ -56,7 +56,7 @@ async fn point_14_a_backend_that_charges_at_the_first_poll_does_not_conform() {
     all(&Slow { rows, acquires: How::Lazily, settles: How::Posted, resets: How::Posted }, pass).await;
 }
 
-/// A backend that acts in the returned future, or in a task of its own.
+/// A backend that acts in the returned future or in a spawned task.
 #[derive(Debug)]
 struct Slow {
     rows: Arc<MemoryBackend>,

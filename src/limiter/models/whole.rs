@@ -67,7 +67,7 @@ fn now<T, E: std::fmt::Debug>(future: impl IntoFuture<Output = Result<T, E>>) ->
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future.into_future()).poll(&mut context) {
         std::task::Poll::Ready(answer) => answer.unwrap(),
-        std::task::Poll::Pending => panic!("not there at once"),
+        std::task::Poll::Pending => panic!("not ready at the first poll"),
     }
 }
 
@@ -119,7 +119,7 @@ fn places_are_given_to_as_many_as_there_are_and_never_to_nobody() {
     });
 }
 
-/// A call that gets no slot takes none from others meanwhile.
+/// A call that is denied a slot does not reduce the slots of concurrent calls.
 #[test]
 fn a_place_that_comes_back_is_somebodys_who_asks() {
     every_order(|| {

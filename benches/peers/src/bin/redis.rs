@@ -174,9 +174,9 @@ fn decisions(name: &str, charges: usize) -> f64 {
 fn print_targets(results: &[Results]) {
     println!("| ratio | target | 1 charge | 3 charges |");
     println!("| --- | --- | --- | --- |");
-    // Of what in which round to what.
-    type Of<'a> = &'a dyn Fn((usize, &Results), usize) -> Option<f64>;
-    let line = |label: &str, target: &str, of: Of, to: Of| {
+    // A figure of a contestant in a round.
+    type Figure<'a> = &'a dyn Fn((usize, &Results), usize) -> Option<f64>;
+    let line = |label: &str, target: &str, of: Figure, to: Figure| {
         let cells = CHARGES.into_iter().zip(results).map(|results| {
             let ratios: Vec<f64> = (0..).map_while(|i| Some(of(results, i)? / to(results, i)?)).collect();
             if ratios.is_empty() {

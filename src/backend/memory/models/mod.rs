@@ -157,9 +157,9 @@ fn newcomers_of_full_shards_share_one_budget_and_come_to_an_end() {
 
 /// An operation on two rows in two shards.
 #[derive(Clone, Copy, Debug)]
-enum Act {
+enum Operation {
     One(u64),
-    /// Charges one token of each row, in one order or the other.
+    /// Charges one token of each row, in either order.
     Both(bool),
     /// Refunds an earlier charge of the first row.
     GiveBack,
@@ -168,60 +168,76 @@ enum Act {
     Reset,
 }
 
-const ACTS: [Act; 7] =
-    [Act::One(1), Act::One(2), Act::Both(false), Act::Both(true), Act::GiveBack, Act::CostMore, Act::Reset];
+const OPERATIONS: [Operation; 7] = [
+    Operation::One(1),
+    Operation::One(2),
+    Operation::Both(false),
+    Operation::Both(true),
+    Operation::GiveBack,
+    Operation::CostMore,
+    Operation::Reset,
+];
 
-/// Any three concurrent operations act and return as if run one after the other in some order, by the algebra alone.
+/// Any three concurrent operations have the effects and results of some sequential order, by the algebra alone.
 #[test]
 fn any_three_acts_at_once_are_as_one_after_the_other() {
     let quota = Quota::token_bucket(3, HOUR);
-    for i in 0..ACTS.len() {
-        for j in i..ACTS.len() {
-            for k in j..ACTS.len() {
-                let acts = [ACTS[i], ACTS[j], ACTS[k]];
+    for i in 0..OPERATIONS.len() {
+        for j in i..OPERATIONS.len() {
+            for k in j..OPERATIONS.len() {
+                let operations = [OPERATIONS[i], OPERATIONS[j], OPERATIONS[k]];
                 let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
-                let all: Vec<_> = orders.iter().map(|order| one_after_the_other(&quota, &acts, order)).collect();
+                let all: Vec<_> = orders.iter().map(|order| one_after_the_other(&quota, &operations, order)).collect();
                 orders_with_interruptions(2, move || {
                     let backend = backend();
                     let ([a], [b]) = (keys(&backend, 0), keys(&backend, 1));
                     let before = take(&backend, &quota, &[(a, 2)])[0];
-                    let actors = acts.map(|act| {
+                    let threads = operations.map(|operation| {
                         let backend = Arc::clone(&backend);
-                        thread(move || on_backend(&backend, &quota, [a, b], &before, act))
+                        thread(move || on_backend(&backend, &quota, [a, b], &before, operation))
                     });
-                    let answers = actors.map(|actor| actor.join().unwrap());
-                    let left = [a, b].map(|key| spent(&backend, &quota, key));
-                    assert!(all.contains(&(answers, left)), "{acts:?} answered {answers:?} and left {left:?}");
+                    let results = threads.map(|thread| thread.join().unwrap());
+                    let spent_after = [a, b].map(|key| spent(&backend, &quota, key));
+                    assert!(
+                        all.contains(&(results, spent_after)),
+                        "{operations:?} answered {results:?} and left {spent_after:?}"
+                    );
                 });
             }
         }
     }
 }
 
-fn on_backend(backend: &MemoryBackend, quota: &Quota, [a, b]: [Digest; 2], before: &Step, act: Act) -> bool {
+fn on_backend(
+    backend: &MemoryBackend,
+    quota: &Quota,
+    [a, b]: [Digest; 2],
+    before: &Step,
+    operation: Operation,
+) -> bool {
     let policy = P;
     let row = RowId { policy: &policy, key: a };
     let settle = |actual| {
         let receipt = ChargeRecord::new(2, before).expect("it was granted");
         backend.settle_one(&Adjustment { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
     };
-    match act {
-        Act::One(cost) => return take(backend, quota, &[(a, cost)]).all_granted(),
-        Act::Both(false) => return take(backend, quota, &[(a, 1), (b, 1)]).all_granted(),
-        Act::Both(true) => return take(backend, quota, &[(b, 1), (a, 1)]).all_granted(),
-        Act::GiveBack => settle(0),
-        Act::CostMore => settle(3),
-        Act::Reset => drop(backend.reset(&[row])),
+    match operation {
+        Operation::One(cost) => return take(backend, quota, &[(a, cost)]).all_granted(),
+        Operation::Both(false) => return take(backend, quota, &[(a, 1), (b, 1)]).all_granted(),
+        Operation::Both(true) => return take(backend, quota, &[(b, 1), (a, 1)]).all_granted(),
+        Operation::GiveBack => settle(0),
+        Operation::CostMore => settle(3),
+        Operation::Reset => drop(backend.reset(&[row])),
     }
     true
 }
 
 /// Runs the operations by the algebra, one after the other. Returns their results and the tokens spent in the end.
-fn one_after_the_other(quota: &Quota, acts: &[Act; 3], order: &[usize; 3]) -> ([bool; 3], [f64; 2]) {
+fn one_after_the_other(quota: &Quota, operations: &[Operation; 3], order: &[usize; 3]) -> ([bool; 3], [f64; 2]) {
     let before = step(quota, &State::default(), NOW, Ask::cost(2));
     let mut rows = [before.state, State::default()];
-    let mut answers = [true; 3];
-    for place in order {
+    let mut results = [true; 3];
+    for index in order {
         let mut charge = |costs: [u64; 2]| {
             let steps = [0, 1].map(|row| step(quota, &rows[row], NOW, Ask::cost(costs[row])));
             let granted = steps.iter().all(Step::is_allowed);
@@ -231,13 +247,13 @@ fn one_after_the_other(quota: &Quota, acts: &[Act; 3], order: &[usize; 3]) -> ([
             granted
         };
         let receipt = ChargeRecord::new(2, &before).expect("it was granted");
-        match acts[*place] {
-            Act::One(cost) => answers[*place] = charge([cost, 0]),
-            Act::Both(_) => answers[*place] = charge([1, 1]),
-            Act::GiveBack => rows[0] = settle(quota, &rows[0], &receipt, NOW, 0),
-            Act::CostMore => rows[0] = settle(quota, &rows[0], &receipt, NOW, 3),
-            Act::Reset => rows[0] = State::default(),
+        match operations[*index] {
+            Operation::One(cost) => results[*index] = charge([cost, 0]),
+            Operation::Both(_) => results[*index] = charge([1, 1]),
+            Operation::GiveBack => rows[0] = settle(quota, &rows[0], &receipt, NOW, 0),
+            Operation::CostMore => rows[0] = settle(quota, &rows[0], &receipt, NOW, 3),
+            Operation::Reset => rows[0] = State::default(),
         }
     }
-    (answers, rows.map(|row| row.spent))
+    (results, rows.map(|row| row.spent))
 }
