@@ -78,7 +78,7 @@ fn lanes(title: &str, quotas: &[(Quota, &str, &str, &str)], traffic: &[Duration]
             r#"<text x="{LEFT}" y="12"><tspan fill="{color}" font-weight="700">{name}</tspan> <tspan dx="6">{hint}</tspan></text><text x="{RIGHT}" y="12" text-anchor="end">{count} of {} pass</text>"#,
             traffic.len()
         );
-        seen.draw(&mut drawn, quota.limit(), color);
+        seen.draw(&mut drawn, quota.get_capacity(), color);
         drawn.push_str("</g>\n");
         passed.push(count.to_string());
     }
@@ -114,7 +114,7 @@ fn replay(quota: &Quota, traffic: &[Duration]) -> Seen {
             }
         }
         let left =
-            (0..=quota.limit()).rev().find(|cost| step(quota, &state, BEGIN + now, Ask::cost(*cost)).is_allowed());
+            (0..=quota.get_capacity()).rev().find(|cost| step(quota, &state, BEGIN + now, Ask::cost(*cost)).is_allowed());
         let left = left.unwrap_or(0);
         if seen.left.last().is_none_or(|(_, before)| *before != left) {
             seen.left.push((now, left));

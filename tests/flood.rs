@@ -58,7 +58,7 @@ fn flood(quota: Quota) {
             "the flood evicted the denied row of victim {victim}"
         );
     }
-    if quota.limit() == 1 {
+    if quota.get_capacity() == 1 {
         // One newcomer per row, and one per overflow row: sixteen in each of 256 shards.
         assert!(admitted <= MAX_ROWS as u64 + 16 * 256, "{admitted} newcomers were admitted to a full table");
     } else {

@@ -207,12 +207,12 @@ fn single(line: &Line) {
             }
             _ => assert_eq!(after.at, clock.instant(ts), "{id}: ts_after"),
         }
-        let left = quota.limit() as f64 - spent_at(&quota, &after, now);
+        let left = quota.get_capacity() as f64 - spent_at(&quota, &after, now);
         close(id, left, value);
     }
     if let Some(remaining) = &expect.remaining_exact {
         // The tokens left at `now` minus the count, whether or not it was charged.
-        close(id, quota.limit() as f64 - spent_at(&quota, &after, now), remaining);
+        close(id, quota.get_capacity() as f64 - spent_at(&quota, &after, now), remaining);
         assert_eq!(after.at, clock.instant(expect.window_start.expect("window_start")), "{id}: window_start");
     }
 }
@@ -279,7 +279,7 @@ fn before(line: &Line, quota: &Quota, clock: &Clock) -> State {
             State { spent: before.value, at, carry, stamp: tollgate::algorithm::stamp(&quota), ..State::default() }
         }
         _ => State {
-            spent: quota.limit() as f64 - before.value,
+            spent: quota.get_capacity() as f64 - before.value,
             at,
             stamp: tollgate::algorithm::stamp(&quota),
             ..State::default()
@@ -319,7 +319,7 @@ fn tight(id: &str, quota: &Quota, state: &State, now: Micros, ask: Ask, verdict:
             let before = now + (retry - Duration::from_micros(1));
             assert!(!step(quota, state, before, ask).is_allowed(), "{id}: {retry:?} is not tight");
         }
-        Verdict::Reserve { wait } if ask.tokens() <= quota.limit() => {
+        Verdict::Reserve { wait } if ask.tokens() <= quota.get_capacity() => {
             assert!(step(quota, state, now + wait, plain).is_allowed(), "{id}: due time after {wait:?} is too early");
             let before = now + (wait - Duration::from_micros(1));
             assert!(!step(quota, state, before, plain).is_allowed(), "{id}: due time after {wait:?} is too late");

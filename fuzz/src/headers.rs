@@ -141,7 +141,7 @@ fn seconds(duration: Duration) -> u64 {
 /// `w` by the words of the draft: the time that the limit is for; of one that has no capacity, one token's.
 fn window(quota: &Quota) -> Duration {
     let (period, limit, rate) =
-        (quota.period().as_micros(), u128::from(quota.limit().max(1)), u128::from(quota.rate()));
+        (quota.period().as_micros(), u128::from(quota.get_capacity().max(1)), u128::from(quota.rate()));
     let micros = match quota.algorithm() {
         Algorithm::TokenBucket => (limit * period).div_ceil(rate),
         Algorithm::FixedWindow => limit.div_ceil(rate) * period,

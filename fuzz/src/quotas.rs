@@ -38,19 +38,19 @@ fn means_what_it_says(text: &str, quota: &Quota) {
     assert_eq!(quota.rate(), number(rate), "{text:?}");
     let words: Vec<&str> = rest.split_whitespace().collect();
     let after = |word: &str| words.iter().position(|other| *other == word).map(|at| words[at + 1]);
-    assert_eq!(quota.limit(), after("burst").map_or(quota.rate(), number), "{text:?}");
+    assert_eq!(quota.get_capacity(), after("burst").map_or(quota.rate(), number), "{text:?}");
     let reservable = match after("reserve") {
         None => Some(0),
         Some("unlimited") => None,
         Some(tokens) => Some(number(tokens)),
     };
-    assert_eq!(quota.reservable(), reservable, "{text:?}");
+    assert_eq!(quota.get_max_reserved(), reservable, "{text:?}");
     let algorithm = match (words.contains(&"fixed"), words.contains(&"sliding")) {
         (false, false) => Algorithm::TokenBucket,
         (true, false) => Algorithm::FixedWindow,
         _ => Algorithm::SlidingWindow,
     };
     assert_eq!(quota.algorithm(), algorithm, "{text:?}");
-    assert_eq!(quota.phase().is_some(), after("start").is_some(), "{text:?}");
+    assert_eq!(quota.get_start().is_some(), after("start").is_some(), "{text:?}");
     assert!(!quota.period().is_zero() && quota.period() <= Quota::MAX_PERIOD, "{text:?}");
 }

@@ -95,9 +95,9 @@ pub fn ask(u: &mut Unstructured<'_>, quota: &Quota) -> Result<Ask> {
     let cost = match shape & 7 {
         0 | 1 => 1,
         2 => 0,
-        3 => quota.limit(),
-        4 => quota.limit().saturating_add(1),
-        5 => quota.limit().saturating_add(quota.reservable().unwrap_or(1000)),
+        3 => quota.get_capacity(),
+        4 => quota.get_capacity().saturating_add(1),
+        5 => quota.get_capacity().saturating_add(quota.get_max_reserved().unwrap_or(1000)),
         _ => number(u)?,
     };
     let ask = Ask::cost(cost);

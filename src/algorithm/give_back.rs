@@ -134,7 +134,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
         let last = (outstanding - own).abs() <= ROUNDING;
         return if actual == 0 && last { reduced_by(row, refund.min(own), outstanding, now) } else { row };
     }
-    if quota.reserves() && outstanding > quota.limit() as f64 {
+    if quota.reserves() && outstanding > quota.get_capacity() as f64 {
         return row;
     }
     if row.carry < receipt.state.carry {

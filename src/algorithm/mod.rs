@@ -264,7 +264,7 @@ fn own(quota: &Quota, row: &State, now: Micros) -> State {
 
 /// Whole tokens that can be spent immediately, for a row that was [rolled if own](roll_if_own).
 pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
-    let (limit, row) = (quota.limit(), &own(quota, row, now));
+    let (limit, row) = (quota.get_capacity(), &own(quota, row, now));
     // Must equal exactly what `step` would allow, so the test that `step` uses decides.
     let guess = (limit as f64 - spent(quota, row, now) + 1e-6).clamp(0.0, limit as f64) as u64;
     if guess > 0 && !within_own(quota, row, now, (limit - guess) as f64) { guess - 1 } else { guess }
@@ -327,8 +327,8 @@ pub const fn stamp(quota: &Quota) -> u32 {
 /// use std::time::Duration;
 /// use tollgate::{algorithm::seeded, Quota, MINUTE};
 /// let window = Quota::fixed_window(10, MINUTE);
-/// assert_eq!(window.phase(), None);
-/// assert_eq!(seeded(window, 90_000_000).phase(), Some(Duration::from_secs(30))); // microseconds, modulo the period
+/// assert_eq!(window.get_start(), None);
+/// assert_eq!(seeded(window, 90_000_000).get_start(), Some(Duration::from_secs(30))); // microseconds, modulo the period
 /// assert_eq!(seeded(window.start(Duration::ZERO), 90_000_000), window.start(Duration::ZERO));
 /// ```
 #[must_use]

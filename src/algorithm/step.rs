@@ -204,7 +204,7 @@ fn denied(quota: &Quota, state: State, now: Micros, ask: Ask) -> Step {
 #[inline]
 pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Verdict> {
     let cost = ask.cost;
-    if cost <= quota.limit() && within_own(quota, row, now, (quota.limit() - cost) as f64) {
+    if cost <= quota.get_capacity() && within_own(quota, row, now, (quota.get_capacity() - cost) as f64) {
         return Some(Verdict::Allow);
     }
     let max_wait = ask.max_wait_micros().filter(|_| quota.reserves())?;
@@ -214,7 +214,7 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
 /// When `ask` would be granted, for a rolled own row that denies it at `now`.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
-        None => when_own(quota, row, now, quota.limit().checked_sub(ask.cost)? as f64),
+        None => when_own(quota, row, now, quota.get_capacity().checked_sub(ask.cost)? as f64),
         Some(max_wait) => retry_reservation(quota, row, now, ask.cost, max_wait),
     }
 }
@@ -230,7 +230,7 @@ fn due_time(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -
         return None;
     }
     let charged = State { spent: row.spent + cost as f64, ..*row };
-    let due = when_own(quota, &charged, now, quota.limit() as f64)?;
+    let due = when_own(quota, &charged, now, quota.get_capacity() as f64)?;
     (due.micros_since(now) <= max_wait).then_some(due)
 }
 
@@ -239,7 +239,7 @@ fn retry_reservation(quota: &Quota, row: &State, now: Micros, cost: u64, max_wai
     let granted_at = |at: Micros| due_time(quota, &roll(quota, row, at), at, cost, max_wait).is_some();
     let fits = when_own(quota, row, now, quota.ceiling().checked_sub(cost)? as f64)?;
     let charged = State { spent: row.spent + cost as f64, ..*row };
-    let due = when_own(quota, &charged, now, quota.limit() as f64)?;
+    let due = when_own(quota, &charged, now, quota.get_capacity() as f64)?;
     let at = fits.max(due.minus(max_wait)).max(now);
     if granted_at(at) {
         return Some(at);
@@ -252,7 +252,7 @@ fn retry_reservation(quota: &Quota, row: &State, now: Micros, cost: u64, max_wai
     let clear = when_own(quota, row, now, 0.0)?;
     let begin = fixed_window::boundary(quota, fixed_window::index(quota, clear));
     let charged = State { spent: cost as f64, at: begin, ..*row };
-    let due = when_own(quota, &charged, clear, quota.limit() as f64)?;
+    let due = when_own(quota, &charged, clear, quota.get_capacity() as f64)?;
     let at = due.minus(max_wait).max(clear);
     if granted_at(at) {
         return Some(at);

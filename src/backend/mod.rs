@@ -283,7 +283,7 @@ impl RowId<'_> {
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let (policy, key) = (PolicyName::new("daily"), Secret::random().digest(&Key::from("ada")));
 /// let take = Take::new(RowId { policy: &policy, key }, &Quota::fixed_window(500, DAY), Ask::cost(3));
-/// assert!(take.quota.phase().is_some()); // the boundaries of this key's days
+/// assert!(take.quota.get_start().is_some()); // the boundaries of this key's days
 /// let steps = MemoryBackend::new().acquire(&[take]).await?;
 /// assert!(steps.all_granted());
 /// assert_eq!(steps[0].state.spent, 3.0);

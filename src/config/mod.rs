@@ -52,7 +52,7 @@
 //!             .label_from_header("asn", "x-asn"),
 //!     );
 //!
-//! assert_eq!(config.policy("api").map(|api| api.quota_for(Some("premium")).limit()), Some(400));
+//! assert_eq!(config.policy("api").map(|api| api.quota_for(Some("premium")).get_capacity()), Some(400));
 //! assert_eq!(config.deny_list().len(), 6);
 //! # Ok::<(), tollgate::config::ConfigError>(())
 //! ```
@@ -145,7 +145,7 @@ pub use reload::{QuotaChange, Reloaded};
 /// }"#;
 /// let config = Config::parse("limits.json", text, |text| serde_json::from_str(text))?;
 /// assert_eq!(config.policies().count(), 2);
-/// assert_eq!(config.policy("api").map(|api| api.quota().limit()), Some(30));
+/// assert_eq!(config.policy("api").map(|api| api.quota().get_capacity()), Some(30));
 /// assert_eq!(config.default_policy().map(|policy| policy.name().as_str()), Some("default"));
 /// let routes: Vec<_> = config.routes().map(|(line, policy)| (line, policy.name().as_str())).collect();
 /// assert_eq!(routes, [("POST /todos", "api")]);

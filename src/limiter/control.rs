@@ -26,12 +26,12 @@ impl RateLimiter {
     /// limiter.set_tier_quota(&api, "free", Some(Quota::token_bucket(40, MINUTE))).await?;
     /// limiter.set_key_quota(&api, "ada", Some(Quota::token_bucket(300, MINUTE))).await?;
     /// assert_eq!(limiter.remaining(&api, "eve").await?, 20);
-    /// assert_eq!(limiter.quota(&api, Subject::new("eve").tier("free")).limit(), 40);
-    /// assert_eq!(limiter.quota(&api, "ada").limit(), 300);
+    /// assert_eq!(limiter.quota(&api, Subject::new("eve").tier("free")).get_capacity(), 40);
+    /// assert_eq!(limiter.quota(&api, "ada").get_capacity(), 300);
     ///
     /// limiter.set_key_quota(&api, "ada", None).await?;
     /// limiter.set_quota(&api, None).await?;
-    /// assert_eq!((limiter.quota(&api, "ada").limit(), limiter.remaining(&api, "eve").await?), (30, 30));
+    /// assert_eq!((limiter.quota(&api, "ada").get_capacity(), limiter.remaining(&api, "eve").await?), (30, 30));
     /// # Ok(()) }
     /// ```
     ///

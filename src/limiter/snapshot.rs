@@ -14,7 +14,7 @@ use crate::policy::{Decision, PolicyName, Reason};
 /// let limiter = RateLimiter::default();
 /// limiter.acquire(&API, "ada").cost(10).await?;
 /// let snapshot = limiter.snapshot(&API, "ada").await?;
-/// assert_eq!((snapshot.policy().as_str(), snapshot.quota().limit(), snapshot.not_before()), ("api", 10, None));
+/// assert_eq!((snapshot.policy().as_str(), snapshot.quota().get_capacity(), snapshot.not_before()), ("api", 10, None));
 /// assert_eq!(snapshot.available(snapshot.now()), 0);
 /// assert_eq!(snapshot.available(snapshot.now() + MINUTE / 2), 5);
 /// assert!(limiter.now().await? >= snapshot.now());
@@ -107,7 +107,7 @@ impl Snapshot {
     ///
     /// Durations are whole microseconds, instants microseconds since the Unix epoch. All numbers are exact in an `f64`.
     /// - `algorithm`: `token_bucket`, `fixed_window` or `sliding_window`, with `rate` tokens per `period`.
-    /// - `capacity`: [`Quota::limit`]. `max_reserved`: [`Quota::reservable`], `null` if unlimited.
+    /// - `capacity`: [`Quota::get_capacity`]. `max_reserved`: [`Quota::get_max_reserved`], `null` if unlimited.
     /// - `start`: the offset of window boundaries, modulo `period`; 0 for a bucket.
     /// - `spent` and `ts`: [`State::spent`] and [`State::at`], with what was refilled until `now` subtracted.
     /// - `previous`: the count of the window before, [`State::carry`], for a sliding window; else 0.
@@ -135,7 +135,7 @@ impl Snapshot {
         // The carry of other algorithms is of no use to a client.
         let counts = writer.unwrap_or(quota.algorithm()).carries_a_count();
         let previous = if counts { state.carry } else { 0.0 };
-        let max_reserved = quota.reservable().map_or("null".to_owned(), |tokens| tokens.to_string());
+        let max_reserved = quota.get_max_reserved().map_or("null".to_owned(), |tokens| tokens.to_string());
         // Formats as the shortest digits that parse to the same number.
         let (spent, ts, now) = (state.spent, state.at.get(), now.get());
         // A name is printable ASCII, for which Rust escapes the same characters as JSON.
@@ -144,7 +144,7 @@ impl Snapshot {
             policy.as_str(),
             quota.rate(),
             quota.period_micros(),
-            quota.limit(),
+            quota.get_capacity(),
         );
         json +=
             &format!(r#""max_reserved":{max_reserved},"spent":{spent},"previous":{previous},"ts":{ts},"now":{now}"#);

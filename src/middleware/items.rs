@@ -30,13 +30,13 @@ impl PolicyItems {
     /// Returns the `RateLimit-Policy` item. The item of a quota that was set at run time is rendered each time.
     pub(super) fn policy(&self, quota: &Quota) -> HeaderValue {
         // The start of the windows is not part of the item.
-        let numbers = |quota: &Quota| (quota.algorithm(), quota.rate(), quota.period(), quota.limit());
+        let numbers = |quota: &Quota| (quota.algorithm(), quota.rate(), quota.period(), quota.get_capacity());
         let known = self.quotas.iter().find(|(known, _)| numbers(known) == numbers(quota));
         known.map_or_else(|| self.rendered(quota), |(_, item)| item.clone())
     }
 
     fn rendered(&self, quota: &Quota) -> HeaderValue {
-        header_value(format!("{};q={};w={}", self.name, quota.limit(), whole_seconds(quota.window())))
+        header_value(format!("{};q={};w={}", self.name, quota.get_capacity(), whole_seconds(quota.window())))
     }
 
     /// Returns the `RateLimit` item: the remaining tokens and, if given, the seconds.

@@ -94,14 +94,14 @@ impl LayerOptions {
     fn check_cost(&self, rule: &Rule) {
         let Cost::Fixed(cost) = *rule.cost.as_ref().unwrap_or(&self.cost) else { return };
         let is_too_small = |quota: &Quota| {
-            let max = if self.wait.is_some() { quota.ceiling() } else { quota.limit() };
+            let max = if self.wait.is_some() { quota.ceiling() } else { quota.get_capacity() };
             cost > max
         };
         for PreparedPolicy { policy, .. } in rule.policies.iter() {
             let own = std::iter::once((None, policy.quota()));
             let mut quotas = own.chain(policy.tiers().map(|(tier, quota)| (Some(tier), quota)));
             if let Some((tier, quota)) = quotas.find(|(_, quota)| is_too_small(quota)) {
-                let (name, limit) = (policy.name(), quota.limit());
+                let (name, limit) = (policy.name(), quota.get_capacity());
                 let tier = tier.map_or(String::new(), |tier| format!(", tier {tier:?}"));
                 panic!(
                     "tollgate: policy {name:?}{tier}: every request costs {cost}, and the quota {quota} holds {limit} at \

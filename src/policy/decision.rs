@@ -100,7 +100,7 @@ impl Decision {
     ) -> Decision {
         // Rolled first, because a window's row that does not start with its window reads as unspent.
         let unspent = State { at: now, stamp: quota.stamp(), ..State::default() };
-        let state = State { spent: quota.limit() as f64, ..roll(&quota, &unspent, now) };
+        let state = State { spent: quota.get_capacity() as f64, ..roll(&quota, &unspent, now) };
         let reason = if retry.is_some() { Reason::Blocked } else { Reason::DenyList };
         let step = Step { verdict: Verdict::Deny { retry }, state, now };
         Decision {
@@ -180,9 +180,9 @@ impl Decision {
         self.cost
     }
 
-    /// The most tokens that can be spent together: [`Quota::limit`] of the applied [quota](Decision::quota).
+    /// The most tokens that can be spent together: [`Quota::get_capacity`] of the applied [quota](Decision::quota).
     pub const fn capacity(&self) -> u64 {
-        self.quota.limit()
+        self.quota.get_capacity()
     }
 
     /// The whole tokens left after this decision; after a check, those available now. 0 while the key is in debt.
@@ -270,7 +270,7 @@ impl Decision {
 fn permanent_reason(cost: u64, quota: &Quota) -> Reason {
     if cost > quota.ceiling() {
         Reason::CostTooLarge
-    } else if cost > quota.limit() {
+    } else if cost > quota.get_capacity() {
         Reason::WaitTooLong
     } else {
         // It fits eventually, but after the last representable instant.

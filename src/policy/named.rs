@@ -25,8 +25,8 @@ use crate::algorithm::{Quota, QuotaError};
 /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE))
 ///     .tier("free", Quota::token_bucket(60, MINUTE))
 ///     .tier("premium", Quota::token_bucket(200, MINUTE));
-/// assert_eq!(api.quota_for(Some("premium")).limit(), 200);
-/// assert_eq!(api.quota_for(Some("unheard of")).limit(), 30);
+/// assert_eq!(api.quota_for(Some("premium")).get_capacity(), 200);
+/// assert_eq!(api.quota_for(Some("unheard of")).get_capacity(), 30);
 ///
 /// // A quota converts to a policy that is named after it.
 /// let policy = Policy::from(Quota::token_bucket(10, MINUTE).capacity(20));

@@ -44,15 +44,15 @@ impl fmt::Display for Quota {
         if let Some(word) = self.algorithm().word() {
             write!(f, " {word}")?;
         }
-        if self.limit() != self.rate() {
-            write!(f, " burst {}", self.limit())?;
+        if self.get_capacity() != self.rate() {
+            write!(f, " burst {}", self.get_capacity())?;
         }
-        match self.reservable() {
+        match self.get_max_reserved() {
             Some(0) => {}
             Some(tokens) => write!(f, " reserve {tokens}")?,
             None => f.write_str(" reserve unlimited")?,
         }
-        if let Some(start) = self.phase() {
+        if let Some(start) = self.get_start() {
             let (count, unit) = duration::parts(start);
             write!(f, " start {count}{unit}")?;
         }

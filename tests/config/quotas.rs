@@ -57,10 +57,10 @@ fn fields(quota: &Quota) -> Value {
     table.insert("rate".into(), json!(quota.rate()));
     table.insert("period".into(), json!(format!("{}us", quota.period().as_micros())));
     if quota.algorithm() != Algorithm::SlidingWindow {
-        table.insert("capacity".into(), json!(quota.limit()));
-        table.insert("max_reserved".into(), quota.reservable().map_or(json!("unlimited"), |tokens| json!(tokens)));
+        table.insert("capacity".into(), json!(quota.get_capacity()));
+        table.insert("max_reserved".into(), quota.get_max_reserved().map_or(json!("unlimited"), |tokens| json!(tokens)));
     }
-    if let Some(start) = quota.phase() {
+    if let Some(start) = quota.get_start() {
         table.insert("start".into(), json!(format!("{} us", start.as_micros())));
     }
     Value::Object(table)

@@ -87,7 +87,7 @@ async fn each_algorithm_has_its_window() {
         clock.advance(15 * SECOND);
         let first = lines(&take(&app, 1).await);
         assert_eq!(first, [format!("ratelimit: \"p\";{after_one}"), format!("ratelimit-policy: \"p\";{policy}")]);
-        let all = quota.limit() - 1;
+        let all = quota.get_capacity() - 1;
         assert_eq!(lines(&take(&app, all).await)[0], format!("ratelimit: \"p\";{after_all}"));
         let refused = take(&app, 1).await;
         assert_eq!(lines(&refused)[0], format!("ratelimit: \"p\";{denied}"));

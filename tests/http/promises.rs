@@ -34,7 +34,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for (chosen, share, pause) in asks {
             let quota = *chosen.get(&policies).quota();
-            let cost = (quota.limit() as f64 * share) as u64 + u64::from(share < 0.5);
+            let cost = (quota.get_capacity() as f64 * share) as u64 + u64::from(share < 0.5);
             let refused = match runtime.block_on(ask(&app, cost, &policies)) {
                 answer if answer.status == 429 => answer,
                 _ => {
@@ -48,7 +48,7 @@ proptest! {
                 continue;
             }
             let Some(wait) = refused.retry_after() else {
-                prop_assert!(policies.iter().any(|policy| policy.quota().limit() < cost));
+                prop_assert!(policies.iter().any(|policy| policy.quota().get_capacity() < cost));
                 continue;
             };
             clock.advance(Duration::from_secs(wait));
@@ -61,7 +61,7 @@ proptest! {
 async fn ask(app: &Router, cost: u64, policies: &[Policy]) -> Answer {
     let answer = oneshot(app, Request::builder().header("x-cost", cost).body(Body::empty()).unwrap()).await;
     let found: Vec<_> = answer.policies().into_iter().map(|(name, q, _)| (name, q)).collect();
-    let expected: Vec<_> = policies.iter().map(|policy| (policy.name().to_string(), policy.quota().limit())).collect();
+    let expected: Vec<_> = policies.iter().map(|policy| (policy.name().to_string(), policy.quota().get_capacity())).collect();
     assert_eq!(found, expected);
     for ((_, q, w), policy) in answer.policies().into_iter().zip(policies) {
         let window = policy.quota().window();

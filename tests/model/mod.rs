@@ -40,19 +40,19 @@ pub(crate) enum Answer {
 
 impl Model {
     pub(crate) fn of(quota: &Quota) -> Model {
-        let capacity = i128::from(quota.limit());
+        let capacity = i128::from(quota.get_capacity());
         Model {
             algorithm: quota.algorithm(),
             rate: i128::from(quota.rate()),
             period: quota.period().as_micros() as i128,
             capacity,
-            ceiling: match quota.reservable() {
+            ceiling: match quota.get_max_reserved() {
                 Some(0) => None,
                 Some(tokens) => Some(capacity + i128::from(tokens)),
                 // Unlimited reservations end where an `f64` is no longer exact.
                 None => Some((1 << 53) - 1 - i128::from(Quota::MAX_TOKENS)),
             },
-            start: quota.phase().map_or(0, |start| start.as_micros() as i128),
+            start: quota.get_start().map_or(0, |start| start.as_micros() as i128),
         }
     }
 

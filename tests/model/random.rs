@@ -156,8 +156,8 @@ impl Raw {
 
     pub(crate) fn tokens(&self, quota: &Quota) -> u64 {
         let (kind, raw) = self.cost;
-        let capacity = quota.limit();
-        let ceiling = capacity + quota.reservable().unwrap_or(12 << (raw >> 60));
+        let capacity = quota.get_capacity();
+        let ceiling = capacity + quota.get_max_reserved().unwrap_or(12 << (raw >> 60));
         match kind {
             0 | 1 => 1,
             2 => 0,
@@ -184,7 +184,7 @@ impl Raw {
 
 fn phase(quota: &Quota, now: Micros) -> u64 {
     let (period, start) =
-        (quota.period().as_micros() as u64, quota.phase().map_or(0, |start| start.as_micros() as u64));
+        (quota.period().as_micros() as u64, quota.get_start().map_or(0, |start| start.as_micros() as u64));
     match quota.algorithm() {
         Algorithm::TokenBucket => 0,
         _ => (now.get() + period - start) % period,

@@ -219,7 +219,7 @@ proptest! {
             }
             if let (true, Verdict::Deny { retry }) = (is_foreign, step.verdict) {
                 prop_assert_eq!(step.state, *before, "a denial changed the row");
-                if ask.tokens() <= quota.limit() && before.clear < Micros::MAX {
+                if ask.tokens() <= quota.get_capacity() && before.clear < Micros::MAX {
                     prop_assert!(retry.is_some_and(|retry| now + retry <= before.clear), "denied beyond `clear`");
                 }
                 let part = retry.map(|retry| Duration::from_micros(retry.as_micros() as u64 / 3));
@@ -245,7 +245,7 @@ proptest! {
     fn an_upgrade_gives_its_room_at_once(quotas in any_quotas(), begin in begin(), history in history(20)) {
         let inspect = |quota: &Quota, before: &State, _: Ask, step: &tollgate::algorithm::Step| {
             let owed = before.spent + if before.stamp & 7 == 3 { before.carry } else { 0.0 };
-            let room = quota.limit().saturating_sub(owed as u64);
+            let room = quota.get_capacity().saturating_sub(owed as u64);
             prop_assert!(before.stamp == tollgate::algorithm::stamp(&quota) || max_cost(quota, before, step.now) >= room);
             Ok(())
         };

@@ -29,9 +29,9 @@ proptest! {
                 state = step.state;
             }
         }
-        let max_debt = quota.limit().max(state.spent as u64);
+        let max_debt = quota.get_capacity().max(state.spent as u64);
         for at in [NOW, now, now.min(NOW)] {
-            let ask = Ask::cost(quota.limit());
+            let ask = Ask::cost(quota.get_capacity());
             let step = step(&quota, &state, at, ask);
             check_promise(&quota, &state, &ask, &step)?;
             let latest = 2 * refill(&quota, max_debt);
@@ -96,7 +96,7 @@ proptest! {
         }
         for (i, (from, _)) in turns.iter().enumerate() {
             let used: i128 = turns[i..].iter().map(|(_, units)| units).sum();
-            let most = model.units(quota.limit()) + model.paid_back(instant(*from), instant(latest));
+            let most = model.units(quota.get_capacity()) + model.paid_back(instant(*from), instant(latest));
             prop_assert!((used - most) * 1_000_000 <= model.period, "{} of at most {} from {:?}", used, most, from);
         }
     }

@@ -44,7 +44,7 @@ proptest! {
             let step = step(&quota, &state, now, ask);
             in_range(&step.state)?;
             match step.verdict {
-                Verdict::Allow => prop_assert!(ask.tokens() <= quota.limit()),
+                Verdict::Allow => prop_assert!(ask.tokens() <= quota.get_capacity()),
                 Verdict::Reserve { wait } => {
                     prop_assert!(now + wait < Micros::MAX && Some(wait) <= ask.max_wait() && !wait.is_zero());
                 }
@@ -63,7 +63,7 @@ proptest! {
     #[test]
     fn no_cost_slips_through(quota in quota(), now in instant(), ask in ask()) {
         let step = step(&quota, &State::default(), now, ask);
-        let ceiling = quota.reservable().map_or(1 << 53, |tokens| quota.limit() + tokens);
+        let ceiling = quota.get_max_reserved().map_or(1 << 53, |tokens| quota.get_capacity() + tokens);
         prop_assert!(!step.is_allowed() || ask.tokens() <= ceiling);
         prop_assert!(!step.is_allowed() || step.state.spent == ask.tokens() as f64);
         if ask.tokens() > ceiling {

@@ -50,7 +50,7 @@ proptest! {
         let (mut state, now) = charge_all(&quota, begin, &history);
         let mut turns = Vec::new();
         for cost in costs {
-            let ask = Ask::cost(1 + cost % quota.limit().max(3)).reserve();
+            let ask = Ask::cost(1 + cost % quota.get_capacity().max(3)).reserve();
             turns.push((ask, step(&quota, &state, now, ask)));
             if let Some((_, step)) = turns.last().filter(|(_, step)| matches!(step.verdict, Verdict::Reserve { .. })) {
                 state = step.state;
@@ -76,10 +76,10 @@ proptest! {
         part in 0u64..1000,
     ) {
         let (state, now) = charge_all(&quota, begin, &history);
-        let ask = Ask::cost(1 + cost % quota.limit().max(1)).reserve();
+        let ask = Ask::cost(1 + cost % quota.get_capacity().max(1)).reserve();
         let granted = step(&quota, &state, now, ask);
         let Verdict::Reserve { wait } = granted.verdict else { return Ok(()) };
-        if ask.tokens() > quota.limit() {
+        if ask.tokens() > quota.get_capacity() {
             return Ok(());
         }
         let receipt = ChargeRecord::new(ask.tokens(), &granted).expect("a reservation");
@@ -100,7 +100,7 @@ proptest! {
         let (before, now) = charge_all(&quota, begin, &history);
         let (mut state, mut receipts) = (before, Vec::new());
         for (cost, actual) in costs {
-            let cost = cost % (quota.limit() + 1);
+            let cost = cost % (quota.get_capacity() + 1);
             let step = step(&quota, &state, now, Ask::cost(cost));
             if let Some(receipt) = ChargeRecord::new(cost, &step) {
                 state = step.state;
@@ -118,7 +118,7 @@ proptest! {
     /// A row that was reset or evicted in between holds only later spending, which a refund must not reduce.
     #[test]
     fn a_lost_row_gives_nothing_back(quota in paying_back(), now in begin(), costs in any::<(u64, u64)>()) {
-        let cost = 1 + costs.0 % quota.limit().max(1);
+        let cost = 1 + costs.0 % quota.get_capacity().max(1);
         let Some(receipt) = ChargeRecord::new(cost, &step(&quota, &State::default(), now, Ask::cost(cost))) else { return Ok(()) };
         let anew = step(&quota, &State::default(), now, Ask::cost(costs.1 % cost)).state;
         prop_assert_eq!(settle(&quota, &anew, &receipt, now, 0), anew);
@@ -193,5 +193,5 @@ fn charge_all(quota: &Quota, begin: Micros, history: &[Raw]) -> (State, Micros) 
 /// The largest cost that is allowed now.
 pub(crate) fn max_cost(quota: &Quota, state: &State, now: Micros) -> u64 {
     let refused = |tokens: i128| !step(quota, state, now, Ask::cost(tokens as u64)).is_allowed();
-    crate::model::first(0, i128::from(quota.limit()), |tokens| refused(tokens + 1)).map_or(0, |tokens| tokens as u64)
+    crate::model::first(0, i128::from(quota.get_capacity()), |tokens| refused(tokens + 1)).map_or(0, |tokens| tokens as u64)
 }

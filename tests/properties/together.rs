@@ -22,7 +22,7 @@ pub(crate) enum Bound {
 
 /// The maximum over all intervals of the tokens used beyond the bound. Reservable tokens count as capacity.
 pub(crate) fn excess(quotas: &[Quota], charges: &[Charge], bound: Bound) -> f64 {
-    let capacity = |quota: &Quota| (quota.limit() + quota.reservable().unwrap_or(0)) as f64;
+    let capacity = |quota: &Quota| (quota.get_capacity() + quota.get_max_reserved().unwrap_or(0)) as f64;
     let capacity = quotas.iter().map(capacity).fold(0.0, f64::max);
     let capacities = if bound == Bound::Largest { 2.0 } else { 3.0 };
     let mut worst = f64::NEG_INFINITY;
@@ -43,7 +43,7 @@ fn paid_back(quota: &Quota, from: Micros, to: Micros) -> f64 {
     if quota.algorithm() == Algorithm::TokenBucket {
         return to.since(from).as_micros() as f64 * rate / period as f64;
     }
-    let start = quota.phase().map_or(0, |phase| phase.as_micros() as u64);
+    let start = quota.get_start().map_or(0, |phase| phase.as_micros() as u64);
     let index = |instant: Micros| (instant.get() + period - start) / period;
     rate * (index(to) - index(from)) as f64
 }
@@ -99,7 +99,7 @@ fn follow(quotas: &[Quota], bound: Bound, depth: u32, state: &State, now: Micros
     let mut count = 0;
     for quota in quotas {
         // The largest cost that fits, or one.
-        let fitting = (1..=quota.limit()).rev().find(|cost| step(quota, state, now, Ask::cost(*cost)).is_allowed());
+        let fitting = (1..=quota.get_capacity()).rev().find(|cost| step(quota, state, now, Ask::cost(*cost)).is_allowed());
         let mut costs = vec![fitting.unwrap_or(0), 1];
         costs.dedup();
         for cost in costs.into_iter().filter(|cost| fitting.is_some_and(|most| *cost <= most)) {

@@ -94,8 +94,8 @@ fn point_13_a_denial_is_remembered_for_a_second_however_long_the_window_is() {
 fn point_13_what_another_process_gives_back_is_admitted_a_second_later() {
     let slow = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
     let cases: [fn(&RateLimiter, &Policy, Receipt); 4] = [
-        |_, _, usage| drop(now(usage.refund())),
-        |_, _, usage| drop(now(usage.settle(50))),
+        |_, _, usage| _ = now(usage.refund()),
+        |_, _, usage| _ = now(usage.settle(50)),
         |_, _, usage| assert!(now(usage.reset())),
         |other, policy, _| drop(other.reset(policy, "eve")),
     ];

@@ -62,7 +62,7 @@ fn caller(policy: &Policy, key: u64) -> Subject {
 /// The charge for `ask`; reserves only where the quota allows it.
 fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask, quota: &Quota) -> Charge<'a> {
     let charge = Charge::new(policy, subject).cost(ask.tokens());
-    match ask.max_wait().filter(|_| quota.reservable() != Some(0)) {
+    match ask.max_wait().filter(|_| quota.get_max_reserved() != Some(0)) {
         None => charge,
         Some(wait) if wait.as_micros() == u128::from(u64::MAX) => charge.reserve(),
         Some(wait) => charge.reserve_within(wait),

@@ -42,7 +42,7 @@ fn point_14_set_quotas_are_listed_by_policy_tier_and_key_until_they_are_reverted
     now(limiter.set_quota(&API, quota(4)));
     let set = limiter.set_quotas();
     let listed: Vec<_> =
-        set.iter().map(|set| (set.policy.as_str(), set.tier.as_deref(), set.key, set.quota.limit())).collect();
+        set.iter().map(|set| (set.policy.as_str(), set.tier.as_deref(), set.key, set.quota.get_capacity())).collect();
     let ada = limiter.digest(Subject::new("ada").key());
     let expected = [
         (API.name().as_str(), None, None, 4),

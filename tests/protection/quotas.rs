@@ -25,7 +25,7 @@ fn a_key_goes_before_its_tier_a_tier_before_everybody_and_none_puts_back_what_wa
     let api = Policy::new("api", per_minute(100)).tier("free", per_minute(10));
     let limits = || {
         let limit = |subject: Subject| {
-            now(limiter.try_check(&api, subject.clone())).capacity().min(limiter.quota(&api, subject).limit())
+            now(limiter.try_check(&api, subject.clone())).capacity().min(limiter.quota(&api, subject).get_capacity())
         };
         let free = |key: &str| Subject::new(key).tier("free");
         [
@@ -54,11 +54,11 @@ fn a_key_goes_before_its_tier_a_tier_before_everybody_and_none_puts_back_what_wa
     now(limiter.set_key_quota(&api, Subject::anonymous(), None));
     assert_eq!(limiter.stats().changed_quotas, 0);
     now(limiter.set_quota(&api, Some(per_minute(3))));
-    assert_eq!(limiter.quota(&API, "ada").limit(), 3);
-    assert_eq!(limiter.quota(&Policy::new("other", per_minute(9)), "ada").limit(), 9);
+    assert_eq!(limiter.quota(&API, "ada").get_capacity(), 3);
+    assert_eq!(limiter.quota(&Policy::new("other", per_minute(9)), "ada").get_capacity(), 9);
     // The anonymous key is not the empty key.
     now(limiter.set_key_quota(&api, Subject::anonymous(), Some(per_minute(1))));
-    assert_eq!((limiter.quota(&api, None::<u64>).limit(), limiter.quota(&api, "").limit()), (1, 3));
+    assert_eq!((limiter.quota(&api, None::<u64>).get_capacity(), limiter.quota(&api, "").get_capacity()), (1, 3));
 }
 
 #[test]
@@ -145,8 +145,8 @@ fn what_cannot_stand_in_a_quotas_place_is_refused_and_nothing_changes() {
     let error = wait(Box::pin(limiter.set_tier_quota(&api, "free", nothing))).expect_err("refused");
     assert!(error.source().is_some(), "the error has a source");
     assert_eq!(limiter.stats().changed_quotas, 1);
-    assert_eq!(limiter.quota(&api, "ada").limit(), 50);
-    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("free")).limit(), 50);
+    assert_eq!(limiter.quota(&api, "ada").get_capacity(), 50);
+    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("free")).get_capacity(), 50);
 }
 
 #[test]
@@ -158,11 +158,11 @@ fn there_is_room_for_a_hundred_thousand_and_to_put_back() {
     let full = now(async { Ok::<_, ()>(limiter.set_key_quota(&API, "ada", Some(per_minute(5))).await) });
     let error = full.expect_err("full");
     assert!(matches!(error, SetQuotaError::TooMany) && error.to_string().contains("100000"), "{error}");
-    assert_eq!((limiter.stats().changed_quotas, limiter.quota(&API, "ada").limit()), (100_000, 10));
-    assert_eq!(limiter.quota(&API, 77_777u64).limit(), 77_778);
+    assert_eq!((limiter.stats().changed_quotas, limiter.quota(&API, "ada").get_capacity()), (100_000, 10));
+    assert_eq!(limiter.quota(&API, 77_777u64).get_capacity(), 77_778);
     now(limiter.set_key_quota(&API, 5u64, None));
     now(limiter.set_key_quota(&API, "ada", Some(per_minute(5))));
-    assert_eq!((limiter.stats().changed_quotas, limiter.quota(&API, 5u64).limit()), (100_000, 10));
+    assert_eq!((limiter.stats().changed_quotas, limiter.quota(&API, 5u64).get_capacity()), (100_000, 10));
 }
 
 #[test]
@@ -178,8 +178,8 @@ fn whoever_reads_meanwhile_sees_one_quota_or_the_other() {
                 while !done.load(Ordering::Relaxed) {
                     let decision = now(limiter.try_acquire(&API, reader).cost(0).send());
                     let quota = decision.quota();
-                    let one = (quota.rate(), quota.limit(), quota.period()) == (10, 10, MINUTE);
-                    let other = (quota.rate(), quota.limit(), quota.period()) == (7, 70, SECOND);
+                    let one = (quota.rate(), quota.get_capacity(), quota.period()) == (10, 10, MINUTE);
+                    let other = (quota.rate(), quota.get_capacity(), quota.period()) == (7, 70, SECOND);
                     assert!(one || other, "{quota}");
                     if seen != [true; 2] {
                         seen = [seen[0] | one, seen[1] | other];
@@ -224,9 +224,9 @@ fn the_quota_of_a_tier_that_is_gone_counts_for_nobody_and_can_be_taken_back() {
     let before = Policy::new("api", per_minute(100)).tier("premium", per_minute(200));
     let api = Policy::new("api", per_minute(100));
     now(limiter.set_tier_quota(&before, "premium", Some(per_minute(300))));
-    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("premium")).limit(), 100);
+    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("premium")).get_capacity(), 100);
     now(limiter.set_quota(&api, Some(per_minute(40))));
-    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("premium")).limit(), 40);
+    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("premium")).get_capacity(), 40);
     now(limiter.set_tier_quota(&api, "premium", None));
     assert_eq!(limiter.stats().changed_quotas, 1);
 }
@@ -240,5 +240,5 @@ fn a_quota_of_another_algorithm_hides_no_other() {
     now(limiter.set_tier_quota(&before, "free", Some(per_minute(8))));
     let api = Policy::new("api", Quota::fixed_window(100, HOUR)).tier("free", Quota::fixed_window(60, HOUR));
     now(limiter.set_quota(&api, Some(Quota::fixed_window(5, HOUR))));
-    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("free")).limit(), 5);
+    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("free")).get_capacity(), 5);
 }

@@ -49,7 +49,7 @@ fn decisions_blocks_and_changes_from_eight_threads_end_as_they_should() {
         assert_eq!(now(limiter.try_check(&API, ("blocked", thread))).reason(), Reason::Blocked);
         assert_eq!(now(limiter.try_check(&API, ("let go", thread))).reason(), Reason::WithinQuota);
         assert_eq!(now(limiter.try_check(&ONE, ("offender", thread))).reason(), Reason::Blocked);
-        assert_eq!(limiter.quota(&API, ("quota", thread)).limit(), ROUNDS);
+        assert_eq!(limiter.quota(&API, ("quota", thread)).get_capacity(), ROUNDS);
     }
     let stats = limiter.stats();
     assert_eq!(stats.changed_quotas, 8);
@@ -75,7 +75,7 @@ fn work(limiter: &RateLimiter, list: &DenyList, thread: u64, round: u64) {
     drop(now(limiter.try_limit_all([Charge::new(&API, "shared"), Charge::new(&API, ("own", thread, round))])));
     drop(now(limiter.try_limit(&API, "shared")));
     assert_eq!(now(limiter.try_check(&API, ("blocked", thread))).reason(), Reason::Blocked);
-    assert_eq!(limiter.quota(&API, ("quota", thread)).limit(), round + 1);
+    assert_eq!(limiter.quota(&API, ("quota", thread)).get_capacity(), round + 1);
     now(limiter.unblock(Signal::key(("let go", thread))));
     assert!(limiter.stats().offenders <= 32);
 }

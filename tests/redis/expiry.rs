@@ -29,7 +29,7 @@ async fn an_idle_server_keeps_no_rows() {
             limiter.acquire(policy, key).hold().await.unwrap().into_receipt().settle(3 + key % 4).await.unwrap();
             for _ in 0..6 {
                 let call = limiter.acquire(policy, key);
-                let has_turns = policy.quota().reservable() != Some(0);
+                let has_turns = policy.quota().get_max_reserved() != Some(0);
                 let held = if has_turns { call.reserve().await } else { call.hold().await };
                 drop(held.map(|held| held.into_receipt()));
             }

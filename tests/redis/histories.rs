@@ -384,7 +384,7 @@ fn expires_at(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
     if quota.algorithm() == Algorithm::SlidingWindow {
         return Some((row.at.get() + 2 * quota.period().as_micros() as u64) as f64);
     }
-    let paid = |owed: State| match step(quota, &owed, now, Ask::cost(quota.limit())).verdict {
+    let paid = |owed: State| match step(quota, &owed, now, Ask::cost(quota.get_capacity())).verdict {
         Verdict::Deny { retry } => retry.map(|retry| (now + retry).get() as f64),
         _ => Some(now.get() as f64),
     };
@@ -393,7 +393,7 @@ fn expires_at(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
         return Some(owed);
     }
     // No receipt exceeds what can be spent and reserved together.
-    let most = quota.reservable().map_or(f64::MAX, |reserved| (quota.limit() + reserved) as f64);
+    let most = quota.get_max_reserved().map_or(f64::MAX, |reserved| (quota.get_capacity() + reserved) as f64);
     let receipts = State { spent: (row.spent + row.carry).min(most), at: now, carry: 0.0, ..*row };
     Some(owed.max(paid(receipts)?))
 }

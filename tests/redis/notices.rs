@@ -50,7 +50,7 @@ async fn a_changed_quota_reaches_all_within_a_second_and_keeps_the_spending() {
     one.set_key_quota(&api, free(), Some(Quota::token_bucket(9, HOUR))).await.unwrap();
     until(async || other.remaining(&api, free()).await.unwrap() == 9).await;
     assert_eq!(other.remaining(&api, Subject::new("eve").tier("free")).await.unwrap(), 8);
-    assert_eq!(other.quota(&api, "eve").limit(), 7);
+    assert_eq!(other.quota(&api, "eve").get_capacity(), 7);
 
     // Later subscribers receive it too, and its withdrawal.
     let third = limiter(&server).await;
@@ -59,7 +59,7 @@ async fn a_changed_quota_reaches_all_within_a_second_and_keeps_the_spending() {
     other.set_tier_quota(&api, "free", None).await.unwrap();
     other.set_quota(&api, None).await.unwrap();
     until(async || third.remaining(&api, free()).await.unwrap() == 10).await;
-    until(async || one.quota(&api, "eve").limit() == 100).await;
+    until(async || one.quota(&api, "eve").get_capacity() == 100).await;
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn the_last_of_two_changes_applies_everywhere() {
             c.set_quota(&SEARCH, quota(2))
         );
         x.and(y).and(z).unwrap();
-        let limits = || limiters.iter().map(|limiter| limiter.quota(&SEARCH, "ada").limit()).collect::<Vec<_>>();
+        let limits = || limiters.iter().map(|limiter| limiter.quota(&SEARCH, "ada").get_capacity()).collect::<Vec<_>>();
         until(async || limits().iter().all(|limit| *limit == limits()[0] && *limit >= 10 + 3 * round)).await;
     }
 }
@@ -114,7 +114,7 @@ async fn expired_notices_are_dropped_and_all_are_read_again_after_a_loss() {
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     one.block(Signal::key("eve"), Duration::from_millis(300)).await.unwrap();
     one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
-    until(async || other.quota(&SEARCH, "ada").limit() == 5).await;
+    until(async || other.quota(&SEARCH, "ada").get_capacity() == 5).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let mut admin = server.admin();
     let count = |admin: &mut redis::Connection| -> usize {
@@ -125,9 +125,9 @@ async fn expired_notices_are_dropped_and_all_are_read_again_after_a_loss() {
     assert_eq!(count(&mut admin), 1, "the block is over and gone");
     // A failover to a replica without the data.
     cmd("FLUSHALL").exec(&mut admin).unwrap();
-    until(async || other.quota(&SEARCH, "ada").limit() == 100 && one.quota(&SEARCH, "ada").limit() == 100).await;
+    until(async || other.quota(&SEARCH, "ada").get_capacity() == 100 && one.quota(&SEARCH, "ada").get_capacity() == 100).await;
     other.set_quota(&SEARCH, Some(Quota::token_bucket(7, HOUR))).await.unwrap();
-    until(async || one.quota(&SEARCH, "ada").limit() == 7).await;
+    until(async || one.quota(&SEARCH, "ada").get_capacity() == 7).await;
     other.set_quota(&SEARCH, None).await.unwrap();
     for key in ["notices", "order", "ends"] {
         let ttl: i64 = cmd("PTTL").arg(format!("tollgate:1:{{notices}}:{key}")).query(&mut admin).unwrap();
@@ -144,7 +144,7 @@ async fn notices_beyond_one_page_are_all_received() {
     }
     let other = limiter(&server).await;
     until(async || other.stats().changed_quotas == 1200).await;
-    assert!((0..1200u64).all(|key| other.quota(&SEARCH, key).limit() == key + 1));
+    assert!((0..1200u64).all(|key| other.quota(&SEARCH, key).get_capacity() == key + 1));
 }
 
 #[tokio::test]
@@ -155,12 +155,12 @@ async fn a_change_that_cannot_be_published_does_not_apply() {
     server.kill();
     let error = limiter.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap_err();
     assert!(matches!(error, SetQuotaError::Backend(_)), "{error}");
-    assert_eq!(limiter.quota(&SEARCH, "ada").limit(), 100);
+    assert_eq!(limiter.quota(&SEARCH, "ada").get_capacity(), 100);
     assert!(limiter.block(Signal::key("eve"), HOUR).await.is_err());
     assert_eq!(limiter.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
     server.restart();
     until(async || limiter.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.is_ok()).await;
-    assert_eq!(limiter.quota(&SEARCH, "ada").limit(), 5);
+    assert_eq!(limiter.quota(&SEARCH, "ada").get_capacity(), 5);
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn on_a_cluster_too() {
     let connect = async || RateLimiter::new(cluster.backend().await);
     let (one, other) = (connect().await, connect().await);
     one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
-    until(async || other.quota(&SEARCH, "ada").limit() == 5).await;
+    until(async || other.quota(&SEARCH, "ada").get_capacity() == 5).await;
 }
 
 #[tokio::test]
@@ -228,7 +228,7 @@ async fn a_full_channel_loses_no_withdrawal() {
     one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
     fill(&mut server.admin(), 0);
     other.block(Signal::key("mallory"), DAY).await.unwrap();
-    assert_eq!(other.quota(&SEARCH, "ada").limit(), 5);
+    assert_eq!(other.quota(&SEARCH, "ada").get_capacity(), 5);
     one.set_quota(&SEARCH, None).await.unwrap();
     for eve in 0..5u64 {
         one.block(Signal::key(eve), DAY).await.unwrap();
@@ -236,7 +236,7 @@ async fn a_full_channel_loses_no_withdrawal() {
     let count: usize = cmd("ZCARD").arg(&keys()[1]).query(&mut server.admin()).unwrap();
     assert!(count <= 100_000, "{count}");
     other.block(Signal::key("eve"), DAY).await.unwrap();
-    assert_eq!(other.quota(&SEARCH, "ada").limit(), 100);
+    assert_eq!(other.quota(&SEARCH, "ada").get_capacity(), 100);
 }
 
 /// Regression: after an eviction of one of the three keys, publishing failed, or new subscribers received nothing.
@@ -247,13 +247,13 @@ async fn a_channel_that_lost_one_of_its_keys_starts_afresh() {
     for lost in keys() {
         one.block(Signal::key("eve"), Duration::from_millis(1)).await.unwrap();
         one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
-        until(async || other.quota(&SEARCH, "ada").limit() == 5).await;
+        until(async || other.quota(&SEARCH, "ada").get_capacity() == 5).await;
         one.block(Signal::key("mallory"), HOUR).await.unwrap();
         cmd("DEL").arg(&lost).exec(&mut server.admin()).unwrap();
         one.set_quota(&SEARCH, Some(Quota::token_bucket(6, HOUR))).await.unwrap();
-        until(async || other.quota(&SEARCH, "ada").limit() == 6).await;
+        until(async || other.quota(&SEARCH, "ada").get_capacity() == 6).await;
         let third = limiter(&server).await;
-        until(async || third.quota(&SEARCH, "ada").limit() == 6).await;
+        until(async || third.quota(&SEARCH, "ada").get_capacity() == 6).await;
     }
 }
 
@@ -268,7 +268,7 @@ async fn notices_are_read_again_after_the_server_went_back_in_time() {
         |admin: &mut redis::Connection| keys().map(|key| cmd("DUMP").arg(key).query::<Option<Vec<u8>>>(admin).unwrap());
     let before = dump(&mut admin);
     one.set_quota(&SEARCH, Some(Quota::token_bucket(6, HOUR))).await.unwrap();
-    until(async || other.quota(&SEARCH, "ada").limit() == 6).await;
+    until(async || other.quota(&SEARCH, "ada").get_capacity() == 6).await;
     let mut back = redis::pipe();
     back.atomic();
     for (key, dump) in keys().iter().zip(before) {
@@ -278,7 +278,7 @@ async fn notices_are_read_again_after_the_server_went_back_in_time() {
         }
     }
     back.exec(&mut admin).unwrap();
-    until(async || one.quota(&SEARCH, "ada").limit() == 5 && other.quota(&SEARCH, "ada").limit() == 5).await;
+    until(async || one.quota(&SEARCH, "ada").get_capacity() == 5 && other.quota(&SEARCH, "ada").get_capacity() == 5).await;
 }
 
 /// Regression: a new subscriber was treated as up to date with an empty channel, and so were those beside it.
@@ -290,8 +290,8 @@ async fn a_limiter_that_joins_during_a_loss_leaves_no_outdated_notices() {
     one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
     cmd("FLUSHALL").exec(&mut server.admin()).unwrap();
     let other = RateLimiter::new(backend);
-    until(async || one.quota(&SEARCH, "ada").limit() == 100).await;
-    assert_eq!(other.quota(&SEARCH, "ada").limit(), 100);
+    until(async || one.quota(&SEARCH, "ada").get_capacity() == 100).await;
+    assert_eq!(other.quota(&SEARCH, "ada").get_capacity(), 100);
 }
 
 /// Notices lost on the server are still known to other processes.

@@ -24,7 +24,7 @@ pub(crate) fn check(quota: &Quota, used: &[Used]) -> Result<(), String> {
         let mut sum = 0;
         for last in &used[i..] {
             sum += i128::from(last.tokens) * period;
-            let bound = i128::from(quota.limit()) * period + refilled(first.at, last.at);
+            let bound = i128::from(quota.get_capacity()) * period + refilled(first.at, last.at);
             // Decisions may be off by a millionth of a token.
             if (sum - bound) * 1_000_000 > period {
                 return Err(format!(

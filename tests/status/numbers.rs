@@ -37,14 +37,14 @@ async fn the_largest_numbers_are_exact() {
         let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock).build());
         let policy = Policy::new("p", quota);
         let app = Router::new().route("/rate-limit", status::of(&limiter, &policy, user));
-        limiter.acquire(&policy, "ada".to_owned()).cost(quota.limit()).await.unwrap();
+        limiter.acquire(&policy, "ada".to_owned()).cost(quota.get_capacity()).await.unwrap();
         let reported = status(&app, "ada").await;
         let numbers = [reported.rate, reported.period, reported.capacity, reported.spent, reported.now];
         let period = quota.period().as_micros() as f64;
         let now = Micros::MAX.get() - 12_345;
-        let expected = [quota.rate() as f64, period, quota.limit() as f64, quota.limit() as f64, now as f64];
+        let expected = [quota.rate() as f64, period, quota.get_capacity() as f64, quota.get_capacity() as f64, now as f64];
         assert_eq!((numbers, reported.max_reserved), (expected, reserved));
-        let phase = quota.phase().unwrap_or_default().as_micros() as f64;
+        let phase = quota.get_start().unwrap_or_default().as_micros() as f64;
         assert_eq!(reported.start, phase);
         let state = *limiter.snapshot(&policy, "ada".to_owned()).await.unwrap().state();
         assert_eq!((reported.ts as u64, reported.spent), (state.at.get(), state.spent));

@@ -22,7 +22,7 @@ proptest! {
         let jitter = Duration::from_micros(jitter);
         let (app, clock) = app(one, other, jitter);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let smaller = one.limit().min(other.limit());
+        let smaller = one.get_capacity().min(other.get_capacity());
         for (share, pause) in asks {
             let cost = ((smaller as f64 * share) as u64).max(1);
             let answer = runtime.block_on(ask(&app, cost));

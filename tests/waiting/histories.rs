@@ -31,7 +31,7 @@ proptest! {
 }
 
 fn with_reservations(quotas: impl Strategy<Value = Quota>) -> impl Strategy<Value = Quota> {
-    quotas.prop_filter("the quota allows no reservations", |quota| quota.reservable() != Some(0))
+    quotas.prop_filter("the quota allows no reservations", |quota| quota.get_max_reserved() != Some(0))
 }
 
 fn common() -> impl Strategy<Value = Quota> {

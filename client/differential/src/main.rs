@@ -56,9 +56,9 @@ fn line(quota: &Quota, state: &State, now: Micros, ask: Ask, step: &Step, reader
         ("algorithm", format!("{algorithm:?}")),
         ("rate", quota.rate().to_string()),
         ("period", quota.period().as_micros().to_string()),
-        ("capacity", quota.limit().to_string()),
-        ("start", quota.phase().unwrap_or_default().as_micros().to_string()),
-        ("max_reserved", or_null(quota.reservable())),
+        ("capacity", quota.get_capacity().to_string()),
+        ("start", quota.get_start().unwrap_or_default().as_micros().to_string()),
+        ("max_reserved", or_null(quota.get_max_reserved())),
         ("spent", format!("{:?}", state.spent)),
         ("at", state.at.get().to_string()),
         ("carry", before.previous),
@@ -186,8 +186,8 @@ fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
         let fresh = State { at, stamp: algorithm::stamp(&quota), ..State::default() };
         at = step(quota, &fresh, at, Ask::cost(0)).state.at;
     }
-    let carry = if quota.algorithm() == Algorithm::SlidingWindow { random.spent(quota.limit()) } else { 0.0 };
-    State { spent: random.spent(quota.limit()), at, carry, stamp: algorithm::stamp(&quota), ..State::default() }
+    let carry = if quota.algorithm() == Algorithm::SlidingWindow { random.spent(quota.get_capacity()) } else { 0.0 };
+    State { spent: random.spent(quota.get_capacity()), at, carry, stamp: algorithm::stamp(&quota), ..State::default() }
 }
 
 /// A row of another quota: of a history of its own, or any, and clear when it may be or whenever.
@@ -202,7 +202,7 @@ fn foreign(random: &mut Random, quota: &Quota, now: Micros) -> Option<State> {
                 _ => Quota::try_sliding_window(rate, quota.period()),
             };
             let other = other.ok()?;
-            quota.phase().map_or(Some(other), |start| other.try_start(start).ok())?
+            quota.get_start().map_or(Some(other), |start| other.try_start(start).ok())?
         }
         _ => self::quota(random)?,
     };
@@ -210,9 +210,9 @@ fn foreign(random: &mut Random, quota: &Quota, now: Micros) -> Option<State> {
     if random.one_in(2) {
         state.at = now.min(state.at);
     }
-    let charged = step(&writer, &State::default(), state.at, Ask::cost(1.min(writer.limit())));
+    let charged = step(&writer, &State::default(), state.at, Ask::cost(1.min(writer.get_capacity())));
     if charged.is_allowed() && random.one_in(2) {
-        state = State { spent: random.near(writer.limit()) as f64, ..charged.state };
+        state = State { spent: random.near(writer.get_capacity()) as f64, ..charged.state };
     }
     state.clear = match random.below(4) {
         0 => Micros::MAX,
@@ -256,11 +256,11 @@ fn next(random: &mut Random, quota: &Quota, now: Micros, step: &Step) -> Micros 
 fn ask(random: &mut Random, quota: &Quota, spent: f64) -> Ask {
     let cost = match random.below(8) {
         0 => 0,
-        1 => quota.limit(),
-        2 => quota.limit() + 1,
-        3 => random.near(quota.limit()),
-        4 => (quota.limit() as f64 - spent).max(1.0) as u64,
-        5 => quota.reservable().map_or(UNBOUNDED - 1, |tokens| quota.limit() + tokens) + random.below(3),
+        1 => quota.get_capacity(),
+        2 => quota.get_capacity() + 1,
+        3 => random.near(quota.get_capacity()),
+        4 => (quota.get_capacity() as f64 - spent).max(1.0) as u64,
+        5 => quota.get_max_reserved().map_or(UNBOUNDED - 1, |tokens| quota.get_capacity() + tokens) + random.below(3),
         6 => random.magnitude(1 << 53) - 1,
         _ => 1 + random.below(10),
     };

@@ -43,11 +43,11 @@ fn a_downgrade_keeps_a_caller_out_no_longer_than_the_old_quota_needed() {
         (Quota::token_bucket(10_000, HOUR), Quota::token_bucket(9000, HOUR), millis(360_360)),
         (Quota::token_bucket(200, MINUTE), Quota::token_bucket(6, MINUTE), millis(58_500)),
     ] {
-        let state = charged(&old, &State::default(), NOW, old.limit());
+        let state = charged(&old, &State::default(), NOW, old.get_capacity());
         assert_eq!(state.clear, NOW + old.window());
         assert_eq!(retry(&new, &state, NOW, Ask::cost(1)), Some(first), "{old:?} -> {new:?}");
         // The full new capacity once the old quota would have been repaid.
-        assert_eq!(retry(&new, &state, NOW, Ask::cost(new.limit())), Some(old.window()));
+        assert_eq!(retry(&new, &state, NOW, Ask::cost(new.get_capacity())), Some(old.window()));
         let later = State { clear: state.clear + 30 * SECOND, ..state };
         assert!(retry(&new, &later, NOW, Ask::cost(1)) > Some(first));
         let denied = step(&new, &state, NOW + SECOND, Ask::cost(1));

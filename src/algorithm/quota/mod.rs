@@ -93,17 +93,17 @@ impl Algorithm {
 ///
 /// const SEARCH: Quota = Quota::token_bucket(10, SECOND).capacity(50);
 /// assert_eq!(SEARCH, "10/s burst 50".parse()?);
-/// assert_eq!((SEARCH.rate(), SEARCH.period(), SEARCH.limit(), SEARCH.window()), (10, SECOND, 50, 5 * SECOND));
+/// assert_eq!((SEARCH.rate(), SEARCH.period(), SEARCH.get_capacity(), SEARCH.window()), (10, SECOND, 50, 5 * SECOND));
 ///
 /// let daily = Quota::fixed_window(1000, DAY).start(8 * tollgate::HOUR); // days that begin at 08:00 UTC
 /// let strict = Quota::sliding_window(100, MINUTE);
-/// assert_eq!((strict.algorithm(), strict.limit()), (Algorithm::SlidingWindow, 100));
+/// assert_eq!((strict.algorithm(), strict.get_capacity()), (Algorithm::SlidingWindow, 100));
 /// let error = strict.try_capacity(200).unwrap_err();
 /// assert!(error.to_string().starts_with("capacity is 200 for a sliding window"));
 ///
 /// // Ten immediately, and fifty more for callers that wait: the last of them for five seconds.
 /// let patient = Quota::token_bucket(10, SECOND).max_reserved(50);
-/// assert_eq!((patient.reservable(), patient.unlimited_reservations().reservable()), (Some(50), None));
+/// assert_eq!((patient.get_max_reserved(), patient.unlimited_reservations().get_max_reserved()), (Some(50), None));
 /// assert!(strict.try_max_reserved(50).is_err() && strict.try_unlimited_reservations().is_err());
 /// assert!(Quota::try_fixed_window(0, DAY).is_err() && Quota::try_sliding_window(0, DAY).is_err());
 /// # Ok::<(), tollgate::policy::ParseQuotaError>(())
@@ -172,7 +172,7 @@ impl Quota {
     /// use tollgate::{Quota, DAY};
     /// // Five hundred a day; a key that spends nothing for two days has a thousand.
     /// let budget = Quota::fixed_window(500, DAY).capacity(1000);
-    /// assert_eq!((budget.rate(), budget.limit(), budget.window()), (500, 1000, 2 * DAY));
+    /// assert_eq!((budget.rate(), budget.get_capacity(), budget.window()), (500, 1000, 2 * DAY));
     /// ```
     ///
     /// # Panics
@@ -326,11 +326,11 @@ impl Quota {
     /// use std::time::Duration;
     /// use tollgate::{Quota, DAY, HOUR, WEEK};
     /// const WEEKLY: Quota = Quota::fixed_window(500, WEEK).start(DAY.saturating_mul(4));
-    /// assert_eq!(WEEKLY.phase(), Some(4 * DAY));
+    /// assert_eq!(WEEKLY.get_start(), Some(4 * DAY));
     ///
     /// let daily = Quota::fixed_window(500, DAY);
-    /// assert_eq!(daily.start(Duration::ZERO).phase(), Some(Duration::ZERO)); // midnight UTC for all keys
-    /// assert_eq!(daily.start(3 * DAY + 8 * HOUR).phase(), Some(8 * HOUR));
+    /// assert_eq!(daily.start(Duration::ZERO).get_start(), Some(Duration::ZERO)); // midnight UTC for all keys
+    /// assert_eq!(daily.start(3 * DAY + 8 * HOUR).get_start(), Some(8 * HOUR));
     /// assert_eq!(daily.try_start(8 * HOUR), Ok(daily.start(8 * HOUR)));
     /// assert!(daily.try_start(Duration::from_nanos(1)).is_err());
     /// ```
@@ -376,12 +376,12 @@ impl Quota {
     }
 
     /// The capacity, the largest burst; `q` of `RateLimit-Policy`.
-    pub const fn limit(&self) -> u64 {
+    pub const fn get_capacity(&self) -> u64 {
         self.capacity
     }
 
     /// Tokens that may be reserved over the capacity: 0 = no reservations, `None` = no bound.
-    pub const fn reservable(&self) -> Option<u64> {
+    pub const fn get_max_reserved(&self) -> Option<u64> {
         match self.max_reserved {
             UNLIMITED => None,
             tokens => Some(tokens),
@@ -390,7 +390,7 @@ impl Quota {
 
     /// Offset of the window boundaries from the epoch, modulo the period; `None` if neither [`start`](Quota::start) nor
     /// [a key](crate::algorithm::seeded) has set it.
-    pub const fn phase(&self) -> Option<Duration> {
+    pub const fn get_start(&self) -> Option<Duration> {
         match self.phase {
             Phase::Unset => None,
             Phase::Start | Phase::Seed => Some(Duration::from_micros(self.start)),
@@ -525,8 +525,8 @@ impl fmt::Debug for Quota {
             .field("rate", &self.rate)
             .field("period", &self.period())
             .field("capacity", &self.capacity)
-            .field("max_reserved", &self.reservable())
-            .field("start", &self.phase())
+            .field("max_reserved", &self.get_max_reserved())
+            .field("start", &self.get_start())
             .finish()
     }
 }
@@ -629,7 +629,7 @@ mod tests {
             slow.try_capacity(whole + 1).unwrap_err().to_string().split(';').next(),
             Some("capacity is 1416003655832")
         );
-        assert_eq!(slow.try_max_reserved(whole).map(|quota| quota.reservable()), Ok(Some(whole)));
+        assert_eq!(slow.try_max_reserved(whole).map(|quota| quota.get_max_reserved()), Ok(Some(whole)));
         assert!(
             slow.try_max_reserved(whole + 1).unwrap_err().to_string().contains("max_reserved is 1416003655832; at")
         );
@@ -643,17 +643,17 @@ mod tests {
     fn what_is_said_is_what_is_kept() {
         let quota = Quota::fixed_window(10, MINUTE).capacity(25).max_reserved(7).start(90 * SECOND);
         assert_eq!((quota.algorithm(), quota.rate(), quota.period()), (Algorithm::FixedWindow, 10, MINUTE));
-        assert_eq!((quota.limit(), quota.reservable(), quota.phase()), (25, Some(7), Some(30 * SECOND)));
+        assert_eq!((quota.get_capacity(), quota.get_max_reserved(), quota.get_start()), (25, Some(7), Some(30 * SECOND)));
         assert_eq!((quota.ceiling(), quota.reserves(), quota.fill_micros()), (32, true, 180_000_000));
         assert_eq!(
             format!("{quota:?}"),
             "Quota { algorithm: FixedWindow, rate: 10, period: 60s, capacity: 25, max_reserved: Some(7), start: Some(30s) }"
         );
         let plain = Quota::token_bucket(10, MINUTE);
-        assert_eq!((plain.reservable(), plain.reserves(), plain.ceiling(), plain.phase()), (Some(0), false, 10, None));
+        assert_eq!((plain.get_max_reserved(), plain.reserves(), plain.ceiling(), plain.get_start()), (Some(0), false, 10, None));
         // A cost on top of the largest possible debt is still exact.
         let endless = plain.unlimited_reservations();
-        assert_eq!((endless.reservable(), endless.reserves()), (None, true));
+        assert_eq!((endless.get_max_reserved(), endless.reserves()), (None, true));
         assert_eq!(endless.ceiling() + Quota::MAX_TOKENS, 9_007_199_254_740_991);
         // One token for a capacity of 0; two windows until a sliding window is empty.
         assert_eq!(plain.capacity(0).max_reserved(1).window(), 6 * SECOND);
@@ -668,7 +668,7 @@ mod tests {
 
     #[test]
     fn a_seed_moves_the_boundaries_of_fixed_windows_without_a_start() {
-        let seeded = |quota: Quota| quota.seeded(90_000_001).phase();
+        let seeded = |quota: Quota| quota.seeded(90_000_001).get_start();
         assert_eq!(seeded(Quota::fixed_window(10, MINUTE)), Some(Duration::from_micros(30_000_001)));
         assert_eq!(seeded(Quota::fixed_window(10, MINUTE).start(SECOND)), Some(SECOND));
         assert_eq!(seeded(Quota::sliding_window(10, MINUTE)), None);

@@ -49,7 +49,7 @@ impl Row {
 
     #[inline]
     pub(super) fn write(&mut self, quota: &Quota, state: &State) {
-        let level = quota.limit().saturating_sub(1);
+        let level = quota.get_capacity().saturating_sub(1);
         if self.packed & DENIAL_MASK != 0 || state.spent > level as f64 {
             return self.write_denying(quota, state, level);
         }
@@ -74,7 +74,7 @@ impl Row {
     /// slot, until the charge would fit.
     #[inline]
     pub(super) fn record_denial(&mut self, quota: &Quota, ask: Ask) {
-        let level = quota.limit().checked_sub(ask.tokens());
+        let level = quota.get_capacity().checked_sub(ask.tokens());
         if let Some(level) = level.filter(|_| self.packed & DENIAL_MASK != DENIAL_MASK) {
             let until = denies_until(quota, &self.stored(), level);
             if until > self.denies_until() {

@@ -129,7 +129,7 @@ fn to_double(count: u64) -> f64 {
 /// Encodes a quota without the start of its windows, which differs between keys.
 fn packed(quota: &Quota) -> Vec<u8> {
     let (rate, period) = quota.pace();
-    let numbers = [rate, period, quota.limit(), quota.ceiling(), quota.fill_micros()];
+    let numbers = [rate, period, quota.get_capacity(), quota.ceiling(), quota.fill_micros()];
     let mut bytes = vec![quota.algorithm().tag() as u8];
     bytes.extend(quota.stamp().to_le_bytes());
     bytes.extend(numbers.into_iter().flat_map(|number| to_double(number).to_le_bytes()));
