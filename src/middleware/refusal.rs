@@ -131,7 +131,8 @@ impl Refusal<'_> {
         matches!(self.cause, Cause::NoKey(error) if error.fault() == KeyFault::Anonymous)
     }
 
-    /// Returns a message for people. It contains policy names, never keys.
+    /// Returns a message for people. It contains policy names and the exact wait, never keys. `Retry-After` is rounded
+    /// up: [`retry_after_seconds`](Refusal::retry_after_seconds).
     pub fn message(&self) -> String {
         match self.cause {
             Cause::Denied(decisions) => decisions.to_string(),

@@ -122,7 +122,8 @@ impl RateLimitLayer {
     /// if they are missing. If the response has a `Retry-After` earlier than the limiter's, it stays, and `RateLimit` is
     /// left out because it would contradict it.
     ///
-    /// [`Refusal::respond`] sets the suitable status; `Response::new` starts with 200. See [`Refusal`] for an example.
+    /// The body is `Bytes`. [`Refusal::respond`] makes such a response with the suitable status, for JSON with
+    /// `refusal.respond("application/json", json.to_string())`; `Response::new` starts with 200. See [`Refusal`] for an example.
     ///
     /// This applies to refusals by the layer only. A handler that returns a [`LimitError`](crate::LimitError) responds
     /// with `application/problem+json` unless it maps the error.
