@@ -242,7 +242,7 @@ fn sequence(line: &Line) {
     }
 }
 
-/// The beginning of the first window, `rand` of a period before `first_ms`.
+/// The start of the first window: the fraction `rand` of a period before `first_ms`.
 fn drawn(line: &Line, first_ms: i64) -> i64 {
     first_ms - (line.rand.unwrap_or(0.0) * line.config.period as f64).floor() as i64
 }

@@ -5,7 +5,7 @@ import type { Snapshot } from './snapshot.js';
 
 /** Whether the request may be reserved for later, if the quota allows reservations. Default: no. */
 export interface CalculateOptions {
-  /** Without a bound on the wait. */
+  /** Reserve the tokens however long the wait is. */
   readonly reserve?: boolean;
   /** The longest acceptable wait. */
   readonly maxWaitMicros?: number;
@@ -17,11 +17,11 @@ export interface RateLimitResult {
   readonly ok: boolean;
   /** Whole tokens available before the request. */
   readonly available: number;
-  /** Whole tokens available after it; the same as before if it is denied. */
+  /** Whole tokens available after the request; unchanged if it is denied. */
   readonly remaining: number;
   /** Time until a reservation is due; 0 if it is due now, or there is none. */
   readonly wait: number;
-  /** The shortest wait after which the same request succeeds; `null` if it never does, or is `ok`. */
+  /** The shortest wait after which the same request succeeds; `null` if it never would, or if `ok` is true. */
   readonly retryAfter: number | null;
   /** The resulting row; unchanged if the request is denied. */
   readonly row: Row;
@@ -29,9 +29,9 @@ export interface RateLimitResult {
 
 /**
  * Computes the server's decision at `now` (microseconds since the Unix epoch, by the server's clock) on a request that
- * costs `count` tokens, if no other request spends until then. A `count` of 0 asks whether the key is out of debt.
+ * costs `count` tokens, assuming that no other request spends tokens in the meantime. A `count` of 0 asks whether the key is out of debt.
  *
- * Uses the same operations on the same doubles as the server, so both decide alike to the last bit.
+ * Uses the same operations on the same doubles as the server, so the results are identical to the last bit.
  *
  * @throws RangeError if `count` is not a whole number from 0 to 2^53 - 1.
  */

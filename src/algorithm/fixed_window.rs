@@ -77,8 +77,8 @@ mod tests {
 
     #[test]
     fn a_row_never_begins_earlier_than_it_did() {
-        // A row of another quota may begin within a window. Moved back to the start of that window, it would be repaid
-        // at boundaries before it.
+        // A row written under another quota may start mid-window. Moving it back to the window's start would repay it at
+        // boundaries that came before it.
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
         let (begin, now) = (Micros::new(1_700_000_040_000_000), Micros::new(1_700_000_050_000_000));
         let row =
@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn windows_that_take_longer_than_there_are_instants_are_never_over() {
-        // Also where the first window began before the epoch, so that the boundary is representable: the Redis script
-        // counts the same way.
+        // Even if the first window began before the epoch, which makes its end representable. The Redis script does the
+        // same.
         let second = Duration::from_secs(1);
         let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
         let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);

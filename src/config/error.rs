@@ -51,7 +51,7 @@ pub enum ConfigErrorKind {
     Syntax,
     /// The values are not a valid configuration.
     Invalid,
-    /// The configuration is valid, but needs a restart of the program.
+    /// The configuration is valid, but requires a restart to take effect.
     Restart,
     /// The limiter could not set a quota.
     Limiter,
@@ -73,12 +73,12 @@ impl ConfigError {
         self.kind
     }
 
-    /// The faults of the values that the message shows: the first twenty.
+    /// The first twenty faults, as listed in the message.
     pub fn faults(&self) -> &[ConfigFault] {
         &self.faults
     }
 
-    /// The number of all faults of the values.
+    /// The total number of faults, including those not listed.
     pub fn fault_count(&self) -> usize {
         self.fault_count
     }

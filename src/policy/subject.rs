@@ -29,7 +29,7 @@ impl Subject {
         Subject { key: Some(key.into()), tier: None }
     }
 
-    /// A caller without a key. All of them share one row.
+    /// A caller without a key. All such callers share one row.
     pub const fn anonymous() -> Subject {
         Subject { key: None, tier: None }
     }

@@ -8,7 +8,7 @@ use crate::client::{hello, limiter, serve};
 
 const TWO: Policy = Policy::new("two", Quota::token_bucket(2, MINUTE));
 
-/// The user named by `x-user`, which stands for an extension of an authentication layer.
+/// The user named by `x-user`, standing in for an extension set by an authentication layer.
 pub(crate) fn user(req: &Parts) -> Option<String> {
     header(req, "x-user")
 }

@@ -57,7 +57,7 @@ proptest! {
     }
 }
 
-/// Sends a request of this cost, checks that the response is consistent, and returns it.
+/// Sends a request with the given cost, checks that the response is consistent, and returns it.
 async fn ask(app: &Router, cost: u64, policies: &[Policy]) -> Answer {
     let answer = oneshot(app, Request::builder().header("x-cost", cost).body(Body::empty()).unwrap()).await;
     let found: Vec<_> = answer.policies().into_iter().map(|(name, q, _)| (name, q)).collect();

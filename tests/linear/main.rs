@@ -1,5 +1,5 @@
-//! Random histories of threads on the memory backend: concurrent charges of one to three rows, checks, settlements,
-//! resets and a moving clock. Each history is linearizable. The interleavings are those of the operating system.
+//! Random multi-threaded histories against the memory backend: concurrent charges to one to three rows, checks, settlements,
+//! resets and a moving clock. Each history is linearizable. Interleavings are left to the OS scheduler.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

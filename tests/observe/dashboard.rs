@@ -121,7 +121,7 @@ fn counters_are_shown_as_rates_and_gauges_are_not() {
 #[test]
 fn grafana_can_import_it() {
     let dashboard = dashboard();
-    // Grafana 10.0; later ones migrate it.
+    // The schema version of Grafana 10.0; later releases migrate it.
     assert_eq!(dashboard["schemaVersion"], 38);
     assert_eq!(dashboard["id"], Value::Null);
     let inputs = dashboard["__inputs"].as_array().unwrap();

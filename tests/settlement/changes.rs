@@ -72,7 +72,7 @@ async fn after_a_reset_nothing_is_given_back_and_more_is_the_difference() {
     }
 }
 
-/// A reset is not detected once as much has been spent again. The refund is still at most the charge.
+/// A reset goes undetected once the same amount has been spent again. The refund is still at most the charge.
 #[tokio::test]
 async fn long_after_a_reset_a_charge_gives_back_no_more_than_its_own() {
     for (actual, max_refund) in [(0, 1000), (300, 700), (1000, 0)] {

@@ -54,7 +54,7 @@ impl RemoteBackend {
         let log = Arc::clone(&self.log);
         log.begun.fetch_add(1, Ordering::Relaxed);
         let result = if self.fails {
-            BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "10.0.0.7 refuses the connection")))
+            BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "connection refused by 10.0.0.7")))
         } else {
             done()
         };

@@ -35,7 +35,7 @@ async fn a_refusal_is_the_headers_alone() {
     let (address, _echo) = serve(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter().0)).await;
     let mut sender = http2(address).await;
 
-    // For contrast, an allowed response has a message, and its status is in the trailers.
+    // By contrast, an allowed request gets a message, with the status in the trailers.
     let answer = sender.send_request(call(address, "application/grpc")).await.unwrap();
     assert_eq!((answer.status().as_u16(), statuses(answer.headers())), (200, vec![]));
     assert!(!answer.body().is_end_stream());

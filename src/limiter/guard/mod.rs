@@ -37,7 +37,7 @@ pub(super) struct BlockedBy {
     pub(super) until: Option<Micros>,
 }
 
-/// A block that a denial just led to.
+/// A block just triggered by a denial.
 pub(super) struct NewBlock {
     pub(super) id: Digest,
     pub(super) signal: Signal,
@@ -45,7 +45,7 @@ pub(super) struct NewBlock {
     pub(super) times: u32,
 }
 
-/// What this process knows of a block that it made.
+/// What this process knows about a block it created.
 #[derive(Clone)]
 pub(super) struct BlockOrigin {
     pub(super) since: Micros,
@@ -53,7 +53,7 @@ pub(super) struct BlockOrigin {
 }
 
 impl BlockOrigin {
-    /// An entry of the list of blocks. `times` is `None` for a manual block.
+    /// Builds an entry of the block list. `times` is `None` for a manual block.
     fn listed(origin: Option<BlockOrigin>, digest: Digest, now: Micros, until: Micros, times: Option<u32>) -> Block {
         let (age, rule) = origin.map_or((None, None), |origin| (Some(now.since(origin.since)), origin.rule));
         let (left, by_hand) = (until.since(now), times.is_none());
@@ -61,7 +61,7 @@ impl BlockOrigin {
     }
 }
 
-/// The signals of a caller that can be blocked, each with its digest.
+/// A caller's blockable signals, each with its digest.
 pub(super) type SignalIds = SmallVec<[(Digest, Signal); 2]>;
 
 impl Guard {
