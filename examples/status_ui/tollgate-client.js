@@ -59,9 +59,9 @@ function whole(config, row, now) {
   const ts = algorithm === "token_bucket" ? latest : algorithm === "fixed_window" ? Math.max(row.ts, start(now)) : start(latest);
   return { ...row, ts };
 }
-function faster(row, rolled, stands, now, clear) {
-  const left = Math.ceil(row.spent * (clear - now) / (clear - row.ts));
-  return now > row.ts && clear < LAST && left < stands ? { ...rolled, spent: left, ts: now } : rolled;
+function faster(row, rolled, spent, now, clear) {
+  const byWriter = Math.ceil(row.spent * (clear - now) / (clear - row.ts));
+  return now > row.ts && clear < LAST && byWriter < spent ? { ...rolled, spent: byWriter, ts: now } : rolled;
 }
 function first(from, end, holds) {
   if (from >= end || !holds(end - 1)) {
@@ -79,19 +79,19 @@ function first(from, end, holds) {
   return high;
 }
 
-// src/algorithm/turns.ts
-function turnsOf(config, quota, maxWait) {
+// src/algorithm/reservations.ts
+function reservationsOf(config, quota, maxWait) {
   const { capacity, max_reserved: reservable } = config;
   const { roll, fits, within, when } = quota;
   const ceiling = reservable === null ? CEILING_WITHOUT_BOUND : capacity + reservable;
   const whenCharged = (row, now, cost) => when({ ...row, spent: row.spent + cost }, now, capacity);
-  function turn(row, now, cost) {
-    const due = cost <= ceiling && within(row, now, ceiling - cost) ? whenCharged(row, now, cost) : Infinity;
-    return due - now <= maxWait ? due : Infinity;
+  function due(row, now, cost) {
+    const at = cost <= ceiling && within(row, now, ceiling - cost) ? whenCharged(row, now, cost) : Infinity;
+    return at - now <= maxWait ? at : Infinity;
   }
   function ifGranted(row, at, cost) {
     const then = roll(row, at);
-    return fits(then, at, cost) || turn(then, at, cost) < Infinity ? at : Infinity;
+    return fits(then, at, cost) || due(then, at, cost) < Infinity ? at : Infinity;
   }
   function retryAt2(state, now, cost) {
     if (!isForeign(state, now)) {
@@ -116,11 +116,11 @@ function turnsOf(config, quota, maxWait) {
   }
   function retryOwn(row, now, cost) {
     const room = when(row, now, ceiling - cost);
-    const due = whenCharged(row, now, cost);
-    if (room + due === Infinity) {
+    const dueNow = whenCharged(row, now, cost);
+    if (room + dueNow === Infinity) {
       return Infinity;
     }
-    const at = ifGranted(row, Math.max(room, due - maxWait, now), cost);
+    const at = ifGranted(row, Math.max(room, dueNow - maxWait, now), cost);
     const clear = when(row, now, 0);
     if (at < Infinity || config.algorithm !== "fixed_window" || clear === Infinity) {
       return at;
@@ -129,7 +129,7 @@ function turnsOf(config, quota, maxWait) {
     const dueThen = whenCharged({ ...row, spent: 0, ts: begin(index(clear)) }, clear, cost);
     return dueThen < Infinity ? ifGranted(row, Math.max(dueThen - maxWait, clear), cost) : Infinity;
   }
-  return { turn, retryAt: retryAt2 };
+  return { due, retryAt: retryAt2 };
 }
 var CEILING_WITHOUT_BOUND = LAST - 999999999999999;
 
@@ -138,7 +138,7 @@ function fixedWindow(config) {
   const { rate, period, capacity } = config;
   const { index, begin } = windowsOf(config);
   return {
-    // Below 10^15, a quotient that is no integer is never rounded to one below it.
+    // Below 10^15, a fractional quotient is never rounded down to an integer.
     fill: Math.ceil((capacity || 1) / rate) * period,
     roll(row, now) {
       const then = index(row.ts);
@@ -199,7 +199,7 @@ function tokenBucket({ rate, period, capacity }) {
   const since = (ts, now) => Math.max(now - ts, 0);
   const repaid = (elapsed) => elapsed * tokens / micros;
   return {
-    // The one product of the algebra that has to be exact beyond 2^53.
+    // The only product that must be exact beyond 2^53.
     fill: Number((BigInt(capacity || 1) * BigInt(micros) + BigInt(tokens - 1)) / BigInt(tokens)),
     roll(row, now) {
       const elapsed = since(row.ts, now);
@@ -292,9 +292,9 @@ function project(snapshot, now, count) {
   const row = quota.roll(read, at);
   const state = isForeign(read, at) ? read : row;
   const fitsAt = quota.fits(row, at, count) ? at : quota.when(state, at, capacity - count);
-  const barred = not_before > at;
+  const blocked = not_before > at;
   const retryAt2 = Math.max(fitsAt, not_before === LAST ? Infinity : not_before);
-  return { quota, at, row, state, retryAt: retryAt2, barred, available: barred ? 0 : quota.available(row, at) };
+  return { quota, at, row, state, retryAt: retryAt2, blocked, available: blocked ? 0 : quota.available(row, at) };
 }
 function checkCount(count) {
   if (!Number.isSafeInteger(count) || count < 0) {
@@ -304,13 +304,13 @@ function checkCount(count) {
 
 // src/calculate.ts
 function calculateRateLimit(snapshot, now, count, options = {}) {
-  const { quota, at, row: before, state, available, retryAt: fitsAt, barred } = project(snapshot, now, count);
+  const { quota, at, row: before, state, available, retryAt: fitsAt, blocked } = project(snapshot, now, count);
   const maxWait = options.reserve ? Infinity : options.maxWaitMicros;
-  const waits = maxWait !== void 0 && snapshot.max_reserved !== 0 && !barred;
-  const turns = waits ? turnsOf(snapshot, quota, maxWait) : null;
-  const due = fitsAt > at && turns ? turns.turn(before, at, count) : fitsAt;
-  const ok = turns ? due < Infinity : due === at;
-  const retryAt2 = ok ? Infinity : turns ? turns.retryAt(state, at, count) : fitsAt;
+  const waits = maxWait !== void 0 && snapshot.max_reserved !== 0 && !blocked;
+  const reservations = waits ? reservationsOf(snapshot, quota, maxWait) : null;
+  const due = fitsAt > at && reservations ? reservations.due(before, at, count) : fitsAt;
+  const ok = reservations ? due < Infinity : due === at;
+  const retryAt2 = ok ? Infinity : reservations ? reservations.retryAt(state, at, count) : fitsAt;
   const row = ok && (count || due > at) ? { ...before, spent: before.spent + count } : state;
   return {
     ok,
@@ -348,7 +348,7 @@ function parseRetryAfter(headers, now) {
 function parseList(field) {
   const text = (field ?? "").trim();
   const members = [];
-  if (text.length > LONGEST_FIELD || text.endsWith(",")) {
+  if (text.length > MAX_FIELD_LEN || text.endsWith(",")) {
     return [];
   }
   for (let at = 0; at < text.length; at = MEMBER.lastIndex) {
@@ -371,7 +371,7 @@ function httpDate(value) {
   const form = HTTP_DATE.exec(value ?? "");
   return form ? Date.parse(form[1] ? form[0] : `${form[0]} GMT`) : NaN;
 }
-var LONGEST_FIELD = 8192;
+var MAX_FIELD_LEN = 8192;
 var CHARACTERS = String.raw`(?:[ !#-[\]-~]|\\["\\])*`;
 var VALUE = `"${CHARACTERS}"|[\\w!#$%&'*+./:?@^|~=\`-]+`;
 var KEY = "[a-z*][\\w.*-]*";
@@ -415,9 +415,9 @@ async function request(url, options) {
     throw new RateLimitError(`${url} ${reason}`, true, 0, cause);
   }
 }
-function arrival(url, sent, told) {
+function arrival(url, sent, notified) {
   const start = performance.getEntriesByName(url).at(-1)?.responseStart ?? 0;
-  return start > sent && start <= told ? start : told;
+  return start > sent && start <= notified ? start : notified;
 }
 function orAbort(promise, signal) {
   return new Promise((resolve, reject) => {
@@ -444,13 +444,13 @@ function createAlarm(monotonic, ring) {
           earliest = Infinity;
           ring();
         },
-        Math.min(wait, LONGEST_TIMEOUT)
+        Math.min(wait, MAX_TIMEOUT)
       );
     }
   }
   return { set, clear };
 }
-var LONGEST_TIMEOUT = 2 ** 31 - 1;
+var MAX_TIMEOUT = 2 ** 31 - 1;
 
 // src/clock.ts
 function createServerClock(offset) {
@@ -523,40 +523,40 @@ function createProjection(clock, monotonic, policies) {
       const { clear: _, written_by: __, ...own } = limit;
       return { ...own, ...row, spent: Math.min(row.spent + count, LAST) };
     });
-    settle();
+    dropHolds();
   }
-  function settle() {
+  function dropHolds() {
     const now = monotonic();
     const known = ({ items }) => items.some(({ policy, remaining }) => {
       const limit = limitOf(policy);
       return limit && project(limit, clock.at(now), 0).available <= remaining;
     });
-    holds = holds.filter((hold) => hold.until > now && !known(hold) && mayBeOwn(hold)).slice(-MOST_HOLDS);
+    holds = holds.filter((hold) => hold.until > now && !known(hold) && mayBeOwn(hold)).slice(-MAX_HOLDS);
   }
   function observe(response, now) {
-    const said = holdsOf(response, now, monotonic());
-    const fresh = said.filter(mayBeOwn);
+    const received = holdsOf(response, now, monotonic());
+    const fresh = received.filter(mayBeOwn);
     holds = [...holds.filter(({ policy }) => !fresh.some((hold) => hold.policy === policy)), ...fresh];
-    settle();
-    return response.status === 429 && (!said.length || fresh.some((hold) => holds.includes(hold)));
+    dropHolds();
+    return response.status === 429 && (!received.length || fresh.some((hold) => holds.includes(hold)));
   }
   const isOwn = ({ items }) => !items.length || items.some(({ policy }) => limitOf(policy) || policies.includes(policy));
   const mayBeOwn = (hold) => !limits.length || isOwn(hold);
   const limitOf = (policy) => limits.find((limit) => limit.policy === policy);
   return { decide, replace, spend, observe };
 }
-var MOST_HOLDS = 100;
+var MAX_HOLDS = 100;
 
 // src/snapshot.ts
 function parseSnapshots(body) {
   const limits = fieldsOf(body)["limits"];
   return (Array.isArray(limits) ? limits : [body]).map((limit) => {
     const fields = fieldsOf(limit);
-    for (const [name, least, most] of NUMBERS) {
-      check(fields, name, least, most);
+    for (const [name, min, max] of NUMBERS) {
+      check(fields, name, min, max);
     }
     if (fields["max_reserved"] !== null) {
-      check(fields, "max_reserved", 0, MOST_TOKENS);
+      check(fields, "max_reserved", 0, MAX_TOKENS);
     }
     if (fields["not_before"] !== void 0) {
       check(fields, "not_before", 0, LAST);
@@ -581,22 +581,22 @@ function parseNow(body) {
 function fieldsOf(value) {
   return Object(value);
 }
-function check(fields, name, least, most) {
+function check(fields, name, min, max) {
   const value = fields[name];
-  if (typeof value !== "number" || !(value >= least && value <= most) || value % 1 && !FRACTIONS.includes(name)) {
+  if (typeof value !== "number" || !(value >= min && value <= max) || value % 1 && !FRACTIONS.includes(name)) {
     throw new TypeError(`tollgate: "${name}" of the snapshot is ${value}; does the url lead to a status endpoint?`);
   }
   return value;
 }
 var ALGORITHMS = ["token_bucket", "fixed_window", "sliding_window"];
 var FRACTIONS = ["spent", "previous"];
-var MOST_TOKENS = 999999999999999;
-var LONGEST_PERIOD = 315576e10;
+var MAX_TOKENS = 999999999999999;
+var MAX_PERIOD = 315576e10;
 var NUMBERS = [
-  ["rate", 1, MOST_TOKENS],
-  ["period", 1, LONGEST_PERIOD],
-  ["capacity", 0, MOST_TOKENS],
-  ["start", 0, LONGEST_PERIOD],
+  ["rate", 1, MAX_TOKENS],
+  ["period", 1, MAX_PERIOD],
+  ["capacity", 0, MAX_TOKENS],
+  ["start", 0, MAX_PERIOD],
   ["spent", 0, LAST],
   ["previous", 0, LAST],
   ["ts", 0, LAST],
@@ -650,7 +650,7 @@ function createStore(options, idle) {
     const before = (last ?? statusesBefore.get(count))?.status ?? UNKNOWN;
     const status = isSame(before, fresh) ? before : fresh;
     const timed = { status, until: wait === 0 ? Infinity : at + wait };
-    if (statuses.size >= MOST_COUNTS) {
+    if (statuses.size >= MAX_COUNTS) {
       statuses.clear();
     }
     statuses.set(count, timed);
@@ -693,14 +693,14 @@ function createStore(options, idle) {
     return flight;
   }
   async function read() {
-    const how = { fetch, init, timeout, now, monotonic };
     try {
-      const [status, time] = await Promise.all([request(url, how), timeUrl ? request(timeUrl, how) : null]);
+      const get = (from) => request(from, { fetch, init, timeout, now, monotonic });
+      const [status, time] = await Promise.all([get(url), timeUrl ? get(timeUrl) : null]);
       const limits = parseSnapshots(status.body);
-      const told = time ? parseNow(time.body) : limits[0]?.now;
-      if (told !== void 0) {
+      const serverNow = time ? parseNow(time.body) : limits[0]?.now;
+      if (serverNow !== void 0) {
         const { sent, received } = time ?? status;
-        clock.sample(told, sent, received);
+        clock.sample(serverNow, sent, received);
       }
       projection.replace(limits, status.sent);
       projection.spend(spentInFlight, monotonic());
@@ -713,7 +713,7 @@ function createStore(options, idle) {
   function failed(cause) {
     error = cause;
     if (cause instanceof RateLimitError && cause.temporary && failures < retries && listeners.size > 0) {
-      const backoff = Math.min(1e3 * 2 ** failures, LONGEST_BACKOFF) * (0.5 + Math.random() / 2);
+      const backoff = Math.min(1e3 * 2 ** failures, MAX_BACKOFF) * (0.5 + Math.random() / 2);
       failures += 1;
       fetchAt = monotonic() + Math.max(backoff, cause.retryAfter);
       alarm.set(fetchAt);
@@ -762,10 +762,10 @@ function isSame(a, b) {
   const moved = Math.abs((a.retryAt ?? 0) - (b.retryAt ?? 0));
   return a.ok === b.ok && moved <= 1 && a.known === b.known && a.error === b.error;
 }
-var LONGEST_BACKOFF = 6e4;
+var MAX_BACKOFF = 6e4;
 var CLOCK_JUMP = 1e3;
 var LAST_DATE = 864e13;
-var MOST_COUNTS = 1e3;
+var MAX_COUNTS = 1e3;
 
 // src/shared.ts
 function createRateLimit(options) {
