@@ -29,6 +29,10 @@ impl RateLimiter {
     /// assert!(limiter.limit_all(both()).await.is_err());
     /// // GLOBAL denied the second call, so USER was not charged either.
     /// assert_eq!(limiter.remaining(&USER, 7).await?, 9);
+    ///
+    /// let work = limiter.hold_all([Charge::new(&USER, 8), Charge::new(&USER, 9).cost(5)]).await?;
+    /// work.cancel().await?; // gives both charges back
+    /// assert_eq!((limiter.remaining(&USER, 8).await?, limiter.remaining(&USER, 9).await?), (10, 10));
     /// # Ok(()) }
     /// ```
     ///
@@ -53,20 +57,7 @@ impl RateLimiter {
         self.take_now(charges)
     }
 
-    /// Like [`limit_all`](RateLimiter::limit_all), but the charges can be given back or settled afterwards.
-    ///
-    /// ```
-    /// # use tollgate::{Charge, Policy, Quota, RateLimiter, MINUTE};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
-    /// # static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, MINUTE));
-    /// let limiter = RateLimiter::default();
-    /// let work = limiter.hold_all([Charge::new(&TOKENS, 7).cost(1000), Charge::new(&CALLS, 7)]).await?;
-    /// // ... it failed:
-    /// work.cancel().await?;
-    /// assert_eq!((limiter.remaining(&TOKENS, 7).await?, limiter.remaining(&CALLS, 7).await?), (10_000, 10));
-    /// # Ok(()) }
-    /// ```
+    /// Like [`limit_all`](RateLimiter::limit_all), which has an example, but the charges can be given back or settled.
     ///
     /// # Errors
     /// If a charge is denied, the backend cannot decide, or a charge [reserves](Charge::reserve) under a quota without

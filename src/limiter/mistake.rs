@@ -93,8 +93,7 @@ impl MistakeKind {
     }
 }
 
-/// The number of [mistakes](Mistake) of each kind that a limiter noticed, from
-/// [`Stats::mistakes`](crate::limiter::Stats::mistakes).
+/// The number of [mistakes](Mistake) of each kind, from [`Stats::mistakes`](crate::limiter::Stats::mistakes).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mistakes {

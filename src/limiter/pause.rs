@@ -119,7 +119,6 @@ impl RateLimiter {
         self.inner.pause(RowId { policy: decision.policy(), key: decision.key() }, lasts)
     }
 
-    /// The latest due time of a call that begins now.
     pub(crate) fn latest(&self, wait: Duration) -> Micros {
         self.inner.time.now() + wait
     }
@@ -140,7 +139,6 @@ impl RateLimiter {
 }
 
 impl Inner {
-    /// Pauses a row in all limiters on the backend.
     pub(super) fn pause(&self, row: RowId<'_>, lasts: Duration) -> BackendFuture<()> {
         let (row, now) = (row.digest(), self.time.now());
         if lasts.is_zero() {
@@ -155,7 +153,6 @@ impl Inner {
     }
 }
 
-/// The charges of decisions, to be made again.
 fn takes(decisions: &Decisions, ask: impl Fn(u64) -> Ask) -> SmallVec<[Take<'_>; 4]> {
     let mut takes = SmallVec::new();
     for decision in decisions {
