@@ -114,7 +114,7 @@ impl<'a, T> Acquire<'a, T> {
     }
 }
 
-/// A denial is always an error for these, so [`try_acquire`](RateLimiter::try_acquire) does not offer them.
+/// Methods that return a denial as an error; not available after [`try_acquire`](RateLimiter::try_acquire).
 impl Acquire<'_> {
     /// Reserves the tokens for as soon as they are available, however late, for callers that wait on their own.
     ///
@@ -171,8 +171,8 @@ impl Acquire<'_> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The receipt can settle the charge, or be dropped. Dropping the future while it waits gives the charge back. While
-    /// calls of a key wait, other calls of it [get nothing back](Receipt#what-can-be-given-back) when they settle.
+    /// The receipt can settle the charge, or be dropped. Dropping the future while it waits gives the charge back.
+    /// While calls wait, other calls of their key [get nothing back](Receipt#what-can-be-given-back) when they settle.
     ///
     /// `max_reserved` bounds the tokens that all waiting calls of a key reserve. For waits of up to `w`, the rate times
     /// `w` is enough, provided that it is not below the cost of a call.

@@ -113,8 +113,8 @@ impl RateLimiter {
         self.decide(&charges, CallContext { patience, ..CallContext::of(take, signals) })
     }
 
-    /// Whether the policy's quota allows reservations, either in the program or as set at run time. Only if neither
-    /// does is the program wrong; a quota set without reservations denies what does not fit.
+    /// Whether the policy's quota allows reservations, either in the program or as set at run time. If only the latter
+    /// forbids them, the call is valid, and denied if it does not fit.
     pub(super) fn allows_reservations(&self, charge: &Charge<'_>) -> bool {
         let tier = charge.subject.tier_name();
         charge.policy.quotas_for(tier).iter().any(Quota::reserves)

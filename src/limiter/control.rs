@@ -47,7 +47,7 @@ impl RateLimiter {
     ///
     /// # Errors
     /// If the quota denies everything or has another algorithm than the policy, 100,000 quotas are set already, or the
-    /// backend cannot publish the change. Then nothing has changed, except possibly if a publication failed.
+    /// backend cannot publish the change. Only in the last case may the change have been made.
     pub async fn set_quota(&self, policy: &Policy, quota: Option<Quota>) -> Result<(), SetQuotaError> {
         policy.check_change(None, quota.as_ref())?;
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::All, quota }).await
@@ -104,8 +104,8 @@ impl RateLimiter {
     }
 
     /// Blocks an address, a user agent, a label, or a key under every policy, for the given time. On a shared backend,
-    /// the block takes effect in all processes within a second. A new block replaces an earlier one, even if it ends
-    /// earlier. No block is dropped before it ends, and at most 100,000 can be active.
+    /// the block takes effect in all processes within a second. A new block replaces an earlier one of the signal, even
+    /// a longer one. No block is dropped before it ends, and at most 100,000 can be active.
     ///
     /// A waiting call of a blocked key is denied at its due time. If a server asked you to wait, use
     /// [`pause`](RateLimiter::pause).

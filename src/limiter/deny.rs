@@ -51,10 +51,10 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// depth, such as the token in `bearer().and(client_ip())`. Parts of other types do not match: deny the whole pair, or
 /// an address by its network. [`Key::anonymous`] matches all callers without a key.
 ///
-/// A layer panics when it is put around a service if it can never apply a rule; the message contains the rule and what
-/// to add. Networks need [`client_ip`](crate::RateLimitLayer::client_ip) or a key with an address, countries and labels
-/// need [`label_from_header`](crate::RateLimitLayer::label_from_header) or [`label`](crate::RateLimitLayer::label), and
-/// keys need an extractor that [can find](crate::key::KeyExtractor::can_find) their kind. Closures, extractors with
+/// A layer that can never apply a rule panics when it is put around a service; the message contains the rule and what
+/// to add. Networks need [`client_ip`](crate::RateLimitLayer::client_ip) or a key with an address. Countries and labels
+/// need [`label_from_header`](crate::RateLimitLayer::label_from_header) or [`label`](crate::RateLimitLayer::label).
+/// Keys need an extractor that [can find](crate::key::KeyExtractor::can_find) their kind; closures, extractors with
 /// [`map`] and custom extractors can find any key, so a wrong type goes unnoticed there. A rule that is added later is
 /// reported to [observers](crate::observe::Observer::mistake), once for each kind. If another layer or a handler
 /// applies the rule, [turn the check off](crate::RateLimitLayer::ignore_unmatched_deny_rules).
@@ -113,7 +113,7 @@ impl DenyList {
         self.change(|all| *all = rules.into_iter().map(Arc::new).collect());
     }
 
-    /// Returns the rules, in no order.
+    /// Returns the rules, in arbitrary order.
     pub fn rules(&self) -> Vec<Arc<DenyRule>> {
         self.compiled().rules.iter().cloned().collect()
     }

@@ -16,7 +16,7 @@ use crate::policy::{Allowed, Decision, Decisions};
 /// The future that a call returns. It is ready immediately on a memory backend.
 ///
 /// `T` is its output: a `Result<Allowed, LimitError>` for [`limit`](RateLimiter::limit), a `Result<Decision, Error>`
-/// for [`try_limit`](RateLimiter::try_limit), and the same with [`Decisions`](crate::Decisions) for several charges.
+/// for [`try_limit`](RateLimiter::try_limit).
 ///
 /// Charges are made when the method is called, not when the future is awaited. Dropping the future gives nothing back.
 ///

@@ -17,9 +17,9 @@ impl RateLimiter {
         self.inner.overrides.list()
     }
 
-    /// Returns the active blocks of this process, in no order: at most 100,000 [manual](RateLimiter::block) ones, and
-    /// at most as many automatic ones as there are [entries](crate::protection::AutoBlock::max_entries). A caller with
-    /// both kinds of block is listed twice. See [`block`](RateLimiter::block) for an example.
+    /// Returns the active blocks of this process, in arbitrary order: at most 100,000 [manual](RateLimiter::block)
+    /// ones, and at most as many automatic ones as there are [entries](crate::protection::AutoBlock::max_entries). A
+    /// caller with both kinds of block is listed twice. See [`block`](RateLimiter::block) for an example.
     pub fn blocks(&self) -> Vec<Block> {
         self.inner.guard.list(self.inner.time.now())
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-// Those of the standard library, also in the models of `proof/`: no decision depends on this.
+// Not from `crate::sync`: no decision depends on these, so the models of `proof/` leave them out.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 

@@ -112,7 +112,7 @@ impl RateLimiter {
         decided.ok_or_else(|| Error::new(ErrorKind::Protocol, "expected 1 step, found 0; this is a bug in the backend"))
     }
 
-    /// Returns the quota that applies: set for the key, the tier or all callers, else the tier's, else the policy's own.
+    /// Returns the quota that applies: set for the key, the tier or all callers; else the tier's or the policy's own.
     pub fn quota(&self, policy: &Policy, subject: impl Into<Subject>) -> Quota {
         let subject = subject.into();
         let changed = self.inner.overrides.quota(policy, subject.tier_name(), Some(self.row_key(subject.key())));

@@ -48,11 +48,11 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// If the actual cost is higher, the difference is always charged, into debt if necessary. If it is lower, the
 /// difference is given back, with these exceptions:
 ///
-/// - What time has already refilled is not given back again. Open charges of one key can be settled in any order, but a
-///   refill between the settlements may reduce what they give back.
+/// - Tokens that were refilled in the meantime are not given back again. Charges of one key can be settled in any
+///   order, but a refill between the settlements may reduce what they give back.
 /// - While other calls of the key hold reservations that are not due yet, such as requests that
-///   [wait](super::Acquire::wait_up_to), the difference is forfeited: those calls keep their due times, and tokens given
-///   back would go to later calls. With many waiting requests, estimate low rather than high.
+///   [wait](super::Acquire::wait_up_to), the difference is forfeited: those calls keep their due times, and tokens
+///   given back would go to later calls. With many waiting requests, estimate low rather than high.
 /// - After the key's quota changed, nothing is given back.
 /// - After the key was reset, only tokens spent since then can be given back.
 #[derive(Clone)]
@@ -98,7 +98,7 @@ impl Receipt {
     /// Sets the actual cost of each charge that was not settled before. If several policies were charged, settle [the
     /// one](Receipt::of) that counts tokens; otherwise every policy is charged `actual`.
     ///
-    /// Returns `false` if a part of what should be given back is [forfeited](Receipt#what-can-be-given-back). The settlement
+    /// Returns `false` if a part is [forfeited](Receipt#what-can-be-given-back) instead of given back. The settlement
     /// is carried out even if the future is dropped, so `drop(receipt.settle(n))` works in a `Drop` implementation.
     ///
     /// # Errors

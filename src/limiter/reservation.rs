@@ -52,7 +52,6 @@ pub struct Reservation {
     timer: Option<DueTimer>,
     /// Joined when the reservation is first waited for.
     queue: QueueState,
-    /// Added to each due time.
     extra_delay: Duration,
     /// The latest due time to accept after a pause, by the limiter's clock; `None` for any.
     latest_due: Option<Micros>,
@@ -114,8 +113,8 @@ impl Reservation {
         self.delay
     }
 
-    /// Gives the charges back, even if the future is dropped. Returns `false` if a part is forfeited, such as when later
-    /// reservations exist.
+    /// Gives the charges back, even if the future is dropped. Returns `false` if a part is forfeited, for example
+    /// because later reservations exist.
     ///
     /// # Errors
     /// If the backend fails.

@@ -22,7 +22,7 @@ use crate::policy::{Decision, PolicyName, Reason};
 /// // When can three tokens be spent?
 /// let later = snapshot.project(snapshot.state().at, Ask::cost(3));
 /// assert_eq!(later.verdict, Verdict::Deny { retry: Some(18 * SECOND) });
-/// assert!(snapshot.to_json().starts_with(r#"{"policy":"api","algorithm":"token_bucket","rate":10,"period":60000000,"#));
+/// assert!(snapshot.to_json().starts_with(r#"{"policy":"api","algorithm":"token_bucket","rate":10,"#));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -72,8 +72,8 @@ impl Snapshot {
         self.now
     }
 
-    /// Returns until when the caller is denied whatever the quota, if it is [blocked](crate::protection::AutoBlock) or
-    /// on a [deny list](crate::protection::DenyList), where it is [`Micros::MAX`].
+    /// Returns the end of a [block](crate::protection::AutoBlock) or [pause](crate::RateLimiter::pause) of the caller;
+    /// [`Micros::MAX`] if it is on a [deny list](crate::protection::DenyList).
     pub const fn not_before(&self) -> Option<Micros> {
         self.not_before
     }

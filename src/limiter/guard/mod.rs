@@ -44,7 +44,7 @@ pub(super) struct NewBlock {
     pub(super) times: u32,
 }
 
-/// What this process knows of a block that it made.
+/// Details of a block that this process made.
 #[derive(Clone)]
 pub(super) struct BlockOrigin {
     pub(super) since: Micros,

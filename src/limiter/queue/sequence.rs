@@ -99,7 +99,7 @@ impl<T: Summarize> Sequence<T> {
         self.first_beyond(rank, |_| false)
     }
 
-    /// The end of the longest run from `begin` on with `is_so`, which must hold for all shorter runs and no longer ones.
+    /// The end of the longest run from `begin` with `is_so`, which must hold for all shorter runs and no longer ones.
     pub(super) fn partition_point(&mut self, begin: usize, is_so: impl Fn(T::Summary) -> bool) -> usize {
         self.first_beyond(begin, is_so).map_or(self.len(), |beyond| self.rank(beyond))
     }
@@ -210,7 +210,6 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Against a `Vec`.
         #[test]
         fn it_is_a_vec_with_handles_and_sums(acts in prop::collection::vec((0u8..6, any::<u16>(), any::<u16>()), 0..200)) {
             let (mut sequence, mut vec) = (Sequence::default(), Vec::<(EntryId, u64)>::new());
