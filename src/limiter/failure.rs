@@ -48,8 +48,8 @@ pub enum FailureMode {
 
 impl FailureMode {
     /// A limiter in this process decides, by `share` of each quota's rate, capacity and reservations, rounded down but
-    /// at least one token. With `n` processes, a share of 1/n is as strict as the quota. An outage begins with what this
-    /// process recorded in the previous one, minus what was refilled since.
+    /// at least one token. With `n` processes, a share of 1/n is as strict as the quota. An outage begins with what
+    /// this process recorded in the previous one, minus what was refilled since.
     ///
     /// # Panics
     /// If `share` is not more than 0 and at most 1.

@@ -46,7 +46,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 ///
 /// # What can be given back
 /// If the actual cost is higher, the difference is always charged, into debt if necessary. If it is lower, the
-/// difference is given back, with these exceptions:
+/// difference is given back, with these exceptions (the quota's bound always holds):
 ///
 /// - Tokens that were refilled in the meantime are not given back again. Charges of one key can be settled in any
 ///   order, but a refill between the settlements may reduce what they give back.

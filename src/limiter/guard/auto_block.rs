@@ -44,8 +44,8 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// - **Addresses** are blocked for every call that has them among its [`Signals`](crate::protection::Signals), even if
 ///   many people share one. IPv6 counts by the first 64 bits.
 /// - **Counts** start with a denial and end a window later. Denials by a block, denials of a
-///   [`check`](crate::RateLimiter::check), and denials that are not enforced do not count, nor do calls that are dropped
-///   before a remote backend has answered.
+///   [`check`](crate::RateLimiter::check), and denials that are not enforced do not count, nor do calls that are
+///   dropped before a remote backend has answered.
 /// - In [shadow mode](crate::RateLimitLayer::shadow), blocks are not enforced.
 /// - **Bounded**: at most [`max_entries`](AutoBlock::max_entries) callers are tracked. Beyond that, those with the
 ///   fewest denials are dropped first, in constant time; a block without recent attempts ranks as half the threshold.
