@@ -124,8 +124,8 @@ impl Acquire<'_> {
     /// waits for it. Dropping the [`Reservation`] keeps the charge; [`cancel`](Reservation::cancel) gives it back.
     ///
     /// # Errors
-    /// If the call is denied or the backend cannot decide. [`LimitError::NoReservations`], even if no wait is needed, if
-    /// the quota has neither [`max_reserved`](crate::Quota::max_reserved) nor
+    /// If the call is denied or the backend cannot decide. [`LimitError::NoReservations`], even if no wait is needed,
+    /// if the quota has neither [`max_reserved`](crate::Quota::max_reserved) nor
     /// [`unlimited_reservations`](crate::Quota::unlimited_reservations).
     pub fn reserve(self) -> impl Future<Output = Result<Reservation, LimitError>> + Send + use<> {
         let held = self.limiter.hold_all([self.charge.reserve()]);

@@ -23,8 +23,8 @@ impl RateLimiter {
     /// | is new, and may wait until the end (`wait_up_to`) | is held until then, and reserves |
     /// | any other | is denied immediately, as [`Reason::Blocked`](crate::Reason::Blocked), with the time to the end |
     ///
-    /// Held calls spend nothing. At the end of the pause, each reserves again, behind existing reservations that are due
-    /// after it, and is denied if its wait or the quota's reservations do not suffice. The layer pauses its key by
+    /// Held calls spend nothing. At the end of the pause, each reserves again, behind reservations that are due after
+    /// it, and is denied if its wait or the quota's reservations do not suffice. The layer pauses its key by
     /// [`OnResponse::Pause`](crate::OnResponse::Pause).
     ///
     /// ```
