@@ -114,21 +114,19 @@ impl<'a, T> Acquire<'a, T> {
     }
 }
 
-/// A denial is always an error for these, so [`try_acquire`](RateLimiter::try_acquire) does not offer them.
+/// Methods that return a denial as an error; not available after [`try_acquire`](RateLimiter::try_acquire).
 impl Acquire<'_> {
-    /// Reserves the tokens for as soon as they are available, however late, for callers that wait on their own. The quota
-    /// needs [`max_reserved`](crate::Quota::max_reserved) or
-    /// [`unlimited_reservations`](crate::Quota::unlimited_reservations).
+    /// Reserves the tokens for as soon as they are available, however late, for callers that wait on their own.
     ///
     /// [`delay`](super::Reservation::delay) returns the time until the tokens are due, and
     #[cfg_attr(feature = "wait", doc = "[`wait`](super::Reservation::wait)")]
     #[cfg_attr(not(feature = "wait"), doc = "`wait` (feature `wait`)")]
-    /// waits for it. Dropping the [`Reservation`](super::Reservation) keeps the charge;
-    /// [`cancel`](super::Reservation::cancel) gives it back.
+    /// waits for it. Dropping the [`Reservation`] keeps the charge; [`cancel`](Reservation::cancel) gives it back.
     ///
     /// # Errors
-    /// If the call is denied, the backend cannot decide, or the quota allows no reservations
-    /// ([`LimitError::NoReservations`]).
+    /// If the call is denied or the backend cannot decide. [`LimitError::NoReservations`], even if no wait is needed,
+    /// if the quota has neither [`max_reserved`](crate::Quota::max_reserved) nor
+    /// [`unlimited_reservations`](crate::Quota::unlimited_reservations).
     pub fn reserve(self) -> impl Future<Output = Result<Reservation, LimitError>> + Send + use<> {
         let held = self.limiter.hold_all([self.charge.reserve()]);
         async { held.await.map(Reservation::kept) }
@@ -146,10 +144,10 @@ impl Acquire<'_> {
         async { held.await.map(Reservation::kept) }
     }
 
-    /// Makes a charge that can be settled; dropping the [`Reservation`](super::Reservation) gives it back.
+    /// Makes a charge that can be settled; dropping the [`Reservation`] gives it back.
     ///
     /// Do not use it for attempts that must count, such as logins: a client that disconnects would get its attempt
-    /// back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](super::Reservation::into_receipt) there.
+    /// back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) there.
     ///
     /// # Errors
     /// If the call is denied, or the backend cannot decide.
@@ -157,10 +155,7 @@ impl Acquire<'_> {
         self.limiter.hold_all([self.charge])
     }
 
-    /// Makes the charge and waits until the tokens are due, if that is within `wait`. The quota needs
-    /// [`max_reserved`](crate::Quota::max_reserved) or
-    /// [`unlimited_reservations`](crate::Quota::unlimited_reservations); without them every call fails, even one that
-    /// need not wait, so that the first call reveals the mistake.
+    /// Makes the charge and waits until the tokens are due, if that is within `wait`.
     ///
     /// ```
     /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR, SECOND};
@@ -176,22 +171,20 @@ impl Acquire<'_> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The receipt can settle the charge, or be dropped. Dropping the future while it waits gives the charge back. While
-    /// calls of a key wait, other calls of it [get nothing back](Receipt#what-can-be-given-back) when they settle.
+    /// The receipt can settle the charge, or be dropped. Dropping the future while it waits gives the charge back.
+    /// While calls wait, other calls of their key [get nothing back](Receipt#what-can-be-given-back) when they settle.
     ///
-    /// `max_reserved` bounds what waits together: for a wait of `w`, the rate times `w` is enough for the first in line, and each
-    /// call needs at least its cost.
+    /// `max_reserved` bounds the tokens that all waiting calls of a key reserve. For waits of up to `w`, the rate times
+    /// `w` is enough, provided that it is not below the cost of a call.
     ///
-    /// If the key is [paused](RateLimiter::pause), the call also waits for the end of the pause, provided that it is
-    /// within `wait`. At most [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls of a limiter wait; beyond
-    /// that, a call that would have to wait is denied.
+    /// If the key is [paused](RateLimiter::pause), the call waits for the end of the pause, if that is within `wait`. A
+    /// call beyond [`max_waiting`](super::RateLimiterBuilder::max_waiting) is denied if it would have to wait.
     ///
     /// # Errors
     /// As [`reserve`](Acquire::reserve).
     ///
     /// # Panics
-    /// If it has to wait outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) has its own
-    /// timers.
+    /// If it has to wait outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) has timers.
     #[cfg(feature = "wait")]
     pub fn wait_up_to(self, wait: Duration) -> impl Future<Output = Result<Receipt, LimitError>> + Send + use<> {
         let (limiter, charge) = (self.limiter, self.charge.reserve_within(wait));

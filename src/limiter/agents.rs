@@ -11,7 +11,6 @@ use crate::policy::{DenyRule, Pattern};
 
 #[derive(Default)]
 pub(super) struct Agents {
-    /// Finds the texts of `*text*` patterns.
     texts: Option<AhoCorasick>,
     /// The rules of these patterns, in the order of the texts.
     by_text: Vec<Arc<DenyRule>>,

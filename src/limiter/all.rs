@@ -29,6 +29,10 @@ impl RateLimiter {
     /// assert!(limiter.limit_all(both()).await.is_err());
     /// // GLOBAL denied the second call, so USER was not charged either.
     /// assert_eq!(limiter.remaining(&USER, 7).await?, 9);
+    ///
+    /// let work = limiter.hold_all([Charge::new(&USER, 8), Charge::new(&USER, 9).cost(5)]).await?;
+    /// work.cancel().await?; // gives both charges back
+    /// assert_eq!((limiter.remaining(&USER, 8).await?, limiter.remaining(&USER, 9).await?), (10, 10));
     /// # Ok(()) }
     /// ```
     ///
@@ -53,20 +57,7 @@ impl RateLimiter {
         self.take_now(charges)
     }
 
-    /// Like [`limit_all`](RateLimiter::limit_all), but the charges can be given back or settled afterwards.
-    ///
-    /// ```
-    /// # use tollgate::{Charge, Policy, Quota, RateLimiter, MINUTE};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
-    /// # static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, MINUTE));
-    /// let limiter = RateLimiter::default();
-    /// let work = limiter.hold_all([Charge::new(&TOKENS, 7).cost(1000), Charge::new(&CALLS, 7)]).await?;
-    /// // ... it failed:
-    /// work.cancel().await?;
-    /// assert_eq!((limiter.remaining(&TOKENS, 7).await?, limiter.remaining(&CALLS, 7).await?), (10_000, 10));
-    /// # Ok(()) }
-    /// ```
+    /// Like [`limit_all`](RateLimiter::limit_all), which has an example, but the charges can be given back or settled.
     ///
     /// # Errors
     /// If a charge is denied, the backend cannot decide, or a charge [reserves](Charge::reserve) under a quota without
@@ -122,8 +113,8 @@ impl RateLimiter {
         self.decide(&charges, CallContext { patience, ..CallContext::of(take, signals) })
     }
 
-    /// Whether the policy's quota allows reservations, either in the program or as set at run time. Only if neither
-    /// does is the program wrong; a quota set without reservations denies what does not fit.
+    /// Whether the policy's quota allows reservations, either in the program or as set at run time. If only the latter
+    /// forbids them, the call is valid, and denied if it does not fit.
     pub(super) fn allows_reservations(&self, charge: &Charge<'_>) -> bool {
         let tier = charge.subject.tier_name();
         charge.policy.quotas_for(tier).iter().any(Quota::reserves)

@@ -68,7 +68,6 @@ impl BlockCache {
             }
             let bucket = self.bucket(id);
             let known = bucket.known(id, now)?;
-            // Under another quota, the row refills at another rate.
             let is_unspent = known.state == State::default();
             if known.state.stamp != take.quota.stamp() && !is_unspent || may_be_granted_earlier(take) {
                 return None;
@@ -121,7 +120,6 @@ impl BlockCache {
         }
     }
 
-    /// Forgets rows to which tokens may have been given back.
     pub(super) fn forget<'a>(&self, rows: impl Iterator<Item = RowId<'a>>) {
         for row in rows {
             let id = row.digest();
@@ -140,7 +138,9 @@ impl BlockCache {
 /// Whether a denied take may fit earlier than computed: a wait through several windows is shorter if it begins late in
 /// one, and longest at the start of the next.
 fn may_be_granted_earlier(take: &Take<'_>) -> bool {
-    take.quota.algorithm().has_windows() && take.ask.max_wait().is_some() && take.ask.tokens() > take.quota.get_capacity()
+    take.quota.algorithm().has_windows()
+        && take.ask.max_wait().is_some()
+        && take.ask.tokens() > take.quota.get_capacity()
 }
 
 impl Bucket {

@@ -104,18 +104,8 @@ impl RateLimiterBuilder {
     }
 
     /// Sets how many calls may wait at the same time, in layers and in
-    /// [`wait_up_to`](crate::limiter::Acquire::wait_up_to). Further calls do not wait: they are allowed or denied
-    /// immediately. Default: 10,000. The bound per key is [`Quota::max_reserved`](crate::Quota::max_reserved).
-    ///
-    /// ```
-    /// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, SECOND};
-    /// # static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).unlimited_reservations());
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// let limiter = RateLimiter::builder(MemoryBackend::new()).max_waiting(0).build();
-    /// assert!(limiter.acquire(&CALLS, "ada").wait_up_to(SECOND).await.is_ok()); // need not wait
-    /// assert!(limiter.acquire(&CALLS, "ada").wait_up_to(SECOND).await.is_err()); // would have to wait
-    /// # }
-    /// ```
+    /// [`wait_up_to`](crate::limiter::Acquire::wait_up_to). Further calls are allowed or denied immediately. Default:
+    /// 10,000. The bound per key is [`Quota::max_reserved`](crate::Quota::max_reserved).
     #[cfg(feature = "wait")]
     #[must_use]
     pub fn max_waiting(mut self, calls: usize) -> RateLimiterBuilder {
@@ -140,9 +130,9 @@ impl RateLimiterBuilder {
     /// Sets how many rows of a remote backend to cache, at 100 bytes each; 0 turns the cache off. Backends in this
     /// process do not use it. Default: 16,384.
     ///
-    /// For one second after a row was read, a call that the cached row already denies is denied without asking the
-    /// backend. The decision takes the cost and the wait of the call into account. What this limiter gives back,
-    /// resets or changes takes effect immediately; what other processes do, within a second.
+    /// For one second after a row was read, calls that the row denies at their cost and wait are denied without asking
+    /// the backend. What this limiter gives back, resets or changes takes effect immediately; what other processes do,
+    /// within a second.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {
         self.block_cache = rows;

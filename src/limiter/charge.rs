@@ -73,7 +73,6 @@ impl<'a> Charge<'a> {
         self.ask.max_wait().is_some()
     }
 
-    /// The charge, granted now or denied.
     #[cfg(feature = "wait")]
     pub(super) fn without_reservation(mut self) -> Charge<'a> {
         self.ask = Ask::cost(self.ask.tokens());

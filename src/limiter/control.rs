@@ -18,7 +18,7 @@ impl RateLimiter {
     /// callers have spent stays spent. The policy is identified by its name.
     ///
     /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, Subject, MINUTE};
+    /// # use tollgate::{limiter::SetQuotaError, Policy, Quota, RateLimiter, Subject, MINUTE};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("free", Quota::token_bucket(60, MINUTE));
     /// let limiter = RateLimiter::default();
@@ -29,9 +29,16 @@ impl RateLimiter {
     /// assert_eq!(limiter.quota(&api, Subject::new("eve").tier("free")).get_capacity(), 40);
     /// assert_eq!(limiter.quota(&api, "ada").get_capacity(), 300);
     ///
+    /// let set = limiter.set_quotas();
+    /// let texts: Vec<String> = set.iter().map(|set| format!("{} {}", set.policy, set.quota)).collect();
+    /// assert_eq!(texts, ["api 20/min", "api 40/min", "api 300/min"]);
+    /// assert_eq!(set[2].key, Some(limiter.digest(Subject::new("ada").key())));
+    ///
     /// limiter.set_key_quota(&api, "ada", None).await?;
     /// limiter.set_quota(&api, None).await?;
     /// assert_eq!((limiter.quota(&api, "ada").get_capacity(), limiter.remaining(&api, "eve").await?), (30, 30));
+    /// let error = limiter.set_quota(&api, Some(Quota::sliding_window(30, MINUTE))).await.unwrap_err();
+    /// assert!(matches!(error, SetQuotaError::Quota(_))); // another algorithm than the policy's
     /// # Ok(()) }
     /// ```
     ///
@@ -40,7 +47,7 @@ impl RateLimiter {
     ///
     /// # Errors
     /// If the quota denies everything or has another algorithm than the policy, 100,000 quotas are set already, or the
-    /// backend cannot publish the change. Then nothing has changed, except possibly if a publication failed.
+    /// backend cannot publish the change. Only in the last case may the change have been made.
     pub async fn set_quota(&self, policy: &Policy, quota: Option<Quota>) -> Result<(), SetQuotaError> {
         policy.check_change(None, quota.as_ref())?;
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::All, quota }).await
@@ -79,7 +86,6 @@ impl RateLimiter {
         self.inner.overrides.tiers(policy)
     }
 
-    /// Whether other processes may have set quotas that have not arrived yet.
     #[cfg(feature = "serde")]
     pub(crate) fn shares_quotas(&self) -> bool {
         self.inner.backend.notice_channel().is_some()
@@ -98,10 +104,10 @@ impl RateLimiter {
     }
 
     /// Blocks an address, a user agent, a label, or a key under every policy, for the given time. On a shared backend,
-    /// the block takes effect in all processes within a second. A new block replaces an earlier one, even if it ends
-    /// earlier. No block is dropped before it ends, and at most 100,000 can be active.
+    /// the block takes effect in all processes within a second. A new block replaces an earlier one of the signal, even
+    /// a longer one. No block is dropped before it ends, and at most 100,000 can be active.
     ///
-    /// A call of a blocked key that is waiting is denied at its due time. If a server asked you to wait, use
+    /// A waiting call of a blocked key is denied at its due time. If a server asked you to wait, use
     /// [`pause`](RateLimiter::pause).
     ///
     /// ```
@@ -113,6 +119,11 @@ impl RateLimiter {
     /// assert_eq!(limiter.try_limit(&API, "mallory").await?.reason(), Reason::Blocked);
     /// limiter.unblock(Signal::key("mallory")).await?;
     /// assert!(limiter.try_limit(&API, "mallory").await?.is_allowed());
+    ///
+    /// limiter.block(Signal::ip([192, 0, 2, 7].into()), DAY).await?;
+    /// let [block] = &limiter.blocks()[..] else { panic!("one block") };
+    /// assert_eq!(block.rule.as_ref().map(|rule| rule.to_string()), Some("network 192.0.2.7/32".to_owned()));
+    /// assert!(block.by_hand && block.left <= DAY);
     /// # Ok(()) }
     /// ```
     ///
@@ -217,11 +228,10 @@ pub struct Stats {
     pub changed_quotas: usize,
     /// Automatic blocks that are not published to the other processes yet. Stays above 0 while publishing fails.
     pub pending_notices: usize,
-    /// Whether the last poll for notices of other processes (set quotas, blocks) failed. While it does, this process
-    /// uses what it received before. `None` without a notice channel: on a memory backend, or if it is turned off.
+    /// Whether the last poll for notices of other processes (set quotas, blocks) failed; what was received before stays
+    /// in use. `None` without a notice channel: on a memory backend, or if it is turned off.
     pub poll_failed: Option<bool>,
-    /// Mistakes of the program that the limiter noticed; every count should be 0. See
-    /// [`Observer::mistake`](crate::observe::Observer::mistake).
+    /// Mistakes of the program that the limiter noticed; every count should be 0.
     pub mistakes: Mistakes,
 }
 
@@ -238,8 +248,7 @@ impl Inner {
         done.map(move |found| was_local || found > 0)
     }
 
-    /// Removes rows from the block cache, because tokens may have been given back. Call it after the backend, since an
-    /// answer from before may still arrive.
+    /// Removes rows from the block cache. Call it after the backend, since an answer from before may still arrive.
     pub(super) fn forget_denials<'a>(&self, rows: impl Iterator<Item = RowId<'a>>) {
         if let Some(cache) = &self.block_cache {
             cache.forget(rows);
@@ -253,7 +262,6 @@ impl Inner {
         }
     }
 
-    /// Publishes a notice in the background.
     pub(super) fn publish_later(&self, content: &NoticeContent) {
         if let Some(channel) = self.backend.notice_channel() {
             channel.publish_later(content.to_notice());

@@ -19,7 +19,6 @@ use crate::policy::{DecidedBy, Decision, Decisions, Key, Policy, Signals, Subjec
 /// Everything about a call but its charges.
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
-    /// Whether to charge the rows, or only to read them.
     pub(crate) take: bool,
     /// Whether a denial is enforced, or only reported (shadow mode).
     pub(crate) enforced: bool,
@@ -31,7 +30,6 @@ pub(crate) struct CallContext<'a> {
 }
 
 impl<'a> CallContext<'a> {
-    /// For a call that is enforced, can await a remote backend, and cannot be held.
     pub(crate) fn of(take: bool, signals: &'a Signals) -> CallContext<'a> {
         CallContext { take, enforced: true, waits: true, patience: Duration::ZERO, signals }
     }

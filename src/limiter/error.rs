@@ -26,8 +26,8 @@ pub enum LimitError {
     Denied(Denied),
     /// The backend could not decide.
     Backend(Error),
-    /// The [key extraction](crate::key::KeyExtractor::subject) of a handler found no key. The limiter never returns
-    /// this; it is here so that `?` works on both.
+    /// The [key extraction](crate::key::KeyExtractor::subject) of a handler found no key. A limiter never returns
+    /// it; it exists so that `?` converts the errors of both.
     Key(KeyError),
     /// The call reserves tokens or waits for them, and the quota of this policy allows no reservations. Returned even
     /// when no wait is needed, so that the first call reveals the mistake.

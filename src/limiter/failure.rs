@@ -48,8 +48,8 @@ pub enum FailureMode {
 
 impl FailureMode {
     /// A limiter in this process decides, by `share` of each quota's rate, capacity and reservations, rounded down but
-    /// at least one token. With `n` processes, a share of 1/n is as strict as the quota. Each outage starts with what
-    /// this process recorded in the one before, as far as it is not refilled.
+    /// at least one token. With `n` processes, a share of 1/n is as strict as the quota. An outage begins with what
+    /// this process recorded in the previous one, minus what was refilled since.
     ///
     /// # Panics
     /// If `share` is not more than 0 and at most 1.
@@ -68,7 +68,6 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Decides instead of the backend, or returns its error.
     pub(super) fn decide(&self, takes: &[Take<'_>], take: bool, error: Error) -> Result<Decisions, Error> {
         let modes: SmallVec<[FailureMode; 4]> = takes.iter().map(|take| self.mode(take.row.policy)).collect();
         // An unsupported call would be allowed forever.
@@ -104,12 +103,10 @@ impl Failure {
         Ok(decisions.collect())
     }
 
-    /// Settles what the fallback decided, like [`Backend::settle`].
     pub(super) fn settle(&self, settlements: &[Adjustment<'_>]) -> bool {
         matches!(self.backend().settle(settlements).try_ready(), Ok(Ok(true)))
     }
 
-    /// Deletes rows of the fallback. Returns whether a row was found.
     pub(super) fn reset(&self, rows: &[RowId<'_>]) -> bool {
         let found = self.fallback.get().map(|backend| backend.reset(rows).try_ready());
         matches!(found, Some(Ok(Ok(1..))))

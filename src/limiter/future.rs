@@ -16,10 +16,9 @@ use crate::policy::{Allowed, Decision, Decisions};
 /// The future that a call returns. It is ready immediately on a memory backend.
 ///
 /// `T` is its output: a `Result<Allowed, LimitError>` for [`limit`](RateLimiter::limit), a `Result<Decision, Error>`
-/// for [`try_limit`](RateLimiter::try_limit), and the same with [`Decisions`](crate::Decisions) for several charges.
+/// for [`try_limit`](RateLimiter::try_limit).
 ///
-/// Charges are made when the method is called, not when the future is awaited, on the memory backend as on Redis.
-/// Dropping the future gives nothing back.
+/// Charges are made when the method is called, not when the future is awaited. Dropping the future gives nothing back.
 ///
 /// ```
 /// # use tollgate::{limiter::DecisionFuture, LimitError, Policy, Quota, RateLimiter, MINUTE};
@@ -37,10 +36,8 @@ use crate::policy::{Allowed, Decision, Decisions};
 #[must_use = "await it: it returns whether to go on"]
 pub struct DecisionFuture<T = Result<Allowed, LimitError>>(State<T>);
 
-/// The decisions on a call, before they are turned into the output of the future.
 pub(super) type Answer = Result<Decisions, Error>;
 
-/// Turns the decisions into the output of the future.
 pub(super) type Finish<T> = fn(&RateLimiter, Answer) -> T;
 
 #[allow(clippy::large_enum_variant)] // The large one is the usual one, and a box would be an allocation.
@@ -58,7 +55,6 @@ struct Pending {
     steps: BackendFuture<Steps>,
 }
 
-/// Returns the decision on the only charge of a call.
 #[inline]
 pub(super) fn only(_: &RateLimiter, answer: Answer) -> Result<Decision, Error> {
     match answer?.into_only() {
@@ -67,7 +63,6 @@ pub(super) fn only(_: &RateLimiter, answer: Answer) -> Result<Decision, Error> {
     }
 }
 
-/// Like [`only`], with a denial as an error.
 #[inline]
 pub(super) fn only_allowed(limiter: &RateLimiter, answer: Answer) -> Result<Allowed, LimitError> {
     Ok(only(limiter, answer)?.into_result()?)
@@ -137,7 +132,6 @@ impl<T> Future for DecisionFuture<T> {
     }
 }
 
-/// The output is never pinned.
 impl<T> Unpin for DecisionFuture<T> {}
 
 impl<T> fmt::Debug for DecisionFuture<T> {

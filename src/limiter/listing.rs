@@ -8,42 +8,18 @@ use crate::policy::{DenyRule, Digest, PolicyName};
 
 impl RateLimiter {
     /// Returns the quotas that are [set](RateLimiter::set_quota) at run time, by any process on the backend: at most
-    /// 100,000, ordered by policy. Within a policy, the quota of all callers comes first, then tiers, then keys.
+    /// 100,000, ordered by policy. Within a policy, the quota of all callers comes first, then tiers, then keys. See
+    /// [`set_quota`](RateLimiter::set_quota) for an example.
     ///
-    /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, Subject, MINUTE};
-    /// # static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let limiter = RateLimiter::default();
-    /// limiter.set_quota(&API, Some(Quota::token_bucket(20, MINUTE))).await?;
-    /// limiter.set_key_quota(&API, "ada", Some(Quota::token_bucket(300, MINUTE))).await?;
-    /// let set = limiter.set_quotas();
-    /// let texts: Vec<String> = set.iter().map(|set| format!("{} {}", set.policy, set.quota)).collect();
-    /// assert_eq!(texts, ["api 20/min", "api 300/min"]);
-    /// assert_eq!(set[1].key, Some(limiter.digest(Subject::new("ada").key())));
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// The list includes quotas that have no effect: those with another algorithm than the policy, or for a tier that
-    /// it does not have. Another version of the program may have set them.
+    /// The list includes quotas without effect, which another version of the program may have set: those with another
+    /// algorithm than the policy, or for a tier that it does not have.
     pub fn set_quotas(&self) -> Vec<SetQuota> {
         self.inner.overrides.list()
     }
 
-    /// Returns the active blocks of this process, in no order: at most 100,000 [manual](RateLimiter::block) ones, and
-    /// at most as many automatic ones as there are [entries](crate::protection::AutoBlock::max_entries). A caller with
-    /// both kinds of block is listed twice.
-    ///
-    /// ```
-    /// # use tollgate::{protection::Signal, RateLimiter, HOUR};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-    /// # let limiter = RateLimiter::default();
-    /// limiter.block(Signal::ip([192, 0, 2, 7].into()), HOUR).await?;
-    /// let [block] = &limiter.blocks()[..] else { panic!("one block") };
-    /// assert_eq!(block.rule.as_ref().map(|rule| rule.to_string()), Some("network 192.0.2.7/32".to_owned()));
-    /// assert!(block.by_hand && block.left <= HOUR);
-    /// # Ok(()) }
-    /// ```
+    /// Returns the active blocks of this process, in arbitrary order: at most 100,000 [manual](RateLimiter::block)
+    /// ones, and at most as many automatic ones as there are [entries](crate::protection::AutoBlock::max_entries). A
+    /// caller with both kinds of block is listed twice. See [`block`](RateLimiter::block) for an example.
     pub fn blocks(&self) -> Vec<Block> {
         self.inner.guard.list(self.inner.time.now())
     }

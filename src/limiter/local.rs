@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use crate::algorithm::{Micros, whole_micros};
 use crate::clock::{Clock, Sleep};
 
-/// The backend's clock if it is one of this process, else one that is never set.
+/// The backend's clock if it runs in this process, else the clocks of the system.
 #[derive(Debug)]
 pub(super) struct LocalTime {
     clock: Option<Arc<dyn Clock>>,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-// Those of the standard library, also in the models of `proof/`: no decision depends on this.
+// Not from `crate::sync`: no decision depends on these, so the models of `proof/` leave them out.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -22,14 +22,12 @@ pub(super) struct MistakeTracker {
     policies: Mutex<HashMap<PolicyName, PolicyVersions>>,
 }
 
-/// The policies of one name: the quota of the first, and a hash of each.
 #[derive(Debug)]
 struct PolicyVersions {
     quota: Quota,
     hashes: Vec<u64>,
 }
 
-/// A small table that threads access without locks.
 #[derive(Debug)]
 struct Slots(Box<[AtomicU64]>);
 
@@ -164,7 +162,6 @@ impl Inner {
 }
 
 impl RateLimiter {
-    /// Compares policies with others of their names.
     pub(crate) fn register<'p>(&self, policies: impl Iterator<Item = &'p Policy>) {
         policies.for_each(|policy| self.inner.register(policy));
     }
@@ -199,7 +196,6 @@ impl RateLimiter {
         });
     }
 
-    /// Each kind of rule is one mistake.
     pub(crate) fn unmatched_deny_rule(&self, kind: &str, reason: String) {
         self.inner.mistake(MistakeKind::UnmatchedDenyRule, kind, || reason);
     }
@@ -227,7 +223,6 @@ const SHIFT: u32 = 56;
 
 const PROBES: u64 = 8;
 
-/// As many as a configuration may have.
 const MAX_NAMES: usize = 10_000;
 
 const MAX_PER_NAME: usize = 16;

@@ -78,26 +78,27 @@ pub(crate) use waiting::WaitSlot;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
 ///
-/// // One token of one policy; a denial is an error.
+/// // One token of one policy; a denial is an error, or with `try_limit` a decision.
 /// limiter.limit(&LOGIN, "ada@example.com").await?;
+/// assert_eq!(limiter.try_limit(&LOGIN, "ada@example.com").await?.remaining(), 3);
+/// limiter.limit_now(&LOGIN, "ada@example.com")?; // without awaiting
 ///
 /// // Several policies together: all of them are charged, or none.
 /// limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?;
 /// assert_eq!(limiter.remaining(&CHAT, 7).await?, 8800);
 ///
-/// limiter.reset(&LOGIN, "ada@example.com").await?;
+/// assert!(limiter.reset(&LOGIN, "ada@example.com").await?); // the password was right
+/// assert_eq!(limiter.check(&LOGIN, "ada@example.com").await?.remaining(), 5);
+/// assert!(!limiter.reset(&LOGIN, "eve@example.com").await?); // spent nothing
 /// # Ok(()) }
 /// ```
 ///
 /// # How a call is decided
-/// Handlers, layers and status endpoints use the same steps, layers after their [`skip`](crate::RateLimitLayer::skip)
-/// rules.
-///
 /// 1. **Resolve** each charge: its row, and the quota that applies ([set](RateLimiter::set_quota) at run time, else the
 ///    tier's, else the policy's own).
 /// 2. **Blocked**: a [deny list](DenyList) or a [block](AutoBlock) denies the call.
-/// 3. **Known**: the [block cache](RateLimiterBuilder::block_cache) denies the call if an earlier answer of a remote
-///    backend is enough to do so.
+/// 3. **Known**: the [block cache](RateLimiterBuilder::block_cache) denies the call by a row of a remote backend that
+///    was read a moment ago.
 /// 4. The **backend** decides all charges at one instant: all are granted, or none.
 /// 5. **Failure**: if the backend failed, the [`FailureMode`] decides.
 /// 6. **Protect**: denials are counted, and callers with too many are blocked ([`AutoBlock`]).
@@ -125,14 +126,7 @@ struct Inner {
 }
 
 impl RateLimiter {
-    /// Creates a limiter on `backend`, with a random secret.
-    ///
-    /// ```
-    /// use tollgate::{clock::ManualClock, MemoryBackend, RateLimiter};
-    ///
-    /// let clock = ManualClock::new();
-    /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock).build());
-    /// ```
+    /// Creates a limiter on `backend` with the default settings of [`RateLimiterBuilder`].
     pub fn new(backend: impl Backend) -> RateLimiter {
         RateLimiter::builder(backend).build()
     }
@@ -142,21 +136,7 @@ impl RateLimiter {
         RateLimiterBuilder::new(backend)
     }
 
-    /// Spends one token of `subject` under `policy`. A denial is an error.
-    ///
-    /// ```
-    /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LimitError> {
-    /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
-    ///
-    /// let limiter = RateLimiter::default();
-    /// limiter.limit(&LOGIN, ("ada@example.com", 7)).await?;
-    /// assert!(limiter.limit(&LOGIN, ("ada@example.com", 7)).await.is_err());
-    /// limiter.limit(&LOGIN, ("ada@example.com", 8)).await?; // another key
-    /// let denied = limiter.try_limit(&LOGIN, ("ada@example.com", 8)).await?;
-    /// assert_eq!((denied.is_allowed(), denied.remaining()), (false, 0));
-    /// # Ok(()) }
-    /// ```
+    /// Spends one token of `subject` under `policy`. A denial is an error. See [`RateLimiter`] for an example.
     ///
     /// # Errors
     /// If the call is denied, or the backend fails and the [`FailureMode`] of the policy does not allow the call.
@@ -183,14 +163,6 @@ impl RateLimiter {
     }
 
     /// Like [`limit`](RateLimiter::limit), for code that cannot await, such as a gRPC interceptor.
-    ///
-    /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
-    /// # static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, MINUTE));
-    /// # let limiter = RateLimiter::default();
-    /// assert!(limiter.limit_now(&CALLS, "ada").is_ok());
-    /// assert!(limiter.limit_now(&CALLS, "ada").is_err());
-    /// ```
     ///
     /// # Errors
     /// If the call is denied, or the backend cannot decide. A remote backend is not asked: the error is of kind
@@ -226,24 +198,8 @@ impl RateLimiter {
     }
 
     /// Deletes what `subject` spent under `policy`, so that it has the whole quota again. Blocks stay. Returns whether
-    /// a row was found: `false` if `subject` spent nothing, or is not the caller's key. A row that is fully refilled
-    /// may be found or not. The reset is carried out even if the future is dropped.
-    ///
-    /// For a caller of a layer, make the key with the layer's extractor: `key::client_ip().key(address)`,
-    /// `key::bearer().key(token)`.
-    ///
-    /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
-    /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
-    /// # let limiter = RateLimiter::default();
-    /// limiter.limit(&LOGIN, "ada@example.com").await?;
-    /// assert!(limiter.reset(&LOGIN, "ada@example.com").await?); // the password was right
-    /// limiter.limit(&LOGIN, "ada@example.com").await?;
-    ///
-    /// assert!(!limiter.reset(&LOGIN, "ada@example.org").await?); // another key: no such row
-    /// # Ok(()) }
-    /// ```
+    /// a row was found; a row that is fully refilled may be found or not. The reset is carried out even if the future
+    /// is dropped. Name a caller of a layer as for [`remaining`](RateLimiter::remaining).
     ///
     /// # Errors
     /// If the backend fails.
@@ -262,7 +218,6 @@ impl RateLimiter {
         self.inner.guard.deny()
     }
 
-    /// Whether the limiter has an `AutoBlock`.
     #[cfg(feature = "serde")]
     pub(crate) fn counts_denials(&self) -> bool {
         self.inner.guard.counts()

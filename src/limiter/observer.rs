@@ -21,35 +21,27 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 /// #[derive(Default)]
 /// struct Audit(Mutex<Vec<String>>);
 ///
-/// impl Audit {
-///     fn add(&self, line: String) {
-///         self.0.lock().unwrap().push(line);
-///     }
-/// }
-///
 /// impl Observer for Audit {
 ///     fn decided(&self, observed: &Decided<'_>) {
 ///         let (decision, outcome) = (observed.decision(), observed.outcome().as_str());
 ///         if !observed.is_check() && observed.is_enforced() && observed.latency() < Some(MINUTE) {
-///             self.add(format!("{}: {} {outcome}", decision.policy(), decision.cost()));
+///             self.0.lock().unwrap().push(format!("{}: {} {outcome}", decision.policy(), decision.cost()));
 ///         }
 ///     }
-///
 ///     fn failed(&self, failed: &Failed<'_>) {
-///         self.add(format!("{} {:?}: {} ({:?})", failed.policy(), failed.key(), failed.error(), failed.latency()));
+///         let (policy, key, latency) = (failed.policy(), failed.key(), failed.latency());
+///         self.0.lock().unwrap().push(format!("{policy} {key:?}: {} ({latency:?})", failed.error()));
 ///     }
-///
 ///     fn settled(&self, settled: &Settled<'_>) {
-///         let decision = settled.decision();
-///         self.add(format!("{}: {} settled at {}", decision.policy(), decision.cost(), settled.actual()));
+///         let (policy, cost) = (settled.decision().policy(), settled.decision().cost());
+///         self.0.lock().unwrap().push(format!("{policy}: {cost} settled at {}", settled.actual()));
 ///     }
-///
 ///     fn reset(&self, reset: &Reset<'_>) {
-///         self.add(format!("{}: reset {:?}", reset.policy(), reset.key()));
+///         self.0.lock().unwrap().push(format!("{}: reset {:?}", reset.policy(), reset.key()));
 ///     }
-///
 ///     fn blocked(&self, blocked: &Blocked<'_>) {
-///         self.add(format!("{} for {:?}, {} times", blocked.rule(), blocked.lasts(), blocked.times()));
+///         let (rule, lasts, times) = (blocked.rule(), blocked.lasts(), blocked.times());
+///         self.0.lock().unwrap().push(format!("{rule} for {lasts:?}, {times} times"));
 ///     }
 /// }
 ///
@@ -81,20 +73,17 @@ pub trait Observer: Send + Sync + 'static {
         let _ = failed;
     }
 
-    /// Called when a caller is blocked in this process, automatically or by
-    /// [`RateLimiter::block`](crate::RateLimiter::block). Default: does nothing.
+    /// Called when a caller is blocked in this process, automatically or manually. Default: does nothing.
     fn blocked(&self, blocked: &Blocked<'_>) {
         let _ = blocked;
     }
 
-    /// Called when a charge is settled in this process, including one that is given back by a
-    /// [refund](crate::Receipt::refund) or a [reservation](crate::Reservation). Default: does nothing.
+    /// Called when a charge is settled or given back in this process. Default: does nothing.
     fn settled(&self, settled: &Settled<'_>) {
         let _ = settled;
     }
 
-    /// Called when a row is reset in this process, by [`RateLimiter::reset`](crate::RateLimiter::reset) or
-    /// [`Receipt::reset`](crate::Receipt::reset). Default: does nothing.
+    /// Called when a row is [reset](crate::RateLimiter::reset) in this process. Default: does nothing.
     fn reset(&self, reset: &Reset<'_>) {
         let _ = reset;
     }
@@ -172,14 +161,7 @@ impl<'a> Decided<'a> {
     }
 }
 
-/// What became of a charge.
-///
-/// ```
-/// use tollgate::observe::Outcome;
-///
-/// let all = [Outcome::Allowed, Outcome::Reserved, Outcome::Denied];
-/// assert_eq!(all.map(Outcome::as_str), ["allowed", "reserved", "denied"]);
-/// ```
+/// What became of a charge. See [`Observer`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {

@@ -27,7 +27,6 @@ pub(super) struct Override {
     pub(super) quota: Option<Quota>,
 }
 
-/// The callers whose quota is replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum QuotaScope {
     All,
@@ -40,8 +39,7 @@ impl Overrides {
         self.len() == 0
     }
 
-    /// Returns the quota that replaces the policy's: the key's, else the tier's, else that of all callers. Overrides
-    /// with another algorithm than the policy, which another version of the program may have set, are ignored.
+    /// Ignores overrides with another algorithm than the policy, which another version of the program may have set.
     pub(super) fn quota(&self, policy: &Policy, tier: Option<&str>, key: Option<Digest>) -> Option<Quota> {
         if self.is_empty() {
             return None;
@@ -51,13 +49,11 @@ impl Overrides {
             let quota = policies.get(&(policy.name().clone(), scope))?;
             (quota.algorithm() == policy.quota().algorithm()).then_some(*quota)
         };
-        // An override for a tier that the policy does not have is ignored.
         let tier = tier.filter(|tier| policy.tiers().any(|(known, _)| known == *tier));
         let of_key = key.and_then(|key| find(QuotaScope::Key(key)));
         of_key.or_else(|| find(QuotaScope::Tier(tier?.to_owned()))).or_else(|| find(QuotaScope::All))
     }
 
-    /// The tiers of a policy whose quotas are replaced.
     #[cfg(feature = "serde")]
     pub(super) fn tiers(&self, policy: &PolicyName) -> Vec<String> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +64,6 @@ impl Overrides {
         tiers.collect()
     }
 
-    /// All overrides, ordered by policy, then by scope.
     pub(super) fn list(&self) -> Vec<SetQuota> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let listed = policies.iter().map(|((policy, scope), quota)| {
@@ -91,7 +86,6 @@ impl Overrides {
         self.count.store(policies.len(), Ordering::Release);
     }
 
-    /// Replaces all overrides in one step.
     pub(super) fn replace(&self, changes: impl IntoIterator<Item = Override>) {
         // Built before locking, so that decisions only wait for the exchange.
         let mut policies = HashMap::new();
@@ -128,17 +122,8 @@ fn apply(policies: &mut OverrideMap, Override { policy, scope, quota }: Override
 const MAX_OVERRIDES: usize = 100_000;
 
 /// Why a quota was not set. Nothing has changed, except possibly after a [`Backend`](SetQuotaError::Backend) error.
-/// Transparent: `source()` is that of the inner error.
-///
-/// ```
-/// # use tollgate::{limiter::SetQuotaError, Policy, Quota, RateLimiter, MINUTE};
-/// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// # static API: Policy = Policy::new("api", Quota::token_bucket(30, MINUTE));
-/// let error = RateLimiter::default().set_quota(&API, Some(Quota::sliding_window(30, MINUTE))).await.unwrap_err();
-/// assert!(matches!(error, SetQuotaError::Quota(_)));
-/// assert!(error.to_string().starts_with("policy \"api\": 30/min sliding has another algorithm"));
-/// # }
-/// ```
+/// Transparent: `source()` is that of the inner error. See [`RateLimiter::set_quota`](crate::RateLimiter::set_quota)
+/// for an example.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetQuotaError {

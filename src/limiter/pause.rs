@@ -13,8 +13,8 @@ use crate::backend::{BackendFuture, Error, ErrorKind, RowId, Take};
 use crate::policy::{DecidedBy, Decision, Decisions, Policy, Subject};
 
 impl RateLimiter {
-    /// Pauses one key under a policy, for example because the server it stands for answered 429 with `Retry-After`. Of
-    /// two pauses, the one that ends later counts.
+    /// Pauses one key under a policy, for example because the server it stands for answered 429 with `Retry-After`. If
+    /// the key is paused already, the later end counts.
     ///
     /// | a call during the pause | what happens |
     /// | --- | --- |
@@ -23,9 +23,9 @@ impl RateLimiter {
     /// | is new, and may wait until the end (`wait_up_to`) | is held until then, and reserves |
     /// | any other | is denied immediately, as [`Reason::Blocked`](crate::Reason::Blocked), with the time to the end |
     ///
-    /// Held calls spend nothing. At the end of the pause they reserve again, within their waits and the quota's
-    /// reservations, and after reservations that were made for later than that. A call that does not fit then is
-    /// denied. The layer pauses its key by [`OnResponse::Pause`](crate::OnResponse::Pause).
+    /// Held calls spend nothing. At the end of the pause, each reserves again, behind reservations that are due after
+    /// it, and is denied if its wait or the quota's reservations do not suffice. The layer pauses its key by
+    /// [`OnResponse::Pause`](crate::OnResponse::Pause).
     ///
     /// ```
     /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
@@ -66,8 +66,8 @@ impl RateLimiter {
         self.inner.publish(&NoticeContent::Pause(row, None))
     }
 
-    /// Called at the due time of charges. If their rows are paused, returns decisions to wait by until the end of the
-    /// pause, which is no later than `last`.
+    /// Called at the due time of charges. If their rows are paused until `last` at the latest, returns decisions that
+    /// are due at the end of the pause.
     ///
     /// # Errors
     /// If the pause ends later, or one of the keys is blocked manually.
@@ -119,7 +119,6 @@ impl RateLimiter {
         self.inner.pause(RowId { policy: decision.policy(), key: decision.key() }, lasts)
     }
 
-    /// The latest due time of a call that begins now.
     pub(crate) fn latest(&self, wait: Duration) -> Micros {
         self.inner.time.now() + wait
     }
@@ -140,7 +139,6 @@ impl RateLimiter {
 }
 
 impl Inner {
-    /// Pauses a row in all limiters on the backend.
     pub(super) fn pause(&self, row: RowId<'_>, lasts: Duration) -> BackendFuture<()> {
         let (row, now) = (row.digest(), self.time.now());
         if lasts.is_zero() {
@@ -155,7 +153,6 @@ impl Inner {
     }
 }
 
-/// The charges of decisions, to be made again.
 fn takes(decisions: &Decisions, ask: impl Fn(u64) -> Ask) -> SmallVec<[Take<'_>; 4]> {
     let mut takes = SmallVec::new();
     for decision in decisions {

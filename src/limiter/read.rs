@@ -12,20 +12,8 @@ use crate::policy::{Allowed, Decision, Decisions, Digest, Key, Policy, Subject};
 static CLOCK_POLICY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
 
 impl RateLimiter {
-    /// Returns what [`limit`](RateLimiter::limit) would return, without spending anything. See
-    /// [`remaining`](RateLimiter::remaining) for how to name a caller of a layer.
-    ///
-    /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
-    /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
-    /// # let limiter = RateLimiter::default();
-    /// limiter.check(&LOGIN, "ada@example.com").await?;
-    /// assert_eq!(limiter.try_check(&LOGIN, "ada@example.com").await?.remaining(), 1);
-    /// limiter.limit(&LOGIN, "ada@example.com").await?;
-    /// assert!(limiter.check(&LOGIN, "ada@example.com").await.is_err());
-    /// # Ok(()) }
-    /// ```
+    /// Returns what [`limit`](RateLimiter::limit) would return, without spending anything. Name a caller of a layer as
+    /// for [`remaining`](RateLimiter::remaining), which has an example.
     ///
     /// # Errors
     /// If the call would be denied, or the backend cannot decide.
@@ -84,6 +72,7 @@ impl RateLimiter {
     /// limiter.acquire(&api, ada()).cost(10).await?;
     /// assert_eq!(limiter.remaining(&api, ada()).await?, 5);
     /// assert_eq!(limiter.remaining(&api, 7).await?, 0); // of three
+    /// assert!(limiter.check(&api, ada()).await.is_ok() && limiter.check(&api, 7).await.is_err());
     ///
     /// // The key that `key::client_ip()` finds: the first 64 bits of an IPv6 address.
     /// let client = tollgate::key::client_ip().key("2001:db8::7".parse().unwrap());
@@ -123,8 +112,7 @@ impl RateLimiter {
         decided.ok_or_else(|| Error::new(ErrorKind::Protocol, "expected 1 step, found 0; this is a bug in the backend"))
     }
 
-    /// Returns the quota that applies: set for the key, the tier or all callers, else the tier's, else the policy's
-    /// own.
+    /// Returns the quota that applies: set for the key, the tier or all callers; else the tier's or the policy's own.
     pub fn quota(&self, policy: &Policy, subject: impl Into<Subject>) -> Quota {
         let subject = subject.into();
         let changed = self.inner.overrides.quota(policy, subject.tier_name(), Some(self.row_key(subject.key())));
@@ -137,16 +125,9 @@ impl RateLimiter {
         self.inner.overrides.quota(policy, tier, None).unwrap_or(*policy.quota_for(tier))
     }
 
-    /// Returns the digest of a key under this limiter's [secret](crate::limiter::RateLimiterBuilder::secret); `None` is
-    /// the anonymous key. [`Decision::key`](crate::Decision::key), logs and [`RowId`] contain it.
-    ///
-    /// ```
-    /// use tollgate::{key::Secret, Key, MemoryBackend, RateLimiter};
-    ///
-    /// let limiter = || RateLimiter::builder(MemoryBackend::new()).secret(Secret::new([7; 16])).build();
-    /// assert_eq!(limiter().digest(Some(&Key::from("ada"))), limiter().digest(Some(&Key::from("ada"))));
-    /// assert_eq!(limiter().digest(None), limiter().digest(Some(&Key::anonymous())));
-    /// ```
+    /// Returns the digest of a key, equal in all limiters with this one's
+    /// [secret](crate::limiter::RateLimiterBuilder::secret). `None` is the anonymous key.
+    /// [`Decision::key`](crate::Decision::key), logs and [`RowId`] contain it.
     pub fn digest(&self, key: Option<&Key>) -> Digest {
         self.row_key(key)
     }

@@ -20,8 +20,9 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// extensions; a limiter returns one from [`Reservation::into_receipt`](super::Reservation::into_receipt).
 ///
 /// ```
-/// use tollgate::{Policy, Quota, RateLimiter, MINUTE};
+/// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, MINUTE};
 /// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
+/// static CALLS: Policy = Policy::new("calls", Quota::fixed_window(500, DAY));
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
 /// let usage = limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt();
@@ -33,22 +34,27 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// usage.refund().await?;
 /// assert_eq!((usage.is_settled(), limiter.remaining(&TOKENS, "eve").await?), (true, 10_000));
 /// assert_eq!(usage.decisions().iter().map(|decision| decision.cost()).sum::<u64>(), 1000); // as it was charged
+///
+/// // Settles the charge under one policy only.
+/// let usage = limiter.hold_all([Charge::new(&TOKENS, 7).cost(1000), Charge::new(&CALLS, 7)]).await?.into_receipt();
+/// usage.of(TOKENS.name()).unwrap().settle(300).await?;
+/// assert_eq!((limiter.remaining(&TOKENS, 7).await?, limiter.remaining(&CALLS, 7).await?), (9700, 499));
+/// usage.reset().await?; // the rows are unspent again
+/// assert_eq!((limiter.remaining(&TOKENS, 7).await?, limiter.remaining(&CALLS, 7).await?), (10_000, 500));
 /// # Ok(()) }
 /// ```
 ///
 /// # What can be given back
 /// If the actual cost is higher, the difference is always charged, into debt if necessary. If it is lower, the
-/// difference is given back, with these exceptions:
+/// difference is given back, with these exceptions (the quota's bound always holds):
 ///
-/// - What time has already refilled is not given back again. Open charges of one key can be settled in any order, but a
-///   refill between the settlements may reduce what they give back.
+/// - Tokens that were refilled in the meantime are not given back again. Charges of one key can be settled in any
+///   order, but a refill between the settlements may reduce what they give back.
 /// - While other calls of the key hold reservations that are not due yet, such as requests that
-///   [wait](super::Acquire::wait_up_to), the difference is forfeited: those calls keep their due times, and tokens given back would
-///   go to calls that came later. With many waiting requests, estimate low rather than high.
+///   [wait](super::Acquire::wait_up_to), the difference is forfeited: those calls keep their due times, and tokens
+///   given back would go to later calls. With many waiting requests, estimate low rather than high.
 /// - After the key's quota changed, nothing is given back.
 /// - After the key was reset, only tokens spent since then can be given back.
-///
-/// The quota's bound always holds.
 #[derive(Clone)]
 pub struct Receipt {
     inner: Arc<ReceiptInner>,
@@ -59,7 +65,6 @@ pub struct Receipt {
 struct ReceiptInner {
     limiter: RateLimiter,
     decisions: Decisions,
-    /// For each charge, whether it was settled.
     settled: SmallVec<[AtomicBool; 2]>,
 }
 
@@ -78,28 +83,14 @@ impl Receipt {
         &self.inner.decisions
     }
 
-    /// Returns a receipt for the charge under one policy only, the first one if several keys were charged. `None` if no
-    /// rule with a policy of this name applied. Pass `TOKENS.name()` to avoid misspellings.
-    ///
-    /// ```
-    /// # use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, MINUTE};
-    /// # static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
-    /// # static CALLS: Policy = Policy::new("calls", Quota::fixed_window(500, DAY));
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let limiter = RateLimiter::default();
-    /// let charges = [Charge::new(&TOKENS, "team").cost(1000), Charge::new(&CALLS, "team")];
-    /// let usage = limiter.hold_all(charges).await?.into_receipt();
-    /// usage.of(TOKENS.name()).unwrap().settle(300).await?;
-    /// assert_eq!((limiter.remaining(&TOKENS, "team").await?, limiter.remaining(&CALLS, "team").await?), (9700, 499));
-    /// # Ok(()) }
-    /// ```
+    /// Returns a receipt for the charge under one policy only, the first one if several keys were charged. `None` if
+    /// nothing was charged under a policy of this name. See [`Receipt`] for an example.
     pub fn of(&self, policy: impl AsRef<str>) -> Option<Receipt> {
         let policy = policy.as_ref();
         let index = self.inner.decisions.iter().position(|decision| decision.policy().as_str() == policy)?;
         self.charges.contains(&index).then(|| self.at(index))
     }
 
-    /// Returns a receipt for the charge of one rule.
     pub(crate) fn at(&self, index: usize) -> Receipt {
         Receipt { inner: Arc::clone(&self.inner), charges: index..index + 1 }
     }
@@ -107,7 +98,7 @@ impl Receipt {
     /// Sets the actual cost of each charge that was not settled before. If several policies were charged, settle [the
     /// one](Receipt::of) that counts tokens; otherwise every policy is charged `actual`.
     ///
-    /// Returns `false` if a part of what should be given back is [forfeited](Receipt#what-can-be-given-back). The settlement
+    /// Returns `false` if a part is [forfeited](Receipt#what-can-be-given-back) instead of given back. The settlement
     /// is carried out even if the future is dropped, so `drop(receipt.settle(n))` works in a `Drop` implementation.
     ///
     /// # Errors
@@ -149,18 +140,6 @@ impl Receipt {
     /// Resets the rows of these charges, as [`RateLimiter::reset`](super::RateLimiter::reset) does, and settles the
     /// charges. Returns whether a row was found. The reset is carried out even if the future is dropped.
     ///
-    /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, HOUR};
-    /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let limiter = RateLimiter::default();
-    /// limiter.limit(&LOGIN, "ada@example.com").await?; // wrong password
-    /// let attempt = limiter.acquire(&LOGIN, "ada@example.com").hold().await?.into_receipt();
-    /// attempt.reset().await?; // right password
-    /// assert_eq!(limiter.remaining(&LOGIN, "ada@example.com").await?, 5);
-    /// # Ok(()) }
-    /// ```
-    ///
     /// # Errors
     /// If the backend fails.
     pub fn reset(&self) -> BackendFuture<bool> {
@@ -176,7 +155,6 @@ impl Receipt {
         self.charges.clone().all(|index| self.inner.settled[index].load(Ordering::Relaxed))
     }
 
-    /// Marks a charge as settled and returns it, unless it was settled before.
     fn open(&self, index: usize) -> Option<(&Decision, ChargeRecord)> {
         let decision = self.inner.decisions.get(index)?;
         let receipt = ChargeRecord::new(decision.cost(), decision.step())?;

@@ -19,8 +19,8 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// What dropping it does depends on how it was made:
 ///
 /// - [`hold`](super::Acquire::hold) and [`hold_all`](crate::RateLimiter::hold_all): the charge is given back.
-/// - [`reserve`](super::Acquire::reserve): the charge is kept, because the caller may have slept until the due time and used the
-///   tokens. Dropping the future of `wait` gives it back.
+/// - [`reserve`](super::Acquire::reserve): the charge is kept, because the caller may have slept until the due time and
+///   used the tokens. Dropping the future of `wait` gives it back.
 ///
 /// ```
 /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE, SECOND};
@@ -45,7 +45,6 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 pub struct Reservation {
     limiter: RateLimiter,
     decisions: Decisions,
-    /// Whether it was neither kept nor given back.
     open: bool,
     refund_on_drop: bool,
     delay: Duration,
@@ -53,7 +52,6 @@ pub struct Reservation {
     timer: Option<DueTimer>,
     /// Joined when the reservation is first waited for.
     queue: QueueState,
-    /// Added to each due time.
     extra_delay: Duration,
     /// The latest due time to accept after a pause, by the limiter's clock; `None` for any.
     latest_due: Option<Micros>,
@@ -71,8 +69,7 @@ enum QueueState {
 type QueueExit = fn(&Queues, &Ticket) -> Option<Decision>;
 
 impl Reservation {
-    /// Creates a reservation from granted decisions, or from decisions held by a pause. [`wait`](Reservation::wait)
-    /// waits `extra_delay` longer than until the due time.
+    /// Creates a reservation from granted decisions, or from decisions held by a pause.
     pub(crate) fn new(
         limiter: &RateLimiter,
         decisions: Decisions,
@@ -116,9 +113,8 @@ impl Reservation {
         self.delay
     }
 
-    /// Gives the charges back. Returns `false` if a part is forfeited, such as when later reservations exist.
-    ///
-    /// The charges are given back even if the future is dropped.
+    /// Gives the charges back, even if the future is dropped. Returns `false` if a part is forfeited, for example
+    /// because later reservations exist.
     ///
     /// # Errors
     /// If the backend fails.
@@ -135,18 +131,6 @@ impl Reservation {
     /// Waits until the charges are due, and keeps them. Dropping the future before that gives them back.
     ///
     /// The wait is shorter than [`delay`](Reservation::delay) if other calls in this process stop waiting for the key.
-    ///
-    /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, SECOND};
-    /// const EVENLY: Quota = Quota::token_bucket(100, SECOND).capacity(0).unlimited_reservations();
-    /// static CALLS: Policy = Policy::new("calls", EVENLY);
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
-    /// let reservation = RateLimiter::default().acquire(&CALLS, "their API").reserve().await?;
-    /// println!("in {:?}", reservation.delay()); // 10 ms
-    /// let usage = reservation.wait().await?;
-    /// usage.settle(2).await?; // the call was expensive
-    /// # Ok(()) }
-    /// ```
     ///
     /// If the key is [paused](RateLimiter::pause) at the due time, the charges are given back and made again at the end
     /// of the pause, due at any later time.
@@ -217,7 +201,6 @@ impl Reservation {
         self.leave(Queues::leave).settle(0)
     }
 
-    /// Leaves the queue and returns the receipt of what remains.
     fn leave(&mut self, exit: QueueExit) -> Receipt {
         self.leave_queue(exit);
         Receipt::new(&self.limiter, std::mem::replace(&mut self.decisions, Decisions::from_iter([])))

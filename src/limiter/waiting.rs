@@ -10,11 +10,9 @@ use crate::clock::Sleep;
 use crate::policy::{DecidedBy, Decisions};
 use crate::sync::atomic::Ordering;
 
-/// A due time, and the timer that waits for it.
 pub(crate) struct DueTimer {
     /// By the backend's clock.
     due: Micros,
-    /// Added to `due`.
     extra_delay: Duration,
     /// The due time by this machine's clock, if both run alike; `None` if it is too far away to represent.
     instant: Option<Instant>,
@@ -78,20 +76,6 @@ pub(crate) struct WaitSlot(RateLimiter);
 
 impl RateLimiter {
     /// Returns how many calls wait for their due times, in layers and in [`wait_up_to`](super::Acquire::wait_up_to).
-    ///
-    /// ```
-    /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
-    /// # static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).capacity(0).max_reserved(10));
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let clock = ManualClock::new();
-    /// # let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
-    /// let call = limiter.acquire(&CALLS, "ada").wait_up_to(MINUTE);
-    /// assert_eq!(limiter.waiting(), 1);
-    /// clock.advance(SECOND);
-    /// call.await?;
-    /// assert_eq!(limiter.waiting(), 0);
-    /// # Ok(()) }
-    /// ```
     #[cfg(feature = "wait")]
     pub fn waiting(&self) -> usize {
         self.inner.waiting.load(Ordering::Relaxed)

@@ -35,21 +35,20 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// # Ok(()) }
 /// ```
 ///
-/// - **Which denials count**: those under the given policies, and a key is blocked under these policies.
+/// - **Policies**: only denials under the given policies count, and a key is blocked only under these.
 ///   [`key::global`](crate::key::global) and the anonymous key are never blocked, but the addresses of their callers
-///   are; it is best to leave such policies out.
+///   are, so it is best to leave policies with such keys out.
 /// - **Keys that a client can choose** (an account, a path, an unverified header) must not be blocked: an attacker
 ///   could get a victim blocked. Add [`without_keys`](AutoBlock::without_keys) unless every policy uses keys that are
 ///   [verified](crate::key#which-keys-a-client-can-invent) or contain the address.
 /// - **Addresses** are blocked for every call that has them among its [`Signals`](crate::protection::Signals), even if
 ///   many people share one. IPv6 counts by the first 64 bits.
-/// - A count starts with a denial and ends a window later. Denials because of a block, of a
-///   [`check`](crate::RateLimiter::check), and denials that are not enforced do not count. A call that is dropped
-///   before a remote backend has answered does not count, either.
-/// - **Bounded**: at most [`max_entries`](AutoBlock::max_entries) callers are tracked. Beyond that, the callers with
-///   the fewest denials are dropped first, in constant time; a block whose caller has gone away ranks as half its
-///   threshold.
+/// - **Counts** start with a denial and end a window later. Denials by a block, denials of a
+///   [`check`](crate::RateLimiter::check), and denials that are not enforced do not count, nor do calls that are
+///   dropped before a remote backend has answered.
 /// - In [shadow mode](crate::RateLimitLayer::shadow), blocks are not enforced.
+/// - **Bounded**: at most [`max_entries`](AutoBlock::max_entries) callers are tracked. Beyond that, those with the
+///   fewest denials are dropped first, in constant time; a block without recent attempts ranks as half the threshold.
 /// - **Shared**: each process counts its own denials. On a shared backend, a block takes effect in all processes within
 ///   a second, and also [escalates](AutoBlock::escalate) in all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,8 +110,8 @@ impl AutoBlock {
         self
     }
 
-    /// Makes each further block of a caller `factor` (at least 1) times as long as the one before, up to `most`. A
-    /// caller that stays free for as long as it was blocked starts over. Default: off.
+    /// Makes each further block of a caller `factor` (at least 1) times as long as the one before, up to `most`. Starts
+    /// over once the caller was free for as long as its last block lasted. Default: off.
     #[must_use]
     pub fn escalate(mut self, factor: u32, most: Duration) -> AutoBlock {
         self.escalation = Some((factor.max(1), most));
@@ -155,8 +154,8 @@ impl AutoBlock {
         self
     }
 
-    /// Sets how many callers are tracked, at least 64. Each entry takes 64 bytes, and [what is
-    /// listed](crate::protection::Block) of a block comes on top. Default: 100,000.
+    /// Sets how many callers are tracked, at least 64. Each takes 64 bytes, and more if this process
+    /// [blocks](crate::protection::Block) it. Default: 100,000.
     #[must_use]
     pub fn max_entries(mut self, entries: usize) -> AutoBlock {
         self.max_entries = entries.max(64);

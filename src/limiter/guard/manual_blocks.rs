@@ -45,7 +45,6 @@ impl ManualBlocks {
         true
     }
 
-    /// Records that this process made the block.
     pub(in crate::limiter) fn describe(&self, id: Digest, origin: BlockOrigin) {
         self.until.with(&id, |(_, known)| *known = Some(origin));
     }

@@ -84,7 +84,6 @@ impl Guard {
         self.deny.as_ref()
     }
 
-    /// Whether any call might be blocked or counted.
     pub(super) fn is_needed(&self) -> bool {
         self.deny.is_some()
             || self.auto.is_some()
@@ -93,7 +92,6 @@ impl Guard {
             || self.offenders.get().is_some()
     }
 
-    /// Whether signals can change a decision.
     pub(super) fn wants_signals(&self) -> bool {
         self.deny.as_ref().is_some_and(|deny| !deny.is_empty()) || self.auto.is_some() || self.has_blocks()
     }
@@ -142,7 +140,6 @@ impl Guard {
         Some(BlockedBy { rule: Arc::new(signal.to_rule()), until: Some(until) })
     }
 
-    /// The signals to look up, if anything can be blocked.
     pub(super) fn signal_ids(&self, signals: &Signals, hash: &Secret) -> SignalIds {
         if self.auto.is_none() && !self.has_blocks() {
             return SignalIds::new();
@@ -202,12 +199,10 @@ impl Guard {
         }
     }
 
-    /// Adds an automatic block that another process made.
     pub(super) fn block(&self, id: Digest, now: Micros, lasts: Duration, times: u32) {
         self.offenders().block(id, now, now + lasts, times);
     }
 
-    /// Ends an automatic block, and forgets the denials.
     pub(super) fn unblock(&self, id: Digest) {
         if let Some(offenders) = self.offenders.get() {
             offenders.forget(id);
@@ -223,7 +218,6 @@ impl Guard {
         blocks
     }
 
-    /// The number of tracked callers, and of active blocks.
     pub(super) fn len(&self, now: Micros) -> (usize, usize) {
         let (counted, blocked) = self.offenders.get().map_or((0, 0), |offenders| offenders.len(now));
         (counted, blocked + self.manual.len(now))

@@ -85,7 +85,7 @@ fn blocks_by_hand_are_seen_by_whoever_comes_after_them() {
     });
 }
 
-/// Otherwise the table would hold fewer blocks of others.
+/// Counted twice, they would leave less space for blocks of others.
 #[test]
 fn two_blocks_of_one_caller_by_hand_are_one() {
     every_order(|| {

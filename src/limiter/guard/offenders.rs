@@ -92,14 +92,12 @@ impl Offenders {
         Some((lasts, entry.times))
     }
 
-    /// Resets the count of a caller.
     pub(super) fn succeeded(&self, id: Digest) {
         if let Some(entry) = self.bucket(id).iter_mut().find(|entry| entry.is(id)) {
             (entry.count, entry.before) = (0, 0);
         }
     }
 
-    /// Adds a block that another process made.
     pub(super) fn block(&self, id: Digest, now: Micros, until: Micros, times: u32) {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);
@@ -133,7 +131,6 @@ impl Offenders {
         }
     }
 
-    /// The number of entries, and of active blocks.
     pub(super) fn len(&self, now: Micros) -> (usize, usize) {
         let (mut all, mut blocked) = (0, 0);
         for bucket in &self.buckets {
@@ -289,7 +286,6 @@ mod tests {
         const BUCKETS: u64 = 1024;
         let offenders = Offenders::new(WAYS * BUCKETS as usize, MINUTE, 30);
         let rules = rules().threshold(30).block_for(DAY);
-        // The secret of the default prefix, "tollgate".
         let secret = Secret::new(*b"tollgate\0\0\0\0\0\0\0\0");
         let blocked = secret.digest(&Key::from("198.51.100.7"));
         let same_bucket = |name: &Digest| name.seed() % BUCKETS == blocked.seed() % BUCKETS;
@@ -318,7 +314,6 @@ mod tests {
             for _ in 0..(if other % 10 == 0 { 5 } else { 1 }) {
                 offenders.denied(id(other), now, &rules);
             }
-            // Each of the worst comes about every 200 x 100 us.
             let one = worst[(other % 200) as usize];
             if offenders.blocked(one, now).is_none() {
                 offenders.denied(one, now, &rules);

@@ -20,7 +20,6 @@ impl Pauses {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Returns the latest end of these rows' pauses.
     pub(in crate::limiter) fn until(&self, rows: impl Iterator<Item = Digest>, now: Micros) -> Option<Micros> {
         if !self.any() {
             return None;

@@ -25,7 +25,6 @@ fn reservation(before: u64) -> Decisions {
     Decisions::from_iter([Decision::new(API, KEY, quota, 1, step, true)])
 }
 
-/// Minutes from now.
 fn due(decision: &Decision) -> u64 {
     (decision.due().get() - NOW.get()) / 60_000_000
 }

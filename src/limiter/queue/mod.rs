@@ -8,8 +8,8 @@
 //! caller of rank `i` has the reservation of rank `i`. A departure removes one caller and the last reservation, in time
 //! logarithmic in the length of the queue.
 //!
-//! A departure wakes every caller behind it, because its due time is now earlier than its timer. A caller that was
-//! woken and has not polled since is not woken again. So callers that leave together cost one wake for each that stays.
+//! A departure wakes every caller behind it to shorten its timer, except those that were woken and have not polled
+//! since. If many callers leave together, each that stays is woken once.
 
 mod sequence;
 #[cfg(test)]
@@ -35,7 +35,6 @@ struct QueueKey {
     quota: Quota,
 }
 
-/// A queue with as many waiters as reservations.
 #[derive(Debug, Default)]
 struct Queue {
     /// By due time, then in the order in which they joined.
@@ -63,7 +62,6 @@ struct RunSummary {
     all_moved: bool,
 }
 
-/// A caller's place in a queue.
 #[derive(Debug)]
 pub(super) struct Ticket {
     queue: QueueKey,

@@ -10,7 +10,6 @@ pub(super) trait Summarize {
 
     fn summary(&self) -> Self::Summary;
 
-    /// The summary of two adjacent runs.
     fn join(left: Self::Summary, right: Self::Summary) -> Self::Summary;
 }
 
@@ -100,8 +99,7 @@ impl<T: Summarize> Sequence<T> {
         self.first_beyond(rank, |_| false)
     }
 
-    /// The end of the longest run from `begin` on with `is_so`, which must hold for all shorter runs and for no longer
-    /// ones.
+    /// The end of the longest run from `begin` with `is_so`, which must hold for all shorter runs and no longer ones.
     pub(super) fn partition_point(&mut self, begin: usize, is_so: impl Fn(T::Summary) -> bool) -> usize {
         self.first_beyond(begin, is_so).map_or(self.len(), |beyond| self.rank(beyond))
     }
@@ -139,7 +137,6 @@ impl<T: Summarize> Sequence<T> {
         self.root = self.merge(left, right);
     }
 
-    /// Splits a tree into its first `count` nodes and the others.
     fn split(&mut self, tree: Subtree, count: usize) -> (Subtree, Subtree) {
         let Some(index) = tree else { return (None, None) };
         let own = self.length(self.nodes[index].left);
@@ -156,7 +153,6 @@ impl<T: Summarize> Sequence<T> {
         halves
     }
 
-    /// Joins two adjacent trees.
     fn merge(&mut self, left: Subtree, right: Subtree) -> Subtree {
         let (Some(first), Some(last)) = (left, right) else { return left.or(right) };
         let top = if self.nodes[first].priority > self.nodes[last].priority {
@@ -214,7 +210,6 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Against a `Vec`.
         #[test]
         fn it_is_a_vec_with_handles_and_sums(acts in prop::collection::vec((0u8..6, any::<u16>(), any::<u16>()), 0..200)) {
             let (mut sequence, mut vec) = (Sequence::default(), Vec::<(EntryId, u64)>::new());
