@@ -18,7 +18,6 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     }
 }
 
-/// The first instant from `now` on at which at most `level` tokens are outstanding.
 pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Option<Micros> {
     let debt = state.spent - level;
     if debt <= 0.0 {
@@ -77,8 +76,7 @@ mod tests {
 
     #[test]
     fn a_row_never_begins_earlier_than_it_did() {
-        // A row of another quota may begin within a window. Moved back to the start of that window, it would be repaid
-        // at boundaries before it.
+        // Moved back to the start of its window, a row of another quota would be repaid at boundaries before it began.
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
         let (begin, now) = (Micros::new(1_700_000_040_000_000), Micros::new(1_700_000_050_000_000));
         let row =

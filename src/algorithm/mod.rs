@@ -3,8 +3,8 @@
 //! Pure functions of numbers, without clock, heap or waiting. All backends use them, so all decide alike; use them
 //! directly to project a limit without a backend.
 //!
-//! The state of a key is the number of tokens **spent** and the instant **at** which that was so. Spent tokens are paid
-//! back over time, as the algorithm defines; the rest of the capacity is available. A new key has spent nothing.
+//! The state of a key is the number of tokens **spent** and the instant of that count. Spent tokens are paid back over
+//! time, as the algorithm defines; the rest of the capacity is available. A new key has spent nothing.
 //!
 //! ```
 //! use std::time::Duration;
@@ -50,16 +50,8 @@ pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
 pub use step::{Line, Steps, step, step_all};
 use step::{granted, retry_own};
 
-/// The stored state of one key under one policy. The default is that of a new key.
-///
-/// ```
-/// use tollgate::{algorithm::{stamp, step, Ask, Micros, State}, Quota, MINUTE};
-/// let quota = Quota::token_bucket(10, MINUTE);
-/// let now = Micros::new(1_767_225_600_000_000);
-/// let row = step(&quota, &State::default(), now, Ask::cost(3)).state;
-/// assert_eq!((row.spent, row.at, row.carry), (3.0, now, 0.0));
-/// assert_eq!(row.stamp, stamp(&quota));
-/// ```
+/// The stored state of one key under one policy. The default is that of a new key. See the [module](self) for an
+/// example.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
     /// Tokens spent and not yet paid back at [`at`](State::at). More than the capacity while reservations are due.
@@ -89,9 +81,7 @@ impl State {
 /// microseconds, rounded up.
 ///
 /// ```
-/// use std::time::Duration;
 /// use tollgate::{algorithm::Ask, SECOND};
-/// assert_eq!(Ask::cost(3).max_wait(), None);
 /// assert_eq!(Ask::cost(3).wait_up_to(5 * SECOND).max_wait(), Some(5 * SECOND));
 /// assert_eq!(Ask::cost(3).reserve().for_cost(7).tokens(), 7);
 /// ```
@@ -306,15 +296,8 @@ fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     }
 }
 
-/// 32 bits that identify a quota in its rows ([`State::stamp`]). Never 0. For authors of backends.
-///
-/// ```
-/// use tollgate::{algorithm::stamp, Quota, MINUTE};
-/// let quota = Quota::token_bucket(10, MINUTE);
-/// assert_eq!(stamp(&quota), stamp(&"10/min".parse()?));
-/// assert_ne!(stamp(&quota), stamp(&quota.capacity(20)));
-/// # Ok::<(), tollgate::policy::ParseQuotaError>(())
-/// ```
+/// 32 bits that identify a quota in its rows ([`State::stamp`]). Never 0. For authors of backends. See [`seeded`] for an
+/// example.
 pub const fn stamp(quota: &Quota) -> u32 {
     quota.stamp()
 }
@@ -324,12 +307,12 @@ pub const fn stamp(quota: &Quota) -> u32 {
 /// [`Take`](crate::backend::Take) is already seeded.
 ///
 /// ```
-/// use std::time::Duration;
-/// use tollgate::{algorithm::seeded, Quota, MINUTE};
+/// use tollgate::{algorithm::{seeded, stamp}, Quota, MINUTE, SECOND};
 /// let window = Quota::fixed_window(10, MINUTE);
-/// assert_eq!(window.get_start(), None);
-/// assert_eq!(seeded(window, 90_000_000).get_start(), Some(Duration::from_secs(30))); // microseconds, modulo the period
-/// assert_eq!(seeded(window.start(Duration::ZERO), 90_000_000), window.start(Duration::ZERO));
+/// let quota = seeded(window, 90_000_000); // microseconds, modulo the period
+/// assert_eq!((window.get_start(), quota.get_start()), (None, Some(30 * SECOND)));
+/// assert_eq!(stamp(&window), stamp(&quota));
+/// assert_ne!(stamp(&window), stamp(&window.capacity(20)));
 /// ```
 #[must_use]
 pub const fn seeded(quota: Quota, seed: u64) -> Quota {

@@ -129,27 +129,22 @@ use crate::policy::Policy;
 pub use error::{ConfigError, ConfigErrorKind, ConfigFault};
 pub use reload::{QuotaChange, Reloaded};
 
-/// A checked configuration. See the [module](self) for its fields.
+/// A checked configuration. See the [module](self) for its fields and an example.
 ///
 /// It stays as it was read; after a [reload](Config::reload), [`RateLimiter::quota`] returns the quotas in force.
 /// Clones share their deny list.
 ///
 /// ```
-/// use tollgate::Config;
-///
+/// # use tollgate::Config;
 /// let text = r#"{
 ///     "policies": {"default": {"quota": "60/min"}, "api": {"quota": "30/min"}},
-///     "routes": {"POST /todos": "api"},
-///     "deny": {"ips": ["192.0.2.0/24"]},
-///     "auto_block": {"policies": ["api"]}
+///     "routes": {"POST /todos": "api"}
 /// }"#;
 /// let config = Config::parse("limits.json", text, |text| serde_json::from_str(text))?;
-/// assert_eq!(config.policies().count(), 2);
-/// assert_eq!(config.policy("api").map(|api| api.quota().get_capacity()), Some(30));
 /// assert_eq!(config.default_policy().map(|policy| policy.name().as_str()), Some("default"));
 /// let routes: Vec<_> = config.routes().map(|(line, policy)| (line, policy.name().as_str())).collect();
-/// assert_eq!(routes, [("POST /todos", "api")]);
-/// assert!(config.deny_list().len() == 1 && config.auto_block().is_some());
+/// assert_eq!((routes, config.policies().count()), (vec![("POST /todos", "api")], 2));
+/// assert!(config.deny_list().is_empty() && config.auto_block().is_none());
 /// # Ok::<(), tollgate::config::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -167,13 +162,7 @@ impl Config {
     /// The maximum size of the text: 16 MiB.
     pub const MAX_BYTES: usize = 16 << 20;
 
-    /// Reads and checks a file. Blocks while reading.
-    ///
-    /// ```
-    /// use tollgate::config::{Config, ConfigErrorKind};
-    /// let error = Config::read("missing.toml", |text| toml::from_str(text)).unwrap_err();
-    /// assert_eq!(error.kind(), ConfigErrorKind::Read);
-    /// ```
+    /// Reads and checks a file. Blocks while reading. See the [module](self) for an example.
     ///
     /// `parse` is the `from_str` of a serde format. Its result may take at most 64 MiB in memory (with YAML aliases
     /// expanded) and 16 levels of nesting.
@@ -235,8 +224,8 @@ impl Config {
         }
     }
 
-    /// Returns one layer for all routes, with `limiter` and the callers' `key`. See
-    /// [`RouteLimits::table`](crate::RouteLimits::table) for where to add it, and the [module](self) for an example.
+    /// Returns one layer for all routes, with `limiter` and the callers' `key`, to add as
+    /// [`RouteLimits::table`](crate::RouteLimits::table) describes. See the [module](self) for an example.
     ///
     /// # Panics
     /// As [`route_limits`](Config::route_limits).
@@ -302,11 +291,10 @@ impl Config {
 ///     port: u16,
 ///     limits: tollgate::Config,
 /// }
-///
 /// let text = r#"{"port": 3000, "limits": {"policies": {"api": {"quota": "30/min"}}}}"#;
 /// let settings: Settings = serde_json::from_str(text)?;
-/// assert_eq!(settings.limits.policy("api").map(|api| api.quota().rate()), Some(30));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// assert!(settings.limits.policy("api").is_some());
+/// # Ok::<(), serde_json::Error>(())
 /// ```
 impl<'de> serde::Deserialize<'de> for Config {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {

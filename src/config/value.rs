@@ -111,7 +111,6 @@ impl<'n> Value<'n> {
         Some(once)
     }
 
-    /// The entries of a table with known field names.
     pub(super) fn fields(&self, example: &str) -> Option<Fields<'n>> {
         let entries = self.entries(example)?;
         Some(Fields { path: self.path.clone(), faults: self.faults, entries, known: Vec::new() })

@@ -1,8 +1,7 @@
 //! Text patterns with wildcards, such as `*bot*`.
 
-/// A pattern in which each `*` matches any text, including none, and ASCII case is ignored.
-///
-/// Matching takes time proportional to the text, whatever the pattern, because it never backtracks.
+/// A pattern in which each `*` matches any text, including none, and ASCII case is ignored. Matching never backtracks,
+/// so it takes time proportional to the text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pattern {
     text: String,

@@ -63,9 +63,8 @@ pub enum Reason {
     WaitTooLong,
     /// The charge fits, but another charge of the same call was denied, so nothing was spent.
     RefusedElsewhere,
-    /// The caller is on a [deny list](crate::protection::DenyList);
-    /// [`Decision::denied_rule`](crate::Decision::denied_rule) is the rule. Clients only learn that retrying does not
-    /// help.
+    /// The caller is on a [deny list](crate::protection::DenyList), by the rule that
+    /// [`Decision::denied_rule`](crate::Decision::denied_rule) returns. Clients only learn that retrying does not help.
     DenyList,
     /// The caller is [blocked](crate::protection::AutoBlock) for a time;
     /// [`Decision::denied_rule`](crate::Decision::denied_rule) is the signal. Clients only learn when to retry. Without
