@@ -296,8 +296,8 @@ fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     }
 }
 
-/// 32 bits that identify a quota in its rows ([`State::stamp`]). Never 0. For authors of backends. See [`seeded`] for an
-/// example.
+/// 32 bits that identify a quota in its rows ([`State::stamp`]). Never 0. For authors of backends. See [`seeded`]
+/// for an example.
 pub const fn stamp(quota: &Quota) -> u32 {
     quota.stamp()
 }

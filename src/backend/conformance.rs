@@ -9,8 +9,7 @@
 //! use tollgate::backend::{conformance, MemoryBackend};
 //! use tollgate::clock::ManualClock;
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() {
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let clock = ManualClock::new();
 //! let backend = MemoryBackend::builder().clock(clock.clone()).build();
 //! let pass = |time| {
@@ -423,8 +422,7 @@ pub async fn bears_extremes(backend: &dyn Backend) {
 /// use tollgate::backend::{conformance, MemoryBackend, RowId, Take};
 /// use tollgate::{key::Secret, policy::PolicyName, Key, Quota, DAY};
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let (policy, key) = (PolicyName::new("race"), Secret::random().digest(&Key::from("ada")));
 /// let takes = [Take::new(RowId { policy: &policy, key }, &Quota::token_bucket(100, DAY), Ask::cost(1))];
 /// let backend = MemoryBackend::new();

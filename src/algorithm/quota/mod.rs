@@ -161,11 +161,11 @@ impl Quota {
     }
 
     /// A fixed window: adds `rate` tokens at each boundary. Unused tokens roll over up to the
-    /// [`capacity`](Quota::capacity), which defaults to `rate`: with `fixed_window(500, DAY).capacity(1000)`, a key that
-    /// spends nothing for two days has a thousand. A new key has the full capacity.
+    /// [`capacity`](Quota::capacity), which defaults to `rate`: with `fixed_window(500, DAY).capacity(1000)`, a key
+    /// that spends nothing for two days has a thousand. A new key has the full capacity.
     ///
-    /// Boundaries are one `period` apart. Unless [`start`](Quota::start) sets them, each key has its own, so that keys do
-    /// not all reset at the same instant; the first window of a key may therefore be short.
+    /// Boundaries are one `period` apart. Unless [`start`](Quota::start) sets them, each key has its own, so that keys
+    /// do not all reset at the same instant; the first window of a key may therefore be short.
     ///
     /// # Panics
     /// As [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
@@ -611,14 +611,20 @@ mod tests {
     fn what_is_said_is_what_is_kept() {
         let quota = Quota::fixed_window(10, MINUTE).capacity(25).max_reserved(7).start(90 * SECOND);
         assert_eq!((quota.algorithm(), quota.rate(), quota.period()), (Algorithm::FixedWindow, 10, MINUTE));
-        assert_eq!((quota.get_capacity(), quota.get_max_reserved(), quota.get_start()), (25, Some(7), Some(30 * SECOND)));
+        assert_eq!(
+            (quota.get_capacity(), quota.get_max_reserved(), quota.get_start()),
+            (25, Some(7), Some(30 * SECOND))
+        );
         assert_eq!((quota.ceiling(), quota.reserves(), quota.fill_micros()), (32, true, 180_000_000));
         assert_eq!(
             format!("{quota:?}"),
             "Quota { algorithm: FixedWindow, rate: 10, period: 60s, capacity: 25, max_reserved: Some(7), start: Some(30s) }"
         );
         let plain = Quota::token_bucket(10, MINUTE);
-        assert_eq!((plain.get_max_reserved(), plain.reserves(), plain.ceiling(), plain.get_start()), (Some(0), false, 10, None));
+        assert_eq!(
+            (plain.get_max_reserved(), plain.reserves(), plain.ceiling(), plain.get_start()),
+            (Some(0), false, 10, None)
+        );
         // A cost on top of the largest possible debt is still exact.
         let endless = plain.unlimited_reservations();
         assert_eq!((endless.get_max_reserved(), endless.reserves()), (None, true));

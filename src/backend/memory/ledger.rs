@@ -7,7 +7,6 @@ use crate::algorithm::{Micros, State};
 
 #[derive(Default)]
 pub(super) struct Ledger {
-    /// Row counts by policy number.
     sizes: HashMap<u32, u32>,
     overflow: HashMap<(u32, u8), State>,
     /// Policies with overflow rows of their own.

@@ -56,7 +56,6 @@ impl Row {
         self.store(state, 0);
     }
 
-    /// Like `write`, for a row that denies a cost of 1 from now on or is known to deny something.
     fn write_denying(&mut self, quota: &Quota, state: &State, level: u64) {
         let before = self.denies_until();
         self.store(state, 0);

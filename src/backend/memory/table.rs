@@ -149,7 +149,6 @@ impl<'a> Shard<'a> {
         }
     }
 
-    /// Removes a row. Returns whether it existed.
     pub(super) fn remove(&mut self, key: RowKey) -> bool {
         let row = self.rows.remove(key);
         if let Some(row) = &row {

@@ -121,7 +121,6 @@ impl Batch {
     fn arguments(&self) -> Arguments {
         let mut arguments = Arguments::default();
         let all: Vec<_> = self.operations.iter().zip(&self.indexes).collect();
-        // Most batches are many equal takes on different rows; such takes are sent once.
         for alike in all.chunk_by(|(one, rows), (next, next_rows)| {
             let is_consecutive = rows.iter().chain(*next_rows).zip(rows[0]..).all(|(row, expected)| *row == expected);
             is_consecutive && one.action.is_alike(&next.action)

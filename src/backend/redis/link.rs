@@ -97,7 +97,6 @@ pub(super) fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
 
-/// Installs *ring* if the process has no default provider: rustls panics with none, or with two to choose from.
 pub(super) fn install_crypto_provider(info: &ConnectionInfo) {
     #[cfg(feature = "redis-tls")]
     if matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. })

@@ -34,14 +34,12 @@ pub(super) struct RedisNoticeChannel {
 struct State {
     subscribers: Vec<Weak<dyn NoticeSubscriber>>,
     has_new_subscriber: bool,
-    /// Whether the polling task is running.
     polling: bool,
     poll_failed: bool,
     /// Notices from `publish_later`, and when they expire.
     pending: VecDeque<(Notice, Option<Instant>)>,
 }
 
-/// A position in the sequence of notices.
 #[derive(Debug, Default)]
 struct Cursor {
     /// Identifies the data set; a new one starts after data loss.

@@ -126,7 +126,6 @@ fn to_double(count: u64) -> f64 {
     count.min(MAX_SPENT) as f64
 }
 
-/// Encodes a quota without the start of its windows, which differs between keys.
 fn packed(quota: &Quota) -> Vec<u8> {
     let (rate, period) = quota.pace();
     let numbers = [rate, period, quota.get_capacity(), quota.ceiling(), quota.fill_micros()];
@@ -141,7 +140,6 @@ pub(super) struct Reply {
     pub(super) now: Micros,
     /// Whether each operation was granted or done.
     pub(super) done: Vec<bool>,
-    /// Each row from before the call.
     pub(super) rows: Vec<State>,
     /// Indexes of values that are not rows. They were left unchanged.
     pub(super) foreign: Vec<(usize, Foreign)>,
@@ -250,7 +248,6 @@ mod tests {
             }]
         );
         assert_eq!(reply.foreign, []);
-        // Truncated replies are invalid.
         for cut in 0..bytes.len() {
             assert!(Reply::read(&bytes[..cut], 2, 1).is_none());
         }
