@@ -166,7 +166,7 @@ pub enum Verdict {
     },
 }
 
-/// A verdict and the resulting row. See [`step()`] for an example.
+/// A verdict and the resulting row. See the [module](self) for an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// The answer.
@@ -252,7 +252,6 @@ fn own(quota: &Quota, row: &State, now: Micros) -> State {
     if row.stamp == quota.stamp() { *row } else { roll(quota, row, now) }
 }
 
-/// Whole tokens that can be spent immediately, for a row that was [rolled if own](roll_if_own).
 pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
     let (limit, row) = (quota.get_capacity(), &own(quota, row, now));
     // Must equal exactly what `step` would allow, so the test that `step` uses decides.

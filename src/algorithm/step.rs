@@ -11,7 +11,7 @@ use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_o
 /// Decides `ask` under `quota` at `now`, for a key whose row is `state`.
 ///
 /// Store the returned row unless the verdict is a denial. A quota without fixed boundaries has them aligned to UTC
-/// here; see [`seeded`](super::seeded).
+/// here; see [`seeded`](super::seeded). See the [module](super) for an example.
 ///
 /// - Decisions agree with exact arithmetic, except within 10^-6 token of the boundary (and, where `rate / period` in
 ///   lowest terms exceeds 2^32 tokens, within the relative precision of an `f64`, 2^-52).
@@ -20,21 +20,6 @@ use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_o
 /// - A row written under another quota (another stamp) keeps what it spent until its [`clear`](State::clear); between
 ///   token buckets, it is paid back at the faster of the two rates. A downgrade thus denies a caller no longer than the
 ///   old quota needed to be repaid.
-///
-/// ```
-/// use tollgate::{algorithm::{step, Ask, Micros, State}, Quota, MINUTE};
-///
-/// let quota = Quota::sliding_window(10, MINUTE);
-/// let (mut row, mut allowed) = (State::default(), 0);
-/// for second in 0..60 {
-///     let now = Micros::new(1_767_225_600_000_000) + MINUTE / 60 * second;
-///     let step = step(&quota, &row, now, Ask::cost(1));
-///     if step.is_allowed() {
-///         (row, allowed) = (step.state, allowed + 1);
-///     }
-/// }
-/// assert_eq!(allowed, 10);
-/// ```
 #[inline]
 pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
     let foreign = is_foreign(quota, state, now);
@@ -181,7 +166,6 @@ impl FromIterator<Step> for Steps {
     }
 }
 
-/// The denial of `ask`, for a row that was [rolled if own](roll_if_own).
 #[cold]
 fn denied(quota: &Quota, state: State, now: Micros, ask: Ask) -> Step {
     let at = if is_foreign(quota, &state, now) {

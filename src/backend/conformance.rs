@@ -444,7 +444,6 @@ async fn ask(backend: &dyn Backend, takes: &[Take<'_>], store: bool) -> Steps {
     steps
 }
 
-/// The row of a take at the instant of the decision.
 async fn state_of(backend: &dyn Backend, take: &Take<'_>) -> State {
     let nothing = Take { ask: Ask::cost(0).reserve(), ..*take };
     let step = ask(backend, &[nothing], false).await[0];

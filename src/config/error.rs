@@ -122,7 +122,6 @@ impl Error for ConfigFault {
     }
 }
 
-/// Collects faults: the first ones, and the number of all.
 #[derive(Default)]
 pub(super) struct Faults(RefCell<(Vec<ConfigFault>, usize)>);
 

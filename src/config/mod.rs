@@ -53,7 +53,8 @@
 //!     );
 //!
 //! assert_eq!(config.policy("api").map(|api| api.quota_for(Some("premium")).get_capacity()), Some(400));
-//! assert_eq!(config.deny_list().len(), 6);
+//! assert_eq!(config.default_policy().map(|policy| policy.name().as_str()), Some("default"));
+//! assert_eq!((config.policies().count(), config.routes().count(), config.deny_list().len()), (3, 2, 6));
 //! # Ok::<(), tollgate::config::ConfigError>(())
 //! ```
 //!
@@ -133,20 +134,6 @@ pub use reload::{QuotaChange, Reloaded};
 ///
 /// It stays as it was read; after a [reload](Config::reload), [`RateLimiter::quota`] returns the quotas in force.
 /// Clones share their deny list.
-///
-/// ```
-/// # use tollgate::Config;
-/// let text = r#"{
-///     "policies": {"default": {"quota": "60/min"}, "api": {"quota": "30/min"}},
-///     "routes": {"POST /todos": "api"}
-/// }"#;
-/// let config = Config::parse("limits.json", text, |text| serde_json::from_str(text))?;
-/// assert_eq!(config.default_policy().map(|policy| policy.name().as_str()), Some("default"));
-/// let routes: Vec<_> = config.routes().map(|(line, policy)| (line, policy.name().as_str())).collect();
-/// assert_eq!((routes, config.policies().count()), (vec![("POST /todos", "api")], 2));
-/// assert!(config.deny_list().is_empty() && config.auto_block().is_none());
-/// # Ok::<(), tollgate::config::ConfigError>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct Config {
     name: String,

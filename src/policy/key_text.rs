@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 use super::key::{Key, KeySource, Tag};
 use super::network::parse_network;
 
-/// A decoded part of a key. The parts of a tuple follow it.
 pub(super) enum Part<'k> {
     Anonymous,
     Text(&'k [u8]),

@@ -17,15 +17,16 @@ use crate::algorithm::{Quota, QuotaError};
 /// if they have the same name; different quotas or tiers under one name are a [mistake](crate::observe::Mistake).
 ///
 /// ```
+/// use std::sync::LazyLock;
 /// use tollgate::{Policy, Quota, HOUR, MINUTE};
 ///
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR)); // a `const` would be copied
-///
-/// let api = Policy::new("api", Quota::token_bucket(30, MINUTE))
-///     .tier("free", Quota::token_bucket(60, MINUTE))
-///     .tier("premium", Quota::token_bucket(200, MINUTE));
-/// assert_eq!(api.quota_for(Some("premium")).get_capacity(), 200);
-/// assert_eq!(api.quota_for(Some("unheard of")).get_capacity(), 30);
+/// static API: LazyLock<Policy> = LazyLock::new(|| {
+///     Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("free", Quota::token_bucket(60, MINUTE))
+/// });
+/// assert_eq!(API.quota_for(Some("free")).get_capacity(), 60);
+/// assert_eq!(API.quota_for(Some("unheard of")), API.quota());
+/// assert!(API.clone().try_tier("strict", Quota::sliding_window(60, MINUTE)).is_err()); // another algorithm
 ///
 /// // A quota converts to a policy that is named after it.
 /// let policy = Policy::from(Quota::token_bucket(10, MINUTE).capacity(20));
@@ -64,22 +65,11 @@ impl Policy {
         Ok(Policy { name, quotas: Quotas::from_const([quota]), tiers: Vec::new() })
     }
 
-    /// Adds a quota for callers of one tier.
+    /// Adds a quota for callers of one tier. The method is not `const`, so a policy with tiers is usually a
+    /// `static LazyLock`: see [`Policy`] for an example.
     ///
     /// Callers of a tier that was not added get the policy's own quota; if the policy has other tiers, this is reported
-    /// once as a [mistake](crate::observe::Mistake). Each policy of a layer has its own tiers. The method is not
-    /// `const`, so a policy with tiers is usually a `static LazyLock`:
-    ///
-    /// ```
-    /// use std::sync::LazyLock;
-    /// use tollgate::{Policy, Quota, MINUTE};
-    ///
-    /// static API: LazyLock<Policy> = LazyLock::new(|| {
-    ///     Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("free", Quota::token_bucket(60, MINUTE))
-    /// });
-    /// assert_eq!(API.tiers().collect::<Vec<_>>(), [("free", &Quota::token_bucket(60, MINUTE))]);
-    /// assert!(API.clone().try_tier("strict", Quota::sliding_window(60, MINUTE)).is_err()); // another algorithm
-    /// ```
+    /// once as a [mistake](crate::observe::Mistake). Each policy of a layer has its own tiers.
     ///
     /// # Panics
     /// If the tier was added before, or its quota refuses everything or has another algorithm than the policy's, since

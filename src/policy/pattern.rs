@@ -26,7 +26,6 @@ impl Pattern {
         self.exact
     }
 
-    /// The text between the wildcards of `*text*`.
     pub(crate) fn inner(&self) -> Option<&str> {
         let inner = self.text.strip_prefix('*')?.strip_suffix('*')?.trim_matches('*');
         (!self.exact && !inner.is_empty() && !inner.contains('*')).then_some(inner)

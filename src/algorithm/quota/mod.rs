@@ -455,28 +455,19 @@ impl Quota {
         Quota::token_bucket(tokens, SECOND)
     }
 
-    /// A token bucket of `tokens` per minute.
-    ///
-    /// # Panics
-    /// As [`Quota::token_bucket`].
+    /// A token bucket of `tokens` per minute. See [`Quota::per_second`] for an example and panics.
     #[track_caller]
     pub const fn per_minute(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, MINUTE)
     }
 
-    /// A token bucket of `tokens` per hour.
-    ///
-    /// # Panics
-    /// As [`Quota::token_bucket`].
+    /// A token bucket of `tokens` per hour. See [`Quota::per_second`] for an example and panics.
     #[track_caller]
     pub const fn per_hour(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, HOUR)
     }
 
-    /// A token bucket of `tokens` per day.
-    ///
-    /// # Panics
-    /// As [`Quota::token_bucket`].
+    /// A token bucket of `tokens` per day. See [`Quota::per_second`] for an example and panics.
     #[track_caller]
     pub const fn per_day(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, DAY)

@@ -16,7 +16,6 @@ pub(super) struct Row {
     /// of the time from `at` to `expires` during which it denies something (8).
     packed: u64,
     pub(super) stamp: u32,
-    /// The policy's [number](RowHasher::number).
     pub(super) policy: u32,
     /// In seconds; `u32::MAX` = never.
     expires: u32,
@@ -210,7 +209,6 @@ impl RowHasher {
         RowKey::new(hash, (row.key.to_bits() >> 96) as u32 ^ policy as u32)
     }
 
-    /// A number for a policy in row counts; never 0.
     pub(super) fn number(&self, policy: &PolicyName) -> u32 {
         (self.policy(policy) >> 32) as u32 | 1
     }

@@ -157,7 +157,6 @@ impl<'a> Shard<'a> {
         row.is_some()
     }
 
-    /// Removes a row that has not expired, for the sake of another.
     pub(super) fn evict(&mut self, key: RowKey) {
         self.remove(key);
         self.remove(key.carry());

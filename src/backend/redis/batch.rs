@@ -48,7 +48,6 @@ pub(super) enum Action {
     Reset { row: RowKey },
 }
 
-/// The key of a row on the server.
 pub(super) type RowKey = Arc<[u8]>;
 
 impl Action {
@@ -103,7 +102,6 @@ impl Batch {
         self.operations.len()
     }
 
-    /// The age of the oldest operation.
     pub(super) fn age(&self) -> Duration {
         self.operations.first().map_or(Duration::ZERO, |operation| operation.began.elapsed())
     }
@@ -131,7 +129,6 @@ impl Batch {
         arguments
     }
 
-    /// Completes every operation from the script's reply.
     pub(super) fn complete(self, reply: &[u8]) {
         let Some(mut reply) = Reply::read(reply, self.operations.len(), self.rows.len()) else {
             let message = format!(

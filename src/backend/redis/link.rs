@@ -213,7 +213,6 @@ impl Link {
         Ok(T::from_redis_value(value?.extract_error()?)?)
     }
 
-    /// Sends a command to the node that an ASK redirection names.
     pub(super) async fn follow<T: FromRedisValue>(&self, redirection: &RedisError, command: &Cmd) -> RedisResult<T> {
         let node = redirection.redirect_node().and_then(|(node, _)| node.rsplit_once(':'));
         let node = node.and_then(|(host, port)| Some((host, port.parse().ok()?)));
@@ -245,7 +244,6 @@ impl Link {
         }
     }
 
-    /// Whether all keys of a script call must share a slot.
     pub(super) fn has_slots(&self) -> bool {
         match self {
             Link::Server(_) => false,
@@ -266,7 +264,6 @@ impl fmt::Debug for Link {
     }
 }
 
-/// A connection that a user of the crate provides.
 pub(super) trait UserConnection: Send + Sync {
     fn run<'a>(&'a self, command: &'a Cmd) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
 }

@@ -46,7 +46,6 @@ shared! {
     SLIDING_WINDOW: u32 = Algorithm::SlidingWindow.tag();
     TAGS: u32 = 1 << Algorithm::TAG_BITS;
     NEVER: u32 = u32::MAX;
-    // The last instant, and the most tokens that can be spent.
     LAST: u64 = MAX_SPENT;
 }
 
