@@ -90,8 +90,7 @@ mod tests {
 
     #[test]
     fn windows_that_take_longer_than_there_are_instants_are_never_over() {
-        // Also where the first window began before the epoch, so that the boundary is representable: the Redis script
-        // counts the same way.
+        // Also where the first window began before the epoch; the Redis script counts the same way.
         let second = Duration::from_secs(1);
         let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
         let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);

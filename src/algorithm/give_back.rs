@@ -122,8 +122,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if row.carry < receipt.state.carry {
         return row;
     }
-    // Earlier charges can have given back at most what they had spent; later ones gave back the rest, which does not
-    // reduce this charge.
+    // Earlier charges can have given back at most what they had spent. Later charges gave back the rest.
     let before = receipt.state.spent - receipt.cost as f64;
     let left = own - (row.carry - receipt.state.carry).min(before);
     if outstanding < left - ROUNDING {

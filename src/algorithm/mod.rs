@@ -50,8 +50,7 @@ pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
 pub use step::{Line, Steps, step, step_all};
 use step::{granted, retry_own};
 
-/// The stored state of one key under one policy. The default is that of a new key. See the [module](self) for an
-/// example.
+/// The stored state of a key under a policy. The default is that of a new key. See the [module](self) for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
     /// Tokens spent and not yet paid back at [`at`](State::at). More than the capacity while reservations are due.
@@ -101,8 +100,7 @@ impl Ask {
         Ask { cost, max_wait: NO_WAIT }
     }
 
-    /// Accepts a reservation that is due within `wait` (rounded up to whole microseconds). No effect if the quota has
-    /// no reservations.
+    /// Accepts a reservation that is due within `wait`, rounded up. No effect if the quota has no reservations.
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> Ask {
         self.max_wait = whole_micros(wait).min(ANY_WAIT);
@@ -171,8 +169,7 @@ pub enum Verdict {
 pub struct Step {
     /// The answer.
     pub verdict: Verdict,
-    /// The row after the decision. A denial only takes off what has been paid back, and leaves a row written
-    /// under another quota unchanged.
+    /// The row after the decision. A denial only refills tokens, and leaves a row of another quota unchanged.
     pub state: State,
     /// The instant of the decision.
     pub now: Micros,
@@ -200,8 +197,7 @@ pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     if state.stamp == quota.stamp() { roll_own(quota, state, now) } else { changed::roll(quota, state, now) }
 }
 
-/// The row at `now` as it may be stored: an own row is rolled; a foreign row stays as it is, because its `clear`
-/// matters.
+/// The row at `now` as it may be stored: an own row is rolled; a foreign row stays, because its `clear` matters.
 pub(crate) fn roll_if_own(quota: &Quota, state: &State, now: Micros) -> State {
     if is_foreign(quota, state, now) { *state } else { roll(quota, state, now) }
 }
@@ -295,8 +291,7 @@ fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     }
 }
 
-/// 32 bits that identify a quota in its rows ([`State::stamp`]). Never 0. For authors of backends. See [`seeded`]
-/// for an example.
+/// 32 bits that identify a quota in its rows, for authors of backends. Never 0. See [`seeded`] for an example.
 pub const fn stamp(quota: &Quota) -> u32 {
     quota.stamp()
 }

@@ -1,5 +1,4 @@
-//! A test suite that every [`Backend`] must pass. Feature `conformance`; exempt from semver: it may grow in any
-//! release.
+//! A test suite that every [`Backend`] must pass. Feature `conformance`; exempt from semver, since it may grow.
 //!
 //! Each function drives a backend and panics if it violates the contract. No settable clock is needed: every decision
 //! contains its instant, so the suite repeats it with [`algorithm::step`](crate::algorithm::step) and requires the same
@@ -52,8 +51,7 @@ pub async fn all(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     common_parts(backend, &pass).await;
 }
 
-/// Runs the suite for backends that decide only rows of one key together, such as a Redis cluster: without calls that
-/// name several keys.
+/// Runs the suite for backends that cannot decide several keys together, such as a Redis cluster.
 pub async fn all_key_by_key(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, false).await;
     common_parts(backend, &pass).await;
@@ -363,8 +361,7 @@ pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: i
     wait_until_spent(3000.0, backend, &take, &pass).await;
 }
 
-/// Settlements and resets take effect even if their futures are dropped immediately, as a dropped caller's refund
-/// requires.
+/// Settlements and resets take effect even if their futures are dropped immediately.
 pub async fn settles_and_resets_though_nobody_waits(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance posted");
     // One token per minute, so that hardly anything is refilled meanwhile.

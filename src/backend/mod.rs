@@ -142,8 +142,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the health that [`RateLimiter::stats`](crate::RateLimiter::stats) reports. Defaults to
-    /// [`Health::default`].
+    /// Returns the health for [`RateLimiter::stats`](crate::RateLimiter::stats). Defaults to [`Health::default`].
     fn health(&self) -> Health {
         Health::default()
     }

@@ -86,8 +86,7 @@
 //! A quota table has `rate` and `period`, and optionally `algorithm` (`"token_bucket"`, `"fixed_window"`,
 //! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`) and `start` (a duration).
 //!
-//! Limits: 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes, 100,000 deny
-//! rules.
+//! Limits: 16 MiB of text, 10,000 policies of 100 tiers each, 50,000 quotas in all, 10,000 routes, 100,000 deny rules.
 //!
 //! Key extraction, the client's address, the tier of a user and requests to skip are set in the program.
 //!
@@ -225,8 +224,7 @@ impl Config {
     /// Returns the policies for routes to choose from, without the `routes` of this configuration.
     ///
     /// # Panics
-    /// If `limiter` does not have the configuration's deny list or automatic blocks: build it with
-    /// [`limiter`](Config::limiter).
+    /// If `limiter` lacks the configured deny list or automatic blocks: build it with [`limiter`](Config::limiter).
     #[must_use]
     #[track_caller]
     pub fn route_limits(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RouteLimits {

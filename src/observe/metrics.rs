@@ -50,8 +50,7 @@ impl Metrics {
         Metrics::with_label(None)
     }
 
-    /// Metrics of one of several limiters: each series has the label `limiter`. Without it the limiters would overwrite
-    /// each other's gauges.
+    /// Metrics of one of several limiters: the label `limiter` keeps their series apart.
     pub fn named(limiter: impl Into<String>) -> Metrics {
         Metrics::with_label(Some(limiter.into().into()))
     }

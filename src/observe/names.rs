@@ -89,7 +89,6 @@ pub const ALL: [&str; 16] = [
     CIRCUIT_OPEN,
 ];
 
-/// Upper bucket bounds for [`DECISION_DURATION`], in seconds: from the microsecond of a remembered denial to a timeout
-/// of one second.
+/// Upper bucket bounds for [`DECISION_DURATION`], in seconds: from one microsecond to a timeout of one second.
 pub const DURATION_BUCKETS: [f64; 16] =
     [1e-6, 2.5e-6, 1e-5, 2.5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0];

@@ -111,8 +111,7 @@ impl Tracing {
     }
 }
 
-/// An event with the decision fields, which are evaluated only if it is enabled. A macro, because `event!` needs a
-/// constant level.
+/// An event with the decision fields, evaluated only if enabled. A macro, because `event!` needs a constant level.
 macro_rules! decision {
     ($level:expr, $name:literal, $observed:ident $(, $($more:tt)+)?) => {{
         let decision = $observed.decision();

@@ -215,8 +215,7 @@ impl Decision {
         self.step.now + self.delay()
     }
 
-    /// The time over which to spend [`remaining`](Decision::remaining) without exceeding the quota's pace: `t` of the
-    /// `RateLimit` header.
+    /// The time over which to spend [`remaining`](Decision::remaining) to keep the quota's pace: `t` of `RateLimit`.
     ///
     /// For windows: the time to the window's end. For a token bucket: the time to refill as many tokens as remain, or
     /// the next one if none remains. After a denial by this quota: [`retry_after`](Decision::retry_after). For a

@@ -71,8 +71,7 @@ impl Key {
         Key::part(Tag::Anonymous, 0, &[])
     }
 
-    /// The key of limits on all callers together, which [`key::global`](crate::key::global) finds. It differs from
-    /// every caller's own key.
+    /// The key of [`key::global`](crate::key::global), for limits on all callers together. No caller's own key equals it.
     pub fn everybody() -> Key {
         Key::tuple(&[])
     }
@@ -80,12 +79,10 @@ impl Key {
     /// The bits of an IPv4 address that clients and blocks are counted by, unless set otherwise: the whole address.
     pub const DEFAULT_IPV4_PREFIX: u8 = 32;
 
-    /// The bits of an IPv6 address that clients and blocks are counted by, unless set otherwise: one client usually has
-    /// a whole /64.
+    /// The bits of an IPv6 address that clients and blocks are counted by, by default: one client usually has a /64.
     pub const DEFAULT_IPV6_PREFIX: u8 = 64;
 
-    /// The network of an address, with a prefix of `prefix_v4` or `prefix_v6` bits. Longer prefixes than the address
-    /// mean the whole address.
+    /// The network of an address, with a prefix of `prefix_v4` or `prefix_v6` bits, at most the whole address.
     pub fn network(address: IpAddr, prefix_v4: u8, prefix_v6: u8) -> Key {
         match canonical(address) {
             IpAddr::V4(address) => {
@@ -112,8 +109,7 @@ impl Key {
         Key::part(tag, bytes.len() as u64, bytes)
     }
 
-    /// Encodes a part: eight bytes with its tag and a `detail` such as its length, then `part`, zero-padded to a
-    /// multiple of eight bytes.
+    /// Encodes a part: eight bytes with its tag and a `detail` such as its length, then `part`, zero-padded to a multiple of 8.
     pub(super) fn part(tag: Tag, detail: u64, part: &[u8]) -> Key {
         let length = 8 + part.len().next_multiple_of(8);
         let mut bytes = match length {

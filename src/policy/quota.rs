@@ -58,8 +58,7 @@ impl fmt::Display for Quota {
     }
 }
 
-/// A text that is not a valid quota. The message shows the text and the offending word; `source()` is the
-/// [`QuotaError`], if any.
+/// A text that is not a valid quota. The message shows the offending word; `source()` is the [`QuotaError`], if any.
 ///
 /// ```
 /// use std::error::Error;

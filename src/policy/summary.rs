@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::decision::Decision;
 
-/// A limit after a [decision](Decision::summary), in whole tokens and whole seconds, for JSON responses. Serializable
-/// with the feature `serde`.
+/// A limit after a [decision](Decision::summary), for JSON responses. Serializable with the feature `serde`.
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};

@@ -70,8 +70,7 @@ impl Algorithm {
         matches!(self, Algorithm::SlidingWindow)
     }
 
-    /// Number of low bits of a [stamp](Quota::stamp) that hold the [`tag`](Algorithm::tag): enough for seven
-    /// algorithms.
+    /// Low bits of a [stamp](Quota::stamp) that hold the [`tag`](Algorithm::tag): enough for seven algorithms.
     pub(crate) const TAG_BITS: u32 = 3;
 
     /// The algorithm's number in a [stamp](Quota::stamp). Never 0.
@@ -242,8 +241,7 @@ impl Quota {
         self.finish()
     }
 
-    /// Sets how many tokens over the capacity may be reserved for waiting callers of one key, in total. Default: 0, no
-    /// reservations.
+    /// Sets how many tokens over the capacity may be reserved for waiting callers of one key, in total. Default: 0.
     ///
     /// # Panics
     /// If `tokens` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to refill, or the quota is a sliding

@@ -13,8 +13,7 @@ use crate::backend::{RowId, Take};
 pub(super) struct LockedCall<'a> {
     table: &'a Table,
     shards: SmallVec<[Shard<'a>; 1]>,
-    /// The rows that the call names, in the order of its takes, and the rows to be evicted for them. None of them may
-    /// be evicted for another.
+    /// Not to be evicted for a row of this call: its own rows, in the order of its takes, and rows already chosen.
     pinned: SmallVec<[RowKey; 2]>,
 }
 

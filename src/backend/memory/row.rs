@@ -68,8 +68,7 @@ impl Row {
         self.expires = state.clear.to_seconds();
     }
 
-    /// Remembers that a charge was denied. This does not change the state: the row is only kept, when others need its
-    /// slot, until the charge would fit.
+    /// Remembers that a charge was denied. The state stays; eviction prefers other rows until the charge would fit.
     #[inline]
     pub(super) fn record_denial(&mut self, quota: &Quota, ask: Ask) {
         let level = quota.get_capacity().checked_sub(ask.tokens());

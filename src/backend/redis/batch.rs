@@ -68,8 +68,7 @@ impl Action {
         takes == others
     }
 
-    /// Whether it may run on a value that is not a valid row: a reset removes a damaged row, but never a value that
-    /// another program may own.
+    /// Whether it may run on an invalid row: a reset removes a damaged one, but no value that another program may own.
     fn repairs(&self, found: Foreign) -> bool {
         matches!(self, Action::Reset { .. }) && found == Foreign::Damaged
     }

@@ -159,8 +159,7 @@ impl Batcher {
         }
         queue.locked.extend_from_slice(locked);
         if operations.is_empty() {
-            // The worker that locked a row sends what waits for it. Operations that are queued after this lock is
-            // released start a new worker.
+            // The worker that locked a row sends what waits for it; operations queued later start a new worker.
             queue.workers -= 1;
             if queue.workers == 0 {
                 by_slot.remove(&slot);

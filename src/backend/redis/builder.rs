@@ -90,8 +90,7 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Sets the secret with which limiters hash keys. A process with another secret counts separately, without a
-    /// warning.
+    /// Sets the secret with which limiters hash keys. A process with another one counts separately, without a warning.
     ///
     /// The default is derived from the prefix, so anyone who can read the server can test guesses of keys, such as
     /// addresses. Set your own secret if keys are personal data.
@@ -130,8 +129,7 @@ impl RedisBackendBuilder {
         self.checked(Link::Server(Box::new(Reconnecting::new(connector))), &address).await
     }
 
-    /// Connects with your own function: to the primary that Redis Sentinel names, with a changing password, or with a
-    /// client certificate.
+    /// Connects with your own function: through Redis Sentinel, with a changing password or with a client certificate.
     ///
     /// ```no_run
     /// use std::sync::Arc;

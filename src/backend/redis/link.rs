@@ -170,8 +170,7 @@ impl<C: Connect> Reconnecting<C> {
 }
 
 impl Reconnecting<ClusterClient> {
-    /// Sends a command after `ASKING` to the node that is about to take over its slot (Redis cluster specification, ASK
-    /// redirection).
+    /// Sends a command after `ASKING` to the node that is about to take over its slot (Redis cluster specification).
     async fn run_asking(&self, (host, port): (&str, u16), command: &Cmd) -> RedisResult<Value> {
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command.clone());

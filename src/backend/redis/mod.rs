@@ -101,8 +101,7 @@ impl RedisBackend {
     /// Returns the server's key of a row, for `redis-cli`: `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`. See
     /// [`RateLimiter::digest`](crate::RateLimiter::digest).
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
-        // The version separates incompatible layouts. The text in the first braces determines the slot on a cluster, so
-        // all rows of a key share one.
+        // The version separates incompatible layouts. The text in braces makes all rows of a key share a slot.
         format!("{}:{VERSION}:{{{:032x}}}:{}", self.prefix, key.to_bits(), policy.as_str())
     }
 
@@ -195,8 +194,7 @@ impl RedisBackend {
         BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(runtime_ended())).map(read) })
     }
 
-    /// Queues all settlements or resets immediately, so that they run even if the future is dropped. The future returns
-    /// how many of them took effect.
+    /// Queues all settlements or resets immediately. The future returns how many of them took effect.
     fn send_all(&self, operations: impl Iterator<Item = (u16, Action)>) -> BackendFuture<usize> {
         let send = |(slot, action)| self.send(slot, action, Instant::now(), |outcome| outcome.took_effect);
         let sent: Vec<_> = operations.map(send).collect();

@@ -61,8 +61,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Adds `times` equal operations: `action` is the first, on the rows with the indexes `rows`; the others follow on
-    /// consecutive rows.
+    /// Adds `times` equal operations: `action` is the first, on `rows`; the others follow on consecutive rows.
     pub(super) fn add(&mut self, action: &Action, times: usize, rows: &[usize]) {
         self.operations.push(match action {
             Action::Decide { store: false, .. } => PEEK,
