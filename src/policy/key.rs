@@ -109,7 +109,7 @@ impl Key {
         Key::part(tag, bytes.len() as u64, bytes)
     }
 
-    /// Encodes a part: eight bytes with its tag and a `detail` such as its length, then `part`, zero-padded to a multiple of 8.
+    /// Encodes a part: eight bytes with its tag and a `detail` such as its length, then `part`, in zero-padded words.
     pub(super) fn part(tag: Tag, detail: u64, part: &[u8]) -> Key {
         let length = 8 + part.len().next_multiple_of(8);
         let mut bytes = match length {
