@@ -1,8 +1,8 @@
 //! Settling a charge afterwards: its actual cost is higher or lower than charged, or it is cancelled.
 //!
-//! A lower cost is the delicate case. A row that is charged `n` and later given `r` back may have been empty in between
-//! if it had been charged `n - r` from the start, and while nothing is owed, refilling is lost. Giving back all of `r`
-//! could therefore allow more than the quota's bound. Three rules keep the bound:
+//! A lower cost is the delicate case. Suppose a row is charged `n` and later given `r` back. Charged `n - r` from the
+//! start, it might have owed nothing for some time, in which refilling is lost. Giving back all of `r` could therefore
+//! allow more than the quota's bound. Three rules keep the bound:
 //!
 //! 1. **A charge gives back at most what is still outstanding of it.** Debts are paid back in order: if a row held `x`
 //!    just after the charge, then `x - paid back since - given back since by earlier charges` remains of everything up

@@ -71,15 +71,15 @@ impl Key {
         Key::part(Tag::Anonymous, 0, &[])
     }
 
-    /// The key of [`key::global`](crate::key::global), for limits on all callers together. No caller's own key equals it.
+    /// The key of [`key::global`](crate::key::global), for limits on all callers together. No caller has this key.
     pub fn everybody() -> Key {
         Key::tuple(&[])
     }
 
-    /// The bits of an IPv4 address that clients and blocks are counted by, unless set otherwise: the whole address.
+    /// The default prefix length of IPv4 clients and blocks: the whole address.
     pub const DEFAULT_IPV4_PREFIX: u8 = 32;
 
-    /// The bits of an IPv6 address that clients and blocks are counted by, by default: one client usually has a /64.
+    /// The default prefix length of IPv6 clients and blocks: one client usually has a whole /64.
     pub const DEFAULT_IPV6_PREFIX: u8 = 64;
 
     /// The network of an address, with a prefix of `prefix_v4` or `prefix_v6` bits, at most the whole address.
@@ -109,7 +109,7 @@ impl Key {
         Key::part(tag, bytes.len() as u64, bytes)
     }
 
-    /// Encodes a part: eight bytes with its tag and a `detail` such as its length, then `part`, in zero-padded words.
+    /// Encodes a part: eight bytes with its tag and a `detail` such as its length, then `part`, zero-padded to whole words.
     pub(super) fn part(tag: Tag, detail: u64, part: &[u8]) -> Key {
         let length = 8 + part.len().next_multiple_of(8);
         let mut bytes = match length {
