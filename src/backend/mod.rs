@@ -46,8 +46,8 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// - **Eager.** Acquiring, settling and resetting start when called, and finish even if the future is dropped unpolled:
 ///   a client cannot avoid a charge by disconnecting, and a dropped caller can still refund. A network backend spawns a
 ///   task.
-/// - **At most once.** A charge is never undone or repeated without the caller's knowledge, and never sent again after a
-///   timeout. A charge that has waited too long in a queue may fail with an [`Error`]; it is then not made.
+/// - **At most once.** A charge is never undone or repeated without the caller's knowledge, and never sent again after
+///   a timeout. A charge that has waited too long in a queue may fail with an [`Error`]; it is then not made.
 /// - **Errors are not denials.** A backend that cannot decide returns an [`Error`].
 /// - **Non-blocking.** Calls do not block; return a [ready](BackendFuture::ready) future where possible.
 ///

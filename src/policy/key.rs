@@ -109,7 +109,7 @@ impl Key {
         Key::part(tag, bytes.len() as u64, bytes)
     }
 
-    /// Encodes a part: eight bytes with its tag and a `detail` such as its length, then `part`, zero-padded to whole words.
+    /// Encodes a part: a word of its tag and a `detail` such as its length, then `part`, zero-padded to whole words.
     pub(super) fn part(tag: Tag, detail: u64, part: &[u8]) -> Key {
         let length = 8 + part.len().next_multiple_of(8);
         let mut bytes = match length {

@@ -12,9 +12,9 @@ use crate::algorithm::{Quota, QuotaError};
 /// A named quota, with other quotas for callers of other tiers.
 ///
 /// Every key has one row under a policy, whatever its tier: a caller that changes tier keeps what it spent, and gets
-/// the new tier's capacity immediately. Under a smaller quota its spent tokens are cut to that capacity, also when the
-/// caller changes back: see [tiers and routes](crate::docs::tiers_and_routes). Two policies of one limiter share rows
-/// if they have the same name; different quotas or tiers under one name are a [mistake](crate::observe::Mistake).
+/// the new tier's capacity immediately, see [tiers and routes](crate::docs::tiers_and_routes). Two policies of one
+/// limiter share rows if they have the same name; different quotas or tiers under one name are reported once as a
+/// [mistake](crate::observe::Mistake).
 ///
 /// ```
 /// use std::sync::LazyLock;
