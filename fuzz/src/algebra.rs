@@ -23,7 +23,10 @@ pub fn one(data: &[u8]) {
 /// A clock that goes forward, and numbers that are met in life: the bound holds over every interval.
 fn honest(u: &mut Unstructured<'_>) -> Result<()> {
     let quota = raw::quota(u)?;
-    if quota.rate() > 1 << 30 || quota.get_capacity() > 1 << 32 || quota.get_max_reserved().is_some_and(|most| most > 1 << 34) {
+    if quota.rate() > 1 << 30
+        || quota.get_capacity() > 1 << 32
+        || quota.get_max_reserved().is_some_and(|most| most > 1 << 34)
+    {
         return Ok(());
     }
     let (mut state, mut now) = (State::default(), raw::instant(u)?);

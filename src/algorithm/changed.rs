@@ -1,14 +1,12 @@
 //! Rows written under another quota, as the current quota reads them.
 //!
-//! A row is *foreign* to a quota if it carries another stamp and has not expired. What it owes is never forgiven, so
-//! that quotas that alternate on one row admit no more than the larger of them would:
+//! A row is *foreign* to a quota if it carries another stamp and has not expired. Its debt is never forgiven, so quotas
+//! that alternate on one row admit no more than the larger of them would:
 //!
 //! - From [`State::clear`] on it counts as unspent: the quota that wrote it would have been repaid by then.
 //! - Between token buckets, the lesser of what either quota would leave is outstanding.
 //! - Between fixed windows, and between sliding windows of one period and phase, the row is rolled like an own row.
 //! - In all other cases its counts stay whole until `clear`.
-//!
-//! An admission makes the row the current quota's. A denial leaves it unchanged.
 
 use super::{Algorithm, Ask, MAX_SPENT, Micros, Quota, State};
 use super::{fixed_window, granted, retry_own, roll_own, roll_within, sliding_window, token_bucket, within_own};
@@ -29,7 +27,6 @@ pub(crate) fn writer(state: &State) -> Option<Algorithm> {
         .find(|algorithm| algorithm.tag() == state.stamp % (1 << Algorithm::TAG_BITS))
 }
 
-/// The tokens in the row; both windows of a sliding window.
 fn owed(state: &State) -> f64 {
     if writer(state) == Some(Algorithm::SlidingWindow) { state.spent + state.carry } else { state.spent }
 }
@@ -101,7 +98,6 @@ fn roll_faster(quota: &Quota, row: &State, now: Micros) -> State {
     rolled
 }
 
-/// All of the counts, as an own row that is paid back from `now` on.
 fn roll_whole(quota: &Quota, row: &State, now: Micros) -> State {
     let at = match quota.algorithm() {
         Algorithm::TokenBucket => row.at.max(now),
@@ -161,9 +157,7 @@ fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Mi
 }
 
 /// A foreign row after a settlement charged `more` tokens. It stays the other quota's, and `clear` moves in proportion.
-///
-/// A fixed window is repaid at boundaries, up to one window later than that. The proportional time is still no faster
-/// than its rate, which is all that the bound needs.
+/// A fixed window is repaid at boundaries, up to one window later, but no faster than its rate, as the bound requires.
 #[cold]
 pub(super) fn overrun(state: &State, more: u64) -> State {
     let spent = (state.spent + more.min(MAX_SPENT) as f64).min(MAX_SPENT as f64);

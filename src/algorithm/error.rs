@@ -27,7 +27,6 @@ impl QuotaError {
         QuotaError { before: message, value: None, after: "" }
     }
 
-    /// Panics with the message, for `const` constructors.
     #[track_caller]
     pub(crate) const fn panic(&self) -> ! {
         let message = ConstMessage::new().text(self.before);

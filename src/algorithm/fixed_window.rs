@@ -18,7 +18,6 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     }
 }
 
-/// The first instant from `now` on at which at most `level` tokens are outstanding.
 pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Option<Micros> {
     let debt = state.spent - level;
     if debt <= 0.0 {

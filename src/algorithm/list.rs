@@ -2,10 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// One item without an allocation, or any number of them.
-///
-/// An enum rather than a `SmallVec`: enclosing results, options and futures put their tags into the niches of `T`, so
-/// wrapping a list does not move it.
+/// One item without an allocation, or any number of them. An enum rather than a `SmallVec`: enclosing types put their
+/// tags into the niches of `T`, so wrapping a list does not move it.
 #[derive(Clone, Debug)]
 pub(crate) enum List<T> {
     One(T),

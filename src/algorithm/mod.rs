@@ -3,8 +3,8 @@
 //! Pure functions of numbers, without clock, heap or waiting. All backends use them, so all decide alike; use them
 //! directly to project a limit without a backend.
 //!
-//! The state of a key is the number of tokens **spent** and the instant **at** which that was so. Spent tokens are paid
-//! back over time, as the algorithm defines; the rest of the capacity is available. A new key has spent nothing.
+//! The state of a key is the number of tokens **spent** and the instant of that count. Spent tokens are paid back over
+//! time, as the algorithm defines; the rest of the capacity is available. A new key has spent nothing.
 //!
 //! ```
 //! use std::time::Duration;
@@ -50,16 +50,7 @@ pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
 pub use step::{Line, Steps, step, step_all};
 use step::{granted, retry_own};
 
-/// The stored state of one key under one policy. The default is that of a new key.
-///
-/// ```
-/// use tollgate::{algorithm::{stamp, step, Ask, Micros, State}, Quota, MINUTE};
-/// let quota = Quota::token_bucket(10, MINUTE);
-/// let now = Micros::new(1_767_225_600_000_000);
-/// let row = step(&quota, &State::default(), now, Ask::cost(3)).state;
-/// assert_eq!((row.spent, row.at, row.carry), (3.0, now, 0.0));
-/// assert_eq!(row.stamp, stamp(&quota));
-/// ```
+/// The stored state of a key under a policy. The default is that of a new key. See the [module](self) for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
     /// Tokens spent and not yet paid back at [`at`](State::at). More than the capacity while reservations are due.
@@ -89,9 +80,7 @@ impl State {
 /// microseconds, rounded up.
 ///
 /// ```
-/// use std::time::Duration;
 /// use tollgate::{algorithm::Ask, SECOND};
-/// assert_eq!(Ask::cost(3).max_wait(), None);
 /// assert_eq!(Ask::cost(3).wait_up_to(5 * SECOND).max_wait(), Some(5 * SECOND));
 /// assert_eq!(Ask::cost(3).reserve().for_cost(7).tokens(), 7);
 /// ```
@@ -111,8 +100,7 @@ impl Ask {
         Ask { cost, max_wait: NO_WAIT }
     }
 
-    /// Accepts a reservation that is due within `wait` (rounded up to whole microseconds). No effect if the quota has
-    /// no reservations.
+    /// Accepts a reservation that is due within `wait`, rounded up. No effect if the quota has no reservations.
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> Ask {
         self.max_wait = whole_micros(wait).min(ANY_WAIT);
@@ -176,13 +164,12 @@ pub enum Verdict {
     },
 }
 
-/// A verdict and the resulting row. See [`step()`] for an example.
+/// A verdict and the resulting row. See the [module](self) for an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// The answer.
     pub verdict: Verdict,
-    /// The row after the decision. A denial only takes off what has been paid back, and leaves a row written
-    /// under another quota unchanged.
+    /// The row after the decision. A denial only refills tokens, and leaves a row of another quota unchanged.
     pub state: State,
     /// The instant of the decision.
     pub now: Micros,
@@ -210,8 +197,7 @@ pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     if state.stamp == quota.stamp() { roll_own(quota, state, now) } else { changed::roll(quota, state, now) }
 }
 
-/// The row at `now` as it may be stored: an own row is rolled; a foreign row stays as it is, because its `clear`
-/// matters.
+/// The row at `now` as it may be stored: an own row is rolled; a foreign row stays, because its `clear` matters.
 pub(crate) fn roll_if_own(quota: &Quota, state: &State, now: Micros) -> State {
     if is_foreign(quota, state, now) { *state } else { roll(quota, state, now) }
 }
@@ -262,7 +248,6 @@ fn own(quota: &Quota, row: &State, now: Micros) -> State {
     if row.stamp == quota.stamp() { *row } else { roll(quota, row, now) }
 }
 
-/// Whole tokens that can be spent immediately, for a row that was [rolled if own](roll_if_own).
 pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
     let (limit, row) = (quota.get_capacity(), &own(quota, row, now));
     // Must equal exactly what `step` would allow, so the test that `step` uses decides.
@@ -306,15 +291,7 @@ fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     }
 }
 
-/// 32 bits that identify a quota in its rows ([`State::stamp`]). Never 0. For authors of backends.
-///
-/// ```
-/// use tollgate::{algorithm::stamp, Quota, MINUTE};
-/// let quota = Quota::token_bucket(10, MINUTE);
-/// assert_eq!(stamp(&quota), stamp(&"10/min".parse()?));
-/// assert_ne!(stamp(&quota), stamp(&quota.capacity(20)));
-/// # Ok::<(), tollgate::policy::ParseQuotaError>(())
-/// ```
+/// 32 bits that identify a quota in its rows, for authors of backends. Never 0. See [`seeded`] for an example.
 pub const fn stamp(quota: &Quota) -> u32 {
     quota.stamp()
 }
@@ -324,12 +301,12 @@ pub const fn stamp(quota: &Quota) -> u32 {
 /// [`Take`](crate::backend::Take) is already seeded.
 ///
 /// ```
-/// use std::time::Duration;
-/// use tollgate::{algorithm::seeded, Quota, MINUTE};
+/// use tollgate::{algorithm::{seeded, stamp}, Quota, MINUTE, SECOND};
 /// let window = Quota::fixed_window(10, MINUTE);
-/// assert_eq!(window.get_start(), None);
-/// assert_eq!(seeded(window, 90_000_000).get_start(), Some(Duration::from_secs(30))); // microseconds, modulo the period
-/// assert_eq!(seeded(window.start(Duration::ZERO), 90_000_000), window.start(Duration::ZERO));
+/// let quota = seeded(window, 90_000_000); // microseconds, modulo the period
+/// assert_eq!((window.get_start(), quota.get_start()), (None, Some(30 * SECOND)));
+/// assert_eq!(stamp(&window), stamp(&quota));
+/// assert_ne!(stamp(&window), stamp(&window.capacity(20)));
 /// ```
 #[must_use]
 pub const fn seeded(quota: Quota, seed: u64) -> Quota {

@@ -30,7 +30,6 @@ pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> b
     weighted(quota, state.carry, elapsed(quota, state, now)) <= level - state.spent
 }
 
-/// The first instant from `now` on at which [`within`] holds, if nothing is spent meanwhile.
 pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Option<Micros> {
     let window = index(quota, state.at);
     let rest = level - state.spent;
@@ -53,7 +52,6 @@ fn elapsed(quota: &Quota, state: &State, now: Micros) -> u64 {
     if now < state.at { 0 } else { offset(quota, now) }
 }
 
-/// The part of the previous window's `count` that still counts `elapsed` microseconds into the current one.
 fn weighted(quota: &Quota, count: f64, elapsed: u64) -> f64 {
     // Rounded twice: at the start of a window the product may exceed the count.
     (count * (quota.period_micros() - elapsed) as f64 / quota.period_micros() as f64).min(count)

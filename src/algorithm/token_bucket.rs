@@ -43,7 +43,6 @@ pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> b
     state.spent - level <= repaid(quota, now.micros_since(state.at))
 }
 
-/// The first instant from `now` on at which [`within`] holds.
 #[inline]
 pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Option<Micros> {
     let debt = state.spent - level;
@@ -77,7 +76,6 @@ fn micros_for(quota: &Quota, rest: f64) -> u64 {
     elapsed
 }
 
-/// Microseconds in which `tokens` are paid back, rounded up.
 pub(super) const fn micros_to_repay(quota: &Quota, tokens: u64) -> u128 {
     (tokens as u128 * quota.grain_micros as u128).div_ceil(quota.grain_tokens as u128)
 }

@@ -1,5 +1,4 @@
-//! A test suite that every [`Backend`] must pass. Feature `conformance`; exempt from semver: it may grow in any
-//! release.
+//! A test suite that every [`Backend`] must pass. Feature `conformance`; exempt from semver, since it may grow.
 //!
 //! Each function drives a backend and panics if it violates the contract. No settable clock is needed: every decision
 //! contains its instant, so the suite repeats it with [`algorithm::step`](crate::algorithm::step) and requires the same
@@ -9,8 +8,7 @@
 //! use tollgate::backend::{conformance, MemoryBackend};
 //! use tollgate::clock::ManualClock;
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() {
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let clock = ManualClock::new();
 //! let backend = MemoryBackend::builder().clock(clock.clone()).build();
 //! let pass = |time| {
@@ -53,8 +51,7 @@ pub async fn all(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     common_parts(backend, &pass).await;
 }
 
-/// Runs the suite for backends that decide only rows of one key together, such as a Redis cluster: without calls that
-/// name several keys.
+/// Runs the suite for backends that cannot decide several keys together, such as a Redis cluster.
 pub async fn all_key_by_key(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, false).await;
     common_parts(backend, &pass).await;
@@ -364,8 +361,7 @@ pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: i
     wait_until_spent(3000.0, backend, &take, &pass).await;
 }
 
-/// Settlements and resets take effect even if their futures are dropped immediately, as a dropped caller's refund
-/// requires.
+/// Settlements and resets take effect even if their futures are dropped immediately.
 pub async fn settles_and_resets_though_nobody_waits(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance posted");
     // One token per minute, so that hardly anything is refilled meanwhile.
@@ -423,8 +419,7 @@ pub async fn bears_extremes(backend: &dyn Backend) {
 /// use tollgate::backend::{conformance, MemoryBackend, RowId, Take};
 /// use tollgate::{key::Secret, policy::PolicyName, Key, Quota, DAY};
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let (policy, key) = (PolicyName::new("race"), Secret::random().digest(&Key::from("ada")));
 /// let takes = [Take::new(RowId { policy: &policy, key }, &Quota::token_bucket(100, DAY), Ask::cost(1))];
 /// let backend = MemoryBackend::new();
@@ -446,7 +441,6 @@ async fn ask(backend: &dyn Backend, takes: &[Take<'_>], store: bool) -> Steps {
     steps
 }
 
-/// The row of a take at the instant of the decision.
 async fn state_of(backend: &dyn Backend, take: &Take<'_>) -> State {
     let nothing = Take { ask: Ask::cost(0).reserve(), ..*take };
     let step = ask(backend, &[nothing], false).await[0];

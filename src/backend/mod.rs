@@ -37,8 +37,7 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// # Contract
 /// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, each after what the takes
 ///   before it would spend, and stores all of them, or none if one is denied. Two calls on a row never both see the
-///   same prior state. A row named twice is charged for both takes or for neither; the retry time of a denial covers
-///   both.
+///   same prior state. If two takes name one row, the retry time of a denial covers both.
 /// - **Exact.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) on the locked rows, the
 ///   takes and the time, to the last bit of `spent` and the microsecond of a wait.
 /// - **One clock.** Time is the backend's: the process's clock in memory, the server's where processes share rows.
@@ -47,8 +46,8 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// - **Eager.** Acquiring, settling and resetting start when called, and finish even if the future is dropped unpolled:
 ///   a client cannot avoid a charge by disconnecting, and a dropped caller can still refund. A network backend spawns a
 ///   task.
-/// - **At most once.** A charge is never undone or repeated behind the caller's back; after a timeout, it is never sent
-///   again. A charge that has waited too long in a queue may be given up with an [`Error`]; it is then not made.
+/// - **At most once.** A charge is never undone or repeated without the caller's knowledge, and never sent again after
+///   a timeout. A charge that has waited too long in a queue may fail with an [`Error`]; it is then not made.
 /// - **Errors are not denials.** A backend that cannot decide returns an [`Error`].
 /// - **Non-blocking.** Calls do not block; return a [ready](BackendFuture::ready) future where possible.
 ///
@@ -143,8 +142,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the health that [`RateLimiter::stats`](crate::RateLimiter::stats) reports. Defaults to
-    /// [`Health::default`].
+    /// Returns the health for [`RateLimiter::stats`](crate::RateLimiter::stats). Defaults to [`Health::default`].
     fn health(&self) -> Health {
         Health::default()
     }
@@ -159,8 +157,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 /// The health of a backend, as far as it knows without asking a server.
 ///
 /// ```
-/// use tollgate::{MemoryBackend, backend::Backend};
-///
+/// use tollgate::backend::{Backend, MemoryBackend};
 /// let health = MemoryBackend::new().health();
 /// assert_eq!((health.rows, health.circuit_open, health.pending_notices), (Some(0), None, 0));
 /// ```
@@ -243,16 +240,7 @@ delegate! {
     impl<B: Backend + ?Sized> Backend for Arc<B>
 }
 
-/// Identifies a row: a key under a policy.
-///
-/// ```
-/// use tollgate::backend::RowId;
-/// use tollgate::{key::Secret, policy::PolicyName, Key};
-///
-/// let key = Secret::random().digest(&Key::from("ada"));
-/// let digest = |policy| RowId { policy: &PolicyName::new(policy), key }.digest();
-/// assert_ne!(digest("api"), digest("login"));
-/// ```
+/// Identifies a row: a key under a policy. See [`Take`] for an example.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // A key and a policy are what a row is.
 pub struct RowId<'a> {
@@ -277,16 +265,20 @@ impl RowId<'_> {
 /// A charge on one row under a quota, as the backend sees it.
 ///
 /// ```
-/// use tollgate::{algorithm::Ask, backend::{Backend, RowId, Take}};
+/// use tollgate::{algorithm::{Ask, ChargeRecord}, backend::{Adjustment, Backend, RowId, Take}};
 /// use tollgate::{key::Secret, policy::PolicyName, Key, MemoryBackend, Quota, DAY};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-/// let (policy, key) = (PolicyName::new("daily"), Secret::random().digest(&Key::from("ada")));
-/// let take = Take::new(RowId { policy: &policy, key }, &Quota::fixed_window(500, DAY), Ask::cost(3));
+/// let backend = MemoryBackend::new();
+/// let row = RowId { policy: &PolicyName::new("daily"), key: Secret::random().digest(&Key::from("ada")) };
+/// let take = Take::new(row, &Quota::fixed_window(500, DAY), Ask::cost(3));
 /// assert!(take.quota.get_start().is_some()); // the boundaries of this key's days
-/// let steps = MemoryBackend::new().acquire(&[take]).await?;
-/// assert!(steps.all_granted());
-/// assert_eq!(steps[0].state.spent, 3.0);
+/// let steps = backend.acquire(&[take]).await?;
+/// assert!(steps.all_granted() && steps[0].state.spent == 3.0);
+///
+/// let receipt = ChargeRecord::new(3, &steps[0]).expect("granted");
+/// let settlement = Adjustment { row, quota: take.quota, receipt, actual: 100 };
+/// assert!(backend.settle(&[settlement]).await?);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -314,7 +306,6 @@ impl<'a> Take<'a> {
     }
 }
 
-/// A take that outlives its call.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnedTake {
     pub(crate) policy: PolicyName,
@@ -333,22 +324,7 @@ impl OwnedTake {
     }
 }
 
-/// A settlement: replaces the cost of an earlier charge by `actual`.
-///
-/// ```
-/// use tollgate::{algorithm::{Ask, ChargeRecord}, backend::{Adjustment, Backend, RowId, Take}};
-/// use tollgate::{key::Secret, policy::PolicyName, Key, MemoryBackend, Quota, MINUTE};
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-/// let backend = MemoryBackend::new();
-/// let row = RowId { policy: &PolicyName::new("tokens"), key: Secret::random().digest(&Key::from("ada")) };
-/// let take = Take::new(row, &Quota::token_bucket(1_000_000, MINUTE), Ask::cost(1000));
-/// let steps = backend.acquire(&[take]).await?;
-/// let receipt = ChargeRecord::new(1000, &steps[0]).expect("granted");
-/// backend.settle(&[Adjustment { row, quota: take.quota, receipt, actual: 501_000 }]).await?;
-/// assert!(backend.peek(&[take]).await?[0].state.spent > 400_000.0); // some tokens are refilled already
-/// # Ok(()) }
-/// ```
+/// A settlement: replaces the cost of an earlier charge by `actual`. See [`Take`] for an example.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
 pub struct Adjustment<'a> {

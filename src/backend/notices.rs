@@ -79,23 +79,14 @@ pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
     fn subscribe(&self, subscriber: Weak<dyn NoticeSubscriber>);
 }
 
-/// Receives the notices of a channel: a limiter, which [subscribes](NoticeChannel::subscribe) when it is built.
-///
-/// See [`NoticeChannel`] for an example.
+/// Receives the notices of a channel: a limiter, which [subscribes](NoticeChannel::subscribe) when it is built. See
+/// [`NoticeChannel`] for an example.
 pub trait NoticeSubscriber: Send + Sync + 'static {
-    /// Handles published notices. With `all`, these are all current notices, and every other one received before is
-    /// withdrawn.
+    /// Handles published notices. With `all`, these are all current notices, and any others are withdrawn.
     fn receive(&self, notices: Vec<Notice>, all: bool);
 }
 
-/// A message on a [`NoticeChannel`]: a topic, its text and its lifetime.
-///
-/// ```
-/// # use tollgate::{backend::Notice, HOUR};
-/// let blocked = Notice { topic: b"mallory".to_vec(), text: Some("blocked".into()), lasts: Some(HOUR) };
-/// let withdrawn = Notice { text: None, lasts: None, ..blocked.clone() };
-/// assert_eq!(withdrawn.topic, blocked.topic);
-/// ```
+/// A message on a [`NoticeChannel`]: a topic, its text and its lifetime. See [`NoticeChannel`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
 pub struct Notice {

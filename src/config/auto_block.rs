@@ -29,7 +29,6 @@ pub(super) fn read(value: &Value<'_>, known: &PolicyNames<'_>) -> Option<AutoBlo
         );
     }
 
-    // Each `fold` sets a configured value and otherwise keeps the default.
     let rules = threshold.into_iter().fold(AutoBlock::of_names(names?), AutoBlock::threshold);
     let rules = within.into_iter().fold(rules, AutoBlock::within);
     let rules = block_for.into_iter().fold(rules, AutoBlock::block_for);

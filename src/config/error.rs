@@ -13,21 +13,15 @@ use super::raw::shortened;
 /// use std::error::Error;
 /// use tollgate::{config::ConfigErrorKind, policy::ParseQuotaError, Config};
 ///
-/// let text = r#"{
-///     "policies": {"api": {"quota": "30/min", "tiers": {"premium": "200/mim"}}},
-///     "routes": {"POST /todos": "ap1"}
-/// }"#;
+/// let text = r#"{"policies": {"api": {"quota": "30/mim"}}, "routes": {"POST /todos": "ap1"}}"#;
 /// let error = Config::parse("limits.json", text, |text| serde_json::from_str(text)).unwrap_err();
-/// assert_eq!(
-///     error.to_string(),
-///     r#"limits.json: policies.api.tiers.premium: quota "200/mim": expected a period such as "min" or "30s", found "mim"; units: us ms s min h d w
-/// limits.json: routes."POST /todos": unknown policy "ap1" (did you mean "api"?); known policies: "api""#
-/// );
+/// let lines: Vec<_> = error.to_string().lines().map(String::from).collect();
+/// assert!(lines[0].starts_with(r#"limits.json: policies.api.quota: quota "30/mim": expected a period such as"#));
+/// assert!(lines[1].starts_with(r#"limits.json: routes."POST /todos": unknown policy "ap1" (did you mean "api"?)"#));
 /// assert_eq!((error.kind(), error.fault_count()), (ConfigErrorKind::Invalid, 2));
 ///
 /// let fault = &error.faults()[0];
-/// assert_eq!(fault.path(), "policies.api.tiers.premium");
-/// assert!(fault.to_string().starts_with("policies.api.tiers.premium: quota \"200/mim\""));
+/// assert_eq!(fault.path(), "policies.api.quota");
 /// assert!(fault.source().is_some_and(|cause| cause.is::<ParseQuotaError>()));
 /// ```
 #[derive(Debug)]
@@ -39,7 +33,7 @@ pub struct ConfigError {
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// The kind of a [`ConfigError`]. See there, and at [`Config::read`](super::Config::read), for examples.
+/// The kind of a [`ConfigError`], which has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigErrorKind {
@@ -128,7 +122,6 @@ impl Error for ConfigFault {
     }
 }
 
-/// Collects faults: the first ones, and the number of all.
 #[derive(Default)]
 pub(super) struct Faults(RefCell<(Vec<ConfigFault>, usize)>);
 

@@ -53,7 +53,8 @@
 //!     );
 //!
 //! assert_eq!(config.policy("api").map(|api| api.quota_for(Some("premium")).get_capacity()), Some(400));
-//! assert_eq!(config.deny_list().len(), 6);
+//! assert_eq!(config.default_policy().map(|policy| policy.name().as_str()), Some("default"));
+//! assert_eq!((config.policies().count(), config.routes().count(), config.deny_list().len()), (3, 2, 6));
 //! # Ok::<(), tollgate::config::ConfigError>(())
 //! ```
 //!
@@ -85,8 +86,7 @@
 //! A quota table has `rate` and `period`, and optionally `algorithm` (`"token_bucket"`, `"fixed_window"`,
 //! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`) and `start` (a duration).
 //!
-//! Limits: 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes, 100,000 deny
-//! rules.
+//! Limits: 16 MiB of text, 10,000 policies of 100 tiers each, 50,000 quotas in all, 10,000 routes, 100,000 deny rules.
 //!
 //! Key extraction, the client's address, the tier of a user and requests to skip are set in the program.
 //!
@@ -129,29 +129,10 @@ use crate::policy::Policy;
 pub use error::{ConfigError, ConfigErrorKind, ConfigFault};
 pub use reload::{QuotaChange, Reloaded};
 
-/// A checked configuration. See the [module](self) for its fields.
+/// A checked configuration. See the [module](self) for its fields and an example.
 ///
 /// It stays as it was read; after a [reload](Config::reload), [`RateLimiter::quota`] returns the quotas in force.
 /// Clones share their deny list.
-///
-/// ```
-/// use tollgate::Config;
-///
-/// let text = r#"{
-///     "policies": {"default": {"quota": "60/min"}, "api": {"quota": "30/min"}},
-///     "routes": {"POST /todos": "api"},
-///     "deny": {"ips": ["192.0.2.0/24"]},
-///     "auto_block": {"policies": ["api"]}
-/// }"#;
-/// let config = Config::parse("limits.json", text, |text| serde_json::from_str(text))?;
-/// assert_eq!(config.policies().count(), 2);
-/// assert_eq!(config.policy("api").map(|api| api.quota().get_capacity()), Some(30));
-/// assert_eq!(config.default_policy().map(|policy| policy.name().as_str()), Some("default"));
-/// let routes: Vec<_> = config.routes().map(|(line, policy)| (line, policy.name().as_str())).collect();
-/// assert_eq!(routes, [("POST /todos", "api")]);
-/// assert!(config.deny_list().len() == 1 && config.auto_block().is_some());
-/// # Ok::<(), tollgate::config::ConfigError>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct Config {
     name: String,
@@ -167,13 +148,7 @@ impl Config {
     /// The maximum size of the text: 16 MiB.
     pub const MAX_BYTES: usize = 16 << 20;
 
-    /// Reads and checks a file. Blocks while reading.
-    ///
-    /// ```
-    /// use tollgate::config::{Config, ConfigErrorKind};
-    /// let error = Config::read("missing.toml", |text| toml::from_str(text)).unwrap_err();
-    /// assert_eq!(error.kind(), ConfigErrorKind::Read);
-    /// ```
+    /// Reads and checks a file. Blocks while reading. See the [module](self) for an example.
     ///
     /// `parse` is the `from_str` of a serde format. Its result may take at most 64 MiB in memory (with YAML aliases
     /// expanded) and 16 levels of nesting.
@@ -235,8 +210,8 @@ impl Config {
         }
     }
 
-    /// Returns one layer for all routes, with `limiter` and the callers' `key`. See
-    /// [`RouteLimits::table`](crate::RouteLimits::table) for where to add it, and the [module](self) for an example.
+    /// Returns one layer for all routes, with `limiter` and the callers' `key`, to add as
+    /// [`RouteLimits::table`](crate::RouteLimits::table) describes. See the [module](self) for an example.
     ///
     /// # Panics
     /// As [`route_limits`](Config::route_limits).
@@ -249,8 +224,7 @@ impl Config {
     /// Returns the policies for routes to choose from, without the `routes` of this configuration.
     ///
     /// # Panics
-    /// If `limiter` does not have the configuration's deny list or automatic blocks: build it with
-    /// [`limiter`](Config::limiter).
+    /// If `limiter` lacks the configured deny list or automatic blocks: build it with [`limiter`](Config::limiter).
     #[must_use]
     #[track_caller]
     pub fn route_limits(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RouteLimits {
@@ -302,11 +276,10 @@ impl Config {
 ///     port: u16,
 ///     limits: tollgate::Config,
 /// }
-///
 /// let text = r#"{"port": 3000, "limits": {"policies": {"api": {"quota": "30/min"}}}}"#;
 /// let settings: Settings = serde_json::from_str(text)?;
-/// assert_eq!(settings.limits.policy("api").map(|api| api.quota().rate()), Some(30));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// assert!(settings.limits.policy("api").is_some());
+/// # Ok::<(), serde_json::Error>(())
 /// ```
 impl<'de> serde::Deserialize<'de> for Config {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {

@@ -5,7 +5,6 @@ use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
-/// A configuration before its check, which reports all faults together.
 #[allow(missing_debug_implementations)] // A deny list may have keys of callers in it.
 pub struct RawConfig(pub(super) Node);
 

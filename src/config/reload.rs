@@ -21,28 +21,22 @@ impl Config {
     /// ```
     /// use tollgate::{config::ConfigError, Config, MemoryBackend, Quota};
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), ConfigError> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ConfigError> {
     /// let read = |text: &str| Config::parse("limits.json", text, |text| serde_json::from_str(text));
-    /// let config = read(r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "60/min"}}}}"#)?;
+    /// let config = read(r#"{"policies": {"api": {"quota": "30/min"}}}"#)?;
     /// let limiter = config.limiter(MemoryBackend::new()).build();
-    /// assert!(config.reload(&limiter, &config).await?.is_empty());
     ///
-    /// let new = r#"{"policies": {"api": {"quota": "30/min", "tiers": {"free": "40/min"}}},
-    ///     "deny": {"ips": ["192.0.2.0/24"]}}"#;
+    /// let new = r#"{"policies": {"api": {"quota": "20/min"}}, "deny": {"ips": ["192.0.2.0/24"]}}"#;
     /// let reloaded = config.reload(&limiter, &read(new)?).await?;
     /// assert_eq!((reloaded.quotas().len(), reloaded.rules_added().len(), reloaded.rules_removed().len()), (1, 1, 0));
-    /// assert_eq!(reloaded.to_string(), "policies.api.tiers.free: 60/min → 40/min\ndeny: added network 192.0.2.0/24");
-    ///
+    /// assert_eq!(reloaded.to_string(), "policies.api.quota: 30/min → 20/min\ndeny: added network 192.0.2.0/24");
     /// let change = &reloaded.quotas()[0];
-    /// assert_eq!((change.policy().as_str(), change.tier()), ("api", Some("free")));
-    /// assert_eq!((change.old(), change.new()), (Quota::per_minute(60), Quota::per_minute(40)));
-    /// assert_eq!(change.to_string(), "policies.api.tiers.free: 60/min → 40/min");
+    /// assert_eq!((change.policy().as_str(), change.tier()), ("api", None));
+    /// assert_eq!((change.old(), change.new()), (Quota::per_minute(30), Quota::per_minute(20)));
     ///
     /// let error = config.reload(&limiter, &read(r#"{"policies": {"web": {"quota": "20/min"}}}"#)?).await.unwrap_err();
     /// assert!(error.to_string().starts_with("limits.json: policies.api: missing"));
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }
     /// ```
     ///
     /// **On a shared backend** the quotas apply to all processes, whatever their own files contain: reload in one of
@@ -75,7 +69,6 @@ impl Config {
 
         let mut reloaded = Reloaded { quotas: Vec::new(), added: Vec::new(), removed: Vec::new() };
         for (policy, target) in self.policies().zip(new.policies()) {
-            // A shared backend may hold quotas that are not known here.
             let differs = |tier: Option<&str>, quota: &Quota| {
                 limiter.shares_quotas() || limiter.quota_in_force(policy, tier) != *quota
             };
@@ -146,8 +139,8 @@ impl Config {
     }
 }
 
-/// The changes of a [reload](Config::reload). `Display` writes one line per change, up to twenty quotas and twenty
-/// rules, and never shows a key.
+/// The changes of a [reload](Config::reload), which has an example. `Display` writes one line per change, up to twenty
+/// quotas and twenty rules, and never shows a key.
 #[derive(Clone, Debug)]
 pub struct Reloaded {
     quotas: Vec<QuotaChange>,
@@ -188,7 +181,6 @@ impl fmt::Display for Reloaded {
         }
         let mut rules = BTreeMap::new();
         for (rules_of, what) in [(&self.added, "added"), (&self.removed, "removed")] {
-            // All rules for keys read the same.
             rules_of.iter().for_each(|rule| *rules.entry((what, rule.to_string())).or_insert(0) += 1);
         }
         let more = rules.len().saturating_sub(MAX_SHOWN);
@@ -248,7 +240,6 @@ impl fmt::Display for QuotaChange {
     }
 }
 
-/// Marks a reload as in progress; dropped when it is done.
 struct ReloadGuard<'a>(&'a AtomicBool);
 
 impl<'a> ReloadGuard<'a> {

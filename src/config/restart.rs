@@ -6,7 +6,6 @@ use super::Config;
 use super::error::{Faults, Path};
 use crate::policy::PolicyName;
 
-/// Adds a fault for each change from `old` to `new` that needs a restart.
 pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
     let by_name = |config| Config::policies(config).map(|policy| (policy.name().as_str(), policy));
     compare_names(&Path::FILE.field("policies"), by_name(old), by_name(new), faults, |path, old, new| {

@@ -37,7 +37,6 @@ pub(super) fn read<'n>(value: &Value<'n>, policies: &PolicyNames<'n>) -> Option<
     Some(lines)
 }
 
-/// The names of all policies in the file, valid or not.
 pub(super) struct PolicyNames<'n>(BTreeSet<&'n str>);
 
 impl<'n> PolicyNames<'n> {

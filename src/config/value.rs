@@ -31,7 +31,6 @@ impl<'n> Value<'n> {
         None
     }
 
-    /// The result, or a fault for its error.
     pub(super) fn accept<T>(&self, result: Result<T, impl Error + Send + Sync + 'static>) -> Option<T> {
         result.map_err(|error| self.faults.add_cause(&self.path, error.to_string(), error)).ok()
     }
@@ -111,7 +110,6 @@ impl<'n> Value<'n> {
         Some(once)
     }
 
-    /// The entries of a table with known field names.
     pub(super) fn fields(&self, example: &str) -> Option<Fields<'n>> {
         let entries = self.entries(example)?;
         Some(Fields { path: self.path.clone(), faults: self.faults, entries, known: Vec::new() })

@@ -29,12 +29,12 @@ use crate::policy::PolicyName;
 /// [`names`] lists the metrics and their labels; `examples/observability` has a Grafana dashboard. No label contains a
 /// key or its digest. The first 512 policies have their own series; others are labelled `(others)`.
 ///
-/// - **Counters add up**: each charge is either in [`DECISIONS`](names::DECISIONS) once or, if it was not decided, only
-///   in [`BACKEND_ERRORS`](names::BACKEND_ERRORS). A charge whose future is dropped before a remote backend replies is
-///   spent but in neither.
-/// - **The exporter** may be installed later; what is counted before is lost. Each series is then registered once and
-///   stays with that exporter. For an exporter that drops idle series, use
-///   [`look_up_each_time`](Metrics::look_up_each_time).
+/// Each charge is either in [`DECISIONS`](names::DECISIONS) once or, if it was not decided, only in
+/// [`BACKEND_ERRORS`](names::BACKEND_ERRORS). A charge whose future is dropped before a remote backend replies is spent
+/// but in neither.
+///
+/// The exporter may be installed later; earlier counts are lost. Each series is registered once and stays with that
+/// exporter. For an exporter that drops idle series, use [`look_up_each_time`](Metrics::look_up_each_time).
 #[derive(Debug)]
 pub struct Metrics {
     limiter: Option<SharedString>,
@@ -45,13 +45,12 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics of a limiter without the label `limiter`.
+    /// Metrics without the label `limiter`, for the only limiter of a program.
     pub fn new() -> Metrics {
         Metrics::with_label(None)
     }
 
-    /// Metrics of one of several limiters: each series has the label `limiter`. Without it the limiters would overwrite
-    /// each other's gauges.
+    /// Metrics of one of several limiters: the label `limiter` keeps their series apart.
     pub fn named(limiter: impl Into<String>) -> Metrics {
         Metrics::with_label(Some(limiter.into().into()))
     }

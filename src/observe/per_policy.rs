@@ -6,7 +6,6 @@ use dashmap::DashMap;
 
 use crate::policy::PolicyName;
 
-/// A value for each of the first 512 policies, and one for all others.
 #[derive(Debug)]
 pub(super) struct PerPolicy<T> {
     known: DashMap<PolicyName, Arc<T>>,

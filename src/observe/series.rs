@@ -25,7 +25,6 @@ impl Series {
     }
 }
 
-/// A short append-only map that is read without a lock.
 #[derive(Debug)]
 pub(super) struct AppendOnlyMap<K, V>(OnceLock<Box<Link<K, V>>>);
 

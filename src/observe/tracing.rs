@@ -42,12 +42,10 @@ use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settle
 ///
 /// - **Several policies**: a request emits one event for each. If one policy denies it, all are `denied`, the others
 ///   with the `reason` `refused_elsewhere`; exclude these to see each refused request once.
-/// - **Keys** appear as their digest. A `rule` contains the address, user agent or label as it is on the deny list or
-///   was blocked, but never a key.
+/// - **Keys** appear as their digest. A `rule` contains an address, user agent or label, but never a key.
 /// - **Rate**: each policy logs at most ten denials and ten failures per second ([`per_second`](Tracing::per_second)),
-///   and all blocks together as many; `suppressed` counts the events omitted since the last one.
-/// - **Disabled levels** cost next to nothing.
-/// - **Memory**: the first 512 policies are counted separately, others together.
+///   and all blocks together as many; `suppressed` counts the events omitted since the last one. The first 512 policies
+///   are counted separately, others together.
 #[derive(Debug)]
 pub struct Tracing {
     level: Level,
@@ -113,8 +111,7 @@ impl Tracing {
     }
 }
 
-/// An event with the decision fields, which are evaluated only if it is enabled. A macro, because `event!` needs a
-/// constant level.
+/// An event with the decision fields, evaluated only if enabled. A macro, because `event!` needs a constant level.
 macro_rules! decision {
     ($level:expr, $name:literal, $observed:ident $(, $($more:tt)+)?) => {{
         let decision = $observed.decision();

@@ -4,23 +4,19 @@ use std::ops::Deref;
 
 use super::decision::Decision;
 
-/// A [`Decision`], or [`Decisions`](super::Decisions), that allowed the call.
-///
-/// Returned by the calls that fail on a denial, such as [`RateLimiter::limit`](crate::RateLimiter::limit), and
-/// dereferences to the decision. Unlike a `Decision` it may be ignored.
+/// A [`Decision`], or [`Decisions`](super::Decisions), that allowed the call. Dereferences to the decision; unlike a
+/// `Decision`, it may be ignored. Returned by the calls that fail on a denial, such as
+/// [`RateLimiter::limit`](crate::RateLimiter::limit).
 ///
 /// ```
-/// # use tollgate::{policy::Allowed, Decision, LimitError, Policy, Quota, RateLimiter, HOUR};
+/// # use tollgate::{policy::Allowed, LimitError, Policy, Quota, RateLimiter, HOUR};
 /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), LimitError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LimitError> {
 /// # let limiter = RateLimiter::default();
 /// let allowed: Allowed = limiter.limit(&LOGIN, "ada").await?;
 /// assert_eq!(allowed.remaining(), 4);
-/// let decision: Decision = allowed.into_inner();
-/// assert!(decision.is_allowed());
-/// # Ok(())
-/// # }
+/// assert!(allowed.into_inner().is_allowed());
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Allowed<T = Decision>(T);

@@ -20,8 +20,7 @@ use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_chan
 /// ```
 /// # use tollgate::{clock::ManualClock, policy::DecidedBy, Key, MemoryBackend, Policy, Quota, RateLimiter, Reason};
 /// # use tollgate::{MINUTE, SECOND};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::LimitError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
 /// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE).max_reserved(5));
 ///
 /// let clock = ManualClock::new(); // for round times
@@ -41,8 +40,7 @@ use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_chan
 ///
 /// let reservation = limiter.acquire(&CHAT, "ada").cost(3).reserve().await?;
 /// assert_eq!(reservation.delay(), 6 * SECOND);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a denial is not an error here: check `is_allowed()`, or call `limit`, which fails on a denial"]
@@ -217,8 +215,7 @@ impl Decision {
         self.step.now + self.delay()
     }
 
-    /// The time over which to spend [`remaining`](Decision::remaining) without exceeding the quota's pace: `t` of the
-    /// `RateLimit` header.
+    /// The time over which to spend [`remaining`](Decision::remaining) to keep the quota's pace: `t` of `RateLimit`.
     ///
     /// For windows: the time to the window's end. For a token bucket: the time to refill as many tokens as remain, or
     /// the next one if none remains. After a denial by this quota: [`retry_after`](Decision::retry_after). For a

@@ -15,8 +15,7 @@ use crate::algorithm::List;
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, Charge, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// static USER: Policy = Policy::new("user", Quota::token_bucket(10, MINUTE));
 /// static GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1, MINUTE));
 ///
@@ -27,14 +26,10 @@ use crate::algorithm::List;
 /// let denied = limiter.try_limit_all(both()).await?;
 /// let violated: Vec<_> = denied.violated().map(|decision| decision.policy().as_str()).collect();
 /// assert_eq!((denied.is_allowed(), violated), (false, vec!["global"]));
-/// assert_eq!(denied.iter().map(|decision| decision.remaining()).collect::<Vec<_>>(), [9, 0]);
-/// assert_eq!(denied.get(0).map(|decision| decision.is_violated()), Some(false));
+/// assert_eq!(denied.get(0).map(|decision| (decision.is_violated(), decision.remaining())), Some((false, 9)));
 /// assert_eq!(denied.tightest().map(|decision| decision.policy().as_str()), Some("global"));
 /// assert_eq!((denied.retry_after(), denied.delay()), (Some(MINUTE), 0 * SECOND));
-/// assert_eq!(denied.to_string(), "rate limit exceeded: \"global\"; retry after 60s");
-/// assert!(denied.into_result().is_err());
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a denial is not an error here: check `is_allowed()`, or call `limit_all`, which fails on a denial"]
@@ -121,8 +116,7 @@ impl Decisions {
         self.iter().map(Decision::delay).max().unwrap_or(Duration::ZERO)
     }
 
-    /// Converts to a `Result`: `Ok` if allowed, else an error to return from a handler, as
-    /// [`limit_all`](crate::RateLimiter::limit_all) returns it.
+    /// Converts to a `Result`: `Ok` if allowed, else an error to return from a handler.
     ///
     /// # Errors
     /// If the call was denied.
@@ -167,8 +161,7 @@ impl<'a> IntoIterator for &'a Decisions {
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, Denied, LimitError, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), LimitError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LimitError> {
 /// # let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
 ///
@@ -176,11 +169,8 @@ impl<'a> IntoIterator for &'a Decisions {
 /// let Err(LimitError::Denied(denied)) = limiter.limit(&LOGIN, "ada").await else { panic!("the second is denied") };
 /// assert_eq!(denied.to_string(), "rate limit exceeded: \"login\"; retry after 3600s");
 /// assert_eq!((denied.retry_after(), denied.retry_after_secs()), (Some(HOUR), Some(3600)));
-/// assert_eq!(denied.retry_after_millis(), Some(3_600_000));
 /// assert_eq!(denied.decisions().tightest().map(|decision| decision.capacity()), Some(1));
-/// assert_eq!(denied.into_decisions().iter().count(), 1);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Denied(Box<Decisions>);
@@ -195,7 +185,7 @@ impl Denied {
         &self.0
     }
 
-    /// Returns all decisions, see [`decisions`](Denied::decisions).
+    /// Returns all decisions.
     pub fn into_decisions(self) -> Decisions {
         *self.0
     }

@@ -24,10 +24,8 @@ use super::pattern::Pattern;
 ///     DenyRule::country("kp")?,
 ///     DenyRule::label("asn", "as64496")?,
 /// ];
-/// assert_eq!(rules[1].to_string(), "network 192.0.2.7/32");
-/// assert_eq!(rules[4].to_string(), "country \"KP\"");
-/// assert_eq!(rules[4], DenyRule::label("country", "KP")?);
-/// assert!(DenyRule::network("example.com").is_err());
+/// assert_eq!([rules[1].to_string(), rules[4].to_string()], ["network 192.0.2.7/32", "country \"KP\""]);
+/// assert!(DenyRule::network("example.com").is_err() && DenyRule::user_agent("*").is_err()); // matches every caller
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -54,13 +52,10 @@ impl DenyRule {
     /// ```
     /// use tollgate::{key, protection::{DenyList, DenyRule, Signals}, Key};
     ///
-    /// let list = DenyList::from_iter([DenyRule::key(key::bearer().key("sk_leaked")), DenyRule::key(42_u64)]);
+    /// let list = DenyList::from_iter([DenyRule::key(key::bearer().key("sk_leaked"))]);
     /// assert!(list.contains(&DenyRule::key("bearer:sk_leaked".parse::<Key>()?)));
-    /// assert!(list.contains(&DenyRule::key(42_u8)) && !list.contains(&DenyRule::key("42")));
-    ///
     /// let caller = Key::from((key::bearer().key("sk_leaked"), key::client_ip().key([192, 0, 2, 7].into())));
     /// assert!(list.find(Some(&caller), &Signals::new()).is_some());
-    /// assert_eq!(DenyRule::key("mallory@example.com").to_string(), "key"); // without its content
     /// # Ok::<(), tollgate::key::ParseKeyError>(())
     /// ```
     ///
@@ -92,16 +87,6 @@ impl DenyRule {
     /// Rules such as `*bot*` are matched in one pass: a thousand cost a request little more than ten. `a*`, `*b` and
     /// `a*b` cost a comparison each. Patterns with further text between two `*`, such as `a*b*`, are tried one after
     /// the other and take up to a microsecond each: use dozens of them, not thousands.
-    ///
-    /// ```
-    /// use tollgate::protection::{DenyList, DenyRule, Signals};
-    ///
-    /// let list = DenyList::from_iter([DenyRule::user_agent("*gptbot/*")?, DenyRule::label("asn", "as64496")?]);
-    /// assert!(list.find(None, &Signals::new().user_agent("Mozilla/5.0 (compatible; GPTBot/1.2)")).is_some());
-    /// assert!(list.find(None, &Signals::new().label("asn", "AS64496")).is_some());
-    /// assert!(DenyRule::user_agent("*").is_err()); // matches every caller
-    /// # Ok::<(), tollgate::protection::DenyRuleError>(())
-    /// ```
     ///
     /// # Errors
     /// If the pattern is empty, longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH), or matches every caller.
@@ -202,9 +187,7 @@ impl fmt::Debug for DenyRule {
 /// [`CidrError`](crate::key::CidrError), if any.
 ///
 /// ```
-/// use tollgate::protection::DenyRule;
-///
-/// let error = DenyRule::country("Germany").unwrap_err();
+/// let error = tollgate::protection::DenyRule::country("Germany").unwrap_err();
 /// assert_eq!(error.to_string(), r#"country "Germany": expected two letters or digits, such as "KP" or "T1""#);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

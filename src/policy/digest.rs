@@ -8,7 +8,8 @@ use siphasher::sip128::SipHasher13;
 use super::key::Key;
 use super::name::PolicyName;
 
-/// The hash of a key, 128 bits under the limiter's [`Secret`]: all that a backend knows about it. Safe to log.
+/// The hash of a key, 128 bits under the limiter's [`Secret`]: all that a backend knows about it. Safe to log. See
+/// [`Secret`] for an example.
 ///
 /// Two keys share a digest with a probability of 2^-126; without the secret, such a pair cannot be searched for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,13 +56,9 @@ impl fmt::Debug for Digest {
 /// ```
 /// use tollgate::{key::{Digest, Secret}, Key};
 ///
-/// let (one, other) = (Secret::new([7; 16]), Secret::random());
-/// assert_eq!(one.digest(&Key::from(42)), Secret::new([7; 16]).digest(&Key::from(42)));
-/// assert_ne!(one.digest(&Key::from(42)), other.digest(&Key::from(42)));
-/// assert_eq!(format!("{one:?}"), "Secret(..)");
-///
-/// let digest = one.digest(&Key::from("ada"));
-/// assert_eq!(Digest::from_bits(digest.to_bits()), digest);
+/// let digest = Secret::new([7; 16]).digest(&Key::from("ada"));
+/// assert_eq!(Digest::from_bits(digest.to_bits()), Secret::new([7; 16]).digest(&Key::from("ada")));
+/// assert_ne!(digest, Secret::random().digest(&Key::from("ada")));
 /// assert_eq!(format!("{digest:?}").len(), 32); // hexadecimal
 /// ```
 #[derive(Clone, Copy)]

@@ -15,7 +15,6 @@ const UNITS: [(Duration, &[&str]); 7] = [
     (Duration::from_micros(1), &["us", "\u{b5}s", "microsecond", "microseconds"]),
 ];
 
-/// Parses a whole number (1 if missing) of one unit, with or without a space between.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_').len();

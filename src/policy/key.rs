@@ -20,12 +20,9 @@ use super::nat64::canonical;
 /// use std::net::IpAddr;
 /// use tollgate::Key;
 ///
-/// let user = Key::from(42);
 /// let login = Key::from(("ada@example.com", IpAddr::from([203, 0, 113, 7])));
-/// assert_ne!(Key::from("42"), user);
 /// assert_eq!(format!("{login:?}"), "Key(40 bytes)");
-/// assert!(Key::everybody() != Key::from("everybody") && Key::everybody() != Key::anonymous());
-///
+/// assert!(Key::from("42") != Key::from(42) && Key::everybody() != Key::anonymous());
 /// let [one, other] = ["2001:db8::1", "2001:db8::ffff:2"].map(|ip| ip.parse::<IpAddr>().expect("an address"));
 /// assert_eq!(Key::network(one, 32, 64), Key::network(other, 32, 64));
 /// ```
@@ -54,10 +51,7 @@ use super::nat64::canonical;
 /// use tollgate::{Key, key};
 ///
 /// assert_eq!("bearer:sk_7f3a".parse::<Key>()?, key::bearer().key("sk_7f3a"));
-/// assert_eq!("7".parse::<Key>()?, Key::from(7));
-/// assert_eq!("\"7\"".parse::<Key>()?, Key::from("7"));
-/// assert_eq!((Key::from("7").to_text(), Key::from(7).to_text()), ("\"7\"".into(), "7".into()));
-/// assert_eq!(key::client_ip().key([192, 0, 2, 7].into()).to_text(), "192.0.2.7");
+/// assert_eq!(("7".parse::<Key>()?, "\"7\"".parse::<Key>()?), (Key::from(7), Key::from("7")));
 /// assert_eq!(key::header("x-api-key").key("k7").to_text(), "header(x-api-key):k7");
 /// assert_eq!(Key::from(("ada", 7)).to_text(), "(\"ada\", 7)");
 /// # Ok::<(), tollgate::key::ParseKeyError>(())
@@ -77,21 +71,18 @@ impl Key {
         Key::part(Tag::Anonymous, 0, &[])
     }
 
-    /// The key of limits on all callers together, which [`key::global`](crate::key::global) finds. It differs from
-    /// every caller's own key.
+    /// The key of [`key::global`](crate::key::global), for limits on all callers together. No caller has this key.
     pub fn everybody() -> Key {
         Key::tuple(&[])
     }
 
-    /// The bits of an IPv4 address that clients and blocks are counted by, unless set otherwise: the whole address.
+    /// The default prefix length of IPv4 clients and blocks: the whole address.
     pub const DEFAULT_IPV4_PREFIX: u8 = 32;
 
-    /// The bits of an IPv6 address that clients and blocks are counted by, unless set otherwise: one client usually has
-    /// a whole /64.
+    /// The default prefix length of IPv6 clients and blocks: one client usually has a whole /64.
     pub const DEFAULT_IPV6_PREFIX: u8 = 64;
 
-    /// The network of an address, with a prefix of `prefix_v4` or `prefix_v6` bits. Longer prefixes than the address
-    /// mean the whole address.
+    /// The network of an address, with a prefix of `prefix_v4` or `prefix_v6` bits, at most the whole address.
     pub fn network(address: IpAddr, prefix_v4: u8, prefix_v6: u8) -> Key {
         match canonical(address) {
             IpAddr::V4(address) => {
@@ -107,7 +98,6 @@ impl Key {
         }
     }
 
-    /// A whole number, in eight bytes if it fits.
     pub(super) fn number([narrow, wide]: [Tag; 2], number: u128) -> Key {
         match u64::try_from(number) {
             Ok(number) => Key::part(narrow, 0, &number.to_le_bytes()),
@@ -119,8 +109,7 @@ impl Key {
         Key::part(tag, bytes.len() as u64, bytes)
     }
 
-    /// Encodes a part: eight bytes with its tag and a `detail` such as its length, then `part`, zero-padded to a
-    /// multiple of eight bytes.
+    /// Encodes a part: a word of its tag and a `detail` such as its length, then `part`, zero-padded to whole words.
     pub(super) fn part(tag: Tag, detail: u64, part: &[u8]) -> Key {
         let length = 8 + part.len().next_multiple_of(8);
         let mut bytes = match length {
@@ -230,7 +219,6 @@ impl From<IpAddr> for Key {
     }
 }
 
-/// Implements `From` for types that convert to a key or to another such type.
 macro_rules! from_via {
     ($($(#[$attribute:meta])* $from:ty => |$value:ident| $key:expr;)*) => {$(
         $(#[$attribute])*

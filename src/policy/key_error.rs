@@ -17,8 +17,7 @@ use http::StatusCode;
 /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), tenant);
 ///
 /// let (parts, ()) = http::Request::new(()).into_parts();
-/// let error = tenant(&parts).unwrap_err();
-/// assert_eq!((error.status(), error.to_string()), (StatusCode::BAD_REQUEST, "no tenant; send x-tenant".into()));
+/// assert_eq!(tenant(&parts).unwrap_err().status(), StatusCode::BAD_REQUEST);
 /// ```
 #[derive(Clone, Debug)]
 pub struct KeyError {
@@ -27,7 +26,6 @@ pub struct KeyError {
     fault: KeyFault,
 }
 
-/// Failures that the layer handles differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyFault {
     Other,

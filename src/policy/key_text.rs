@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 use super::key::{Key, KeySource, Tag};
 use super::network::parse_network;
 
-/// A decoded part of a key. The parts of a tuple follow it.
 pub(super) enum Part<'k> {
     Anonymous,
     Text(&'k [u8]),
@@ -186,7 +185,6 @@ fn bare_or_quoted(content: &[u8]) -> String {
     }
 }
 
-/// Whether a character may stand outside quotes.
 fn is_bare(byte: &u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b'(' | b')' | b',')
 }
@@ -208,13 +206,8 @@ impl FromStr for Key {
 ///
 /// ```
 /// use tollgate::Key;
-///
-/// let error = "sk_7f3a".parse::<Key>().unwrap_err();
-/// assert_eq!(
-///     error.to_string(),
-///     "expected a key at byte 0: write \"ada\" in quotes for a text, 7 for a number, 192.0.2.0/24 for a network, or \
-///      bearer:…, header(x-api-key):…, cookie(session):…, path(id):… for what a client sends; its text is not shown"
-/// );
+/// let error = "sk_7f3a".parse::<Key>().unwrap_err().to_string();
+/// assert!(error.starts_with("expected a key at byte 0: write \"ada\" in quotes for a text, 7 for a number"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseKeyError {

@@ -1,8 +1,7 @@
 //! Text patterns with wildcards, such as `*bot*`.
 
-/// A pattern in which each `*` matches any text, including none, and ASCII case is ignored.
-///
-/// Matching takes time proportional to the text, whatever the pattern, because it never backtracks.
+/// A pattern in which each `*` matches any text, including none, and ASCII case is ignored. Matching never backtracks,
+/// so it takes time proportional to the text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pattern {
     text: String,
@@ -27,7 +26,6 @@ impl Pattern {
         self.exact
     }
 
-    /// The text between the wildcards of `*text*`.
     pub(crate) fn inner(&self) -> Option<&str> {
         let inner = self.text.strip_prefix('*')?.strip_suffix('*')?.trim_matches('*');
         (!self.exact && !inner.is_empty() && !inner.contains('*')).then_some(inner)

@@ -2,13 +2,12 @@
 
 use super::digest::{Digest, Secret};
 
-/// A random hash function that chooses the position of a digest in a table.
+/// A random hash function that chooses the position of a digest in a table: multiply-shift over 128 bits, which is
+/// strongly universal (Lemire and Kaser, "Strongly universal string hashing is fast", The Computer Journal, 2014,
+/// section 3).
 ///
 /// A digest alone is not enough: an attacker who knows the secret can choose keys whose digests fall into one bucket,
-/// and so evict another key's entry. With random numbers drawn for each table, two digests collide only by chance.
-///
-/// The hash is multiply-shift over 128 bits, which is strongly universal (Lemire and Kaser, "Strongly universal string
-/// hashing is fast", The Computer Journal, 2014, section 3).
+/// and so evict another key's entry. With random numbers for each table, two digests collide only by chance.
 #[derive(Clone, Copy)]
 pub(crate) struct Placement {
     low: u128,

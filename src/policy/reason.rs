@@ -35,15 +35,13 @@ impl DecidedBy {
 /// ```
 /// # use tollgate::{policy::DecidedBy, Policy, Quota, RateLimiter, Reason, MINUTE};
 /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// # let limiter = RateLimiter::default();
 /// let decision = limiter.try_acquire(&API, "ada").cost(11).await?;
 /// assert_eq!(decision.reason(), Reason::CostTooLarge);
 /// assert_eq!(decision.reason().as_str(), "cost_too_large");
 /// assert_eq!((decision.decided_by(), decision.decided_by().as_str()), (DecidedBy::Backend, "backend"));
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -63,9 +61,8 @@ pub enum Reason {
     WaitTooLong,
     /// The charge fits, but another charge of the same call was denied, so nothing was spent.
     RefusedElsewhere,
-    /// The caller is on a [deny list](crate::protection::DenyList);
-    /// [`Decision::denied_rule`](crate::Decision::denied_rule) is the rule. Clients only learn that retrying does not
-    /// help.
+    /// The caller is on a [deny list](crate::protection::DenyList), by the rule that
+    /// [`Decision::denied_rule`](crate::Decision::denied_rule) returns. Clients only learn that retrying does not help.
     DenyList,
     /// The caller is [blocked](crate::protection::AutoBlock) for a time;
     /// [`Decision::denied_rule`](crate::Decision::denied_rule) is the signal. Clients only learn when to retry. Without

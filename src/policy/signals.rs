@@ -16,13 +16,10 @@ use super::pattern::Pattern;
 /// ```
 /// use tollgate::protection::{DenyList, DenyRule, Signals};
 ///
-/// let list = DenyList::from_iter([DenyRule::country("KP")?]);
-/// let caller = Signals::new()
-///     .ip([192, 0, 2, 7].into())
-///     .user_agent("curl/8.5.0")
-///     .country("kp")
-///     .label("asn", "64496");
+/// let list = DenyList::from_iter([DenyRule::country("KP")?, DenyRule::user_agent("*gptbot/*")?]);
+/// let caller = Signals::new().ip([192, 0, 2, 7].into()).country("kp").label("asn", "64496");
 /// assert_eq!(list.find(None, &caller).map(|rule| rule.to_string()), Some("country \"KP\"".into()));
+/// assert!(list.find(None, &Signals::new().user_agent("Mozilla/5.0 (compatible; GPTBot/1.2)")).is_some());
 /// # Ok::<(), tollgate::protection::DenyRuleError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,17 +80,15 @@ const MAX_USER_AGENT_LEN: usize = 1024;
 /// ```
 /// use tollgate::{protection::Signal, RateLimiter, HOUR};
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::default();
-/// for signal in [Signal::key("mallory"), Signal::user_agent("curl/8.5.0"), Signal::label("asn", "64496")] {
+/// let address = Signal::ip([192, 0, 2, 7].into());
+/// for signal in [Signal::key("mallory"), Signal::user_agent("curl/8.5.0"), Signal::label("asn", "64496"), address] {
 ///     limiter.block(signal, HOUR).await?;
 /// }
-/// limiter.block(Signal::ip([192, 0, 2, 7].into()), HOUR).await?;
 /// limiter.unblock(Signal::ip([192, 0, 2, 7].into())).await?;
 /// assert_eq!(limiter.stats().blocked, 3);
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Signal(pub(crate) SignalKind);

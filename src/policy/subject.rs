@@ -12,8 +12,7 @@ use super::key::Key;
 /// use tollgate::{Key, Subject};
 ///
 /// let user = Subject::new(42).tier("premium");
-/// assert_eq!(user.key(), Some(&Key::from(42)));
-/// assert_eq!(user.tier_name(), Some("premium"));
+/// assert_eq!((user.key(), user.tier_name()), (Some(&Key::from(42)), Some("premium")));
 /// assert_eq!(Subject::from(None::<u64>), Subject::anonymous());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::args::Phase;
 use crate::hostile::{
-    KEY_FLOOD, NEWCOMERS, NEWCOMERS_OF_ANOTHER, POLICY_FLOOD, SPOOFERS, SPOOFS, STORM, STORM_KEYS, AttackerStats,
+    AttackerStats, KEY_FLOOD, NEWCOMERS, NEWCOMERS_OF_ANOTHER, POLICY_FLOOD, SPOOFERS, SPOOFS, STORM, STORM_KEYS,
 };
 use crate::run::{Course, Run};
 use crate::sample::{Sample, Server};
@@ -145,8 +145,10 @@ fn confined(run: &Run) -> Verdict {
     let time = run.attacked() + Duration::from_secs(2);
     let windows = time.as_secs().div_ceil(KEY_WINDOW.as_secs()) + 1;
     let storm = (stats_of(run, STORM).map_or(0, |stats| stats.ok), STORM_KEYS * KEY_LIMIT * windows);
-    let spoofs =
-        (stats_of(run, SPOOFS).map_or(0, |stats| stats.ok), SPOOFERS * (CLIENT_CAPACITY + CLIENT_RATE * time.as_secs()));
+    let spoofs = (
+        stats_of(run, SPOOFS).map_or(0, |stats| stats.ok),
+        SPOOFERS * (CLIENT_CAPACITY + CLIENT_RATE * time.as_secs()),
+    );
     Verdict {
         promise: "Stormers and spoofers are admitted no more than their own quotas",
         found: format!("storm {} of at most {}, spoofers {} of at most {}", storm.0, storm.1, spoofs.0, spoofs.1),

@@ -42,8 +42,7 @@ impl Quota {
         .finish()
     }
 
-    /// The quota at `share` (more than 0, at most 1) of its rate, capacity and reservations, rounded down to at least
-    /// one token each.
+    /// The quota at `share` (0 to 1) of its rate, capacity and reservations, each rounded down to at least one token.
     pub(crate) fn scaled(&self, share: f64) -> Quota {
         let of = |tokens: u64| match tokens {
             0 | UNLIMITED => tokens,

@@ -70,8 +70,7 @@ impl Algorithm {
         matches!(self, Algorithm::SlidingWindow)
     }
 
-    /// Number of low bits of a [stamp](Quota::stamp) that hold the [`tag`](Algorithm::tag): enough for seven
-    /// algorithms.
+    /// Low bits of a [stamp](Quota::stamp) that hold the [`tag`](Algorithm::tag): enough for seven algorithms.
     pub(crate) const TAG_BITS: u32 = 3;
 
     /// The algorithm's number in a [stamp](Quota::stamp). Never 0.
@@ -148,9 +147,8 @@ impl Quota {
     /// The longest time for refilling the capacity, or all that may be reserved: `2^53 - 1` microseconds, 285 years.
     pub const MAX_WINDOW: Duration = Duration::from_micros(Micros::MAX.get());
 
-    /// A token bucket: refills smoothly, `rate` tokens every `period`, and holds up to `rate` tokens. Set the
-    /// [`capacity`](Quota::capacity) for smaller bursts: `token_bucket(3600, HOUR)` allows all 3600 in one second.
-    ///
+    /// A token bucket: refills smoothly, `rate` tokens every `period`, and holds up to `rate` tokens. Set a smaller
+    /// [`capacity`](Quota::capacity) to limit bursts: `token_bucket(3600, HOUR)` allows all 3600 in one second.
     /// Admits at most `capacity + rate * interval / period` tokens in any interval.
     ///
     /// # Panics
@@ -161,19 +159,12 @@ impl Quota {
         built(Quota::try_token_bucket(rate, period))
     }
 
-    /// A fixed window: adds `rate` tokens at each boundary; unused tokens roll over up to the
-    /// [`capacity`](Quota::capacity), which defaults to `rate`.
+    /// A fixed window: adds `rate` tokens at each boundary. Unused tokens roll over up to the
+    /// [`capacity`](Quota::capacity), which defaults to `rate`: with `fixed_window(500, DAY).capacity(1000)`, a key
+    /// that spends nothing for two days has a thousand. A new key has the full capacity.
     ///
-    /// Boundaries are one `period` apart. Unless [`start`](Quota::start) sets them, each key has its own (derived from
-    /// its digest), so that keys do not all reset at the same instant; the first window of a key may therefore be
-    /// short. A new key has the full capacity.
-    ///
-    /// ```
-    /// use tollgate::{Quota, DAY};
-    /// // Five hundred a day; a key that spends nothing for two days has a thousand.
-    /// let budget = Quota::fixed_window(500, DAY).capacity(1000);
-    /// assert_eq!((budget.rate(), budget.get_capacity(), budget.window()), (500, 1000, 2 * DAY));
-    /// ```
+    /// Boundaries are one `period` apart. Unless [`start`](Quota::start) sets them, each key has its own, so that keys
+    /// do not all reset at the same instant; the first window of a key may therefore be short.
     ///
     /// # Panics
     /// As [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
@@ -197,16 +188,7 @@ impl Quota {
         built(Quota::try_sliding_window(limit, period))
     }
 
-    /// [`Quota::token_bucket`] for values known only at run time.
-    ///
-    /// ```
-    /// use tollgate::{policy::QuotaError, Quota, MINUTE};
-    /// fn from_settings(per_minute: u64, burst: u64) -> Result<Quota, QuotaError> {
-    ///     Quota::try_token_bucket(per_minute, MINUTE)?.try_capacity(burst)
-    /// }
-    /// assert_eq!(from_settings(10, 20), Ok(Quota::token_bucket(10, MINUTE).capacity(20)));
-    /// assert!(from_settings(0, 20).is_err());
-    /// ```
+    /// [`Quota::token_bucket`] for values known only at run time. See [`Quota`] for an example.
     ///
     /// # Errors
     /// If a value is out of the range given at [`Quota::token_bucket`]; names the value and the range.
@@ -259,8 +241,7 @@ impl Quota {
         self.finish()
     }
 
-    /// Sets how many tokens over the capacity may be reserved for waiting callers of one key, in total. Default: 0, no
-    /// reservations.
+    /// Sets how many tokens over the capacity may be reserved for waiting callers of one key, in total. Default: 0.
     ///
     /// # Panics
     /// If `tokens` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to refill, or the quota is a sliding
@@ -316,23 +297,17 @@ impl Quota {
 
     /// Sets the window boundaries: one at `start` after the epoch, and every `period` before and after it, so only
     /// `start` modulo `period` matters. `Duration::ZERO` aligns them to UTC. By default a fixed window's boundaries
-    /// differ from key to key, and a sliding window's are aligned to UTC. A token bucket has no boundaries and ignores
-    /// this.
+    /// differ from key to key, and a sliding window's are aligned to UTC. A token bucket ignores this.
     ///
-    /// The epoch was a Thursday: weeks that begin on Mondays start at `4 * DAY`. In a `const` or a `static` write
-    /// `HOUR.saturating_mul(8)`, since `8 * HOUR` does not compile there.
+    /// The epoch was a Thursday: weeks that begin on Mondays start at `4 * DAY`. In a `const`, write
+    /// `DAY.saturating_mul(4)`, since `4 * DAY` does not compile there.
     ///
     /// ```
-    /// use std::time::Duration;
     /// use tollgate::{Quota, DAY, HOUR, WEEK};
     /// const WEEKLY: Quota = Quota::fixed_window(500, WEEK).start(DAY.saturating_mul(4));
     /// assert_eq!(WEEKLY.get_start(), Some(4 * DAY));
-    ///
-    /// let daily = Quota::fixed_window(500, DAY);
-    /// assert_eq!(daily.start(Duration::ZERO).get_start(), Some(Duration::ZERO)); // midnight UTC for all keys
-    /// assert_eq!(daily.start(3 * DAY + 8 * HOUR).get_start(), Some(8 * HOUR));
-    /// assert_eq!(daily.try_start(8 * HOUR), Ok(daily.start(8 * HOUR)));
-    /// assert!(daily.try_start(Duration::from_nanos(1)).is_err());
+    /// assert_eq!(Quota::fixed_window(500, DAY).try_start(3 * DAY + 8 * HOUR)?.get_start(), Some(8 * HOUR));
+    /// # Ok::<(), tollgate::policy::QuotaError>(())
     /// ```
     ///
     /// # Panics
@@ -406,13 +381,10 @@ impl Quota {
         }
     }
 
-    /// 32 bits that identify this quota in rows written under it. Never 0.
     pub(crate) const fn stamp(&self) -> u32 {
         self.stamp
     }
 
-    /// This quota with fixed boundaries: at its `start`, or (fixed windows without one) derived from `seed`, a key's
-    /// digest. The stamp stays the same: it identifies the quota, not the key.
     #[must_use]
     #[inline]
     pub(crate) const fn seeded(mut self, seed: u64) -> Quota {
@@ -427,10 +399,6 @@ impl Quota {
         !matches!(self.phase, Phase::Start) && matches!(self.algorithm, Algorithm::FixedWindow)
     }
 
-    /// Checks the finished quota: a capacity of 0 needs reservations.
-    ///
-    /// # Errors
-    /// If the quota would deny every request.
     pub(crate) const fn validate(&self) -> Result<(), QuotaError> {
         if self.capacity == 0 && self.max_reserved == 0 {
             return Err(QuotaError::without_value(
@@ -474,10 +442,8 @@ impl Quota {
     ///
     /// ```
     /// use tollgate::{Quota, DAY, HOUR, MINUTE, SECOND};
-    /// assert_eq!(Quota::per_second(50), Quota::token_bucket(50, SECOND));
-    /// assert_eq!(Quota::per_minute(50), Quota::token_bucket(50, MINUTE));
-    /// assert_eq!(Quota::per_hour(50), Quota::token_bucket(50, HOUR));
-    /// assert_eq!(Quota::per_day(50), Quota::token_bucket(50, DAY));
+    /// let quotas = [Quota::per_second(50), Quota::per_minute(50), Quota::per_hour(50), Quota::per_day(50)];
+    /// assert_eq!(quotas, [SECOND, MINUTE, HOUR, DAY].map(|period| Quota::token_bucket(50, period)));
     /// ```
     ///
     /// # Panics
@@ -487,28 +453,19 @@ impl Quota {
         Quota::token_bucket(tokens, SECOND)
     }
 
-    /// A token bucket of `tokens` per minute.
-    ///
-    /// # Panics
-    /// As [`Quota::token_bucket`].
+    /// A token bucket of `tokens` per minute. See [`Quota::per_second`] for an example and panics.
     #[track_caller]
     pub const fn per_minute(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, MINUTE)
     }
 
-    /// A token bucket of `tokens` per hour.
-    ///
-    /// # Panics
-    /// As [`Quota::token_bucket`].
+    /// A token bucket of `tokens` per hour. See [`Quota::per_second`] for an example and panics.
     #[track_caller]
     pub const fn per_hour(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, HOUR)
     }
 
-    /// A token bucket of `tokens` per day.
-    ///
-    /// # Panics
-    /// As [`Quota::token_bucket`].
+    /// A token bucket of `tokens` per day. See [`Quota::per_second`] for an example and panics.
     #[track_caller]
     pub const fn per_day(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, DAY)

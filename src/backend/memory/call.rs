@@ -10,12 +10,10 @@ use super::table::{Shard, Table};
 use crate::algorithm::{Line, Micros, Quota, State, Step, Steps, carry_until, roll, step_all};
 use crate::backend::{RowId, Take};
 
-/// The locked shards of a call. Shards are locked in ascending order.
 pub(super) struct LockedCall<'a> {
     table: &'a Table,
     shards: SmallVec<[Shard<'a>; 1]>,
-    /// The rows that the call names, in the order of its takes, and the rows to be evicted for them. None of them may
-    /// be evicted for another.
+    /// Not to be evicted for a row of this call: its own rows, in the order of its takes, and rows already chosen.
     pinned: SmallVec<[RowKey; 2]>,
 }
 
@@ -193,7 +191,6 @@ impl<'a> LockedCall<'a> {
         loaded
     }
 
-    /// Stores the state that a charge or settlement under `quota` left.
     pub(super) fn store(&mut self, row: &LoadedRow<'_>, quota: &Quota, now: Micros) {
         let LoadedRow { key, ref state, .. } = *row;
         let LockedCall { table, shards, pinned } = self;

@@ -7,7 +7,6 @@ use crate::algorithm::{Micros, State};
 
 #[derive(Default)]
 pub(super) struct Ledger {
-    /// Row counts by policy number.
     sizes: HashMap<u32, u32>,
     overflow: HashMap<(u32, u8), State>,
     /// Policies with overflow rows of their own.
@@ -101,8 +100,7 @@ pub(super) struct Victim<'a> {
     from_equal: Option<(Rank, RowKey)>,
 }
 
-/// The order of eviction: junior rows, rows of the largest policy, rows that deny nothing, rows that expire soonest,
-/// and then the least spent.
+/// The order of eviction: junior rows, the largest policy's, those that deny nothing, expire soonest, spent least.
 type Rank = (bool, u32, bool, Micros, u64);
 
 impl<'a> Victim<'a> {

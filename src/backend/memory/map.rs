@@ -53,7 +53,6 @@ impl Rows<'_> {
         self.0.get_mut(key.hash(), |(other, _)| *other == key).map(|(_, row)| row.get_mut())
     }
 
-    /// Adds a row that is not in the map.
     pub(super) fn add(&mut self, key: RowKey, row: Row) {
         self.0.insert(key.hash(), (key, SharedValue::new(row)), |(key, _)| key.hash());
     }

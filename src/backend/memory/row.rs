@@ -16,7 +16,6 @@ pub(super) struct Row {
     /// of the time from `at` to `expires` during which it denies something (8).
     packed: u64,
     pub(super) stamp: u32,
-    /// The policy's [number](RowHasher::number).
     pub(super) policy: u32,
     /// In seconds; `u32::MAX` = never.
     expires: u32,
@@ -56,7 +55,6 @@ impl Row {
         self.store(state, 0);
     }
 
-    /// Like `write`, for a row that denies a cost of 1 from now on or is known to deny something.
     fn write_denying(&mut self, quota: &Quota, state: &State, level: u64) {
         let before = self.denies_until();
         self.store(state, 0);
@@ -70,8 +68,7 @@ impl Row {
         self.expires = state.clear.to_seconds();
     }
 
-    /// Remembers that a charge was denied. This does not change the state: the row is only kept, when others need its
-    /// slot, until the charge would fit.
+    /// Remembers that a charge was denied. The state stays; eviction prefers other rows until the charge would fit.
     #[inline]
     pub(super) fn record_denial(&mut self, quota: &Quota, ask: Ask) {
         let level = quota.get_capacity().checked_sub(ask.tokens());
@@ -211,7 +208,6 @@ impl RowHasher {
         RowKey::new(hash, (row.key.to_bits() >> 96) as u32 ^ policy as u32)
     }
 
-    /// A number for a policy in row counts; never 0.
     pub(super) fn number(&self, policy: &PolicyName) -> u32 {
         (self.policy(policy) >> 32) as u32 | 1
     }

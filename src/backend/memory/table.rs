@@ -149,7 +149,6 @@ impl<'a> Shard<'a> {
         }
     }
 
-    /// Removes a row. Returns whether it existed.
     pub(super) fn remove(&mut self, key: RowKey) -> bool {
         let row = self.rows.remove(key);
         if let Some(row) = &row {
@@ -158,7 +157,6 @@ impl<'a> Shard<'a> {
         row.is_some()
     }
 
-    /// Removes a row that has not expired, for the sake of another.
     pub(super) fn evict(&mut self, key: RowKey) {
         self.remove(key);
         self.remove(key.carry());
@@ -176,8 +174,7 @@ impl<'a> Shard<'a> {
 
     /// Looks for a slot for a row of the policy, without evicting the rows in `pinned`.
     ///
-    /// Samples a few rows and drops the expired ones. In a full shard, samples until a row can be evicted, at most
-    /// [`MAX_SAMPLES`] times.
+    /// Samples a few rows and drops the expired ones. In a full shard, evicts one from at most [`MAX_SAMPLES`] samples.
     pub(super) fn find_slot(&mut self, policy: u32, pinned: &[RowKey], now: Micros) -> Vacancy {
         let Shard { table, number, rows, ledger, incoming } = self;
         let (capacity, incoming) = (table.rows_per_shard, *incoming);

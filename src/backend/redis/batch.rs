@@ -48,7 +48,6 @@ pub(super) enum Action {
     Reset { row: RowKey },
 }
 
-/// The key of a row on the server.
 pub(super) type RowKey = Arc<[u8]>;
 
 impl Action {
@@ -69,8 +68,7 @@ impl Action {
         takes == others
     }
 
-    /// Whether it may run on a value that is not a valid row: a reset removes a damaged row, but never a value that
-    /// another program may own.
+    /// Whether it may run on an invalid row: a reset removes a damaged one, but no value that another program may own.
     fn repairs(&self, found: Foreign) -> bool {
         matches!(self, Action::Reset { .. }) && found == Foreign::Damaged
     }
@@ -103,7 +101,6 @@ impl Batch {
         self.operations.len()
     }
 
-    /// The age of the oldest operation.
     pub(super) fn age(&self) -> Duration {
         self.operations.first().map_or(Duration::ZERO, |operation| operation.began.elapsed())
     }
@@ -121,7 +118,6 @@ impl Batch {
     fn arguments(&self) -> Arguments {
         let mut arguments = Arguments::default();
         let all: Vec<_> = self.operations.iter().zip(&self.indexes).collect();
-        // Most batches are many equal takes on different rows; such takes are sent once.
         for alike in all.chunk_by(|(one, rows), (next, next_rows)| {
             let is_consecutive = rows.iter().chain(*next_rows).zip(rows[0]..).all(|(row, expected)| *row == expected);
             is_consecutive && one.action.is_alike(&next.action)
@@ -132,7 +128,6 @@ impl Batch {
         arguments
     }
 
-    /// Completes every operation from the script's reply.
     pub(super) fn complete(self, reply: &[u8]) {
         let Some(mut reply) = Reply::read(reply, self.operations.len(), self.rows.len()) else {
             let message = format!(

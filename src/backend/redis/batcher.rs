@@ -1,10 +1,9 @@
 //! Batches operations: those that wait at the same time share one script call.
 //!
-//! An operation is sent immediately while little is in flight; later ones wait for a reply and are then sent together.
-//! So a single decision never waits, and a busy server gets few, large calls. Two calls are in flight, half a round
-//! trip apart: the server computes one while the reply to the other is read. An operation may spend half of its
-//! deadline in the queue. A cluster has one queue per slot, since a script may only touch keys of one slot; a server
-//! has one.
+//! While little is in flight, an operation is sent immediately; later ones wait for a reply and are then sent together.
+//! Two calls are in flight, half a round trip apart: the server computes one while the reply to the other is read. An
+//! operation may spend half of its deadline in the queue. A cluster has one queue per slot, since a script may only
+//! touch keys of one slot; a server has one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -33,7 +32,6 @@ pub(super) struct Batcher {
 #[derive(Default)]
 struct Queues {
     by_slot: HashMap<u16, Queue>,
-    /// Waiting operations in all queues.
     waiting: usize,
 }
 
@@ -161,8 +159,7 @@ impl Batcher {
         }
         queue.locked.extend_from_slice(locked);
         if operations.is_empty() {
-            // The worker that locked a row sends what waits for it. Operations that are queued after this lock is
-            // released start a new worker.
+            // The worker that locked a row sends what waits for it; operations queued later start a new worker.
             queue.workers -= 1;
             if queue.workers == 0 {
                 by_slot.remove(&slot);
@@ -308,7 +305,6 @@ impl Batcher {
     }
 }
 
-/// A task that sends the batches of a queue until it is empty.
 struct Worker {
     batcher: Arc<Batcher>,
     slot: u16,

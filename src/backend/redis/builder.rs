@@ -90,8 +90,7 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Sets the secret with which limiters hash keys. A process with another secret counts separately, without a
-    /// warning.
+    /// Sets the secret with which limiters hash keys. A process with another one counts separately, without a warning.
     ///
     /// The default is derived from the prefix, so anyone who can read the server can test guesses of keys, such as
     /// addresses. Set your own secret if keys are personal data.
@@ -130,8 +129,7 @@ impl RedisBackendBuilder {
         self.checked(Link::Server(Box::new(Reconnecting::new(connector))), &address).await
     }
 
-    /// Connects with your own function: to the primary that Redis Sentinel names, with a changing password, or with a
-    /// client certificate.
+    /// Connects with your own function: through Redis Sentinel, with a changing password or with a client certificate.
     ///
     /// ```no_run
     /// use std::sync::Arc;
@@ -184,14 +182,6 @@ impl RedisBackendBuilder {
     /// Uses your own connection to one server, such as a `ConnectionManager`. It is cloned for each call, and must
     /// reconnect without the backend's help.
     ///
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = redis::Client::open("redis://127.0.0.1")?;
-    /// let connection = client.get_multiplexed_async_connection().await?;
-    /// let backend = tollgate::backend::RedisBackend::builder().connection(connection);
-    /// # Ok(()) }
-    /// ```
-    ///
     /// # Panics
     /// Panics outside of a tokio runtime.
     pub fn connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
@@ -200,13 +190,6 @@ impl RedisBackendBuilder {
 
     /// Uses your own connection to a cluster, such as a `ClusterConnection`. Build it with `retries(0)`: by default
     /// that client repeats a command when its connection breaks, which may charge twice.
-    ///
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = redis::cluster::ClusterClientBuilder::new(["redis://10.0.0.5:6379"]).retries(0).build()?;
-    /// let backend = tollgate::backend::RedisBackend::builder().cluster_connection(client.get_async_connection().await?);
-    /// # Ok(()) }
-    /// ```
     ///
     /// # Panics
     /// Panics outside of a tokio runtime.

@@ -44,7 +44,6 @@ fn code(error: &RedisError) -> &str {
     within.and_then(|text| text.split(' ').next()).unwrap_or(code)
 }
 
-/// Describes a missing permission and the rule that grants it. Up to Redis 7.0, the error does not name the command.
 fn missing_permission(error: &RedisError) -> String {
     let detail = error.detail().unwrap_or_default();
     let command = detail.split_once(" permissions to run ").and_then(|(_, rest)| rest.split('\'').nth(1));

@@ -13,7 +13,7 @@ use crate::backend::{Error, Notice, Steps};
 /// An operation on rows with the given numbers.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    /// An acquire, or a peek.
+    /// Also a peek.
     Decide(Vec<(u8, Quota, Ask)>, bool),
     /// A settlement.
     Settle(u8, Quota, ChargeRecord, u64),
@@ -21,7 +21,6 @@ pub enum Operation {
     Reset(u8),
 }
 
-/// The result of each operation in a call.
 pub type Answered = Vec<Result<Steps, Error>>;
 
 /// Decodes `reply` as the server's reply to one call with these operations.
@@ -38,7 +37,6 @@ pub fn decided(operations: &[Operation], reply: &[u8]) -> Answered {
     results.map(|result| result.map(|outcome| outcome.steps)).collect()
 }
 
-/// Returns the bytes of a script's reply, or its error.
 pub fn value_of(reply: Value) -> Result<Vec<u8>, Error> {
     let bytes = || Ok(Vec::<u8>::from_redis_value(reply.extract_error()?)?);
     bytes().map_err(error::classify)

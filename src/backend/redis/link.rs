@@ -97,7 +97,6 @@ pub(super) fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
 
-/// Installs *ring* if the process has no default provider: rustls panics with none, or with two to choose from.
 pub(super) fn install_crypto_provider(info: &ConnectionInfo) {
     #[cfg(feature = "redis-tls")]
     if matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. })
@@ -171,8 +170,7 @@ impl<C: Connect> Reconnecting<C> {
 }
 
 impl Reconnecting<ClusterClient> {
-    /// Sends a command after `ASKING` to the node that is about to take over its slot (Redis cluster specification, ASK
-    /// redirection).
+    /// Sends a command after `ASKING` to the node that is about to take over its slot (Redis cluster specification).
     async fn run_asking(&self, (host, port): (&str, u16), command: &Cmd) -> RedisResult<Value> {
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command.clone());
@@ -214,7 +212,6 @@ impl Link {
         Ok(T::from_redis_value(value?.extract_error()?)?)
     }
 
-    /// Sends a command to the node that an ASK redirection names.
     pub(super) async fn follow<T: FromRedisValue>(&self, redirection: &RedisError, command: &Cmd) -> RedisResult<T> {
         let node = redirection.redirect_node().and_then(|(node, _)| node.rsplit_once(':'));
         let node = node.and_then(|(host, port)| Some((host, port.parse().ok()?)));
@@ -246,7 +243,6 @@ impl Link {
         }
     }
 
-    /// Whether all keys of a script call must share a slot.
     pub(super) fn has_slots(&self) -> bool {
         match self {
             Link::Server(_) => false,
@@ -267,7 +263,6 @@ impl fmt::Debug for Link {
     }
 }
 
-/// A connection that a user of the crate provides.
 pub(super) trait UserConnection: Send + Sync {
     fn run<'a>(&'a self, command: &'a Cmd) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
 }

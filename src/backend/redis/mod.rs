@@ -81,18 +81,12 @@ impl RedisBackend {
         RedisBackend::builder().connect(url).await
     }
 
-    /// Connects to a cluster, whose nodes are discovered from the given ones.
+    /// Connects to a cluster, whose nodes are discovered from the given ones, such as
+    /// `["redis://10.0.0.5:6379", "redis://10.0.0.6:6379"]`.
     ///
     /// All charges of one key share a slot and are decided together. Charges of several keys in one call are acquired
     /// slot by slot, and refunded if a later one is denied. This never admits too much, but the tokens are missing to
     /// other calls in the meantime, and refunds may be [forfeited](crate::Receipt#what-can-be-given-back).
-    ///
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-    /// let nodes = ["redis://10.0.0.5:6379", "redis://10.0.0.6:6379"];
-    /// let backend = tollgate::backend::RedisBackend::connect_cluster(nodes).await?;
-    /// # Ok(()) }
-    /// ```
     ///
     /// Errors and panics: as for [`connect`](RedisBackend::connect).
     pub async fn connect_cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<RedisBackend, Error> {
@@ -104,18 +98,10 @@ impl RedisBackend {
         RedisBackendBuilder::new()
     }
 
-    /// Returns the server's key of a row, for `redis-cli`. See [`RateLimiter::digest`](crate::RateLimiter::digest).
-    ///
-    /// ```no_run
-    /// # use tollgate::{backend::RedisBackend, Key, Policy, Quota, RateLimiter, MINUTE};
-    /// # fn look(backend: RedisBackend, limiter: RateLimiter, api: Policy) {
-    /// println!("{}", backend.row_key(api.name(), limiter.digest(Some(&Key::from("ada")))));
-    /// // tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api
-    /// # }
-    /// ```
+    /// Returns the server's key of a row, for `redis-cli`: `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`. See
+    /// [`RateLimiter::digest`](crate::RateLimiter::digest).
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
-        // The version separates incompatible layouts. The text in the first braces determines the slot on a cluster, so
-        // all rows of a key share one.
+        // The version separates incompatible layouts. The text in braces makes all rows of a key share a slot.
         format!("{}:{VERSION}:{{{:032x}}}:{}", self.prefix, key.to_bits(), policy.as_str())
     }
 
@@ -171,7 +157,6 @@ impl RedisBackend {
             indexes.iter().zip(result?.iter()).for_each(|(i, step)| steps[*i] = Some(*step));
         }
         if denied {
-            // Show the granted rows as they are without the charges, which were refunded or never made.
             for i in granted {
                 let same = takes[..=i].iter().filter(|take| take.key == takes[i].key && take.policy == takes[i].policy);
                 let tokens: u64 = same.map(|take| take.ask.tokens()).sum();
@@ -209,8 +194,7 @@ impl RedisBackend {
         BackendFuture::boxed(async move { receiver.await.unwrap_or_else(|_| Err(runtime_ended())).map(read) })
     }
 
-    /// Queues all settlements or resets immediately, so that they run even if the future is dropped. The future returns
-    /// how many of them took effect.
+    /// Queues all settlements or resets immediately. The future returns how many of them took effect.
     fn send_all(&self, operations: impl Iterator<Item = (u16, Action)>) -> BackendFuture<usize> {
         let send = |(slot, action)| self.send(slot, action, Instant::now(), |outcome| outcome.took_effect);
         let sent: Vec<_> = operations.map(send).collect();

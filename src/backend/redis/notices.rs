@@ -25,8 +25,7 @@ pub(super) struct RedisNoticeChannel {
     poll_interval: Duration,
     state: Mutex<State>,
     publish_permits: Arc<Semaphore>,
-    /// How far the subscribers have read. Locked during a call and the delivery of its notices, which keeps their
-    /// order.
+    /// How far the subscribers have read. Locked until the notices of a call are delivered, which keeps their order.
     cursor: tokio::sync::Mutex<Cursor>,
 }
 
@@ -34,14 +33,12 @@ pub(super) struct RedisNoticeChannel {
 struct State {
     subscribers: Vec<Weak<dyn NoticeSubscriber>>,
     has_new_subscriber: bool,
-    /// Whether the polling task is running.
     polling: bool,
     poll_failed: bool,
     /// Notices from `publish_later`, and when they expire.
     pending: VecDeque<(Notice, Option<Instant>)>,
 }
 
-/// A position in the sequence of notices.
 #[derive(Debug, Default)]
 struct Cursor {
     /// Identifies the data set; a new one starts after data loss.
@@ -88,8 +85,7 @@ impl RedisNoticeChannel {
         }
     }
 
-    /// Publishes `notices`, or pending ones if there are none, and delivers new notices to the subscribers. Returns
-    /// whether more notices are pending.
+    /// Publishes `notices`, or else pending ones, and delivers new ones. Returns whether more notices are pending.
     async fn exchange(&self, notices: &[Notice]) -> Result<bool, Error> {
         let mut cursor = self.cursor.lock().await;
         let mut pending = Vec::new();

@@ -26,7 +26,6 @@ impl Script {
         Script { source, hash }
     }
 
-    /// Starts a command with the script's hash or its full text.
     pub(super) fn command(&self, in_full: bool) -> Cmd {
         let (name, script) = if in_full { ("EVAL", &self.source) } else { ("EVALSHA", &self.hash) };
         let mut command = redis::cmd(name);

@@ -46,7 +46,6 @@ shared! {
     SLIDING_WINDOW: u32 = Algorithm::SlidingWindow.tag();
     TAGS: u32 = 1 << Algorithm::TAG_BITS;
     NEVER: u32 = u32::MAX;
-    // The last instant, and the most tokens that can be spent.
     LAST: u64 = MAX_SPENT;
 }
 
@@ -62,8 +61,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Adds `times` equal operations: `action` is the first, on the rows with the indexes `rows`; the others follow on
-    /// consecutive rows.
+    /// Adds `times` equal operations: `action` is the first, on `rows`; the others follow on consecutive rows.
     pub(super) fn add(&mut self, action: &Action, times: usize, rows: &[usize]) {
         self.operations.push(match action {
             Action::Decide { store: false, .. } => PEEK,
@@ -126,7 +124,6 @@ fn to_double(count: u64) -> f64 {
     count.min(MAX_SPENT) as f64
 }
 
-/// Encodes a quota without the start of its windows, which differs between keys.
 fn packed(quota: &Quota) -> Vec<u8> {
     let (rate, period) = quota.pace();
     let numbers = [rate, period, quota.get_capacity(), quota.ceiling(), quota.fill_micros()];
@@ -141,7 +138,6 @@ pub(super) struct Reply {
     pub(super) now: Micros,
     /// Whether each operation was granted or done.
     pub(super) done: Vec<bool>,
-    /// Each row from before the call.
     pub(super) rows: Vec<State>,
     /// Indexes of values that are not rows. They were left unchanged.
     pub(super) foreign: Vec<(usize, Foreign)>,
@@ -250,7 +246,6 @@ mod tests {
             }]
         );
         assert_eq!(reply.foreign, []);
-        // Truncated replies are invalid.
         for cut in 0..bytes.len() {
             assert!(Reply::read(&bytes[..cut], 2, 1).is_none());
         }

@@ -86,7 +86,14 @@ impl AttackerStats {
         let mut fields = line.split('\t');
         let name = fields.next()?.to_owned();
         let mut number = || fields.next()?.parse().ok();
-        Some(AttackerStats { name, sent: number()?, ok: number()?, refused: number()?, other: number()?, cut: number()? })
+        Some(AttackerStats {
+            name,
+            sent: number()?,
+            ok: number()?,
+            refused: number()?,
+            other: number()?,
+            cut: number()?,
+        })
     }
 }
 

@@ -155,7 +155,6 @@ fn newcomers_of_full_shards_share_one_budget_and_come_to_an_end() {
     });
 }
 
-/// An operation on two rows in two shards.
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     One(u64),

@@ -1,5 +1,4 @@
-//! Models of concurrent callers of a queue: every call completes, in the order of settlements and resets, with at most
-//! two calls in flight.
+//! Models of concurrent callers of a queue: every call completes, settlements and resets in order.
 
 use std::future::Future;
 use std::pin::Pin;
