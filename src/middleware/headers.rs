@@ -12,10 +12,9 @@ use crate::policy::{Decision, Decisions};
 /// The headers that inform clients about their limits.
 ///
 /// ```
-/// use axum::{body::Body, extract::Request, routing::get, Router};
-/// use tollgate::{key, middleware::ResetUnit, HeaderFamily, Policy, Quota, RateLimitLayer, MINUTE};
-/// use tower::ServiceExt;
-///
+/// # use axum::{body::Body, extract::Request, routing::get, Router};
+/// # use tollgate::{key, middleware::ResetUnit, HeaderFamily, Policy, Quota, RateLimitLayer, MINUTE};
+/// # use tower::ServiceExt;
 /// const API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,11 +28,9 @@ use crate::policy::{Decision, Decisions};
 ///
 /// let old = app(HeaderFamily::Draft6).oneshot(Request::new(Body::empty())).await?;
 /// assert_eq!(old.headers()["ratelimit-policy"], "100;w=60");
-/// assert_eq!(old.headers()["ratelimit-limit"], "100");
 /// assert_eq!(old.headers()["ratelimit-remaining"], "99");
 ///
 /// let x = app(HeaderFamily::XRateLimit(ResetUnit::Seconds)).oneshot(Request::new(Body::empty())).await?;
-/// assert_eq!(x.headers()["x-ratelimit-limit"], "100");
 /// assert_eq!(x.headers()["x-ratelimit-remaining"], "99");
 /// assert_eq!(x.headers()["x-ratelimit-reset"], "1");
 /// # Ok(()) }
@@ -93,7 +90,6 @@ pub(super) fn field_name(name: &'static str) -> HeaderName {
 
 #[derive(Default)]
 pub(super) struct LimitHeaders {
-    /// Draft 11 has two fields per policy; most responses have one policy.
     fields: SmallVec<[(HeaderName, HeaderValue); 2]>,
     /// Whether to omit the fields if an inner limiter sent them.
     single: bool,
@@ -131,7 +127,6 @@ impl LimitHeaders {
         limit_headers
     }
 
-    /// The fields of the policy with the smallest share left; if denied, of the one with the longest wait.
     fn three_fields(
         decisions: &Decisions,
         names: [&'static str; 3],
@@ -162,7 +157,6 @@ impl LimitHeaders {
         LimitHeaders { fields: SmallVec::from_iter([(name, value)]), single: false }
     }
 
-    /// Adds the fields. Never overwrites one.
     pub(super) fn append_to(self, headers: &mut HeaderMap) {
         if self.single && self.fields.iter().any(|(name, _)| headers.contains_key(name)) {
             return;

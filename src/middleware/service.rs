@@ -27,9 +27,9 @@ use super::options::LayerOptions;
 ///     Ok::<_, Infallible>(Response::new(http_body_util::Empty::<bytes::Bytes>::new()))
 /// });
 /// let mut limited: RateLimit<_> = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).layer(inner);
-/// let _inner = limited.get_ref();
 /// let response: ResponseFuture<_, ()> = limited.ready().await?.call(Request::new(()));
-/// assert_eq!(response.await?.status(), 200);
+/// assert!(!response.await?.body().is_refusal());
+/// assert!(limited.ready().await?.call(Request::new(())).await?.body().is_refusal());
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
