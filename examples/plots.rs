@@ -113,9 +113,8 @@ fn replay(quota: &Quota, traffic: &[Duration]) -> Seen {
                 state = step.state;
             }
         }
-        let left = (0..=quota.get_capacity())
-            .rev()
-            .find(|cost| step(quota, &state, BEGIN + now, Ask::cost(*cost)).is_allowed());
+        let left =
+            (0..=quota.get_capacity()).rev().find(|cost| step(quota, &state, BEGIN + now, Ask::cost(*cost)).is_allowed());
         let left = left.unwrap_or(0);
         if seen.left.last().is_none_or(|(_, before)| *before != left) {
             seen.left.push((now, left));

@@ -140,9 +140,7 @@ impl BlockCache {
 /// Whether a denied take may fit earlier than computed: a wait through several windows is shorter if it begins late in
 /// one, and longest at the start of the next.
 fn may_be_granted_earlier(take: &Take<'_>) -> bool {
-    take.quota.algorithm().has_windows()
-        && take.ask.max_wait().is_some()
-        && take.ask.tokens() > take.quota.get_capacity()
+    take.quota.algorithm().has_windows() && take.ask.max_wait().is_some() && take.ask.tokens() > take.quota.get_capacity()
 }
 
 impl Bucket {

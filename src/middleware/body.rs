@@ -8,10 +8,8 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of a [`RateLimit`](super::RateLimit) response: the inner service's body, or a refusal.
-    ///
-    /// Implements [`Body`] if the inner body's data is `From<Bytes>`, as [`Bytes`] is. See
-    /// [`RateLimit`](super::RateLimit) for an example.
+    /// The body of a [`RateLimit`](super::RateLimit) response, which has an example: the inner service's body, or a
+    /// refusal. Implements [`Body`] if the inner body's data is `From<Bytes>`, as [`Bytes`] is.
     #[derive(Debug)]
     pub struct RefusalBody<B> {
         // `None` for a refusal.

@@ -42,18 +42,18 @@ pub enum OnResponse {
     Settle(u64),
     /// Reset the key: forget everything that it has spent under the policy.
     Reset,
-    /// Keep the charge and [pause](crate::RateLimiter::pause) the key for this long. Requests that wait are delayed too.
+    /// Keep the charge and [pause](crate::RateLimiter::pause) the key, including its waiting requests, for this long.
     /// For a layer around a client whose server has refused.
     Pause(Duration),
 }
 
 impl OnResponse {
-    /// Resets the key on a 2xx response and keeps the charge otherwise, so that only failures count, as for logins. Each
-    /// attempt is charged beforehand, so parallel guesses cannot bypass the limit.
+    /// Resets the key on a 2xx response and keeps the charge otherwise, so that only failures count, as for logins.
+    /// Each attempt is charged beforehand, so parallel guesses cannot bypass the limit.
     ///
-    /// Do not use it for a limit by address: an attacker could reset the count by logging in to their own account. There,
-    /// return [`OnResponse::Refund`] on success, which gives back that attempt only, and add a limit by account: see the
-    /// `login_protection` example. A form that always responds with a redirect needs its own closure.
+    /// Do not use it for a limit by address: an attacker could reset the count by logging in to their own account.
+    /// There, return [`OnResponse::Refund`] on success, which gives back that attempt only, and add a limit by account:
+    /// see the `login_protection` example. A form that always responds with a redirect needs its own closure.
     ///
     /// A gRPC response with its status in trailers keeps the charge; call [`Receipt::reset`] in the method instead.
     pub fn reset_on_success(response: &Parts) -> OnResponse {
@@ -65,8 +65,9 @@ impl OnResponse {
         if response.status.is_success() && succeeded { OnResponse::Reset } else { OnResponse::Keep }
     }
 
-    /// Pauses the key after a 429 or 503 with `Retry-After` for that long, at most a day, and keeps the charge otherwise.
-    /// For a layer around a client. A date is compared with the response's `Date` or, without it, with the system clock.
+    /// Pauses the key after a 429 or 503 with `Retry-After` for that long, at most a day, and keeps the charge
+    /// otherwise. For a layer around a client. A date is compared with the response's `Date` or, without it, with the
+    /// system clock.
     ///
     /// ```
     /// # use {http::Response, tollgate::{OnResponse, SECOND}};
@@ -75,8 +76,8 @@ impl OnResponse {
     /// # Ok::<(), http::Error>(())
     /// ```
     ///
-    /// For a server that refuses without `Retry-After`, write a closure that returns [`OnResponse::Pause`]. See
-    /// [`docs::outgoing`](crate::docs::outgoing) for a layer around a client.
+    /// For other refusals, return [`OnResponse::Pause`] from a closure. See also
+    /// [`docs::outgoing`](crate::docs::outgoing).
     pub fn pause_on_retry_after(response: &Parts) -> OnResponse {
         let refused = matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         match retry_after(&response.headers) {

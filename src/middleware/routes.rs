@@ -39,8 +39,8 @@ use crate::policy::{Policy, suggestion};
 /// let layer = limits.choose(|req: &http::request::Parts| (!req.method.is_safe()).then_some("todo/create"));
 /// ```
 ///
-/// An unknown or duplicate name panics while the router is built. All layers made here share one limiter, and routes with
-/// the same policy share its rows.
+/// An unknown or duplicate name panics while the router is built. All layers made here share one limiter, and routes
+/// with the same policy share its rows.
 ///
 /// # Stacked layers
 /// A layer around the router and one on a route both apply. The outer one charges first, also for requests that the
@@ -71,8 +71,9 @@ impl RouteLimits {
         self
     }
 
-    /// Sets the policy of requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) name none,
-    /// including those that match no route. They share one row per key. Without a default policy they are not limited.
+    /// Sets the policy of requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) name
+    /// none, including those that match no route. They share one row per key. Without a default policy they are not
+    /// limited.
     ///
     /// # Panics
     /// If there already is a policy of that name.
@@ -100,8 +101,8 @@ impl RouteLimits {
         RateLimitLayer::from(Rule::choosing(policy, |_| Some(0), Arc::clone(&self.key))).limiter(&self.limiter)
     }
 
-    /// Creates one layer for all routes from lines such as `("POST /todos", "todo/create")`: a method, a route as given to
-    /// the router, and a policy. Without a method (`"/todos"`) a line covers all methods. `HEAD` falls under `GET`.
+    /// Creates one layer for all routes from lines such as `("POST /todos", "todo/create")`: a method, a route as given
+    /// to the router, and a policy. Without a method (`"/todos"`) a line covers all methods. `HEAD` falls under `GET`.
     /// Requests that match no line fall under the [default policy](RouteLimits::default_policy).
     ///
     /// In axum, add it with `Router::layer` or `route_layer`. For a router nested at `/api`, write the whole route:
@@ -110,19 +111,20 @@ impl RouteLimits {
     ///
     /// # Without axum
     /// Outside of axum's routers (tonic, plain hyper), lines are compared with the request's path:
-    /// `/package.Service/Method` is a gRPC method, and `/package.Service/{*rest}` covers the other methods. An exact line
-    /// takes precedence, then the longest line that ends with a wildcard. Other parameters, as in `/users/{id}`, match
-    /// nothing. The same applies inside of axum's routers to routes that end with a wildcard, as tonic's routes do. Paths
-    /// are not decoded: `/%61` is not `/a`, so set a default policy. See [`docs::grpc`](crate::docs::grpc) for an example.
+    /// `/package.Service/Method` is a gRPC method, and `/package.Service/{*rest}` covers the other methods. An exact
+    /// line takes precedence, then the longest line that ends with a wildcard. Other parameters, as in `/users/{id}`,
+    /// match nothing. The same applies inside of axum's routers to routes that end with a wildcard, as tonic's routes
+    /// do. Paths are not decoded: `/%61` is not `/a`, so set a default policy. See [`docs::grpc`](crate::docs::grpc)
+    /// for an example.
     ///
     /// # Mistakes
     /// A table does not know the router's routes: a line with a typo or another parameter name (`/users/{user}` for
-    /// `/users/{id}`) applies to no request. [`RateLimitLayer::unused_routes`] lists such lines after some requests, for
-    /// instance in a test, and [`RateLimitLayer::unmatched_requests`] counts the requests that match no line.
+    /// `/users/{id}`) applies to no request. [`RateLimitLayer::unused_routes`] lists such lines after some requests,
+    /// for instance in a test, and [`RateLimitLayer::unmatched_requests`] counts the requests that match no line.
     ///
     /// # Panics
-    /// If there is no policy of a name, if a line occurs twice, or if it can never apply: it has no route, axum 0.7 syntax
-    /// (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelt or not in capitals.
+    /// If there is no policy of a name, if a line occurs twice, or if it can never apply: it has no route, axum 0.7
+    /// syntax (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelt or not in capitals.
     #[track_caller]
     pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
         let mut table = Table::default();

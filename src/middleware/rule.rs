@@ -14,9 +14,11 @@ use super::on_response::{OnResponse, OnResponseFn};
 use super::table::Table;
 use crate::policy::Policy;
 
-/// One of a layer's limits, with its own cost and handling of responses, for layers whose limits count different things.
+/// One of a layer's limits, with its own cost and handling of responses, for layers whose limits count different
+/// things.
 ///
-/// Convert it with [`RateLimitLayer::from`](super::RateLimitLayer), or add it with [`rule`](super::RateLimitLayer::rule).
+/// Convert it with [`RateLimitLayer::from`](super::RateLimitLayer), or add it with
+/// [`rule`](super::RateLimitLayer::rule).
 ///
 /// ```
 /// use http::request::Parts;
@@ -46,7 +48,6 @@ pub struct Rule {
     pub(super) table: Option<Arc<Table>>,
 }
 
-/// A policy with its rendered header items.
 #[derive(Clone)]
 pub(super) struct PreparedPolicy {
     pub(super) policy: Policy,
@@ -66,7 +67,6 @@ impl Rule {
         Rule::choosing([&policy.into()], |_| Some(0), Arc::new(key))
     }
 
-    /// Creates a rule that chooses among policies by index.
     pub(super) fn choosing<'a>(
         policies: impl IntoIterator<Item = &'a Policy>,
         choose: impl Fn(&Parts) -> Option<usize> + Send + Sync + 'static,
@@ -103,7 +103,8 @@ impl Rule {
         self
     }
 
-    /// Settles this rule's charge by the response. Defaults to the [layer's closure](super::RateLimitLayer::on_response).
+    /// Settles this rule's charge by the response. Defaults to the [layer's
+    /// closure](super::RateLimitLayer::on_response).
     #[must_use]
     pub fn on_response(
         mut self,

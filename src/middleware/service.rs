@@ -12,9 +12,8 @@ use super::future::{HeldRequest, ResponseFuture, State};
 use super::maybe_ready::MaybeReady;
 use super::options::LayerOptions;
 
-/// A rate-limited service, made by [`RateLimitLayer`](super::RateLimitLayer).
-///
-/// Refusals are responses; errors come from the inner service only.
+/// A rate-limited service, made by [`RateLimitLayer`](super::RateLimitLayer). Refusals are responses; errors come from
+/// the inner service only.
 ///
 /// ```
 /// use http::{Request, Response};

@@ -41,8 +41,8 @@
 //! supported. Endpoints set no CORS headers.
 //!
 //! # Limiting these endpoints
-//! The endpoints have no limit of their own, and each request reads the backend, so put them inside a layer as above. Do
-//! not put them inside the limit that they report: a denied client could not ask how long to wait.
+//! The endpoints have no limit of their own, and each request reads the backend, so put them inside a layer as above.
+//! Do not put them inside the limit that they report: a denied client could not ask how long to wait.
 
 mod named;
 
@@ -112,9 +112,8 @@ where
 /// ```
 ///
 /// A layer that chooses a policy by route reports all of its policies by name; the client knows which one applies to a
-/// request. Rules in [shadow mode](RateLimitLayer::shadow) are not reported.
-///
-/// Times are exact, without [jitter](RateLimitLayer::retry_jitter); a client that waits with many others adds its own.
+/// request. Rules in [shadow mode](RateLimitLayer::shadow) are not reported. Times are exact, without
+/// [jitter](RateLimitLayer::retry_jitter).
 pub fn of_layer<S>(layer: &RateLimitLayer) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,

@@ -58,8 +58,7 @@ fn fields(quota: &Quota) -> Value {
     table.insert("period".into(), json!(format!("{}us", quota.period().as_micros())));
     if quota.algorithm() != Algorithm::SlidingWindow {
         table.insert("capacity".into(), json!(quota.get_capacity()));
-        table
-            .insert("max_reserved".into(), quota.get_max_reserved().map_or(json!("unlimited"), |tokens| json!(tokens)));
+        table.insert("max_reserved".into(), quota.get_max_reserved().map_or(json!("unlimited"), |tokens| json!(tokens)));
     }
     if let Some(start) = quota.get_start() {
         table.insert("start".into(), json!(format!("{} us", start.as_micros())));

@@ -52,8 +52,7 @@ fn seconds(duration: Duration) -> u64 {
 
 /// `w` as the draft defines it, computed independently: the period of the limit.
 fn window(quota: &Quota) -> Duration {
-    let (period, limit, rate) =
-        (quota.period().as_micros(), u128::from(quota.get_capacity()), u128::from(quota.rate()));
+    let (period, limit, rate) = (quota.period().as_micros(), u128::from(quota.get_capacity()), u128::from(quota.rate()));
     let micros = match quota.algorithm() {
         Algorithm::TokenBucket => (limit * period).div_ceil(rate),
         // Whole windows: two for 10 per minute with a capacity of 15.

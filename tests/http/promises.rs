@@ -61,8 +61,7 @@ proptest! {
 async fn ask(app: &Router, cost: u64, policies: &[Policy]) -> Answer {
     let answer = oneshot(app, Request::builder().header("x-cost", cost).body(Body::empty()).unwrap()).await;
     let found: Vec<_> = answer.policies().into_iter().map(|(name, q, _)| (name, q)).collect();
-    let expected: Vec<_> =
-        policies.iter().map(|policy| (policy.name().to_string(), policy.quota().get_capacity())).collect();
+    let expected: Vec<_> = policies.iter().map(|policy| (policy.name().to_string(), policy.quota().get_capacity())).collect();
     assert_eq!(found, expected);
     for ((_, q, w), policy) in answer.policies().into_iter().zip(policies) {
         let window = policy.quota().window();

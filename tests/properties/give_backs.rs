@@ -193,6 +193,5 @@ fn charge_all(quota: &Quota, begin: Micros, history: &[Raw]) -> (State, Micros) 
 /// The largest cost that is allowed now.
 pub(crate) fn max_cost(quota: &Quota, state: &State, now: Micros) -> u64 {
     let refused = |tokens: i128| !step(quota, state, now, Ask::cost(tokens as u64)).is_allowed();
-    crate::model::first(0, i128::from(quota.get_capacity()), |tokens| refused(tokens + 1))
-        .map_or(0, |tokens| tokens as u64)
+    crate::model::first(0, i128::from(quota.get_capacity()), |tokens| refused(tokens + 1)).map_or(0, |tokens| tokens as u64)
 }

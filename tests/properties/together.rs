@@ -99,8 +99,7 @@ fn follow(quotas: &[Quota], bound: Bound, depth: u32, state: &State, now: Micros
     let mut count = 0;
     for quota in quotas {
         // The largest cost that fits, or one.
-        let fitting =
-            (1..=quota.get_capacity()).rev().find(|cost| step(quota, state, now, Ask::cost(*cost)).is_allowed());
+        let fitting = (1..=quota.get_capacity()).rev().find(|cost| step(quota, state, now, Ask::cost(*cost)).is_allowed());
         let mut costs = vec![fitting.unwrap_or(0), 1];
         costs.dedup();
         for cost in costs.into_iter().filter(|cost| fitting.is_some_and(|most| *cost <= most)) {

@@ -125,10 +125,7 @@ async fn expired_notices_are_dropped_and_all_are_read_again_after_a_loss() {
     assert_eq!(count(&mut admin), 1, "the block is over and gone");
     // A failover to a replica without the data.
     cmd("FLUSHALL").exec(&mut admin).unwrap();
-    until(async || {
-        other.quota(&SEARCH, "ada").get_capacity() == 100 && one.quota(&SEARCH, "ada").get_capacity() == 100
-    })
-    .await;
+    until(async || other.quota(&SEARCH, "ada").get_capacity() == 100 && one.quota(&SEARCH, "ada").get_capacity() == 100).await;
     other.set_quota(&SEARCH, Some(Quota::token_bucket(7, HOUR))).await.unwrap();
     until(async || one.quota(&SEARCH, "ada").get_capacity() == 7).await;
     other.set_quota(&SEARCH, None).await.unwrap();
@@ -281,8 +278,7 @@ async fn notices_are_read_again_after_the_server_went_back_in_time() {
         }
     }
     back.exec(&mut admin).unwrap();
-    until(async || one.quota(&SEARCH, "ada").get_capacity() == 5 && other.quota(&SEARCH, "ada").get_capacity() == 5)
-        .await;
+    until(async || one.quota(&SEARCH, "ada").get_capacity() == 5 && other.quota(&SEARCH, "ada").get_capacity() == 5).await;
 }
 
 /// Regression: a new subscriber was treated as up to date with an empty channel, and so were those beside it.

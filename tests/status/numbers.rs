@@ -42,8 +42,7 @@ async fn the_largest_numbers_are_exact() {
         let numbers = [reported.rate, reported.period, reported.capacity, reported.spent, reported.now];
         let period = quota.period().as_micros() as f64;
         let now = Micros::MAX.get() - 12_345;
-        let expected =
-            [quota.rate() as f64, period, quota.get_capacity() as f64, quota.get_capacity() as f64, now as f64];
+        let expected = [quota.rate() as f64, period, quota.get_capacity() as f64, quota.get_capacity() as f64, now as f64];
         assert_eq!((numbers, reported.max_reserved), (expected, reserved));
         let phase = quota.get_start().unwrap_or_default().as_micros() as f64;
         assert_eq!(reported.start, phase);

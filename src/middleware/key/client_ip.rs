@@ -167,8 +167,8 @@ impl ClientIp {
     }
 
     /// Reads a header with a single address that [trusted](ClientIp::trust) proxies set and overwrite:
-    /// `cf-connecting-ip`, `true-client-ip`, `fly-client-ip`, `x-real-ip`, `cloudfront-viewer-address`. If the header is
-    /// repeated, the proxy counts as the client. Without a trusted proxy, every request is refused with 500.
+    /// `cf-connecting-ip`, `true-client-ip`, `fly-client-ip`, `x-real-ip`, `cloudfront-viewer-address`. If the header
+    /// is repeated, the proxy counts as the client. Without a trusted proxy, every request is refused with 500.
     ///
     /// # Panics
     /// If `name` is not a lower-case header name.
@@ -181,9 +181,9 @@ impl ClientIp {
 
     /// Maps addresses in these NAT64 prefixes (32, 40, 48, 56, 64 or 96 bits) to the IPv4 addresses within (RFC 6052).
     ///
-    /// Without this, all IPv4 clients behind a translator with a prefix of yours count as one caller. The well-known prefix
-    /// `64:ff9b::/96` is always mapped, except for private IPv4 addresses, which it must not carry; list it here if your
-    /// translator writes those.
+    /// Without this, all IPv4 clients behind a translator with a prefix of yours count as one caller. The well-known
+    /// prefix `64:ff9b::/96` is always mapped, except for private IPv4 addresses, which it must not carry; list it here
+    /// if your translator writes those.
     ///
     /// Keys, trusted proxies, deny rules and blocks then use the IPv4 address, so write IPv4 networks in deny rules.
     ///

@@ -73,9 +73,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
     fn extract(&self, parts: &Parts) -> Extraction;
 
     /// The client's address, if this extractor reads it. [Deny lists](crate::protection::DenyList) and
-    /// [blocks](crate::protection::AutoBlock) use it unless the layer is
-    /// [configured](crate::RateLimitLayer::client_ip) otherwise. An extractor that wraps another one should forward this
-    /// method and the next two. The default is `None`.
+    /// [blocks](crate::protection::AutoBlock) use it unless the layer is [configured](crate::RateLimitLayer::client_ip)
+    /// otherwise. An extractor that wraps another one should forward this method and the next two. The default is
+    /// `None`.
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let _ = parts;
         None

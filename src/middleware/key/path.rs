@@ -14,10 +14,9 @@ use crate::policy::{Key, KeySource};
 /// router's `layer`.
 ///
 /// ```
-/// use axum::{body::Body, extract::Request, routing::get, Router};
-/// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
-/// use tower::ServiceExt;
-///
+/// # use axum::{body::Body, extract::Request, routing::get, Router};
+/// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+/// # use tower::ServiceExt;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let per_team = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::path("team"));
 /// let app: Router = Router::new().route("/teams/{team}/report", get(|| async {})).layer(per_team);

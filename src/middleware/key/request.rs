@@ -63,9 +63,7 @@ where
     }
 }
 
-/// Counts by the value of a header, such as an API key. Only a hash of the value is stored.
-///
-/// The key includes the header's name, so a token is never mistaken for a user of the same name. Handlers that limit the
+/// Counts by the value of a header, such as an API key. Only a hash of the value is stored. Handlers that limit the
 /// same caller must make the key with [`Header::key`]: the bare value has another row.
 ///
 /// If the header is missing, empty or repeated, the caller is anonymous. Unless a layer outside the limiter checks the
@@ -119,8 +117,8 @@ impl KeyExtractor for Header {
 /// stored.
 ///
 /// Unless a layer outside the limiter checks the tokens, clients can
-/// [invent](crate::key#which-keys-a-client-can-invent) them and get a row for each: add a rule by address. See [`header`]
-/// for an example.
+/// [invent](crate::key#which-keys-a-client-can-invent) them and get a row for each: add a rule by address. See
+/// [`header`] for an example.
 pub fn bearer() -> Bearer {
     Bearer
 }
@@ -158,8 +156,8 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
 /// and surrounding quotes are removed. A cookie repeated with one value counts once. With two different values the
 /// caller is anonymous, since the service might read either.
 ///
-/// Clients can [invent](crate::key#which-keys-a-client-can-invent) cookies and get a row for each. If a layer outside the
-/// limiter checks the session, count by its result ([`extension`]). See [`header`] for an example.
+/// Clients can [invent](crate::key#which-keys-a-client-can-invent) cookies and get a row for each. If a layer outside
+/// the limiter checks the session, count by its result ([`extension`]). See [`header`] for an example.
 pub fn cookie(name: impl Into<String>) -> Cookie {
     Cookie { name: name.into() }
 }

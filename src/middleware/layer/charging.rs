@@ -25,9 +25,9 @@ impl RateLimitLayer {
     /// });
     /// ```
     ///
-    /// A request that costs more than the quota's capacity is refused without `Retry-After`; the first one is reported as
-    /// a [mistake](crate::observe::Mistake). A cost of 0 spends nothing, but is denied while the key is in debt. An outer
-    /// layer can pass a cost in an extension.
+    /// A request that costs more than the quota's capacity is refused without `Retry-After`; the first one is reported
+    /// as a [mistake](crate::observe::Mistake). A cost of 0 spends nothing, but is denied while the key is in debt. An
+    /// outer layer can pass a cost in an extension.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
         self.options_mut().cost = Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts))));
@@ -44,9 +44,9 @@ impl RateLimitLayer {
         self
     }
 
-    /// Sets a [`cost`](RateLimitLayer::cost) that is computed asynchronously. The future must own its data:
-    /// `|req: &Parts| { let uri = req.uri.clone(); async move { price_of(uri).await } }`. The inner service is called after
-    /// it completes.
+    /// Sets a [`cost`](RateLimitLayer::cost) that is computed asynchronously. The future must own its data: `|req:
+    /// &Parts| { let uri = req.uri.clone(); async move { price_of(uri).await } }`. The inner service is called after it
+    /// completes.
     #[must_use]
     pub fn cost_async<F>(mut self, cost: impl Fn(&Parts) -> F + Send + Sync + 'static) -> RateLimitLayer
     where
@@ -56,9 +56,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Settles charges by the response, under every rule without its own
-    /// [`Rule::on_response`](crate::Rule::on_response). The closure is called once per charge. See [`OnResponse`] for an
-    /// example.
+    /// Settles charges by the response, under every rule without its own [closure](crate::Rule::on_response). The
+    /// closure is called once per charge. See [`OnResponse`] for an example.
     ///
     /// A charge is kept if there is no response: the handler panics, the inner service fails, an outer timeout fires or
     /// the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled changes only by
@@ -104,11 +103,11 @@ impl RateLimitLayer {
     /// RateLimitLayer::new(SEARCH, key::client_ip()).wait_up_to(5 * SECOND);
     /// ```
     ///
-    /// Each request reserves its tokens when it arrives, so the requests of a key go on in order of arrival. With several
-    /// rules, the latest due time counts. A waiting request holds no capacity of the inner service. If a client
-    /// disconnects, the requests behind it move up: see [`Reservation`](crate::Reservation). The number of requests that
-    /// wait, or await a remote backend's reply, is [bounded](crate::limiter::RateLimiterBuilder::max_waiting). For limits
-    /// on outgoing requests, see [`docs::outgoing`](crate::docs::outgoing).
+    /// Each request reserves its tokens when it arrives, so the requests of a key go on in order of arrival. With
+    /// several rules, the latest due time counts. A waiting request holds no capacity of the inner service. If a client
+    /// disconnects, the requests behind it move up: see [`Reservation`](crate::Reservation). The number of requests
+    /// that wait, or await a remote backend's reply, is [bounded](crate::limiter::RateLimiterBuilder::max_waiting). For
+    /// limits on outgoing requests, see [`docs::outgoing`](crate::docs::outgoing).
     ///
     /// # Panics
     /// If no policy of the rules added so far allows reservations. Also when a request has to wait outside of a tokio

@@ -49,8 +49,8 @@ use crate::policy::{DenyRule, Policy};
 ///   credentials have no such key.
 /// - Outside compression and other expensive layers.
 ///
-/// `Router::layer` also limits requests that match no route, such as a browser's request for an icon; `route_layer` lets
-/// 404s through unlimited.
+/// `Router::layer` also limits requests that match no route, such as a browser's request for an icon; `route_layer`
+/// lets 404s through unlimited.
 #[derive(Clone)]
 pub struct RateLimitLayer {
     pub(super) options: Arc<LayerOptions>,
@@ -69,8 +69,7 @@ impl RateLimitLayer {
     /// Adds a rule. A request is charged under all rules or none. See [`RateLimitLayer`] for an example.
     ///
     /// # Panics
-    /// If another rule has a policy of the same name, since both would charge the same rows. Also if a bare quota
-    /// refuses everything.
+    /// If another rule has a policy of the same name, or if a bare quota refuses everything.
     #[track_caller]
     #[must_use]
     pub fn and(self, policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
@@ -150,7 +149,8 @@ impl RateLimitLayer {
     }
 
     /// Adds a [`label`](RateLimitLayer::label) from a header such as `cf-ipcountry`, `cloudfront-viewer-country` or
-    /// `x-vercel-ip-country`. The proxy must set it, overwriting one from a client. If it is repeated, the last one counts.
+    /// `x-vercel-ip-country`. The proxy must set it, overwriting one from a client. If it is repeated, the last one
+    /// counts.
     ///
     /// # Panics
     /// If `header` is not a valid header name in lower case.
@@ -164,9 +164,9 @@ impl RateLimitLayer {
         })
     }
 
-    /// Accepts [deny rules](crate::protection::DenyList) that this layer can never apply: networks if it knows no address,
-    /// labels that it does not set, keys that its extractors cannot find. Use it if another layer or a handler on the same
-    /// limiter applies them. Otherwise, adding the layer to a service panics.
+    /// Accepts [deny rules](crate::protection::DenyList) that this layer can never apply: networks if it knows no
+    /// address, labels that it does not set, keys that its extractors cannot find. Use it if another layer or a handler
+    /// on the same limiter applies them. Otherwise, adding the layer to a service panics.
     #[must_use]
     pub fn ignore_unmatched_deny_rules(mut self) -> RateLimitLayer {
         self.options_mut().unmatched.ignored = true;

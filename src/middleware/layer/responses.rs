@@ -33,13 +33,13 @@ impl RateLimitLayer {
         self.enforce_share(0.0)
     }
 
-    /// Enforces the limit for a share of keys, from 0.0 to 1.0, and applies [shadow mode](RateLimitLayer::shadow) to the
-    /// others, to roll out a limit step by step.
+    /// Enforces the limit for a share of keys, from 0.0 to 1.0, and applies [shadow mode](RateLimitLayer::shadow) to
+    /// the others, to roll out a limit step by step.
     ///
     /// The share is drawn from the keys of the first rule that does not skip the request. The limiter's
-    /// [secret](crate::limiter::RateLimiterBuilder::secret) determines the keys, and a larger share includes a smaller one.
-    /// By default the secret is random, so other limiters and processes draw other keys. Callers without a key count as
-    /// one key. Requests whose key cannot be found are refused only at 1.0.
+    /// [secret](crate::limiter::RateLimiterBuilder::secret) determines the keys, and a larger share includes a smaller
+    /// one. By default the secret is random, so other limiters and processes draw other keys. Callers without a key
+    /// count as one key. Requests whose key cannot be found are refused only at 1.0.
     ///
     /// # Panics
     /// If `share` is not from 0.0 to 1.0.
@@ -63,8 +63,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Selects the [headers](HeaderFamily) that inform clients about their limits. Defaults to [`HeaderFamily::Draft11`].
-    /// Denials carry `Retry-After` in every family.
+    /// Selects the [headers](HeaderFamily) that inform clients about their limits. Defaults to
+    /// [`HeaderFamily::Draft11`]. Denials carry `Retry-After` in every family.
     #[must_use]
     pub fn headers(mut self, family: HeaderFamily) -> RateLimitLayer {
         self.options_mut().headers = family;
@@ -84,8 +84,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a random time of up to `max` to the `Retry-After` of each denial, so that clients that were refused together
-    /// do not return together. `Retry-After` is in whole seconds, rounded up. Default: none.
+    /// Adds a random time of up to `max` to the `Retry-After` of each denial, so that clients that were refused
+    /// together do not return together. `Retry-After` is in whole seconds, rounded up. Default: none.
     #[must_use]
     pub fn retry_jitter(mut self, max: Duration) -> RateLimitLayer {
         self.options_mut().retry_jitter = max;
@@ -101,11 +101,11 @@ impl RateLimitLayer {
     }
 
     /// Builds the responses to refused requests, usually with [`Refusal::respond`], which sets the suitable status
-    /// (`Response::new` starts with 200): `refusal.respond("application/json", json.to_string())`. See [`Refusal`] for an
-    /// example.
+    /// (`Response::new` starts with 200): `refusal.respond("application/json", json.to_string())`. See [`Refusal`] for
+    /// an example.
     ///
-    /// The layer then adds its headers, and `Retry-After` and `Cache-Control` if they are missing. An earlier `Retry-After`
-    /// than the limiter's stays, and `RateLimit` is left out, because it would contradict it.
+    /// The layer then adds its headers, and `Retry-After` and `Cache-Control` if they are missing. An earlier
+    /// `Retry-After` than the limiter's stays, and `RateLimit` is left out, because it would contradict it.
     ///
     /// A handler that returns a [`LimitError`](crate::LimitError) does not use this closure: it responds with
     /// `application/problem+json` unless it maps the error.
