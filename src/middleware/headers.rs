@@ -31,7 +31,6 @@ use crate::policy::{Decision, Decisions};
 /// assert_eq!(old.headers()["ratelimit-remaining"], "99");
 ///
 /// let x = app(HeaderFamily::XRateLimit(ResetUnit::Seconds)).oneshot(Request::new(Body::empty())).await?;
-/// assert_eq!(x.headers()["x-ratelimit-remaining"], "99");
 /// assert_eq!(x.headers()["x-ratelimit-reset"], "1");
 /// # Ok(()) }
 /// ```

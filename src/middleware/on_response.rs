@@ -76,8 +76,7 @@ impl OnResponse {
     /// # Ok::<(), http::Error>(())
     /// ```
     ///
-    /// For other refusals, return [`OnResponse::Pause`] from a closure. See also
-    /// [`docs::outgoing`](crate::docs::outgoing).
+    /// For other refusals, return [`OnResponse::Pause`] from a closure: see [`docs::outgoing`](crate::docs::outgoing).
     pub fn pause_on_retry_after(response: &Parts) -> OnResponse {
         let refused = matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         match retry_after(&response.headers) {

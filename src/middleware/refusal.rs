@@ -98,8 +98,7 @@ impl Refusal<'_> {
     }
 
     /// Returns the time to wait, to the microsecond, with [jitter](super::RateLimitLayer::retry_jitter); `None` if
-    /// waiting does not help. In a body, use [`retry_after_seconds`](Refusal::retry_after_seconds), since `as_secs`
-    /// rounds down.
+    /// waiting does not help. For a body, use [`retry_after_seconds`](Refusal::retry_after_seconds), which rounds up.
     pub fn retry_after(&self) -> Option<Duration> {
         let retry = match self.cause {
             Cause::Denied(decisions) => decisions.retry_after(),
@@ -139,8 +138,7 @@ impl Refusal<'_> {
         }
     }
 
-    /// Returns the response without [`on_refusal`](super::RateLimitLayer::on_refusal), before the layer adds its
-    /// headers.
+    /// Returns the response that the layer sends by default, before it adds its headers.
     pub fn default_response(&self) -> Response<Bytes> {
         match grpc::content_type(self.parts).filter(|_| self.grpc) {
             Some(content_type) => grpc::response(self, content_type),

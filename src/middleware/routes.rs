@@ -72,8 +72,7 @@ impl RouteLimits {
     }
 
     /// Sets the policy of requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) name
-    /// none, including those that match no route. They share one row per key. Without a default policy they are not
-    /// limited.
+    /// none, including those that match no route. They share one row per key. Default: no limit.
     ///
     /// # Panics
     /// If there already is a policy of that name.
@@ -114,8 +113,8 @@ impl RouteLimits {
     /// `/package.Service/Method` is a gRPC method, and `/package.Service/{*rest}` covers the other methods. An exact
     /// line takes precedence, then the longest line that ends with a wildcard. Other parameters, as in `/users/{id}`,
     /// match nothing. The same applies inside of axum's routers to routes that end with a wildcard, as tonic's routes
-    /// do. Paths are not decoded: `/%61` is not `/a`, so set a default policy. See [`docs::grpc`](crate::docs::grpc)
-    /// for an example.
+    /// do. Paths are not decoded: `/%61` is not `/a`, so set a default policy. Example:
+    /// [`docs::grpc`](crate::docs::grpc).
     ///
     /// # Mistakes
     /// A table does not know the router's routes: a line with a typo or another parameter name (`/users/{user}` for

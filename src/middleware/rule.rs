@@ -15,9 +15,7 @@ use super::table::Table;
 use crate::policy::Policy;
 
 /// One of a layer's limits, with its own cost and handling of responses, for layers whose limits count different
-/// things.
-///
-/// Convert it with [`RateLimitLayer::from`](super::RateLimitLayer), or add it with
+/// things. Convert it with [`RateLimitLayer::from`](super::RateLimitLayer), or add it with
 /// [`rule`](super::RateLimitLayer::rule).
 ///
 /// ```
@@ -103,8 +101,7 @@ impl Rule {
         self
     }
 
-    /// Settles this rule's charge by the response. Defaults to the [layer's
-    /// closure](super::RateLimitLayer::on_response).
+    /// Settles this rule's charge by the response. Defaults to the [layer's](super::RateLimitLayer::on_response).
     #[must_use]
     pub fn on_response(
         mut self,

@@ -6,7 +6,7 @@
 //! use tollgate::{key, status, Policy, Quota, RateLimitLayer, RateLimiter, MINUTE};
 //! static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE).capacity(20));
 //!
-//! const STATUS: Policy = Policy::new("status", Quota::token_bucket(60, MINUTE)); // a limit for the endpoints themselves
+//! const STATUS: Policy = Policy::new("status", Quota::token_bucket(60, MINUTE)); // for the endpoints
 //!
 //! let limiter = RateLimiter::default();
 //! let limit = |policy: Policy| RateLimitLayer::new(policy, key::client_ip()).limiter(&limiter);

@@ -149,8 +149,7 @@ impl RateLimitLayer {
     }
 
     /// Adds a [`label`](RateLimitLayer::label) from a header such as `cf-ipcountry`, `cloudfront-viewer-country` or
-    /// `x-vercel-ip-country`. The proxy must set it, overwriting one from a client. If it is repeated, the last one
-    /// counts.
+    /// `x-vercel-ip-country`. The proxy must set it, overwriting a client's. If it is repeated, the last one counts.
     ///
     /// # Panics
     /// If `header` is not a valid header name in lower case.
