@@ -5,12 +5,11 @@
 //! use axum::{routing::post, Router};
 //! use tollgate::{key, status, Policy, Quota, RateLimitLayer, RateLimiter, MINUTE};
 //! static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE).capacity(20));
-//!
 //! const STATUS: Policy = Policy::new("status", Quota::token_bucket(60, MINUTE)); // for the endpoints
 //!
 //! let limiter = RateLimiter::default();
 //! let limit = |policy: Policy| RateLimitLayer::new(policy, key::client_ip()).limiter(&limiter);
-//! let endpoints = Router::new()
+//! let endpoints: Router = Router::new()
 //!     .route("/rate-limit", status::of(&limiter, &CHAT, key::client_ip()))
 //!     .route("/time", status::time(&limiter));
 //! let app: Router = Router::new()
