@@ -109,7 +109,6 @@ impl<S: Sync> OptionalFromRequestParts<S> for Receipt {
     }
 }
 
-/// The layer's default response.
 fn default_response(cause: &Cause) -> Response {
     let (parts, ()) = http::Request::new(()).into_parts();
     refuse(cause, &parts, None).map(Body::from)

@@ -8,26 +8,8 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of a [`RateLimit`](super::RateLimit) response: the inner service's body, or a refusal.
-    ///
-    /// Implements [`Body`] if the inner body's data is `From<Bytes>`, as [`Bytes`] is.
-    ///
-    /// ```
-    /// use http::{Request, Response};
-    /// use http_body_util::Full;
-    /// use std::convert::Infallible;
-    /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
-    /// use tower::{service_fn, Layer, ServiceExt};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Infallible> {
-    /// let inner = service_fn(|_: Request<()>| async {
-    ///     Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::from("hello")))
-    /// });
-    /// let limited = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).layer(inner);
-    /// assert!(!limited.clone().oneshot(Request::new(())).await?.body().is_refusal());
-    /// assert!(limited.clone().oneshot(Request::new(())).await?.body().is_refusal());
-    /// # Ok(()) }
-    /// ```
+    /// The body of a [`RateLimit`](super::RateLimit) response, which has an example: the inner service's body, or a
+    /// refusal. Implements [`Body`] if the inner body's data is `From<Bytes>`, as [`Bytes`] is.
     #[derive(Debug)]
     pub struct RefusalBody<B> {
         // `None` for a refusal.

@@ -8,7 +8,6 @@ use super::maybe_ready::MaybeReady;
 
 #[derive(Clone)]
 pub(super) enum Cost {
-    /// The same for every request.
     Fixed(u64),
     PerRequest(Arc<CostFn>),
 }

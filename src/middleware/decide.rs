@@ -23,7 +23,7 @@ use crate::policy::{Decisions, KeyError, KeyFault, Policy, Signals, Subject};
 pub(super) enum Verdict {
     /// Call the service now.
     Admit(Admission),
-    /// Call it when the reservation is due. The place bounds how many requests wait.
+    /// Call it when the reservation is due. The slot bounds how many requests wait.
     Wait(Box<Reservation>, Option<WaitSlot>),
     Refuse(Cause),
 }
@@ -82,8 +82,8 @@ impl LayerOptions {
         }
     }
 
-    /// Returns the charges of a request. `applied` returns the policy and cost of a rule, or `None` if the rule does not
-    /// apply; `cost` is for rules without their own.
+    /// Returns the charges of a request. `applied` returns the policy and cost of a rule, or `None` if the rule does
+    /// not apply; `cost` is for rules without their own.
     pub(super) fn charges(
         self: &Arc<Self>,
         parts: &Parts,
@@ -170,7 +170,7 @@ impl LayerOptions {
         }
     }
 
-    /// `place`: the place to wait in, and the latest time to wait until.
+    /// `place`: the slot to wait in, and the latest time to wait until.
     fn verdict(
         self: &Arc<Self>,
         answer: Result<Decisions, Error>,

@@ -14,8 +14,8 @@ use http::{Response, StatusCode};
 
 use super::refusal::Refusal;
 
-/// Returns the content type of the response if the request is gRPC or grpc-web: the request's own if it is listed below,
-/// otherwise without the suffix. Other text from the client after `+` is never echoed.
+/// Returns the content type of the response if the request is gRPC or grpc-web: the request's own if it is listed
+/// below, otherwise without the suffix. Other text from the client after `+` is never echoed.
 pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
     let value = parts.headers.get(CONTENT_TYPE)?;
     let media_type = value.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();

@@ -12,10 +12,9 @@ use crate::policy::{Decision, Decisions};
 /// The headers that inform clients about their limits.
 ///
 /// ```
-/// use axum::{body::Body, extract::Request, routing::get, Router};
-/// use tollgate::{key, middleware::ResetUnit, HeaderFamily, Policy, Quota, RateLimitLayer, MINUTE};
-/// use tower::ServiceExt;
-///
+/// # use axum::{body::Body, extract::Request, routing::get, Router};
+/// # use tollgate::{key, middleware::ResetUnit, HeaderFamily, Policy, Quota, RateLimitLayer, MINUTE};
+/// # use tower::ServiceExt;
 /// const API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,12 +28,9 @@ use crate::policy::{Decision, Decisions};
 ///
 /// let old = app(HeaderFamily::Draft6).oneshot(Request::new(Body::empty())).await?;
 /// assert_eq!(old.headers()["ratelimit-policy"], "100;w=60");
-/// assert_eq!(old.headers()["ratelimit-limit"], "100");
 /// assert_eq!(old.headers()["ratelimit-remaining"], "99");
 ///
 /// let x = app(HeaderFamily::XRateLimit(ResetUnit::Seconds)).oneshot(Request::new(Body::empty())).await?;
-/// assert_eq!(x.headers()["x-ratelimit-limit"], "100");
-/// assert_eq!(x.headers()["x-ratelimit-remaining"], "99");
 /// assert_eq!(x.headers()["x-ratelimit-reset"], "1");
 /// # Ok(()) }
 /// ```
@@ -44,15 +40,15 @@ pub enum HeaderFamily {
     /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=42;t=18` for each policy, as in
     /// draft-ietf-httpapi-ratelimit-headers-08 to -11. Appended to the fields of an inner limiter.
     ///
-    /// For an allowed request, `t` is the time over which `r` may be spent without exceeding the quota: until the end of
-    /// the window or, for a token bucket, the time to refill `r` tokens, so it falls with `r`. For a denial, `t` is the
-    /// wait. A denial has a `RateLimit-Policy` for every policy, but a `RateLimit` only for the violated ones.
+    /// For an allowed request, `t` is the time over which `r` may be spent without exceeding the quota: until the end
+    /// of the window or, for a token bucket, the time to refill `r` tokens, so it falls with `r`. For a denial, `t` is
+    /// the wait. A denial has a `RateLimit-Policy` for every policy, but a `RateLimit` only for the violated ones.
     #[default]
     Draft11,
     /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 18` (seconds from now) and
-    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06, for the policy with the smallest share left (for a denial,
-    /// with the longest wait). The reset is as with [`XRateLimit`](HeaderFamily::XRateLimit). If an inner limiter sent
-    /// these fields, they are not added, since they must not occur twice.
+    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06, for the policy with the smallest share left (for a
+    /// denial, with the longest wait). The reset is as with [`XRateLimit`](HeaderFamily::XRateLimit). If an inner
+    /// limiter sent these fields, they are not added, since they must not occur twice.
     Draft6,
     /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42` and `X-RateLimit-Reset`, for one policy as with
     /// [`Draft6`](HeaderFamily::Draft6).
@@ -93,7 +89,6 @@ pub(super) fn field_name(name: &'static str) -> HeaderName {
 
 #[derive(Default)]
 pub(super) struct LimitHeaders {
-    /// Draft 11 has two fields per policy; most responses have one policy.
     fields: SmallVec<[(HeaderName, HeaderValue); 2]>,
     /// Whether to omit the fields if an inner limiter sent them.
     single: bool,
@@ -113,8 +108,8 @@ impl LimitHeaders {
         }
     }
 
-    /// A denial has `RateLimit` items of violated policies only. The windows of others may end after `Retry-After`, which
-    /// must not be before the end of a window that is sent (draft-11, section 6).
+    /// A denial has `RateLimit` items of violated policies only. The windows of others may end after `Retry-After`,
+    /// which must not be before the end of a window that is sent (draft-11, section 6).
     fn draft_11<'a>(decisions: &Decisions, items: impl Fn(&Decision) -> Option<&'a PolicyItems>) -> LimitHeaders {
         let allowed = decisions.is_allowed();
         let mut limit_headers = LimitHeaders::default();
@@ -131,7 +126,6 @@ impl LimitHeaders {
         limit_headers
     }
 
-    /// The fields of the policy with the smallest share left; if denied, of the one with the longest wait.
     fn three_fields(
         decisions: &Decisions,
         names: [&'static str; 3],
@@ -147,7 +141,6 @@ impl LimitHeaders {
             ResetUnit::Epoch => (decision.step().now + until).get().div_ceil(1_000_000),
         };
         let values = [decision.capacity(), decision.remaining(), reset].map(number);
-        // Without a reset if the request will never be allowed.
         let never = decision.is_violated() && decision.retry_after().is_none();
         let count = if never { 2 } else { 3 };
         let mut fields: SmallVec<_> = names.map(HeaderName::from_static).into_iter().zip(values).take(count).collect();
@@ -162,7 +155,6 @@ impl LimitHeaders {
         LimitHeaders { fields: SmallVec::from_iter([(name, value)]), single: false }
     }
 
-    /// Adds the fields. Never overwrites one.
     pub(super) fn append_to(self, headers: &mut HeaderMap) {
         if self.single && self.fields.iter().any(|(name, _)| headers.contains_key(name)) {
             return;

@@ -50,8 +50,8 @@ impl PolicyItems {
     }
 }
 
-/// Converts a wait to seconds for a header: rounded up, since an early retry is refused, and at least 1, since 0 invites
-/// an immediate retry.
+/// Converts a wait to seconds for a header: rounded up, since an early retry is refused, and at least 1, since 0
+/// invites an immediate retry.
 pub(super) fn whole_seconds(duration: Duration) -> u64 {
     seconds_up(duration).clamp(1, Quota::MAX_TOKENS)
 }

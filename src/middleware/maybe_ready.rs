@@ -1,9 +1,8 @@
-//! A value, or a future of it.
+//! A value that is ready, or a boxed future of it. Spares the common case an allocation.
 
 use std::future::Future;
 use std::pin::Pin;
 
-/// A value that is ready, or a boxed future of it. Spares the common case an allocation.
 pub(super) enum MaybeReady<T> {
     Ready(T),
     Pending(BoxFuture<T>),

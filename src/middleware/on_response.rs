@@ -16,7 +16,7 @@ use crate::limiter::Receipt;
 /// How to settle a charge by the response.
 ///
 /// ```
-/// use tollgate::{key, Policy, Quota, RateLimitLayer, OnResponse, MINUTE};
+/// use tollgate::{key, Policy, Quota, RateLimitLayer, OnResponse, HOUR, MINUTE};
 ///
 /// const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
 /// RateLimitLayer::new(TOKENS, key::client_ip()).cost(|_| 1000).on_response(|res| {
@@ -26,6 +26,10 @@ use crate::limiter::Receipt;
 ///         None => OnResponse::Keep,
 ///     }
 /// });
+///
+/// // By account, not by address: see `reset_on_success`.
+/// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+/// RateLimitLayer::new(LOGIN, key::header("x-account")).on_response(OnResponse::reset_on_success);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -38,28 +42,20 @@ pub enum OnResponse {
     Settle(u64),
     /// Reset the key: forget everything that it has spent under the policy.
     Reset,
-    /// Keep the charge and [pause](crate::RateLimiter::pause) the key for this long. Requests that wait are delayed too.
+    /// Keep the charge and [pause](crate::RateLimiter::pause) the key, including its waiting requests, for this long.
     /// For a layer around a client whose server has refused.
     Pause(Duration),
 }
 
 impl OnResponse {
-    /// Resets the key on a 2xx response and keeps the charge otherwise, so that only failures count, as for logins. Each
-    /// attempt is charged beforehand, so parallel guesses cannot bypass the limit.
+    /// Resets the key on a 2xx response and keeps the charge otherwise, so that only failures count, as for logins.
+    /// Each attempt is charged beforehand, so parallel guesses cannot bypass the limit.
     ///
-    /// ```
-    /// use tollgate::{key, Policy, Quota, RateLimitLayer, OnResponse, HOUR};
+    /// Do not use it for a limit by address: an attacker could reset the count by logging in to their own account.
+    /// There, return [`OnResponse::Refund`] on success, which gives back that attempt only, and add a limit by account:
+    /// see the `login_protection` example. A form that always responds with a redirect needs its own closure.
     ///
-    /// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-    /// RateLimitLayer::new(LOGIN, key::client_ip()).on_response(OnResponse::reset_on_success);
-    /// ```
-    ///
-    /// Do not use it for a limit by address: an attacker could reset the count by logging in to their own account. Return
-    /// [`OnResponse::Refund`] on success there, which gives back that one attempt only, and reset a limit by account: see
-    /// the `login_protection` example. A form that always responds with a redirect needs its own closure.
-    ///
-    /// A gRPC response keeps the charge if its status comes in trailers, since the outcome is not known yet. Call
-    /// [`Receipt::reset`] in the method instead.
+    /// A gRPC response with its status in trailers keeps the charge; call [`Receipt::reset`] in the method instead.
     pub fn reset_on_success(response: &Parts) -> OnResponse {
         let content_type = response.headers.get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
         let succeeded = match response.headers.get("grpc-status") {
@@ -69,26 +65,18 @@ impl OnResponse {
         if response.status.is_success() && succeeded { OnResponse::Reset } else { OnResponse::Keep }
     }
 
-    /// Pauses the key after a 429 or 503 with `Retry-After` (seconds or a date) for that long, at most a day, and keeps
-    /// the charge otherwise. For a layer around a client.
-    ///
-    /// A date is compared with the response's `Date`, so client and server clocks need not agree; without `Date`, with
-    /// the system clock.
+    /// Pauses the key after a 429 or 503 with `Retry-After` for that long, at most a day, and keeps the charge
+    /// otherwise. For a layer around a client. A date is compared with the response's `Date` or, without it, with the
+    /// system clock.
     ///
     /// ```
-    /// use http::Response;
-    /// use tollgate::{key, Policy, Quota, RateLimitLayer, OnResponse, MINUTE, SECOND};
-    ///
-    /// const THEIRS: Policy = Policy::new("theirs", Quota::token_bucket(19, SECOND).capacity(4).max_reserved(500));
-    /// # #[cfg(feature = "wait")]
-    /// RateLimitLayer::new(THEIRS, key::host()).wait_up_to(MINUTE).on_response(OnResponse::pause_on_retry_after);
-    ///
+    /// # use {http::Response, tollgate::{OnResponse, SECOND}};
     /// let (parts, ()) = Response::builder().status(429).header("retry-after", "20").body(())?.into_parts();
     /// assert_eq!(OnResponse::pause_on_retry_after(&parts), OnResponse::Pause(20 * SECOND));
     /// # Ok::<(), http::Error>(())
     /// ```
     ///
-    /// For a server that refuses without `Retry-After`, write a closure that returns [`OnResponse::Pause`].
+    /// For other refusals, return [`OnResponse::Pause`] from a closure: see [`docs::outgoing`](crate::docs::outgoing).
     pub fn pause_on_retry_after(response: &Parts) -> OnResponse {
         let refused = matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         match retry_after(&response.headers) {

@@ -44,7 +44,6 @@ pub(super) struct LayerOptions {
     pub(super) with_status: bool,
     pub(super) on_refusal: Option<Arc<OnRefusalFn>>,
     pub(super) unmatched: UnmatchedRules,
-    /// Set by [`check`](LayerOptions::check).
     pub(super) checked: OnceLock<()>,
 }
 
@@ -111,7 +110,6 @@ impl LayerOptions {
         }
     }
 
-    /// Whether a rule or a handler may settle charges.
     pub(super) fn settles_charges(&self) -> bool {
         self.with_receipt || self.on_response.is_some() || self.rules.iter().any(|rule| rule.on_response.is_some())
     }

@@ -77,8 +77,8 @@ impl Refusal<'_> {
         self.parts
     }
 
-    /// Returns the decisions of a denial by a quota, a deny list or a block. `None` if the limiter could not decide or a
-    /// key could not be found.
+    /// Returns the decisions of a denial by a quota, a deny list or a block. `None` if the limiter could not decide or
+    /// a key could not be found.
     pub fn decisions(&self) -> Option<&Decisions> {
         if let Cause::Denied(decisions) = self.cause { Some(decisions) } else { None }
     }
@@ -97,9 +97,8 @@ impl Refusal<'_> {
         }
     }
 
-    /// Returns the time to wait, to the microsecond, with [jitter](super::RateLimitLayer::retry_jitter); `None` if waiting
-    /// does not help. In a body, use [`retry_after_seconds`](Refusal::retry_after_seconds): `as_secs` rounds down, which is
-    /// too early and differs from the header.
+    /// Returns the time to wait, to the microsecond, with [jitter](super::RateLimitLayer::retry_jitter); `None` if
+    /// waiting does not help. For a body, use [`retry_after_seconds`](Refusal::retry_after_seconds), which rounds up.
     pub fn retry_after(&self) -> Option<Duration> {
         let retry = match self.cause {
             Cause::Denied(decisions) => decisions.retry_after(),
@@ -116,8 +115,7 @@ impl Refusal<'_> {
         self.retry_after().map(whole_seconds)
     }
 
-    /// Creates a response with the suitable [status](Refusal::status) and this content type. Status and headers can be
-    /// changed afterwards.
+    /// Creates a response with the suitable [status](Refusal::status) and this content type.
     pub fn respond(&self, content_type: &str, body: impl Into<Bytes>) -> Response<Bytes> {
         let mut response = Response::new(body.into());
         *response.status_mut() = self.status();
@@ -131,8 +129,7 @@ impl Refusal<'_> {
         matches!(self.cause, Cause::NoKey(error) if error.fault() == KeyFault::Anonymous)
     }
 
-    /// Returns a message for people. It contains policy names and the exact wait, never keys. `Retry-After` is rounded
-    /// up: [`retry_after_seconds`](Refusal::retry_after_seconds).
+    /// Returns a message for people. It contains policy names and the exact wait, never keys.
     pub fn message(&self) -> String {
         match self.cause {
             Cause::Denied(decisions) => decisions.to_string(),
@@ -141,7 +138,7 @@ impl Refusal<'_> {
         }
     }
 
-    /// Returns the response without [`on_refusal`](super::RateLimitLayer::on_refusal), before the layer adds its headers.
+    /// Returns the response that the layer sends by default, before it adds its headers.
     pub fn default_response(&self) -> Response<Bytes> {
         match grpc::content_type(self.parts).filter(|_| self.grpc) {
             Some(content_type) => grpc::response(self, content_type),

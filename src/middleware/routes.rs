@@ -34,10 +34,13 @@ use crate::policy::{Policy, suggestion};
 ///     .route("/todos", post(|| async {}).get(|| async {}))
 ///     .route("/search", get(|| async {}))
 ///     .layer(limits.table([("POST /todos", "todo/create"), ("GET /search", "search")]));
+///
+/// // Or with a closure.
+/// let layer = limits.choose(|req: &http::request::Parts| (!req.method.is_safe()).then_some("todo/create"));
 /// ```
 ///
-/// An unknown or duplicate name panics while the router is built. All layers made here share one limiter, and routes with
-/// the same policy share its rows.
+/// An unknown or duplicate name panics while the router is built. All layers made here share one limiter, and routes
+/// with the same policy share its rows.
 ///
 /// # Stacked layers
 /// A layer around the router and one on a route both apply. The outer one charges first, also for requests that the
@@ -51,8 +54,7 @@ pub struct RouteLimits {
 }
 
 impl RouteLimits {
-    /// Creates an empty set of policies for keys found by `key`, with a new limiter in memory unless
-    /// [`limiter`](RouteLimits::limiter) sets one.
+    /// Creates an empty set of policies for keys found by `key`.
     pub fn new(key: impl KeyExtractor) -> RouteLimits {
         RouteLimits { limiter: RateLimiter::default(), key: Arc::new(key), policies: Vec::new(), default: None }
     }
@@ -69,8 +71,8 @@ impl RouteLimits {
         self
     }
 
-    /// Sets the policy of requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) name none,
-    /// including those that match no route. They share one row per key. Without a default policy they are not limited.
+    /// Sets the policy of requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) name
+    /// none, including those that match no route. They share one row per key. Default: no limit.
     ///
     /// # Panics
     /// If there already is a policy of that name.
@@ -81,8 +83,7 @@ impl RouteLimits {
         self
     }
 
-    /// Uses this limiter. Defaults to a new one in memory. See
-    /// [`RateLimitLayer::limiter`](RateLimitLayer::limiter) for an example.
+    /// Uses this limiter. Defaults to a new one in memory.
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RouteLimits {
         self.limiter = limiter.clone();
@@ -99,8 +100,8 @@ impl RouteLimits {
         RateLimitLayer::from(Rule::choosing(policy, |_| Some(0), Arc::clone(&self.key))).limiter(&self.limiter)
     }
 
-    /// Creates one layer for all routes from lines such as `("POST /todos", "todo/create")`: a method, a route as given to
-    /// the router, and a policy. Without a method (`"/todos"`) a line covers all methods. `HEAD` falls under `GET`.
+    /// Creates one layer for all routes from lines such as `("POST /todos", "todo/create")`: a method, a route as given
+    /// to the router, and a policy. Without a method (`"/todos"`) a line covers all methods. `HEAD` falls under `GET`.
     /// Requests that match no line fall under the [default policy](RouteLimits::default_policy).
     ///
     /// In axum, add it with `Router::layer` or `route_layer`. For a router nested at `/api`, write the whole route:
@@ -109,29 +110,20 @@ impl RouteLimits {
     ///
     /// # Without axum
     /// Outside of axum's routers (tonic, plain hyper), lines are compared with the request's path:
-    /// `/package.Service/Method` is a gRPC method, and `/package.Service/{*rest}` covers the other methods. An exact line
-    /// takes precedence, then the longest line that ends with a wildcard. Other parameters, as in `/users/{id}`, match
-    /// nothing. The same applies inside of axum's routers to routes that end with a wildcard, as tonic's routes do. Paths
-    /// are not decoded: `/%61` is not `/a`, so set a default policy.
-    ///
-    /// ```
-    /// # use tollgate::{key, Policy, Quota, RouteLimits, HOUR, SECOND};
-    /// let limits = RouteLimits::new(key::client_ip())
-    ///     .policy(Policy::new("create", Quota::token_bucket(10, HOUR)))
-    ///     .policy(Policy::new("todos", Quota::token_bucket(20, SECOND)))
-    ///     .default_policy(Policy::new("default", Quota::token_bucket(5, SECOND)));
-    /// let layer = limits.table([("/todo.Todos/Create", "create"), ("/todo.Todos/{*rest}", "todos")]).grpc();
-    /// // tonic::transport::Server::builder().layer(layer)
-    /// ```
+    /// `/package.Service/Method` is a gRPC method, and `/package.Service/{*rest}` covers the other methods. An exact
+    /// line takes precedence, then the longest line that ends with a wildcard. Other parameters, as in `/users/{id}`,
+    /// match nothing. The same applies inside of axum's routers to routes that end with a wildcard, as tonic's routes
+    /// do. Paths are not decoded: `/%61` is not `/a`, so set a default policy. Example:
+    /// [`docs::grpc`](crate::docs::grpc).
     ///
     /// # Mistakes
     /// A table does not know the router's routes: a line with a typo or another parameter name (`/users/{user}` for
-    /// `/users/{id}`) applies to no request. [`RateLimitLayer::unused_routes`] lists such lines after some requests, for
-    /// instance in a test, and [`RateLimitLayer::unmatched_requests`] counts the requests that match no line.
+    /// `/users/{id}`) applies to no request. [`RateLimitLayer::unused_routes`] lists such lines after some requests,
+    /// for instance in a test, and [`RateLimitLayer::unmatched_requests`] counts the requests that match no line.
     ///
     /// # Panics
-    /// If there is no policy of a name, if a line occurs twice, or if it can never apply: it has no route, axum 0.7 syntax
-    /// (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelt or not in capitals.
+    /// If there is no policy of a name, if a line occurs twice, or if it can never apply: it has no route, axum 0.7
+    /// syntax (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelt or not in capitals.
     #[track_caller]
     pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
         let mut table = Table::default();
@@ -148,16 +140,7 @@ impl RouteLimits {
     }
 
     /// Creates a layer that chooses the policy of each request with a closure. `None` and unknown names select the
-    /// default policy.
-    ///
-    /// ```
-    /// # use http::request::Parts;
-    /// # use tollgate::{key, Policy, Quota, RouteLimits, MINUTE};
-    /// let limits = RouteLimits::new(key::global())
-    ///     .policy(Policy::new("write", Quota::token_bucket(10, MINUTE)))
-    ///     .default_policy(Policy::new("read", Quota::token_bucket(100, MINUTE)));
-    /// let layer = limits.choose(|req: &Parts| (!req.method.is_safe()).then_some("write"));
-    /// ```
+    /// [default policy](RouteLimits::default_policy). See [`RouteLimits`] for an example.
     pub fn choose<F>(&self, choose: F) -> RateLimitLayer
     where
         F: Fn(&Parts) -> Option<&'static str> + Send + Sync + 'static,
@@ -168,7 +151,6 @@ impl RouteLimits {
         RateLimitLayer::from(rule).limiter(&self.limiter)
     }
 
-    /// Creates a rule that falls back to the default policy.
     fn choosing(&self, choose: impl Fn(&Parts) -> Option<usize> + Send + Sync + 'static) -> Rule {
         let default = self.default.as_ref().map(|_| self.policies.len());
         let choose = move |parts: &Parts| choose(parts).or(default);
@@ -180,7 +162,6 @@ impl RouteLimits {
         self.policies.iter().chain(&self.default)
     }
 
-    /// Returns the index of a policy in [`all`](RouteLimits::all).
     fn index(&self, name: &str) -> Option<usize> {
         self.all().position(|policy| policy.name().as_str() == name)
     }
@@ -221,10 +202,8 @@ impl fmt::Debug for RouteLimits {
 /// ```
 /// # use tollgate::middleware::is_cors_preflight;
 /// let request = http::Request::options("/todos").header("origin", "https://example.com");
-/// let (mut parts, ()) = request.header("access-control-request-method", "POST").body(())?.into_parts();
+/// let (parts, ()) = request.header("access-control-request-method", "POST").body(())?.into_parts();
 /// assert!(is_cors_preflight(&parts));
-/// parts.headers.remove("access-control-request-method");
-/// assert!(!is_cors_preflight(&parts)); // any other `OPTIONS` is charged
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn is_cors_preflight(parts: &Parts) -> bool {

@@ -14,25 +14,26 @@ use super::on_response::{OnResponse, OnResponseFn};
 use super::table::Table;
 use crate::policy::Policy;
 
-/// One of a layer's limits, with its own cost and handling of responses. For layers whose limits count different things.
-///
-/// Convert it with [`RateLimitLayer::from`](super::RateLimitLayer), or add it with
+/// One of a layer's limits, with its own cost and handling of responses, for layers whose limits count different
+/// things. Convert it with [`RateLimitLayer::from`](super::RateLimitLayer), or add it with
 /// [`rule`](super::RateLimitLayer::rule).
 ///
 /// ```
 /// use http::request::Parts;
 /// use tollgate::{key, Policy, Quota, RateLimitLayer, Rule, OnResponse, DAY, MINUTE};
 ///
-/// const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(100_000, MINUTE));
-/// const CALLS: Policy = Policy::new("calls", Quota::fixed_window(500, DAY));
-/// # fn estimate(req: &Parts) -> u64 { 1 }
-/// # struct Team(u64);
+/// const CALLS: Policy = Policy::new("calls", Quota::token_bucket(60, MINUTE));
+/// const BYTES: Policy = Policy::new("bytes", Quota::fixed_window(1_000_000_000, DAY));
+/// // Axum's `DefaultBodyLimit`. At a cost of 0, uploads without `Content-Length` would bypass the limit.
+/// const MAX_LENGTH: u64 = 2_000_000;
 ///
-/// let team = || key::extension(|team: &Team| team.0); // inserted by authentication
-/// let layer = RateLimitLayer::from(Rule::new(TOKENS, team()).cost(|req: &Parts| estimate(req)))
-///     .rule(Rule::new(CALLS, team()).on_response(|res| {
-///         if res.status.is_server_error() { OnResponse::Refund } else { OnResponse::Keep }
-///     }));
+/// let calls = Rule::new(CALLS, key::client_ip()).on_response(|res| {
+///     if res.status.is_server_error() { OnResponse::Refund } else { OnResponse::Keep }
+/// });
+/// let layer = RateLimitLayer::from(calls).rule(Rule::new(BYTES, key::client_ip()).cost(|req: &Parts| {
+///     let length = req.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse().ok());
+///     length.filter(|_| !req.headers.contains_key("transfer-encoding")).unwrap_or(MAX_LENGTH)
+/// }));
 /// ```
 #[derive(Clone)]
 pub struct Rule {
@@ -42,11 +43,9 @@ pub struct Rule {
     pub(super) key: Arc<dyn KeyExtractor>,
     pub(super) cost: Option<Cost>,
     pub(super) on_response: Option<Arc<OnResponseFn>>,
-    /// The route table that it chooses by, if any.
     pub(super) table: Option<Arc<Table>>,
 }
 
-/// A policy with its rendered header items.
 #[derive(Clone)]
 pub(super) struct PreparedPolicy {
     pub(super) policy: Policy,
@@ -66,7 +65,6 @@ impl Rule {
         Rule::choosing([&policy.into()], |_| Some(0), Arc::new(key))
     }
 
-    /// Creates a rule that chooses among policies by index.
     pub(super) fn choosing<'a>(
         policies: impl IntoIterator<Item = &'a Policy>,
         choose: impl Fn(&Parts) -> Option<usize> + Send + Sync + 'static,
@@ -77,11 +75,8 @@ impl Rule {
         Rule { policies, choose: Arc::new(choose), key, cost: None, on_response: None, table: None }
     }
 
-    /// Sets the cost of a request under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost). For a
-    /// constant, use [`fixed_cost`](Rule::fixed_cost).
-    ///
-    /// The capacity of every tier must cover the most expensive request: one that costs more is refused without
-    /// `Retry-After` and reported once as a [mistake](crate::observe::Mistake).
+    /// Sets the cost of a request under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost); see
+    /// there for costs above the capacity.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Rule {
         self.cost = Some(Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts)))));
@@ -89,15 +84,14 @@ impl Rule {
     }
 
     /// Sets the same [`cost`](Rule::cost) for every request. Adding the layer to a service panics if a quota can never
-    /// grant it: see [`RateLimitLayer::fixed_cost`](super::RateLimitLayer::fixed_cost).
+    /// grant it.
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> Rule {
         self.cost = Some(Cost::Fixed(tokens));
         self
     }
 
-    /// Sets a [`cost`](Rule::cost) that is computed asynchronously. See
-    /// [`RateLimitLayer::cost_async`](super::RateLimitLayer::cost_async) for an example.
+    /// Like [`RateLimitLayer::cost_async`](super::RateLimitLayer::cost_async), for this rule.
     #[must_use]
     pub fn cost_async<F>(mut self, cost: impl Fn(&Parts) -> F + Send + Sync + 'static) -> Rule
     where
@@ -107,8 +101,7 @@ impl Rule {
         self
     }
 
-    /// Settles this rule's charge by the response. Defaults to the [layer's
-    /// closure](super::RateLimitLayer::on_response). See [`Rule`] for an example.
+    /// Settles this rule's charge by the response. Defaults to the [layer's](super::RateLimitLayer::on_response).
     #[must_use]
     pub fn on_response(
         mut self,

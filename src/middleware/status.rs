@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use crate::policy::{Decision, Decisions};
 
-/// The decisions on a request, for its handler: an extension and, with feature `axum`, an extractor.
-///
-/// Requires [`with_status`](super::RateLimitLayer::with_status) on the layer.
+/// The decisions on a request, for its handler: an extension and, with feature `axum`, an extractor. Requires
+/// [`with_status`](super::RateLimitLayer::with_status) on the layer.
 ///
 /// ```
 /// use axum::{routing::get, Router};

@@ -15,7 +15,6 @@ pub(super) struct Table {
     wildcards: Vec<(String, Methods)>,
     /// Each line, and whether a request has used it.
     lines: Vec<(String, AtomicBool)>,
-    /// The number of requests that match no line.
     unmatched: AtomicU64,
 }
 
@@ -40,8 +39,7 @@ impl Table {
         Ok(())
     }
 
-    /// Builds the lookup tables after the last line. A line for `/todos/` also covers `/todos`, and vice versa, unless the
-    /// table has lines for both.
+    /// Builds the lookup tables after the last line.
     pub(super) fn finish(mut self) -> Table {
         let others = self.routes.iter().filter_map(|(route, methods)| {
             let other = match route.strip_suffix('/') {

@@ -65,7 +65,6 @@ impl From<LimitError> for Status {
     }
 }
 
-/// Converts the layer's response to a status.
 fn status(cause: &Cause) -> Status {
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));

@@ -5,12 +5,16 @@
 //! use axum::{routing::post, Router};
 //! use tollgate::{key, status, Policy, Quota, RateLimitLayer, RateLimiter, MINUTE};
 //! static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE).capacity(20));
+//! const STATUS: Policy = Policy::new("status", Quota::token_bucket(60, MINUTE)); // for the endpoints
 //!
 //! let limiter = RateLimiter::default();
-//! let app: Router = Router::new()
-//!     .route("/chat", post(|| async {}).layer(RateLimitLayer::new(&CHAT, key::client_ip()).limiter(&limiter)))
+//! let limit = |policy: Policy| RateLimitLayer::new(policy, key::client_ip()).limiter(&limiter);
+//! let endpoints: Router = Router::new()
 //!     .route("/rate-limit", status::of(&limiter, &CHAT, key::client_ip()))
 //!     .route("/time", status::time(&limiter));
+//! let app: Router = Router::new()
+//!     .route("/chat", post(|| async {}).layer(limit(CHAT.clone())))
+//!     .merge(endpoints.layer(limit(STATUS)));
 //! ```
 //!
 //! `GET /rate-limit` returns a [snapshot](crate::limiter::Snapshot::to_json) of the caller's limit:
@@ -33,24 +37,11 @@
 //! Put the endpoint where the extractor finds what it needs: inside authentication, under the same path parameters.
 //!
 //! Requests spend and write nothing. Responses are `Cache-Control: private, no-store`. Only `GET` and `HEAD` are
-//! supported; CORS is left to the application.
+//! supported. Endpoints set no CORS headers.
 //!
 //! # Limiting these endpoints
-//! These endpoints have no limit unless they are inside a layer, and each request reads the backend. Do not put them
-//! inside the limit that they report, where a denied client could not ask how long to wait; give them another one:
-//!
-//! ```
-//! # use axum::Router;
-//! # use tollgate::{key, status, Policy, Quota, RateLimitLayer, RateLimiter, MINUTE};
-//! # static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE));
-//! # let limiter = RateLimiter::default();
-//! const STATUS: Policy = Policy::new("status", Quota::token_bucket(60, MINUTE));
-//!
-//! let app: Router = Router::new()
-//!     .route("/rate-limit", status::of(&limiter, &CHAT, key::client_ip()))
-//!     .route("/time", status::time(&limiter))
-//!     .layer(RateLimitLayer::new(STATUS, key::client_ip()).limiter(&limiter));
-//! ```
+//! The endpoints have no limit of their own, and each request reads the backend, so put them inside a layer as above.
+//! Do not put them inside the limit that they report: a denied client could not ask how long to wait.
 
 mod named;
 
@@ -73,22 +64,19 @@ pub use named::of_any_caller;
 /// limits. Refusals by `key` and backend errors have the same responses as in the layer.
 ///
 /// ```
-/// use axum::{body::Body, extract::Request, Router};
-/// use tollgate::{key, status, Policy, Quota, RateLimiter, MINUTE};
-/// use tower::ServiceExt;
-///
+/// # use axum::{body::Body, extract::Request, Router};
+/// # use tollgate::{key, status, Policy, Quota, RateLimiter, MINUTE};
+/// # use tower::ServiceExt;
 /// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
 /// let user = || key::header("x-user"); // checked or set by a gateway
 /// let app: Router = Router::new().route("/rate-limit", status::of(&limiter, &CHAT, user()));
 /// let request = Request::get("/rate-limit").header("x-user", "ada").body(Body::empty())?;
 /// let body = axum::body::to_bytes(app.oneshot(request).await?.into_body(), 1000).await?;
 /// assert!(body.starts_with(br#"{"policy":"chat","algorithm":"token_bucket","rate":10,"#));
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 ///
 /// # Panics
@@ -105,18 +93,15 @@ where
 ///
 /// ```
 /// use axum::{routing::post, Router};
-/// use tollgate::{key, status, Policy, Quota, RateLimitLayer, RouteLimits, DAY, MINUTE};
+/// use tollgate::{key, status, Policy, Quota, RateLimitLayer, DAY, MINUTE};
 ///
 /// const CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE));
 /// const DAILY: Policy = Policy::new("daily", Quota::fixed_window(500, DAY));
 ///
 /// let layer = RateLimitLayer::new(CHAT, key::client_ip()).and(DAILY, key::client_ip());
-/// let routes = RouteLimits::new(key::client_ip()).policy(CHAT).policy(DAILY);
 /// let app: Router = Router::new()
 ///     .route("/chat", post(|| async {}).layer(layer.clone()))
-///     .route("/rate-limit", status::of_layer(&layer))
-///     .route("/mail", post(|| async {}).layer(routes.route("chat")))
-///     .route("/mail/rate-limit", status::of_layer(&routes.route("chat")));
+///     .route("/rate-limit", status::of_layer(&layer));
 /// ```
 ///
 /// With one policy the response is its snapshot. With several, or if the caller is not limited (an empty list), it is
@@ -126,9 +111,8 @@ where
 /// ```
 ///
 /// A layer that chooses a policy by route reports all of its policies by name; the client knows which one applies to a
-/// request. Rules in [shadow mode](RateLimitLayer::shadow) are not reported.
-///
-/// Times are exact, without [jitter](RateLimitLayer::retry_jitter); a client that waits with many others adds its own.
+/// request. Rules in [shadow mode](RateLimitLayer::shadow) are not reported. Times are exact, without
+/// [jitter](RateLimitLayer::retry_jitter).
 pub fn of_layer<S>(layer: &RateLimitLayer) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -151,8 +135,8 @@ where
 /// Returns the time of the limiter's backend, which decides limits: `{"now": 1767225600123456}`, in microseconds since
 /// the Unix epoch.
 ///
-/// Snapshots contain it too. This is for clients with a snapshot from elsewhere, such as the page that they were
-/// served; see the [module](self) for an example.
+/// Snapshots contain it too. This is for clients with a snapshot from elsewhere, such as a page. See the [module](self)
+/// for an example.
 pub fn time<S>(limiter: &RateLimiter) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,

@@ -13,7 +13,7 @@ use crate::policy::{KeyError, Policy};
 /// text to the layer's key.
 ///
 /// **Everyone who can reach this endpoint can read the state of every key**, and learn who was active and when. Put it
-/// behind the authentication of operators, never on a path for users, for whom there is [`of`](super::of).
+/// behind the authentication of operators; for users, use [`of`](super::of).
 ///
 /// ```
 /// use axum::Router;
@@ -29,7 +29,7 @@ use crate::policy::{KeyError, Policy};
 /// A request without a `key`, or with two, is answered with 400.
 ///
 /// # Panics
-/// As [`of`](super::of).
+/// If a bare quota denies everything (capacity 0 without reservations).
 #[track_caller]
 pub fn of_any_caller<S, R, F>(limiter: &RateLimiter, policy: impl Into<Policy>, subject: F) -> MethodRouter<S>
 where

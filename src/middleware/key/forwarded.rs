@@ -80,7 +80,6 @@ fn pairs(entry: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The value of a token or a quoted string.
 fn unquoted(value: &[u8]) -> Option<Vec<u8>> {
     let Some(inner) = value.strip_prefix(b"\"") else {
         return (!value.contains(&b'"')).then(|| value.to_vec());

@@ -9,19 +9,17 @@ use crate::policy::Key;
 /// Counts by host and port of the request's URI, for a layer around an HTTP client that limits each server separately.
 ///
 /// The key is `("host", "api.example.com:443")`: the host in lower case, and the port, by default the scheme's. A URI
-/// without a host, as in HTTP/1.1 requests that a server receives, has no key. Do not use it to limit callers, which
-/// choose the host they name.
+/// without a host, as in HTTP/1.1 requests that a server receives, has no key. Do not limit callers by it: they
+/// choose the host.
 ///
 /// ```
 /// # use tollgate::{key::{self, KeyExtractor}, Key};
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// for uri in ["https://api.example.com/v1", "https://API.example.com:443/v2"] {
 ///     let (parts, ()) = http::Request::get(uri).body(())?.into_parts();
 ///     assert_eq!(key::host().subject(&parts).await?, Some(Key::from(("host", b"api.example.com:443")).into()));
 /// }
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 pub fn host() -> Host {
     Host

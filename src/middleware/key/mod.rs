@@ -40,8 +40,9 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 ///
 /// ```
 /// use http::request::Parts;
-/// use tollgate::{key, Quota, RateLimitLayer, Subject, MINUTE};
-/// # #[derive(Clone)] struct User { id: u64, plan: &'static str }
+/// use tollgate::{key::{self, KeyExtractor}, Quota, RateLimitLayer, Subject, MINUTE};
+/// #[derive(Clone)]
+/// struct User { id: u64, plan: &'static str } // an extension, set by an authentication layer outside this one
 ///
 /// let quota = Quota::token_bucket(50, MINUTE);
 /// RateLimitLayer::new(quota, |req: &Parts| req.extensions.get::<User>().map(|user| user.id));
@@ -49,7 +50,12 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 ///     Some(user) => Subject::new(user.id).tier(user.plan),
 ///     None => Subject::anonymous(),
 /// });
-/// RateLimitLayer::new(quota, key::client_ip());
+///
+/// // Combined: users by their id, other callers by address and with their own tier.
+/// let by_user = || key::extension(|user: &User| user.id);
+/// RateLimitLayer::new(quota, by_user().or(key::client_ip().map(|subject| subject.tier("visitor"))));
+/// // Each user on each of their addresses.
+/// RateLimitLayer::new(quota, by_user().and(key::client_ip()));
 /// ```
 ///
 /// Annotate the closure's argument: `|req: &Parts|`. A closure cannot return borrowed data (`lifetime may not live long
@@ -62,34 +68,14 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
     note = "an `async` answer is `tollgate::key::Extraction::later(future)`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Finds the caller of the request with these parts. Called for every request before its limits are checked, so
-    /// slow work belongs in an [`Extraction::later`]. See [`Extraction`] for an example.
+    /// Finds the caller. Called for every request before its limits are checked, so slow work belongs in an
+    /// [`Extraction::later`]. See [`Extraction`] for an example.
     fn extract(&self, parts: &Parts) -> Extraction;
 
     /// The client's address, if this extractor reads it. [Deny lists](crate::protection::DenyList) and
-    /// [blocks](crate::protection::AutoBlock) use it unless the layer is
-    /// [configured](crate::RateLimitLayer::client_ip) otherwise. The default is `None`.
-    ///
-    /// ```
-    /// # use {http::request::Parts, std::net::IpAddr};
-    /// # use tollgate::{key::{self, ClientIp, Extraction, KeyExtractor}, Key};
-    /// /// Counts each application on each address separately.
-    /// struct Application(ClientIp);
-    ///
-    /// impl KeyExtractor for Application {
-    ///     fn extract(&self, parts: &Parts) -> Extraction {
-    ///         let name = parts.headers.get("x-application").map(|name| name.as_bytes());
-    ///         self.0.resolve(parts).map(|address| Key::from((address, name.unwrap_or_default()))).into()
-    ///     }
-    ///
-    ///     fn address(&self, parts: &Parts) -> Option<IpAddr> {
-    ///         self.0.address(parts)
-    ///     }
-    /// }
-    /// # let (mut parts, ()) = http::Request::new(()).into_parts();
-    /// # parts.extensions.insert(key::PeerAddr(([192, 0, 2, 7], 50_000).into()));
-    /// assert_eq!(Application(key::client_ip()).address(&parts), Some([192, 0, 2, 7].into()));
-    /// ```
+    /// [blocks](crate::protection::AutoBlock) use it unless the layer is [configured](crate::RateLimitLayer::client_ip)
+    /// otherwise. An extractor that wraps another one should forward this method and the next two. The default is
+    /// `None`.
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let _ = parts;
         None
@@ -99,8 +85,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// without a key. A layer reports deny rules with keys that none of its extractors can find. The default is `true`.
     ///
     /// ```
-    /// use tollgate::{key::{self, KeyExtractor}, Key};
-    ///
+    /// # use tollgate::{key::{self, KeyExtractor}, Key};
     /// assert!(key::bearer().can_find(&key::bearer().key("sk_7f3a")));
     /// assert!(!key::bearer().can_find(&Key::from("sk_7f3a"))); // a text is not a token
     /// ```
@@ -110,29 +95,15 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 
     /// The type of the extension that this extractor needs and the request lacks, if any. If this makes the caller
-    /// anonymous, a layer reports it once as a [mistake](crate::observe::Mistake). An extractor that wraps another one
-    /// should forward this method. The default is `None`.
-    ///
-    /// ```
-    /// use tollgate::key::{self, KeyExtractor};
-    ///
-    /// #[derive(Clone)]
-    /// struct User { id: u64 }
-    ///
-    /// let by_user = key::extension(|user: &User| user.id);
-    /// let (mut parts, ()) = http::Request::new(()).into_parts();
-    /// assert!(by_user.missing_extension(&parts).is_some_and(|wanted| wanted.ends_with("User")));
-    /// parts.extensions.insert(User { id: 7 });
-    /// assert_eq!(by_user.missing_extension(&parts), None);
-    /// ```
+    /// anonymous, a layer reports it once as a [mistake](crate::observe::Mistake). The default is `None`.
     fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
         let _ = parts;
         None
     }
 
-    /// Finds the key and tier of the caller, for handlers that limit the same callers as the layer. `None` means that a
-    /// rule with this extractor would not limit the request. Do not pass that `None` on to a limiter, where it means
-    /// the anonymous caller.
+    /// Finds the key and tier of the caller, for handlers that limit the same callers as the layer. Returns `None` if a
+    /// rule with this extractor would not limit the request. Do not pass `None` to a limiter: there it means the
+    /// anonymous caller.
     ///
     /// ```
     /// use axum::{extract::State, http::request::Parts};
@@ -171,18 +142,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         }
     }
 
-    /// Tries `other` if this extractor finds no key.
-    ///
-    /// ```
-    /// use tollgate::{key, key::KeyExtractor, Quota, RateLimitLayer, MINUTE};
-    ///
-    /// #[derive(Clone)]
-    /// struct User { id: u64 } // an extension, set by an authentication layer outside this one
-    ///
-    /// // Users by their id, other callers by address.
-    /// let caller = key::extension(|user: &User| user.id).or(key::client_ip());
-    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), caller);
-    /// ```
+    /// Tries `other` if this extractor finds no key. See [`KeyExtractor`] for an example.
     ///
     /// The first key must be verified. If clients can [invent](crate::key#which-keys-a-client-can-invent) it, such as
     /// an unchecked API key, they can bypass the second.
@@ -198,14 +158,6 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys, they can invent the pair: to
     /// apply two limits, add a [rule](crate::RateLimitLayer::and) instead.
-    ///
-    /// ```
-    /// use tollgate::{key, key::KeyExtractor, Quota, RateLimitLayer, MINUTE};
-    /// # #[derive(Clone)] struct User { id: u64 }
-    ///
-    /// // Each user on each of their addresses.
-    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), key::extension(|user: &User| user.id).and(key::client_ip()));
-    /// ```
     fn and<O: KeyExtractor>(self, other: O) -> And<Self, O>
     where
         Self: Sized,
@@ -214,12 +166,6 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 
     /// Changes the subject that was found, for example to set a tier.
-    ///
-    /// ```
-    /// use tollgate::{key, key::KeyExtractor, Quota, RateLimitLayer, MINUTE};
-    ///
-    /// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), key::client_ip().map(|subject| subject.tier("visitor")));
-    /// ```
     fn map<F>(self, change: F) -> Map<Self, F>
     where
         Self: Sized,
@@ -233,8 +179,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// ```
     /// # use tollgate::{key, key::KeyExtractor};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
     /// let (parts, ()) = http::Request::new(()).into_parts();
     /// let by_key = || key::header("x-api-key");
     /// assert!(by_key().subject(&parts).await.is_ok_and(|found| found.is_some_and(|caller| caller.key().is_none())));
@@ -249,8 +194,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         OrReject(self)
     }
 
-    /// Does not limit requests without a key by this rule. Otherwise they share the anonymous row. See
-    /// [`or_reject`](KeyExtractor::or_reject) for an example.
+    /// Does not limit requests without a key by this rule. Otherwise they share the anonymous row.
     fn or_skip(self) -> OrSkip<Self>
     where
         Self: Sized,
@@ -320,8 +264,7 @@ pub enum Extraction {
 /// The outcome of an extraction: a caller, a request to skip, or an error.
 ///
 /// ```
-/// use tollgate::{key::{Found, KeyError}, Subject};
-///
+/// # use tollgate::{key::{Found, KeyError}, Subject};
 /// assert!(matches!(Found::from(42), Found::Subject(_)));
 /// assert!(matches!(Found::from(Subject::new(42).tier("free")), Found::Subject(_)));
 /// assert!(matches!(Found::from(Err::<u64, _>(KeyError::new("no tenant"))), Found::Refuse(_)));
@@ -343,7 +286,7 @@ impl Extraction {
         Extraction::Later(Box::pin(async move { future.await.into() }))
     }
 
-    /// Makes an extraction with which the rule does not limit the request.
+    /// Exempts the request from the rule.
     pub const fn skip() -> Extraction {
         Extraction::Now(Found::Skip)
     }
@@ -393,17 +336,14 @@ impl<A: Into<Found>> From<Result<A, KeyError>> for Found {
 /// Counts all requests under one key, [`Key::everybody`].
 ///
 /// ```
-/// use tollgate::{key, Policy, Quota, RateLimitLayer, RateLimiter, Key, SECOND};
-///
+/// # use tollgate::{key, Policy, Quota, RateLimitLayer, RateLimiter, Key, SECOND};
 /// static ALL: Policy = Policy::new("all", Quota::token_bucket(1000, SECOND));
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::backend::Error> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::default();
 /// let layer = RateLimitLayer::new(&ALL, key::global()).limiter(&limiter);
 /// assert_eq!(limiter.remaining(&ALL, Key::everybody()).await?, 1000); // the row of that layer
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 pub fn global() -> Global {
     Global

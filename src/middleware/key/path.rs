@@ -14,19 +14,16 @@ use crate::policy::{Key, KeySource};
 /// router's `layer`.
 ///
 /// ```
-/// use axum::{body::Body, extract::Request, routing::get, Router};
-/// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
-/// use tower::ServiceExt;
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use axum::{body::Body, extract::Request, routing::get, Router};
+/// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
+/// # use tower::ServiceExt;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let per_team = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::path("team"));
 /// let app: Router = Router::new().route("/teams/{team}/report", get(|| async {})).layer(per_team);
 /// for (uri, status) in [("/teams/7/report", 200), ("/teams/7/report", 429), ("/teams/8/report", 200)] {
 ///     assert_eq!(app.clone().oneshot(Request::get(uri).body(Body::empty())?).await?.status(), status);
 /// }
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 pub fn path(name: impl Into<String>) -> PathParam {
     PathParam { name: name.into() }

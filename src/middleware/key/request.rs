@@ -16,18 +16,13 @@ use crate::policy::{Key, KeySource};
 ///
 /// ```
 /// use tollgate::{key, Key, Quota, RateLimitLayer, Subject, MINUTE};
-///
 /// #[derive(Clone)]
-/// struct User { id: u64, plan: &'static str }
+/// struct User { id: u64, plan: &'static str, team: String }
 ///
 /// let quota = Quota::token_bucket(50, MINUTE);
-/// RateLimitLayer::new(quota, key::extension(|user: &User| user.id));
 /// RateLimitLayer::new(quota, key::extension(|user: &User| Subject::new(user.id).tier(user.plan)));
-///
-/// #[derive(Clone)]
-/// struct Team(String);
-/// // Return an owned key: a `&str` would borrow from the extension.
-/// RateLimitLayer::new(quota, key::extension(|team: &Team| Key::from(team.0.as_str())));
+/// // An owned key: a `&str` would borrow from the extension.
+/// RateLimitLayer::new(quota, key::extension(|user: &User| Key::from(user.team.as_str())));
 /// ```
 pub fn extension<T, R, F>(read: F) -> Extension<T, F>
 where
@@ -68,20 +63,15 @@ where
     }
 }
 
-/// Counts by the value of a header, such as an API key. Only a hash of the value is stored.
+/// Counts by the value of a header, such as an API key. Only a hash of the value is stored. Handlers that limit the
+/// same caller must make the key with [`Header::key`]: the bare value has another row.
 ///
-/// The key's type includes the header's name, so a token is never mistaken for a user of the same name. Handlers that
-/// limit the same caller must make the key with [`Header::key`]: the bare value has another row.
-///
-/// If the header is missing, empty or repeated, the caller is anonymous: of two values, the layer that checks the
-/// credential might read the other one. Clients can [invent](crate::key#which-keys-a-client-can-invent) values and so
-/// get a row for each, unless a layer outside the limiter checks them.
+/// If the header is missing, empty or repeated, the caller is anonymous. Unless a layer outside the limiter checks the
+/// values, clients can [invent](crate::key#which-keys-a-client-can-invent) them and get a row for each.
 ///
 /// ```
-/// use tollgate::key::{self, KeyExtractor};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use tollgate::key::{self, KeyExtractor};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let request = http::Request::builder()
 ///     .header("x-api-key", "k7")
 ///     .header("authorization", "Bearer t7")
@@ -90,8 +80,7 @@ where
 /// assert_eq!(key::header("x-api-key").subject(&parts).await?, Some(key::header("x-api-key").key("k7").into()));
 /// assert_eq!(key::bearer().subject(&parts).await?, Some(key::bearer().key("t7").into()));
 /// assert_eq!(key::cookie("session").subject(&parts).await?, Some(key::cookie("session").key("s7").into()));
-/// # Ok(())
-/// # }
+/// # Ok(()) }
 /// ```
 ///
 /// # Panics
@@ -127,9 +116,9 @@ impl KeyExtractor for Header {
 /// Counts by the token of `Authorization: Bearer` (RFC 6750, section 2.1). The token is not validated; only its hash is
 /// stored.
 ///
-/// Clients can [invent](crate::key#which-keys-a-client-can-invent) tokens and so get a row for each, unless a layer
-/// outside the limiter checks them. In that case limit by address in a second rule; a pair with the token
-/// ([`and`](super::KeyExtractor::and)) limits nothing. See [`header`] for an example.
+/// Unless a layer outside the limiter checks the tokens, clients can
+/// [invent](crate::key#which-keys-a-client-can-invent) them and get a row for each: add a rule by address. See
+/// [`header`] for an example.
 pub fn bearer() -> Bearer {
     Bearer
 }
@@ -167,9 +156,8 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
 /// and surrounding quotes are removed. A cookie repeated with one value counts once. With two different values the
 /// caller is anonymous, since the service might read either.
 ///
-/// Clients can [invent](crate::key#which-keys-a-client-can-invent) cookies and so get a row for each, unless a layer
-/// outside the limiter checks the session. In that case count by what the layer found ([`extension`]). See [`header`]
-/// for an example.
+/// Clients can [invent](crate::key#which-keys-a-client-can-invent) cookies and get a row for each. If a layer outside
+/// the limiter checks the session, count by its result ([`extension`]). See [`header`] for an example.
 pub fn cookie(name: impl Into<String>) -> Cookie {
     Cookie { name: name.into() }
 }
@@ -220,7 +208,6 @@ fn without_quotes(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// Decodes percent escapes: `%61` is `a`.
 pub(crate) fn percent_decoded(text: &[u8]) -> Cow<'_, [u8]> {
     percent_encoding::percent_decode(text).into()
 }

@@ -25,9 +25,9 @@ impl RateLimitLayer {
     /// });
     /// ```
     ///
-    /// A cost above the quota's capacity is refused without `Retry-After`. A cost of 0 spends nothing, but is denied while
-    /// the key is in debt. An outer layer can pass an estimate in an extension:
-    /// `|req: &Parts| req.extensions.get().map_or(1, |Estimate(tokens)| *tokens)`.
+    /// A request that costs more than the quota's capacity is refused without `Retry-After`; the first one is reported
+    /// as a [mistake](crate::observe::Mistake). A cost of 0 spends nothing, but is denied while the key is in debt. An
+    /// outer layer can pass a cost in an extension.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
         self.options_mut().cost = Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts))));
@@ -36,37 +36,17 @@ impl RateLimitLayer {
 
     /// Sets the same [`cost`](RateLimitLayer::cost) for every request.
     ///
-    /// ```should_panic
-    /// # use axum::{routing::get, Router};
-    /// # use tollgate::{key, Policy, Quota, RateLimitLayer, MINUTE};
-    /// let api = Policy::new("api", Quota::token_bucket(60, MINUTE)).tier("free", Quota::token_bucket(5, MINUTE));
-    /// let layer = RateLimitLayer::new(api, key::client_ip()).fixed_cost(10);
-    /// // panics: policy "api", tier "free": every request costs 10, and the quota 5/min holds 5 at most, ...
-    /// let app: Router = Router::new().route("/export", get(|| async {})).layer(layer);
-    /// ```
-    ///
     /// # Panics
-    /// When the layer is added to a service, if the quota of a policy or tier can never grant the cost. (A cost from a
-    /// closure is checked per request: the first one above the capacity is refused without `Retry-After` and reported
-    /// once as a [mistake](crate::observe::Mistake).)
+    /// When the layer is added to a service, if the quota of a policy or tier can never grant the cost.
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> RateLimitLayer {
         self.options_mut().cost = Cost::Fixed(tokens);
         self
     }
 
-    /// Sets a [`cost`](RateLimitLayer::cost) that is computed asynchronously. The future must own its data; the inner
-    /// service is called after it completes.
-    ///
-    /// ```
-    /// # use http::request::Parts;
-    /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
-    /// # async fn price_of(path: String) -> u64 { 1 }
-    /// RateLimitLayer::new(Quota::token_bucket(1000, MINUTE), key::global()).cost_async(|req: &Parts| {
-    ///     let path = req.uri.path().to_owned();
-    ///     async move { price_of(path).await }
-    /// });
-    /// ```
+    /// Sets a [`cost`](RateLimitLayer::cost) that is computed asynchronously. The future must own its data: `|req:
+    /// &Parts| { let uri = req.uri.clone(); async move { price_of(uri).await } }`. The inner service is called after it
+    /// completes.
     #[must_use]
     pub fn cost_async<F>(mut self, cost: impl Fn(&Parts) -> F + Send + Sync + 'static) -> RateLimitLayer
     where
@@ -76,9 +56,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Settles charges by the response, under every rule without its own
-    /// [`Rule::on_response`](crate::Rule::on_response). The closure is called once per charge. See [`OnResponse`] for an
-    /// example.
+    /// Settles charges by the response, under every rule without its own [closure](crate::Rule::on_response). The
+    /// closure is called once per charge. See [`OnResponse`] for an example.
     ///
     /// A charge is kept if there is no response: the handler panics, the inner service fails, an outer timeout fires or
     /// the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled changes only by
@@ -93,7 +72,7 @@ impl RateLimitLayer {
     }
 
     /// Inserts a [`Receipt`](crate::Receipt) into the extensions of each request that is passed on, for handlers and
-    /// streaming bodies that know the actual cost at the end. Off by default, since it allocates.
+    /// streaming bodies that learn the actual cost later. Off by default, since it allocates.
     ///
     /// ```
     /// # use axum::{routing::post, Router};
@@ -124,13 +103,11 @@ impl RateLimitLayer {
     /// RateLimitLayer::new(SEARCH, key::client_ip()).wait_up_to(5 * SECOND);
     /// ```
     ///
-    /// Each request reserves its tokens when it arrives, so the requests of a key go on in order of arrival, at the
-    /// times that the quota sets; with several rules, the latest due time counts. A waiting request holds nothing of the
-    /// inner service: a clone is polled until ready when the request is due. If a client disconnects, the requests behind
-    /// it move up, and the last due time becomes free: see [`Reservation`](crate::Reservation). The number of requests
-    /// that wait, or await a remote backend's reply, is [bounded](crate::limiter::RateLimiterBuilder::max_waiting).
-    ///
-    /// For limits on outgoing requests, around an HTTP client, see [`docs::outgoing`](crate::docs::outgoing).
+    /// Each request reserves its tokens when it arrives, so the requests of a key go on in order of arrival. With
+    /// several rules, the latest due time counts. A waiting request holds no capacity of the inner service. If a client
+    /// disconnects, the requests behind it move up: see [`Reservation`](crate::Reservation). The number of requests
+    /// that wait, or await a remote backend's reply, is [bounded](crate::limiter::RateLimiterBuilder::max_waiting). For
+    /// limits on outgoing requests, see [`docs::outgoing`](crate::docs::outgoing).
     ///
     /// # Panics
     /// If no policy of the rules added so far allows reservations. Also when a request has to wait outside of a tokio

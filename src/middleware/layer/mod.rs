@@ -49,8 +49,8 @@ use crate::policy::{DenyRule, Policy};
 ///   credentials have no such key.
 /// - Outside compression and other expensive layers.
 ///
-/// `Router::layer` also limits requests that match no route, such as a browser's request for an icon; `route_layer` lets
-/// 404s through unlimited.
+/// `Router::layer` also limits requests that match no route, such as a browser's request for an icon; `route_layer`
+/// lets 404s through unlimited.
 #[derive(Clone)]
 pub struct RateLimitLayer {
     pub(super) options: Arc<LayerOptions>,
@@ -69,27 +69,14 @@ impl RateLimitLayer {
     /// Adds a rule. A request is charged under all rules or none. See [`RateLimitLayer`] for an example.
     ///
     /// # Panics
-    /// If another rule has a policy of the same name, since both would charge the same rows. Also if a bare quota
-    /// refuses everything.
+    /// If another rule has a policy of the same name, or if a bare quota refuses everything.
     #[track_caller]
     #[must_use]
     pub fn and(self, policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
         self.rule(Rule::new(policy, key))
     }
 
-    /// Adds a rule with its own cost or its own handling of responses.
-    ///
-    /// ```
-    /// # use tollgate::{key, Policy, Quota, RateLimitLayer, Rule, DAY, MINUTE};
-    /// const CALLS: Policy = Policy::new("calls", Quota::token_bucket(60, MINUTE));
-    /// const BYTES: Policy = Policy::new("bytes", Quota::fixed_window(1_000_000_000, DAY));
-    /// // Axum's `DefaultBodyLimit`. At a cost of 0, uploads without `Content-Length` would bypass the limit.
-    /// const MAX_LENGTH: u64 = 2_000_000;
-    /// let uploads = RateLimitLayer::new(CALLS, key::client_ip()).rule(Rule::new(BYTES, key::client_ip()).cost(|req| {
-    ///     let length = req.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse().ok());
-    ///     length.filter(|_| !req.headers.contains_key("transfer-encoding")).unwrap_or(MAX_LENGTH)
-    /// }));
-    /// ```
+    /// Adds a rule with its own cost or its own handling of responses. See [`Rule`] for an example.
     ///
     /// # Panics
     /// If another rule has a policy of the same name, since both would charge the same rows.
@@ -105,31 +92,17 @@ impl RateLimitLayer {
         self
     }
 
-    /// Uses this limiter. Layers and handlers that use one limiter share the rows of policies with the same name.
-    ///
-    /// ```
-    /// # use tollgate::{key, Policy, Quota, RateLimitLayer, RateLimiter, MINUTE};
-    /// static API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
-    /// let limiter = RateLimiter::default(); // a handler may charge `API` with it too
-    /// let layer = RateLimitLayer::new(&API, key::client_ip()).limiter(&limiter);
-    /// ```
+    /// Uses this limiter. Layers and handlers that use one limiter share the rows of policies with the same name. See
+    /// [`key::global`](crate::key::global) for an example.
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RateLimitLayer {
         self.options_mut().limiter = limiter.clone();
         self
     }
 
-    /// Passes requests for which `skip` returns true unlimited and uncharged: health checks, an allow list, CORS
-    /// preflights. May be called repeatedly; a request is skipped if any predicate matches.
-    ///
-    /// ```
-    /// # use http::request::Parts;
-    /// # use tollgate::{key, middleware::is_cors_preflight, Quota, RateLimitLayer, MINUTE};
-    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip())
-    ///     .skip(|req: &Parts| req.uri.path() == "/health")
-    ///     .skip(is_cors_preflight)
-    ///     .skip(key::client_ip().within(["192.0.2.0/24"]));
-    /// ```
+    /// Neither limits nor charges requests for which `skip` returns true, such as health checks, an allow list or CORS
+    /// preflights. May be called repeatedly; a request is skipped if any predicate matches. See
+    /// [`client_ip`](RateLimitLayer::client_ip) for an example.
     #[must_use]
     pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> RateLimitLayer {
         self.options_mut().skip.push(Arc::new(skip));
@@ -143,6 +116,7 @@ impl RateLimitLayer {
     /// ```
     /// # use http::request::Parts;
     /// # use tollgate::{key, protection::{DenyList, DenyRule}, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
+    /// # use tollgate::middleware::is_cors_preflight;
     /// let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24")?, DenyRule::country("KP")?]);
     /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
     /// # struct User { id: u64 }
@@ -151,7 +125,9 @@ impl RateLimitLayer {
     ///     .limiter(&limiter)
     ///     .client_ip(key::client_ip().trust(["10.0.0.0/8"]))
     ///     .label_from_header("country", "cf-ipcountry")
-    ///     .label("asn", |req: &Parts| req.extensions.get::<Network>().map(|network| network.0.to_string()));
+    ///     .label("asn", |req: &Parts| req.extensions.get::<Network>().map(|network| network.0.to_string()))
+    ///     .skip(key::client_ip().within(["198.51.100.0/24"]))
+    ///     .skip(|req: &Parts| req.uri.path() == "/health" || is_cors_preflight(req));
     /// # Ok::<(), tollgate::protection::DenyRuleError>(())
     /// ```
     #[must_use]
@@ -160,7 +136,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a label, such as a country, that deny lists and blocks can match. The user agent is known without a label. See
+    /// Adds a label, such as a country, that deny lists and blocks can match. The user agent needs no label. See
     /// [`client_ip`](RateLimitLayer::client_ip) for an example.
     #[must_use]
     pub fn label(
@@ -173,8 +149,7 @@ impl RateLimitLayer {
     }
 
     /// Adds a [`label`](RateLimitLayer::label) from a header such as `cf-ipcountry`, `cloudfront-viewer-country` or
-    /// `x-vercel-ip-country`. The proxy in front must set it, and overwrite it if a client sends it. If the header
-    /// occurs more than once, the last one counts. See [`client_ip`](RateLimitLayer::client_ip) for an example.
+    /// `x-vercel-ip-country`. The proxy must set it, overwriting a client's. If it is repeated, the last one counts.
     ///
     /// # Panics
     /// If `header` is not a valid header name in lower case.
@@ -188,17 +163,16 @@ impl RateLimitLayer {
         })
     }
 
-    /// Accepts rules of the [deny list](crate::protection::DenyList) that this layer can never apply, because another
-    /// layer or a handler on the same limiter does: networks if it knows no address, labels that it does not set, keys
-    /// that its extractors cannot find. Without this, adding the layer to a service panics.
+    /// Accepts [deny rules](crate::protection::DenyList) that this layer can never apply: networks if it knows no
+    /// address, labels that it does not set, keys that its extractors cannot find. Use it if another layer or a handler
+    /// on the same limiter applies them. Otherwise, adding the layer to a service panics.
     #[must_use]
     pub fn ignore_unmatched_deny_rules(mut self) -> RateLimitLayer {
         self.options_mut().unmatched.ignored = true;
         self
     }
 
-    /// Returns the lines of this layer's [tables](super::RouteLimits::table) that no request has used yet, in order. A
-    /// line that stays here names a route or method that the router does not have.
+    /// Returns the lines of this layer's [tables](super::RouteLimits::table) that no request has used yet, in order.
     ///
     /// ```
     /// # use axum::{body::Body, extract::Request, routing::get, Router};

@@ -33,14 +33,13 @@ impl RateLimitLayer {
         self.enforce_share(0.0)
     }
 
-    /// Enforces the limit for a share of keys, from 0.0 to 1.0, and applies shadow mode to the others, to roll out a
-    /// limit step by step.
+    /// Enforces the limit for a share of keys, from 0.0 to 1.0, and applies [shadow mode](RateLimitLayer::shadow) to
+    /// the others, to roll out a limit step by step.
     ///
-    /// The share is drawn from the keys of the first rule (of the next one for requests that the first skips). The
-    /// limiter's [secret](crate::limiter::RateLimiterBuilder::secret) determines the keys, and a larger share includes
-    /// a smaller one. With a random secret, each process and each limiter draws other keys, so give all layers one
-    /// [`limiter`](RateLimitLayer::limiter). Callers without a key count as one key. Requests whose key cannot be found
-    /// are refused only at 1.0.
+    /// The share is drawn from the keys of the first rule that does not skip the request. The limiter's
+    /// [secret](crate::limiter::RateLimiterBuilder::secret) determines the keys, and a larger share includes a smaller
+    /// one. By default the secret is random, so other limiters and processes draw other keys. Callers without a key
+    /// count as one key. Requests whose key cannot be found are refused only at 1.0.
     ///
     /// # Panics
     /// If `share` is not from 0.0 to 1.0.
@@ -52,8 +51,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds this header with the value `denied`, for the access log, to responses that shadow mode kept from being
-    /// refused. Default: none. See [`shadow`](RateLimitLayer::shadow) for an example.
+    /// Adds this header with the value `denied` to the responses to requests that would have been refused without
+    /// [`shadow`](RateLimitLayer::shadow) mode, for the access log. Default: none.
     ///
     /// # Panics
     /// If `name` is not a valid header name in lower case.
@@ -64,8 +63,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Selects the headers that inform clients about their limits. Defaults to [`HeaderFamily::Draft11`]. Denials carry
-    /// `Retry-After` in every family. See [`HeaderFamily`] for examples.
+    /// Selects the [headers](HeaderFamily) that inform clients about their limits. Defaults to
+    /// [`HeaderFamily::Draft11`]. Denials carry `Retry-After` in every family.
     #[must_use]
     pub fn headers(mut self, family: HeaderFamily) -> RateLimitLayer {
         self.options_mut().headers = family;
@@ -76,34 +75,17 @@ impl RateLimitLayer {
     /// suitable code, and the time to wait in `grpc-retry-pushback-ms` and `google.rpc.RetryInfo`.
     ///
     /// Enable it on gRPC services only. A request counts as gRPC by its `Content-Type`, which clients choose, so
-    /// elsewhere a client could have its refusals counted as successes. Off by default. See
-    /// [`RouteLimits::table`](crate::RouteLimits::table) for an example.
-    ///
-    /// Without it, gRPC requests are refused with 429, which gRPC clients report as INTERNAL or UNAVAILABLE. The first
-    /// such refusal over HTTP/2 is reported as a [mistake](crate::observe::Mistake).
+    /// elsewhere a client could have its refusals counted as successes. Off by default: gRPC requests are refused with
+    /// 429, which gRPC clients report as INTERNAL or UNAVAILABLE. The first such refusal over HTTP/2 is reported as a
+    /// [mistake](crate::observe::Mistake). See [`docs::grpc`](crate::docs::grpc) for an example.
     #[must_use]
     pub fn grpc(mut self) -> RateLimitLayer {
         self.options_mut().grpc = true;
         self
     }
 
-    /// Adds a random time of up to `max` to the `Retry-After` of each denial, so that clients that were refused together
-    /// do not return together. `Retry-After` is in whole seconds, rounded up. Default: none.
-    ///
-    /// ```
-    /// # use axum::{body::Body, extract::Request, routing::get, Router};
-    /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE, SECOND};
-    /// # use tower::ServiceExt;
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let layer = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).retry_jitter(30 * SECOND);
-    /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
-    /// assert_eq!(app.clone().oneshot(Request::new(Body::empty())).await?.status(), 200);
-    /// let denied = app.oneshot(Request::new(Body::empty())).await?;
-    /// assert_eq!(denied.status(), 429);
-    /// let retry_after: u64 = denied.headers()["retry-after"].to_str()?.parse()?;
-    /// assert!((59..=91).contains(&retry_after));
-    /// # Ok(()) }
-    /// ```
+    /// Adds a random time of up to `max` to the `Retry-After` of each denial, so that clients that were refused
+    /// together do not return together. `Retry-After` is in whole seconds, rounded up. Default: none.
     #[must_use]
     pub fn retry_jitter(mut self, max: Duration) -> RateLimitLayer {
         self.options_mut().retry_jitter = max;
@@ -118,15 +100,15 @@ impl RateLimitLayer {
         self
     }
 
-    /// Builds the responses to refused requests. The layer then adds its headers, and `Retry-After` and `Cache-Control`
-    /// if they are missing. If the response has a `Retry-After` earlier than the limiter's, it stays, and `RateLimit` is
-    /// left out because it would contradict it.
+    /// Builds the responses to refused requests, usually with [`Refusal::respond`], which sets the suitable status
+    /// (`Response::new` starts with 200): `refusal.respond("application/json", json.to_string())`. See [`Refusal`] for
+    /// an example.
     ///
-    /// The body is `Bytes`. [`Refusal::respond`] makes such a response with the suitable status, for JSON with
-    /// `refusal.respond("application/json", json.to_string())`; `Response::new` starts with 200. See [`Refusal`] for an example.
+    /// The layer then adds its headers, and `Retry-After` and `Cache-Control` if they are missing. An earlier
+    /// `Retry-After` than the limiter's stays, and `RateLimit` is left out, because it would contradict it.
     ///
-    /// This applies to refusals by the layer only. A handler that returns a [`LimitError`](crate::LimitError) responds
-    /// with `application/problem+json` unless it maps the error.
+    /// A handler that returns a [`LimitError`](crate::LimitError) does not use this closure: it responds with
+    /// `application/problem+json` unless it maps the error.
     #[must_use]
     pub fn on_refusal(
         mut self,
