@@ -51,7 +51,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// - Tokens that were refilled in the meantime are not given back again. Charges of one key can be settled in any
 ///   order, but a refill between the settlements may reduce what they give back.
 /// - While other calls of the key hold reservations that are not due yet, such as requests that
-///   [wait](super::Acquire::wait_up_to), the difference is forfeited: those calls keep their due times, and tokens
+///   wait (`wait_up_to`), the difference is forfeited: those calls keep their due times, and tokens
 ///   given back would go to later calls. With many waiting requests, estimate low rather than high.
 /// - After the key's quota changed, nothing is given back.
 /// - After the key was reset, only tokens spent since then can be given back.

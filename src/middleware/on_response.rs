@@ -27,7 +27,7 @@ use crate::limiter::Receipt;
 ///     }
 /// });
 ///
-/// // By account, not by address: see `reset_on_success`.
+/// // By account (the header was checked outside), not by address: see `reset_on_success`.
 /// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// RateLimitLayer::new(LOGIN, key::header("x-account")).on_response(OnResponse::reset_on_success);
 /// ```

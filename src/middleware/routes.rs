@@ -114,7 +114,7 @@ impl RouteLimits {
     /// line takes precedence, then the longest line that ends with a wildcard. Other parameters, as in `/users/{id}`,
     /// match nothing. The same applies inside of axum's routers to routes that end with a wildcard, as tonic's routes
     /// do. Paths are not decoded: `/%61` is not `/a`, so set a default policy. Example:
-    /// [`docs::grpc`](crate::docs::grpc).
+    /// `docs::grpc`.
     ///
     /// # Mistakes
     /// A table does not know the router's routes: a line with a typo or another parameter name (`/users/{user}` for

@@ -600,14 +600,20 @@ mod tests {
     fn what_is_said_is_what_is_kept() {
         let quota = Quota::fixed_window(10, MINUTE).capacity(25).max_reserved(7).start(90 * SECOND);
         assert_eq!((quota.algorithm(), quota.rate(), quota.period()), (Algorithm::FixedWindow, 10, MINUTE));
-        assert_eq!((quota.get_capacity(), quota.get_max_reserved(), quota.get_start()), (25, Some(7), Some(30 * SECOND)));
+        assert_eq!(
+            (quota.get_capacity(), quota.get_max_reserved(), quota.get_start()),
+            (25, Some(7), Some(30 * SECOND))
+        );
         assert_eq!((quota.ceiling(), quota.reserves(), quota.fill_micros()), (32, true, 180_000_000));
         assert_eq!(
             format!("{quota:?}"),
             "Quota { algorithm: FixedWindow, rate: 10, period: 60s, capacity: 25, max_reserved: Some(7), start: Some(30s) }"
         );
         let plain = Quota::token_bucket(10, MINUTE);
-        assert_eq!((plain.get_max_reserved(), plain.reserves(), plain.ceiling(), plain.get_start()), (Some(0), false, 10, None));
+        assert_eq!(
+            (plain.get_max_reserved(), plain.reserves(), plain.ceiling(), plain.get_start()),
+            (Some(0), false, 10, None)
+        );
         // A cost on top of the largest possible debt is still exact.
         let endless = plain.unlimited_reservations();
         assert_eq!((endless.get_max_reserved(), endless.reserves()), (None, true));

@@ -77,7 +77,7 @@ impl RateLimitLayer {
     /// Enable it on gRPC services only. A request counts as gRPC by its `Content-Type`, which clients choose, so
     /// elsewhere a client could have its refusals counted as successes. Off by default: gRPC requests are refused with
     /// 429, which gRPC clients report as INTERNAL or UNAVAILABLE. The first such refusal over HTTP/2 is reported as a
-    /// [mistake](crate::observe::Mistake). See [`docs::grpc`](crate::docs::grpc) for an example.
+    /// [mistake](crate::observe::Mistake). See `docs::grpc` for an example.
     #[must_use]
     pub fn grpc(mut self) -> RateLimitLayer {
         self.options_mut().grpc = true;
