@@ -178,7 +178,7 @@ impl Policy {
         self.tiers.iter().any(|(known, _)| known == tier)
     }
 
-    /// Returns the tiers and their quotas, sorted by name.
+    /// Returns the tiers and their quotas, in the order in which they were added.
     pub fn tiers(&self) -> impl Iterator<Item = (&str, &Quota)> + Clone {
         self.tiers.iter().map(|(name, quotas)| (name.as_ref(), &quotas[0]))
     }
