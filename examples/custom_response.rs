@@ -71,7 +71,7 @@ fn refuse(refusal: &Refusal<'_>) -> Response<Bytes> {
         ("text/html; charset=utf-8", PAGE.into())
     } else {
         let policies: Vec<_> = decisions.violated().map(|decision| decision.policy().as_str()).collect();
-        let wait = refusal.retry_after_seconds();
+        let wait = refusal.retry_after_secs();
         let body = serde_json::json!({"error": "too_many_requests", "policies": policies, "retry_after": wait});
         ("application/json", format!("{body}\n"))
     };

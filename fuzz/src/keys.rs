@@ -106,7 +106,7 @@ impl From<Part> for Key {
             Part::Mapped(address) => address.to_ipv6_mapped().into(),
             Part::Network(address, v4, v6) => Key::network(address, v4, v6),
             Part::Anonymous => Key::anonymous(),
-            Part::Everybody => Key::everybody(),
+            Part::Everybody => Key::global(),
             Part::Tuple(parts) => tuple(parts),
         }
     }
@@ -117,7 +117,7 @@ fn tuple(parts: Vec<Part>) -> Key {
     let mut keys = parts.into_iter().take(6).map(Key::from);
     let six = [(); 6].map(|()| keys.next());
     match six {
-        [None, ..] => Key::everybody(),
+        [None, ..] => Key::global(),
         [Some(a), None, ..] => (a,).into(),
         [Some(a), Some(b), None, ..] => (a, b).into(),
         [Some(a), Some(b), Some(c), None, ..] => (a, b, c).into(),

@@ -119,7 +119,7 @@ async fn refused_by_one_rule_charged_by_none() {
     for _ in 0..100 {
         ask(&app, request("/", "203.0.113.9")).await;
     }
-    assert_eq!(limiter.remaining(&daily, tollgate::Key::everybody()).await.unwrap(), 990);
+    assert_eq!(limiter.remaining(&daily, tollgate::Key::global()).await.unwrap(), 990);
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 ///   order, but a refill between the settlements may reduce what they give back.
 /// - While other calls of the key hold reservations that are not due yet, such as requests that
 ///   wait (`wait_up_to`), the difference is forfeited: those calls keep their due times, and tokens
-///   given back would go to later calls. With many waiting requests, estimate low rather than high.
+///   given back would go to later calls. If requests wait, keep the estimate close.
 /// - After the key's quota changed, nothing is given back.
 /// - After the key was reset, only tokens spent since then can be given back.
 #[derive(Clone)]
@@ -105,6 +105,9 @@ impl Receipt {
     /// If the backend fails. The charge may then be settled or not.
     pub fn settle(&self, actual: u64) -> BackendFuture<bool> {
         let inner = &*self.inner.limiter.inner;
+        if !self.charges.is_empty() && self.is_settled() {
+            return BackendFuture::ready(Ok(false));
+        }
         // Newest first: of two charges on one row, only the last can be given back in full.
         let (mut charges, mut local) = (Adjustments::new(), Adjustments::new());
         for index in self.charges.clone().rev() {

@@ -30,7 +30,7 @@ use crate::policy::{Decisions, KeyFault};
 ///         return refusal.default_response();
 ///     }
 ///     let tightest = refusal.decisions().and_then(|decisions| decisions.tightest());
-///     let text = match (refusal.retry_after_seconds(), tightest) {
+///     let text = match (refusal.retry_after_secs(), tightest) {
 ///         (Some(wait), Some(decision)) => format!("{} too often; again in {wait} s", decision.policy()),
 ///         _ => refusal.message(),
 ///     };
@@ -98,7 +98,7 @@ impl Refusal<'_> {
     }
 
     /// Returns the time to wait, to the microsecond, with [jitter](super::RateLimitLayer::retry_jitter); `None` if
-    /// waiting does not help. For a body, use [`retry_after_seconds`](Refusal::retry_after_seconds), which rounds up.
+    /// waiting does not help. For a body, use [`retry_after_secs`](Refusal::retry_after_secs), which rounds up.
     pub fn retry_after(&self) -> Option<Duration> {
         let retry = match self.cause {
             Cause::Denied(decisions) => decisions.retry_after(),
@@ -111,7 +111,7 @@ impl Refusal<'_> {
 
     /// Returns the value of the `Retry-After` header: [`retry_after`](Refusal::retry_after) in seconds, rounded up, at
     /// least 1.
-    pub fn retry_after_seconds(&self) -> Option<u64> {
+    pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after().map(whole_seconds)
     }
 
@@ -167,7 +167,7 @@ pub(super) fn refuse(cause: &Cause, parts: &Parts, options: Option<&LayerOptions
     };
     let headers = response.headers_mut();
     // A window that is sent must not end after `Retry-After`, so an earlier one set by `on_refusal` suppresses `RateLimit`.
-    let later = take_late_retry_after(refusal.retry_after_seconds(), headers);
+    let later = take_late_retry_after(refusal.retry_after_secs(), headers);
     if let Some(decisions) = refusal.decisions() {
         let family = options.map_or_else(HeaderFamily::default, |options| options.headers);
         LimitHeaders::new(family, decisions, |decision| options?.items_of(decision)).append_to(headers);

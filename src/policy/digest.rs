@@ -105,7 +105,7 @@ mod tests {
         let secret = Secret::new(*b"0123456789abcdef");
         for (key, digest) in [
             (Key::anonymous(), 0x181f_449e_af02_0cc4_479f_f9bf_2344_eb7b),
-            (Key::everybody(), 0x8586_01f7_57ff_92cf_68f5_4c30_1af4_3e01),
+            (Key::global(), 0x8586_01f7_57ff_92cf_68f5_4c30_1af4_3e01),
             (Key::from("ada"), 0x294e_0d5f_b181_c1cb_9574_defe_851b_4208),
             (Key::from(b"ada"), 0x9650_a5e0_07f8_a0fb_e064_d6b1_a7d7_4a36),
             (Key::from(42), 0x02ab_0b2e_785f_0a2e_734d_6234_dcf1_48f0),

@@ -22,7 +22,7 @@ use super::nat64::canonical;
 ///
 /// let login = Key::from(("ada@example.com", IpAddr::from([203, 0, 113, 7])));
 /// assert_eq!(format!("{login:?}"), "Key(40 bytes)");
-/// assert!(Key::from("42") != Key::from(42) && Key::everybody() != Key::anonymous());
+/// assert!(Key::from("42") != Key::from(42) && Key::global() != Key::anonymous());
 /// let [one, other] = ["2001:db8::1", "2001:db8::ffff:2"].map(|ip| ip.parse::<IpAddr>().expect("an address"));
 /// assert_eq!(Key::network(one, 32, 64), Key::network(other, 32, 64));
 /// ```
@@ -42,7 +42,7 @@ use super::nat64::canonical;
 /// | `bearer:sk_7f3a` | what [`key::bearer`](crate::key::bearer) finds |
 /// | `header(x-api-key):k7`, `cookie(session):s7`, `path(id):7` | what the extractors of these names find |
 /// | `("ada", 7)`, `("ada",)` | a tuple |
-/// | `anonymous`, `everybody` | [`Key::anonymous`], [`Key::everybody`] |
+/// | `anonymous`, `everybody` | [`Key::anonymous`], [`Key::global`] |
 ///
 /// After `bearer`, `header`, `cookie` and `path`, quote names and values that are empty or contain a space, a non-ASCII
 /// character or one of `"`, `\`, `(`, `)` and `,`: `cookie(session):"a, b"`.
@@ -72,7 +72,7 @@ impl Key {
     }
 
     /// The key of [`key::global`](crate::key::global), for limits on all callers together. No caller has this key.
-    pub fn everybody() -> Key {
+    pub fn global() -> Key {
         Key::tuple(&[])
     }
 

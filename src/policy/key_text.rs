@@ -298,7 +298,7 @@ impl<'t> Reader<'t> {
         let (start, word) = (self.rest, self.word());
         let key = match word {
             "anonymous" => Some(Key::anonymous()),
-            "everybody" => Some(Key::everybody()),
+            "everybody" => Some(Key::global()),
             "true" => Some(Key::from(true)),
             "false" => Some(Key::from(false)),
             _ => word.strip_prefix("uuid:").map_or_else(|| number(word).or_else(|| network(word)), uuid),

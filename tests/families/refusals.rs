@@ -90,7 +90,7 @@ async fn a_retry_after_of_its_own_silences_the_window_only_if_it_is_earlier() {
 async fn an_answer_in_its_own_words_has_the_status_and_the_seconds_of_the_refusal() {
     let answer = refused(
         |layer| layer.retry_jitter(tollgate::SECOND / 2),
-        |refusal| refusal.respond("text/plain", format!("{:?}", refusal.retry_after_seconds())),
+        |refusal| refusal.respond("text/plain", format!("{:?}", refusal.retry_after_secs())),
     )
     .await;
     assert_eq!((answer.status, &answer.headers[CONTENT_TYPE]), (429, &"text/plain".parse().unwrap()));

@@ -319,7 +319,7 @@ fn several_rules_in_one_request_count_once_for_each_key() {
 #[test]
 fn those_who_share_a_key_are_never_blocked_by_it() {
     let fixture = fixture(block_after_three(&[&ONE]));
-    for subject in [Subject::anonymous(), Subject::new(Key::everybody()), Subject::new(Key::anonymous())] {
+    for subject in [Subject::anonymous(), Subject::new(Key::global()), Subject::new(Key::anonymous())] {
         for _ in 0..10 {
             assert_eq!(fixture.deny(&ONE, subject.clone()), Reason::CostTooLarge);
         }

@@ -70,7 +70,7 @@ fn similar_keys() -> Vec<Key> {
     keys.extend(texts.map(Key::from));
     let bytes: [&[u8]; 7] = [b"", b"\xff", b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"\xef\xbf\xbd", b"\x80{}"];
     keys.extend(bytes.map(Key::from));
-    keys.extend([Key::from(7), Key::from(true), Key::anonymous(), Key::everybody()]);
+    keys.extend([Key::from(7), Key::from(true), Key::anonymous(), Key::global()]);
     keys.extend([Key::from(("a", "b")), Key::from(("ab", "")), Key::from(("", "ab")), Key::from(("a:b", ""))]);
     keys
 }

@@ -45,7 +45,7 @@ async fn what_the_inner_one_refuses_has_charged_the_outer_one() {
         assert_eq!(refused.policies(), [("search".into(), 2, 60), ("default".into(), 5, 60)]);
         assert_eq!(refused.limits(), [("search".into(), 0, Some(30))]);
         assert_eq!(refused.retry_after(), Some(30));
-        assert_eq!(limiter.remaining(&policy("default", 5), tollgate::Key::everybody()).await.unwrap(), left);
+        assert_eq!(limiter.remaining(&policy("default", 5), tollgate::Key::global()).await.unwrap(), left);
     }
 }
 
@@ -60,7 +60,7 @@ async fn what_the_outer_one_refuses_has_not_charged_the_inner_one() {
     assert_eq!((refused.status, refused.violated_policies()), (429, vec!["default".into()]));
     assert_eq!(refused.policies(), [("default".into(), 5, 60)]);
     assert_eq!(refused.limits(), [("default".into(), 0, Some(12))]);
-    assert_eq!(limiter.remaining(&policy("search", 2), tollgate::Key::everybody()).await.unwrap(), 2);
+    assert_eq!(limiter.remaining(&policy("search", 2), tollgate::Key::global()).await.unwrap(), 2);
     clock.advance(std::time::Duration::from_secs(refused.retry_after().unwrap()));
     assert_eq!(call(&app, "GET /search", &[]).await.status, 200);
 }
@@ -72,7 +72,7 @@ async fn the_same_policy_outside_and_inside_is_charged_twice() {
     let app = Router::new().route("/", get(|| async {}).layer(limits.route("api"))).layer(limits.route("api"));
     let answer = call(&app, "GET /", &[]).await;
     assert_eq!(answer.limits().iter().map(|limit| limit.1).collect::<Vec<_>>(), [8, 9], "inner, then outer");
-    assert_eq!(limiter.remaining(&policy("api", 10), tollgate::Key::everybody()).await.unwrap(), 8);
+    assert_eq!(limiter.remaining(&policy("api", 10), tollgate::Key::global()).await.unwrap(), 8);
 }
 
 #[tokio::test]
@@ -89,5 +89,5 @@ async fn one_table_limits_a_route_instead_of_the_default() {
     for status in [200, 200, 429, 429] {
         assert_eq!(call(&app, "GET /search", &[]).await.status, status);
     }
-    assert_eq!(limiter.remaining(&policy("default", 5), tollgate::Key::everybody()).await.unwrap(), 5);
+    assert_eq!(limiter.remaining(&policy("default", 5), tollgate::Key::global()).await.unwrap(), 5);
 }

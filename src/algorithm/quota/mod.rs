@@ -149,7 +149,8 @@ impl Quota {
 
     /// A token bucket: refills smoothly, `rate` tokens every `period`, and holds up to `rate` tokens. Set a smaller
     /// [`capacity`](Quota::capacity) to limit bursts: `token_bucket(3600, HOUR)` allows all 3600 in one second.
-    /// Admits at most `capacity + rate * interval / period` tokens in any interval.
+    /// Admits at most `capacity + rate * interval / period` tokens in any interval. In a `const` or `static`, write
+    /// `MINUTE.saturating_mul(10)` instead of `10 * MINUTE`.
     ///
     /// # Panics
     /// If `rate` is 0 or over [`Quota::MAX_TOKENS`], or `period` is 0, over [`Quota::MAX_PERIOD`] or not whole

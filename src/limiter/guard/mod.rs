@@ -169,7 +169,7 @@ impl Guard {
         };
         for (_, key, digest) in keys.filter(|(policy, ..)| auto.policies.contains(policy)) {
             counts = true;
-            let is_shared = |key: &Key| *key == Key::everybody() || *key == Key::anonymous();
+            let is_shared = |key: &Key| *key == Key::global() || *key == Key::anonymous();
             let Some(key) = key.filter(|key| auto.keys && !is_shared(key)) else { continue };
             // A call that charges a key under two policies counts as one denial.
             if !counted.contains(&digest) {

@@ -333,7 +333,7 @@ impl<A: Into<Found>> From<Result<A, KeyError>> for Found {
     }
 }
 
-/// Counts all requests under one key, [`Key::everybody`].
+/// Counts all requests under one key, [`Key::global`].
 ///
 /// ```
 /// # use tollgate::{key, Policy, Quota, RateLimitLayer, RateLimiter, Key, SECOND};
@@ -342,7 +342,7 @@ impl<A: Into<Found>> From<Result<A, KeyError>> for Found {
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::default();
 /// let layer = RateLimitLayer::new(&ALL, key::global()).limiter(&limiter);
-/// assert_eq!(limiter.remaining(&ALL, Key::everybody()).await?, 1000); // the row of that layer
+/// assert_eq!(limiter.remaining(&ALL, Key::global()).await?, 1000); // the row of that layer
 /// # Ok(()) }
 /// ```
 pub fn global() -> Global {
@@ -355,11 +355,11 @@ pub struct Global;
 
 impl KeyExtractor for Global {
     fn extract(&self, _parts: &Parts) -> Extraction {
-        Key::everybody().into()
+        Key::global().into()
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        *key == Key::everybody()
+        *key == Key::global()
     }
 }
 

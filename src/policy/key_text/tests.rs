@@ -21,7 +21,7 @@ fn keys() -> impl Strategy<Value = Key> {
         any::<u128>().prop_map(Key::uuid),
         (any::<IpAddr>(), 0u8..=33, 0u8..=129).prop_map(|(address, v4, v6)| Key::network(address, v4, v6)),
         Just(Key::anonymous()),
-        Just(Key::everybody()),
+        Just(Key::global()),
         bytes().prop_map(|token| Key::found(KeySource::Bearer, "", &token)),
         ("[a-z-]{1,9}", bytes()).prop_map(|(name, value)| Key::found(KeySource::Header, &name, &value)),
         (texts(), bytes()).prop_map(|(name, value)| Key::found(KeySource::Cookie, &name, &value)),
@@ -82,14 +82,14 @@ fn each_kind_has_this_text() {
         (network("2001:db8::7", 32, 64), "2001:db8::/64", "IPv6/64"),
         (network("2001:db8::7", 32, 128), "2001:db8::7", "IPv6/128"),
         (Key::anonymous(), "anonymous", "anonymous"),
-        (Key::everybody(), "everybody", "everybody"),
+        (Key::global(), "everybody", "everybody"),
         (Key::found(KeySource::Bearer, "", b"sk/7+f=="), "bearer:sk/7+f==", "bearer:…"),
         (Key::found(KeySource::Bearer, "", b" a b "), "bearer:\"a b\"", "bearer:…"),
         (Key::found(KeySource::Header, "x-api-key", b"k7"), "header(x-api-key):k7", "header(x-api-key):…"),
         (Key::found(KeySource::Cookie, "a)b", b"\xff"), "cookie(\"a)b\"):\"\\xff\"", "cookie(\"a)b\"):…"),
         (Key::found(KeySource::Path, "id", b""), "path(id):\"\"", "path(id):…"),
         (Key::from(("ada", 7)), "(\"ada\", 7)", "(a text, a number)"),
-        (Key::from((("ada",), Key::everybody())), "((\"ada\",), everybody)", "((a text,), everybody)"),
+        (Key::from((("ada",), Key::global())), "((\"ada\",), everybody)", "((a text,), everybody)"),
     ] {
         assert_eq!((key.to_text().as_str(), key.kind().as_str()), (text, kind));
         assert_eq!(text.parse::<Key>(), Ok(key));
