@@ -276,12 +276,12 @@ fn before(line: &Line, quota: &Quota, clock: &Clock) -> State {
             if before.aux_ts.is_some_and(|ts| ts + line.config.period != before.ts) {
                 carry = 0.0;
             }
-            State { spent: before.value, at, carry, stamp: tollgate::algorithm::stamp(&quota), ..State::default() }
+            State { spent: before.value, at, carry, stamp: tollgate::algorithm::stamp(quota), ..State::default() }
         }
         _ => State {
             spent: quota.get_capacity() as f64 - before.value,
             at,
-            stamp: tollgate::algorithm::stamp(&quota),
+            stamp: tollgate::algorithm::stamp(quota),
             ..State::default()
         },
     }

@@ -45,13 +45,13 @@ use crate::algorithm::{
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
 /// Runs all parts of the suite except [`spend`], which is for several threads. `pass` lets time go by, less than a
-/// second in total, and lets the backend's tasks run.
+/// second in total, and lets the backend's tasks run. See the [module](self) for an example.
 pub async fn all(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     decides_as_the_algebra_does(backend, &pass).await;
     common_parts(backend, &pass).await;
 }
 
-/// Runs the suite for backends that cannot decide several keys together, such as a Redis cluster.
+/// Runs the suite for backends that cannot decide several keys together, such as a Redis cluster. See the [module](self) for an example.
 pub async fn all_key_by_key(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, false).await;
     common_parts(backend, &pass).await;
@@ -70,7 +70,7 @@ async fn common_parts(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     bears_extremes(backend).await;
 }
 
-/// Random histories over all kinds of quotas: each decision equals the algebra's at the same instant.
+/// Random histories over all kinds of quotas: each decision equals the algebra's at the same instant. See the [module](self) for an example.
 pub async fn decides_as_the_algebra_does(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, true).await;
 }
@@ -125,7 +125,7 @@ async fn histories(backend: &dyn Backend, pass: &impl AsyncFn(Duration), several
     }
 }
 
-/// A denied call leaves every row unchanged, whatever the order of its takes.
+/// A denied call leaves every row unchanged, whatever the order of its takes. See the [module](self) for an example.
 pub async fn stores_all_or_none(backend: &dyn Backend) {
     let (wide, narrow) = (PolicyName::new("conformance wide"), PolicyName::new("conformance narrow"));
     let key = fresh_key();
@@ -142,7 +142,7 @@ pub async fn stores_all_or_none(backend: &dyn Backend) {
     }
 }
 
-/// A peek returns what an acquire would, and stores nothing.
+/// A peek returns what an acquire would, and stores nothing. See the [module](self) for an example.
 pub async fn peeks_without_a_trace(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance peek");
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(3, HOUR), Ask::cost(2));
@@ -154,7 +154,7 @@ pub async fn peeks_without_a_trace(backend: &dyn Backend) {
     assert!(!ask(backend, &[take], true).await.all_granted());
 }
 
-/// Rows of one key under two policies, and of two keys under one policy, are separate.
+/// Rows of one key under two policies, and of two keys under one policy, are separate. See the [module](self) for an example.
 pub async fn keeps_rows_apart(backend: &dyn Backend) {
     let policies = [PolicyName::new("conformance a"), PolicyName::new("conformance b")];
     let quota = Quota::fixed_window(1, HOUR);
@@ -166,7 +166,7 @@ pub async fn keeps_rows_apart(backend: &dyn Backend) {
     }
 }
 
-/// A call that names a row twice charges it twice or not at all.
+/// A call that names a row twice charges it twice or not at all. See the [module](self) for an example.
 pub async fn charges_a_row_named_twice_twice(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance twice");
     let quota = Quota::token_bucket(3, HOUR);
@@ -190,7 +190,7 @@ pub async fn charges_a_row_named_twice_twice(backend: &dyn Backend) {
 }
 
 /// A row written under another quota keeps its spending, and keeps that quota until the next granted charge: each
-/// decision is the algebra's for the row as last returned.
+/// decision is the algebra's for the row as last returned. See the [module](self) for an example.
 pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance change");
     let row = fresh_row(&policy);
@@ -269,7 +269,7 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     }
 }
 
-/// Higher costs are charged, lower ones refunded, and a reservation that is not the last stays.
+/// Higher costs are charged, lower ones refunded, and a reservation that is not the last stays. See the [module](self) for an example.
 pub async fn settles_by_the_rules(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance settle");
     let kinds = [
@@ -331,7 +331,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
 }
 
-/// A reset row starts afresh, and a reset returns how many rows existed. Resetting a missing row succeeds.
+/// A reset row starts afresh, and a reset returns how many rows existed. Resetting a missing row succeeds. See the [module](self) for an example.
 pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance reset");
     for quota in [Quota::token_bucket(2, HOUR), Quota::fixed_window(2, HOUR), Quota::sliding_window(2, HOUR)] {
@@ -351,7 +351,7 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     }
 }
 
-/// A charge is made when `acquire` is called, even if its future is dropped unpolled.
+/// A charge is made when `acquire` is called, even if its future is dropped unpolled. See the [module](self) for an example.
 pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance dropped");
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10_080, 7 * 24 * HOUR), Ask::cost(1000));
@@ -361,7 +361,7 @@ pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: i
     wait_until_spent(3000.0, backend, &take, &pass).await;
 }
 
-/// Settlements and resets take effect even if their futures are dropped immediately.
+/// Settlements and resets take effect even if their futures are dropped immediately. See the [module](self) for an example.
 pub async fn settles_and_resets_though_nobody_waits(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance posted");
     // One token per minute, so that hardly anything is refilled meanwhile.
@@ -390,7 +390,7 @@ async fn wait_until_spent(expected: f64, backend: &dyn Backend, take: &Take<'_>,
     panic!("a row stands at {spent}, not at {expected}: a call whose future was dropped had no effect");
 }
 
-/// Every take gets a decision, however large, and an empty call is granted.
+/// Every take gets a decision, however large, and an empty call is granted. See the [module](self) for an example.
 pub async fn bears_extremes(backend: &dyn Backend) {
     assert!(ask(backend, &[], true).await.is_empty());
     let policy = PolicyName::new("conformance extremes");

@@ -58,7 +58,8 @@ impl Config {
         if !faults.is_empty() {
             return Err(faults.into_error(ConfigErrorKind::Restart, &new.name));
         }
-        if !(self.deny.is_empty() && new.deny.is_empty()) && !self.has_deny_list_of(limiter) {
+        let has_rules = !self.deny.is_empty() || !new.deny.is_empty();
+        if has_rules && !self.has_deny_list_of(limiter) {
             faults.add(&Path::FILE.field("deny"), OTHER_DENY_LIST);
             return Err(faults.into_error(ConfigErrorKind::Limiter, &new.name));
         }
@@ -221,6 +222,7 @@ impl QuotaChange {
     }
 
     /// The quota after the reload.
+    #[allow(clippy::new_ret_no_self)] // The counterpart of `old`.
     pub const fn new(&self) -> Quota {
         self.new
     }

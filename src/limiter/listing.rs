@@ -25,7 +25,8 @@ impl RateLimiter {
     }
 }
 
-/// A quota set at run time, from [`RateLimiter::set_quotas`]. Without tier and key, it applies to all callers.
+/// A quota set at run time, from [`RateLimiter::set_quotas`]. Without tier and key, it applies to all callers. See
+/// [`RateLimiter::set_quota`] for an example.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SetQuota {
@@ -39,7 +40,7 @@ pub struct SetQuota {
     pub quota: Quota,
 }
 
-/// An active block, from [`RateLimiter::blocks`].
+/// An active block, from [`RateLimiter::blocks`]. See [`RateLimiter::block`] for an example.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Block {

@@ -88,7 +88,8 @@ impl MistakeKind {
     }
 }
 
-/// The number of [mistakes](Mistake) of each kind, from [`Stats::mistakes`](crate::limiter::Stats::mistakes).
+/// The number of [mistakes](Mistake) of each kind, from [`Stats::mistakes`](crate::limiter::Stats::mistakes). See
+/// [`Mistake`] for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mistakes {

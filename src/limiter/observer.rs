@@ -121,7 +121,7 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
     }
 }
 
-/// A decision, as an [`Observer`] receives it.
+/// A decision, as an [`Observer`] receives it; see there for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided<'a> {
     pub(super) decision: &'a Decision,
@@ -184,7 +184,7 @@ impl Outcome {
     }
 }
 
-/// A charge that the backend could not decide, as an [`Observer`] receives it.
+/// A charge that the backend could not decide, as an [`Observer`] receives it; see there for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Failed<'a> {
     pub(super) policy: &'a PolicyName,
@@ -218,7 +218,7 @@ impl<'a> Failed<'a> {
 /// A charge that was settled, as an [`Observer`] receives it.
 ///
 /// A remote backend may still fail to carry the settlement out, and may give back only a part: see [what can be given
-/// back](crate::Receipt#what-can-be-given-back).
+/// back](crate::Receipt#what-can-be-given-back). See [`Observer`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Settled<'a> {
     pub(super) decision: &'a Decision,
@@ -237,7 +237,7 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// A row that was reset, as an [`Observer`] receives it.
+/// A row that was reset, as an [`Observer`] receives it; see there for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Reset<'a> {
     pub(super) policy: &'a PolicyName,
@@ -256,7 +256,7 @@ impl<'a> Reset<'a> {
     }
 }
 
-/// A new block, as an [`Observer`] receives it.
+/// A new block, as an [`Observer`] receives it; see there for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocked<'a> {
     pub(super) rule: &'a DenyRule,

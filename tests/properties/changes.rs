@@ -29,7 +29,7 @@ fn several<S: Strategy<Value = Quota>>(quota: S) -> impl Strategy<Value = Vec<Qu
     // Quotas with the same stamp are one quota to the row.
     prop::collection::vec(quota, 2..=4).prop_filter("different stamps", |quotas| {
         (1..quotas.len()).all(|i| {
-            quotas[..i].iter().all(|other| tollgate::algorithm::stamp(&other) != tollgate::algorithm::stamp(&quotas[i]))
+            quotas[..i].iter().all(|other| tollgate::algorithm::stamp(other) != tollgate::algorithm::stamp(&quotas[i]))
         })
     })
 }
@@ -207,9 +207,9 @@ proptest! {
     ) {
         let inspect = |quota: &Quota, before: &State, ask: Ask, step: &tollgate::algorithm::Step| {
             let now = step.now;
-            let is_foreign = before.stamp != tollgate::algorithm::stamp(&quota) && before.stamp != 0
+            let is_foreign = before.stamp != tollgate::algorithm::stamp(quota) && before.stamp != 0
                 && (before.spent > 0.0 || before.carry > 0.0 && before.stamp & 7 == 3) && now < before.clear;
-            if before.stamp != tollgate::algorithm::stamp(&quota) {
+            if before.stamp != tollgate::algorithm::stamp(quota) {
                 check_promise(quota, before, &ask, step)?;
             }
             if is_foreign {
@@ -246,7 +246,7 @@ proptest! {
         let inspect = |quota: &Quota, before: &State, _: Ask, step: &tollgate::algorithm::Step| {
             let owed = before.spent + if before.stamp & 7 == 3 { before.carry } else { 0.0 };
             let room = quota.get_capacity().saturating_sub(owed as u64);
-            prop_assert!(before.stamp == tollgate::algorithm::stamp(&quota) || max_cost(quota, before, step.now) >= room);
+            prop_assert!(before.stamp == tollgate::algorithm::stamp(quota) || max_cost(quota, before, step.now) >= room);
             Ok(())
         };
         play(&quotas, begin, &history, Kind::Any, inspect)?;

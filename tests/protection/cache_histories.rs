@@ -115,7 +115,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
             3 => {
                 // Another capacity, or back to the policy's own quota.
                 let other = quota.try_capacity(1 + (bits >> 8) % 9).ok().filter(|_| bits >> 20 & 1 == 0);
-                let other = other.filter(|quota| tollgate::algorithm::validate(&quota).is_ok());
+                let other = other.filter(|quota| tollgate::algorithm::validate(quota).is_ok());
                 for limiter in [&on.limiter, &on.other, &off.limiter, &off.other] {
                     match bits >> 24 & 3 {
                         0 => now(limiter.set_quota(policy, other)),

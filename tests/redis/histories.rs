@@ -361,7 +361,7 @@ fn id(row: usize) -> RowId<'static> {
 /// Whether a row is dropped before it expires.
 fn is_dropped_early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
     // A row settled under another tier keeps its quota, but its end is computed by the other one.
-    row.stamp == tollgate::algorithm::stamp(&quota)
+    row.stamp == tollgate::algorithm::stamp(quota)
         && expires_at(quota, row, now).is_none_or(|clear| f64::from(expires) * 1e6 < clear)
         && expires < u32::MAX
 }
@@ -369,7 +369,7 @@ fn is_dropped_early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bo
 /// Whether a row is kept for longer than twice the time to its expiry, and two seconds. A row ahead of the clock may
 /// already be forgiven, but is kept for a clock that is corrected; partial windows count as whole.
 fn is_dropped_late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
-    if row.stamp != tollgate::algorithm::stamp(&quota) {
+    if row.stamp != tollgate::algorithm::stamp(quota) {
         return false;
     }
     let slack = if quota.algorithm() == Algorithm::FixedWindow { quota.period().as_micros() as f64 } else { 0.0 };

@@ -34,7 +34,7 @@ where
     FromExtractor { shared: Arc::new((state, read)), of: PhantomData }
 }
 
-/// The extractor made by [`from_extractor`].
+/// The extractor made by [`from_extractor`], which has an example.
 pub struct FromExtractor<E, S, F> {
     shared: Arc<(S, F)>,
     of: PhantomData<fn(E)>,

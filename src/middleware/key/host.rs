@@ -25,7 +25,7 @@ pub fn host() -> Host {
     Host
 }
 
-/// The extractor made by [`host`].
+/// The extractor made by [`host`], which has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Host;
 

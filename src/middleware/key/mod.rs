@@ -349,7 +349,7 @@ pub fn global() -> Global {
     Global
 }
 
-/// The extractor made by [`global`].
+/// The extractor made by [`global`], which has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Global;
 

@@ -33,7 +33,7 @@ where
     Extension { read, of: PhantomData }
 }
 
-/// The extractor made by [`extension`].
+/// The extractor made by [`extension`], which has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Extension<T, F> {
     read: F,
@@ -90,7 +90,7 @@ pub fn header(name: &'static str) -> Header {
     Header { name: field_name(name) }
 }
 
-/// The extractor made by [`header`].
+/// The extractor made by [`header`], which has an example.
 #[derive(Clone, Debug)]
 pub struct Header {
     name: HeaderName,
@@ -123,7 +123,7 @@ pub fn bearer() -> Bearer {
     Bearer
 }
 
-/// The extractor made by [`bearer`].
+/// The extractor made by [`bearer`], which has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Bearer;
 
@@ -162,7 +162,7 @@ pub fn cookie(name: impl Into<String>) -> Cookie {
     Cookie { name: name.into() }
 }
 
-/// The extractor made by [`cookie`].
+/// The extractor made by [`cookie`], which has an example.
 #[derive(Clone, Debug)]
 pub struct Cookie {
     name: String,
