@@ -21,6 +21,7 @@ pub enum Operation {
     Reset(u8),
 }
 
+/// The outcomes of a script call.
 pub type Answered = Vec<Result<Steps, Error>>;
 
 /// Decodes `reply` as the server's reply to one call with these operations.
@@ -37,6 +38,7 @@ pub fn decided(operations: &[Operation], reply: &[u8]) -> Answered {
     results.map(|result| result.map(|outcome| outcome.steps)).collect()
 }
 
+/// Reads the bytes of a reply.
 pub fn value_of(reply: Value) -> Result<Vec<u8>, Error> {
     let bytes = || Ok(Vec::<u8>::from_redis_value(reply.extract_error()?)?);
     bytes().map_err(error::classify)
