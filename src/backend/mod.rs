@@ -2,6 +2,9 @@
 //!
 //! A limiter turns each call into [takes](Take): a row, its quota and the tokens asked for. A [`Backend`] does the
 //! [arithmetic](crate::algorithm) and stores the rows. [`MemoryBackend`] keeps them in the process.
+//!
+//! Applications need the backends, their builders, [`Error`] and [`ErrorKind`]. Everything else is for authors of
+//! backends, and unstable until 1.0: any minor version may change it.
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
