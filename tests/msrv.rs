@@ -83,7 +83,7 @@ fn needed(features: &[&str]) -> (Rust, String) {
     highest
 }
 
-/// The let chains in `file`, as rustfmt formats them.
+/// The let chains in `file`, assuming that rustfmt formatted it.
 fn let_chains(file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).expect("a readable file");
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();

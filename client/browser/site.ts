@@ -8,8 +8,8 @@ const FILES = new URL('../../demo/dist/', import.meta.url);
 const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css' };
 
 /**
- * Serves the built demo page. Forwards other requests to the server at `base`, so that both have one origin, and
- * `/send/` to the server at `other`, which has other limits.
+ * Serves the built demo page. Forwards `/send/` to the server at `other`, which has different limits, and all other
+ * requests to the server at `base`, so that everything shares one origin.
  */
 export function site(base: string, other = base): Server {
   return createServer((request, response) => {
@@ -39,7 +39,7 @@ async function forward(base: string, request: IncomingMessage, response: ServerR
   response.writeHead(answer.status, Object.fromEntries(fields)).end(Buffer.from(await answer.arrayBuffer()));
 }
 
-/** Starts `server` on a free port of this machine; returns its url. */
+/** Starts `server` on a free local port and returns its URL. */
 export async function listen(server: Server): Promise<string> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;

@@ -63,7 +63,7 @@ use super::BackendFuture;
 /// assert_eq!(subscriber.0.lock().unwrap().len(), 1);
 /// ```
 pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
-    /// Publishes a notice, which replaces the current one of its topic.
+    /// Publishes a notice, replacing the current one for its topic.
     ///
     /// # Errors
     /// The future fails if the channel cannot be reached; other subscribers may or may not have received the notice.

@@ -23,11 +23,11 @@ impl PolicyItems {
     }
 
     pub(super) fn of_name(name: &PolicyName) -> PolicyItems {
-        // In printable ASCII, structured fields and Rust escape the same: `"` and `\` (RFC 9651, section 3.3.3).
+        // In printable ASCII, structured fields and Rust escape the same characters: `"` and `\` (RFC 9651, section 3.3.3).
         PolicyItems { name: format!("{:?}", name.as_str()), quotas: Vec::new() }
     }
 
-    /// Returns the `RateLimit-Policy` item. The item of a quota that was set at run time is rendered each time.
+    /// Returns the `RateLimit-Policy` item. The item for a quota set at run time is rendered on every call.
     pub(super) fn policy(&self, quota: &Quota) -> HeaderValue {
         // The start of the windows is not part of the item.
         let numbers = |quota: &Quota| (quota.algorithm(), quota.rate(), quota.period(), quota.get_capacity());
@@ -56,7 +56,7 @@ pub(super) fn whole_seconds(duration: Duration) -> u64 {
     seconds_up(duration).clamp(1, Quota::MAX_TOKENS)
 }
 
-/// Formats an integer of a structured field, which has at most 15 digits.
+/// Formats a structured-field integer, which has at most 15 digits.
 fn digits(buffer: &mut itoa::Buffer, number: u64) -> &str {
     buffer.format(number.min(Quota::MAX_TOKENS))
 }

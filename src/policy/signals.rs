@@ -102,7 +102,7 @@ pub(crate) enum SignalKind {
 }
 
 impl Signal {
-    /// A key, under every policy.
+    /// A key, regardless of the policy.
     pub fn key(key: impl Into<Key>) -> Signal {
         Signal(SignalKind::Key(key.into()))
     }

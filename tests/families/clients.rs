@@ -28,8 +28,8 @@ fn octokit(headers: &HeaderMap, status: u16, now: u64) -> Option<u64> {
     }
 }
 
-/// Clients like ratelimit-header-parser: three numbers; the reset is in seconds from now, unless it is as large as a Unix
-/// time.
+/// Clients like ratelimit-header-parser: three numbers; the reset is in seconds from now, unless it is large enough to
+/// be a Unix time.
 fn three_fields(headers: &HeaderMap, prefix: &str, now: u64) -> Option<(u64, u64, u64)> {
     let limit = number(headers, &format!("{prefix}ratelimit-limit"))?;
     let remaining = number(headers, &format!("{prefix}ratelimit-remaining"))?;

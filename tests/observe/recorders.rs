@@ -28,7 +28,7 @@ fn without_an_exporter_nothing_breaks() {
 
 #[test]
 fn an_exporter_that_is_installed_later_counts_from_then_on() {
-    // Handles created without an exporter never count, so they must not be cached.
+    // Handles created without an exporter never record anything, so they must not be cached.
     let limiter = limiter(Metrics::new());
     with_local_recorder(&NoopRecorder, || (0..3).for_each(|_| drop(now(limiter.try_limit(&API, 7)))));
     let recorder = builder().build_recorder();

@@ -121,7 +121,8 @@ proptest! {
     }
 }
 
-/// A row written a century ahead is forgiven when the clock is right again, although denials store nothing.
+/// A row written while the clock was a century ahead locks nothing once the clock is right again, although denials store
+/// nothing.
 #[test]
 fn a_century_ahead_and_back_locks_nobody() {
     for quota in [Quota::token_bucket(10, SECOND), Quota::fixed_window(10, SECOND), Quota::sliding_window(10, SECOND)] {

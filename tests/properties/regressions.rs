@@ -52,7 +52,8 @@ fn an_estimated_wait_is_moved_onto_its_microsecond() {
     }
 }
 
-/// At the beginning of a window, rounding counted more than the whole previous window: denied with retry time 0.
+/// At the start of a window, rounding used to count more than the whole previous window, so the request was denied
+/// with a retry time of 0.
 #[test]
 fn no_more_than_the_window_before_is_in_view() {
     let quota = Quota::sliding_window(999_999_937, DAY);
@@ -61,7 +62,8 @@ fn no_more_than_the_window_before_is_in_view() {
     assert_eq!(step(&quota, &full, begin, Ask::cost(0)).verdict, Verdict::Allow);
 }
 
-/// The window of the last instant was cut off at that instant: denied with retry time 0.
+/// The window that contains the last instant used to be cut off there, so the request was denied with a retry time
+/// of 0.
 #[test]
 fn the_last_window_is_as_long_as_the_others() {
     let quota = Quota::sliding_window(10, DAY);

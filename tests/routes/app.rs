@@ -22,7 +22,7 @@ pub(crate) const fn policy(name: &'static str, rate: u64) -> Policy {
     Policy::new(name, Quota::token_bucket(rate, tollgate::MINUTE))
 }
 
-/// The user named by `x-user`, which stands for an extension of an authentication layer.
+/// The user named by `x-user`, which stands in for an extension set by an authentication layer.
 pub(crate) fn user(req: &Parts) -> Option<String> {
     header(req, "x-user")
 }

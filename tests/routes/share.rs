@@ -71,7 +71,7 @@ async fn none_and_all_are_exactly_that() {
 async fn the_first_rules_key_decides_for_all_rules() {
     let limiter = shared_secret();
     let enforced_users = enforced(&limiter, 0.5).await;
-    // The second rule has one global key. Once it is spent, exactly the users in the share are refused.
+    // The second rule has one global key. Once its quota is used up, all users in the enforced share are refused, and no others.
     let layer = RateLimitLayer::new(policy("user", 1000), user)
         .and(policy("all", 1), key::global())
         .enforce_share(0.5)

@@ -82,7 +82,7 @@ impl Wake for WakeLog {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
-    /// Reservations are joined in any order, many of them with one due time.
+    /// Reservations are joined in any order, and many share a due time.
     #[test]
     fn any_history_is_as_in_the_slow_model(
         acts in prop::collection::vec((0u8..10, any::<u16>(), 0u64..3, 0u64..12), 0..120),
