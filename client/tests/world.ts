@@ -35,7 +35,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
   const mocked = globalThis.setTimeout;
   const mockedClear = globalThis.clearTimeout;
   const set = new Set<unknown>();
-  // Timers of the network do not count.
+  // Timers used by the fake network are not counted.
   globalThis.setTimeout = ((callback: () => void, wait: number) => {
     const timer: unknown = mocked(() => {
       set.delete(timer);

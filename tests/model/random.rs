@@ -51,7 +51,7 @@ pub(crate) fn sliding() -> impl Strategy<Value = Quota> {
     (rate(), period(), start()).prop_map(|(rate, period, start)| Quota::sliding_window(rate, period).start(start))
 }
 
-/// Quotas so small that histories often meet their limits.
+/// Quotas so small that histories often hit their limits.
 pub(crate) fn tiny() -> impl Strategy<Value = Quota> {
     let reserved = prop_oneof![Just(Some(0)), (1u64..=8).prop_map(Some), Just(None)];
     (any::<bool>(), 1u64..=4, 1u64..=12, 0u64..=5, reserved, 0u64..12).prop_filter_map(

@@ -45,7 +45,7 @@ struct History {
     open: Vec<(usize, ChargeRecord)>,
 }
 
-/// Extends `history` by `depth` operations in every way and checks the results. Returns their number.
+/// Extends `history` by `depth` operations in every possible way, checks each result, and returns how many there were.
 fn explore(history: &History, depth: u32) -> u64 {
     if depth == 0 {
         if let Err(text) = check(&Model::of(&history.quota), &history.turns) {
@@ -69,7 +69,7 @@ fn explore(history: &History, depth: u32) -> u64 {
     leaves
 }
 
-/// `None` if the ask is denied, or the same as one without a reservation.
+/// Returns `None` if the ask is denied, or if its outcome is the same as without a reservation.
 fn charged(history: &History, ask: Ask) -> Option<History> {
     let step = step(&history.quota, &history.state, history.now, ask);
     let receipt = ChargeRecord::new(ask.tokens(), &step)?;

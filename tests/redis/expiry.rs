@@ -38,7 +38,8 @@ async fn an_idle_server_keeps_no_rows() {
     let mut admin = server.admin();
     assert!(rows(&mut admin) > 0);
     let filled = begin.elapsed();
-    // Three periods at most, twice that since expiries are extended further than needed, in whole seconds.
+    // A row lives for at most three periods. Double that, because expiries are extended further than needed, and allow
+    // for whole seconds.
     let latest = filled + 2 * 3 * period + 2 * Duration::from_secs(1);
     while rows(&mut admin) > 0 {
         assert!(begin.elapsed() < latest, "{} rows are left after {:?}", rows(&mut admin), begin.elapsed());
@@ -68,7 +69,7 @@ async fn every_row_has_an_expiry() {
     }
 }
 
-/// Spent tokens count until they are refilled.
+/// Spent tokens stay spent until they are refilled.
 #[tokio::test]
 async fn a_row_is_kept_until_it_expires() {
     let server = Server::start();

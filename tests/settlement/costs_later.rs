@@ -24,7 +24,7 @@ async fn the_service_is_not_called_before_the_cost_is_known() {
     let (send_cost, cost) = oneshot::channel();
     let cost = Mutex::new(Some(cost));
     let layer = RateLimitLayer::new(TEN, team).limiter(&limiter).cost_async(move |_| {
-        let cost = cost.lock().unwrap().take().expect("the cost of one request only");
+        let cost = cost.lock().unwrap().take().expect("only one request should ask for its cost");
         async move { cost.await.unwrap() }
     });
     let calls = Arc::new(AtomicUsize::new(0));

@@ -70,7 +70,7 @@ async fn a_turn_further_away_than_the_wait_is_refused_at_once() {
     assert_eq!(queue.limiter.waiting(), 20);
     let refused = immediate_response(&service, 21).await.unwrap();
     assert_eq!((refused.status().as_u16(), refused.body().is_refusal()), (429, true));
-    // In 0.1 s it could start to wait; rounded up to a second.
+    // It could start waiting in 0.1 s, which is rounded up to one second.
     assert_eq!(refused.headers()["retry-after"], "1");
     assert_eq!(queue.limiter.waiting(), 20);
     queue.at(ms(100)).await;

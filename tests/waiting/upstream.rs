@@ -26,8 +26,8 @@ async fn serve(app: Router) -> String {
     url
 }
 
-/// Sends all requests together through a layer around a client; returns how many were answered with 429 by the server
-/// and how many by the layer.
+/// Sends all requests concurrently through a client wrapped in the layer. Returns how many got a 429 from the server,
+/// and how many from the layer.
 async fn send_all(layer: &RateLimitLayer, urls: &[String], calls: usize) -> (u64, u64) {
     let client = layer.layer(Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>());
     let mut answers = JoinSet::new();

@@ -11,9 +11,9 @@ export function slidingWindow(config: RateLimitConfig): Algebra {
   const { index, begin, offset } = windowsOf(config);
 
   /** The part of the previous window's `count` still in view after `elapsed` microseconds of this one. */
-  // `min`: two roundings can exceed the whole at the beginning of a window.
+  // `min`: at the beginning of a window, two rounding errors can push the result above `count`.
   const inView = (count: number, elapsed: number): number => Math.min((count * (period - elapsed)) / period, count);
-  /** For a row at `now`; a row ahead of the clock is at the beginning of its window. */
+  /** How much of a row is in view at `now`. A row ahead of the clock is treated as at the beginning of its window. */
   const previousInView = (row: Row, now: number): number => inView(row.previous, now < row.ts ? 0 : offset(now));
   /** Microseconds into a window after which at most `room` of the previous window's `count` is in view. */
   const outOfView = (count: number, room: number): number =>
@@ -44,7 +44,7 @@ export function slidingWindow(config: RateLimitConfig): Algebra {
       const room = level - row.spent;
       const window = index(row.ts);
       if (room < 0) {
-        // Not before the next window, where this one becomes the previous.
+        // Not before the next window, when this one becomes the previous one.
         return begin(window + 1, outOfView(row.spent, level));
       }
       // Later in this window, when less of the previous one is in view.

@@ -113,7 +113,7 @@ impl<'a> Victim<'a> {
         let size = if row.policy == self.policy { self.size } else { self.ledger.size(row.policy) };
         let denies = row.denies(self.now);
         let rank = (row.is_senior(), u32::MAX - size, denies, row.expires(), row.spent.to_bits());
-        // A flooded policy has junior rows to give up, so its first denied callers stay denied.
+        // A flooded policy can give up junior rows instead, so the callers it denied first stay denied.
         let stays = row.is_senior() && denies && size > self.small;
         if size > self.size + self.size / 8 + 8 && !stays {
             least(&mut self.from_larger, rank, key);
@@ -124,7 +124,7 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// Whether no other row can be a better choice.
+    /// Returns `true` if no other row could be a better choice.
     pub(super) fn is_best_found(&self) -> bool {
         self.from_larger.is_some_and(|((is_senior, ..), _)| !is_senior)
     }
@@ -140,9 +140,9 @@ fn least(best: &mut Option<(Rank, RowKey)>, rank: Rank, key: RowKey) {
     }
 }
 
-/// A policy's rows are senior while it has less than this fraction of a shard.
+/// A policy's rows are senior while they take up less than `1 / SENIOR_SHARE` of a shard.
 const SENIOR_SHARE: usize = 16;
 /// Overflow rows per policy and shard.
 const OVERFLOW_ROWS: u8 = 16;
-/// Policies with their own overflow rows per shard.
+/// The maximum number of policies per shard that have their own overflow rows.
 const MAX_OVERFLOW_POLICIES: usize = 16;

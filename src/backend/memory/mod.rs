@@ -24,13 +24,14 @@ pub use builder::MemoryBackendBuilder;
 
 /// The default backend: rows in this process's memory.
 ///
-/// - A key has a row of 40 bytes (47 to 88 including the slots around it) until its spending is refilled. Newcomers
-///   drop the expired rows they come across: no timer, no sweep, no pause.
-/// - The table never exceeds [`max_rows`](MemoryBackendBuilder::max_rows). When it is full, the policy that fills it
-///   bears the cost: a newcomer evicts a row of a larger policy or one that denies nothing, which forgives that key its
-///   spending. Otherwise it shares a strict overflow row with other newcomers of its policy. Under a flood of keys,
-///   denied keys stay denied and callers of other policies are not affected.
-/// - The charges of a call are decided under the locks of all their shards, taken in order: all or none, no deadlock.
+/// - A key has a row of 40 bytes (47 to 88 with its share of empty slots) until the tokens it spent are refilled. Adding
+///   a key drops expired rows on the way, so there is no timer, no sweep and no pause.
+/// - The table never exceeds [`max_rows`](MemoryBackendBuilder::max_rows). When it is full, the policy that filled it
+///   bears the cost: a new key replaces a row of a larger policy, or a row that denies nothing, and what that key spent
+///   is forgotten. If there is no such row, new keys of a policy share one row and thus one quota. Under a flood of
+///   keys, denied keys stay denied, and callers of other policies are not affected.
+/// - All charges of a call are decided together while the shards of their rows are locked. Locks are taken in a fixed
+///   order, so calls cannot deadlock.
 ///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
@@ -53,7 +54,8 @@ pub struct MemoryBackend {
 }
 
 impl MemoryBackend {
-    /// Makes a backend with up to 1,000,000 rows on the system's clock, as `RateLimiter::default()` does.
+    /// Creates a backend that holds up to 1,000,000 rows and uses the system clock, like the one in
+    /// `RateLimiter::default()`.
     pub fn new() -> MemoryBackend {
         MemoryBackend::builder().build()
     }
