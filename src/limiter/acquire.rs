@@ -17,9 +17,9 @@ use crate::policy::{Allowed, Signals};
 /// denial is an error, and a `Result<Decision, Error>` after [`try_acquire`](RateLimiter::try_acquire).
 ///
 /// ```
-/// # use tollgate::{protection::{DenyList, DenyRule}, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
+/// # use tollgate::{protection::{DenyList, DenyRule}, MemoryBackend, Policy, Quota, RateLimiter, Reason, HOUR, SECOND};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(500));
+/// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, HOUR).max_reserved(500));
 ///
 /// let list = DenyList::from_iter([DenyRule::country("KP")?]);
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();

@@ -70,10 +70,10 @@ pub(crate) use waiting::WaitSlot;
 /// Cloning is cheap, and clones share their rows. A [layer](crate::RateLimitLayer) creates a limiter or is given one.
 ///
 /// ```
-/// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR, MINUTE};
+/// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR};
 ///
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-/// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, MINUTE));
+/// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, DAY));
 /// static DAILY: Policy = Policy::new("daily", Quota::fixed_window(500, DAY));
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();

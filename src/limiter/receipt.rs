@@ -20,8 +20,8 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// extensions; a limiter returns one from [`Reservation::into_receipt`](super::Reservation::into_receipt).
 ///
 /// ```
-/// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, MINUTE};
-/// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
+/// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY};
+/// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, DAY));
 /// static CALLS: Policy = Policy::new("calls", Quota::fixed_window(500, DAY));
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
