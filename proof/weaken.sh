@@ -56,8 +56,8 @@ weaken 'clock: the look is claimed by a load and a store' clock/mod.rs \
 weaken 'clock: the drift is loaded, then stored' clock/mod.rs \
     's/let _ = self\.drift\.fetch_update\(.*?\);/if let Some(drift) = corrected(self.drift.load(Ordering::Relaxed)) { self.drift.store(drift, Ordering::Relaxed); }/' \
     clock::models::who_was_held_up_does_not_undo_a_later_leap
-weaken 'manual clock: the lock is given up between looking and lying down' clock/manual.rs \
-    's/(return Poll::Ready\(\(\)\);\s*\}\s*)shown\.sleepers\.insert/$1drop(shown);\n        self.clock.shown().sleepers.insert/' \
+weaken 'manual clock: the lock is released between reading the time and going to sleep' clock/manual.rs \
+    's/(return Poll::Ready\(\(\)\);\s*\}\s*)state\.sleepers\.insert/$1drop(state);\n        self.clock.state().sleepers.insert/' \
     clock::models::who_waits_is_woken_whenever_the_clock_is_moved
 
 # The breaker.

@@ -61,16 +61,16 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
 /// The structured fields of the draft, one item for each policy.
 fn draft_11(headers: &HeaderMap, decisions: &Decisions) {
     let allowed = decisions.is_allowed();
-    let told: Vec<&Decision> = decisions.iter().filter(|decision| allowed || decision.is_violated()).collect();
+    let shown: Vec<&Decision> = decisions.iter().filter(|decision| allowed || decision.is_violated()).collect();
     let policies = items(headers, "ratelimit-policy");
     let limits = items(headers, "ratelimit");
-    assert_eq!((policies.len(), limits.len()), (decisions.iter().count(), told.len()), "{headers:?}");
+    assert_eq!((policies.len(), limits.len()), (decisions.iter().count(), shown.len()), "{headers:?}");
     for ((name, parameters), decision) in policies.iter().zip(decisions) {
         assert_eq!(name, decision.policy().as_str());
         let expected = [("q", decision.capacity()), ("w", seconds(window(decision.quota())))];
         assert_eq!(parameters[..], expected.map(|(key, value)| (key.to_owned(), value)), "{decision:?}");
     }
-    for ((name, parameters), decision) in limits.iter().zip(told) {
+    for ((name, parameters), decision) in limits.iter().zip(shown) {
         assert_eq!(name, decision.policy().as_str());
         let mut expected = vec![("r".to_owned(), decision.remaining())];
         if allowed || decision.retry_after().is_some() {
@@ -89,8 +89,8 @@ fn draft_11(headers: &HeaderMap, decisions: &Decisions) {
 fn three(headers: &HeaderMap, decisions: &Decisions, x: &str, epoch: bool) {
     let number = |name: &str| one_number(headers, &format!("{x}ratelimit-{name}")).expect("a field");
     let (limit, remaining, reset) = (number("limit"), number("remaining"), number("reset"));
-    let told = |decision: &Decision| (decision.capacity(), decision.remaining());
-    let mut fits = decisions.iter().filter(|decision| told(decision) == (limit, remaining));
+    let numbers = |decision: &Decision| (decision.capacity(), decision.remaining());
+    let mut fits = decisions.iter().filter(|decision| numbers(decision) == (limit, remaining));
     let at = decisions.iter().next().expect("a decision").step().now;
     let found = fits.any(|decision| {
         let wait = if decision.is_violated() || decision.quota().algorithm() != Algorithm::TokenBucket {

@@ -28,7 +28,7 @@
 //! conformance::settles_by_the_rules(&backend).await;
 //! conformance::forgets_what_is_reset(&backend).await;
 //! conformance::charges_though_the_future_is_dropped(&backend, &pass).await;
-//! conformance::settles_and_resets_though_nobody_waits(&backend, &pass).await;
+//! conformance::settles_and_resets_though_futures_are_dropped(&backend, &pass).await;
 //! conformance::bears_extremes(&backend).await;
 //! # }
 //! ```
@@ -66,7 +66,7 @@ async fn common_parts(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     settles_by_the_rules(backend).await;
     forgets_what_is_reset(backend).await;
     charges_though_the_future_is_dropped(backend, pass).await;
-    settles_and_resets_though_nobody_waits(backend, pass).await;
+    settles_and_resets_though_futures_are_dropped(backend, pass).await;
     bears_extremes(backend).await;
 }
 
@@ -362,7 +362,7 @@ pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: i
 }
 
 /// Settlements and resets take effect even if their futures are dropped immediately. See the [module](self) for an example.
-pub async fn settles_and_resets_though_nobody_waits(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
+pub async fn settles_and_resets_though_futures_are_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance posted");
     // One token per minute, so that hardly anything is refilled meanwhile.
     let quota = Quota::token_bucket(10_080, 7 * 24 * HOUR);

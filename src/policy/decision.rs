@@ -101,17 +101,8 @@ impl Decision {
         let state = State { spent: quota.get_capacity() as f64, ..roll(&quota, &unspent, now) };
         let reason = if retry.is_some() { Reason::Blocked } else { Reason::DenyList };
         let step = Step { verdict: Verdict::Deny { retry }, state, now };
-        Decision {
-            policy,
-            key,
-            quota,
-            cost,
-            step,
-            reason,
-            decided_by: DecidedBy::Limiter,
-            denied_rule: rule,
-            charged: true,
-        }
+        let denied = Decision::new(policy, key, quota, cost, step, false);
+        Decision { reason, decided_by: DecidedBy::Limiter, denied_rule: rule, ..denied }
     }
 
     /// Replaces the decider. A charge allowed without a backend gets the reason `FailOpen`.

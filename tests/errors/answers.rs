@@ -57,7 +57,7 @@ pub(crate) async fn extractors(list: &mut List) {
     let app = behind(RateLimitLayer::new(quota, key::client_ip()));
     list.answer("a server that does not tell its peers", ask(&app, "text/plain").await).await;
     let app = behind(RateLimitLayer::new(quota, key::client_ip().from_header("cf-connecting-ip")));
-    list.answer("a header that nobody is believed about", ask(&app, "text/plain").await).await;
+    list.answer("a header without a trusted proxy", ask(&app, "text/plain").await).await;
     let app = behind(RateLimitLayer::new(quota, key::header("x-api-key").or_reject()).grpc());
     list.answer("a request that does not say who asks", ask(&app, "text/plain").await).await;
     list.answer("the same, by gRPC", ask(&app, "application/grpc").await).await;
@@ -75,7 +75,7 @@ pub(crate) async fn status_endpoints(list: &mut List) {
     list.part("Status endpoints: responses");
     let limiter = limiter();
     let app = Router::new().route("/", status::of_any_caller(&limiter, API, |name: &str| name.to_owned()));
-    list.answer("nobody is named", ask(&app, "text/plain").await).await;
+    list.answer("a caller without a key", ask(&app, "text/plain").await).await;
     let app = Router::new().route("/", status::of(&limiter, API, key::client_ip()));
     list.answer("a server that does not tell its peers", ask(&app, "text/plain").await).await;
 }

@@ -30,9 +30,9 @@ pub(crate) async fn denials(list: &mut List) {
     let never = limiter.try_acquire(&API, 8).cost(11).await.unwrap();
     list.error("a cost that never fits", never.into_result());
     list.error("a turn too far away", limiter.acquire(&MAIL, 8).cost(50).reserve_within(SECOND).await);
-    list.error("somebody on a deny list", limiter.try_limit(&API, "mallory").await.unwrap().into_result());
+    list.error("a caller on a deny list", limiter.try_limit(&API, "mallory").await.unwrap().into_result());
     limiter.block(Signal::key("eve"), DAY).await.unwrap();
-    list.error("somebody who is blocked", limiter.try_limit(&API, "eve").await.unwrap().into_result());
+    list.error("a blocked caller", limiter.try_limit(&API, "eve").await.unwrap().into_result());
     list.error("a charge in hand", limiter.acquire(&API, 7).hold().await);
     list.error("a wait", limiter.acquire(&MAIL, 8).cost(50).wait_up_to(SECOND).await);
     list.error("a wait without turns", limiter.acquire(&DAILY, 8).wait_up_to(SECOND).await);

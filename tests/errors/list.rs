@@ -31,7 +31,7 @@ impl List {
             if !is_own(cause) {
                 // The text of another crate may change, and the message must not repeat it.
                 assert!(!text.contains(&cause.to_string()), "{text} repeats {cause}");
-                writeln!(self.0, "source: (in the words of whoever failed)").unwrap();
+                writeln!(self.0, "source: (text of another library)").unwrap();
                 break;
             }
             writeln!(self.0, "source: {cause}").unwrap();

@@ -20,7 +20,7 @@ pub(crate) async fn connecting(list: &mut List) {
     list.error("no URL", RedisBackend::connect("localhost").await);
     list.error("a URL of another scheme", RedisBackend::connect("http://app:hunter2@localhost").await);
     list.error("a port that is none", RedisBackend::connect("redis://app:hunter2@127.0.0.1:port").await);
-    list.error("nobody there", RedisBackend::connect("redis://127.0.0.1:1").await);
+    list.error("no server at the address", RedisBackend::connect("redis://127.0.0.1:1").await);
     list.error(
         "a user who may not log in",
         RedisBackend::connect(&fake_server(b"-NOAUTH Authentication required.\r\n")).await,
@@ -38,7 +38,7 @@ pub(crate) async fn deciding(list: &mut List) {
         ("a replica without its primary", "-MASTERDOWN Link with MASTER is down\r\n"),
         ("a server that starts", "-LOADING Redis is loading the dataset in memory\r\n"),
         ("a cluster that is down", "-CLUSTERDOWN Hash slot not served\r\n"),
-        ("a cluster that nobody spoke of", "-MOVED 7 127.0.0.1:1\r\n"),
+        ("a cluster, connected to as one server", "-MOVED 7 127.0.0.1:1\r\n"),
         ("rows in several slots", "-CROSSSLOT Keys in request don't hash to the same slot\r\n"),
         ("a permission that is missing", "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"),
         (
@@ -66,7 +66,7 @@ pub(crate) async fn deciding(list: &mut List) {
         ),
         ("the same on Valkey", "-NOPERM No permissions to access a key\r\n"),
         ("a password that is wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
-        ("somebody's long script", "-BUSY Redis is busy running a script.\r\n"),
+        ("a long script of another client", "-BUSY Redis is busy running a script.\r\n"),
         ("memory that is full", "-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
         (
             "the same on Redis 6",
@@ -75,7 +75,7 @@ pub(crate) async fn deciding(list: &mut List) {
         ),
         ("a disk that is full", "-MISCONF Redis is configured to save RDB snapshots\r\n"),
         ("replicas that are missing", "-NOREPLICAS Not enough good replicas to write.\r\n"),
-        ("a key that is somebody else's", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
+        ("a key of another application", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
         (
             "the same on Redis 6",
             "-ERR Error running script (call to f_3a): @user_script:1: WRONGTYPE Operation against a key holding the wrong \

@@ -11,9 +11,9 @@ mod exporter;
 mod load;
 mod log;
 mod mistakes;
+mod notified;
 mod recorders;
 mod sampling;
-mod told;
 
 #[path = "../support/mod.rs"]
 mod support;

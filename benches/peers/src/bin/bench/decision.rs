@@ -103,7 +103,7 @@ fn observers() {
     let limiters = [
         ("none", builder().build()),
         ("one that does nothing", builder().observer(Nothing).build()),
-        ("Tracing, nobody listens", builder().observer(Tracing::new()).build()),
+        ("Tracing, no subscriber", builder().observer(Tracing::new()).build()),
         ("Metrics, no exporter", builder().observer(Metrics::new()).build()),
         ("Metrics, Prometheus", builder().observer(Metrics::new()).build()),
     ];
