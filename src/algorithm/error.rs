@@ -27,6 +27,18 @@ impl QuotaError {
         QuotaError { before: message, value: None, after: "" }
     }
 
+    pub(crate) const fn same_period(micros: u64) -> QuotaError {
+        QuotaError::new(
+            "two quotas have a period of ",
+            micros,
+            " us; quotas that apply together need different periods: remove one of them, or change its period",
+        )
+    }
+
+    pub(crate) const fn too_many_quotas() -> QuotaError {
+        QuotaError::without_value("more than four quotas apply together; remove some")
+    }
+
     #[track_caller]
     pub(crate) const fn panic(&self) -> ! {
         let message = ConstMessage::new().text(self.before);

@@ -325,7 +325,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
     for (index, spent) in [(1, 4.0), (3, 3.0), (2, 2.0)] {
         let receipt = ChargeRecord::new(1, &reservations[index]).expect("the take was granted");
-        let last = [Adjustment { row: take.row, quota: take.quota, receipt, actual: 0 }];
+        let last = [Adjustment { row: take.row, window: take.window, quota: take.quota, receipt, actual: 0 }];
         assert_eq!(backend.settle(&last).await.expect("settle"), index > 1, "whether reservation {index} was refunded");
         assert_eq!(state_of(backend, &take).await.spent, spent, "reservation {index}");
     }
@@ -370,7 +370,7 @@ pub async fn settles_and_resets_though_futures_are_dropped(backend: &dyn Backend
     let mut expected = 0.0;
     for actual in [1700, 300] {
         let receipt = ChargeRecord::new(1000, &ask(backend, &[take], true).await[0]).expect("it fits");
-        drop(backend.settle(&[Adjustment { row: take.row, quota: take.quota, receipt, actual }]));
+        drop(backend.settle(&[Adjustment { row: take.row, window: take.window, quota: take.quota, receipt, actual }]));
         expected += actual as f64;
         wait_until_spent(expected, backend, &take, &pass).await;
     }
@@ -449,7 +449,7 @@ async fn state_of(backend: &dyn Backend, take: &Take<'_>) -> State {
 
 async fn settle_as(backend: &dyn Backend, take: &Take<'_>, step: &Step, actual: u64) -> ChargeRecord {
     let receipt = ChargeRecord::new(take.ask.tokens(), step).expect("the take was granted");
-    backend.settle(&[Adjustment { row: take.row, quota: take.quota, receipt, actual }]).await.expect("settle");
+    backend.settle(&[Adjustment { row: take.row, window: take.window, quota: take.quota, receipt, actual }]).await.expect("settle");
     receipt
 }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use crate::algorithm::{Ask, ChargeRecord, Micros, Quota, Step};
 use crate::clock::{Clock, Sleep};
-use crate::policy::{Decision, Digest, PolicyName, Secret};
+use crate::policy::{ChargedQuota, Decision, Digest, MAX_WINDOWS, Part, PolicyName, Secret};
 
 pub use crate::algorithm::Steps;
 pub use error::{Error, ErrorKind};
@@ -40,7 +40,7 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// # Contract
 /// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, each after what the takes
 ///   before it would spend, and stores all of them, or none if one is denied. Two calls on a row never both see the
-///   same prior state. If two takes name one row, the retry time of a denial covers both.
+///   same prior state. If two takes name one window of a row, the retry time of a denial covers both.
 /// - **Exact.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) on the locked rows, the
 ///   takes and the time, to the last bit of `spent` and the microsecond of a wait.
 /// - **One clock.** Time is the backend's: the process's clock in memory, the server's where processes share rows.
@@ -110,7 +110,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the backend does not know whether the settlements were made.
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool>;
 
-    /// Removes rows, and returns how many of them existed. A row named twice counts once; an expired row may count.
+    /// Removes rows with all their windows, and returns how many rows existed. A row named twice counts once; an expired row may count.
     ///
     /// # Errors
     /// The future fails if the backend does not know whether the rows were removed.
@@ -254,6 +254,9 @@ pub struct RowId<'a> {
 }
 
 impl RowId<'_> {
+    /// The windows of a row: a [`Take::window`] is below this number.
+    pub const MAX_WINDOWS: usize = MAX_WINDOWS;
+
     /// Returns one digest of key and policy, for tables that hold the rows of all policies.
     pub fn digest(&self) -> Digest {
         self.key.under(self.policy)
@@ -265,7 +268,10 @@ impl RowId<'_> {
     }
 }
 
-/// A charge on one row under a quota, as the backend sees it.
+/// A charge on one window of a row under a quota, as the backend sees it.
+///
+/// A row has a [state](crate::algorithm::State) for each window. A charge under a policy of several
+/// [quotas](crate::policy::Quotas) is a take for each of them, on different windows of one row.
 ///
 /// ```
 /// use tollgate::{algorithm::{Ask, ChargeRecord}, backend::{Adjustment, Backend, RowId, Take}};
@@ -280,7 +286,7 @@ impl RowId<'_> {
 /// assert!(steps.all_granted() && steps[0].state.spent == 3.0);
 ///
 /// let receipt = ChargeRecord::new(3, &steps[0]).expect("granted");
-/// let settlement = Adjustment { row, quota: take.quota, receipt, actual: 100 };
+/// let settlement = Adjustment { row, window: take.window, quota: take.quota, receipt, actual: 100 };
 /// assert!(backend.settle(&[settlement]).await?);
 /// # Ok(()) }
 /// ```
@@ -289,23 +295,60 @@ impl RowId<'_> {
 pub struct Take<'a> {
     /// The row.
     pub row: RowId<'a>,
+    /// The window of the row, below [`RowId::MAX_WINDOWS`]. 0 under a policy of one quota.
+    pub window: u8,
     /// The quota; the row's digest fixes its window boundaries if nothing else does ([`algorithm::seeded`](crate::algorithm::seeded)).
     pub quota: Quota,
     /// The cost, and how long the caller would wait.
     pub ask: Ask,
+    /// The take's place among those of its charge.
+    pub(crate) part: Part,
 }
 
 impl<'a> Take<'a> {
-    /// A take of `ask` from `row` under `quota`.
+    /// A take of `ask` from window 0 of `row` under `quota`.
     #[inline]
     pub fn new(row: RowId<'a>, quota: &Quota, ask: Ask) -> Take<'a> {
-        Take { row, quota: row.seeded(quota), ask }
+        Take::part(row, 0, quota, ask, Part::WHOLE)
+    }
+
+    #[inline]
+    pub(crate) fn part(row: RowId<'a>, window: u8, quota: &Quota, ask: Ask, part: Part) -> Take<'a> {
+        Take { row, window, quota: row.seeded(quota), ask, part }
+    }
+
+    /// Replaces the window.
+    ///
+    /// # Panics
+    /// If it is not below [`RowId::MAX_WINDOWS`].
+    #[must_use]
+    #[track_caller]
+    pub fn at_window(mut self, window: u8) -> Take<'a> {
+        assert!(
+            usize::from(window) < MAX_WINDOWS,
+            "tollgate: expected a window below {MAX_WINDOWS}, found {window}"
+        );
+        self.window = window;
+        self
+    }
+
+    /// Returns one digest of key, policy and window, for tables that hold all windows.
+    pub(crate) fn digest(&self) -> Digest {
+        self.row.digest().window(self.window)
     }
 
     /// The decision that the caller gets.
     #[inline]
     pub(crate) fn decision(&self, step: &Step, all_granted: bool) -> Decision {
-        Decision::new(self.row.policy.clone(), self.row.key, self.quota, self.ask.tokens(), *step, all_granted)
+        Decision::new(self.charged(), *step, all_granted)
+    }
+
+    /// The charge and its quota, for the decision.
+    #[inline]
+    pub(crate) fn charged(&self) -> ChargedQuota {
+        let RowId { policy, key } = self.row;
+        let (quota, cost) = (self.quota, self.ask.tokens());
+        ChargedQuota { policy: policy.clone(), key, quota, cost, window: self.window, part: self.part }
     }
 }
 
@@ -313,17 +356,21 @@ impl<'a> Take<'a> {
 pub(crate) struct OwnedTake {
     pub(crate) policy: PolicyName,
     pub(crate) key: Digest,
+    pub(crate) window: u8,
     pub(crate) quota: Quota,
     pub(crate) ask: Ask,
+    part: Part,
 }
 
 impl OwnedTake {
     pub(crate) fn of(take: &Take<'_>) -> OwnedTake {
-        OwnedTake { policy: take.row.policy.clone(), key: take.row.key, quota: take.quota, ask: take.ask }
+        let Take { row: RowId { policy, key }, window, quota, ask, part } = *take;
+        OwnedTake { policy: policy.clone(), key, window, quota, ask, part }
     }
 
     pub(crate) fn take(&self) -> Take<'_> {
-        Take { row: RowId { policy: &self.policy, key: self.key }, quota: self.quota, ask: self.ask }
+        let OwnedTake { ref policy, key, window, quota, ask, part } = *self;
+        Take { row: RowId { policy, key }, window, quota, ask, part }
     }
 }
 
@@ -333,6 +380,8 @@ impl OwnedTake {
 pub struct Adjustment<'a> {
     /// The row.
     pub row: RowId<'a>,
+    /// The window that was charged, as in its [`Take`].
+    pub window: u8,
     /// The quota under which it was charged, as in its [`Take`].
     pub quota: Quota,
     /// The record of the charge.

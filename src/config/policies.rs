@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::quota;
 use super::value::Value;
 use crate::algorithm::Quota;
-use crate::policy::Policy;
+use crate::policy::{Policy, Quotas};
 
 pub(super) fn read(value: &Value<'_>) -> Option<BTreeMap<String, Policy>> {
     let entries = value.entries(r#"api = { quota = "60/min" }"#)?;
@@ -26,18 +26,18 @@ pub(super) fn read(value: &Value<'_>) -> Option<BTreeMap<String, Policy>> {
 
 fn policy(name: &str, value: &Value<'_>) -> Option<Policy> {
     let mut fields = value.fields(r#"quota = "60/min""#)?;
-    let own = fields.need("quota", "\"60/min\"").and_then(|value| quota::read(&value));
+    let own = fields.need("quota", "\"60/min\"").and_then(|value| quota::read_list(&value));
     let tiers = fields.take("tiers").and_then(|value| tiers(&value));
     fields.end();
-    let mut policy = value.accept(Policy::try_new(name, own.unwrap_or(PLACEHOLDER_QUOTA)))?;
+    let mut policy = value.accept(Policy::try_new(name, own.unwrap_or(PLACEHOLDER_QUOTA.into())))?;
     own?;
-    for (tier, value, quota) in tiers.unwrap_or_default() {
-        value.accept(policy.add_tier(tier.to_owned().into(), quota));
+    for (tier, value, quotas) in tiers.unwrap_or_default() {
+        value.accept(policy.add_tier(tier.to_owned().into(), quotas));
     }
     Some(policy)
 }
 
-fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quota)>> {
+fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quotas)>> {
     let entries = value.entries(r#"premium = "200/min""#)?;
     if entries.len() > MAX_TIERS {
         return value
@@ -49,8 +49,8 @@ fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quota)>> {
             let len = tier.len();
             value.fault(format_args!("expected a tier name of 1 to {MAX_TIER_LEN} bytes, found {len} bytes"));
         }
-        if let Some(quota) = quota::read(&value) {
-            tiers.push((tier, value, quota));
+        if let Some(quotas) = quota::read_list(&value) {
+            tiers.push((tier, value, quotas));
         }
     }
     tiers.sort_unstable_by_key(|(tier, ..)| *tier);

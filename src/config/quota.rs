@@ -1,4 +1,4 @@
-//! Quotas in configuration: the text form, or a table of fields.
+//! Quotas in configuration: the text form, a table of fields, or a list of these.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::error::Faults;
 use super::raw::{Node, RawConfig};
 use super::value::Value;
 use crate::algorithm::{Algorithm, Quota};
-use crate::policy::{QuotaParts, parse_duration};
+use crate::policy::{QuotaParts, Quotas, parse_duration};
 
 /// As text: `"10/s burst 50"`.
 impl Serialize for Quota {
@@ -35,6 +35,39 @@ impl<'de> Deserialize<'de> for Quota {
             Some(quota) if faults.is_empty() => Ok(quota),
             _ => Err(D::Error::custom(faults)),
         }
+    }
+}
+
+impl Serialize for Quotas {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Quotas {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Quotas, D::Error> {
+        let RawConfig(node) = RawConfig::deserialize(deserializer)?;
+        let faults = Faults::default();
+        match read_list(&Value::file(&node, &faults)) {
+            Some(quotas) if faults.is_empty() => Ok(quotas),
+            _ => Err(D::Error::custom(faults)),
+        }
+    }
+}
+
+/// Reads a quota, several in one text, or a list of quotas.
+pub(super) fn read_list(value: &Value<'_>) -> Option<Quotas> {
+    match value.node {
+        Node::Text(text) => value.accept(text.parse::<Quotas>()),
+        Node::List(_) => {
+            let quotas = value.list(|item| Some((read(&item)?, item)))?;
+            let add = |list: Option<Quotas>, (quota, item): (Quota, Value<'_>)| match list {
+                None => Some(quota.into()),
+                Some(list) => item.accept(list.try_and(quota)).or(Some(list)),
+            };
+            quotas.into_iter().fold(None, add).or_else(|| value.refuse("no quotas; add one such as \"10/s\""))
+        }
+        _ => read(value).map(Quotas::from),
     }
 }
 

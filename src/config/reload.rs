@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::{Faults, Path};
 use super::{Config, ConfigError, ConfigErrorKind, restart};
-use crate::algorithm::Quota;
 use crate::limiter::{RateLimiter, SetQuotaError};
-use crate::policy::{DenyRule, PolicyName};
+use crate::policy::{DenyRule, PolicyName, Quotas};
 
 impl Config {
     /// Applies `new` to `limiter`, which was built from this configuration: sets the quotas of policies and tiers, and
@@ -32,7 +31,7 @@ impl Config {
     /// assert_eq!(reloaded.to_string(), "policies.api.quota: 30/min → 20/min\ndeny: added network 192.0.2.0/24");
     /// let change = &reloaded.quotas()[0];
     /// assert_eq!((change.policy().as_str(), change.tier()), ("api", None));
-    /// assert_eq!((change.old(), change.new()), (Quota::per_minute(30), Quota::per_minute(20)));
+    /// assert_eq!((change.old(), change.new()), (Quota::per_minute(30).into(), Quota::per_minute(20).into()));
     ///
     /// let error = config.reload(&limiter, &read(r#"{"policies": {"web": {"quota": "20/min"}}}"#)?).await.unwrap_err();
     /// assert!(error.to_string().starts_with("limits.json: policies.api: missing"));
@@ -70,28 +69,28 @@ impl Config {
 
         let mut reloaded = Reloaded { quotas: Vec::new(), added: Vec::new(), removed: Vec::new() };
         for (policy, target) in self.policies().zip(new.policies()) {
-            let differs = |tier: Option<&str>, quota: &Quota| {
-                limiter.shares_quotas() || limiter.quota_in_force(policy, tier) != *quota
+            let differs = |tier: Option<&str>, quotas: &Quotas| {
+                limiter.shares_quotas() || limiter.quotas_in_force(policy, tier) != *quotas
             };
             // The own quota applies to all tiers without a set quota: if it changes, set them all, and it last.
-            let own_differs = differs(None, target.quota());
-            let tiers = target.tiers().map(|(tier, quota)| (Some(tier), quota));
-            for (tier, quota) in tiers.chain([(None, target.quota())]) {
-                if !own_differs && !differs(tier, quota) {
+            let own_differs = differs(None, target.quotas());
+            let tiers = target.tiers().map(|(tier, quotas)| (Some(tier), quotas));
+            for (tier, quotas) in tiers.chain([(None, target.quotas())]) {
+                if !own_differs && !differs(tier, quotas) {
                     continue;
                 }
-                let (old, new_quota) = (limiter.quota_in_force(policy, tier), *quota);
+                let (old, new_quotas) = (limiter.quotas_in_force(policy, tier), *quotas);
                 let change =
-                    QuotaChange { policy: policy.name().clone(), tier: tier.map(str::to_owned), old, new: new_quota };
+                    QuotaChange { policy: policy.name().clone(), tier: tier.map(str::to_owned), old, new: new_quotas };
                 let set = match tier {
-                    Some(tier) => limiter.set_tier_quota(policy, tier, Some(new_quota)).await,
-                    None => limiter.set_quota(policy, Some(new_quota)).await,
+                    Some(tier) => limiter.set_tier_quota(policy, tier, new_quotas).await,
+                    None => limiter.set_quota(policy, new_quotas).await,
                 };
                 set.map_err(|error| {
-                    let what = format!("cannot set {new_quota}, so later quotas and the deny list are unchanged");
+                    let what = format!("cannot set {new_quotas}, so later quotas and the deny list are unchanged");
                     new.not_set(&change.path(), what, error)
                 })?;
-                if old != new_quota {
+                if old != new_quotas {
                     reloaded.quotas.push(change);
                 }
             }
@@ -201,8 +200,8 @@ impl fmt::Display for Reloaded {
 pub struct QuotaChange {
     policy: PolicyName,
     tier: Option<String>,
-    old: Quota,
-    new: Quota,
+    old: Quotas,
+    new: Quotas,
 }
 
 impl QuotaChange {
@@ -216,14 +215,14 @@ impl QuotaChange {
         self.tier.as_deref()
     }
 
-    /// The quota before the reload.
-    pub const fn old(&self) -> Quota {
+    /// The quotas before the reload.
+    pub const fn old(&self) -> Quotas {
         self.old
     }
 
-    /// The quota after the reload.
+    /// The quotas after the reload.
     #[allow(clippy::new_ret_no_self)] // The counterpart of `old`.
-    pub const fn new(&self) -> Quota {
+    pub const fn new(&self) -> Quotas {
         self.new
     }
 

@@ -9,9 +9,9 @@ use crate::policy::PolicyName;
 pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
     let by_name = |config| Config::policies(config).map(|policy| (policy.name().as_str(), policy));
     compare_names(&Path::FILE.field("policies"), by_name(old), by_name(new), faults, |path, old, new| {
-        let (old_quota, new_quota) = (old.quota(), new.quota());
-        if old_quota.algorithm() != new_quota.algorithm() {
-            let what = format!("{new_quota} has another algorithm than {old_quota}; restart the program to change it");
+        let (old_quotas, new_quotas) = (old.quotas(), new.quotas());
+        if !old.accepts(new_quotas) {
+            let what = format!("{new_quotas} has another algorithm than {old_quotas}; restart the program to change it");
             faults.add(&path.field("quota"), what);
         }
         compare_names(&path.field("tiers"), old.tiers(), new.tiers(), faults, |_, _, _| {});

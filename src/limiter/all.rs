@@ -113,11 +113,11 @@ impl RateLimiter {
         self.decide(&charges, CallContext { patience, ..CallContext::of(take, signals) })
     }
 
-    /// Whether the policy's quota allows reservations, either in the program or as set at run time. If only the latter
+    /// Whether a quota of the charge allows reservations, either in the program or as set at run time. If only the latter
     /// forbids them, the call is valid, and denied if it does not fit.
     pub(super) fn allows_reservations(&self, charge: &Charge<'_>) -> bool {
-        let tier = charge.subject.tier_name();
-        charge.policy.quotas_for(tier).iter().any(Quota::reserves)
-            || self.quota(charge.policy, charge.subject.clone()).reserves()
+        let Charge { policy, subject, .. } = charge;
+        policy.quotas_for(subject.tier_name()).iter().any(Quota::reserves)
+            || self.quotas(policy, subject.clone()).iter().any(Quota::reserves)
     }
 }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{self, Ask, Micros, SECOND, State, Step, Verdict, available, step};
 use crate::backend::{RowId, Steps, Take};
-use crate::policy::{Digest, Placement};
+use crate::policy::{Digest, MAX_WINDOWS, Placement};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How long a row is used after the backend was asked for it, by the local clock.
@@ -61,8 +61,8 @@ impl BlockCache {
     pub(super) fn denies(&self, takes: &[Take<'_>], now: Micros) -> Option<Steps> {
         let mut rows: SmallVec<[CachedRow; 2]> = SmallVec::new();
         for (i, take) in takes.iter().enumerate() {
-            let id = take.row.digest();
-            // For several takes on one row, the backend computes when all of them fit.
+            let id = take.digest();
+            // For several takes on one window, the backend computes when all of them fit.
             if rows[..i].iter().any(|row| row.id == id) {
                 return None;
             }
@@ -98,7 +98,7 @@ impl BlockCache {
     }
 
     pub(super) fn permit(&self, takes: &[Take<'_>], now: Micros) -> Permit {
-        Permit { asked: now, forgotten: takes.iter().map(|take| self.bucket(take.row.digest()).forgotten).collect() }
+        Permit { asked: now, forgotten: takes.iter().map(|take| self.bucket(take.digest()).forgotten).collect() }
     }
 
     /// Stores the rows of an answer that denies, or that leaves nothing.
@@ -111,7 +111,7 @@ impl BlockCache {
         // A known row is stored in any case: spending under another quota may have refilled it.
         let is_useful = !granted || answers().any(|(take, step)| available(&take.quota, &step.state, step.now) == 0);
         for ((take, step), forgotten) in answers().zip(&permit.forgotten) {
-            let id = take.row.digest();
+            let id = take.digest();
             let stored_row = CachedRow { id, state: step.state, seen: step.now, asked: permit.asked, answered: now };
             let mut bucket = self.bucket(id);
             if bucket.forgotten == *forgotten && (is_useful || bucket.known(id, now).is_some()) {
@@ -121,8 +121,7 @@ impl BlockCache {
     }
 
     pub(super) fn forget<'a>(&self, rows: impl Iterator<Item = RowId<'a>>) {
-        for row in rows {
-            let id = row.digest();
+        for id in rows.flat_map(|row| (0..MAX_WINDOWS as u8).map(move |window| row.digest().window(window))) {
             let mut bucket = self.bucket(id);
             bucket.forgotten += 1;
             bucket.rows.iter_mut().filter(|row| row.is_some_and(|row| row.id == id)).for_each(|row| *row = None);

@@ -8,13 +8,13 @@ use super::notices::NoticeContent;
 use super::observer::{Blocked, Reset};
 use super::overrides::{Override, QuotaScope};
 use super::{Inner, RateLimiter, SetQuotaError};
-use crate::algorithm::Quota;
 use crate::backend::{BackendFuture, Error, ErrorKind, Health, Notice, NoticeSubscriber, RowId};
-use crate::policy::{Policy, PolicyName, Signal, Subject};
+use crate::policy::{Policy, PolicyName, Quotas, Signal, Subject};
 use crate::sync::atomic::Ordering;
 
 impl RateLimiter {
-    /// Replaces a policy's quota for all callers, whatever their tier; `None` restores the quota of the program. What
+    /// Replaces a policy's quota for all callers, whatever their tier, by another or by [several](Quotas); `None`
+    /// restores the quota of the program. Callers with [their own](Subject::quota) keep it. What
     /// callers have spent stays spent. The policy is identified by its name.
     ///
     /// ```
@@ -22,22 +22,22 @@ impl RateLimiter {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("free", Quota::token_bucket(60, MINUTE));
     /// let limiter = RateLimiter::default();
-    /// limiter.set_quota(&api, Some(Quota::token_bucket(20, MINUTE))).await?;
-    /// limiter.set_tier_quota(&api, "free", Some(Quota::token_bucket(40, MINUTE))).await?;
-    /// limiter.set_key_quota(&api, "ada", Some(Quota::token_bucket(300, MINUTE))).await?;
+    /// limiter.set_quota(&api, Quota::token_bucket(20, MINUTE)).await?;
+    /// limiter.set_tier_quota(&api, "free", Quota::token_bucket(40, MINUTE)).await?;
+    /// limiter.set_key_quota(&api, "ada", Quota::token_bucket(300, MINUTE)).await?;
     /// assert_eq!(limiter.remaining(&api, "eve").await?, 20);
-    /// assert_eq!(limiter.quota(&api, Subject::new("eve").tier("free")).get_capacity(), 40);
-    /// assert_eq!(limiter.quota(&api, "ada").get_capacity(), 300);
+    /// assert_eq!(limiter.quotas(&api, Subject::new("eve").tier("free"))[0].get_capacity(), 40);
+    /// assert_eq!(limiter.quotas(&api, "ada")[0].get_capacity(), 300);
     ///
     /// let set = limiter.set_quotas();
-    /// let texts: Vec<String> = set.iter().map(|set| format!("{} {}", set.policy, set.quota)).collect();
+    /// let texts: Vec<String> = set.iter().map(|set| format!("{} {}", set.policy, set.quotas)).collect();
     /// assert_eq!(texts, ["api 20/min", "api 40/min", "api 300/min"]);
     /// assert_eq!(set[2].key, Some(limiter.digest(Subject::new("ada").key())));
     ///
     /// limiter.set_key_quota(&api, "ada", None).await?;
     /// limiter.set_quota(&api, None).await?;
-    /// assert_eq!((limiter.quota(&api, "ada").get_capacity(), limiter.remaining(&api, "eve").await?), (30, 30));
-    /// let error = limiter.set_quota(&api, Some(Quota::sliding_window(30, MINUTE))).await.unwrap_err();
+    /// assert_eq!((limiter.quotas(&api, "ada")[0].get_capacity(), limiter.remaining(&api, "eve").await?), (30, 30));
+    /// let error = limiter.set_quota(&api, Quota::sliding_window(30, MINUTE)).await.unwrap_err();
     /// assert!(matches!(error, SetQuotaError::Quota(_))); // another algorithm than the policy's
     /// # Ok(()) }
     /// ```
@@ -48,24 +48,36 @@ impl RateLimiter {
     /// # Errors
     /// If the quota denies everything or has another algorithm than the policy, 100,000 quotas are set already, or the
     /// backend cannot publish the change. Only in the last case may the change have been made.
-    pub async fn set_quota(&self, policy: &Policy, quota: Option<Quota>) -> Result<(), SetQuotaError> {
-        policy.check_change(None, quota.as_ref())?;
-        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::All, quota }).await
+    pub async fn set_quota(
+        &self,
+        policy: &Policy,
+        quota: impl Into<Option<Quotas>>,
+    ) -> Result<(), SetQuotaError> {
+        let quotas = quota.into();
+        policy.check_change(None, quotas.as_ref())?;
+        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::All, quotas }).await
     }
 
     /// Like [`set_quota`](RateLimiter::set_quota), for the callers of one tier; precedes a quota for all callers.
     ///
     /// # Errors
     /// As [`set_quota`](RateLimiter::set_quota), and if the policy has no such tier.
-    pub async fn set_tier_quota(&self, policy: &Policy, tier: &str, quota: Option<Quota>) -> Result<(), SetQuotaError> {
-        if quota.is_some() {
+    pub async fn set_tier_quota(
+        &self,
+        policy: &Policy,
+        tier: &str,
+        quota: impl Into<Option<Quotas>>,
+    ) -> Result<(), SetQuotaError> {
+        let quotas = quota.into();
+        if quotas.is_some() {
             // A tier that this program does not know may have been set by one that does, and can be reverted.
-            policy.check_change(Some(tier), quota.as_ref())?;
+            policy.check_change(Some(tier), quotas.as_ref())?;
         }
-        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Tier(tier.to_owned()), quota }).await
+        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Tier(tier.to_owned()), quotas }).await
     }
 
-    /// Like [`set_quota`](RateLimiter::set_quota), for one key; precedes a quota for its tier or for all callers.
+    /// Like [`set_quota`](RateLimiter::set_quota), for one key; precedes every other quota, even the caller's
+    /// [own](Subject::quota).
     ///
     /// # Errors
     /// As [`set_quota`](RateLimiter::set_quota).
@@ -73,11 +85,12 @@ impl RateLimiter {
         &self,
         policy: &Policy,
         subject: impl Into<Subject>,
-        quota: Option<Quota>,
+        quota: impl Into<Option<Quotas>>,
     ) -> Result<(), SetQuotaError> {
-        policy.check_change(None, quota.as_ref())?;
+        let quotas = quota.into();
+        policy.check_change(None, quotas.as_ref())?;
         let key = self.row_key(subject.into().key());
-        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Key(key), quota }).await
+        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Key(key), quotas }).await
     }
 
     /// The tiers of a policy whose quotas are set, including ones that the policy does not have.
@@ -196,7 +209,7 @@ impl RateLimiter {
 /// limiter.limit(&API, "ada").await?;
 /// limiter.limit(&API, "eve").await?;
 /// limiter.block(Signal::key("mallory"), DAY).await?;
-/// limiter.set_quota(&API, Some(Quota::token_bucket(20, MINUTE))).await?;
+/// limiter.set_quota(&API, Quota::token_bucket(20, MINUTE)).await?;
 ///
 /// let stats = limiter.stats();
 /// assert_eq!((stats.rows, stats.waiting, stats.circuit_open), (Some(2), 0, None));

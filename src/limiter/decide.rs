@@ -14,7 +14,7 @@ use super::observer::{Blocked, Decided, Failed};
 use super::{Inner, RateLimiter};
 use crate::algorithm::{Ask, Steps};
 use crate::backend::{Error, ErrorKind, RowId, Take};
-use crate::policy::{DecidedBy, Decision, Decisions, Key, Policy, Signals, Subject};
+use crate::policy::{DecidedBy, Decision, Decisions, Key, Part, Policy, Signals, Subject};
 
 /// Everything about a call but its charges.
 #[derive(Clone, Copy)]
@@ -53,7 +53,7 @@ impl CallState {
 /// What a caller can be blocked by. Boxed, because few limiters count denials.
 struct CallerIds {
     signal_ids: SignalIds,
-    /// One per take.
+    /// One per charge.
     keys: Vec<Option<Key>>,
 }
 
@@ -69,7 +69,7 @@ impl RateLimiter {
         let CallContext { take, enforced, waits, patience, signals } = context;
         let mut call = CallState { take, enforced, began: None, permit: None, caller: None };
 
-        // 1. Resolve the row and its quotas: those set at run time, else the tier's, else the policy's own.
+        // 1. Resolve the row and its quotas: those set at run time, else the caller's, the tier's or the policy's own.
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
         let is_guarded = guard.is_needed();
         for (policy, subject, ask) in charges {
@@ -80,14 +80,14 @@ impl RateLimiter {
             if let (Some(tier), None) = (tier, of_tier) {
                 self.inner.unknown_tier(policy, tier);
             }
-            let changed = overrides.quota(policy, tier, Some(row.key));
-            let program = || of_tier.unwrap_or_else(|| policy.quotas_for(None));
-            let quotas = changed.as_ref().map_or_else(program, std::slice::from_ref);
-            for quota in quotas {
-                takes.push(Take::new(row, quota, *ask));
-                if is_guarded {
-                    keys.push(subject.key());
-                }
+            let changed = overrides.quotas(policy, subject, Some(row.key));
+            let quotas = changed.as_ref().or(subject.quotas()).or(of_tier).unwrap_or(policy.quotas());
+            let (windows, count) = (policy.windows(quotas), quotas.len() as u8);
+            for (index, (quota, window)) in (0..).zip(quotas.iter().zip(windows)) {
+                takes.push(Take::part(row, window, quota, *ask, Part { index, count }));
+            }
+            if is_guarded {
+                keys.push(subject.key());
             }
         }
 
@@ -181,7 +181,7 @@ impl RateLimiter {
     #[inline]
     fn protect_and_observe(&self, call: &CallState, decided: &Decisions) {
         if call.take && !decided.is_allowed() {
-            decided.violated().for_each(|decision| self.inner.denied(decision));
+            decided.binding().filter(|decision| decision.is_violated()).for_each(|decision| self.inner.denied(decision));
         }
         if let Some(caller) = &call.caller {
             self.protect(caller, decided);
@@ -201,7 +201,8 @@ impl RateLimiter {
     ) -> Option<Decisions> {
         let Inner { guard, hash, time, .. } = &*self.inner;
         let (signal_ids, now) = (guard.signal_ids(signals, hash), time.now());
-        let callers = keys.iter().zip(takes).map(|(key, take)| (take.row.policy, *key, take.row.key));
+        let charges = takes.iter().filter(|take| take.part.index == 0);
+        let callers = keys.iter().zip(charges).map(|(key, take)| (take.row.policy, *key, take.row.key));
         let Some(BlockedBy { rule, until }) = guard.blocked_by(callers, signals, &signal_ids, now) else {
             if guard.counts() && call.take && call.enforced {
                 let keys = keys.iter().map(|key| key.cloned()).collect();
@@ -210,24 +211,14 @@ impl RateLimiter {
             return None;
         };
         let (calendar, retry) = (time.calendar(), until.map(|until| until.since(now)));
-        let blocked = takes.iter().map(|Take { row, quota, ask }| {
-            Decision::blocked(
-                row.policy.clone(),
-                row.key,
-                *quota,
-                ask.tokens(),
-                Some(Arc::clone(&rule)),
-                calendar,
-                retry,
-            )
-        });
-        Some(blocked.collect())
+        let blocked = |take: &Take<'_>| Decision::blocked(take.charged(), Some(Arc::clone(&rule)), calendar, retry);
+        Some(takes.iter().map(blocked).collect())
     }
 
     #[cold]
     fn failed(&self, call: &CallState, takes: &[Take<'_>], error: Error) -> Result<Decisions, Error> {
         let latency = call.began.map(|began| began.elapsed());
-        for take in takes {
+        for take in takes.iter().filter(|take| take.part.index == 0) {
             let failed = Failed { policy: take.row.policy, key: take.row.key, error: &error, latency };
             self.inner.observers.iter().for_each(|observer| observer.failed(&failed));
         }
@@ -241,10 +232,10 @@ impl RateLimiter {
             // Decisions that failed open and charges of cost 0 are not evidence of good behavior.
             let is_evidence =
                 |decision: &&Decision| decision.decided_by() != DecidedBy::FailOpen && decision.cost() > 0;
-            let seen = decided.iter().filter(is_evidence);
+            let seen = decided.binding().filter(is_evidence);
             return guard.allowed(seen.map(|decision| (decision.policy(), decision.key())), &caller.signal_ids);
         }
-        let denied = decided.iter().zip(&caller.keys).filter(|(decision, _)| decision.is_violated());
+        let denied = decided.binding().zip(&caller.keys).filter(|(decision, _)| decision.is_violated());
         let denied = denied.map(|(decision, key)| (decision.policy(), key.as_ref(), decision.key()));
         for block in guard.denied(denied, &caller.signal_ids, time.now()) {
             // The block holds in this process even if the others cannot be notified.
@@ -258,7 +249,7 @@ impl RateLimiter {
     fn observe(&self, call: &CallState, decided: &Decisions) {
         let observers = &self.inner.observers;
         let latency = call.began.map(|began| began.elapsed());
-        for decision in decided {
+        for decision in decided.binding() {
             let observed = Decided { decision, latency, check: !call.take, enforced: call.enforced };
             observers.iter().for_each(|observer| observer.decided(&observed));
         }

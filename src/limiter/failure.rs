@@ -77,7 +77,7 @@ impl Failure {
         let mut scaled: SmallVec<[Take<'_>; 4]> = SmallVec::new();
         for (asked, mode) in takes.iter().zip(&modes) {
             if let FailureMode::Fallback { share } = mode {
-                scaled.push(Take::new(asked.row, &asked.quota.scaled(*share), asked.ask));
+                scaled.push(Take { quota: asked.quota.scaled(*share), ..*asked });
             }
         }
         let mut steps = Steps::default();

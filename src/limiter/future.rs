@@ -57,15 +57,16 @@ struct Pending {
 
 #[inline]
 pub(super) fn only(_: &RateLimiter, answer: Answer) -> Result<Decision, Error> {
-    match answer?.into_only() {
+    match answer?.into_binding() {
         Some(decision) => Ok(decision),
-        None => unreachable!("one charge, one decision"),
+        None => unreachable!("every charge has a decision"),
     }
 }
 
 #[inline]
 pub(super) fn only_allowed(limiter: &RateLimiter, answer: Answer) -> Result<Allowed, LimitError> {
-    Ok(only(limiter, answer)?.into_result()?)
+    let allowed = answer?.into_result()?;
+    Ok(only(limiter, Ok(allowed.into_inner()))?.into_result()?)
 }
 
 pub(super) fn all_allowed(_: &RateLimiter, answer: Answer) -> Result<Allowed<Decisions>, LimitError> {

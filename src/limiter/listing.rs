@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::RateLimiter;
-use crate::algorithm::Quota;
-use crate::policy::{DenyRule, Digest, PolicyName};
+use crate::policy::{DenyRule, Digest, PolicyName, Quotas};
 
 impl RateLimiter {
     /// Returns the quotas that are [set](RateLimiter::set_quota) at run time, by any process on the backend: at most
@@ -36,8 +35,8 @@ pub struct SetQuota {
     pub tier: Option<String>,
     /// The key's [digest](RateLimiter::digest), if the quota is for one key.
     pub key: Option<Digest>,
-    /// The quota that replaces the policy's own.
-    pub quota: Quota,
+    /// The quotas that replace the policy's own.
+    pub quotas: Quotas,
 }
 
 /// An active block, from [`RateLimiter::blocks`]. See [`RateLimiter::block`] for an example.

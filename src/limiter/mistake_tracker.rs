@@ -8,8 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::mistake::{Mistake, MistakeKind, Mistakes};
 use super::{Inner, RateLimiter};
-use crate::algorithm::Quota;
-use crate::policy::{Decision, Policy, PolicyName, Reason, nearest};
+use crate::policy::{Decision, Policy, PolicyName, Quotas, Reason, nearest};
 
 #[derive(Debug, Default)]
 pub(super) struct MistakeTracker {
@@ -24,7 +23,7 @@ pub(super) struct MistakeTracker {
 
 #[derive(Debug)]
 struct PolicyVersions {
-    quota: Quota,
+    quotas: Quotas,
     hashes: Vec<u64>,
 }
 
@@ -71,13 +70,13 @@ impl MistakeTracker {
         false
     }
 
-    /// Adds a policy. If it differs from all others of its name, returns the quota of the first of them.
-    fn add(&self, policy: &Policy) -> Option<Quota> {
+    /// Adds a policy. If it differs from all others of its name, returns the quotas of the first of them.
+    fn add(&self, policy: &Policy) -> Option<Quotas> {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = policies.get_mut(policy.name()) else {
             if policies.len() < MAX_NAMES {
-                policies.insert(policy.name().clone(), PolicyVersions { quota: *policy.quota(), hashes: vec![hash] });
+                policies.insert(policy.name().clone(), PolicyVersions { quotas: *policy.quotas(), hashes: vec![hash] });
             }
             return None;
         };
@@ -85,7 +84,7 @@ impl MistakeTracker {
             return None;
         }
         known.hashes.push(hash);
-        Some(known.quota)
+        Some(known.quotas)
     }
 }
 
@@ -111,8 +110,8 @@ impl Inner {
 
     fn register(&self, policy: &Policy) {
         let Some(other) = self.mistakes.add(policy) else { return };
-        let (name, quota) = (policy.name(), policy.quota());
-        let differ = if other == *quota { "other tiers".to_owned() } else { format!("the quotas {other} and {quota}") };
+        let (name, quotas) = (policy.name(), policy.quotas());
+        let differ = if other == *quotas { "other tiers".to_owned() } else { format!("the quotas {other} and {quotas}") };
         self.mistake(MistakeKind::PolicyConflict, name.as_str(), || {
             format!(
                 "two policies named {name:?} have {differ}, and share what their callers spend; \
@@ -142,7 +141,7 @@ impl Inner {
                 None => format!("there are {:?}", known.take(MAX_TIERS_LISTED).collect::<Vec<_>>()),
             };
             let tier: String = tier.chars().take(MAX_TIER_LEN).collect();
-            let quota = policy.quota();
+            let quota = policy.quotas();
             format!("policy {name:?} has no tier {tier:?}, so its callers have the policy's own quota, {quota}; {hint}")
         });
     }

@@ -20,7 +20,7 @@ pub(super) enum NoticeContent {
 impl NoticeContent {
     pub(super) fn to_notice(&self) -> Notice {
         match self {
-            NoticeContent::Quota(Override { policy, scope, quota }) => {
+            NoticeContent::Quota(Override { policy, scope, quotas }) => {
                 let scope = match scope {
                     QuotaScope::All => String::new(),
                     QuotaScope::Tier(tier) => format!("\0tier\0{tier}"),
@@ -28,7 +28,7 @@ impl NoticeContent {
                 };
                 // The tier comes last: unlike a policy's name, it may contain a NUL.
                 let topic = format!("quota\0{policy}{scope}");
-                Notice { topic: topic.into(), text: quota.map(|quota| quota.to_string()), lasts: None }
+                Notice { topic: topic.into(), text: quotas.map(|quotas| quotas.to_string()), lasts: None }
             }
             NoticeContent::Block(id, block) => Notice {
                 topic: format!("block\0{:032x}", id.to_bits()).into(),
@@ -54,8 +54,8 @@ impl NoticeContent {
                     (Some("key"), Some(key)) => QuotaScope::Key(digest(key)?),
                     _ => return None,
                 };
-                let quota = notice.text.as_deref().map(str::parse).transpose().ok()?;
-                Some(NoticeContent::Quota(Override { policy, scope, quota }))
+                let quotas = notice.text.as_deref().map(str::parse).transpose().ok()?;
+                Some(NoticeContent::Quota(Override { policy, scope, quotas }))
             }
             ("block", id) => {
                 let times = notice.text.as_ref().and_then(|times| times.parse().ok());
@@ -77,17 +77,19 @@ fn lasting(kind: &str, id: &Digest, lasts: &Option<Duration>) -> Notice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Quotas;
     use crate::algorithm::{DAY, HOUR, Quota};
 
     #[test]
     fn what_is_posted_is_read() {
         let policy = PolicyName::new("a policy: \"x\"");
-        let quota = Some(Quota::fixed_window(10, DAY).capacity(30).unlimited_reservations().start(7 * HOUR));
+        let long = Quota::fixed_window(10, DAY).capacity(30).unlimited_reservations().start(7 * HOUR);
+        let quotas: Option<Quotas> = Some(long.and(Quota::per_second(5)));
         for scope in
             [QuotaScope::All, QuotaScope::Tier("free\0key\0".into()), QuotaScope::Key(Digest::from_bits(u128::MAX - 5))]
         {
-            for quota in [quota, None] {
-                let content = NoticeContent::Quota(Override { policy: policy.clone(), scope: scope.clone(), quota });
+            for quotas in [quotas, Some(long.into()), None] {
+                let content = NoticeContent::Quota(Override { policy: policy.clone(), scope: scope.clone(), quotas });
                 assert_eq!(NoticeContent::parse(&content.to_notice()), Some(content));
             }
         }

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::listing::SetQuota;
-use crate::algorithm::Quota;
 use crate::backend::Error;
-use crate::policy::{Digest, Policy, PolicyError, PolicyName};
+use crate::policy::{Digest, Policy, PolicyError, PolicyName, Quotas, Subject};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{PoisonError, RwLock};
 
@@ -17,14 +16,14 @@ pub(super) struct Overrides {
     count: AtomicUsize,
 }
 
-type OverrideMap = HashMap<(PolicyName, QuotaScope), Quota>;
+type OverrideMap = HashMap<(PolicyName, QuotaScope), Quotas>;
 
-/// A quota that replaces another; `None` restores it.
+/// Quotas that replace others; `None` restores these.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Override {
     pub(super) policy: PolicyName,
     pub(super) scope: QuotaScope,
-    pub(super) quota: Option<Quota>,
+    pub(super) quotas: Option<Quotas>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,18 +39,23 @@ impl Overrides {
     }
 
     /// Ignores overrides with another algorithm than the policy, which another version of the program may have set.
-    pub(super) fn quota(&self, policy: &Policy, tier: Option<&str>, key: Option<Digest>) -> Option<Quota> {
+    /// Those of a key come before the caller's own, which come before those of a tier or of all callers.
+    pub(super) fn quotas(&self, policy: &Policy, subject: &Subject, key: Option<Digest>) -> Option<Quotas> {
         if self.is_empty() {
             return None;
         }
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let find = |scope: QuotaScope| {
-            let quota = policies.get(&(policy.name().clone(), scope))?;
-            (quota.algorithm() == policy.quota().algorithm()).then_some(*quota)
+            let quotas = policies.get(&(policy.name().clone(), scope))?;
+            policy.accepts(quotas).then_some(*quotas)
         };
-        let tier = tier.filter(|tier| policy.tiers().any(|(known, _)| known == *tier));
         let of_key = key.and_then(|key| find(QuotaScope::Key(key)));
-        of_key.or_else(|| find(QuotaScope::Tier(tier?.to_owned()))).or_else(|| find(QuotaScope::All))
+        if of_key.is_some() || subject.quotas().is_some() {
+            return of_key;
+        }
+        let tier = subject.tier_name().filter(|tier| policy.tiers().any(|(known, _)| known == *tier));
+        let of_tier = tier.and_then(|tier| find(QuotaScope::Tier(tier.to_owned())));
+        of_tier.or_else(|| find(QuotaScope::All))
     }
 
     #[cfg(feature = "serde")]
@@ -66,13 +70,13 @@ impl Overrides {
 
     pub(super) fn list(&self) -> Vec<SetQuota> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        let listed = policies.iter().map(|((policy, scope), quota)| {
+        let listed = policies.iter().map(|((policy, scope), quotas)| {
             let (tier, key) = match scope {
                 QuotaScope::All => (None, None),
                 QuotaScope::Tier(tier) => (Some(tier.clone()), None),
                 QuotaScope::Key(key) => (None, Some(*key)),
             };
-            SetQuota { policy: policy.clone(), tier, key, quota: *quota }
+            SetQuota { policy: policy.clone(), tier, key, quotas: *quotas }
         });
         let mut listed: Vec<SetQuota> = listed.collect();
         drop(policies);
@@ -100,7 +104,7 @@ impl Overrides {
 
     /// Whether there is space for this override, or it replaces another.
     pub(super) fn accepts(&self, change: &Override) -> bool {
-        if change.quota.is_none() || self.len() < MAX_OVERRIDES {
+        if change.quotas.is_none() || self.len() < MAX_OVERRIDES {
             return true;
         }
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
@@ -112,9 +116,9 @@ impl Overrides {
     }
 }
 
-fn apply(policies: &mut OverrideMap, Override { policy, scope, quota }: Override) {
-    match quota {
-        Some(quota) => policies.insert((policy, scope), quota),
+fn apply(policies: &mut OverrideMap, Override { policy, scope, quotas }: Override) {
+    match quotas {
+        Some(quotas) => policies.insert((policy, scope), quotas),
         None => policies.remove(&(policy, scope)),
     };
 }
@@ -173,19 +177,19 @@ impl From<PolicyError> for SetQuotaError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::MINUTE;
+    use crate::algorithm::{MINUTE, Quota};
 
     #[test]
     fn when_all_room_is_taken_what_is_there_can_still_be_changed() {
-        let quota = Some(Quota::token_bucket(1, MINUTE));
+        let quotas = Some(Quota::token_bucket(1, MINUTE).into());
         let change = |key: u128| {
             let scope = QuotaScope::Key(Digest::from_bits(key));
-            Override { policy: PolicyName::new("api"), scope, quota }
+            Override { policy: PolicyName::new("api"), scope, quotas }
         };
         let overrides = Overrides::default();
         overrides.replace((0..MAX_OVERRIDES as u128).map(change));
         assert!(overrides.accepts(&change(7)) && !overrides.accepts(&change(MAX_OVERRIDES as u128)));
-        overrides.set(Override { quota: None, ..change(7) });
+        overrides.set(Override { quotas: None, ..change(7) });
         assert!(overrides.accepts(&change(MAX_OVERRIDES as u128)));
     }
 }

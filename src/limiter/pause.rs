@@ -10,7 +10,7 @@ use super::notices::NoticeContent;
 use super::{DecisionFuture, Inner, LimitError, RateLimiter};
 use crate::algorithm::{Ask, Micros, State, Step, Verdict};
 use crate::backend::{BackendFuture, Error, ErrorKind, RowId, Take};
-use crate::policy::{DecidedBy, Decision, Decisions, Policy, Subject};
+use crate::policy::{ChargedQuota, DecidedBy, Decision, Decisions, Policy, Subject};
 
 impl RateLimiter {
     /// Pauses one key under a policy, for example because the server it stands for answered 429 with `Retry-After`. If
@@ -102,11 +102,7 @@ impl RateLimiter {
         }
         // Nothing is charged yet: the backend decides at the end of the pause.
         let step = Step { verdict: Verdict::Reserve { wait }, state: State::default(), now: time.calendar() };
-        let held = takes.iter().map(|Take { row, quota, ask }| {
-            let decision = Decision::new(row.policy.clone(), row.key, *quota, ask.tokens(), step, true);
-            decision.by(DecidedBy::Limiter)
-        });
-        Some(held.collect())
+        Some(takes.iter().map(|take| take.decision(&step, true).by(DecidedBy::Limiter)).collect())
     }
 
     pub(super) fn ask_again(&self, decisions: &Decisions, last: Option<Micros>) -> DecisionFuture<Answer> {
@@ -125,10 +121,7 @@ impl RateLimiter {
 
     fn deny_all(&self, takes: &[Take<'_>], wait: Duration) -> Decisions {
         let now = self.inner.time.calendar();
-        let denials = takes.iter().map(|Take { row, quota, ask }| {
-            Decision::blocked(row.policy.clone(), row.key, *quota, ask.tokens(), None, now, Some(wait))
-        });
-        denials.collect()
+        takes.iter().map(|take| Decision::blocked(take.charged(), None, now, Some(wait))).collect()
     }
 
     fn deny_late(&self, denied: Decisions) -> Result<(), LimitError> {
@@ -157,7 +150,8 @@ fn takes(decisions: &Decisions, ask: impl Fn(u64) -> Ask) -> SmallVec<[Take<'_>;
     let mut takes = SmallVec::new();
     for decision in decisions {
         let row = RowId { policy: decision.policy(), key: decision.key() };
-        takes.push(Take::new(row, decision.quota(), ask(decision.cost())));
+        let ChargedQuota { window, part, .. } = *decision.of();
+        takes.push(Take::part(row, window, decision.quota(), ask(decision.cost()), part));
     }
     takes
 }

@@ -6,7 +6,7 @@ use super::all::ChargeList;
 use super::{Charge, DecisionFuture, LimitError, RateLimiter, Snapshot, future};
 use crate::algorithm::{Ask, Micros, Quota, SECOND};
 use crate::backend::{Error, ErrorKind, RowId, Take};
-use crate::policy::{Allowed, Decision, Decisions, Digest, Key, Policy, Subject};
+use crate::policy::{Allowed, Decision, Decisions, Digest, Key, Policy, Quotas, Subject};
 
 /// Never charged; peeking at its row reads the backend's clock.
 static CLOCK_POLICY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
@@ -87,7 +87,7 @@ impl RateLimiter {
         Ok(decision.remaining())
     }
 
-    /// Returns the row of a key and its quota, from which later answers can be computed, as long as nothing is spent.
+    /// Returns the row of a key and its quota (of several, the one with the least left), from which later answers can be computed, as long as nothing is spent.
     /// The row of a caller that is blocked or on a deny list is not read, but reported as fully spent. Name a caller of
     /// a layer as for [`remaining`](RateLimiter::remaining). See [`Snapshot`] for an example.
     ///
@@ -98,13 +98,22 @@ impl RateLimiter {
         Ok(Snapshot::of(&decision))
     }
 
+    /// Like [`snapshot`](RateLimiter::snapshot), for each quota of a policy with [several](Quotas).
+    ///
+    /// # Errors
+    /// As [`snapshot`](RateLimiter::snapshot).
+    pub async fn snapshots(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Vec<Snapshot>, Error> {
+        let decisions = self.try_check_all([Charge::new(policy, subject).cost(0)]).await?;
+        Ok(decisions.iter().map(Snapshot::of).collect())
+    }
+
     /// Returns the current time of the backend's clock, for comparison with the instants of a [`Snapshot`].
     ///
     /// # Errors
     /// If the backend fails and the failure mode is `Deny`.
     pub async fn now(&self) -> Result<Micros, Error> {
         let row = RowId { policy: CLOCK_POLICY.name(), key: self.row_key(None) };
-        let look = [Take::new(row, CLOCK_POLICY.quota(), Ask::cost(0))];
+        let look = [Take::new(row, &CLOCK_POLICY.quotas()[0], Ask::cost(0))];
         let decided = match self.inner.backend.peek(&look).await {
             Ok(steps) => steps.first().map(|step| step.now),
             Err(error) => self.inner.failure.decide(&look, false, error)?.get(0).map(|decision| decision.step().now),
@@ -112,17 +121,19 @@ impl RateLimiter {
         decided.ok_or_else(|| Error::new(ErrorKind::Protocol, "expected 1 step, found 0; this is a bug in the backend"))
     }
 
-    /// Returns the quota that applies: set for the key, the tier or all callers; else the tier's or the policy's own.
-    pub fn quota(&self, policy: &Policy, subject: impl Into<Subject>) -> Quota {
+    /// Returns the quotas that apply: set for the key; else the caller's own; else set for the tier or for all callers;
+    /// else the tier's or the policy's.
+    pub fn quotas(&self, policy: &Policy, subject: impl Into<Subject>) -> Quotas {
         let subject = subject.into();
-        let changed = self.inner.overrides.quota(policy, subject.tier_name(), Some(self.row_key(subject.key())));
-        changed.unwrap_or(*policy.quota_for(subject.tier_name()))
+        let changed = self.inner.overrides.quotas(policy, &subject, Some(self.row_key(subject.key())));
+        changed.or(subject.quotas().copied()).unwrap_or(*policy.quotas_for(subject.tier_name()))
     }
 
-    /// Like [`quota`](RateLimiter::quota), for the callers of a tier without a quota of their own.
+    /// Like [`quotas`](RateLimiter::quotas), for the callers of a tier without a quota of their own.
     #[cfg(feature = "serde")]
-    pub(crate) fn quota_in_force(&self, policy: &Policy, tier: Option<&str>) -> Quota {
-        self.inner.overrides.quota(policy, tier, None).unwrap_or(*policy.quota_for(tier))
+    pub(crate) fn quotas_in_force(&self, policy: &Policy, tier: Option<&str>) -> Quotas {
+        let subject = tier.map_or(Subject::anonymous(), |tier| Subject::anonymous().tier(tier.to_owned()));
+        self.inner.overrides.quotas(policy, &subject, None).unwrap_or(*policy.quotas_for(tier))
     }
 
     /// Returns the digest of a key, equal in all limiters with this one's

@@ -58,7 +58,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone)]
 pub struct Receipt {
     inner: Arc<ReceiptInner>,
-    /// The indices of the charges that this receipt settles: one, or all.
+    /// The indices of the decisions that this receipt settles: those on one charge, or all.
     charges: Range<usize>,
 }
 
@@ -87,12 +87,24 @@ impl Receipt {
     /// nothing was charged under a policy of this name. See [`Receipt`] for an example.
     pub fn of(&self, policy: impl AsRef<str>) -> Option<Receipt> {
         let policy = policy.as_ref();
-        let index = self.inner.decisions.iter().position(|decision| decision.policy().as_str() == policy)?;
-        self.charges.contains(&index).then(|| self.at(index))
+        let is_of = |charge: &&[Decision]| charge.iter().any(|decision| decision.policy().as_str() == policy);
+        let (first, charge) = self.charges().find(|(_, charge)| is_of(charge))?;
+        self.charges.contains(&first).then(|| self.at(first, charge))
     }
 
-    pub(crate) fn at(&self, index: usize) -> Receipt {
-        Receipt { inner: Arc::clone(&self.inner), charges: index..index + 1 }
+    /// The decisions on each charge of the call, and the index of the first of them.
+    pub(crate) fn charges(&self) -> impl Iterator<Item = (usize, &[Decision])> {
+        let indexed = self.inner.decisions.charges().scan(0, |next, charge| {
+            let first = *next;
+            *next += charge.len();
+            Some((first, charge))
+        });
+        indexed
+    }
+
+    /// The receipt of one of these [`charges`](Receipt::charges).
+    pub(crate) fn at(&self, first: usize, charge: &[Decision]) -> Receipt {
+        Receipt { inner: Arc::clone(&self.inner), charges: first..first + charge.len() }
     }
 
     /// Sets the actual cost of each charge that was not settled before. If several policies were charged, settle [the
@@ -118,7 +130,7 @@ impl Receipt {
                 continue;
             }
             let row = RowId { policy: decision.policy(), key: decision.key() };
-            let charge = Adjustment { row, quota: *decision.quota(), receipt, actual };
+            let charge = Adjustment { row, window: decision.of().window, quota: *decision.quota(), receipt, actual };
             match decision.decided_by() {
                 DecidedBy::Backend => charges.push(charge),
                 DecidedBy::Fallback => local.push(charge),

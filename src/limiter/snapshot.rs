@@ -28,6 +28,7 @@ use crate::policy::{Decision, PolicyName, Reason};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     policy: PolicyName,
+    name: String,
     quota: Quota,
     state: State,
     now: Micros,
@@ -44,6 +45,7 @@ impl Snapshot {
         };
         Snapshot {
             policy: decision.policy().clone(),
+            name: decision.name().into_owned(),
             quota,
             // What another quota wrote and time has refilled does not count.
             state: if state.stamp == quota.stamp() { state } else { roll_if_own(&quota, &state, now) },
@@ -55,6 +57,11 @@ impl Snapshot {
     /// Returns the policy's name.
     pub const fn policy(&self) -> &PolicyName {
         &self.policy
+    }
+
+    /// Returns the limit's name, as [`Decision::name`] does.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Returns the quota, with the window boundaries of this key.
@@ -117,7 +124,7 @@ impl Snapshot {
     ///   and that quota's algorithm. `previous` is then the writer's.
     /// - `not_before`, only if there is one: [`not_before`](Snapshot::not_before).
     pub fn to_json(&self) -> String {
-        let Snapshot { policy, quota, state, now, not_before } = self;
+        let Snapshot { name, quota, state, now, not_before, .. } = self;
         let writer = if is_foreign(quota, state, *now) { writer(state) } else { None };
         let algorithm = quota.algorithm().name();
         let start = if quota.algorithm().has_windows() { quota.start_micros() } else { 0 };
@@ -130,7 +137,7 @@ impl Snapshot {
         // A name is printable ASCII, for which Rust escapes the same characters as JSON.
         let mut json = format!(
             r#"{{"policy":{:?},"algorithm":"{algorithm}","rate":{},"period":{},"capacity":{},"start":{start},"#,
-            policy.as_str(),
+            name,
             quota.rate(),
             quota.period_micros(),
             quota.get_capacity(),
@@ -168,7 +175,8 @@ mod tests {
         for number in numbers {
             let state = State { spent: number, carry: number, ..State::default() };
             let now = Micros::MAX;
-            let snapshot = Snapshot { policy: PolicyName::new("p"), quota, state, now, not_before: None };
+            let (policy, name) = (PolicyName::new("p"), "p".to_owned());
+            let snapshot = Snapshot { policy, name, quota, state, now, not_before: None };
             let json = snapshot.to_json();
             for name in ["\"spent\":", "\"previous\":"] {
                 let text = json.split_once(name).expect("a field").1.split(',').next().expect("a value");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use smallvec::SmallVec;
 
-use super::items::{PolicyItems, header_value, number, whole_seconds};
+use super::items::{Item, PolicyItems, header_value, number, whole_seconds};
 use crate::policy::{Decision, Decisions};
 
 /// The headers that inform clients about their limits.
@@ -114,13 +114,13 @@ impl LimitHeaders {
         let allowed = decisions.is_allowed();
         let mut limit_headers = LimitHeaders::default();
         for decision in decisions {
-            let known =
-                items(decision).map_or_else(|| Cow::Owned(PolicyItems::of_name(decision.policy())), Cow::Borrowed);
-            limit_headers.fields.push((RATELIMIT_POLICY, known.policy(decision.quota())));
+            let item = items(decision).and_then(|items| items.of(decision));
+            let item = item.map_or_else(|| Cow::Owned(Item::of(decision)), Cow::Borrowed);
+            limit_headers.fields.push((RATELIMIT_POLICY, item.policy()));
             if allowed || decision.is_violated() {
                 let helps = allowed || decision.retry_after().is_some();
                 let seconds = helps.then(|| whole_seconds(decision.window()));
-                limit_headers.fields.push((RATELIMIT, known.limit(decision.remaining(), seconds)));
+                limit_headers.fields.push((RATELIMIT, item.limit(decision.remaining(), seconds)));
             }
         }
         limit_headers

@@ -5,38 +5,59 @@ use std::time::Duration;
 use http::HeaderValue;
 
 use crate::algorithm::Quota;
-use crate::policy::{Policy, PolicyName, seconds_up};
+use crate::policy::{Decision, Policy, seconds_up, windowed_name};
 
 #[derive(Clone)]
-pub(super) struct PolicyItems {
-    /// The name as a structured field string: `"api"`.
+pub(super) struct PolicyItems(Vec<(Quota, Item)>);
+
+/// The constant parts of the items of one limit.
+#[derive(Clone)]
+pub(super) struct Item {
+    /// The name as a structured field string: `"api"`, or `"api;10s"` under a policy of several quotas.
     name: String,
-    /// The `RateLimit-Policy` item of each quota: `"api";q=100;w=60`.
-    quotas: Vec<(Quota, HeaderValue)>,
+    /// The `RateLimit-Policy` item: `"api";q=100;w=60`.
+    policy: HeaderValue,
+    windowed: bool,
 }
 
 impl PolicyItems {
     pub(super) fn new(policy: &Policy) -> PolicyItems {
-        let mut items = PolicyItems::of_name(policy.name());
-        items.quotas = policy.quotas().map(|quota| (*quota, items.rendered(quota))).collect();
-        items
+        let items = policy.lists().flat_map(|list| {
+            let item = move |quota: &Quota| match list.len() {
+                1 => Item::new(policy.name().as_str(), quota, false),
+                _ => Item::new(&windowed_name(policy.name(), quota), quota, true),
+            };
+            list.iter().map(move |quota| (*quota, item(quota)))
+        });
+        PolicyItems(items.collect())
     }
 
-    pub(super) fn of_name(name: &PolicyName) -> PolicyItems {
-        // In printable ASCII, structured fields and Rust escape the same characters: `"` and `\` (RFC 9651, section 3.3.3).
-        PolicyItems { name: format!("{:?}", name.as_str()), quotas: Vec::new() }
-    }
-
-    /// Returns the `RateLimit-Policy` item. The item for a quota set at run time is rendered on every call.
-    pub(super) fn policy(&self, quota: &Quota) -> HeaderValue {
+    /// Returns the item of a decision, unless its quota is not one of the policy's: set at run time, or the caller's.
+    pub(super) fn of(&self, decision: &Decision) -> Option<&Item> {
         // The start of the windows is not part of the item.
         let numbers = |quota: &Quota| (quota.algorithm(), quota.rate(), quota.period(), quota.get_capacity());
-        let known = self.quotas.iter().find(|(known, _)| numbers(known) == numbers(quota));
-        known.map_or_else(|| self.rendered(quota), |(_, item)| item.clone())
+        let quota = numbers(decision.quota());
+        let windowed = decision.of().part.count > 1;
+        let is_of = |(known, item): &&(Quota, Item)| numbers(known) == quota && item.windowed == windowed;
+        self.0.iter().find(is_of).map(|(_, item)| item)
+    }
+}
+
+impl Item {
+    pub(super) fn of(decision: &Decision) -> Item {
+        Item::new(&decision.name(), decision.quota(), decision.of().part.count > 1)
     }
 
-    fn rendered(&self, quota: &Quota) -> HeaderValue {
-        header_value(format!("{};q={};w={}", self.name, quota.get_capacity(), whole_seconds(quota.window())))
+    fn new(name: &str, quota: &Quota, windowed: bool) -> Item {
+        // In printable ASCII, structured fields and Rust escape the same characters: `"` and `\` (RFC 9651, section 3.3.3).
+        let name = format!("{name:?}");
+        let policy = format!("{name};q={};w={}", quota.get_capacity(), whole_seconds(quota.window()));
+        Item { policy: header_value(policy), name, windowed }
+    }
+
+    /// Returns the `RateLimit-Policy` item.
+    pub(super) fn policy(&self) -> HeaderValue {
+        self.policy.clone()
     }
 
     /// Returns the `RateLimit` item: the remaining tokens and, if given, the seconds.
@@ -73,7 +94,14 @@ pub(super) fn header_value(item: String) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{DAY, MINUTE};
+    use crate::algorithm::{Ask, DAY, MINUTE, Micros, SECOND, State, step};
+    use crate::policy::{ChargedQuota, Digest, Part, PolicyName};
+
+    fn decision(quota: Quota, part: Part) -> Decision {
+        let (policy, key) = (PolicyName::new("api"), Digest::from_bits(0));
+        let step = step(&quota, &State::default(), Micros::new(1), Ask::cost(1));
+        Decision::new(ChargedQuota { policy, key, quota, cost: 1, window: part.index, part }, step, true)
+    }
 
     #[test]
     fn q_is_the_capacity_and_w_the_time_to_refill_it() {
@@ -84,7 +112,7 @@ mod tests {
             (Quota::token_bucket(1000, Duration::from_micros(1)), "\"api\";q=1000;w=1"),
             (Quota::fixed_window(1000, DAY), "\"api\";q=1000;w=86400"),
         ] {
-            assert_eq!(PolicyItems::of_name(&PolicyName::new("api")).policy(&quota), text);
+            assert_eq!(Item::new("api", &quota, false).policy(), text);
         }
     }
 
@@ -93,16 +121,31 @@ mod tests {
         let (free, pro) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(100, MINUTE));
         let items = PolicyItems::new(&Policy::new("api", free).tier("pro", pro));
         for (quota, text) in [(free, "\"api\";q=10;w=60"), (pro, "\"api\";q=100;w=60")] {
-            let item = items.policy(&quota);
-            assert_eq!(item, text);
-            let is_kept = |known: &HeaderValue| std::ptr::eq(known.as_bytes(), item.as_bytes());
-            assert!(items.quotas.iter().any(|(_, known)| is_kept(known)), "{text} was rendered again");
+            let item = items.of(&decision(quota, Part::WHOLE)).expect("an item");
+            assert_eq!(item.policy(), text);
         }
-        let other = Quota::token_bucket(7, MINUTE);
+        let other = decision(Quota::token_bucket(7, MINUTE), Part::WHOLE);
+        assert!(items.of(&other).is_none());
         assert_eq!(
-            (items.policy(&other), items.limit(3, None)),
+            (Item::of(&other).policy(), Item::of(&other).limit(3, None)),
             (header_value(r#""api";q=7;w=60"#.into()), header_value(r#""api";r=3"#.into()))
         );
+    }
+
+    #[test]
+    fn quotas_that_apply_together_are_named_by_their_periods() {
+        let (burst, daily) = (Quota::token_bucket(10, 10 * SECOND), Quota::fixed_window(1000, DAY));
+        let items = PolicyItems::new(&Policy::new("api", burst).and(daily).tier("free", burst));
+        let both = |index| Part { index, count: 2 };
+        for (quota, part, text) in [
+            (burst, both(0), "\"api;10s\";q=10;w=10"),
+            (daily, both(1), "\"api;1d\";q=1000;w=86400"),
+            (burst, Part::WHOLE, "\"api\";q=10;w=10"),
+        ] {
+            let decision = decision(quota, part);
+            assert_eq!(items.of(&decision).expect("an item").policy(), text);
+            assert_eq!(Item::of(&decision).policy(), text);
+        }
     }
 
     #[test]
@@ -116,7 +159,7 @@ mod tests {
     #[test]
     fn names_are_quoted_as_structured_strings() {
         let name = PolicyName::new("a\"b\\c");
-        let item = PolicyItems::of_name(&name).policy(&Quota::token_bucket(1, MINUTE));
+        let item = Item::new(name.as_str(), &Quota::token_bucket(1, MINUTE), false).policy();
         assert_eq!(item, r#""a\"b\\c";q=1;w=60"#);
         let list: sfv::List = sfv::Parser::new(item.as_bytes()).parse().unwrap();
         let sfv::ListEntry::Item(item) = &list[0] else { panic!() };
@@ -128,7 +171,7 @@ mod tests {
         for length in [1, 26, 27, 28, 29, 127, 128] {
             for letter in ["a", "\\"] {
                 let name = letter.repeat(length);
-                let item = PolicyItems::of_name(&PolicyName::try_new(name.clone()).expect("a name"));
+                let item = Item::new(&name, &Quota::token_bucket(1, MINUTE), false);
                 let name = name.replace('\\', "\\\\");
                 assert_eq!(item.limit(u64::MAX, Some(u64::MAX)), format!("\"{name}\";r={0};t={0}", Quota::MAX_TOKENS));
                 assert_eq!(item.limit(0, None), format!("\"{name}\";r=0"));

@@ -98,9 +98,10 @@ impl PendingSettlement {
     /// Settles each charge by its rule. Returns the calls that a remote backend has not confirmed yet.
     pub(super) fn settle(&self, response: &Parts) -> Vec<BackendFuture<()>> {
         let mut pending = Vec::new();
-        for (index, decision) in self.receipt.decisions().iter().enumerate() {
+        for (first, decisions) in self.receipt.charges() {
+            let decision = &decisions[0];
             let Some(on_response) = self.options.on_response_of(decision) else { continue };
-            let charge = self.receipt.at(index);
+            let charge = self.receipt.at(first, decisions);
             let settled = match on_response(response) {
                 OnResponse::Keep => continue,
                 OnResponse::Refund => charge.refund().map(drop),

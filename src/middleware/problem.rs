@@ -36,7 +36,7 @@ fn body(refusal: &Refusal<'_>) -> Bytes {
             if i > 0 {
                 body.push(',');
             }
-            json_string(&mut body, decision.policy().as_str());
+            json_string(&mut body, &decision.name());
         }
         body.push(']');
     }

@@ -1,5 +1,6 @@
 //! The decision on one charge.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use super::digest::Digest;
 use super::name::PolicyName;
 use super::reason::{DecidedBy, Reason};
 use super::summary::Summary;
+use super::windows::Part;
+use super::duration;
 use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_change, roll, roll_if_own, when};
 
 /// The decision on one charge: allowed or denied. A denial is not an error here.
@@ -32,7 +35,7 @@ use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_chan
 /// let denied = limiter.try_acquire(&CHAT, "ada").cost(3).await?;
 /// assert_eq!((denied.reason(), denied.decided_by()), (Reason::QuotaExceeded, DecidedBy::Backend));
 /// assert!(denied.is_violated() && denied.denied_rule().is_none());
-/// assert_eq!((denied.policy().as_str(), denied.cost(), denied.quota()), ("chat", 3, CHAT.quota()));
+/// assert_eq!((denied.policy().as_str(), denied.cost(), denied.quota()), ("chat", 3, &CHAT.quotas()[0]));
 /// assert_eq!(denied.key(), limiter.digest(Some(&Key::from("ada"))));
 /// assert_eq!((denied.remaining(), denied.retry_after()), (2, Some(6 * SECOND)));
 /// assert_eq!((denied.window(), denied.reset()), (6 * SECOND, 48 * SECOND));
@@ -45,10 +48,7 @@ use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_chan
 #[derive(Clone, Debug)]
 #[must_use = "a denial is not an error here: check `is_allowed()`, or call `limit`, which fails on a denial"]
 pub struct Decision {
-    policy: PolicyName,
-    key: Digest,
-    quota: Quota,
-    cost: u64,
+    of: ChargedQuota,
     step: Step,
     reason: Reason,
     decided_by: DecidedBy,
@@ -56,52 +56,43 @@ pub struct Decision {
     charged: bool,
 }
 
+/// One quota of a charge: what a decision is about.
+#[derive(Clone, Debug)]
+pub(crate) struct ChargedQuota {
+    pub(crate) policy: PolicyName,
+    pub(crate) key: Digest,
+    pub(crate) quota: Quota,
+    pub(crate) cost: u64,
+    pub(crate) window: u8,
+    pub(crate) part: Part,
+}
+
 impl Decision {
     #[inline]
-    pub(crate) fn new(
-        policy: PolicyName,
-        key: Digest,
-        quota: Quota,
-        cost: u64,
-        step: Step,
-        all_granted: bool,
-    ) -> Decision {
+    pub(crate) fn new(of: ChargedQuota, step: Step, all_granted: bool) -> Decision {
         let reason = match step.verdict {
             Verdict::Deny { retry: Some(_) } => Reason::QuotaExceeded,
-            Verdict::Deny { retry: None } => permanent_reason(cost, &quota),
+            Verdict::Deny { retry: None } => permanent_reason(of.cost, &of.quota),
             _ if !all_granted => Reason::RefusedElsewhere,
             Verdict::Reserve { .. } => Reason::Reserved,
             Verdict::Allow => Reason::WithinQuota,
         };
-        Decision {
-            policy,
-            key,
-            quota,
-            cost,
-            step,
-            reason,
-            decided_by: DecidedBy::Backend,
-            denied_rule: None,
-            charged: true,
-        }
+        Decision { of, step, reason, decided_by: DecidedBy::Backend, denied_rule: None, charged: true }
     }
 
     /// A denial by a deny list (`retry` is `None`) or a block, reported with nothing remaining.
     pub(crate) fn blocked(
-        policy: PolicyName,
-        key: Digest,
-        quota: Quota,
-        cost: u64,
+        of: ChargedQuota,
         rule: Option<Arc<DenyRule>>,
         now: Micros,
         retry: Option<Duration>,
     ) -> Decision {
         // Rolled first, because a window's row that does not start with its window reads as unspent.
-        let unspent = State { at: now, stamp: quota.stamp(), ..State::default() };
-        let state = State { spent: quota.get_capacity() as f64, ..roll(&quota, &unspent, now) };
+        let unspent = State { at: now, stamp: of.quota.stamp(), ..State::default() };
+        let state = State { spent: of.quota.get_capacity() as f64, ..roll(&of.quota, &unspent, now) };
         let reason = if retry.is_some() { Reason::Blocked } else { Reason::DenyList };
         let step = Step { verdict: Verdict::Deny { retry }, state, now };
-        let denied = Decision::new(policy, key, quota, cost, step, false);
+        let denied = Decision::new(of, step, false);
         Decision { reason, decided_by: DecidedBy::Limiter, denied_rule: rule, ..denied }
     }
 
@@ -150,38 +141,49 @@ impl Decision {
 
     /// The policy's name.
     pub const fn policy(&self) -> &PolicyName {
-        &self.policy
+        &self.of.policy
+    }
+
+    /// The limit's name in headers and status reports: the policy's. Under a policy of several
+    /// [quotas](super::Quotas), followed by the quota's period: `api;10s`.
+    pub fn name(&self) -> Cow<'_, str> {
+        let ChargedQuota { policy, quota, part, .. } = &self.of;
+        if part.count == 1 { policy.as_str().into() } else { windowed_name(policy, quota).into() }
+    }
+
+    pub(crate) const fn of(&self) -> &ChargedQuota {
+        &self.of
     }
 
     /// The key's digest, as [`RateLimiter::digest`](crate::RateLimiter::digest) returns it. It distinguishes keys but
     /// reveals nothing about them without the limiter's secret.
     pub fn key(&self) -> Digest {
-        self.key
+        self.of.key
     }
 
     /// The quota that was applied: the policy's, or its tier's.
     pub const fn quota(&self) -> &Quota {
-        &self.quota
+        &self.of.quota
     }
 
     /// The tokens requested; may be 0.
     pub const fn cost(&self) -> u64 {
-        self.cost
+        self.of.cost
     }
 
     /// The most tokens that can be spent together: [`Quota::get_capacity`] of the applied [quota](Decision::quota).
     pub const fn capacity(&self) -> u64 {
-        self.quota.get_capacity()
+        self.of.quota.get_capacity()
     }
 
     /// The whole tokens left after this decision; after a check, those available now. 0 while the key is in debt.
     pub fn remaining(&self) -> u64 {
-        available(&self.quota, &self.row(), self.step.now)
+        available(&self.of.quota, &self.row(), self.step.now)
     }
 
     /// The time until the full capacity is available again if nothing else is spent, in microsecond precision.
     pub fn reset(&self) -> Duration {
-        when(&self.quota, &self.row(), self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now)
+        when(&self.of.quota, &self.row(), self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now)
     }
 
     /// After a denial: the time after which the same call succeeds if nothing else is spent, in microsecond precision.
@@ -212,7 +214,7 @@ impl Decision {
     /// the next one if none remains. After a denial by this quota: [`retry_after`](Decision::retry_after). For a
     /// reservation, the time counts from when it is due.
     pub fn window(&self) -> Duration {
-        let Decision { quota, step, .. } = self;
+        let Decision { of: ChargedQuota { quota, .. }, step, .. } = self;
         let remaining = self.remaining();
         let (from, until) = match step.verdict {
             Verdict::Deny { retry: Some(retry) } => return retry,
@@ -231,7 +233,7 @@ impl Decision {
 
     /// The row at the instant of the decision, with what was refilled by then.
     fn row(&self) -> State {
-        roll_if_own(&self.quota, &self.step.state, self.step.now)
+        roll_if_own(&self.of.quota, &self.step.state, self.step.now)
     }
 
     /// The verdict, the row and the instant behind this decision, in terms of the [algorithms](crate::algorithm).
@@ -254,6 +256,12 @@ impl Decision {
     }
 }
 
+/// The name of a limit under a policy of several quotas.
+pub(crate) fn windowed_name(policy: &PolicyName, quota: &Quota) -> String {
+    let (count, unit) = duration::parts(quota.period());
+    format!("{policy};{count}{unit}")
+}
+
 #[cold]
 fn permanent_reason(cost: u64, quota: &Quota) -> Reason {
     if cost > quota.ceiling() {
@@ -274,15 +282,13 @@ mod tests {
 
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
+    fn of(name: &'static str, quota: Quota, cost: u64) -> ChargedQuota {
+        let (policy, key) = (PolicyName::new(name), Digest::from_bits(0));
+        ChargedQuota { policy, key, quota, cost, window: 0, part: Part::WHOLE }
+    }
+
     fn decide(name: &'static str, quota: Quota, state: &State, cost: u64) -> Decision {
-        Decision::new(
-            PolicyName::new(name),
-            Digest::from_bits(0),
-            quota,
-            cost,
-            step(&quota, state, NOW, Ask::cost(cost)),
-            true,
-        )
+        Decision::new(of(name, quota, cost), step(&quota, state, NOW, Ask::cost(cost)), true)
     }
 
     #[test]
@@ -312,7 +318,7 @@ mod tests {
         let quota = Quota::token_bucket(1, crate::algorithm::SECOND).max_reserved(100);
         let ask = Ask::cost(50).wait_up_to(crate::algorithm::SECOND);
         let step = step(&quota, &State::default(), NOW, ask);
-        let decision = Decision::new(PolicyName::new("api"), Digest::from_bits(0), quota, 50, step, true);
+        let decision = Decision::new(of("api", quota, 50), step, true);
         assert_eq!(decision.reason(), Reason::WaitTooLong);
         assert_eq!(
             decision.into_result().unwrap_err().to_string(),
@@ -350,8 +356,8 @@ mod tests {
             (0.0, Ask::cost(2), Reason::WaitTooLong),
             (0.0, Ask::cost(3), Reason::CostTooLarge),
         ] {
-            let (name, key) = (PolicyName::new("api"), Digest::from_bits(0));
-            let decision = Decision::new(name, key, quota, ask.tokens(), step(&quota, &row(spent), NOW, ask), true);
+            let decided = step(&quota, &row(spent), NOW, ask);
+            let decision = Decision::new(of("api", quota, ask.tokens()), decided, true);
             assert_eq!(decision.reason(), reason, "{spent} spent, {ask:?}");
         }
     }
@@ -363,7 +369,7 @@ mod tests {
         let quota = Quota::token_bucket(1, 10 * crate::algorithm::SECOND).max_reserved(5);
         let spent = State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let step = step(&quota, &spent, NOW + 5 * crate::algorithm::SECOND, Ask::cost(1).reserve());
-        let decision = Decision::new(PolicyName::new("api"), Digest::from_bits(0), quota, 1, step, true);
+        let decision = Decision::new(of("api", quota, 1), step, true);
         assert_eq!(decision.delay(), 5 * crate::algorithm::SECOND);
         assert_eq!((decision.remaining(), decision.window()), (0, 10 * crate::algorithm::SECOND));
     }

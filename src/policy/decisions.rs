@@ -45,12 +45,12 @@ impl Decisions {
         self.0.is_empty()
     }
 
-    /// Iterates over the decisions in the order of the charges.
+    /// Iterates over the decisions in the order of the charges, one for each quota of a charge.
     pub fn iter(&self) -> std::slice::Iter<'_, Decision> {
         self.0.iter()
     }
 
-    /// The decision on the charge at `index`, from 0.
+    /// The decision at `index`, from 0.
     pub fn get(&self, index: usize) -> Option<&Decision> {
         self.0.get(index)
     }
@@ -71,8 +71,8 @@ impl Decisions {
             return self; // A denied call leaves its rows unchanged.
         }
         let tokens = |index: usize| {
-            let is_same =
-                |other: &&Decision| (other.key(), other.policy()) == (self.0[index].key(), self.0[index].policy());
+            let window = |decision: &Decision| (decision.key(), decision.of().window, decision.policy().clone());
+            let is_same = |other: &&Decision| window(other) == window(&self.0[index]);
             self.0[..=index].iter().filter(is_same).map(Decision::cost).fold(0, u64::saturating_add)
         };
         let tokens: SmallVec<[u64; 4]> = (0..self.0.len()).map(tokens).collect();
@@ -83,9 +83,23 @@ impl Decisions {
         if let [decision] = &self.0[..] { Some(decision) } else { None }
     }
 
+    /// The decisions on each charge, one for each of its quotas.
+    pub(crate) fn charges(&self) -> impl Iterator<Item = &[Decision]> {
+        self.0.chunk_by(|_, next| next.of().part.index > 0)
+    }
+
+    /// The decision on each charge: that of its binding quota.
+    pub(crate) fn binding(&self) -> impl Iterator<Item = &Decision> {
+        self.charges().filter_map(binding)
+    }
+
+    /// The decision on the first charge.
     #[inline]
-    pub(crate) fn into_only(self) -> Option<Decision> {
-        self.0.into_first()
+    pub(crate) fn into_binding(self) -> Option<Decision> {
+        match &self.0[..] {
+            [_, _, ..] => self.charges().next().and_then(binding).cloned(),
+            _ => self.0.into_first(),
+        }
     }
 
     /// The decisions that were [violated](Decision::is_violated).
@@ -123,6 +137,16 @@ impl Decisions {
     pub fn into_result(self) -> Result<Allowed<Decisions>, Denied> {
         if self.is_allowed() { Ok(Allowed::new(self)) } else { Err(Denied::new(self)) }
     }
+}
+
+/// Of the decisions on one charge, the one that its caller needs: after a denial, the longest wait; for a reservation,
+/// the latest due time; otherwise the least that remains.
+fn binding(charge: &[Decision]) -> Option<&Decision> {
+    let violated = charge.iter().filter(|decision| decision.is_violated());
+    // No retry time means never.
+    let longest = violated.max_by_key(|decision| decision.retry_after().unwrap_or(Duration::MAX));
+    let latest = || charge.iter().filter(|decision| !decision.delay().is_zero()).max_by_key(|decision| decision.delay());
+    longest.or_else(latest).or_else(|| charge.iter().min_by_key(|decision| decision.remaining()))
 }
 
 impl From<Decision> for Decisions {
@@ -222,7 +246,7 @@ impl fmt::Display for Decisions {
         }
         f.write_str("rate limit exceeded:")?;
         for (i, decision) in self.violated().enumerate() {
-            write!(f, "{} {:?}", if i == 0 { "" } else { "," }, decision.policy())?;
+            write!(f, "{} {:?}", if i == 0 { "" } else { "," }, decision.name())?;
             match decision.reason() {
                 Reason::CostTooLarge => {
                     write!(

@@ -37,6 +37,12 @@ impl Digest {
         Digest::from_bits(self.to_bits() ^ policy.bits())
     }
 
+    /// The digest of one window of the row that has this digest.
+    #[must_use]
+    pub(crate) fn window(self, window: u8) -> Digest {
+        Digest { low: self.low.wrapping_add(u64::from(window).wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..self }
+    }
+
     /// 64 of the bits, as a seed that differs from key to key.
     pub(crate) const fn seed(self) -> u64 {
         self.low

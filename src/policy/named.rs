@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use smallvec::SmallVec;
-
 use super::name::PolicyName;
 use super::nearest::suggestion;
+use super::quotas::Quotas;
+use super::windows::Windows;
 use crate::algorithm::{Quota, QuotaError};
 
 /// A named quota, with other quotas for callers of other tiers.
@@ -24,8 +24,8 @@ use crate::algorithm::{Quota, QuotaError};
 /// static API: LazyLock<Policy> = LazyLock::new(|| {
 ///     Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("free", Quota::token_bucket(60, MINUTE))
 /// });
-/// assert_eq!(API.quota_for(Some("free")).get_capacity(), 60);
-/// assert_eq!(API.quota_for(Some("unheard of")), API.quota());
+/// assert_eq!(API.quotas_for(Some("free"))[0].get_capacity(), 60);
+/// assert_eq!(API.quotas_for(Some("unheard of")), API.quotas());
 /// assert!(API.clone().try_tier("strict", Quota::sliding_window(60, MINUTE)).is_err()); // another algorithm
 ///
 /// // A quota converts to a policy that is named after it.
@@ -37,9 +37,8 @@ pub struct Policy {
     name: PolicyName,
     quotas: Quotas,
     tiers: Vec<(Cow<'static, str>, Quotas)>,
+    windows: Windows,
 }
-
-type Quotas = SmallVec<[Quota; 1]>;
 
 impl Policy {
     /// Makes a policy that is known at compile time. To add [tiers](Policy::tier), use a `static LazyLock<Policy>`.
@@ -52,31 +51,58 @@ impl Policy {
         if let Err(error) = quota.validate() {
             error.panic();
         }
-        Policy { name: PolicyName::new(name), quotas: Quotas::from_const([quota]), tiers: Vec::new() }
+        Policy::with(PolicyName::new(name), Quotas::one(quota))
     }
 
-    /// Makes a policy that is known only at run time.
+    /// Makes a policy that is known only at run time, of one quota or of [several](Quotas).
     ///
     /// # Errors
     /// If [`Policy::new`] would panic; the error shows the offending value.
-    pub fn try_new(name: impl Into<String>, quota: Quota) -> Result<Policy, PolicyError> {
-        let name = PolicyName::try_new(name.into())?;
-        quota.validate().map_err(|error| PolicyError::quota(&name, None, error))?;
-        Ok(Policy { name, quotas: Quotas::from_const([quota]), tiers: Vec::new() })
+    pub fn try_new(name: impl Into<String>, quota: impl Into<Quotas>) -> Result<Policy, PolicyError> {
+        let (name, quotas) = (PolicyName::try_new(name.into())?, quota.into());
+        quotas.validate().map_err(|error| PolicyError::quota(&name, None, error))?;
+        Ok(Policy::with(name, quotas))
     }
 
-    /// Adds a quota for callers of one tier. The method is not `const`, so a policy with tiers is usually a
-    /// `static LazyLock`: see [`Policy`] for an example.
+    const fn with(name: PolicyName, quotas: Quotas) -> Policy {
+        Policy { windows: Windows::of(&quotas), name, quotas, tiers: Vec::new() }
+    }
+
+    /// Adds a quota that callers without a tier must also meet: see [`Quotas`] for an example. Headers show a policy of
+    /// several quotas with one item each, such as `"api;1s"` and `"api;1d"`.
+    ///
+    /// Add it before the tiers.
+    ///
+    /// # Panics
+    /// If the policy has a quota of this period, or four quotas, or the quota refuses everything. In a `const` this is
+    /// a compile error. See [`Policy::try_new`].
+    #[track_caller]
+    #[must_use]
+    pub const fn and(mut self, quota: Quota) -> Policy {
+        if let Err(error) = quota.validate() {
+            error.panic();
+        }
+        self.quotas = self.quotas.and(quota);
+        self.windows = self.windows.with(&self.quotas);
+        if self.windows.fault().is_some() {
+            panic!("tollgate: a tier has another algorithm for this period, or the tiers have too many periods");
+        }
+        self
+    }
+
+    /// Adds the quota of a tier's callers, or [several](Quotas) that apply together. The method is not `const`, so a
+    /// policy with tiers is usually a `static LazyLock`: see [`Policy`] for an example.
     ///
     /// Callers of a tier that was not added get the policy's own quota; if the policy has other tiers, this is reported
     /// once as a [mistake](crate::observe::Mistake). Each policy of a layer has its own tiers.
     ///
     /// # Panics
-    /// If the tier was added before, or its quota refuses everything or has another algorithm than the policy's, since
-    /// a key has one row for all tiers. See [`Policy::try_tier`].
+    /// If the tier was added before, or a quota refuses everything or has another algorithm than the policy's, since a
+    /// key has one row for all tiers; if a list has several quotas, those of one period need the same algorithm, and
+    /// there may be eight periods in all. See [`Policy::try_tier`].
     #[track_caller]
     #[must_use]
-    pub fn tier(self, name: impl Into<Cow<'static, str>>, quota: Quota) -> Policy {
+    pub fn tier(self, name: impl Into<Cow<'static, str>>, quota: impl Into<Quotas>) -> Policy {
         match self.try_tier(name, quota) {
             Ok(policy) => policy,
             Err(error) => panic!("tollgate: {error}"),
@@ -87,25 +113,34 @@ impl Policy {
     ///
     /// # Errors
     /// If [`Policy::tier`] would panic; the error shows policy, tier and quota.
-    pub fn try_tier(mut self, name: impl Into<Cow<'static, str>>, quota: Quota) -> Result<Policy, PolicyError> {
-        self.add_tier(name.into(), quota)?;
+    pub fn try_tier(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        quota: impl Into<Quotas>,
+    ) -> Result<Policy, PolicyError> {
+        self.add_tier(name.into(), quota.into())?;
         Ok(self)
     }
 
-    pub(crate) fn add_tier(&mut self, tier: Cow<'static, str>, quota: Quota) -> Result<(), PolicyError> {
-        quota.validate().map_err(|error| PolicyError::quota(&self.name, Some(&tier), error))?;
-        if quota.algorithm() != self.quota().algorithm() {
+    pub(crate) fn add_tier(&mut self, tier: Cow<'static, str>, quotas: Quotas) -> Result<(), PolicyError> {
+        quotas.validate().map_err(|error| PolicyError::quota(&self.name, Some(&tier), error))?;
+        let windows = self.windows.with(&quotas);
+        if !windows.several() && quotas.at(0).algorithm() != self.quotas.at(0).algorithm() {
             let what = format!(
-                "tier {tier:?} has another algorithm ({quota}) than the policy ({}); a key has one row for all tiers, so \
-                 all must use the policy's algorithm",
-                self.quota()
+                "tier {tier:?} has another algorithm ({quotas}) than the policy ({}); a key has one row for all tiers, \
+                 so all must use the policy's algorithm",
+                self.quotas
             );
             return Err(PolicyError::new(&self.name, what));
+        }
+        if let Some(fault) = windows.fault() {
+            return Err(PolicyError::new(&self.name, format_args!("tier {tier:?} ({quotas}): {fault}")));
         }
         if self.has_tier(&tier) {
             return Err(PolicyError::new(&self.name, format_args!("tier {tier:?} is defined twice; remove one")));
         }
-        self.tiers.push((tier, Quotas::from_const([quota])));
+        self.windows = windows;
+        self.tiers.push((tier, quotas));
         Ok(())
     }
 
@@ -114,23 +149,24 @@ impl Policy {
         &self.name
     }
 
-    /// The quota of callers without a tier or of an unknown one.
-    pub fn quota(&self) -> &Quota {
-        &self.quotas[0]
+    /// The quotas of callers without a tier or of an unknown one, at least one.
+    pub const fn quotas(&self) -> &Quotas {
+        &self.quotas
     }
 
-    /// The quota of a tier's callers: the policy's own if the tier is `None` or was not added.
-    pub fn quota_for(&self, tier: Option<&str>) -> &Quota {
-        &self.quotas_for(tier)[0]
-    }
-
-    /// All quotas that a caller of this tier has to meet, at least one.
-    pub(crate) fn quotas_for(&self, tier: Option<&str>) -> &[Quota] {
+    /// The quotas of a tier's callers: the policy's own if the tier is `None` or was not added.
+    pub fn quotas_for(&self, tier: Option<&str>) -> &Quotas {
         tier.and_then(|tier| self.quotas_of_tier(tier)).unwrap_or(&self.quotas)
     }
 
-    pub(crate) fn quotas_of_tier(&self, tier: &str) -> Option<&[Quota]> {
-        self.tiers.iter().find(|(name, _)| name == tier).map(|(_, quotas)| &quotas[..])
+    pub(crate) fn quotas_of_tier(&self, tier: &str) -> Option<&Quotas> {
+        self.tiers.iter().find(|(name, _)| name == tier).map(|(_, quotas)| quotas)
+    }
+
+    /// The window of each quota of a list: the policy's, a tier's, or any other.
+    #[inline]
+    pub(crate) fn windows(&self, quotas: &Quotas) -> [u8; Quotas::MAX] {
+        self.windows.assign(quotas)
     }
 
     /// A number that distinguishes this policy from others in a few instructions. It may differ between clones.
@@ -138,19 +174,19 @@ impl Policy {
     pub(crate) fn identity(&self) -> u64 {
         let name = self.name.as_str().as_ptr() as u64;
         let tiers = self.tiers.as_ptr() as u64;
-        let stamp = u64::from(self.quota().stamp()) << 32;
-        (name ^ tiers.rotate_left(24) ^ stamp).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+        let stamps = self.quotas.iter().fold(0u32, |stamps, quota| stamps.rotate_left(7) ^ quota.stamp());
+        (name ^ tiers.rotate_left(24) ^ u64::from(stamps) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
     }
 
     /// The quotas and tiers, in an order that does not depend on when tiers were added.
-    pub(crate) fn content(&self) -> (&[Quota], Vec<(&str, &[Quota])>) {
-        let mut tiers: Vec<_> = self.tiers.iter().map(|(tier, quotas)| (tier.as_ref(), &quotas[..])).collect();
+    pub(crate) fn content(&self) -> (&Quotas, Vec<(&str, &Quotas)>) {
+        let mut tiers: Vec<_> = self.tiers().collect();
         tiers.sort_unstable_by_key(|(tier, _)| *tier);
         (&self.quotas, tiers)
     }
 
-    /// Checks whether `quota` can replace the policy's own or a tier's.
-    pub(crate) fn check_change(&self, tier: Option<&str>, quota: Option<&Quota>) -> Result<(), PolicyError> {
+    /// Checks whether `quotas` can replace the policy's own or a tier's.
+    pub(crate) fn check_change(&self, tier: Option<&str>, quotas: Option<&Quotas>) -> Result<(), PolicyError> {
         if let Some(tier) = tier.filter(|tier| !self.has_tier(tier)) {
             let known: Vec<&str> = self.tiers().take(MAX_LISTED_TIERS).map(|(name, _)| name).collect();
             let known = if known.is_empty() {
@@ -161,17 +197,25 @@ impl Policy {
             let near = suggestion(tier, self.tiers().map(|(name, _)| name));
             return Err(PolicyError::new(&self.name, format_args!("unknown tier {tier:?}{near}; {known}")));
         }
-        let Some(quota) = quota else { return Ok(()) };
-        quota.validate().map_err(|error| PolicyError::quota(&self.name, tier, error))?;
-        if quota.algorithm() != self.quota().algorithm() {
+        let Some(quotas) = quotas else { return Ok(()) };
+        quotas.validate().map_err(|error| PolicyError::quota(&self.name, tier, error))?;
+        if !self.accepts(quotas) {
             let what = format!(
-                "{quota} has another algorithm than {}; the new quota continues with the existing rows, so it must use \
+                "{quotas} has another algorithm than {}; the new quota continues with the existing rows, so it must use \
                  the same algorithm",
-                self.quota()
+                self.quotas
             );
             return Err(PolicyError::new(&self.name, what));
         }
         Ok(())
+    }
+
+    /// Whether each quota has the algorithm of the window that it would use.
+    pub(crate) fn accepts(&self, quotas: &Quotas) -> bool {
+        let own = self.quotas.at(0);
+        quotas.iter().zip(self.windows(quotas)).all(|(quota, window)| {
+            self.windows.algorithm(window, own).is_none_or(|algorithm| algorithm == quota.algorithm())
+        })
     }
 
     fn has_tier(&self, tier: &str) -> bool {
@@ -179,12 +223,12 @@ impl Policy {
     }
 
     /// Returns the tiers and their quotas, in the order in which they were added.
-    pub fn tiers(&self) -> impl Iterator<Item = (&str, &Quota)> + Clone {
-        self.tiers.iter().map(|(name, quotas)| (name.as_ref(), &quotas[0]))
+    pub fn tiers(&self) -> impl Iterator<Item = (&str, &Quotas)> + Clone {
+        self.tiers.iter().map(|(name, quotas)| (name.as_ref(), quotas))
     }
 
-    pub(crate) fn quotas(&self) -> impl Iterator<Item = &Quota> {
-        self.quotas.iter().chain(self.tiers.iter().flat_map(|(_, quotas)| quotas))
+    pub(crate) fn lists(&self) -> impl Iterator<Item = &Quotas> {
+        std::iter::once(&self.quotas).chain(self.tiers.iter().map(|(_, quotas)| quotas))
     }
 }
 
@@ -195,7 +239,18 @@ impl From<Quota> for Policy {
     /// If the quota refuses everything, see [`algorithm::validate`](crate::algorithm::validate).
     #[track_caller]
     fn from(quota: Quota) -> Policy {
-        match Policy::try_new(quota.to_string(), quota) {
+        Quotas::one(quota).into()
+    }
+}
+
+impl From<Quotas> for Policy {
+    /// Names the policy after the quotas: `"10/s; 1000/d"`.
+    ///
+    /// # Panics
+    /// If a quota refuses everything, or the name is longer than [`PolicyName::MAX_LENGTH`].
+    #[track_caller]
+    fn from(quotas: Quotas) -> Policy {
+        match Policy::try_new(quotas.to_string(), quotas) {
             Ok(policy) => policy,
             Err(error) => panic!("tollgate: {error}"),
         }

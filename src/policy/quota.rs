@@ -23,8 +23,7 @@ impl FromStr for Quota {
     /// assert_eq!("50/min sliding".parse(), Ok(Quota::sliding_window(50, MINUTE)));
     /// ```
     fn from_str(text: &str) -> Result<Quota, ParseQuotaError> {
-        let error =
-            |what: String, cause| ParseQuotaError { message: format!("quota {:?}: {what}", shortened(text)), cause };
+        let error = |what, cause| ParseQuotaError::new(text, what, cause);
         let parts = parse(text).map_err(|what| error(what, None))?;
         parts.build().map_err(|cause| error(cause.to_string(), Some(cause)))
     }
@@ -72,6 +71,12 @@ impl fmt::Display for Quota {
 pub struct ParseQuotaError {
     message: String,
     cause: Option<QuotaError>,
+}
+
+impl ParseQuotaError {
+    pub(super) fn new(text: &str, what: String, cause: Option<QuotaError>) -> ParseQuotaError {
+        ParseQuotaError { message: format!("quota {:?}: {what}", shortened(text)), cause }
+    }
 }
 
 impl fmt::Display for ParseQuotaError {

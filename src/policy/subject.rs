@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::key::Key;
+use super::quotas::Quotas;
 
 /// The caller as a policy sees it: a key and a tier, both optional.
 ///
@@ -19,18 +20,20 @@ use super::key::Key;
 pub struct Subject {
     key: Option<Key>,
     tier: Option<Cow<'static, str>>,
+    /// Boxed, because few callers bring their own.
+    quotas: Option<Box<Quotas>>,
 }
 
 impl Subject {
     /// A caller with this key.
     #[inline]
     pub fn new(key: impl Into<Key>) -> Subject {
-        Subject { key: Some(key.into()), tier: None }
+        Subject { key: Some(key.into()), tier: None, quotas: None }
     }
 
     /// A caller without a key. All such callers share one row.
     pub const fn anonymous() -> Subject {
-        Subject { key: None, tier: None }
+        Subject { key: None, tier: None, quotas: None }
     }
 
     /// Sets the tier (a `String` or a `&'static str`), which selects the policy's quota. A tier that the policy does
@@ -38,6 +41,31 @@ impl Subject {
     #[must_use]
     pub fn tier(mut self, tier: impl Into<Cow<'static, str>>) -> Subject {
         self.tier = Some(tier.into());
+        self
+    }
+
+    /// Sets this caller's own quota, or several that apply together, such as those of a database row or a token's
+    /// claim. They replace the policy's for this call; only a quota that is
+    /// [set for the key](crate::RateLimiter::set_key_quota) at run time comes before them.
+    ///
+    /// The key has the same row as without them, so what it spent carries over when its quota changes, as with
+    /// [tiers](crate::docs::tiers_and_routes).
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota, RateLimiter, Subject};
+    /// static API: Policy = Policy::new("api", Quota::per_minute(60));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = RateLimiter::default();
+    /// let column = "100/s; 50000/d"; // from the customer's row
+    /// let customer = Subject::new(42).quota(column.parse::<tollgate::policy::Quotas>()?);
+    /// assert_eq!(limiter.limit(&API, customer).await?.remaining(), 99);
+    /// assert_eq!(limiter.limit(&API, 43).await?.remaining(), 59);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn quota(mut self, quota: impl Into<Quotas>) -> Subject {
+        self.quotas = Some(Box::new(quota.into()));
         self
     }
 
@@ -51,6 +79,12 @@ impl Subject {
     #[inline]
     pub fn tier_name(&self) -> Option<&str> {
         self.tier.as_deref()
+    }
+
+    /// The caller's own quotas, if any.
+    #[inline]
+    pub fn quotas(&self) -> Option<&Quotas> {
+        self.quotas.as_deref()
     }
 }
 
@@ -70,6 +104,6 @@ impl From<Option<Subject>> for Subject {
 impl<K: Into<Key>> From<Option<K>> for Subject {
     #[inline]
     fn from(key: Option<K>) -> Subject {
-        Subject { key: key.map(Into::into), tier: None }
+        Subject { key: key.map(Into::into), tier: None, quotas: None }
     }
 }

@@ -53,10 +53,10 @@ impl Location {
 }
 
 impl<'a> LockedCall<'a> {
-    pub(super) fn new<'r>(table: &'a Table, rows: impl Iterator<Item = &'r RowId<'r>>) -> LockedCall<'a> {
+    pub(super) fn new<'r>(table: &'a Table, windows: impl Iterator<Item = (&'r RowId<'r>, u8)>) -> LockedCall<'a> {
         let (mut pinned, mut numbers) = (SmallVec::<[RowKey; 2]>::new(), SmallVec::<[usize; 4]>::new());
-        for row in rows {
-            let key = table.hasher().key(row);
+        for (row, window) in windows {
+            let key = table.hasher().key(row).window(window);
             pinned.push(key);
             numbers.push(table.shard_of(key));
         }
@@ -158,7 +158,7 @@ impl<'a> LockedCall<'a> {
     /// The quota for charges on this row: overflow rows have their own seed.
     pub(super) fn quota_for(&self, row: &LoadedRow<'_>, quota: &Quota) -> Quota {
         match row.location {
-            Location::Overflow((_, index)) => {
+            Location::Overflow((_, index, _)) => {
                 let policy = self.table.hasher().number(row.id.policy);
                 quota.seeded(u64::from(policy) << 8 | u64::from(index))
             }
@@ -207,8 +207,7 @@ impl<'a> LockedCall<'a> {
                 return shard.rows.get_mut(key).into_iter().for_each(|found| found.write(quota, state));
             }
             Location::Existing if state.stamp == 0 => {
-                shard.remove(key);
-                shard.remove(key.carry());
+                shard.remove_with_carry(key);
                 return;
             }
             Location::New(_) if state.stamp == 0 && !row.has_carry => return,

@@ -8,7 +8,7 @@ use crate::algorithm::{Micros, State};
 #[derive(Default)]
 pub(super) struct Ledger {
     sizes: HashMap<u32, u32>,
-    overflow: HashMap<(u32, u8), State>,
+    overflow: HashMap<OverflowId, State>,
     /// Policies with overflow rows of their own.
     overflow_policies: Vec<u32>,
     /// The position at which the next newcomer samples rows.
@@ -17,8 +17,9 @@ pub(super) struct Ledger {
     pub(super) overflowed: u64,
 }
 
-/// An overflow row: a policy number, or 0 for policies without their own; and an index below [`OVERFLOW_ROWS`].
-pub(super) type OverflowId = (u32, u8);
+/// An overflow row: a policy number, or 0 for policies without their own; an index below [`OVERFLOW_ROWS`]; and the
+/// window.
+pub(super) type OverflowId = (u32, u8, u8);
 
 impl Ledger {
     pub(super) fn size(&self, policy: u32) -> u32 {
@@ -54,15 +55,14 @@ impl Ledger {
             if self.overflow_policies.len() >= MAX_OVERFLOW_POLICIES {
                 self.overflow.retain(|_, state| state.clear > now);
                 let overflow = &self.overflow;
-                self.overflow_policies
-                    .retain(|policy| (0..OVERFLOW_ROWS).any(|index| overflow.contains_key(&(*policy, index))));
+                self.overflow_policies.retain(|policy| overflow.keys().any(|(owner, ..)| owner == policy));
             }
             if self.overflow_policies.len() >= MAX_OVERFLOW_POLICIES {
-                return (0, index);
+                return (0, index, key.window_index());
             }
             self.overflow_policies.push(policy);
         }
-        (policy, index)
+        (policy, index, key.window_index())
     }
 
     pub(super) fn overflow(&self, id: OverflowId) -> State {

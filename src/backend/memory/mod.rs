@@ -18,13 +18,13 @@ use self::table::Table;
 use super::{Adjustment, Backend, BackendFuture, Health, RowId, Steps, Take};
 use crate::algorithm::{Micros, settle, takes_effect};
 use crate::clock::{Clock, Sleep};
-use crate::policy::PolicyName;
+use crate::policy::{MAX_WINDOWS, PolicyName};
 
 pub use builder::MemoryBackendBuilder;
 
 /// The default backend: rows in this process's memory.
 ///
-/// - A key has a row of 40 bytes (47 to 88 with its share of empty slots) until the tokens it spent are refilled. Adding
+/// - A key has a row of 40 bytes for each quota (47 to 88 with its share of empty slots) until the tokens it spent are refilled. Adding
 ///   a key drops expired rows on the way, so there is no timer, no sweep and no pause.
 /// - The table never exceeds [`max_rows`](MemoryBackendBuilder::max_rows). When it is full, the policy that filled it
 ///   bears the cost: a new key replaces a row of a larger policy, or a row that denies nothing, and what that key spent
@@ -81,17 +81,17 @@ impl MemoryBackend {
     }
 
     fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
-        let mut call = LockedCall::new(&self.table, takes.iter().map(|take| &take.row));
+        let mut call = LockedCall::new(&self.table, takes.iter().map(|take| (&take.row, take.window)));
         // Read after locking: no other thread can have written the rows at a later instant.
         let now = self.clock.now();
         call.decide(takes, now, store)
     }
 
     fn settle_one(&self, settlement: &Adjustment<'_>) -> bool {
-        let Adjustment { row, quota, receipt, actual } = settlement;
-        let mut call = LockedCall::new(&self.table, std::iter::once(row));
+        let Adjustment { row, window, quota, receipt, actual } = settlement;
+        let mut call = LockedCall::new(&self.table, std::iter::once((row, *window)));
         let now = self.clock.now();
-        let mut row = call.load(self.table.hasher().key(row), row, quota, now);
+        let mut row = call.load(self.table.hasher().key(row).window(*window), row, quota, now);
         if matches!(row.location, Location::Overflow(_)) && *actual <= receipt.cost {
             return false; // The shared row holds the spending of others too: nothing is given back.
         }
@@ -125,8 +125,8 @@ impl Backend for MemoryBackend {
         for row in rows {
             let key = self.table.hasher().key(row);
             let mut shard = self.table.lock(self.table.shard_of(key));
-            removed += usize::from(shard.remove(key));
-            shard.remove(key.carry());
+            let windows = (0..MAX_WINDOWS as u8).map(|window| key.window(window));
+            removed += usize::from(windows.filter(|key| shard.remove_with_carry(*key)).count() > 0);
         }
         BackendFuture::ready(Ok(removed))
     }

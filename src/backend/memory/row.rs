@@ -2,7 +2,7 @@
 
 use crate::algorithm::{Ask, Micros, Quota, State, when};
 use crate::backend::RowId;
-use crate::policy::{Digest, Placement, PolicyName};
+use crate::policy::{Digest, MAX_WINDOWS, Placement, PolicyName};
 
 /// The stored state of one key under one policy, or the carry of such a row.
 ///
@@ -136,7 +136,8 @@ fn denies_until(quota: &Quota, state: &State, level: u64) -> Micros {
     when(quota, state, state.at, level as f64).unwrap_or(Micros::MAX)
 }
 
-/// The key of a row: 95 bits of the key's digest mixed with the policy's name, and one bit that marks a carry row.
+/// The key of a row: 90 bits of the key's digest mixed with the policy's name, three bits for the window, and one bit
+/// that marks a carry row.
 ///
 /// The first word is the row's [hash](RowKey::hash), of which the shard's bits depend on the caller's key alone: all
 /// rows of one caller are in one shard, and a call that charges several of them takes one lock.
@@ -150,17 +151,30 @@ pub(super) struct RowKey {
 /// Two of the seven bits of hashbrown's tag stay unused, since sampling looks up each tag.
 const UNUSED_TAG: u64 = 3 << 57;
 
+const WINDOW_SHIFT: u32 = 1;
+const WINDOW_MASK: u32 = (MAX_WINDOWS as u32 - 1) << WINDOW_SHIFT;
+
 impl RowKey {
     /// The number of shards that the hash's shard bits can tell apart.
     pub(super) const MAX_SHARDS: usize = 4096;
 
     pub(super) fn new(hash: u64, tail: u32) -> RowKey {
-        RowKey { hash: hash & !UNUSED_TAG, tail: tail & !1 }
+        RowKey { hash: hash & !UNUSED_TAG, tail: tail & !(WINDOW_MASK | 1) }
     }
 
     #[inline]
     pub(super) fn hash(self) -> u64 {
         self.hash
+    }
+
+    /// The key of another window of the row.
+    #[inline]
+    pub(super) fn window(self, window: u8) -> RowKey {
+        RowKey { tail: self.tail & !WINDOW_MASK | u32::from(window) << WINDOW_SHIFT & WINDOW_MASK, ..self }
+    }
+
+    pub(super) fn window_index(self) -> u8 {
+        ((self.tail & WINDOW_MASK) >> WINDOW_SHIFT) as u8
     }
 
     pub(super) fn carry(self) -> RowKey {

@@ -157,9 +157,13 @@ impl<'a> Shard<'a> {
         row.is_some()
     }
 
-    pub(super) fn evict(&mut self, key: RowKey) {
-        self.remove(key);
+    pub(super) fn remove_with_carry(&mut self, key: RowKey) -> bool {
         self.remove(key.carry());
+        self.remove(key)
+    }
+
+    pub(super) fn evict(&mut self, key: RowKey) {
+        self.remove_with_carry(key);
         self.ledger().evicted += 1;
     }
 

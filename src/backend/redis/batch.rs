@@ -9,9 +9,10 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::script::DECISIONS;
-use super::wire::{Arguments, Foreign, Reply};
+use super::wire::{Arguments, Foreign, Reply, stride};
 use crate::algorithm::{Ask, ChargeRecord, Line, Quota, State, settle, step_all, takes_effect};
 use crate::backend::{Error, ErrorKind, Steps};
+use crate::policy::MAX_WINDOWS;
 
 #[derive(Debug)]
 pub(super) struct Operation {
@@ -43,9 +44,17 @@ impl Operation {
 /// What an operation does. A settlement or reset of several rows is several operations.
 #[derive(Debug)]
 pub(super) enum Action {
-    Decide { rows: SmallVec<[RowKey; 1]>, takes: SmallVec<[(Quota, Ask); 1]>, store: bool },
-    Settle { row: RowKey, quota: Quota, receipt: ChargeRecord, actual: u64 },
+    Decide { rows: SmallVec<[RowKey; 1]>, takes: SmallVec<[QueuedTake; 1]>, store: bool },
+    Settle { row: RowKey, window: u8, quota: Quota, receipt: ChargeRecord, actual: u64 },
     Reset { row: RowKey },
+}
+
+/// A take without its row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct QueuedTake {
+    pub(super) window: u8,
+    pub(super) quota: Quota,
+    pub(super) ask: Ask,
 }
 
 pub(super) type RowKey = Arc<[u8]>;
@@ -58,6 +67,15 @@ impl Action {
         }
     }
 
+    /// The number of windows that its outcome depends on, from the first.
+    fn windows(&self) -> usize {
+        match self {
+            Action::Decide { takes, .. } => 1 + takes.iter().map(|take| usize::from(take.window)).max().unwrap_or(0),
+            Action::Settle { window, .. } => 1 + usize::from(*window),
+            Action::Reset { .. } => MAX_WINDOWS,
+        }
+    }
+
     /// Whether both are acquires of the same takes, on any rows.
     fn is_alike(&self, other: &Action) -> bool {
         let (Action::Decide { takes, store: true, .. }, Action::Decide { takes: others, store: true, .. }) =
@@ -66,6 +84,17 @@ impl Action {
             return false;
         };
         takes == others
+    }
+
+    /// The indexes of its windows in a reply, of which each row has `width`. `rows` are the indexes of its rows.
+    fn window_indexes(&self, rows: &[usize], width: usize) -> SmallVec<[usize; 4]> {
+        match self {
+            Action::Decide { takes, .. } => {
+                rows.iter().zip(takes).map(|(row, take)| row * width + usize::from(take.window)).collect()
+            }
+            Action::Settle { window, .. } => SmallVec::from_iter([rows[0] * width + usize::from(*window)]),
+            Action::Reset { .. } => (rows[0] * width..(rows[0] + 1) * width).collect(),
+        }
     }
 
     /// Whether it may run on an invalid row: a reset removes a damaged one, but no value that another program may own.
@@ -81,6 +110,8 @@ pub(super) struct Batch {
     rows: Vec<RowKey>,
     /// For each operation, the indexes of its rows in `rows`.
     indexes: Vec<SmallVec<[usize; 1]>>,
+    /// The number of windows of each row that the operations need.
+    windows: usize,
 }
 
 impl Batch {
@@ -94,7 +125,8 @@ impl Batch {
         };
         let indexes = operations.iter().map(|operation| operation.action.rows().iter().map(&mut index).collect());
         let indexes = indexes.collect();
-        Batch { operations, rows, indexes }
+        let windows = operations.iter().map(|operation| operation.action.windows()).max().unwrap_or(0);
+        Batch { operations, rows, indexes, windows }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -119,8 +151,9 @@ impl Batch {
         let mut arguments = Arguments::default();
         let all: Vec<_> = self.operations.iter().zip(&self.indexes).collect();
         for alike in all.chunk_by(|(one, rows), (next, next_rows)| {
-            let is_consecutive = rows.iter().chain(*next_rows).zip(rows[0]..).all(|(row, expected)| *row == expected);
-            is_consecutive && one.action.is_alike(&next.action)
+            let stride = stride(rows);
+            let is_next = rows.iter().zip(*next_rows).all(|(row, next)| *row >= rows[0] && row + stride == *next);
+            is_next && one.action.is_alike(&next.action)
         }) {
             let (first, rows) = alike[0];
             arguments.add(&first.action, alike.len(), rows);
@@ -129,7 +162,7 @@ impl Batch {
     }
 
     pub(super) fn complete(self, reply: &[u8]) {
-        let Some(mut reply) = Reply::read(reply, self.operations.len(), self.rows.len()) else {
+        let Some(mut reply) = Reply::read(reply, self.operations.len(), self.rows.len(), self.windows) else {
             let message = format!(
                 "expected the script's reply for {} operations on {} rows, found {} bytes; check the address",
                 self.operations.len(),
@@ -140,9 +173,12 @@ impl Batch {
         };
         let done = std::mem::take(&mut reply.done);
         for ((operation, indexes), done) in self.operations.into_iter().zip(&self.indexes).zip(done) {
-            let outcome = match reply.foreign.iter().find(|(index, _)| indexes.contains(index)) {
-                Some((index, found)) if !operation.action.repairs(*found) => Err(found.error(&self.rows[*index])),
-                _ => replay(&operation.action, indexes, &mut reply, done),
+            let windows = operation.action.window_indexes(indexes, self.windows);
+            let outcome = match reply.foreign.iter().find(|(index, _)| windows.contains(index)) {
+                Some((index, found)) if !operation.action.repairs(*found) => {
+                    Err(found.error(&self.rows[index / self.windows]))
+                }
+                _ => replay(&operation.action, &windows, &mut reply, done),
             };
             let _ = operation.sender.send(outcome);
         }
@@ -155,29 +191,31 @@ impl Batch {
     }
 }
 
-/// Replays an operation on the rows from before the script ran, which yields its waits, retry times and rows. Fails if
-/// the decision differs from the script's.
+/// Replays an operation on the windows from before the script ran, which yields its waits, retry times and states. Fails
+/// if the decision differs from the script's.
 fn replay(action: &Action, indexes: &[usize], reply: &mut Reply, done: bool) -> Result<Outcome, Error> {
-    let Reply { now, rows, foreign, .. } = reply;
+    let Reply { now, windows, foreign, .. } = reply;
     let Outcome { mut steps, mut took_effect } = Outcome::default();
     match action {
         Action::Decide { takes, store, .. } => {
-            let before: SmallVec<[State; 1]> = indexes.iter().map(|index| rows[*index]).collect();
-            let lines = indexes.iter().zip(takes).map(|(row, (quota, ask))| Line { row: *row, quota, ask: *ask });
-            steps = step_all(rows, &lines.collect::<SmallVec<[_; 1]>>(), *now);
+            let before: SmallVec<[State; 1]> = indexes.iter().map(|index| windows[*index]).collect();
+            let lines =
+                indexes.iter().zip(takes).map(|(row, take)| Line { row: *row, quota: &take.quota, ask: take.ask });
+            steps = step_all(windows, &lines.collect::<SmallVec<[_; 1]>>(), *now);
             if !store {
-                indexes.iter().zip(before).for_each(|(index, row)| rows[*index] = row);
+                indexes.iter().zip(before).for_each(|(index, state)| windows[*index] = state);
             }
         }
         Action::Settle { quota, receipt, actual, .. } => {
-            let row = &mut rows[indexes[0]];
-            took_effect = takes_effect(quota, row, receipt, *now, *actual);
-            *row = settle(quota, row, receipt, *now, *actual).or_none();
+            let state = &mut windows[indexes[0]];
+            took_effect = takes_effect(quota, state, receipt, *now, *actual);
+            *state = settle(quota, state, receipt, *now, *actual).or_none();
         }
         Action::Reset { .. } => {
             let before = foreign.len();
-            foreign.retain(|(index, _)| *index != indexes[0]);
-            took_effect = std::mem::take(&mut rows[indexes[0]]) != State::default() || foreign.len() < before;
+            foreign.retain(|(index, _)| !indexes.contains(index));
+            let spent = indexes.iter().filter(|index| std::mem::take(&mut windows[**index]) != State::default()).count();
+            took_effect = spent > 0 || foreign.len() < before;
         }
     }
     if steps.all_granted() == done { Ok(Outcome { steps, took_effect }) } else { Err(disagreement()) }
@@ -204,14 +242,15 @@ mod tests {
     }
 
     fn decide(rows: &[usize], quota: Quota, cost: u64, store: bool) -> Operation {
-        let takes = rows.iter().map(|_| (quota, Ask::cost(cost))).collect();
+        let take = QueuedTake { window: 0, quota, ask: Ask::cost(cost) };
+        let takes = rows.iter().map(|_| take).collect();
         operation(Action::Decide { rows: rows.iter().map(|number| row(*number)).collect(), takes, store })
     }
 
     #[test]
     fn equal_takes_on_consecutive_rows_are_sent_once() {
-        const HEAD: usize = 5;
-        const LINE: usize = 28;
+        const HEAD: usize = 7;
+        const LINE: usize = 29;
         let quota = Quota::token_bucket(10, MINUTE);
         let sent = |acquires: &[(&[usize], Quota, u64)]| {
             let acquires = acquires.iter().map(|(rows, quota, cost)| decide(rows, *quota, *cost, true));
@@ -221,7 +260,7 @@ mod tests {
         let alike = sent(&[(&[0], quota, 1), (&[1], quota, 1), (&[2], quota, 1)]);
         assert_eq!((alike.len(), &alike[..7]), (one, &[1, 3, 0, 1, 0, 1, 0][..]));
         let alike = sent(&[(&[0, 1], quota, 1), (&[2, 3], quota, 1)]);
-        assert_eq!((alike.len(), &alike[..7]), (one + LINE, &[1, 2, 0, 2, 0, 1, 0][..]));
+        assert_eq!((alike.len(), &alike[..7]), (one + LINE, &[1, 2, 0, 2, 0, 2, 0][..]));
         // Sent separately: a repeated row, another cost, another quota, another number of lines, non-consecutive rows.
         assert_eq!(sent(&[(&[0], quota, 1), (&[0], quota, 1)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota, 2)]).len(), 2 * one);

@@ -5,18 +5,19 @@ use std::time::Instant;
 use redis::{FromRedisValue, Value};
 use tokio::sync::oneshot;
 
-use super::batch::{Action, Batch, Operation as QueuedOperation, RowKey};
+use super::batch::{Action, Batch, Operation as QueuedOperation, QueuedTake, RowKey};
 use super::{error, notices};
 use crate::algorithm::{Ask, ChargeRecord, Quota};
 use crate::backend::{Error, Notice, Steps};
+use crate::policy::MAX_WINDOWS;
 
 /// An operation on rows with the given numbers.
 #[derive(Clone, Debug)]
 pub enum Operation {
     /// Also a peek.
-    Decide(Vec<(u8, Quota, Ask)>, bool),
+    Decide(Vec<(u8, u8, Quota, Ask)>, bool),
     /// A settlement.
-    Settle(u8, Quota, ChargeRecord, u64),
+    Settle(u8, u8, Quota, ChargeRecord, u64),
     /// A reset.
     Reset(u8),
 }
@@ -51,14 +52,18 @@ pub fn notices(reply: Value) -> Option<Vec<Notice>> {
 
 fn action(operation: &Operation) -> Action {
     let row = |number: u8| RowKey::from([number]);
+    let queued = |(_, window, quota, ask): &(u8, u8, Quota, Ask)| {
+        QueuedTake { window: window % MAX_WINDOWS as u8, quota: *quota, ask: *ask }
+    };
     match operation {
         Operation::Decide(takes, store) => Action::Decide {
             rows: takes.iter().map(|(number, ..)| row(*number)).collect(),
-            takes: takes.iter().map(|(_, quota, ask)| (*quota, *ask)).collect(),
+            takes: takes.iter().map(queued).collect(),
             store: *store,
         },
-        Operation::Settle(number, quota, receipt, actual) => {
-            Action::Settle { row: row(*number), quota: *quota, receipt: *receipt, actual: *actual }
+        Operation::Settle(number, window, quota, receipt, actual) => {
+            let (row, window) = (row(*number), window % MAX_WINDOWS as u8);
+            Action::Settle { row, window, quota: *quota, receipt: *receipt, actual: *actual }
         }
         Operation::Reset(number) => Action::Reset { row: row(*number) },
     }

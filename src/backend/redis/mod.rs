@@ -20,9 +20,10 @@ mod wire;
 use std::sync::Arc;
 use std::time::Instant;
 
+use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use self::batch::{Action, Operation, Outcome, RowKey};
+use self::batch::{Action, Operation, Outcome, QueuedTake, RowKey};
 use self::batcher::Batcher;
 use self::notices::RedisNoticeChannel;
 use self::wire::VERSION;
@@ -49,7 +50,7 @@ pub use builder::RedisBackendBuilder;
 /// - **Exact.** One script call decides all charges of a request, all or none, on the server's clock, with the
 ///   arithmetic of the memory backend to the last bit. Requests that wait at the same time share a call; each is
 ///   decided separately, in the order of arrival.
-/// - **Small.** A row is a string of 40 bytes, which the server drops soon after it expires. A denial writes nothing.
+/// - **Small.** A row is a string of 40 bytes, and 32 more for each further quota of its policy, which the server drops soon after it expires. A denial writes nothing.
 /// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). While the server does
 ///   not reply, calls fail immediately. A charge that may have been made is never sent again.
 /// - **Private.** Keys are hashed under a secret before they leave the process.
@@ -158,7 +159,8 @@ impl RedisBackend {
         }
         if denied {
             for i in granted {
-                let same = takes[..=i].iter().filter(|take| take.key == takes[i].key && take.policy == takes[i].policy);
+                let window = |take: &OwnedTake| (take.key, take.window, take.policy.clone());
+                let same = takes[..=i].iter().filter(|take| window(take) == window(&takes[i]));
                 let tokens: u64 = same.map(|take| take.ask.tokens()).sum();
                 if let Some(step) = &mut steps[i] {
                     step.state.spent = (step.state.spent - tokens as f64).max(0.0);
@@ -170,18 +172,22 @@ impl RedisBackend {
 
     fn refund(&self, takes: &[OwnedTake], charged: &[usize], steps: &[Option<Step>]) {
         for i in charged.iter().rev() {
-            let OwnedTake { policy, key, quota, ask } = &takes[*i];
+            let OwnedTake { policy, key, window, quota, ask, .. } = &takes[*i];
             let Some(receipt) = steps[*i].and_then(|step| ChargeRecord::new(ask.tokens(), &step)) else { continue };
-            drop(self.settle(&[Adjustment { row: RowId { policy, key: *key }, quota: *quota, receipt, actual: 0 }]));
+            let row = RowId { policy, key: *key };
+            drop(self.settle(&[Adjustment { row, window: *window, quota: *quota, receipt, actual: 0 }]));
         }
     }
 
     fn decide_action(&self, takes: &[Take<'_>], store: bool) -> Action {
-        Action::Decide {
-            rows: takes.iter().map(|take| self.row(&take.row)).collect(),
-            takes: takes.iter().map(|take| (take.quota, take.ask)).collect(),
-            store,
+        let mut rows = SmallVec::<[RowKey; 1]>::new();
+        for take in takes {
+            // The takes of one charge are on one row.
+            let row = rows.last().filter(|_| take.part.index > 0).cloned();
+            rows.push(row.unwrap_or_else(|| self.row(&take.row)));
         }
+        let queued = |take: &Take<'_>| QueuedTake { window: take.window, quota: take.quota, ask: take.ask };
+        Action::Decide { rows, takes: takes.iter().map(queued).collect(), store }
     }
 
     /// Queues an operation immediately. The future applies `read` to its outcome.
@@ -221,8 +227,8 @@ impl Backend for RedisBackend {
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         let all = settlements.len();
         let done = self.send_all(settlements.iter().map(|settlement| {
-            let Adjustment { row, quota, receipt, actual } = *settlement;
-            (self.slot(row.key), Action::Settle { row: self.row(&row), quota, receipt, actual })
+            let Adjustment { row, window, quota, receipt, actual } = *settlement;
+            (self.slot(row.key), Action::Settle { row: self.row(&row), window, quota, receipt, actual })
         }));
         done.map(move |took_effect| took_effect == all)
     }

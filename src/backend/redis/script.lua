@@ -6,8 +6,10 @@
 local ceil, floor, min, max, fmod = math.ceil, math.floor, math.min, math.max, math.fmod
 local pack, unpack_bytes, call, pcall = struct.pack, struct.unpack, redis.call, redis.pcall
 
-local ROW_FORMAT, QUOTA_FORMAT, LINE_FORMAT = '<I4I4dddI4I4', '<BI4ddddd', '<HHddd'
-local NONE = ('\0'):rep(ROW)
+local HEADER_FORMAT, WINDOW_FORMAT = '<BBI2I4', '<dddI4I4'
+local QUOTA_FORMAT, LINE_FORMAT = '<BI4ddddd', '<HBHddd'
+-- A row that does not exist, and a window in which nothing is spent.
+local NONE, EMPTY = ('\0'):rep(HEADER), ('\0'):rep(WINDOW)
 local ROUNDING = 1e-6
 local ROUNDED_TWICE = 1 + 2 ^ -51
 
@@ -18,7 +20,13 @@ local now = time[1] * 1000000 + time[2]
 
 -- Describes a value that is not a row of this version. It stays unchanged on the server.
 local function described(length, first)
-  return (pack('<I4I4B', FOREIGN, length, first or 0) .. NONE):sub(1, ROW)
+  return pack('<I4I4B', FOREIGN, length, first or 0)
+end
+
+local function is_row(bytes)
+  if #bytes <= HEADER then return false end
+  local version, windows, sections = unpack_bytes(HEADER_FORMAT, bytes)
+  return version == VERSION and windows <= MAX_WINDOWS and sections == 0 and #bytes == HEADER + windows * WINDOW
 end
 
 local found = #KEYS == 1 and {} or call('MGET', unpack(KEYS))
@@ -31,7 +39,7 @@ for i = 1, #KEYS do
   elseif bytes.err then
     if not bytes.err:find('WRONGTYPE', 1, true) then return call('GET', KEYS[i]) end -- raises the error
     bytes = described(NEVER)
-  elseif #bytes ~= ROW or unpack_bytes('<I4', bytes) ~= OURS then
+  elseif not is_row(bytes) then
     bytes = described(#bytes, bytes:byte())
   end
   found[i] = bytes
@@ -39,16 +47,19 @@ end
 -- The rows to be written.
 local rows = { unpack(found) }
 
--- The current row: the fields of `State`, and the second at which the server drops it. `clear` is in seconds,
+-- The current window: the fields of `State`, and the second at which the server drops its row. `clear` is in seconds,
 -- `clear_at` in microseconds.
 local drop, spent, at, carry, row_stamp, clear, clear_at
 
--- Returns whether the value is a row with numbers in range.
-local function load(row)
-  local kind
-  kind, drop, spent, at, carry, row_stamp, clear = unpack_bytes(ROW_FORMAT, rows[row])
+-- Returns whether the value is a row, and the numbers of its window are in range.
+local function load(row, window)
+  local bytes, offset, version, windows, sections = rows[row], HEADER + window * WINDOW
+  version, windows, sections, drop = unpack_bytes(HEADER_FORMAT, bytes)
+  if version ~= VERSION and version ~= 0 then return false end
+  spent, at, carry, row_stamp, clear = 0, 0, 0, 0, 0
+  if window < windows then spent, at, carry, row_stamp, clear = unpack_bytes(WINDOW_FORMAT, bytes, offset + 1) end
   clear_at = clear == NEVER and LAST or clear * 1000000
-  return kind ~= FOREIGN and spent >= 0 and spent <= LAST and carry >= 0 and carry <= LAST
+  return spent >= 0 and spent <= LAST and carry >= 0 and carry <= LAST
     and at >= 0 and at <= LAST and at % 1 == 0
 end
 
@@ -202,16 +213,27 @@ end
 
 -- Writing ---------------------------------------------------------------------------------------------------------------
 
--- Encodes the row. Extending the expiry costs the server as much as the rest of a write, so it is extended only when
--- necessary, and then to twice the time needed.
-local function packed(needed)
-  if needed > drop then drop = min(max(floor(2 * needed - now / 1000000), needed), NEVER) end
-  return pack(ROW_FORMAT, OURS, drop, spent, at, carry, row_stamp, clear)
+-- Puts the bytes of a window into its row. Empty windows at the end are left out.
+local function put(row, window, bytes)
+  local old, offset = rows[row], HEADER + window * WINDOW
+  if window > 0 or #old > HEADER + WINDOW then
+    local gap = EMPTY:rep(max(offset - #old, 0) / WINDOW)
+    bytes = old:sub(HEADER + 1, offset) .. gap .. bytes .. old:sub(offset + WINDOW + 1)
+  end
+  while bytes:sub(-WINDOW) == EMPTY do bytes = bytes:sub(1, -WINDOW - 1) end
+  rows[row] = bytes == '' and NONE or pack(HEADER_FORMAT, VERSION, #bytes / WINDOW, 0, drop) .. bytes
 end
 
--- Encodes a row of this quota; `NONE` if nothing is spent.
+-- Encodes the window. Extending the expiry of a row costs the server as much as the rest of a write, so it is extended
+-- only when necessary, and then to twice the time needed.
+local function packed(needed)
+  if needed > drop then drop = min(max(floor(2 * needed - now / 1000000), needed), NEVER) end
+  return pack(WINDOW_FORMAT, spent, at, carry, row_stamp, clear)
+end
+
+-- Encodes a window of this quota; `EMPTY` if nothing is spent.
 local function state()
-  if spent == 0 and carry == 0 then return NONE end
+  if spent == 0 and carry == 0 then return EMPTY end
   clear = cleared(spent, at)
   local needed = clear
   if carry > 0 and algorithm ~= SLIDING_WINDOW then
@@ -240,8 +262,8 @@ local function is_due_by(cost, latest)
 end
 
 -- Spends `cost` now, or by a reservation due by `latest`. Returns whether it was granted.
-local function take(row, cost, latest)
-  if not load(row) then return false end
+local function take(row, window, cost, latest)
+  if not load(row, window) then return false end
   local was_foreign = roll(now)
   if cost <= limit and within(now, limit - cost) then
     -- Nothing is spent or reserved, so the row keeps its quota.
@@ -250,7 +272,7 @@ local function take(row, cost, latest)
     return false
   end
   spent = spent + cost
-  rows[row] = state()
+  put(row, window, state())
   return true
 end
 
@@ -265,7 +287,7 @@ local function decide(lines, shift, store)
     local line = lines[tried]
     undo[tried] = rows[line.row + shift]
     use(line.quota, line.start)
-    granted = take(line.row + shift, line.cost, line.latest)
+    granted = take(line.row + shift, line.window, line.cost, line.latest)
   end
   if not (granted and store) then
     for nth = tried, 1, -1 do rows[lines[nth].row + shift] = undo[nth] end
@@ -324,8 +346,8 @@ local function settle_own(cost, actual, r_spent, r_at, r_carry, due, r_stamp)
   if less(given, stood, instant) and behind then carry = carry + given end
 end
 
-local function settle(row, cost, actual, ...)
-  if not load(row) then return end
+local function settle(row, window, cost, actual, ...)
+  if not load(row, window) then return end
   if row_stamp ~= stamp then
     if actual <= cost then return end
     if is_foreign() then
@@ -336,42 +358,42 @@ local function settle(row, cost, actual, ...)
         clear = max(clear, min(floor((at + micros) * 1e-6) + 1, NEVER))
       end
       spent = sum
-      rows[row] = packed(clear)
+      put(row, window, packed(clear))
       return
     end
   end
   roll(now)
   settle_own(cost, actual, ...)
-  rows[row] = state()
+  put(row, window, state())
 end
 
 -- All operations --------------------------------------------------------------------------------------------------------
 
 local operations, place, done = ARGV[2], 1, {}
 while place <= #operations do
-  local kind, times, count, row, number, first
-  kind, times, count, place = unpack_bytes('<BHH', operations, place)
+  local kind, times, count, stride, row, window, number, first
+  kind, times, count, stride, place = unpack_bytes('<BHHH', operations, place)
   if kind == RESET then
     row, place = unpack_bytes('<H', operations, place)
     if unpack_bytes('<I4', rows[row]) ~= FOREIGN then rows[row] = NONE end
     done[#done + 1] = '\1'
   elseif kind == SETTLE then
     local cost, actual, r_spent, r_at, r_carry, due, r_stamp
-    row, number, first, cost, actual, r_spent, r_at, r_carry, due, r_stamp, place =
-      unpack_bytes('<HHdddddddI4', operations, place)
+    row, window, number, first, cost, actual, r_spent, r_at, r_carry, due, r_stamp, place =
+      unpack_bytes('<HBHdddddddI4', operations, place)
     use(number, first)
-    settle(row, cost, actual, r_spent, r_at, r_carry, due, r_stamp)
+    settle(row, window, cost, actual, r_spent, r_at, r_carry, due, r_stamp)
     done[#done + 1] = '\1'
   else
     local lines = {}
     for nth = 1, count do
       local cost, wait
-      row, number, first, cost, wait, place = unpack_bytes(LINE_FORMAT, operations, place)
+      row, window, number, first, cost, wait, place = unpack_bytes(LINE_FORMAT, operations, place)
       local latest = wait >= 0 and min(now + wait, LAST - 1) or -1
-      lines[nth] = { row = row, quota = number, start = first, cost = cost, latest = latest }
+      lines[nth] = { row = row, window = window, quota = number, start = first, cost = cost, latest = latest }
     end
     for nth = 0, times - 1 do
-      done[#done + 1] = decide(lines, nth * count, kind == ACQUIRE) and '\1' or '\0'
+      done[#done + 1] = decide(lines, nth * stride, kind == ACQUIRE) and '\1' or '\0'
     end
   end
 end

@@ -2,41 +2,43 @@
 //!
 //! All numbers are little-endian; tokens and microseconds are doubles. Other sizes in bytes are in parentheses.
 //!
-//! A row starts with a header of 8 bytes: the layout version (1), the number of windows (1; always one), a bit for each
-//! optional section (2; none are defined), and the second at which the server drops the row (4). Windows of 32 bytes
-//! follow: spent, at, carry, stamp (4), and the second from which the row is expired (4; 2^32 - 1 = never). Optional
-//! sections come last.
+//! A row starts with a header of 8 bytes: the layout version (1), the number of windows (1), a bit for each optional
+//! section (2; none are defined), and the second at which the server drops the row (4). Windows of 32 bytes follow:
+//! spent, at, carry, stamp (4), and the second from which the window is expired (4; 2^32 - 1 = never). Nothing is spent
+//! in a window of zeros, nor in those that are missing at the end.
 //!
 //! A call:
 //! - a quota: algorithm (1), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
-//! - a group of equal operations: kind (1), their number (2), lines of each (2), the lines of the first. The others use
-//!   the rows that follow;
-//! - a line of an acquire or a peek: row (2, from 1), quota (2, from 0), start of windows, cost, longest wait (-1 =
-//!   none);
-//! - a settlement: row (2), quota (2), start, cost, actual, the receipt's spent, at, carry, due, stamp (4);
+//! - a group of equal operations: kind (1), their number (2), lines of each (2), rows of each (2), the lines of the
+//!   first. The others use the rows that follow;
+//! - a line of an acquire or a peek: row (2, from 1), window (1, from 0), quota (2, from 0), start of windows, cost,
+//!   longest wait (-1 = none);
+//! - a settlement: row (2), window (1), quota (2), start, cost, actual, the receipt's spent, at, carry, due, stamp (4);
 //! - a reset: row (2).
 //!
-//! A reply: the time, a byte for each operation (1 = granted or done), and each row from before the call, zeros if it
-//! did not exist. A value that is not a row is described instead: `FOREIGN` (4), its length (4; 2^32 - 1 = another
-//! type), its first byte (1), zeros.
+//! A reply: the time, a byte for each operation (1 = granted or done), and each row from before the call, a header of
+//! zeros if it did not exist. A value that is not a row is described instead: `FOREIGN` (4), its length (4; 2^32 - 1 =
+//! another type), its first byte (1).
 
-use super::batch::Action;
+use super::batch::{Action, QueuedTake};
 use crate::algorithm::{Algorithm, ChargeRecord, MAX_SPENT, Micros, Quota, State};
 use crate::backend::{Error, ErrorKind};
 
 /// Defines constants, and the table that passes them to the script under the same names.
 macro_rules! shared {
-    ($($name:ident: $type:ty = $value:expr;)*) => {
-        $(const $name: $type = $value;)*
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
+        $($(#[$doc])* pub(super) const $name: $type = $value;)*
         pub(super) const SHARED: &[(&str, u64)] = &[$((stringify!($name), $name as u64)),*];
     };
 }
 
 shared! {
-    OURS: u32 = u32::from_le_bytes([VERSION, 1, 0, 0]);
+    /// The version of the row layout, also part of the key. Version 1 was that of tollgate 0.1.
+    VERSION: u8 = 2;
     FOREIGN: u32 = u32::MAX;
     HEADER: usize = 8;
-    ROW: usize = HEADER + 32;
+    WINDOW: usize = 32;
+    MAX_WINDOWS: usize = crate::policy::MAX_WINDOWS;
     QUOTA: usize = 45;
     ACQUIRE: u8 = 1;
     SETTLE: u8 = 2;
@@ -48,9 +50,6 @@ shared! {
     NEVER: u32 = u32::MAX;
     LAST: u64 = MAX_SPENT;
 }
-
-/// The version of the row layout, also part of the key. Version 1 was that of tollgate 0.1.
-pub(super) const VERSION: u8 = 2;
 
 const PEEK: u8 = 0;
 
@@ -71,15 +70,16 @@ impl Arguments {
         });
         self.push_u16(times);
         self.push_u16(rows.len());
+        self.push_u16(stride(rows));
         match action {
             Action::Decide { takes, .. } => {
-                for (row, (quota, ask)) in rows.iter().zip(takes) {
-                    self.push_row_and_quota(*row, quota);
+                for (row, QueuedTake { window, quota, ask }) in rows.iter().zip(takes) {
+                    self.push_window_and_quota(*row, *window, quota);
                     self.push_numbers([to_double(ask.tokens()), ask.max_wait_micros().map_or(-1.0, to_double)]);
                 }
             }
-            Action::Settle { quota, receipt: ChargeRecord { cost, state, due }, actual, .. } => {
-                self.push_row_and_quota(rows[0], quota);
+            Action::Settle { window, quota, receipt: ChargeRecord { cost, state, due }, actual, .. } => {
+                self.push_window_and_quota(rows[0], *window, quota);
                 // `actual` may be too large for an exact double, so an increase is sent as a difference.
                 let (cost, actual) = if actual < cost { (*cost, *actual) } else { (0, actual - cost) };
                 self.push_numbers([
@@ -97,7 +97,7 @@ impl Arguments {
     }
 
     /// Counts rows from 1, as Lua does.
-    fn push_row_and_quota(&mut self, row: usize, quota: &Quota) {
+    fn push_window_and_quota(&mut self, row: usize, window: u8, quota: &Quota) {
         let bytes = packed(quota);
         let known = self.quotas.chunks_exact(QUOTA).position(|known| known == bytes);
         let number = known.unwrap_or_else(|| {
@@ -105,6 +105,7 @@ impl Arguments {
             self.quotas.len() / QUOTA - 1
         });
         self.push_u16(row + 1);
+        self.operations.push(window);
         self.push_u16(number);
         self.push_numbers([to_double(quota.start_micros())]);
     }
@@ -117,6 +118,11 @@ impl Arguments {
     fn push_numbers<const N: usize>(&mut self, numbers: [f64; N]) {
         self.operations.extend(numbers.into_iter().flat_map(f64::to_le_bytes));
     }
+}
+
+/// The number of rows of an operation. Equal operations on other rows follow at this distance.
+pub(super) fn stride(rows: &[usize]) -> usize {
+    rows.iter().max().map_or(0, |last| last + 1 - rows[0])
 }
 
 /// Clamps to the largest exact integer of a double, which is more than any capacity.
@@ -138,8 +144,9 @@ pub(super) struct Reply {
     pub(super) now: Micros,
     /// Whether each operation was granted or done.
     pub(super) done: Vec<bool>,
-    pub(super) rows: Vec<State>,
-    /// Indexes of values that are not rows. They were left unchanged.
+    /// The first windows of each row, as many as the reader asked for.
+    pub(super) windows: Vec<State>,
+    /// Indexes into `windows` of values that are not rows. They were left unchanged.
     pub(super) foreign: Vec<(usize, Foreign)>,
 }
 
@@ -163,7 +170,7 @@ impl Foreign {
             Foreign::Damaged => "numbers out of range".to_owned(),
         };
         let message = format!(
-            "expected a row under the key {} ({ROW} bytes: version {VERSION}, one window, no sections), found {found}; \
+            "expected a row under the key {} (version {VERSION}, up to {MAX_WINDOWS} windows), found {found}; \
              delete it, or use another prefix",
             String::from_utf8_lossy(key)
         );
@@ -172,41 +179,61 @@ impl Foreign {
 }
 
 impl Reply {
-    /// Returns `None` if the bytes are not a reply to that number of operations and rows.
-    pub(super) fn read(bytes: &[u8], operations: usize, rows: usize) -> Option<Reply> {
+    /// Reads the first `windows` of each row. Returns `None` if the bytes are not a reply to that number of operations
+    /// and rows.
+    pub(super) fn read(bytes: &[u8], operations: usize, rows: usize, windows: usize) -> Option<Reply> {
         let (now, rest) = bytes.split_first_chunk::<8>()?;
-        let (done, rest) = rest.split_at_checked(operations)?;
-        if rest.len() != rows * ROW {
-            return None;
-        }
-        let (rows, mut foreign) = (rest.chunks_exact(ROW), Vec::new());
-        let mut state = |(index, row)| {
-            state(row).unwrap_or_else(|value| {
-                foreign.push((index, value));
-                State::default()
-            })
+        let (done, mut rest) = rest.split_at_checked(operations)?;
+        let mut reply = Reply {
+            now: instant(f64::from_le_bytes(*now))?,
+            done: done.iter().map(|byte| *byte == 1).collect(),
+            windows: Vec::with_capacity(rows * windows),
+            foreign: Vec::new(),
         };
-        let rows = rows.enumerate().map(&mut state).collect();
-        let done = done.iter().map(|byte| *byte == 1).collect();
-        Some(Reply { now: instant(f64::from_le_bytes(*now))?, done, rows, foreign })
+        for _ in 0..rows {
+            rest = reply.read_row(rest, windows)?;
+        }
+        rest.is_empty().then_some(reply)
+    }
+
+    /// Reads a row, a missing row or a description. Returns the bytes behind it.
+    fn read_row<'b>(&mut self, bytes: &'b [u8], windows: usize) -> Option<&'b [u8]> {
+        let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
+        let next = self.windows.len();
+        if header[..4] == FOREIGN.to_le_bytes() {
+            let (first, rest) = rest.split_first()?;
+            let value = match u32_at(header, 4) {
+                NEVER => Foreign::OtherType,
+                length => Foreign::Bytes { length, first: *first },
+            };
+            self.windows.resize(next + windows, State::default());
+            self.foreign.extend((next..next + windows).map(|index| (index, value)));
+            return Some(rest);
+        }
+        let (row, rest) = rest.split_at_checked(usize::from(header[1]) * WINDOW)?;
+        for window in row.chunks_exact(WINDOW).take(windows) {
+            let state = state(window);
+            if state.is_none() {
+                self.foreign.push((self.windows.len(), Foreign::Damaged));
+            }
+            self.windows.push(state.unwrap_or_default());
+        }
+        self.windows.resize(next + windows, State::default());
+        Some(rest)
     }
 }
 
-/// Decodes the [`ROW`] bytes of a row, a missing row or a foreign value.
-fn state(row: &[u8]) -> Result<State, Foreign> {
-    let word = |offset: usize| row[offset..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-    let number = |offset: usize| row[offset..].first_chunk().map_or(f64::NAN, |bytes| f64::from_le_bytes(*bytes));
-    match word(0) {
-        0 => return Ok(State::default()),
-        OURS => {}
-        _ if word(4) == NEVER => return Err(Foreign::OtherType),
-        _ => return Err(Foreign::Bytes { length: word(4), first: row[8] }),
-    }
-    let (spent, at, carry) = (number(HEADER), instant(number(HEADER + 8)), number(HEADER + 16));
+fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    bytes[offset..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+/// Decodes the bytes of a window. Returns `None` if a number is out of range.
+fn state(window: &[u8]) -> Option<State> {
+    let number = |offset: usize| window[offset..].first_chunk().map_or(f64::NAN, |bytes| f64::from_le_bytes(*bytes));
+    let (spent, at, carry) = (number(0), instant(number(8))?, number(16));
     let in_range = |tokens: f64| (0.0..=MAX_SPENT as f64).contains(&tokens);
-    let at = at.filter(|_| in_range(spent) && in_range(carry)).ok_or(Foreign::Damaged)?;
-    let clear = Micros::from_seconds(word(HEADER + 28));
-    Ok(State { spent, at, carry, stamp: word(HEADER + 24), clear })
+    let (stamp, clear) = (u32_at(window, 24), Micros::from_seconds(u32_at(window, 28)));
+    (in_range(spent) && in_range(carry)).then_some(State { spent, at, carry, stamp, clear })
 }
 
 /// Returns `None` unless `micros` is a whole number in range.
@@ -232,11 +259,11 @@ mod tests {
         bytes.extend(0.5f64.to_le_bytes());
         bytes.extend(7u32.to_le_bytes());
         bytes.extend(1_700_000_060u32.to_le_bytes());
-        let reply = Reply::read(&bytes, 2, 1).expect("a reply");
+        let reply = Reply::read(&bytes, 2, 1, 1).expect("a reply");
         assert_eq!(reply.now, Micros::new(1_700_000_000_000_000));
         assert_eq!(reply.done, [true, false]);
         assert_eq!(
-            reply.rows,
+            reply.windows,
             [State {
                 spent: 2.0,
                 at: Micros::new(1_699_999_999_999_999),
@@ -247,21 +274,22 @@ mod tests {
         );
         assert_eq!(reply.foreign, []);
         for cut in 0..bytes.len() {
-            assert!(Reply::read(&bytes[..cut], 2, 1).is_none());
+            assert!(Reply::read(&bytes[..cut], 2, 1, 1).is_none());
         }
         for offset in [18, 26, 34] {
             let mut bytes = bytes.clone();
             bytes[offset..offset + 8].copy_from_slice(&f64::NAN.to_le_bytes());
-            let reply = Reply::read(&bytes, 2, 1).expect("a reply");
-            assert_eq!((reply.rows, reply.foreign), (vec![State::default()], vec![(0, Foreign::Damaged)]));
+            let reply = Reply::read(&bytes, 2, 1, 1).expect("a reply");
+            assert_eq!((reply.windows, reply.foreign), (vec![State::default()], vec![(0, Foreign::Damaged)]));
         }
         bytes[..8].copy_from_slice(&f64::NAN.to_le_bytes());
-        assert!(Reply::read(&bytes, 2, 1).is_none());
+        assert!(Reply::read(&bytes, 2, 1, 1).is_none());
     }
 
     fn acquire(takes: &[(Quota, Ask)]) -> Action {
         let rows = takes.iter().map(|_| [].into()).collect();
-        Action::Decide { rows, takes: takes.into(), store: true }
+        let takes = takes.iter().map(|(quota, ask)| QueuedTake { window: 0, quota: *quota, ask: *ask }).collect();
+        Action::Decide { rows, takes, store: true }
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn once_a_quota_is_changed_no_call_overlooks_it() {
         let limiter = RateLimiter::new(OneRow::default());
         let changing = {
             let limiter = limiter.clone();
-            thread(move || now(limiter.set_quota(&API, Some(Quota::token_bucket(9, HOUR)))))
+            thread(move || now(limiter.set_quota(&API, Quota::token_bucket(9, HOUR))))
         };
         let limits = [(); 2].map(|()| now(limiter.try_limit(&API, "ada")).capacity());
         assert!(limits[0] == 2 || limits[1] == 9, "{limits:?}");

@@ -12,6 +12,8 @@ use crate::middleware::cost::Cost;
 use crate::middleware::maybe_ready::MaybeReady;
 use crate::middleware::on_response::OnResponse;
 #[cfg(feature = "wait")]
+use crate::algorithm::Quota;
+#[cfg(feature = "wait")]
 use crate::policy::Policy;
 
 impl RateLimitLayer {
@@ -116,7 +118,7 @@ impl RateLimitLayer {
     #[track_caller]
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> RateLimitLayer {
-        if !self.options.policies().flat_map(Policy::quotas).any(|quota| quota.reserves()) {
+        if !self.options.policies().flat_map(Policy::lists).any(|list| list.iter().any(Quota::reserves)) {
             let names: Vec<_> = self.options.policies().map(Policy::name).collect();
             panic!(
                 "tollgate: no policy of {names:?} allows reservations, so no request could wait; add \

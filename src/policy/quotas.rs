@@ -1,0 +1,221 @@
+//! Quotas that apply together: the windows of a policy.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::str::FromStr;
+
+use super::quota::ParseQuotaError;
+use crate::algorithm::{Quota, QuotaError};
+
+/// One to [four](Quotas::MAX) quotas of different periods that a call must all meet: 10 per second **and** 1,000 per
+/// day. They are decided together: either all are charged, or none.
+///
+/// Everything that takes a quota takes a list of them, too. As text, quotas are separated by `;`. The list dereferences
+/// to a slice.
+///
+/// ```
+/// use tollgate::{policy::Quotas, Policy, Quota, DAY};
+///
+/// const API: Policy = Policy::new("api", Quota::per_second(10)).and(Quota::fixed_window(1000, DAY));
+/// const PRO: Quotas = Quota::per_second(50).and(Quota::fixed_window(20_000, DAY));
+/// assert_eq!(PRO, "50/s; 20000/d fixed".parse()?);
+/// assert_eq!((PRO.len(), PRO[1].get_capacity(), PRO.to_string()), (2, 20_000, "50/s; 20000/d fixed".into()));
+///
+/// let tiered = API.tier("pro", PRO);
+/// assert_eq!(tiered.quotas_for(Some("pro")), &PRO);
+/// assert!(PRO.try_and(Quota::per_second(20)).is_err()); // two limits per second
+/// # Ok::<(), tollgate::policy::ParseQuotaError>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Quotas {
+    /// Unused elements repeat the first.
+    list: [Quota; Quotas::MAX],
+    len: u8,
+}
+
+impl Quotas {
+    /// The most quotas in a list.
+    pub const MAX: usize = 4;
+
+    pub(super) const fn one(quota: Quota) -> Quotas {
+        Quotas { list: [quota; Quotas::MAX], len: 1 }
+    }
+
+    /// Adds a quota.
+    ///
+    /// # Panics
+    /// If the list has a quota of this period, or is full. In a `const` this is a compile error. See
+    /// [`Quotas::try_and`].
+    #[track_caller]
+    #[must_use]
+    pub const fn and(self, quota: Quota) -> Quotas {
+        match self.try_and(quota) {
+            Ok(quotas) => quotas,
+            Err(error) => error.panic(),
+        }
+    }
+
+    /// [`Quotas::and`] for values known only at run time.
+    ///
+    /// # Errors
+    /// Where [`Quotas::and`] panics.
+    pub const fn try_and(mut self, quota: Quota) -> Result<Quotas, QuotaError> {
+        let mut i = 0;
+        while i < self.len as usize {
+            if self.list[i].period_micros() == quota.period_micros() {
+                return Err(QuotaError::same_period(quota.period_micros()));
+            }
+            i += 1;
+        }
+        if self.len as usize == Quotas::MAX {
+            return Err(QuotaError::too_many_quotas());
+        }
+        self.list[self.len as usize] = quota;
+        self.len += 1;
+        Ok(self)
+    }
+
+    pub(crate) const fn validate(&self) -> Result<(), QuotaError> {
+        let mut i = 0;
+        while i < self.len as usize {
+            if let Err(error) = self.list[i].validate() {
+                return Err(error);
+            }
+            i += 1;
+        }
+        Ok(())
+    }
+
+    pub(super) const fn count(&self) -> usize {
+        self.len as usize
+    }
+
+    pub(super) const fn at(&self, index: usize) -> &Quota {
+        &self.list[index]
+    }
+}
+
+impl Quota {
+    /// This quota and another one, which a call must both meet. See [`Quotas`] for an example.
+    ///
+    /// # Panics
+    /// If both have the same period. In a `const` this is a compile error. See [`Quotas::try_and`].
+    #[track_caller]
+    #[must_use]
+    pub const fn and(self, quota: Quota) -> Quotas {
+        Quotas::one(self).and(quota)
+    }
+}
+
+impl From<Quota> for Quotas {
+    fn from(quota: Quota) -> Quotas {
+        Quotas::one(quota)
+    }
+}
+
+impl From<Quota> for Option<Quotas> {
+    /// For methods that also take `None`.
+    fn from(quota: Quota) -> Option<Quotas> {
+        Some(quota.into())
+    }
+}
+
+impl Deref for Quotas {
+    type Target = [Quota];
+
+    #[inline]
+    fn deref(&self) -> &[Quota] {
+        &self.list[..usize::from(self.len)]
+    }
+}
+
+impl FromStr for Quotas {
+    type Err = ParseQuotaError;
+
+    /// Parses [quotas](Quota::from_str) separated by `;`.
+    fn from_str(text: &str) -> Result<Quotas, ParseQuotaError> {
+        let mut parts = text.split(';').map(str::trim);
+        let first: Quota = parts.next().unwrap_or("").parse()?;
+        parts.try_fold(Quotas::one(first), |quotas, part| {
+            quotas.try_and(part.parse()?).map_err(|cause| ParseQuotaError::new(text, cause.to_string(), Some(cause)))
+        })
+    }
+}
+
+/// Writes text that [`FromStr`] parses back to the same list: `10/s; 1000/d`.
+impl fmt::Display for Quotas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, quota) in self.iter().enumerate() {
+            if i > 0 {
+                f.write_str("; ")?;
+            }
+            quota.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Quotas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl Eq for Quotas {}
+
+impl PartialEq for Quotas {
+    fn eq(&self, other: &Quotas) -> bool {
+        self[..] == other[..]
+    }
+}
+
+impl PartialEq<Quota> for Quotas {
+    fn eq(&self, other: &Quota) -> bool {
+        self[..] == [*other]
+    }
+}
+
+impl Hash for Quotas {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self[..].hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{DAY, MINUTE, SECOND};
+
+    #[test]
+    fn a_list_reads_back_from_its_text() {
+        for text in ["10/s", "10/s; 1000/d", "10/s burst 20; 100/min fixed; 1000/d sliding; 5/2w"] {
+            assert_eq!(text.parse::<Quotas>().map(|quotas| quotas.to_string()), Ok(text.to_owned()));
+        }
+        let list = Quota::token_bucket(10, SECOND).and(Quota::token_bucket(1000, DAY));
+        assert_eq!("10/s;1000/day".parse(), Ok(list));
+        assert_eq!(Quotas::from(list[0]), list[0]);
+        assert!(list != list[0]);
+    }
+
+    #[test]
+    fn a_fault_names_its_quota() {
+        for (text, expected) in [
+            ("10/s; 20/1000ms", "quota \"10/s; 20/1000ms\": two quotas have a period of 1000000 us; "),
+            ("10/s; 1/min; 1/h; 1/d; 1/w", "more than four quotas"),
+            ("10/s;", "quota \"\": expected RATE/PERIOD"),
+            ("10/s; ten/min", "quota \"ten/min\": expected a rate"),
+        ] {
+            let error = text.parse::<Quotas>().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn unused_elements_do_not_count() {
+        let both = |first| Quota::token_bucket(first, SECOND).and(Quota::token_bucket(1, MINUTE));
+        assert_ne!(both(1), both(2));
+        assert_eq!(both(1), both(1));
+        assert_eq!(format!("{:?}", both(1)), format!("{:?}", both(1).to_vec()));
+    }
+}
