@@ -22,8 +22,8 @@ export interface LimitedResponse {
 }
 
 /**
- * The holds of a response. `now` (milliseconds since the epoch) and `since` (milliseconds of the monotonic clock) are the
- * time at which it was received.
+ * The holds of a response that was received at `now` (milliseconds since the epoch), which is `since` by the monotonic
+ * clock.
  */
 export function holdsOf({ status, headers }: LimitedResponse, now: number, since: number): Hold[] {
   const items = parseRateLimit(headers);

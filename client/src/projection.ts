@@ -19,7 +19,7 @@ export interface Projection {
   /** Replaces the limits with a snapshot that was requested at `sent`. */
   replace(limits: readonly Snapshot[], sent: number): void;
   spend(count: number, at: number): void;
-  /** Applies a response received at `now` (milliseconds since the epoch). Returns whether it is an unexpected refusal. */
+  /** Applies a response received at `now` (milliseconds since the epoch); returns whether the refusal is unexpected. */
   observe(response: LimitedResponse, now: number): boolean;
 }
 

@@ -73,9 +73,9 @@ export interface RateLimitStore {
    */
   spend(count?: number, ts?: number): void;
   /**
-   * Reads the headers of any response of the server. `RateLimit`, `RateLimit-Policy` and `Retry-After` apply if they name
-   * policies of this limit and are stricter than the snapshot. `Retry-After` without policy names applies until the next
-   * snapshot. An unexpected refusal fetches the snapshot again.
+   * Reads the headers of any response of the server. `RateLimit`, `RateLimit-Policy` and `Retry-After` apply if they
+   * name policies of this limit and are stricter than the snapshot. `Retry-After` without policy names applies until
+   * the next snapshot. An unexpected refusal fetches the snapshot again.
    */
   observe(response: LimitedResponse): void;
   /** Fetches the snapshot. Concurrent calls share one request. Never rejects; see `getStatus().error`. */

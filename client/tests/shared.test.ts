@@ -6,7 +6,7 @@ import { createRateLimit, type RateLimitOptions, type RateLimitStore } from '../
 import { snapshot } from './support.js';
 import { settle } from './world.js';
 
-/** A page; a server with a limit per URL and user; and the requests so far. */
+/** A page and a server with a limit for each URL and user. `asked` are the requests so far. */
 function page(test: TestContext, spent: (user: string | null) => number = () => 0) {
   Object.assign(globalThis, { document: Object.assign(new EventTarget(), { visibilityState: 'visible' }) });
   const stops: (() => void)[] = [];
@@ -32,7 +32,7 @@ function page(test: TestContext, spent: (user: string | null) => number = () => 
   };
 }
 
-test('point 5c stores of one url share their state and one request', async (t) => {
+test('point 5c stores of the same url share their state and one request', async (t) => {
   const { asked, create, use } = page(t);
   const [a, b] = [create(), create()];
   let calls = 0;
@@ -47,12 +47,12 @@ test('point 5c stores of one url share their state and one request', async (t) =
   assert.equal(b.getStatus(), a.getStatus());
 
   const third = create();
-  assert.equal(third.getStatus().ok, false, 'without its own listener');
+  assert.equal(third.getStatus().ok, false, 'a store without listeners uses the shared state');
   third.observe(new Response(null, { status: 429, headers: { 'retry-after': '900' } }));
   assert.ok((a.getStatus().retryAt ?? 0) > Date.now() + 800_000);
 });
 
-test('point 5c the last user who leaves releases the state', async (t) => {
+test('point 5c the shared state is released with its last listener', async (t) => {
   const { asked, create, use } = page(t);
   const [a, b] = [create(), create()];
   const stops = [use(a), use(b)];
@@ -60,7 +60,7 @@ test('point 5c the last user who leaves releases the state', async (t) => {
   a.spend(10);
   stops[0]?.();
   stops[0]?.();
-  assert.equal(create().getStatus().known, true, 'another store still uses it');
+  assert.equal(create().getStatus().known, true, 'another store still uses the state');
   stops[1]?.();
   assert.equal(a.getStatus().ok, false, 'a released store keeps its state');
   const fresh = create();
@@ -76,7 +76,7 @@ test('point 5c the last user who leaves releases the state', async (t) => {
   assert.equal(a.getStatus(), fresh.getStatus());
 });
 
-test('point 5b stores share nothing across urls, requests and keys', async (t) => {
+test('point 5b stores with different urls, requests or keys share nothing', async (t) => {
   const { asked, create, use } = page(t, (user) => (user === 'ada' ? 10 : 0));
   const init = (user: string): RequestInit => ({ headers: { 'x-user': user } });
   const ada = create({ init: init('ada') });
@@ -102,7 +102,7 @@ test('point 5b stores share nothing across urls, requests and keys', async (t) =
   assert.ok(asked.length >= 9);
 });
 
-test('point 5b one request spelled in two ways is one', async (t) => {
+test('point 5b differently written equal requests share a store', async (t) => {
   const { asked, create, use } = page(t);
   use(create({ key: undefined, init: { mode: 'cors', headers: { 'X-User': 'ada', Accept: '*/*' } } }));
   use(create({ key: null, init: { mode: 'cors', headers: new Headers([['accept', '*/*'], ['x-user', 'ada']]) } }));
@@ -111,7 +111,7 @@ test('point 5b one request spelled in two ways is one', async (t) => {
   assert.deepEqual(asked, ['/limits/chat ada']);
 });
 
-test('point 5b without a page, as on a server, nothing is shared', async (t) => {
+test('point 5b without a document, nothing is shared', async (t) => {
   const { asked, create, use } = page(t);
   Reflect.deleteProperty(globalThis, 'document');
   const [a, b] = [create(), create()];

@@ -28,9 +28,9 @@ fn a_test_that_is_not_there_is_noticed() {
     assert!(!has_test("nowhere", "listed::a_test_that_is_not_there_is_noticed"));
     assert!(has_test("lib", "policy::key::tests::no_two_keys_read_the_same"));
     assert!(!has_test("lib", "policy::name::tests::no_two_keys_read_the_same"));
-    assert!(has_test("client", "foreign point 5a headers of another policy change nothing"));
+    assert!(has_test("client", "foreign point 5a headers of another policy are ignored"));
     assert!(!has_test("client", "foreign point 5a headers of another policy"));
-    assert!(!has_test("client", "headers point 5a headers of another policy change nothing"));
+    assert!(!has_test("client", "headers point 5a headers of another policy are ignored"));
     assert!(!has_heading("src/docs/redis.md # Memory"));
 }
 
