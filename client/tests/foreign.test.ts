@@ -72,12 +72,12 @@ test('point 5a the option `policies` names the policies if there is no snapshot'
 test('point 5a a store that observes its own requests does not retry more often', async (t) => {
   mock.timers.enable({ apis: ['setTimeout', 'Date'] });
   t.after(() => mock.timers.reset());
-  let asked = 0;
+  let requests = 0;
   const store = createRateLimit({
     url: '/limits/chat',
     monotonic: () => Date.now(),
     fetch: async () => {
-      asked += 1;
+      requests += 1;
       const response = await Promise.resolve(refusal({}));
       store.observe(response);
       return response;
@@ -88,7 +88,7 @@ test('point 5a a store that observes its own requests does not retry more often'
     mock.timers.tick(100);
     await settle();
   }
-  assert.equal(asked, 6);
+  assert.equal(requests, 6);
   stop();
 });
 
@@ -114,10 +114,10 @@ for (const [family, fields] of Object.entries({
     assert.equal(w.store.getStatus(1).ok, true, 'another limit refused the request');
 
     w.answer = snapshot({ spent: 10, ts: Date.now() * 1000 });
-    const emptied = Date.now();
+    const refusedAt = Date.now();
     w.store.observe(refusal({ ...fields, 'retry-after': '20' }));
     await w.pass(110);
     const { retryAt } = w.store.getStatus(1);
-    assert.ok(retryAt !== null && retryAt - emptied <= 6050, 'the exact time, because this limit refused the request');
+    assert.ok(retryAt !== null && retryAt - refusedAt <= 6050, 'the exact time, because this limit refused the request');
   });
 }

@@ -6,7 +6,7 @@ import { createRateLimit, type RateLimitOptions, type RateLimitStore } from '../
 import { snapshot } from './support.js';
 import { settle } from './world.js';
 
-/** A page and a server with a limit for each URL and user. `asked` are the requests so far. */
+/** A page and a server with a limit for each URL and user. `requests` are the requests so far. */
 function page(test: TestContext, spent: (user: string | null) => number = () => 0) {
   Object.assign(globalThis, { document: Object.assign(new EventTarget(), { visibilityState: 'visible' }) });
   const stops: (() => void)[] = [];
@@ -14,15 +14,15 @@ function page(test: TestContext, spent: (user: string | null) => number = () => 
     stops.forEach((stop) => stop());
     Reflect.deleteProperty(globalThis, 'document');
   });
-  const asked: string[] = [];
+  const requests: string[] = [];
   const fetch = async (url: unknown, init?: RequestInit): Promise<Response> => {
     const user = new Headers(init?.headers).get('x-user');
-    asked.push(`${url} ${user}`);
+    requests.push(`${url} ${user}`);
     const now = Date.now() * 1000;
     return Response.json(snapshot({ spent: spent(user), ts: now, now }));
   };
   return {
-    asked,
+    requests,
     create: (options: Partial<RateLimitOptions> = {}) => createRateLimit({ url: '/limits/chat', fetch, ...options }),
     use(store: RateLimitStore, listener = () => {}) {
       const stop = store.subscribe(listener);
@@ -33,13 +33,13 @@ function page(test: TestContext, spent: (user: string | null) => number = () => 
 }
 
 test('point 5c stores of the same url share their state and one request', async (t) => {
-  const { asked, create, use } = page(t);
+  const { requests, create, use } = page(t);
   const [a, b] = [create(), create()];
   let calls = 0;
   use(a);
   use(b, () => (calls += 1));
   await settle();
-  assert.deepEqual(asked, ['/limits/chat null']);
+  assert.deepEqual(requests, ['/limits/chat null']);
   calls = 0;
   a.spend(10);
   assert.equal(calls, 1);
@@ -53,7 +53,7 @@ test('point 5c stores of the same url share their state and one request', async 
 });
 
 test('point 5c the shared state is released with its last listener', async (t) => {
-  const { asked, create, use } = page(t);
+  const { requests, create, use } = page(t);
   const [a, b] = [create(), create()];
   const stops = [use(a), use(b)];
   await settle();
@@ -67,17 +67,17 @@ test('point 5c the shared state is released with its last listener', async (t) =
   assert.deepEqual(fresh.getStatus(), { ok: true, retryAt: null, known: false, error: null });
   use(fresh);
   await settle();
-  assert.equal(asked.length, 2);
+  assert.equal(requests.length, 2);
   assert.equal(fresh.getStatus().ok, true);
 
   use(a);
   await settle();
-  assert.equal(asked.length, 2, 'a store that is used again joins the shared one');
+  assert.equal(requests.length, 2, 'a store that is used again joins the shared one');
   assert.equal(a.getStatus(), fresh.getStatus());
 });
 
 test('point 5b stores with different urls, requests or keys share nothing', async (t) => {
-  const { asked, create, use } = page(t, (user) => (user === 'ada' ? 10 : 0));
+  const { requests, create, use } = page(t, (user) => (user === 'ada' ? 10 : 0));
   const init = (user: string): RequestInit => ({ headers: { 'x-user': user } });
   const ada = create({ init: init('ada') });
   const others = [
@@ -99,26 +99,26 @@ test('point 5b stores with different urls, requests or keys share nothing', asyn
   for (const [i, other] of others.entries()) {
     assert.ok((other.getStatus().retryAt ?? 0) < Date.now() + 100_000, `${i}`);
   }
-  assert.ok(asked.length >= 9);
+  assert.ok(requests.length >= 9);
 });
 
 test('point 5b differently written equal requests share a store', async (t) => {
-  const { asked, create, use } = page(t);
+  const { requests, create, use } = page(t);
   use(create({ key: undefined, init: { mode: 'cors', headers: { 'X-User': 'ada', Accept: '*/*' } } }));
   use(create({ key: null, init: { mode: 'cors', headers: new Headers([['accept', '*/*'], ['x-user', 'ada']]) } }));
   use(create({ timeout: 5000, init: { mode: 'cors', headers: [['accept', '*/*'], ['x-user', 'ada']] } }));
   await settle();
-  assert.deepEqual(asked, ['/limits/chat ada']);
+  assert.deepEqual(requests, ['/limits/chat ada']);
 });
 
 test('point 5b without a document, nothing is shared', async (t) => {
-  const { asked, create, use } = page(t);
+  const { requests, create, use } = page(t);
   Reflect.deleteProperty(globalThis, 'document');
   const [a, b] = [create(), create()];
   use(a);
   use(b);
   await settle();
-  assert.equal(asked.length, 2);
+  assert.equal(requests.length, 2);
   a.spend(10);
   assert.equal(b.getStatus().ok, true);
 });

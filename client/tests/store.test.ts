@@ -124,12 +124,12 @@ test('a wait of a hundred days does not end early', async (t) => {
   const w = world(t);
   const days = 100 * 86_400_000;
   w.answer = snapshot({ algorithm: 'fixed_window', spent: 10, period: days * 1000, start: NOW % (days * 1000) });
-  let opened = 0;
-  w.store.subscribe(() => (opened ||= w.store.getStatus(1).ok && w.store.getStatus(1).known ? Date.now() : 0));
+  let allowedAt = 0;
+  w.store.subscribe(() => (allowedAt ||= w.store.getStatus(1).ok && w.store.getStatus(1).known ? Date.now() : 0));
   await w.pass(50);
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + days);
   await w.pass(days - 50);
-  assert.equal(opened, BEGIN + days);
+  assert.equal(allowedAt, BEGIN + days);
 });
 
 test('spent tokens are subtracted immediately, without a request', async (t) => {
@@ -205,18 +205,18 @@ test('an invalid count throws immediately', (t) => {
 test('failed requests do not throw, and are retried five times with exponential backoff', async (t) => {
   const w = world(t);
   w.answer = new Error('offline');
-  const asked: number[] = [];
+  const requestTimes: number[] = [];
   let calls = 0;
   w.store.subscribe(() => {
     calls += 1;
-    if (w.urls.length > asked.length) {
-      asked.push(Date.now() - BEGIN);
+    if (w.urls.length > requestTimes.length) {
+      requestTimes.push(Date.now() - BEGIN);
     }
     assert.ok(w.timers() <= 1);
   });
   await w.pass(90_000);
   assert.equal(w.urls.length, 6);
-  const waits = asked.slice(1).map((at, i) => at - (asked[i] ?? NaN));
+  const waits = requestTimes.slice(1).map((at, i) => at - (requestTimes[i] ?? NaN));
   for (const [i, wait] of waits.entries()) {
     assert.ok(wait >= 500 * 2 ** i && wait <= 1000 * 2 ** i + 20, `${waits}`);
   }

@@ -1,6 +1,6 @@
 /**
- * Checks the client with the crate's exact vectors, as `tests/vectors.rs` checks the crate. The vectors were computed in
- * rational arithmetic, independently of client and crate. Their times are in milliseconds.
+ * Checks the client with the crate's exact vectors, as `tests/vectors.rs` checks the crate. The vectors were computed
+ * in rational arithmetic, independently of client and crate. Their times are in milliseconds.
  */
 
 import assert from 'node:assert/strict';
@@ -47,12 +47,12 @@ test('the client agrees with every exact vector of the crate', () => {
   const lines = readFileSync(file, 'utf8')
     .split('\n')
     .filter((line) => line.trim());
-  const count = { single: 0, sequence: 0 };
+  const counts = { single: 0, sequence: 0 };
   for (const line of lines.map((text) => JSON.parse(text) as Line)) {
     (line.type === 'single' ? single : sequence)(line);
-    count[line.type] += 1;
+    counts[line.type] += 1;
   }
-  assert.deepEqual(count, { single: 492, sequence: 38 });
+  assert.deepEqual(counts, { single: 492, sequence: 38 });
 });
 
 function single(line: Line): void {

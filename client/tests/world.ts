@@ -54,7 +54,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
     mock.timers.reset();
   });
 
-  const here = {
+  const state = {
     answer: snapshot({}) as World['answer'],
     latency: [0, 0] as [number, number],
     wrong,
@@ -67,10 +67,10 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
     }
   };
   async function fetch(url: string | URL | Request): Promise<Response> {
-    here.urls.push(String(url));
-    const [there, back] = here.latency;
+    state.urls.push(String(url));
+    const [there, back] = state.latency;
     await later(there);
-    const answer = answerNow(here.answer);
+    const answer = answerNow(state.answer);
     await later(back);
     if (answer instanceof Error) {
       throw answer;
@@ -81,11 +81,11 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
   const store = createRateLimit({
     url: '/limits/chat',
     fetch,
-    now: () => Date.now() + here.wrong,
-    monotonic: () => Date.now() - NOW / 1000 - here.slept,
+    now: () => Date.now() + state.wrong,
+    monotonic: () => Date.now() - NOW / 1000 - state.slept,
     ...options,
   });
-  return Object.assign(here, {
+  return Object.assign(state, {
     store,
     timers: () => set.size,
     async pass(milliseconds: number) {

@@ -141,10 +141,10 @@ test(`React ${version}`, async (t) => {
 
   await t.test('point 5b login and logout replace the state of the previous user', async (t) => {
     const { page, w } = await pageOf(t);
-    const asked: (string | null)[] = [];
+    const users: (string | null)[] = [];
     const fetch = async (_url: unknown, init?: RequestInit): Promise<Response> => {
       const user = new Headers(init?.headers).get('x-user');
-      asked.push(user);
+      users.push(user);
       return Response.json(user === 'ada' ? EMPTY : snapshot({}));
     };
     const as = (user: string): UseRateLimitOptions => ({ fetch, init: { headers: { 'x-user': user } } });
@@ -152,7 +152,7 @@ test(`React ${version}`, async (t) => {
     await page.pass(10);
     assert.deepEqual(page.buttons(), ['again in 6 s']);
     await page.show(<Send source="/login" options={as('ada')} />);
-    assert.deepEqual(asked, ['ada'], 'rendering again does not fetch');
+    assert.deepEqual(users, ['ada'], 'rendering again does not fetch');
 
     await page.show(<Send source="/login" options={as('grace')} />);
     assert.deepEqual(page.buttons(), ['send'], 'no state of the previous user remains');
@@ -164,7 +164,7 @@ test(`React ${version}`, async (t) => {
     await page.show(<Send source="/login" options={as('ada')} />);
     await page.pass(10);
     assert.deepEqual(page.buttons(), ['again in 6 s']);
-    assert.deepEqual(asked, ['ada', 'grace', null, 'ada']);
+    assert.deepEqual(users, ['ada', 'grace', null, 'ada']);
     await page.show(null);
     assert.equal(w.timers(), 0);
   });
