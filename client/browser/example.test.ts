@@ -23,9 +23,9 @@ before(async () => {
 
 after(() => browser?.close());
 
-for (const wrong of [0, 90_000, -90_000]) {
-  test(`the example enables its button when the server allows it, with a clock ${wrong / 1000} s wrong`, async () => {
-    const { page, requests } = await open(wrong);
+for (const clockError of [0, 90_000, -90_000]) {
+  test(`the button is enabled when the server allows it, with a clock ${clockError / 1000} s wrong`, async () => {
+    const { page, requests } = await open(clockError);
     const isDisabled = async (): Promise<boolean> => (await page.getAttribute('#send', 'aria-disabled')) === 'true';
 
     // The last message disables the button, but the button keeps the focus.
@@ -48,14 +48,15 @@ for (const wrong of [0, 90_000, -90_000]) {
     });
     const late = performance.now() - allowedAt;
     await enabled.dispose();
-    console.log(`clock ${wrong / 1000} s wrong: the example enabled its button ${Math.round(late)} ms late`);
+    console.log(`clock ${clockError / 1000} s wrong: the example enabled its button ${Math.round(late)} ms late`);
     assert.ok(late > -PRECISION && late < PRECISION, `${late} ms late`);
     assert.equal(requests.length, requestsBefore, 'no request while waiting');
     assert.equal(await page.textContent('#news'), 'You can send again.');
 
     // The next click succeeds.
     await press(page);
-    assert.deepEqual(requests.slice(requestsBefore).filter((request) => request.endsWith('bucket')), ['200 /send/bucket']);
+    const sent = requests.slice(requestsBefore).filter((request) => request.endsWith('bucket'));
+    assert.deepEqual(sent, ['200 /send/bucket']);
     await page.context().close();
   });
 }
@@ -82,12 +83,12 @@ async function fetchLimit(): Promise<{ available: number; allowedAt: number }> {
 }
 
 /** Opens the page and waits until it has received its limits. */
-async function open(wrong: number): Promise<{ page: Page; requests: string[] }> {
+async function open(clockError: number): Promise<{ page: Page; requests: string[] }> {
   const page = await (await browser.newContext()).newPage();
   await page.addInitScript((shift) => {
     const correct = Date.now;
     Date.now = () => correct() + shift;
-  }, wrong);
+  }, clockError);
   const requests: string[] = [];
   page.on('response', (response) => requests.push(`${response.status()} ${new URL(response.url()).pathname}`));
   await page.goto(`${url}/`);

@@ -40,10 +40,10 @@ after(async () => {
   servers.forEach((each) => each.close());
 });
 
-for (const wrong of [0, 90_000, -90_000]) {
-  test(`the button is disabled as long as the server requires, with a clock ${wrong / 1000} s wrong`, async () => {
-    const user = `browser-${wrong}-${Math.random()}`;
-    const { page, requests } = await open(user, wrong);
+for (const clockError of [0, 90_000, -90_000]) {
+  test(`the button is disabled as long as the server requires, with a clock ${clockError / 1000} s wrong`, async () => {
+    const user = `browser-${clockError}-${Math.random()}`;
+    const { page, requests } = await open(user, clockError);
     const button = page.getByRole('button');
     const { available } = await fetchLimit(user);
     assert.ok(available >= 1, 'a new user has tokens');
@@ -62,7 +62,7 @@ for (const wrong of [0, 90_000, -90_000]) {
     const shownWait = await shownWaitOf(page);
     const serverWait = allowedAt - Date.now();
     assert.ok(Math.abs(shownWait - serverWait) <= PRECISION, `expected a wait of ${serverWait} ms, found ${shownWait}`);
-    await page.screenshot(shot(`waiting-${wrong / 1000}`));
+    await page.screenshot(shot(`waiting-${clockError / 1000}`));
 
     // The button is enabled when the server would allow the request, without a request in the meantime.
     const requestsBefore = requests.length;
@@ -82,7 +82,7 @@ for (const wrong of [0, 90_000, -90_000]) {
       .map(({ text, at }) => at + 1000 * Number(/\d+/.exec(text)?.[0] ?? 0));
     assert.equal(errors.length, Math.ceil(serverWait / 1000), 'one label per second, then `Send`');
     console.log(
-      `clock ${wrong / 1000} s wrong: off by ${Math.round(shownWait - serverWait)} ms; labels late by ${errors.join(', ')} ms`,
+      `clock ${clockError / 1000} s wrong: off by ${Math.round(shownWait - serverWait)} ms; labels late by ${errors.join(', ')} ms`,
     );
     for (const error of errors) {
       assert.ok(Math.abs(error) <= PRECISION, `labels late by ${errors.join(', ')} ms`);
@@ -157,14 +157,14 @@ declare global {
   }
 }
 
-/** Opens the demo page with a clock that is `wrong` milliseconds ahead, and waits until the page has its limit. */
+/** Opens the demo page with a clock that is `clockError` milliseconds ahead, and waits until the page has its limit. */
 async function open(
   user: string,
-  wrong: number,
+  clockError: number,
   options: BrowserContextOptions = {},
 ): Promise<{ page: Page; requests: string[] }> {
   const context = await browser.newContext(options);
-  await context.addInitScript(setClock, wrong);
+  await context.addInitScript(setClock, clockError);
   const page = await context.newPage();
   const requests: string[] = [];
   page.on('request', (request) => requests.push(new URL(request.url()).pathname));
@@ -174,14 +174,14 @@ async function open(
 }
 
 /** Runs in the page before its scripts. */
-function setClock(wrong: number): void {
+function setClock(clockError: number): void {
   const Correct = Date;
   class Wrong extends Correct {
     constructor(...given: []) {
-      super(...(given.length ? given : ([Correct.now() + wrong] as unknown as [])));
+      super(...(given.length ? given : ([Correct.now() + clockError] as unknown as [])));
     }
     static override now(): number {
-      return Correct.now() + wrong;
+      return Correct.now() + clockError;
     }
   }
   globalThis.Date = Wrong as DateConstructor;

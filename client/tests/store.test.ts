@@ -30,16 +30,16 @@ test('requests are allowed before the first snapshot', (t) => {
   assert.equal(w.store.check(), null);
 });
 
-for (const wrong of [0, 90_000, -90_000]) {
-  test(`the wait is exact up to the response delay with a browser clock ${wrong / 1000} s wrong`, async (t) => {
-    const w = world(t, {}, wrong);
+for (const clockError of [0, 90_000, -90_000]) {
+  test(`the wait is exact up to the response delay with a browser clock ${clockError / 1000} s wrong`, async (t) => {
+    const w = world(t, {}, clockError);
     w.answer = EMPTY;
     w.latency = [10, 30];
     w.store.subscribe(() => {});
     await w.pass(50);
     const { ok, retryAt } = w.store.getStatus(1);
     assert.equal(ok, false);
-    assert.equal(retryAt, BEGIN + 6000 + wrong + 30, 'an earlier request would be denied');
+    assert.equal(retryAt, BEGIN + 6000 + clockError + 30, 'an earlier request would be denied');
   });
 }
 
@@ -393,14 +393,14 @@ test('a page that becomes visible fetches again if a clock was stopped or set', 
   assert.equal(w.urls.length, 2, 'one request per clock jump');
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000, 'the time asleep counts');
 
-  w.wrong = 90_000;
+  w.clockError = 90_000;
   await show();
   await w.pass(10);
   assert.equal(w.urls.length, 3);
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000 + 90_000, 'by the changed browser clock');
 
   stop();
-  w.wrong = 0;
+  w.clockError = 0;
   await show();
   assert.equal(w.urls.length, 3, 'no listeners');
 });

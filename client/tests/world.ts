@@ -16,7 +16,7 @@ export interface World {
   /** The delays of requests and responses. */
   latency: [number, number];
   /** How far the browser's time of day is ahead. */
-  wrong: number;
+  clockError: number;
   /** How long the browser's monotonic clock has been stopped in total. */
   slept: number;
   /** The requested URLs so far. */
@@ -30,7 +30,7 @@ export interface World {
 /** Server time in microseconds. */
 export const serverNow = (): number => Date.now() * 1000;
 
-export function world(test: TestContext, options: Partial<RateLimitOptions> = {}, wrong = 0): World {
+export function world(test: TestContext, options: Partial<RateLimitOptions> = {}, clockError = 0): World {
   mock.timers.enable({ apis: ['setTimeout', 'Date'], now: NOW / 1000 });
   const mocked = globalThis.setTimeout;
   const mockedClear = globalThis.clearTimeout;
@@ -57,7 +57,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
   const state = {
     answer: snapshot({}) as World['answer'],
     latency: [0, 0] as [number, number],
-    wrong,
+    clockError,
     slept: 0,
     urls: [] as string[],
   };
@@ -81,7 +81,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
   const store = createRateLimit({
     url: '/limits/chat',
     fetch,
-    now: () => Date.now() + state.wrong,
+    now: () => Date.now() + state.clockError,
     monotonic: () => Date.now() - NOW / 1000 - state.slept,
     ...options,
   });

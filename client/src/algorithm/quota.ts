@@ -55,7 +55,7 @@ export function quotaOf(config: RateLimitConfig): Quota {
       [spent, previous] = [0, 0];
     }
     let row: Row = { spent, ts, previous };
-    // The clock was set back by a long time. Forgives the row, unless the debt takes until `ts` to repay anyway.
+    // The row is far ahead of the clock. The row is forgiven, unless repaying its debt takes until `ts` anyway.
     if (ts - now > algebra.fill && when({ ...row, ts: now }, now, 0) < ts) {
       row = { spent: 0, ts: now, previous: 0 };
       reading = OWN;
@@ -75,7 +75,7 @@ export function quotaOf(config: RateLimitConfig): Quota {
 
     available(row, now) {
       const left = limit - algebra.spent(row, now) + 1e-6;
-      // `fits` corrects rounding: exactly the reported number of tokens would be allowed.
+      // `fits` must allow the reported number of tokens, despite rounding.
       const guess = Math.floor(Math.min(Math.max(left, 0), limit));
       return guess > 0 && !fits(row, now, guess) ? guess - 1 : guess;
     },

@@ -62,8 +62,8 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
       return Infinity;
     }
     const at = ifGranted(row, Math.max(fitsCeiling, dueNow - maxWait, now), cost);
-    // At `clear`, all debt is repaid. A cost larger than the capacity may still wait too long. A bucket's wait no longer
-    // changes then; a window's wait shrinks towards the end of the window.
+    // At `clear`, all debt is repaid, but a cost larger than the capacity may still wait too long. For a bucket, the
+    // wait stays the same. For a window, the wait shrinks towards the end of the window.
     const clear = when(row, now, 0);
     if (at < Infinity || config.algorithm !== 'fixed_window' || clear === Infinity) {
       return at;
