@@ -9,7 +9,7 @@ export interface Decision {
   readonly wait: number;
   /** Whole tokens that can be spent. */
   readonly value: number;
-  /** The policy that denies; if none does, the one with the fewest tokens left. */
+  /** The policy that denies; if none denies, the policy with the fewest tokens left. */
   readonly config: RateLimitConfig | null;
 }
 

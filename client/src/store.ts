@@ -10,11 +10,11 @@ import { parseNow, parseSnapshots, type RateLimitConfig } from './snapshot.js';
 export interface RateLimitOptions {
   /** The status endpoint: returns a `Snapshot`, or `{ limits: [snapshot, ...] }` for several policies. */
   readonly url: string;
-  /** A server-time endpoint, which returns `{ now }`. Needed if responses of `url` may come from a cache. */
+  /** A server-time endpoint, which returns `{ now }`. Needed if responses from `url` may be cached. */
   readonly timeUrl?: string;
   /** Options of both requests. */
   readonly init?: RequestInit;
-  /** Identifies the user if a cookie does, rather than `url` or `init`. Stores with different keys share nothing. */
+  /** The user, needed if a cookie identifies the user. Stores with different keys share nothing. */
   readonly key?: string | number | null | undefined;
   /** Names of the limit's policies, for `observe` without a status endpoint. Policies of the snapshot are added. */
   readonly policies?: readonly string[];
@@ -47,7 +47,7 @@ export interface RateLimitCheck {
   readonly value: number;
   /** The instant of the request: milliseconds since the epoch, by `Date.now()`. */
   readonly ts: number;
-  /** The policy that denies; if none does, the one with the fewest tokens left. */
+  /** The policy that denies; if none denies, the policy with the fewest tokens left. */
   readonly config: RateLimitConfig;
   readonly ok: boolean;
   readonly retryAt: number | null;

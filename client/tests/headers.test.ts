@@ -35,7 +35,7 @@ test('unknown parameters of any type are ignored', () => {
   assert.deepEqual(limits('"api";pk=:cGs=:;x;y=?1;z="; r=1, ";*d=@17;e=-1.5;f=t/o:k;r=42;t=18'), [item]);
 });
 
-test('the last of two equal parameters counts', () => {
+test('the last of several parameters with the same name counts', () => {
   assert.deepEqual(limits('"api";r=1;r=42;t=18'), [item]);
 });
 

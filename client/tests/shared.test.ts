@@ -102,7 +102,7 @@ test('point 5b stores with different urls, requests or keys share nothing', asyn
   assert.ok(requests.length >= 9);
 });
 
-test('point 5b differently written equal requests share a store', async (t) => {
+test('point 5b equal requests share a store, however they are written', async (t) => {
   const { requests, create, use } = page(t);
   use(create({ key: undefined, init: { mode: 'cors', headers: { 'X-User': 'ada', Accept: '*/*' } } }));
   use(create({ key: null, init: { mode: 'cors', headers: new Headers([['accept', '*/*'], ['x-user', 'ada']]) } }));

@@ -25,8 +25,8 @@ export interface Algebra {
   /** Whether at most `level` tokens are spent at `now`. */
   within(row: Row, now: number, level: number): boolean;
   /**
-   * The first instant at which `within` holds without further spending. `ALREADY` if it holds now. The instant may be
-   * beyond `LAST`.
+   * The first instant at which `within` holds without further spending, which may be beyond `LAST`. `ALREADY` if
+   * `within` holds from the beginning.
    *
    * A sum or product beyond 2^53 is never rounded to below 2^53. An instant beyond `LAST` therefore stays there, and
    * doubles lead to the same decisions as the server's larger integers.

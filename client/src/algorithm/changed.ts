@@ -10,9 +10,9 @@ export function isForeign(row: Row, now: number): row is ForeignRow {
   return row.written_by !== undefined && row.spent + row.previous > 0 && now < (row.clear ?? 0);
 }
 
-/** Repaid by the faster of two token buckets. */
+/** The debt is repaid by the faster of two token buckets. */
 export const FASTER_BUCKET = 1;
-/** Read like the quota's own row. */
+/** The row is read like the quota's own row. */
 export const OWN = 2;
 /** Counts stay whole until the row expires. */
 export const WHOLE = 3;
@@ -26,7 +26,7 @@ export function readingOf(config: RateLimitConfig, { written_by, ts, clear }: Fo
   if (algorithm !== 'sliding_window') {
     return algorithm === 'token_bucket' ? FASTER_BUCKET : OWN;
   }
-  // `clear` is two periods after `ts`, rounded up to seconds.
+  // A sliding window expires two periods after `ts`, rounded up to seconds.
   const seconds = Math.ceil((ts + 2 * period) / 1e6);
   const expected = seconds < NEVER ? seconds * 1e6 : LAST;
   return period % 1e6 === 0 && expected === clear && isBoundary(config, ts) ? OWN : WHOLE;
@@ -56,7 +56,7 @@ export function rollWhole(config: RateLimitConfig, row: Row, now: number): Row {
   return { ...row, ts };
 }
 
-/** The row with the smaller debt: `rolled`, of which `spent` is left, or `row` repaid by the bucket that wrote it. */
+/** The row with less debt: `rolled`, with a debt of `spent`, or `row` at the rate of the bucket that wrote it. */
 export function rollFaster(row: Row, rolled: Row, spent: number, now: number, clear: number): Row {
   const left = Math.ceil((row.spent * (clear - now)) / (clear - row.ts));
   return now > row.ts && clear < LAST && left < spent ? { ...rolled, spent: left, ts: now } : rolled;
