@@ -44,7 +44,7 @@ fn a_denied_decision_allocates_nothing() {
 
 #[cfg(all(feature = "metrics", feature = "tracing"))]
 #[test]
-fn a_watched_decision_allocates_nothing() {
+fn an_observed_decision_allocates_nothing() {
     use tollgate::observe::{Metrics, Tracing};
 
     struct Nothing;
@@ -66,7 +66,7 @@ fn a_watched_decision_allocates_nothing() {
 }
 
 #[test]
-fn two_charges_at_once_allocate_only_the_lists_of_answers() {
+fn a_call_with_two_charges_allocates_at_most_three_lists() {
     let limiter = RateLimiter::default();
     let (api, other) = (API, OTHER);
     let charges = || [Charge::new(&api, 7), Charge::new(&other, 7)];
@@ -76,7 +76,7 @@ fn two_charges_at_once_allocate_only_the_lists_of_answers() {
 }
 
 #[test]
-fn the_layer_allocates_nothing_but_headers() {
+fn the_layer_allocates_only_headers() {
     let key = |_: &http::request::Parts| 7;
     let bare = count_calls(Inner);
     let without_headers = count_calls(RateLimitLayer::new(API, key).headers(tollgate::HeaderFamily::None).layer(Inner));
@@ -90,7 +90,7 @@ fn the_layer_allocates_nothing_but_headers() {
 }
 
 #[test]
-fn a_denial_allocates_a_response_its_headers_and_two_values() {
+fn a_refusal_allocates_only_its_headers_and_body() {
     let key = |_: &http::request::Parts| 7;
     let one = Policy::new("one", Quota::token_bucket(1, HOUR));
     let mut service = RateLimitLayer::new(one, key).layer(Inner);

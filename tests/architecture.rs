@@ -24,7 +24,7 @@ const MODULES: [(&str, u8); 14] = [
 ];
 
 #[test]
-fn rooms_look_only_at_smaller_numbers() {
+fn modules_name_only_modules_of_lower_levels() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut faults = Vec::new();
     let mut files = 0;
@@ -55,7 +55,7 @@ const DECIDING: [(&str, &str, &[&str]); 2] = [
 ];
 
 #[test]
-fn what_decides_is_written_once_and_called_by_few() {
+fn deciding_functions_have_one_definition_and_known_callers() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for (name, home, callers) in DECIDING {
         let (mut homes, mut calls) = (Vec::new(), Vec::new());
@@ -90,7 +90,7 @@ fn the_crate_root_has_at_most_forty_items() {
 }
 
 #[test]
-fn items_at_the_root_are_counted_as_modules_and_by_name() {
+fn root_items_include_modules_and_re_exports() {
     let text = "pub mod a;\n#[doc(hidden)]\npub mod hidden;\nmod b;\npub use a::{C,\n    D};\npub use b::E;\n";
     assert_eq!(root_items(text), ["a", "C", "D", "E"]);
 }
@@ -112,7 +112,7 @@ fn root_items(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_second_implementation_and_another_caller_are_caught() {
+fn second_definitions_and_new_callers_are_detected() {
     let counted = |text: &str| definitions_and_calls(text, "step");
     assert_eq!(counted("pub fn step(quota: &Quota) {}\nfn steps() {}"), (1, 0));
     assert_eq!(counted("fn step<R>(row: R) {}\n    let x = step(q, s);\n// step(q)"), (1, 1));
@@ -142,7 +142,7 @@ fn definitions_and_calls(text: &str, name: &str) -> (usize, usize) {
 }
 
 #[test]
-fn an_upward_import_is_caught() {
+fn upward_imports_are_detected() {
     assert!(upward_names("algorithm", "use std::fmt;\nuse crate::policy::Key;").len() == 1);
     assert!(upward_names("backend", "use crate::{algorithm::Quota, limiter::RateLimiter};").len() == 1);
     assert!(upward_names("policy", "fn f() -> crate::backend::Error {}").len() == 1);

@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = MAX_ROWS as u64 * 41 * 16 / 7 * 2 + 64 * 1024 * 1024;
 
 // In one test, because each measures the memory of the whole process.
 #[test]
-fn a_flood_of_keys_is_held_and_lets_nobody_out() {
+fn a_flood_of_keys_stays_in_bounds_and_evicts_no_denied_key() {
     flood(Quota::token_bucket(100, DAY));
     // Each key exhausts its row.
     flood(Quota::token_bucket(1, DAY));

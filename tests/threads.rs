@@ -26,7 +26,7 @@ fn one_key_admits_exactly_the_limit() {
 }
 
 #[test]
-fn two_keys_in_both_orders_admit_exactly_the_smaller_limit() {
+fn calls_with_two_keys_in_both_orders_admit_exactly_the_smaller_limit() {
     let (large, small) = (
         Policy::new("large", Quota::token_bucket(500_000, HOUR)),
         Policy::new("small", Quota::token_bucket(300_000, HOUR)),
@@ -43,7 +43,7 @@ fn two_keys_in_both_orders_admit_exactly_the_smaller_limit() {
 }
 
 #[test]
-fn three_keys_of_many_in_any_order_never_deadlock() {
+fn calls_with_three_keys_in_any_order_never_deadlock() {
     let policy = Policy::new("ring", Quota::token_bucket(1_000_000, HOUR));
     let limiter = frozen();
     let calls = AtomicU64::new(0);

@@ -38,7 +38,7 @@ pub(crate) fn check(quota: &Quota, used: &[Used]) -> Result<(), String> {
 }
 
 #[test]
-fn the_check_can_fail() {
+fn excess_admissions_are_detected() {
     let quota = Quota::token_bucket(10, tollgate::MINUTE);
     let used = |seconds: u32, tokens| Used { at: Micros::EPOCH + seconds * tollgate::SECOND, tokens };
     assert!(check(&quota, &[used(0, 10), used(30, 5)]).is_ok());

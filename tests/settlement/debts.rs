@@ -10,7 +10,7 @@ use crate::client::limiter;
 const MICRO: Duration = Duration::from_micros(1);
 
 #[tokio::test]
-async fn a_debt_is_paid_back_by_time_exactly() {
+async fn a_debt_delays_requests_until_it_is_refilled() {
     let (limiter, clock) = limiter();
     let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
     receipt.settle(12_000).await.unwrap();
@@ -30,7 +30,7 @@ async fn a_debt_is_paid_back_by_time_exactly() {
 }
 
 #[tokio::test]
-async fn a_debt_of_several_windows_takes_as_many() {
+async fn a_debt_of_several_windows_takes_several_windows_to_refill() {
     const WINDOW: Policy = Policy::new("window", Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
     let (limiter, clock) = limiter();
     let receipt = limiter.acquire(&WINDOW, "team").hold().await.unwrap().into_receipt();
@@ -43,7 +43,7 @@ async fn a_debt_of_several_windows_takes_as_many() {
 }
 
 #[tokio::test]
-async fn a_debt_refuses_the_next_request_with_the_time_that_it_takes() {
+async fn the_layer_refuses_requests_until_a_debt_is_refilled() {
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter);
     let service = with_receipt_handler(&layer, |receipt| async move {
@@ -61,7 +61,7 @@ async fn a_debt_refuses_the_next_request_with_the_time_that_it_takes() {
 }
 
 #[tokio::test]
-async fn a_response_can_make_debts_and_forget_them() {
+async fn a_response_can_cause_a_debt_that_a_refund_reduces() {
     let (limiter, _clock) = limiter();
     let layer =
         RateLimitLayer::new(TEN, team).limiter(&limiter).on_response(|response| match response.status.as_u16() {

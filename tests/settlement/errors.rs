@@ -83,7 +83,7 @@ async fn by_layer(limiter: &RateLimiter) -> Answer {
 }
 
 #[tokio::test]
-async fn a_denial_is_a_429_as_the_layer_would_send_it() {
+async fn a_denial_by_a_handler_is_the_same_429_as_one_by_the_layer() {
     let (limiter, _clock) = limiter();
     limiter.acquire(&TEN, "team").cost(10).await.unwrap();
     let (answer, expected) = (served(&limiter).await, by_layer(&limiter).await);
@@ -93,7 +93,7 @@ async fn a_denial_is_a_429_as_the_layer_would_send_it() {
 }
 
 #[tokio::test]
-async fn a_backend_that_is_down_is_a_503_that_tells_nothing_of_it() {
+async fn a_backend_error_is_a_503_without_details() {
     let limiter = RateLimiter::new(Down);
     let (answer, expected) = (served(&limiter).await, by_layer(&limiter).await);
     assert_eq!((answer.status, answer.retry_after()), (503, Some(1)));
@@ -103,7 +103,7 @@ async fn a_backend_that_is_down_is_a_503_that_tells_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn it_speaks_for_what_is_inside() {
+async fn a_limit_error_delegates_display_and_source_to_the_inner_error() {
     let (limiter, _clock) = limiter();
     assert_eq!(pass(&limiter).await.unwrap(), 5);
     assert_eq!(pass(&limiter).await.unwrap(), 0);
@@ -122,7 +122,7 @@ async fn it_speaks_for_what_is_inside() {
 }
 
 #[tokio::test]
-async fn a_charge_in_hand_is_denied_in_the_same_words() {
+async fn held_calls_are_denied_with_the_same_messages() {
     let (limiter, _clock) = limiter();
     let never = limiter.acquire(&TEN, "team").cost(11).hold().await.unwrap_err();
     assert!(never.to_string().contains("never has 11 tokens"), "{never}");

@@ -107,7 +107,7 @@ proptest! {
     #![proptest_config(cases(4000))]
 
     #[test]
-    fn without_a_refill_the_balance_is_the_sum_of_true_costs(
+    fn without_refills_the_spent_tokens_are_the_sum_of_actual_costs(
         policy in a_hundred(),
         actions in actions(false),
     ) {
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn with_refill_the_bound_holds_over_every_interval(
+    fn with_refills_the_bound_holds_over_every_interval(
         quota in prop::sample::select(vec![
             Quota::token_bucket(30, MINUTE),
             Quota::token_bucket(7, SECOND).capacity(40),
@@ -134,7 +134,7 @@ proptest! {
 
 /// Regression: a refund was also counted against earlier charges.
 #[test]
-fn out_of_order_nothing_is_forfeited() {
+fn settling_out_of_order_forfeits_nothing() {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     let policy = Policy::new("any", Quota::token_bucket(10_000, MINUTE));
     let [oldest, middle, newest] =

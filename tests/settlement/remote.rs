@@ -14,7 +14,7 @@ use tower::ServiceExt;
 
 use crate::app::{CALLS, TEN, ask, left, status_from_path, team, with_receipt_handler};
 use crate::client::serve;
-use crate::store::{Log, RemoteBackend};
+use crate::remote_backend::{Log, RemoteBackend};
 
 fn remote(polls: usize, fails: bool) -> (RateLimiter, Arc<Log>) {
     let backend = RemoteBackend { fails, ..RemoteBackend::new(ManualClock::new(), polls) };
@@ -23,7 +23,7 @@ fn remote(polls: usize, fails: bool) -> (RateLimiter, Arc<Log>) {
 }
 
 #[tokio::test]
-async fn a_response_comes_when_its_settlements_are_confirmed() {
+async fn a_response_waits_until_its_settlements_are_confirmed() {
     for polls in 0..5 {
         for (verdict, remaining) in [(OnResponse::Refund, 10), (OnResponse::Settle(7), 3), (OnResponse::Reset, 10)] {
             let (limiter, log) = remote(polls, false);
@@ -47,7 +47,7 @@ async fn a_response_comes_when_its_settlements_are_confirmed() {
 }
 
 #[tokio::test]
-async fn a_response_that_keeps_its_charges_waits_for_nothing() {
+async fn a_response_that_keeps_its_charges_does_not_wait() {
     let (limiter, log) = remote(2, false);
     let layer = RateLimitLayer::new(TEN, team).cost(|_| 4).limiter(&limiter);
     for verdict in [OnResponse::Keep, OnResponse::Settle(4)] {
@@ -57,7 +57,7 @@ async fn a_response_that_keeps_its_charges_waits_for_nothing() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_it_is_confirmed_does_not_undo_it() {
+async fn a_disconnect_before_the_confirmation_does_not_undo_a_refund() {
     let (limiter, log) = remote(3, false);
     let service =
         status_from_path(&RateLimitLayer::new(TEN, team).on_response(|_| OnResponse::Refund).limiter(&limiter));
@@ -71,7 +71,7 @@ async fn a_client_that_leaves_while_it_is_confirmed_does_not_undo_it() {
 }
 
 #[tokio::test]
-async fn a_backend_that_cannot_settle_changes_no_response() {
+async fn a_failed_settlement_does_not_change_the_response() {
     let mut answers = Vec::new();
     for (polls, fails) in [(0, false), (0, true), (2, true)] {
         for verdict in [OnResponse::Keep, OnResponse::Refund, OnResponse::Settle(5), OnResponse::Reset] {
@@ -93,7 +93,7 @@ async fn a_backend_that_cannot_settle_changes_no_response() {
 }
 
 #[tokio::test]
-async fn a_handle_tells_whether_the_backend_has_it() {
+async fn a_receipt_returns_the_errors_of_the_backend() {
     for fails in [false, true] {
         let (limiter, _log) = remote(2, fails);
         let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter);

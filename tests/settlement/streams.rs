@@ -64,7 +64,7 @@ async fn streaming_server() -> (Client, RateLimiter, mpsc::Sender<Bytes>, mpsc::
 }
 
 #[tokio::test]
-async fn a_stream_is_charged_for_its_true_length() {
+async fn a_completed_stream_is_charged_for_its_actual_length() {
     for actual in [1700, 300, 1000, 0] {
         let (client, limiter, send_chunk, _body_dropped) = streaming_server().await;
         let answer = tokio::spawn(async move { client.get().await });
@@ -84,7 +84,7 @@ async fn a_stream_is_charged_for_its_true_length() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_keeps_the_estimate() {
+async fn an_interrupted_stream_stays_charged_at_its_estimate() {
     for sent in [0, 200, 1700] {
         let (client, limiter, send_chunk, mut body_dropped) = streaming_server().await;
         let mut stream = TcpStream::connect(client.0).await.unwrap();
@@ -103,7 +103,7 @@ async fn a_stream_that_is_cut_keeps_the_estimate() {
 }
 
 #[tokio::test]
-async fn what_a_stream_really_took_decides_who_comes_next() {
+async fn the_actual_cost_of_a_stream_counts_for_later_requests() {
     // Ten estimates of 1,000 would fit, but after nine responses of 1,100 a tenth does not.
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TOKENS, team).cost(|_| ESTIMATE).with_receipt().limiter(&limiter);

@@ -10,6 +10,6 @@ mod connections;
 mod echo;
 mod grpc;
 mod plain;
-mod point_3;
+mod grpc_limits;
 mod retry_info;
 mod wire;

@@ -40,7 +40,7 @@ fn escaped(text: &str, bits: usize) -> String {
 }
 
 #[tokio::test]
-async fn point_9_percent_spellings_of_a_cookie_are_one_caller() {
+async fn point_9_percent_encoded_spellings_of_a_cookie_share_a_bucket() {
     let (limiter, backend, _clock) = limiter();
     let app = app(&limiter);
     let mut admitted = 0;
@@ -54,7 +54,7 @@ async fn point_9_percent_spellings_of_a_cookie_are_one_caller() {
 }
 
 #[tokio::test]
-async fn point_9_quotes_and_spellings_of_the_name_are_one_caller_too() {
+async fn point_9_quoted_values_and_encoded_names_of_a_cookie_share_a_bucket() {
     let (limiter, backend, _clock) = limiter();
     let app = app(&limiter);
     let cookies = [
@@ -73,7 +73,7 @@ async fn point_9_quotes_and_spellings_of_the_name_are_one_caller_too() {
 }
 
 #[tokio::test]
-async fn point_9_two_different_values_have_no_key_and_share_the_anonymous_bucket() {
+async fn point_9_conflicting_or_empty_cookies_are_anonymous() {
     let by_session = key::cookie("session");
     for (line, value) in [
         ("session=a; session=%61", Some("a")),
@@ -91,7 +91,7 @@ proptest! {
 
     /// Cookies with equal `value` or equal `value_trimmed` have the same key.
     #[test]
-    fn point_9_what_a_cookie_jar_sees_as_equal_is_one_key(
+    fn point_9_cookies_that_are_equal_in_a_cookie_jar_have_the_same_key(
         one in r#"([ab" ]|%6[12]|%2[25]|%){0,6}"#,
         other in r#"([ab" ]|%6[12]|%2[25]|%){0,6}"#,
     ) {

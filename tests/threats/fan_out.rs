@@ -13,7 +13,7 @@ const TEN: Policy = Policy::new("ten", Quota::token_bucket(10, MINUTE));
 const PEER: &str = "198.51.100.1";
 
 #[tokio::test]
-async fn t20_a_batch_costs_what_is_in_it() {
+async fn t20_a_batch_is_charged_for_each_of_its_operations() {
     // The handler charges the operations in the body to the policy of single requests.
     async fn batch(State(limiter): State<RateLimiter>, body: String) -> Result<StatusCode, LimitError> {
         let operations = body.lines().count() as u64;
@@ -33,7 +33,7 @@ async fn t20_a_batch_costs_what_is_in_it() {
 }
 
 #[tokio::test]
-async fn t20_a_batch_can_cost_what_the_request_says_before_it_is_read() {
+async fn t20_a_batch_can_be_charged_by_a_header_before_its_body_is_read() {
     let (limiter, _backend, _clock) = limiter();
     // A gateway in front sends the complexity of the query.
     let layer = RateLimitLayer::new(TEN, key::client_ip()).limiter(&limiter).cost(|parts| {
@@ -50,7 +50,7 @@ async fn t20_a_batch_can_cost_what_the_request_says_before_it_is_read() {
 }
 
 #[tokio::test]
-async fn t20_messages_of_one_connection_are_limited_one_by_one() {
+async fn t20_messages_on_one_connection_are_limited_individually() {
     let (limiter, _backend, clock) = limiter();
     // As in the loop of a WebSocket handler; the connection itself was one request.
     let socket = Key::from(("socket", 7));

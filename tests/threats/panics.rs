@@ -33,7 +33,7 @@ async fn panics(app: &Router) {
 }
 
 #[tokio::test]
-async fn t30_a_panic_in_a_closure_harms_no_other_request() {
+async fn t30_a_panic_in_a_closure_does_not_affect_other_requests() {
     let by_key = || RateLimitLayer::new(THREE, key::client_ip());
     let layers = [
         (
@@ -111,7 +111,7 @@ async fn t30_a_panic_in_a_closure_harms_no_other_request() {
 }
 
 #[tokio::test]
-async fn t30_a_panic_while_refusing_harms_no_other_request() {
+async fn t30_a_panic_in_on_refusal_does_not_affect_other_requests() {
     let layer = RateLimitLayer::new(THREE, key::client_ip()).on_refusal(|refusal| {
         panic_if_requested(refusal.request());
         refusal.default_response()

@@ -13,7 +13,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn t25_waiting_as_long_as_retry_after_says_is_always_enough(
+    fn t25_waiting_for_the_time_in_retry_after_is_always_enough(
         one in quota(),
         other in quota(),
         jitter in prop_oneof![Just(0), 1..10_000_000_u64, 1..10_000_000_000_u64],
@@ -76,7 +76,7 @@ fn quota() -> impl Strategy<Value = Quota> {
 }
 
 #[tokio::test]
-async fn t25_less_than_a_second_is_never_zero() {
+async fn t25_a_wait_below_one_second_is_rounded_up_to_one() {
     let quota = Quota::token_bucket(1000, SECOND).capacity(1);
     let (app, clock) = app(quota, quota, Duration::ZERO);
     assert_eq!(ask(&app, 1).await.status, 200);
@@ -86,7 +86,7 @@ async fn t25_less_than_a_second_is_never_zero() {
 }
 
 #[tokio::test]
-async fn t25_jitter_spreads_and_is_bounded() {
+async fn t25_jitter_spreads_retries_and_is_bounded() {
     let quota = Quota::token_bucket(1, MINUTE);
     let (app, _clock) = app(quota, quota, Duration::from_secs(30));
     ask(&app, 1).await;
@@ -112,7 +112,7 @@ async fn t25_an_absurd_jitter_does_not_panic() {
 }
 
 #[tokio::test]
-async fn t25_nobody_is_told_to_retry_what_never_fits() {
+async fn t25_a_cost_above_the_capacity_gets_no_retry_after() {
     let quota = Quota::token_bucket(1, MINUTE);
     let (app, _clock) = app(quota, quota, Duration::from_secs(30));
     let answer = ask(&app, 2).await;

@@ -86,7 +86,7 @@ const SPOOFS: [Spoof; 17] = [
 ];
 
 #[tokio::test]
-async fn t01_spoofs_that_beat_other_limiters_get_one_request_through() {
+async fn t01_known_spoofs_get_only_one_request_through() {
     for (name, extractor, peer, lines) in SPOOFS {
         let (limiter, backend, _clock) = limiter();
         let app = hello().layer(RateLimitLayer::new(ONE, extractor()).limiter(&limiter));
@@ -152,7 +152,7 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
 }
 
 #[test]
-fn t01_a_viewer_address_is_told_from_its_port() {
+fn t01_a_viewer_address_is_separated_from_its_port() {
     let cdn = behind_proxies().from_header("cloudfront-viewer-address");
     // Without brackets, an IPv6 address with a port of up to four digits also reads as an address. The client picks the
     // port and the host part, and must not be able to pick the network.

@@ -8,5 +8,5 @@ mod cancellation;
 mod readiness;
 mod shadow;
 mod sharing;
-mod strict;
+mod contract_service;
 mod unavailable;

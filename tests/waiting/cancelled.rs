@@ -18,7 +18,7 @@ async fn leave<T>(answer: JoinHandle<T>) {
 }
 
 #[tokio::test]
-async fn who_comes_after_the_last_ten_left_gets_the_first_of_their_turns() {
+async fn a_new_request_gets_the_earliest_cancelled_reservation() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), key::global()).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
@@ -45,7 +45,7 @@ async fn who_comes_after_the_last_ten_left_gets_the_first_of_their_turns() {
 /// Requests in the middle leave, as when a connection is lost: those behind move up, and the last reservation is
 /// refunded.
 #[tokio::test]
-async fn who_leaves_from_the_midst_costs_nobody_a_turn() {
+async fn later_requests_move_up_when_earlier_requests_leave() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), key::global()).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
@@ -67,7 +67,7 @@ async fn who_leaves_from_the_midst_costs_nobody_a_turn() {
 
 /// A held reservation keeps its due time, because its holder already knows the delay.
 #[tokio::test]
-async fn turns_before_one_that_somebody_holds_are_forfeited() {
+async fn reservations_cancelled_before_a_held_one_are_forfeited() {
     let queue = Queue::new();
     let hold = || queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve()]);
     hold().await.unwrap().into_receipt();
@@ -83,7 +83,7 @@ async fn turns_before_one_that_somebody_holds_are_forfeited() {
 
 /// A reservation passes only to requests of the same cost.
 #[tokio::test]
-async fn turns_are_passed_on_to_those_of_the_same_size() {
+async fn a_cancelled_reservation_passes_to_a_request_of_the_same_cost() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &http::request::Parts| 7).limiter(&queue.limiter);
     let of = |cost| layer.clone().cost(move |_| cost).wait_up_to(50 * SECOND).layer(queue.inner());
@@ -98,7 +98,7 @@ async fn turns_are_passed_on_to_those_of_the_same_size() {
 }
 
 #[tokio::test]
-async fn whoever_holds_a_turn_may_cancel_keep_or_drop_it() {
+async fn a_held_reservation_can_be_cancelled_kept_or_dropped() {
     let queue = Queue::new();
     let hold = || queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve()]);
     let first = hold().await.unwrap();
@@ -122,7 +122,7 @@ async fn whoever_holds_a_turn_may_cancel_keep_or_drop_it() {
 }
 
 #[tokio::test]
-async fn several_charges_in_hand_go_back_together() {
+async fn dropping_a_hold_refunds_all_of_its_charges() {
     static DAILY: Policy = Policy::new("daily", Quota::fixed_window(100, MINUTE));
     let queue = Queue::new();
     queue.limiter.limit(&SEARCH, 7).await.unwrap();

@@ -39,7 +39,7 @@ fn to(uri: String) -> Request<Empty<Bytes>> {
 
 /// Runs in real time because it uses sockets.
 #[tokio::test]
-async fn a_client_keeps_the_pace_that_the_server_asks_for() {
+async fn a_client_layer_sends_requests_at_the_configured_rate() {
     const REMOTE: Policy = Policy::new("theirs", Quota::token_bucket(20, SECOND).capacity(1).max_reserved(50));
     let (arrivals, base) = serve().await;
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
@@ -61,7 +61,7 @@ async fn a_client_keeps_the_pace_that_the_server_asks_for() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_ones_own_is_told_from_the_servers() {
+async fn is_refusal_distinguishes_the_layers_429_from_the_servers() {
     const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE).max_reserved(3));
     let (arrivals, base) = serve().await;
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();

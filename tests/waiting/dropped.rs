@@ -21,7 +21,7 @@ use tollgate::{
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::later::DelayedBackend;
+use crate::delayed_backend::DelayedBackend;
 use crate::queue::{MICRO, SPACED, ms};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
@@ -93,7 +93,7 @@ fn instants(deciding: usize, polls: usize) -> Vec<Duration> {
 }
 
 #[tokio::test]
-async fn a_response_leaks_no_place_no_permit_and_no_turn() {
+async fn a_dropped_response_leaks_no_waiter_no_permit_and_no_reservation() {
     for (deciding, refund) in (0..4).flat_map(|deciding| [(deciding, false), (deciding, true)]) {
         let mut seen = Vec::new();
         for polls in 0.. {
@@ -160,7 +160,7 @@ async fn response(deciding: usize, refund: bool, polls: usize) -> (Reached, bool
 }
 
 #[tokio::test]
-async fn a_call_that_waits_leaks_no_place_and_no_turn() {
+async fn a_dropped_waiting_call_leaks_no_waiter_and_no_reservation() {
     for deciding in 0..4 {
         for polls in 0..=deciding + 4 {
             let trial = Trial::new(deciding).await;
@@ -177,7 +177,7 @@ async fn a_call_that_waits_leaks_no_place_and_no_turn() {
 }
 
 #[tokio::test]
-async fn a_reservation_that_is_waited_for_leaks_no_turn() {
+async fn a_reservation_dropped_while_waiting_is_refunded() {
     for deciding in 0..4 {
         for polls in 0..=deciding + 4 {
             let trial = Trial::new(deciding).await;
@@ -203,7 +203,7 @@ fn reached(deciding: usize, polls: usize, done: bool) -> Reached {
 
 /// The due time passes without a poll. The call did not continue, so its charge is refunded.
 #[tokio::test]
-async fn who_leaves_after_the_turn_and_before_going_on_gives_back_what_is_left() {
+async fn a_call_dropped_after_its_due_time_without_a_poll_is_refunded() {
     let trial = Trial::new(0).await;
     let call = trial.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND);
     trial.clock.set(trial.begin + ms(100) + MICRO);

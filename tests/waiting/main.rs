@@ -5,18 +5,18 @@
 mod cancelled;
 mod clients;
 mod dropped;
-mod equipped;
+mod extensions;
 mod histories;
 mod history;
 mod jitter;
-mod later;
+mod delayed_backend;
 mod pauses;
-mod places;
-mod point_1;
+mod max_waiting;
+mod calls;
 mod queue;
 mod readiness;
 mod rules;
-mod turns;
+mod due_times;
 mod upstream;
 
 #[path = "../model/admitted.rs"]

@@ -21,7 +21,7 @@ fn layer(queue: &Queue) -> RateLimitLayer {
 }
 
 #[tokio::test]
-async fn point_4_requests_that_wait_are_held_until_the_end_of_a_pause_and_paced_again() {
+async fn point_4_waiting_requests_are_held_until_a_pause_ends_and_then_spaced() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(MINUTE).layer(queue.inner());
     let answers: Vec<_> = (0..50).map(|number| send(&service, number)).collect();
@@ -52,7 +52,7 @@ async fn point_4_requests_that_wait_are_held_until_the_end_of_a_pause_and_paced_
 }
 
 #[tokio::test]
-async fn point_4_a_request_that_waits_for_less_than_the_pause_is_refused_and_not_sent() {
+async fn point_4_a_request_is_refused_if_the_pause_outlasts_its_maximum_wait() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(SECOND).layer(queue.inner());
     let answers: Vec<_> = (0..5).map(|number| send(&service, number)).collect();
@@ -72,7 +72,7 @@ async fn point_4_a_request_that_waits_for_less_than_the_pause_is_refused_and_not
 }
 
 #[tokio::test]
-async fn point_4_new_requests_wait_for_the_end_of_a_pause_if_they_may_and_spend_nothing_meanwhile() {
+async fn point_4_new_requests_wait_for_the_end_of_a_pause_without_a_charge() {
     static PLAIN: Policy = Policy::new("plain", Quota::token_bucket(10, SECOND).capacity(2).max_reserved(1));
     let queue = Queue::new();
     let limiter = &queue.limiter;
@@ -111,7 +111,7 @@ async fn point_4_new_requests_wait_for_the_end_of_a_pause_if_they_may_and_spend_
 }
 
 #[tokio::test]
-async fn point_4_a_pause_that_is_extended_holds_on_and_one_that_is_ended_lets_new_calls_go() {
+async fn point_4_a_pause_can_be_extended_and_ended_early() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(MINUTE).layer(queue.inner());
     queue.limiter.pause(&REMOTE, 7, SECOND).await.unwrap();
@@ -132,7 +132,7 @@ async fn point_4_a_pause_that_is_extended_holds_on_and_one_that_is_ended_lets_ne
 
 /// Regression: waiting requests of a key that was blocked after the first 429 were still sent.
 #[tokio::test]
-async fn point_4_requests_of_a_blocked_key_that_wait_are_refused_at_their_turns() {
+async fn point_4_waiting_requests_of_a_blocked_key_are_refused_when_due() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(MINUTE).layer(queue.inner());
     let answers: Vec<_> = (0..50).map(|number| send(&service, number)).collect();
@@ -152,7 +152,7 @@ async fn point_4_requests_of_a_blocked_key_that_wait_are_refused_at_their_turns(
 }
 
 #[tokio::test]
-async fn point_4_a_reservation_that_is_waited_for_is_held_and_charged_once() {
+async fn point_4_a_waiting_reservation_is_held_by_a_pause_and_charged_once() {
     let queue = Queue::new();
     let limiter = &queue.limiter;
     assert!(limiter.try_limit(&REMOTE, 7).await.unwrap().is_allowed());
@@ -185,7 +185,7 @@ async fn point_4_a_reservation_that_is_waited_for_is_held_and_charged_once() {
 
 /// The server answers 429 once. Requests that are due but wait for a connection are held as well.
 #[tokio::test]
-async fn point_4_after_a_429_nothing_is_sent_before_retry_after() {
+async fn point_4_after_a_429_no_request_is_sent_before_retry_after() {
     for retry_after in ["2", "Sun, 06 Nov 1994 08:49:39 GMT"] {
         let queue = Queue::new();
         let (inner, clock) = (queue.inner(), queue.clock.clone());

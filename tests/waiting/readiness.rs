@@ -21,7 +21,7 @@ fn client(req: &Parts) -> u64 {
 }
 
 #[tokio::test]
-async fn others_pass_while_a_request_waits() {
+async fn other_requests_pass_while_one_waits() {
     let queue = Queue::new();
     let permits = Arc::new(Semaphore::new(1));
     let limited = ConcurrencyLimit::with_semaphore(queue.inner(), Arc::clone(&permits));
@@ -42,7 +42,7 @@ async fn others_pass_while_a_request_waits() {
 }
 
 #[tokio::test]
-async fn at_its_turn_it_waits_for_the_inner_service_and_then_goes_on() {
+async fn a_due_request_waits_until_the_inner_service_is_ready() {
     let queue = Queue::new();
     let permits = Arc::new(Semaphore::new(1));
     let limited = ConcurrencyLimit::with_semaphore(queue.inner(), Arc::clone(&permits));
@@ -66,7 +66,7 @@ async fn at_its_turn_it_waits_for_the_inner_service_and_then_goes_on() {
 }
 
 #[tokio::test]
-async fn without_an_inner_service_the_turn_goes_back() {
+async fn a_reservation_is_refunded_if_the_inner_service_fails() {
     let queue = Queue::new();
     let broken = Arc::new(AtomicBool::new(false));
     let inner = Breaking { inner: queue.inner(), broken: Arc::clone(&broken) };

@@ -90,7 +90,7 @@ async fn assert_in_one_of_three_runs(quota: Quota, servers: usize, is_expected: 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn point_4_with_19_a_second_and_bursts_of_4_no_server_of_20_and_5_refuses_one_of_1000_requests() {
+async fn point_4_no_server_refuses_requests_sent_at_a_rate_below_its_limit() {
     let began = Instant::now();
     assert_in_one_of_three_runs(BELOW, 10, |refused| refused == (0, 0)).await;
     assert!(began.elapsed() >= ms(5000), "expected 96 waits of 52 ms after the burst, took {:?}", began.elapsed());
@@ -103,13 +103,13 @@ async fn point_4_with_19_a_second_and_bursts_of_4_no_server_of_20_and_5_refuses_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes 53 seconds"]
-async fn point_4_one_server_of_20_a_second_refuses_none_of_1000_requests_in_53_seconds() {
+async fn point_4_a_single_server_refuses_none_of_1000_requests_in_53_seconds() {
     assert_in_one_of_three_runs(BELOW, 1, |refused| refused == (0, 0)).await;
 }
 
 /// A server refuses its tenth request: apart from those already sent, no request is sent to it for the next second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn point_4_one_429_of_a_server_holds_the_queue_until_its_retry_after() {
+async fn point_4_a_429_of_a_server_holds_its_queue_until_retry_after() {
     const RATE: u64 = 100;
     let (count, refused_at) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
     let arrivals: Arc<Mutex<Vec<Instant>>> = Arc::default();

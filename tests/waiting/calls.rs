@@ -16,7 +16,7 @@ fn limiter() -> RateLimiter {
 }
 
 #[tokio::test]
-async fn point_1_each_short_call_fails_on_a_denial() {
+async fn point_1_calls_without_try_fail_on_a_denial() {
     async fn attempt(limiter: &RateLimiter) -> Result<(), LimitError> {
         limiter.limit(&LOGIN, "ada").await?;
         Ok(())
@@ -36,7 +36,7 @@ async fn point_1_each_short_call_fails_on_a_denial() {
 }
 
 #[tokio::test]
-async fn point_1_each_try_call_returns_the_denial() {
+async fn point_1_try_calls_return_the_denial() {
     let limiter = limiter();
     assert_eq!(limiter.try_acquire(&LOGIN, "ada").cost(5).await.unwrap().remaining(), 0);
     assert!(!limiter.try_limit(&LOGIN, "ada").await.unwrap().is_allowed());
@@ -49,7 +49,7 @@ async fn point_1_each_try_call_returns_the_denial() {
 }
 
 #[tokio::test]
-async fn point_1_a_turn_is_held_and_not_taken_in_passing() {
+async fn point_1_only_calls_that_return_a_hold_can_reserve() {
     let limiter = limiter();
     let reservation = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
     assert_eq!(reservation.delay(), SECOND);
@@ -71,7 +71,7 @@ async fn point_1_a_turn_is_held_and_not_taken_in_passing() {
 
 /// Regression: a job that slept for the delay and dropped the reservation was not limited.
 #[tokio::test]
-async fn point_1_a_turn_that_is_dropped_stays_charged_unless_it_is_cancelled_or_waited_for() {
+async fn point_1_a_dropped_reservation_stays_charged() {
     let limiter = limiter();
     for seconds in 1..=3 {
         let reservation = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
@@ -85,7 +85,7 @@ async fn point_1_a_turn_that_is_dropped_stays_charged_unless_it_is_cancelled_or_
 }
 
 #[tokio::test]
-async fn point_3_a_check_of_a_full_bucket_leaves_all_of_it() {
+async fn point_3_a_check_of_a_full_bucket_reports_a_full_bucket() {
     let limiter = limiter();
     let full = limiter.try_check(&LOGIN, "ada").await.unwrap();
     assert_eq!((full.remaining(), full.reset()), (5, Duration::ZERO));
@@ -94,7 +94,7 @@ async fn point_3_a_check_of_a_full_bucket_leaves_all_of_it() {
 }
 
 #[tokio::test]
-async fn point_3_a_check_shows_what_is_there_whatever_it_asks_for() {
+async fn point_3_a_check_reports_the_same_state_for_every_cost() {
     static DAILY: Policy = Policy::new("daily", Quota::fixed_window(5, HOUR).start(Duration::ZERO));
     static SLIDING: Policy = Policy::new("sliding", Quota::sliding_window(5, HOUR));
     let limiter = limiter();
@@ -119,7 +119,7 @@ async fn point_3_a_check_shows_what_is_there_whatever_it_asks_for() {
 }
 
 #[tokio::test]
-async fn point_3_a_status_is_in_whole_tokens_and_seconds_rounded_up() {
+async fn point_3_a_summary_has_whole_tokens_and_seconds_rounded_up() {
     static CHAT: Policy = Policy::new("chat", Quota::token_bucket(3, SECOND).capacity(10));
     let limiter = limiter();
     let status = limiter.acquire(&CHAT, "ada").cost(4).await.unwrap().summary();
@@ -134,7 +134,7 @@ async fn point_3_a_status_is_in_whole_tokens_and_seconds_rounded_up() {
 }
 
 #[tokio::test]
-async fn point_3_a_handler_passes_key_errors_on() {
+async fn point_3_a_key_error_converts_to_a_limit_error() {
     fn key(name: Option<&str>) -> Result<&str, tollgate::key::KeyError> {
         name.ok_or_else(|| tollgate::key::KeyError::new("no name; send x-name"))
     }
@@ -150,7 +150,7 @@ async fn point_3_a_handler_passes_key_errors_on() {
 }
 
 #[tokio::test]
-async fn point_3_a_wait_without_reservations_is_an_error() {
+async fn point_3_waiting_without_reservations_is_an_error() {
     let limiter = limiter();
     let error = limiter.acquire(&LOGIN, "ada").wait_up_to(MINUTE).await.err().map(|error| error.to_string());
     assert!(error.is_some_and(|text| text.contains("max_reserved")));
@@ -167,7 +167,7 @@ async fn point_3_a_wait_without_reservations_is_an_error() {
 }
 
 #[tokio::test]
-async fn point_3_a_quota_set_at_run_time_turns_no_wait_into_an_error() {
+async fn point_3_a_quota_set_at_run_time_does_not_make_waiting_an_error() {
     let limiter = limiter();
     let plain = Quota::token_bucket(1, HOUR);
     limiter.set_quota(&EVEN, Some(plain)).await.unwrap();
@@ -180,13 +180,13 @@ async fn point_3_a_quota_set_at_run_time_turns_no_wait_into_an_error() {
 }
 
 #[tokio::test]
-async fn point_15_a_denial_of_a_quota_without_capacity_names_the_calls_that_wait() {
+async fn point_15_a_denial_at_zero_capacity_names_the_waiting_calls() {
     let denied = limiter().try_limit(&EVEN, "ada").await.unwrap().into_result().unwrap_err().to_string();
     assert!(denied.contains("reserve()") && denied.contains("wait_up_to"), "{denied}");
 }
 
 #[tokio::test]
-async fn point_15_a_denial_has_its_wait_in_whole_seconds_and_milliseconds_rounded_up() {
+async fn point_15_retry_after_in_seconds_and_milliseconds_is_rounded_up() {
     static FAST: Policy = Policy::new("fast", Quota::token_bucket(3, SECOND).capacity(1));
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
@@ -208,7 +208,7 @@ async fn point_15_a_denial_has_its_wait_in_whole_seconds_and_milliseconds_rounde
 }
 
 #[tokio::test]
-async fn point_15_a_cancelled_turn_reports_whether_it_came_back() {
+async fn point_15_cancel_reports_whether_the_tokens_were_refunded() {
     let limiter = limiter();
     let first = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
     let second = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();

@@ -13,7 +13,7 @@ use crate::queue::{Queue, SPACED, immediate_response, ms, request, send, settle}
 static SEARCH: Policy = Policy::new("search", SPACED);
 
 #[tokio::test]
-async fn who_waited_brings_its_status_and_its_charge() {
+async fn a_request_that_waited_has_its_status_and_receipt() {
     let queue = Queue::new();
     let inner = service_fn(|req: Request<u64>| async move {
         let status = req.extensions().get::<RateLimitStatus>().expect("a status");
@@ -37,7 +37,7 @@ async fn who_waited_brings_its_status_and_its_charge() {
 }
 
 #[tokio::test]
-async fn the_charge_of_who_waited_is_settled_by_its_response() {
+async fn a_request_that_waited_is_settled_by_its_response() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.on_response(|_| OnResponse::Settle(3)).layer(queue.inner());
@@ -51,7 +51,7 @@ async fn the_charge_of_who_waited_is_settled_by_its_response() {
 }
 
 #[tokio::test]
-async fn the_response_of_who_waited_has_headers_like_any_other() {
+async fn a_request_that_waited_gets_the_usual_headers() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());

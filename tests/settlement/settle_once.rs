@@ -35,7 +35,7 @@ async fn a_charge_is_settled_once() {
 }
 
 #[tokio::test]
-async fn what_is_settled_is_settled_by_the_call() {
+async fn a_settlement_applies_even_if_its_future_is_dropped() {
     let (limiter, _clock) = limiter();
     let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
     drop(receipt.settle(1700));
@@ -45,7 +45,7 @@ async fn what_is_settled_is_settled_by_the_call() {
 }
 
 #[tokio::test]
-async fn of_two_threads_exactly_one_wins() {
+async fn only_one_of_two_concurrent_settlements_applies() {
     let (limiter, _clock) = limiter();
     for round in 0..500 {
         let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
@@ -67,7 +67,7 @@ async fn of_two_threads_exactly_one_wins() {
 }
 
 #[tokio::test]
-async fn each_charge_of_a_call_is_settled_for_itself() {
+async fn each_charge_of_a_call_is_settled_separately() {
     let (limiter, _clock) = limiter();
     let charges = limiter.hold_all([Charge::new(&TOKENS, "team").cost(1000), Charge::new(&CALLS, "team").cost(10)]);
     let receipt = charges.await.unwrap().into_receipt();
@@ -81,7 +81,7 @@ async fn each_charge_of_a_call_is_settled_for_itself() {
 }
 
 #[tokio::test]
-async fn what_the_handler_settled_the_response_only_resets() {
+async fn after_the_handler_settles_the_response_can_only_reset() {
     let verdicts =
         [(OnResponse::Keep, 1700), (OnResponse::Refund, 1700), (OnResponse::Settle(5), 1700), (OnResponse::Reset, 0)];
     for (verdict, spent) in verdicts {
@@ -97,7 +97,7 @@ async fn what_the_handler_settled_the_response_only_resets() {
 }
 
 #[tokio::test]
-async fn what_the_response_settled_the_handle_only_resets() {
+async fn after_the_response_settles_the_receipt_can_only_reset() {
     for (verdict, spent) in [
         (OnResponse::Keep, 1700),
         (OnResponse::Refund, 0),

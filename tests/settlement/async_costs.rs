@@ -44,7 +44,7 @@ async fn the_service_is_not_called_before_the_cost_is_known() {
 }
 
 #[tokio::test]
-async fn a_request_of_which_the_cost_never_comes_holds_nothing_when_it_is_dropped() {
+async fn a_request_dropped_before_its_cost_is_known_holds_nothing() {
     const RESERVABLE: Policy = Policy::new("turns", Quota::token_bucket(10, MINUTE).max_reserved(10));
     let (limiter, _clock) = limiter();
     let permits = Arc::new(Semaphore::new(1));
@@ -72,7 +72,7 @@ async fn a_request_of_which_the_cost_never_comes_holds_nothing_when_it_is_droppe
 
 /// Costs of the rule, of the layer or none, synchronous or not, with synchronous and asynchronous keys.
 #[tokio::test]
-async fn every_kind_of_cost_goes_with_every_kind_of_key() {
+async fn every_kind_of_cost_works_with_every_kind_of_key() {
     let slow_key = |_: &Parts| {
         Extraction::later(async {
             tokio::task::yield_now().await;
@@ -112,7 +112,7 @@ async fn every_kind_of_cost_goes_with_every_kind_of_key() {
 }
 
 #[tokio::test]
-async fn a_cost_of_the_layer_is_waited_for_once() {
+async fn an_async_cost_of_the_layer_is_computed_once_per_request() {
     let (limiter, _clock) = limiter();
     let polled = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&polled);
@@ -132,7 +132,7 @@ async fn a_cost_of_the_layer_is_waited_for_once() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_the_cost_of_a_rule_that_does_not_apply() {
+async fn the_cost_of_a_skipped_rule_is_not_awaited() {
     let (limiter, _clock) = limiter();
     for later in [false, true] {
         let skip = move |_: &Parts| {

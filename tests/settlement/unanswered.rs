@@ -41,7 +41,7 @@ where
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_keeps_the_charge() {
+async fn a_request_stays_charged_if_the_handler_panics() {
     fn at_once(_: Request<()>) -> ResponseFuture {
         panic!("panic requested by the test")
     }
@@ -58,7 +58,7 @@ async fn a_handler_that_panics_keeps_the_charge() {
 }
 
 #[tokio::test]
-async fn a_service_that_fails_keeps_the_charge() {
+async fn a_request_stays_charged_if_the_service_fails() {
     fn fails(_: Request<()>) -> ResponseFuture {
         Box::pin(async { Err("of its own") })
     }
@@ -66,7 +66,7 @@ async fn a_service_that_fails_keeps_the_charge() {
 }
 
 #[tokio::test]
-async fn a_timeout_outside_keeps_the_charge() {
+async fn a_request_stays_charged_if_an_outer_timeout_elapses() {
     fn never(request: Request<()>) -> ResponseFuture {
         Box::pin(async move {
             let _until_here = request;
@@ -82,7 +82,7 @@ async fn a_timeout_outside_keeps_the_charge() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_keeps_the_charge() {
+async fn a_request_stays_charged_if_the_client_disconnects() {
     let (limiter, _clock) = limiter();
     for (layer, remaining) in layers(&limiter).into_iter().zip([9, 8, 7]) {
         let (started, mut handler) = mpsc::channel::<()>(1);
@@ -109,7 +109,7 @@ async fn gone(handler: mpsc::Receiver<()>) {
 }
 
 #[tokio::test]
-async fn a_handle_that_is_dropped_keeps_the_charge() {
+async fn a_request_stays_charged_if_its_receipt_is_dropped() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).cost(|_| 4).with_receipt().limiter(&limiter);
     let inner = service_fn(|request: Request<()>| async move {
