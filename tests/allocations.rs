@@ -71,7 +71,7 @@ fn a_call_with_two_charges_allocates_at_most_three_lists() {
     let (api, other) = (API, OTHER);
     let charges = || [Charge::new(&api, 7), Charge::new(&other, 7)];
     now(limiter.limit_all(charges()));
-    // The lists of steps, of charges and of decisions: each holds one element without allocating.
+    // The lists of steps, charges and decisions allocate, because each holds only one element inline.
     assert!(allocations(|| assert!(now(limiter.try_limit_all(charges())).is_allowed())) <= 3);
 }
 
@@ -101,7 +101,7 @@ fn a_refusal_allocates_only_its_headers_and_body() {
     let mut response = None;
     let count = allocations(|| response = Some(now(service.call(request))));
     assert_eq!(response.as_ref().map(|response| response.status().as_u16()), Some(429));
-    // Two for the header map, two for the body, one each for `RateLimit` and `Retry-After`.
+    // Two are for the header map, two for the body, and one each for `RateLimit` and `Retry-After`.
     assert_eq!(count, 6);
     drop(response);
 }

@@ -18,7 +18,7 @@ const MODULES: [(&str, u8); 14] = [
     // Re-exports by topic.
     ("key", 6),
     ("protection", 6),
-    // Locks and atomics, replaced when a model checker runs.
+    // Locks and atomics, which model checkers replace.
     ("sync", 0),
     ("docs", 0),
 ];
@@ -43,9 +43,9 @@ fn modules_name_only_modules_of_lower_levels() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The two functions that decide, the files that define them, and the files that call them. `step` projects single rows;
-/// all charges go through `step_all`.
-const DECIDING: [(&str, &str, &[&str]); 2] = [
+/// The two deciding functions, with the file that defines each and the files that call it. All charges go through
+/// `step_all`; `step` projects single rows.
+const DECIDING_FUNCTIONS: [(&str, &str, &[&str]); 2] = [
     (
         "step",
         "algorithm/step.rs",
@@ -57,7 +57,7 @@ const DECIDING: [(&str, &str, &[&str]); 2] = [
 #[test]
 fn deciding_functions_have_one_definition_and_known_callers() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for (name, home, callers) in DECIDING {
+    for (name, home, callers) in DECIDING_FUNCTIONS {
         let (mut homes, mut calls) = (Vec::new(), Vec::new());
         for file in rust_files(&source) {
             let inside = file.strip_prefix(&source).expect("inside src").to_string_lossy().replace('\\', "/");
@@ -79,7 +79,7 @@ fn deciding_functions_have_one_definition_and_known_callers() {
     }
 }
 
-/// Only what applications need is at the root.
+/// The root has only the items that most applications need.
 const MAX_ROOT_ITEMS: usize = 40;
 
 #[test]
@@ -154,14 +154,14 @@ fn upward_imports_are_detected() {
     assert!(upward_names("middleware", "use super::key;\nuse crate::middleware::x;").is_empty());
 }
 
-/// The names in `text`, a file of `module`, that the order forbids.
+/// Returns the names that the order forbids in `text`, a file of `module`.
 fn upward_names(module: &str, text: &str) -> Vec<String> {
     let Some(own) = level(module) else {
         return vec![format!("add the module {module:?} to MODULES in tests/architecture.rs")];
     };
     let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
     let mut faults = Vec::new();
-    // The length of a `super` chain does not matter: only the name after it counts.
+    // Only the name after a `super` chain matters, not the length of the chain.
     for (at, _) in code.match_indices("super::super::") {
         let rest = code[at..].trim_start_matches("super::");
         let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();

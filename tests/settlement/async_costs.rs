@@ -45,7 +45,7 @@ async fn the_service_is_not_called_before_the_cost_is_known() {
 
 #[tokio::test]
 async fn a_request_dropped_before_its_cost_is_known_holds_nothing() {
-    const RESERVABLE: Policy = Policy::new("turns", Quota::token_bucket(10, MINUTE).max_reserved(10));
+    const RESERVABLE: Policy = Policy::new("reservable", Quota::token_bucket(10, MINUTE).max_reserved(10));
     let (limiter, _clock) = limiter();
     let permits = Arc::new(Semaphore::new(1));
     let inner = ConcurrencyLimit::with_semaphore(
@@ -70,7 +70,7 @@ async fn a_request_dropped_before_its_cost_is_known_holds_nothing() {
     }
 }
 
-/// Costs of the rule, of the layer or none, synchronous or not, with synchronous and asynchronous keys.
+/// Combines costs of rules and layers, sync and async, with sync and async keys.
 #[tokio::test]
 async fn every_kind_of_cost_works_with_every_kind_of_key() {
     let slow_key = |_: &Parts| {

@@ -44,7 +44,7 @@ async fn a_response_after_a_full_refill_refunds_nothing() {
             StatusCode::OK
         }
     });
-    // The burst was refilled and spent again by the handler, so there is no third one.
+    // The handler spent the refilled burst, so the refund must not allow a third burst.
     assert_eq!((ask(&service, "/").await, ask(&service, "/").await), (200, 429));
     clock.advance(MINUTE - SECOND);
     assert_eq!(ask(&service, "/").await, 429);
@@ -72,7 +72,7 @@ async fn after_a_reset_a_settlement_can_only_charge_the_difference() {
     }
 }
 
-/// A reset goes undetected once the same amount has been spent again. The refund is still at most the charge.
+/// A settlement cannot detect a reset once the same amount has been spent again. It still refunds at most the charge.
 #[tokio::test]
 async fn a_refund_after_an_undetected_reset_is_at_most_the_charge() {
     for (actual, max_refund) in [(0, 1000), (300, 700), (1000, 0)] {

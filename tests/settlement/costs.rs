@@ -86,7 +86,7 @@ async fn a_rule_without_a_cost_uses_the_cost_of_the_layer() {
     let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(|_| 1000)).and(CALLS, team).limiter(&limiter);
     assert_eq!(ask(&status_from_path(&layer), "/200").await, 200);
     assert_eq!((left(&limiter, &TOKENS).await, left(&limiter, &CALLS).await), (9000, 499));
-    // The layer's cost applies to all rules without one, whether they were added before or after it.
+    // The layer's cost applies to every rule without a cost, added before or after the call to `cost`.
     let layer = layer.cost(|_| 3).rule(Rule::new(TEN, team));
     assert_eq!(ask(&status_from_path(&layer), "/200").await, 200);
     let all = [left(&limiter, &TOKENS).await, left(&limiter, &CALLS).await, left(&limiter, &TEN).await];
@@ -110,8 +110,8 @@ async fn each_cost_closure_is_called_once_per_request() {
             "team"
         })
     };
-    // The layer's cost applies to two rules, one of which resolves its key asynchronously, so later rules are visited
-    // twice.
+    // The layer's cost applies to two rules. One of them resolves its key asynchronously, so the layer visits the rules
+    // after it twice.
     let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(count(0)))
         .and(CALLS, later)
         .rule(Rule::new(TEN, later).cost(count(1)))

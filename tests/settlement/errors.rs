@@ -127,11 +127,11 @@ async fn held_calls_are_denied_with_the_same_messages() {
     let never = limiter.acquire(&TEN, "team").cost(11).hold().await.unwrap_err();
     assert!(never.to_string().contains("never has 11 tokens"), "{never}");
     assert_eq!(never.denied().unwrap().retry_after(), None);
-    let shut = tollgate::Policy::new("shut", Quota::token_bucket(1, SECOND));
+    let one = tollgate::Policy::new("one", Quota::token_bucket(1, SECOND));
     let ten = &TEN;
-    let charges = || [tollgate::Charge::new(ten, "team"), tollgate::Charge::new(&shut, "team")];
+    let charges = || [tollgate::Charge::new(ten, "team"), tollgate::Charge::new(&one, "team")];
     limiter.hold_all(charges()).await.unwrap().into_receipt();
     let refused = limiter.hold_all(charges()).await.unwrap_err();
-    assert_eq!(refused.to_string(), "rate limit exceeded: \"shut\"; retry after 1s");
+    assert_eq!(refused.to_string(), "rate limit exceeded: \"one\"; retry after 1s");
     assert_eq!(limiter.remaining(&TEN, "team").await.unwrap(), 9);
 }

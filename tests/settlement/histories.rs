@@ -54,7 +54,7 @@ struct Charged {
     index: usize,
 }
 
-/// Plays a history; returns the tokens admitted and used, the sum of actual costs and the remaining tokens.
+/// Plays a history. Returns the admitted tokens, the sum of actual costs and the remaining tokens.
 fn play(policy: &Policy, actions: &[Action]) -> (Vec<Used>, u64, u64) {
     let mut time = Micros::new(1_700_000_000_000_000);
     let clock = ManualClock::at(time);
@@ -94,7 +94,7 @@ fn ready<T>(future: impl Future<Output = T>) -> T {
     now(async { Ok::<_, std::convert::Infallible>(future.await) })
 }
 
-fn a_hundred() -> impl Strategy<Value = Policy> {
+fn quotas_of_100() -> impl Strategy<Value = Policy> {
     prop::sample::select(vec![
         Quota::token_bucket(100, MINUTE),
         Quota::fixed_window(100, MINUTE),
@@ -108,7 +108,7 @@ proptest! {
 
     #[test]
     fn without_refills_the_spent_tokens_are_the_sum_of_actual_costs(
-        policy in a_hundred(),
+        policy in quotas_of_100(),
         actions in actions(false),
     ) {
         let (_, sum, left) = play(&policy, &actions);

@@ -124,7 +124,7 @@ async fn a_receipt_can_reset_a_single_policy() {
 #[cfg(feature = "wait")]
 #[tokio::test]
 async fn a_request_that_waited_is_settled() {
-    const RESERVABLE: Policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(5));
+    const RESERVABLE: Policy = Policy::new("reservable", Quota::token_bucket(1, MINUTE).max_reserved(5));
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(RESERVABLE, team).wait_up_to(MINUTE).limiter(&limiter);
     let settles =
@@ -138,7 +138,7 @@ async fn a_request_that_waited_is_settled() {
         }
         clock.advance(MINUTE);
         assert!(waiting.await.unwrap() < 300);
-        // Refunded, the reservation is free again. Charged at 3, two more tokens are owed.
+        // A refund frees the reservation. A cost of 3 leaves a debt of two tokens.
         clock.advance(debt * MINUTE);
         assert_eq!(left(&limiter, &RESERVABLE).await, u64::from(debt == 0), "{path}");
         limiter.reset(&RESERVABLE, "team").await.unwrap();
@@ -151,7 +151,7 @@ async fn a_refused_request_settles_nothing() {
     let count = Arc::clone(&calls);
     let (limiter, _clock) = limiter();
     const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
-    // If the layer's own 429 were settled, it would reset the limit and admit the next request.
+    // Settling the layer's 429 would reset the limit and admit the next request.
     let layer = RateLimitLayer::new(ONE, team).and(TEN, team).limiter(&limiter).on_response(move |response| {
         count.fetch_add(1, Ordering::Relaxed);
         if response.status == 429 { OnResponse::Reset } else { OnResponse::Keep }

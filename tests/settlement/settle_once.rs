@@ -1,4 +1,4 @@
-//! A charge is settled only once, by the first settlement.
+//! Only the first settlement of a charge applies.
 
 use std::sync::Barrier;
 use std::thread;

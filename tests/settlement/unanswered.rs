@@ -1,4 +1,4 @@
-//! Requests that end without a response keep their charges.
+//! Requests that end without a response stay charged.
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
@@ -18,7 +18,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::app::{TEN, left, team};
 use crate::client::{limiter, serve};
 
-/// Layers that settle by the response or by a receipt, which is dropped with the request.
+/// Layers that settle by the response or by a receipt. The receipt is dropped with the request.
 fn layers(limiter: &RateLimiter) -> [RateLimitLayer; 3] {
     let layer = RateLimitLayer::new(TEN, team).limiter(limiter);
     let reset = layer.clone().on_response(|_| OnResponse::Reset).with_receipt();
@@ -27,7 +27,7 @@ fn layers(limiter: &RateLimiter) -> [RateLimitLayer; 3] {
 
 type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<()>, &'static str>> + Send>>;
 
-/// Ends a request to the service `serve` under each of the layers, and asserts that each keeps its charge.
+/// Calls `serve` under each layer, ends the request with `end` and asserts that the request stays charged.
 async fn assert_charge_kept<F>(serve: fn(Request<()>) -> ResponseFuture, end: impl Fn(ResponseFuture) -> F)
 where
     F: Future<Output = ()>,
@@ -42,7 +42,7 @@ where
 
 #[tokio::test]
 async fn a_request_stays_charged_if_the_handler_panics() {
-    fn at_once(_: Request<()>) -> ResponseFuture {
+    fn immediately(_: Request<()>) -> ResponseFuture {
         panic!("panic requested by the test")
     }
     fn later(request: Request<()>) -> ResponseFuture {
@@ -52,7 +52,7 @@ async fn a_request_stays_charged_if_the_handler_panics() {
             panic!("panic requested by the test")
         })
     }
-    for serve in [at_once, later] {
+    for serve in [immediately, later] {
         assert_charge_kept(serve, |answer| async { assert!(tokio::spawn(answer).await.unwrap_err().is_panic()) }).await;
     }
 }
@@ -60,9 +60,9 @@ async fn a_request_stays_charged_if_the_handler_panics() {
 #[tokio::test]
 async fn a_request_stays_charged_if_the_service_fails() {
     fn fails(_: Request<()>) -> ResponseFuture {
-        Box::pin(async { Err("of its own") })
+        Box::pin(async { Err("inner error") })
     }
-    assert_charge_kept(fails, |answer| async { assert_eq!(answer.await.unwrap_err(), "of its own") }).await;
+    assert_charge_kept(fails, |answer| async { assert_eq!(answer.await.unwrap_err(), "inner error") }).await;
 }
 
 #[tokio::test]
@@ -96,13 +96,13 @@ async fn a_request_stays_charged_if_the_client_disconnects() {
         handler.recv().await.expect("the handler must start");
         drop(stream);
         // The handler and its sender are dropped when the server notices the disconnect.
-        assert!(tokio::time::timeout(Duration::from_secs(20), gone(handler)).await.is_ok());
+        assert!(tokio::time::timeout(Duration::from_secs(20), handler_dropped(handler)).await.is_ok());
         assert_eq!(left(&limiter, &TEN).await, remaining);
     }
 }
 
 /// Waits until only the route's clone of the handler is left.
-async fn gone(handler: mpsc::Receiver<()>) {
+async fn handler_dropped(handler: mpsc::Receiver<()>) {
     while handler.sender_strong_count() > 1 {
         tokio::task::yield_now().await;
     }

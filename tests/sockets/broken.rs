@@ -1,4 +1,4 @@
-//! An unavailable backend: gRPC clients get UNAVAILABLE, which they retry.
+//! If the backend is unavailable, gRPC clients get UNAVAILABLE with a retry delay.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A handwritten gRPC service, `test.Chat`, with a method of each kind and raw bytes as messages, which limits every
-//! message; and its client.
+//! A handwritten gRPC service, `test.Chat`, and its client. The service has a method of each kind and limits every
+//! message. Messages are raw bytes.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -76,7 +76,7 @@ impl Chat {
 
 type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
-/// The same key as a layer with `key::client_ip()` uses.
+/// The key that a layer with `key::client_ip()` uses.
 fn client<T>(request: &Request<T>) -> Result<Key, LimitError> {
     let address = request.remote_addr().ok_or(tollgate::key::KeyError::new("no address"))?;
     Ok(key::client_ip().key(address.ip()))
@@ -137,7 +137,7 @@ impl Client {
         Client(tonic::client::Grpc::new(endpoint.connect().await.unwrap()))
     }
 
-    /// Calls a method that streams `count` messages in its direction. Returns how many were received, and the result.
+    /// Calls a method with a stream of `count` messages. Returns the number of received messages and the result.
     pub(crate) async fn call(&mut self, method: &'static str, count: usize) -> (usize, Result<(), Status>) {
         self.0.ready().await.unwrap();
         let path = PathAndQuery::from_static(method);

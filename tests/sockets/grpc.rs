@@ -1,4 +1,4 @@
-//! tonic's server behind the layer, and refusals as its client sees them.
+//! A tonic server behind the layer, and refusals as a tonic client receives them.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -28,7 +28,7 @@ async fn a_denied_call_gets_resource_exhausted_and_a_retry_delay() {
     assert_eq!((refused.code(), echo.calls.load(Ordering::Relaxed)), (Code::ResourceExhausted, 3));
     let message = "rate limit exceeded: \"three\"; retry after 18.765433s";
     assert_eq!(refused.message(), message);
-    // Milliseconds, rounded up: gRPC clients retry after exactly that time.
+    // The pushback is rounded up to milliseconds, because gRPC clients retry after exactly that time.
     assert_eq!(pushback(&refused), Some("18766"));
     let retry_delay = Duration::from_micros(20_000_000 - 1_234_567);
     assert_eq!(Details::decode(refused.details()), Details { code: 8, message: message.into(), retry_delay });
@@ -120,7 +120,7 @@ async fn point_8_without_grpc_a_refusal_is_a_plain_429_and_a_counted_mistake() {
     let layer = RateLimitLayer::new(THREE, key::client_ip()).cost(|_| 4).limiter(&limiter);
     let (address, _echo) = crate::echo::serve_with(layer).await;
     let refused = Client::connect(address).await.say("hello").await.unwrap_err();
-    // tonic's status for a body that is not a message.
+    // tonic returns this status for a body that is not a gRPC message.
     assert_eq!((refused.code(), pushback(&refused)), (Code::Internal, None));
     assert_eq!(limiter.stats().mistakes.plain_grpc_refusals, 1);
 }

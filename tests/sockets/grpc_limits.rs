@@ -29,11 +29,11 @@ fn limits(limiter: &RateLimiter) -> RouteLimits {
 }
 
 /// Calls a method until it is refused. Returns the code of the last allowed call, the number of allowed calls, and the
-/// policy that denied the next.
+/// policy that denied the next call.
 async fn until_refused(client: &mut Client, method: &'static str) -> (Code, usize, String) {
     let mut last = Code::Unknown;
     for admitted in 0..10 {
-        // Send no messages, since these have a separate limit.
+        // Send no messages, because messages have a separate limit.
         match client.call(method, 0).await.1 {
             Err(status) if status.code() == Code::ResourceExhausted => {
                 let policy = status.message().split('"').nth(1).unwrap_or_default().to_owned();
@@ -45,7 +45,7 @@ async fn until_refused(client: &mut Client, method: &'static str) -> (Code, usiz
     panic!("{method} is not limited")
 }
 
-async fn each_method_has_its_limit(client: &mut Client) {
+async fn assert_limit_of_each_method(client: &mut Client) {
     for (method, code, admitted, policy) in [
         (UPLOAD, Code::Ok, 1, "upload"),
         (TALK, Code::Ok, 2, "talk"),
@@ -63,9 +63,9 @@ async fn point_3_a_table_around_a_tonic_server_limits_by_method_and_by_service()
     let (limiter, _clock) = limiter();
     let layer = limits(&limiter).table(LINES).grpc();
     let mut client = serve(layer.clone(), Chat::default()).await;
-    each_method_has_its_limit(&mut client).await;
+    assert_limit_of_each_method(&mut client).await;
     assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec![], 0));
-    // A service that does not exist, and invalid paths of this one.
+    // The paths of an unknown service, and invalid paths of `test.Chat`.
     for method in ["/test.Chatter/Say", "/test.Chat/", "/test.Chat"] {
         let unlimited = client.call(method, 0).await.1.unwrap_err().code();
         assert!([Code::Unimplemented, Code::ResourceExhausted].contains(&unlimited), "{method}");
@@ -79,7 +79,7 @@ async fn point_3_a_table_inside_tonics_router_limits_by_method_and_by_service() 
     let layer = limits(&limiter).table(LINES).grpc();
     let routes: Routes = Routes::new(Chat::default()).into_axum_router().layer(layer.clone()).into();
     let mut client = serve(no_limits(), routes).await;
-    each_method_has_its_limit(&mut client).await;
+    assert_limit_of_each_method(&mut client).await;
     assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec![], 0));
 }
 
@@ -105,7 +105,7 @@ async fn point_3_a_config_file_limits_a_tonic_server_by_method_and_by_service() 
     let limiter = config.limiter(tollgate::MemoryBackend::builder().clock(clock).build()).build();
     let layer = config.layer(&limiter, key::client_ip()).grpc();
     let mut client = serve(layer, Chat::default()).await;
-    each_method_has_its_limit(&mut client).await;
+    assert_limit_of_each_method(&mut client).await;
 }
 
 #[tokio::test]

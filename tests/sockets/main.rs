@@ -9,7 +9,7 @@ mod chat;
 mod connections;
 mod echo;
 mod grpc;
-mod plain;
 mod grpc_limits;
+mod plain;
 mod retry_info;
 mod wire;

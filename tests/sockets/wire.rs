@@ -70,8 +70,8 @@ async fn the_headers_frame_of_a_refusal_ends_the_stream() {
     sender.send_request(call(address, "application/grpc")).await.unwrap();
 
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // Preface, empty SETTINGS, and HEADERS on stream 1 without END_STREAM: the message is never sent, and the server
-    // must not wait for it. HPACK uses literals without indexing.
+    // Send the preface, empty SETTINGS, and HEADERS on stream 1 without END_STREAM. The message is never sent, and the
+    // server must not wait for it. The HPACK block uses literals without indexing.
     let mut block = vec![0x83, 0x86]; // :method POST, :scheme http
     for (name, value) in
         [(":path", METHOD), (":authority", "test"), ("content-type", "application/grpc"), ("te", "trailers")]
@@ -88,7 +88,7 @@ async fn the_headers_frame_of_a_refusal_ends_the_stream() {
     bytes.extend_from_slice(&block);
     stream.write_all(&bytes).await.unwrap();
 
-    // The timeout turns a server that waits for the message into a failure.
+    // If the server waits for the message, the timeout fails the test.
     let frames = tokio::time::timeout(Duration::from_secs(20), frames(&mut stream))
         .await
         .expect("the server responds without the message");

@@ -92,8 +92,8 @@ async fn t04_ten_thousand_addresses_of_one_network_share_a_bucket() {
         passed += usize::from(status == 200);
     }
     assert_eq!((passed, backend.len()), (1, 1));
-    for neighbour in ["2001:db8:1:1:ffff:ffff:ffff:ffff", "2001:db8:1:3::"] {
-        assert_eq!(send(&app, request::<&str, &str>(neighbour, &[])).await.status, 200);
+    for neighbor in ["2001:db8:1:1:ffff:ffff:ffff:ffff", "2001:db8:1:3::"] {
+        assert_eq!(send(&app, request::<&str, &str>(neighbor, &[])).await.status, 200);
     }
 }
 

@@ -38,11 +38,11 @@ proptest! {
         shift in 0..4_usize,
         other in (part(), part(), part()),
     ) {
-        // Often the same bytes split differently, which would collide if parts were joined without lengths.
+        // Case 2 splits the same bytes differently. Keys that join parts without lengths would collide.
         let other = match shift {
             0 => other,
             1 => (one.1.clone(), one.0.clone(), one.2.clone()),
-            2 => moved(&one),
+            2 => shifted(&one),
             _ => one.clone(),
         };
         let app = {
@@ -59,7 +59,7 @@ proptest! {
     }
 }
 
-fn moved(parts: &(Vec<u8>, Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+fn shifted(parts: &(Vec<u8>, Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let (mut a, mut b, c) = parts.clone();
     if a.len() > 1 {
         b.insert(0, a.pop().unwrap());
@@ -67,7 +67,7 @@ fn moved(parts: &(Vec<u8>, Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (a, b, c)
 }
 
-/// Bytes without spaces and semicolons, which header and cookie values cannot carry unchanged.
+/// Bytes that header and cookie values carry unchanged, so no spaces and no semicolons.
 fn part() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(prop::sample::select(b":|,/{}ab01\x80\xff".to_vec()), 1..5)
 }
@@ -76,19 +76,19 @@ fn part() -> impl Strategy<Value = Vec<u8>> {
 async fn t05_separators_inside_a_part_do_not_split_it() {
     // An attacker can send any separator, so only lengths can mark where a part ends.
     type Pair = (Vec<u8>, Vec<u8>);
-    let mut seams = vec![b":".to_vec(), b"\0".to_vec(), b"\x1f".to_vec(), Vec::new()];
+    let mut separators = vec![b":".to_vec(), b"\0".to_vec(), b"\x1f".to_vec(), Vec::new()];
     for tag in 0..10 {
-        seams.extend([vec![tag], [&[tag][..], &[0; 8]].concat(), [&[tag, 1][..], &[0; 7]].concat()]);
+        separators.extend([vec![tag], [&[tag][..], &[0; 8]].concat(), [&[tag, 1][..], &[0; 7]].concat()]);
     }
     let by = key::extension(|pair: &Pair| pair.clone());
-    for seam in seams {
+    for separator in separators {
         let app = hello().layer(RateLimitLayer::new(ONE, by.clone()).limiter(&limiter().0));
-        let seam_x = [&seam[..], b"x"].concat();
+        let separator_x = [&separator[..], b"x"].concat();
         let pairs: [Pair; 4] = [
-            (vec![], seam_x.clone()),
-            (seam.clone(), b"x".to_vec()),
-            (seam_x.clone(), vec![]),
-            (b"x".to_vec(), seam.clone()),
+            (vec![], separator_x.clone()),
+            (separator.clone(), b"x".to_vec()),
+            (separator_x.clone(), vec![]),
+            (b"x".to_vec(), separator.clone()),
         ];
         for (i, pair) in pairs.iter().enumerate() {
             let mut request = request::<&str, &str>(PEER, &[]);
@@ -122,8 +122,8 @@ async fn t05_equal_values_of_different_types_have_different_keys() {
 async fn t05_no_user_name_shares_the_anonymous_or_the_global_bucket() {
     let by = || key::extension(|user: &User| user.0.clone());
     let anonymous = hello().layer(RateLimitLayer::new(ONE, by()).limiter(&limiter().0));
-    let everybody = hello().layer(RateLimitLayer::new(ONE, by().or(key::global())).limiter(&limiter().0));
-    for app in [anonymous, everybody] {
+    let global = hello().layer(RateLimitLayer::new(ONE, by().or(key::global())).limiter(&limiter().0));
+    for app in [anonymous, global] {
         assert_eq!(status(&app, &[]).await, 200);
         assert_eq!(status(&app, &[]).await, 429);
         for name in ["", "\0", "anonymous", "global", "None", "null", "undefined"] {

@@ -1,5 +1,5 @@
-//! Threat 31: one session counted as many callers through different spellings of its cookie. The handler reads the
-//! cookie with a real `CookieJar`.
+//! Threat 33: a client that spells its cookie differently to be counted as many callers. The handler reads the cookie
+//! with a real `CookieJar`.
 
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -14,7 +14,7 @@ use tower::ServiceExt;
 
 use crate::client::{ONE, limiter, parts};
 
-/// A service that accepts one session, `abcdefghijkl`, limited to one request per minute and session.
+/// A service that accepts the session `abcdefghijkl` and allows each session one request per minute.
 fn app(limiter: &RateLimiter) -> Router {
     let me = |jar: CookieJar| async move {
         // Accepts quoted values, as services that share cookies with other programs do.
@@ -30,7 +30,7 @@ async fn status(app: &Router, cookie: &str) -> u16 {
     app.clone().oneshot(request).await.unwrap().status().as_u16()
 }
 
-/// Percent-encodes the letters of `text` whose bit is set.
+/// Percent-encodes the letters of `text` whose bits are set in `bits`.
 fn escaped(text: &str, bits: usize) -> String {
     let spell = |(i, byte): (usize, u8)| match bits >> i & 1 {
         0 => char::from(byte).to_string(),

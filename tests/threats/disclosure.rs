@@ -24,7 +24,7 @@ fn account(req: &Parts) -> Option<String> {
 
 #[tokio::test]
 async fn t22_existing_and_unknown_accounts_get_the_same_responses() {
-    // Ada's is the only account.
+    // Only Ada has an account.
     let log_in = |headers: HeaderMap| async move {
         match headers["x-account"] == "ada@example.com" && headers["x-password"] == "right" {
             true => StatusCode::OK,
@@ -42,7 +42,7 @@ async fn t22_existing_and_unknown_accounts_get_the_same_responses() {
             let (limiter, _backend, _clock) = limiter();
             let layer = RateLimitLayer::new(LOGIN, account.and(key::client_ip())).headers(family);
             let app = Router::new().route("/", post(log_in)).layer(layer.limiter(&limiter));
-            // Ada logs in from another address than the attacker's.
+            // Ada's address differs from the attacker's.
             assert_eq!(ask(&app, "203.0.113.9", "ada@example.com", "right").await.status, 200);
             let mut history = Vec::new();
             for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! Threat 21: text that injects one or more headers.
+//! Threat 21: text that injects headers.
 
 use axum::http::Method;
 use proptest::prelude::*;
@@ -79,7 +79,7 @@ async fn t21_client_input_never_appears_in_a_response() {
     ];
     for family in families {
         for content_type in &content_types {
-            // An unknown tier with a name from the client.
+            // The tier is unknown, and the client chose its name.
             let by = key::header("x-api-key").map(|subject: Subject| subject.tier(MARK));
             let missing = key::header("x-missing").or_reject();
             let limiter = limiter().0;

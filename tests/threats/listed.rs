@@ -51,8 +51,10 @@ fn every_numbered_test_of_this_target_is_listed() {
         let file = file.unwrap().path();
         let text = fs::read_to_string(&file).unwrap();
         let module = file.file_stem().unwrap().to_string_lossy().into_owned();
-        for name in
-            text.lines().filter_map(function).filter(|name| name.starts_with('t') && name[1..3].parse::<u8>().is_ok())
+        for name in text
+            .lines()
+            .filter_map(function_name)
+            .filter(|name| name.starts_with('t') && name[1..3].parse::<u8>().is_ok())
         {
             let line = format!("threats {module}::{name}");
             assert!(listed.contains(&line), "{line} is not in list.txt");
@@ -130,7 +132,7 @@ fn has_test(target: &str, path: &str) -> bool {
     files.iter().filter_map(|file| fs::read_to_string(root().join(file)).ok()).any(|text| {
         let mut is_test = false;
         text.lines().any(|line| {
-            let found = is_test && function(line) == Some(name);
+            let found = is_test && function_name(line) == Some(name);
             let is_attribute = line.trim_start().starts_with("#[");
             is_test = is_attribute && (is_test || line.contains("test]") || line.contains("test("));
             found
@@ -144,7 +146,7 @@ fn has_client_test(path: &str) -> bool {
         .is_ok_and(|text| text.contains(&format!("\ntest('{name}',")))
 }
 
-fn function(line: &str) -> Option<&str> {
+fn function_name(line: &str) -> Option<&str> {
     let line = line.trim_start().strip_prefix("async ").unwrap_or(line.trim_start());
     line.strip_prefix("fn ")?.split('(').next()
 }

@@ -1,4 +1,4 @@
-//! Threat 23: spending another user's limit to lock them out. The page on limitations describes it.
+//! Threat 23: an attacker who spends another user's limit to lock them out. See `docs::limitations`.
 
 use std::net::IpAddr;
 

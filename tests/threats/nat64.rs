@@ -75,7 +75,7 @@ fn point_10_private_addresses_in_the_well_known_prefix_are_not_trusted() {
         let behind = client_ip().trust(["10.0.0.0/8", "127.0.0.0/8", "192.168.0.0/16", "169.254.0.0/16"]);
         let found = behind.resolve(&parts(&peer, &[("x-forwarded-for", ADA)]));
         assert_eq!(found, peer.parse().ok());
-        // The operator can opt in for a translator that does.
+        // An operator can opt in if its translator embeds private addresses.
         let found = behind.nat64(["64:ff9b::/96"]).resolve(&parts(&peer, &[("x-forwarded-for", "203.0.113.8")]));
         let expected = if private == "0.0.0.0" { private } else { "203.0.113.8" };
         assert_eq!(found, expected.parse().ok());

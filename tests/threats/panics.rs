@@ -97,13 +97,13 @@ async fn t30_a_panic_in_a_closure_does_not_affect_other_requests() {
             }),
         ),
     ];
-    for (place, layer) in layers {
+    for (closure, layer) in layers {
         let app = hello().layer(layer.limiter(&limiter().0));
         for _ in 0..3 {
             panics(&app).await;
         }
         for expected in [200, 200, 200, 429] {
-            assert_eq!((place, status(&app, &[]).await), (place, expected));
+            assert_eq!((closure, status(&app, &[]).await), (closure, expected));
         }
         panics(&app).await;
         assert_eq!(status(&app, &[]).await, 429);
@@ -124,14 +124,14 @@ async fn t30_a_panic_in_on_refusal_does_not_affect_other_requests() {
     assert_eq!(status(&app, &[]).await, 429);
 }
 
-/// A clock that panics on request. The backend reads it while rows are locked, which is the worst moment.
+/// A clock that panics on request. The backend reads the clock while rows are locked.
 #[derive(Clone, Debug)]
-struct Faulty {
+struct FaultyClock {
     time: ManualClock,
     broken: Arc<AtomicBool>,
 }
 
-impl Clock for Faulty {
+impl Clock for FaultyClock {
     fn now(&self) -> Micros {
         assert!(!self.broken.load(Ordering::SeqCst), "panic requested by the test");
         self.time.now()
@@ -140,7 +140,7 @@ impl Clock for Faulty {
 
 #[tokio::test]
 async fn t30_a_panic_under_the_lock_leaves_the_row_usable() {
-    let clock = Faulty { time: ManualClock::new(), broken: Arc::default() };
+    let clock = FaultyClock { time: ManualClock::new(), broken: Arc::default() };
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).max_rows(16).build());
     let other = Policy::new("other", Quota::token_bucket(1000, MINUTE));
     let layer = RateLimitLayer::new(THREE, key::client_ip()).and(other, key::global()).limiter(&limiter);

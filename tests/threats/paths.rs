@@ -62,7 +62,7 @@ async fn t16_other_spellings_of_a_path_get_404_or_share_the_bucket() {
         .layer(limits(&limiter).table([]));
     for app in [routes().layer(table), per_route] {
         let port = serve_v4(app).await;
-        limiter.reset(&ONE, key_of_this_machine()).await.unwrap();
+        limiter.reset(&ONE, loopback_key()).await.unwrap();
         let ask = |path: String| async move { raw(port, Ipv4Addr::LOCALHOST, &format!("GET {path}"), &[]).await.0 };
         assert_eq!(ask("/x".into()).await, 200);
         let (mut refused, mut not_found) = (0, 0);
@@ -71,7 +71,7 @@ async fn t16_other_spellings_of_a_path_get_404_or_share_the_bucket() {
                 match ask(path.clone()).await {
                     429 => refused += 1,
                     404 => not_found += 1,
-                    // Not a valid path.
+                    // These paths are invalid.
                     400 if path.contains(['\\', ':']) => {}
                     status => panic!("{path} got status {status}"),
                 }
@@ -81,7 +81,7 @@ async fn t16_other_spellings_of_a_path_get_404_or_share_the_bucket() {
     }
 }
 
-fn key_of_this_machine() -> std::net::IpAddr {
+fn loopback_key() -> std::net::IpAddr {
     Ipv4Addr::LOCALHOST.into()
 }
 

@@ -1,4 +1,4 @@
-//! Threats 23 and 31: keys that a client can invent or name, and their use in the documentation.
+//! Threats 23 and 33: keys that a client can invent or name, and their use in the documentation.
 
 use std::fs;
 use std::net::IpAddr;
@@ -109,21 +109,21 @@ fn point_11_unchecked_credentials_in_examples_are_detected() {
     assert_eq!(count("key::cookie(\"sid\"); // checked before\n\n\nkey::cookie(\"sid\")"), 1);
 }
 
-/// Lines that use an unverified key without "checked" on the line or the two before it.
+/// Lines that use an unverified key without "checked" on the same line or the two lines before.
 fn unverified(text: &str) -> Vec<&str> {
     let lines: Vec<&str> = text.lines().collect();
     let mut faults = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         let is_checked = lines[at.saturating_sub(2)..=at].iter().any(|line| line.contains("checked"));
-        if !is_checked && UNVERIFIED.iter().any(|extractor| counts_by(line, extractor)) {
+        if !is_checked && UNVERIFIED.iter().any(|extractor| uses_extractor(line, extractor)) {
             faults.push(*line);
         }
     }
     faults
 }
 
-/// Whether a line uses the extractor other than to build a key with `.key(`.
-fn counts_by(line: &str, extractor: &str) -> bool {
+/// Whether a line uses the extractor for anything but `.key(`, which builds a key from a known value.
+fn uses_extractor(line: &str, extractor: &str) -> bool {
     line.split(extractor).skip(1).any(|rest| {
         let behind =
             if extractor.ends_with(')') { rest } else { rest.split_once(')').map_or("", |(_, behind)| behind) };

@@ -1,4 +1,4 @@
-//! Clients that disconnect: a response dropped at any point leaves nothing behind but the charge.
+//! Clients that disconnect. A response future dropped at any point leaks nothing and stays charged.
 
 use std::future::Future;
 use std::pin::pin;
@@ -39,7 +39,7 @@ async fn a_response_dropped_at_any_await_point_leaks_no_permit() {
             let permits = Arc::new(Semaphore::new(1));
             let limited = ConcurrencyLimit::with_semaphore(ContractService::default(), Arc::clone(&permits));
             let mut service = layer.clone().limiter(&limiter).layer(limited);
-            // One request per path and pass: the first pass spends the limit, the second is refused.
+            // Each pass sends one request per path. The first pass spends the limits, and the second is refused.
             for pass in 0..2 {
                 let mut polls = 0;
                 while !poll_and_drop(&mut service, &format!("/{polls}"), polls).await {

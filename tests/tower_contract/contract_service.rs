@@ -12,8 +12,8 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tower::Service;
 
-/// Panics when it is called unless this very instance was polled ready. Clones are not ready, and the first poll is
-/// always pending.
+/// Panics if an instance is called that was not polled ready. Clones are not ready, and the first poll is always
+/// pending.
 #[derive(Debug, Default)]
 pub(crate) struct ContractService {
     readiness: Readiness,

@@ -1,4 +1,4 @@
-//! The layer calls the very service that was ready, after the decision and not before.
+//! The layer calls the service instance that was polled ready, and only after the decision.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ async fn the_inner_service_is_not_called_before_the_decision() {
     }
 }
 
-/// The service outlives each response, so a kept permit would be missing elsewhere.
+/// The service outlives each response, so a leaked permit would block the next request.
 #[tokio::test]
 async fn no_response_leaks_a_permit() {
     for limiter in limiters() {
@@ -114,10 +114,10 @@ where
 
 #[tokio::test]
 async fn errors_of_the_inner_service_are_passed_through() {
-    let failing = tower::service_fn(|_: Request<()>| async { Err::<Response<()>, _>("of its own") });
+    let failing = tower::service_fn(|_: Request<()>| async { Err::<Response<()>, _>("inner error") });
     let service = RateLimitLayer::new(THREE, key::global()).layer(failing);
     for _ in 0..3 {
-        assert_eq!(service.clone().oneshot(Request::new(())).await.unwrap_err(), "of its own");
+        assert_eq!(service.clone().oneshot(Request::new(())).await.unwrap_err(), "inner error");
     }
     assert_eq!(service.oneshot(Request::new(())).await.unwrap().status(), 429);
 }

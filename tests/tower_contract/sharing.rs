@@ -1,4 +1,4 @@
-//! Clones of the service and of the layer, in fields and signatures and in concurrent tasks.
+//! Clones of the service and of the layer share a limiter, and their types can be named.
 
 use bytes::Bytes;
 use http::Request;
@@ -14,7 +14,7 @@ use crate::contract_service::ContractService;
 
 const HUNDRED: Policy = Policy::new("hundred", Quota::token_bucket(100, MINUTE));
 
-/// The types can be named: their parameters contain no closures or `impl Trait`.
+/// Names both types, whose parameters contain no closures or `impl Trait`.
 struct Site {
     layer: RateLimitLayer,
     service: RateLimit<ContractService>,
@@ -25,12 +25,12 @@ fn site(layer: RateLimitLayer) -> Site {
 }
 
 const _: () = {
-    const fn handed_to_any_thread<T: Clone + Send + Sync + 'static>() {}
-    handed_to_any_thread::<RateLimit<ContractService>>();
-    handed_to_any_thread::<RateLimitLayer>();
-    const fn sent<T: Send + 'static>() {}
-    sent::<tollgate::middleware::ResponseFuture<ContractService, ()>>();
-    sent::<RefusalBody<Full<Bytes>>>();
+    const fn assert_shareable<T: Clone + Send + Sync + 'static>() {}
+    assert_shareable::<RateLimit<ContractService>>();
+    assert_shareable::<RateLimitLayer>();
+    const fn assert_send<T: Send + 'static>() {}
+    assert_send::<tollgate::middleware::ResponseFuture<ContractService, ()>>();
+    assert_send::<RefusalBody<Full<Bytes>>>();
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -39,7 +39,8 @@ async fn concurrent_clones_admit_exactly_the_limit() {
         let site = site(RateLimitLayer::new(HUNDRED, key::global()).limiter(&limiter));
         let tasks: Vec<_> = (0..32)
             .map(|i| {
-                let service = if i % 2 == 0 { site.service.clone() } else { site.layer.layer(ContractService::default()) };
+                let service =
+                    if i % 2 == 0 { site.service.clone() } else { site.layer.layer(ContractService::default()) };
                 tokio::spawn(async move {
                     let mut allowed = 0;
                     for _ in 0..50 {

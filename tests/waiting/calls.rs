@@ -1,4 +1,4 @@
-//! Issue 24, points 1, 3 and 15: a denial fails the call, and what a reservation, a check and a denial report.
+//! Issue 24, points 1, 3 and 15: the results of calls, checks and reservations.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn point_1_only_calls_that_return_a_hold_can_reserve() {
     assert!(reservation.cancel().await.unwrap()); // The next caller gets the same due time.
     assert_eq!(limiter.acquire(&EVEN, "ada").reserve_within(SECOND).await.unwrap().delay(), SECOND);
 
-    // A call that cannot hold a reservation is an error, even if it would not have to wait.
+    // Reserving without a hold is an error, even if no wait is needed.
     static MAIL: Policy = Policy::new("mail", Quota::token_bucket(1, SECOND).max_reserved(10));
     let charges = || [Charge::new(&MAIL, "ada").reserve()];
     let Err(LimitError::Backend(error)) = limiter.limit_all(charges()).await else {

@@ -1,4 +1,4 @@
-//! Clients that disconnect while they wait: the next request gets their reservation, unless later ones were granted.
+//! Clients that disconnect while they wait. Later requests move up to their reservations.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use tokio::task::JoinHandle;
 use tollgate::{Charge, LimitError, MINUTE, Policy, Quota, RateLimitLayer, SECOND, key};
 use tower::Layer;
 
-use crate::queue::{MICRO, Queue, SPACED, ms, send, settle};
+use crate::queue::{MICRO, Queue, SPACED, ms, run_tasks, send};
 
 static SEARCH: Policy = Policy::new("search", SPACED);
 
 /// Drops the response future, as a server does when the client disconnects.
 async fn leave<T>(answer: JoinHandle<T>) {
     answer.abort();
-    settle().await;
+    run_tasks().await;
     assert!(answer.is_finished());
 }
 
@@ -31,19 +31,18 @@ async fn a_new_request_gets_the_earliest_cancelled_reservation() {
     }
     assert_eq!(queue.limiter.waiting(), 6);
     answers.push(send(&service, 21));
-    settle().await;
+    run_tasks().await;
     for slot in 4..10 {
         queue.at(ms(100 * slot)).await;
     }
-    // Request 21 is due at the eleventh time slot, exact to the microsecond.
+    // Request 21 is due exactly at the eleventh slot.
     queue.at(ms(1000) - MICRO).await;
     assert_eq!(queue.passed().len(), 10);
     queue.at(ms(1000)).await;
     assert_eq!(queue.passed()[10..], [(21, ms(1000))]);
 }
 
-/// Requests in the middle leave, as when a connection is lost: those behind move up, and the last reservation is
-/// refunded.
+/// Requests in the middle leave. Requests behind them move up, and the last reservations are refunded.
 #[tokio::test]
 async fn later_requests_move_up_when_earlier_requests_leave() {
     let queue = Queue::new();
@@ -86,14 +85,15 @@ async fn reservations_cancelled_before_a_held_one_are_forfeited() {
 async fn a_cancelled_reservation_passes_to_a_request_of_the_same_cost() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &http::request::Parts| 7).limiter(&queue.limiter);
-    let of = |cost| layer.clone().cost(move |_| cost).wait_up_to(50 * SECOND).layer(queue.inner());
-    let mut answers: Vec<_> = [(1, 1), (2, 1), (3, 30), (4, 1)].map(|(number, cost)| send(&of(cost), number)).into();
+    let service = |cost| layer.clone().cost(move |_| cost).wait_up_to(50 * SECOND).layer(queue.inner());
+    let mut answers: Vec<_> =
+        [(1, 1), (2, 1), (3, 30), (4, 1)].map(|(number, cost)| send(&service(cost), number)).into();
     queue.at(Duration::ZERO).await;
     leave(answers.remove(1)).await;
     for slot in 1..=40 {
         queue.at(ms(100 * slot)).await;
     }
-    // The fourth gets the second's due time; the third keeps its own.
+    // Request 4 gets the due time of request 2. Request 3 keeps its due time.
     assert_eq!(queue.passed(), [(1, ms(0)), (4, ms(100)), (3, ms(3100))]);
 }
 

@@ -1,4 +1,4 @@
-//! Layers around HTTP clients that keep to the rate of a remote server.
+//! Layers around HTTP clients, which limit the requests sent to a remote server.
 
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ fn to(uri: String) -> Request<Empty<Bytes>> {
 /// Runs in real time because it uses sockets.
 #[tokio::test]
 async fn a_client_layer_sends_requests_at_the_configured_rate() {
-    const REMOTE: Policy = Policy::new("theirs", Quota::token_bucket(20, SECOND).capacity(1).max_reserved(50));
+    const REMOTE: Policy = Policy::new("remote", Quota::token_bucket(20, SECOND).capacity(1).max_reserved(50));
     let (arrivals, base) = serve().await;
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let client = RateLimitLayer::new(REMOTE, key::global()).wait_up_to(MINUTE).layer(client);

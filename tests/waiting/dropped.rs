@@ -1,7 +1,7 @@
 //! Futures dropped at any await point leak no permit, no waiter and no reservation.
 //!
-//! A future is polled a number of times, at instants that lead it through all its states, and then dropped. One earlier
-//! request has spent the capacity, so that the future under test is due after 100 ms and the next one after 200 ms.
+//! Each test polls a future a number of times and then drops it. The polls lead the future through all its states. An
+//! earlier request has spent the capacity, so the future is due after 100 ms and the next call after 200 ms.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -26,7 +26,7 @@ use crate::queue::{MICRO, SPACED, ms};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 
-/// When the future is polled after the decision: before its due time, after it, and after the inner service is ready.
+/// The times of the polls after the decision: before and after the due time, and after the inner service is ready.
 const POLLS: [Duration; 11] = [
     ms(0),
     ms(40),
@@ -49,7 +49,7 @@ enum Reached {
     /// The backend has not yet decided, so nothing can be refunded.
     Deciding,
     Waiting,
-    Work,
+    Continued,
     Refunded,
 }
 
@@ -79,7 +79,7 @@ impl Trial {
     async fn check(&self, reached: Reached, context: &str) {
         assert_eq!(self.limiter.waiting(), 0, "{context}: a waiter is still counted");
         assert_eq!(self.clock.next_wake(), None, "{context}: a timer is still set");
-        let is_charged = matches!(reached, Reached::Deciding | Reached::Work);
+        let is_charged = matches!(reached, Reached::Deciding | Reached::Continued);
         let due = if is_charged { ms(200) } else { ms(100) };
         let next = self.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap();
         let expected = due.saturating_sub(self.clock.now().since(self.begin));
@@ -87,7 +87,7 @@ impl Trial {
     }
 }
 
-/// The instants of `polls` polls; the first `deciding` of them are while the backend decides.
+/// The instants of the first `polls` polls. The backend decides during the first `deciding` of these.
 fn instants(deciding: usize, polls: usize) -> Vec<Duration> {
     std::iter::repeat_n(Duration::ZERO, deciding).chain(POLLS).take(polls).collect()
 }
@@ -104,8 +104,8 @@ async fn a_dropped_response_leaks_no_waiter_no_permit_and_no_reservation() {
             }
         }
         assert_eq!(seen.contains(&Reached::Deciding), deciding > 0, "{seen:?}");
-        assert!(seen.contains(&Reached::Waiting) && seen.contains(&Reached::Work), "{seen:?}");
-        assert_eq!(seen.last(), Some(&if refund { Reached::Refunded } else { Reached::Work }));
+        assert!(seen.contains(&Reached::Waiting) && seen.contains(&Reached::Continued), "{seen:?}");
+        assert_eq!(seen.last(), Some(&if refund { Reached::Refunded } else { Reached::Continued }));
     }
 }
 
@@ -151,7 +151,7 @@ async fn response(deciding: usize, refund: bool, polls: usize) -> (Reached, bool
         (0, _) if deciding > 0 && polls <= deciding => Reached::Deciding,
         (0, _) => Reached::Waiting,
         (_, 1) if refund => Reached::Refunded,
-        _ => Reached::Work,
+        _ => Reached::Continued,
     };
     let context = format!("{deciding} polls to decide, dropped after {polls}, {reached:?}");
     assert_eq!(permits.available_permits(), 2, "{context}: a permit is still taken");
@@ -167,7 +167,7 @@ async fn a_dropped_waiting_call_leaks_no_waiter_and_no_reservation() {
             let call = trial.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND);
             let mut call: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move { drop(call.await.unwrap()) });
             let done = trial.poll(&mut call, &instants(deciding, polls), |_| {});
-            // It is due at the fourth instant.
+            // The call is due at the fourth poll after the decision.
             assert_eq!(done, polls == deciding + 4);
             drop(call);
             let context = format!("{deciding} polls to decide, dropped after {polls}");
@@ -195,7 +195,7 @@ async fn a_reservation_dropped_while_waiting_is_refunded() {
 
 fn reached(deciding: usize, polls: usize, done: bool) -> Reached {
     match done {
-        true => Reached::Work,
+        true => Reached::Continued,
         false if deciding > 0 && polls <= deciding => Reached::Deciding,
         false => Reached::Waiting,
     }

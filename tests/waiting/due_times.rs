@@ -82,7 +82,7 @@ async fn requests_in_real_time_continue_100_ms_apart_and_never_early() {
     }
 }
 
-/// Later requests wait for the tokens of the large one, and small ones do not overtake it.
+/// Small requests that arrive after the large request wait behind it.
 #[tokio::test]
 async fn a_large_request_among_small_ones_continues_when_due() {
     const PAGES: Policy = Policy::new("pages", Quota::token_bucket(100, SECOND).capacity(50).unlimited_reservations());
@@ -90,11 +90,11 @@ async fn a_large_request_among_small_ones_continues_when_due() {
     let layer = RateLimitLayer::new(PAGES, key::global()).limiter(&queue.limiter).wait_up_to(MINUTE);
     let service =
         layer.cost(|req: &http::request::Parts| if number(req) == 1000 { 50 } else { 1 }).layer(queue.inner());
-    // Twice the quota: 100 at the start, then two for each refilled token. Request 1000 is the large one.
+    // Requests arrive at twice the rate: 100 at the start, then two per refilled token. Request 1000 is the large one.
     let mut answers: Vec<_> = (0..100).map(|number| send(&service, number)).collect();
     answers.push(send(&service, 1000));
     queue.at(Duration::ZERO).await;
-    // 50 continue immediately and 50 within half a second; the tokens of the large one take another half second.
+    // 50 continue immediately and 50 within half a second. The tokens of the large one take another half second.
     let due = ms(1000);
     for tick in 1..=100 {
         answers.extend([send(&service, 1000 + 2 * tick), send(&service, 1001 + 2 * tick)]);

@@ -1,4 +1,4 @@
-//! Random arrivals and departures, checked against a simple model: due times are exact to the microsecond, the bound
+//! Random arrivals and departures, checked against a simple model. Due times are exact to the microsecond, the bound
 //! holds, and a departure delays no other request.
 
 use proptest::prelude::*;

@@ -2,21 +2,21 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 
+mod calls;
 mod cancelled;
 mod clients;
+mod delayed_backend;
 mod dropped;
+mod due_times;
 mod extensions;
 mod histories;
 mod history;
 mod jitter;
-mod delayed_backend;
-mod pauses;
 mod max_waiting;
-mod calls;
+mod pauses;
 mod queue;
 mod readiness;
 mod rules;
-mod due_times;
 mod upstream;
 
 #[path = "../model/admitted.rs"]

@@ -1,4 +1,4 @@
-//! Pauses and blocks that begin while requests wait: no request continues before their end.
+//! Pauses and blocks that begin while requests wait. No request continues before the pause or the block ends.
 
 use http::request::Parts;
 use http::{Request, Response};
@@ -8,9 +8,9 @@ use tollgate::{
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::queue::{Queue, SPACED, immediate_status, ms, send, settle};
+use crate::queue::{Queue, SPACED, immediate_status, ms, run_tasks, send};
 
-static REMOTE: Policy = Policy::new("theirs", SPACED);
+static REMOTE: Policy = Policy::new("remote", SPACED);
 
 fn single_key() -> impl KeyExtractor {
     |_: &Parts| 7
@@ -43,7 +43,7 @@ async fn point_4_waiting_requests_are_held_until_a_pause_ends_and_then_spaced() 
     for pair in passed.windows(2) {
         assert!(pair[1].1 - pair[0].1 >= ms(100), "{pair:?}");
     }
-    // The pause delays requests by its length, and no tokens are lost.
+    // The pause delays the requests by two seconds. No tokens are lost.
     assert!(passed[49].1 <= ms(4900 + 2000 + 100), "{:?}", passed[49]);
     for answer in answers {
         assert_eq!(answer.await.unwrap(), Ok(200));
@@ -87,10 +87,10 @@ async fn point_4_new_requests_wait_for_the_end_of_a_pause_without_a_charge() {
     let denied = limiter.try_check(&REMOTE, 7).await.unwrap();
     assert_eq!((denied.reason(), denied.retry_after(), denied.denied_rule()), (Reason::Blocked, Some(ms(500)), None));
     assert!(limiter.acquire(&REMOTE, 7).wait_up_to(ms(499)).await.is_err());
-    static NO_RESERVATIONS: Policy = Policy::new("no turns", Quota::token_bucket(10, SECOND));
+    static NO_RESERVATIONS: Policy = Policy::new("no reservations", Quota::token_bucket(10, SECOND));
     limiter.pause(&NO_RESERVATIONS, 7, SECOND).await.unwrap();
-    let mistaken = limiter.acquire(&NO_RESERVATIONS, 7).wait_up_to(2 * SECOND).await;
-    assert!(matches!(mistaken, Err(LimitError::NoReservations(_))));
+    let no_reservations = limiter.acquire(&NO_RESERVATIONS, 7).wait_up_to(2 * SECOND).await;
+    assert!(matches!(no_reservations, Err(LimitError::NoReservations(_))));
     assert!(limiter.try_check(&REMOTE, 8).await.unwrap().is_allowed());
     static OTHER: Policy = Policy::new("other", SPACED);
     assert!(limiter.try_check(&OTHER, 7).await.unwrap().is_allowed());
@@ -102,7 +102,7 @@ async fn point_4_new_requests_wait_for_the_end_of_a_pause_without_a_charge() {
     for answer in answers {
         assert_eq!(answer.await.unwrap(), Ok(200));
     }
-    // Two fit at the end of the pause, the third waits until it is due, and the fourth is denied.
+    // At the end of the pause, two calls are allowed, the third waits until it is due, and the fourth is denied.
     let mut denied = 0;
     for call in calls {
         denied += u64::from(call.await.unwrap().is_err());
@@ -118,7 +118,7 @@ async fn point_4_a_pause_can_be_extended_and_ended_early() {
     let answer = send(&service, 0);
     queue.at(ms(900)).await;
     queue.limiter.pause(&REMOTE, 7, SECOND).await.unwrap();
-    queue.limiter.pause(&REMOTE, 7, ms(1)).await.unwrap(); // The later end counts.
+    queue.limiter.pause(&REMOTE, 7, ms(1)).await.unwrap(); // The later end applies.
     queue.at(ms(1899)).await;
     assert!(!answer.is_finished());
     queue.at(ms(1900)).await;
@@ -130,7 +130,7 @@ async fn point_4_a_pause_can_be_extended_and_ended_early() {
     assert_eq!(immediate_status(&service, 1).await, Ok(200));
 }
 
-/// Regression: waiting requests of a key that was blocked after the first 429 were still sent.
+/// Regression: waiting requests were still sent after their key was blocked.
 #[tokio::test]
 async fn point_4_waiting_requests_of_a_blocked_key_are_refused_when_due() {
     let queue = Queue::new();
@@ -174,7 +174,7 @@ async fn point_4_a_waiting_reservation_is_held_by_a_pause_and_charged_once() {
     let receipt = held.await.unwrap().unwrap();
     assert!(!receipt.is_settled());
     other.abort();
-    settle().await;
+    run_tasks().await;
     queue.at(2 * SECOND).await;
     assert_eq!(limiter.remaining(&REMOTE, 9).await.unwrap(), 1);
 
@@ -208,8 +208,8 @@ async fn point_4_after_a_429_no_request_is_sent_before_retry_after() {
             queue.at(ms(at)).await;
         }
         let passed = queue.passed();
-        // Two connections, each busy for 350 ms per request. The third request was sent at 350 ms and refused at 700
-        // ms, when three more were due.
+        // Each of the two connections is busy for 350 ms per request. The third request was sent at 350 ms and refused
+        // at 700 ms, when three more were due.
         let times: Vec<_> = passed[..5].iter().map(|(_, at)| at.as_millis()).collect();
         assert_eq!(times, [0, 100, 350, 450, 2700]);
         assert_eq!(passed.len(), 20);

@@ -64,13 +64,13 @@ async fn a_request_due_after_its_maximum_wait_is_refused_immediately() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH, key::global()).limiter(&queue.limiter).wait_up_to(2 * SECOND);
     let service = layer.layer(queue.inner());
-    // One is allowed immediately, 20 are due within two seconds, the last at exactly two.
+    // One is allowed immediately and 20 are due within two seconds, the last after exactly two.
     let _waiting: Vec<_> = (0..21).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 20);
     let refused = immediate_response(&service, 21).await.unwrap();
     assert_eq!((refused.status().as_u16(), refused.body().is_refusal()), (429, true));
-    // It could start waiting in 0.1 s, which is rounded up to one second.
+    // A retry could start to wait in 0.1 s, which is rounded up to one second.
     assert_eq!(refused.headers()["retry-after"], "1");
     assert_eq!(queue.limiter.waiting(), 20);
     queue.at(ms(100)).await;
