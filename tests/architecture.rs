@@ -44,7 +44,7 @@ fn modules_name_only_modules_of_lower_levels() {
 }
 
 /// The two deciding functions, with the file that defines each and the files that call it. All charges go through
-/// `step_all`; `step` projects single rows.
+/// `step_all`. `step` only projects single rows.
 const DECIDING_FUNCTIONS: [(&str, &str, &[&str]); 2] = [
     (
         "step",

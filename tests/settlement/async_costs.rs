@@ -79,13 +79,13 @@ async fn every_kind_of_cost_works_with_every_kind_of_key() {
             "team"
         })
     };
-    async fn slowly(tokens: u64) -> u64 {
+    async fn slow_cost(tokens: u64) -> u64 {
         tokio::task::yield_now().await;
         tokens
     }
     let rules = |slow: bool| {
         let rule = |policy| if slow { Rule::new(policy, slow_key) } else { Rule::new(policy, team) };
-        [rule(TOKENS).cost(|_| 100), rule(CALLS).cost_async(|_| slowly(30)), rule(TEN), rule(ANOTHER)]
+        [rule(TOKENS).cost(|_| 100), rule(CALLS).cost_async(|_| slow_cost(30)), rule(TEN), rule(ANOTHER)]
     };
     for (mixed, common) in [(0b0000, 1), (0b1111, 2), (0b0101, 3), (0b1010, 4), (0b1000, 5), (0b0001, 6)] {
         for order in 0..4 {
@@ -98,7 +98,7 @@ async fn every_kind_of_cost_works_with_every_kind_of_key() {
             for rule in rules {
                 layer = layer.rule(rule);
             }
-            for layer in [layer.clone().cost(move |_| common), layer.cost_async(move |_| slowly(common))] {
+            for layer in [layer.clone().cost(move |_| common), layer.cost_async(move |_| slow_cost(common))] {
                 assert_eq!(ask(&status_from_path(&layer), "/200").await, 200);
                 let mut spent = Vec::new();
                 for policy in [&TOKENS, &CALLS, &TEN, &ANOTHER] {

@@ -18,7 +18,7 @@ async fn refilled_tokens_are_not_refunded_again() {
     clock.advance(MINUTE / 2);
     let other = take(&limiter, &TEN, 5).await;
     receipt.refund().await.unwrap();
-    // Five of the ten were already refilled; the other charge of five still counts.
+    // Five of the ten tokens were already refilled. The other charge of five still counts.
     assert_eq!(left(&limiter, &TEN).await, 5);
     other.refund().await.unwrap();
     assert_eq!(left(&limiter, &TEN).await, 10);
@@ -98,7 +98,7 @@ fn premium() -> Subject {
 
 #[tokio::test]
 async fn after_an_upgrade_a_settlement_refunds_and_forgives_nothing() {
-    // Regression: settling capped the row at the old plan's capacity and so forgave charges under the new plan.
+    // Regression: settling capped the row at the old plan's capacity which forgave charges under the new plan.
     for (actual, spent) in [(0, 507), (3, 507), (5, 507), (9, 511)] {
         let (limiter, _clock) = limiter();
         let plans = plans();

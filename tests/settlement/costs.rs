@@ -86,7 +86,7 @@ async fn a_rule_without_a_cost_uses_the_cost_of_the_layer() {
     let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(|_| 1000)).and(CALLS, team).limiter(&limiter);
     assert_eq!(ask(&status_from_path(&layer), "/200").await, 200);
     assert_eq!((left(&limiter, &TOKENS).await, left(&limiter, &CALLS).await), (9000, 499));
-    // The layer's cost applies to every rule without a cost, added before or after the call to `cost`.
+    // The layer's cost applies to every rule without a cost, even to rules that are added later.
     let layer = layer.cost(|_| 3).rule(Rule::new(TEN, team));
     assert_eq!(ask(&status_from_path(&layer), "/200").await, 200);
     let all = [left(&limiter, &TOKENS).await, left(&limiter, &CALLS).await, left(&limiter, &TEN).await];

@@ -127,7 +127,7 @@ proptest! {
     ) {
         let (used, ..) = play(&Policy::new("any", quota), &actions);
         if let Err(text) = check(&quota, &used) {
-            prop_assert!(false, "{}, of {:?}", text, used);
+            prop_assert!(false, "{}, in {:?}", text, used);
         }
     }
 }

@@ -29,7 +29,7 @@ async fn guess(client: Client, password: &str) -> u16 {
     client.send("POST", &[&format!("x-password: {password}"), "content-length: 0"]).await.status
 }
 
-/// Sends wrong guesses in parallel; returns how many were checked and how many refused.
+/// Sends wrong guesses in parallel. Returns how many were checked and how many were refused.
 async fn guess_all(client: Client) -> (usize, usize) {
     let mut guesses = tokio::task::JoinSet::new();
     for _ in 0..GUESSES {

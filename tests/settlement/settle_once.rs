@@ -82,23 +82,23 @@ async fn each_charge_of_a_call_is_settled_separately() {
 
 #[tokio::test]
 async fn after_the_handler_settles_the_response_can_only_reset() {
-    let verdicts =
+    let actions =
         [(OnResponse::Keep, 1700), (OnResponse::Refund, 1700), (OnResponse::Settle(5), 1700), (OnResponse::Reset, 0)];
-    for (verdict, spent) in verdicts {
+    for (action, spent) in actions {
         let (limiter, _clock) = limiter();
         let layer = RateLimitLayer::new(TOKENS, team).cost(|_| 1000).with_receipt().limiter(&limiter);
-        let service = with_receipt_handler(&layer.on_response(move |_| verdict), |receipt| async move {
+        let service = with_receipt_handler(&layer.on_response(move |_| action), |receipt| async move {
             receipt.settle(1700).await.unwrap();
             StatusCode::OK
         });
         assert_eq!(ask(&service, "/").await, 200);
-        assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "{verdict:?}");
+        assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "{action:?}");
     }
 }
 
 #[tokio::test]
 async fn after_the_response_settles_the_receipt_can_only_reset() {
-    for (verdict, spent) in [
+    for (action, spent) in [
         (OnResponse::Keep, 1700),
         (OnResponse::Refund, 0),
         (OnResponse::Settle(5), 5),
@@ -106,15 +106,15 @@ async fn after_the_response_settles_the_receipt_can_only_reset() {
     ] {
         let (limiter, _clock) = limiter();
         let layer = RateLimitLayer::new(TOKENS, team).cost(|_| 1000).with_receipt().limiter(&limiter);
-        let (send, mut handles) = tokio::sync::mpsc::unbounded_channel();
-        let service = with_receipt_handler(&layer.on_response(move |_| verdict), move |receipt| {
+        let (send, mut receipts) = tokio::sync::mpsc::unbounded_channel();
+        let service = with_receipt_handler(&layer.on_response(move |_| action), move |receipt| {
             send.send(receipt).unwrap();
             async { StatusCode::OK }
         });
         assert_eq!(ask(&service, "/").await, 200);
-        let receipt = handles.recv().await.unwrap();
+        let receipt = receipts.recv().await.unwrap();
         receipt.settle(1700).await.unwrap();
-        assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "{verdict:?}");
+        assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "{action:?}");
         receipt.reset().await.unwrap();
         assert_eq!(left(&limiter, &TOKENS).await, 10_000);
     }

@@ -35,17 +35,17 @@ async fn the_receipt_of_a_request_denied_in_shadow_mode_does_nothing() {
 
 #[tokio::test]
 async fn a_request_denied_in_shadow_mode_is_not_settled_by_its_response() {
-    for verdict in [OnResponse::Refund, OnResponse::Settle(5), OnResponse::Reset] {
+    for action in [OnResponse::Refund, OnResponse::Settle(5), OnResponse::Reset] {
         let (limiter, _clock) = limiter();
         // Regression: with a receipt in the request, the closure was called and its result ignored.
         let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter).on_response(move |response| {
             assert_ne!(response.status, 202, "called for a request that was not charged");
-            verdict
+            action
         });
         limiter.acquire(&TEN, "team").cost(10).await.unwrap();
         for layer in [layer.clone(), layer.with_receipt()] {
             assert_eq!(ask(&status_from_path(&layer), "/202").await, 202);
-            assert_eq!(left(&limiter, &TEN).await, 0, "{verdict:?}");
+            assert_eq!(left(&limiter, &TEN).await, 0, "{action:?}");
         }
     }
 }

@@ -79,7 +79,7 @@ async fn t07_no_response_status_or_debug_output_shows_the_credential() {
             assert!(!answer.shows(RAW.as_bytes()));
         }
         let shown = seen.lock().unwrap().clone();
-        assert!(shown.contains("one"), "expected the name of the policy in the description");
+        assert!(shown.contains("one"), "expected the name of the policy in the debug output");
         assert_hidden(&shown);
         assert_hidden(&format!("{layer:?} {limiter:?} {backend:?} {:?}", tower::Layer::layer(&layer, ())));
     }

@@ -13,7 +13,7 @@ fn behind_proxies() -> ClientIp {
     client_ip().trust(["10.0.0.0/8", "fd00::/8"])
 }
 
-/// Header lines as they reach the service; `{}` is replaced by the number of the attempt.
+/// Header lines as they reach the service. Each `{}` is replaced by the number of the attempt.
 type Lines = &'static [(&'static str, &'static str)];
 
 /// Name, extractor, peer address and header lines.
@@ -26,13 +26,13 @@ const SPOOFS: [Spoof; 17] = [
     ("leftmost of many", behind_proxies, PROXY, &[("x-forwarded-for", "6.6.6.{}, 7.7.7.{}, 203.0.113.9")]),
     ("a port after the honest entry", behind_proxies, PROXY, &[("x-forwarded-for", "6.6.6.{}, 203.0.113.9:55{}")]),
     (
-        "Forwarded besides X-Forwarded-For",
+        "Forwarded in addition to X-Forwarded-For",
         behind_proxies,
         PROXY,
         &[("forwarded", "for=6.6.6.{}"), ("x-forwarded-for", CLIENT)],
     ),
     (
-        "X-Forwarded-For besides Forwarded",
+        "X-Forwarded-For in addition to Forwarded",
         || behind_proxies().from_forwarded(),
         PROXY,
         &[("x-forwarded-for", "6.6.6.{}"), ("forwarded", "for=203.0.113.9")],
@@ -118,7 +118,7 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
         (behind_proxies(), PROXY, &[], PROXY),
         (behind_proxies(), "fd00::1", &[(xff, "2001:db8::9")], "2001:db8::9"),
         (forwarded(), PROXY, &[("forwarded", "for=\"[2001:db8::9]:4711\";proto=https, for=10.0.0.2")], "2001:db8::9"),
-        // An unreadable entry ends the walk; the last known proxy is the client.
+        // An unreadable entry ends the walk. The last known proxy is the client.
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6, unknown, 10.0.0.2")], "10.0.0.2"),
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6,, 10.0.0.2")], "10.0.0.2"),
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6, 203.0.113.009")], PROXY),

@@ -18,7 +18,7 @@ use crate::queue::ms;
 
 type Arrivals = Arc<Mutex<Vec<Instant>>>;
 
-/// Starts a server that records arrivals and answers 429 at `/busy`; returns its URL.
+/// Starts a server that records arrivals and answers 429 at `/busy`. Returns its URL.
 async fn serve() -> (Arrivals, String) {
     let arrivals = Arrivals::default();
     let recorder = Arc::clone(&arrivals);

@@ -104,7 +104,7 @@ impl History {
         prop_assert_eq!((self.waiters.len(), self.limiter.waiting()), (0, 0));
         let turns: Vec<Turn> = self.charges.iter().map(|charge| charge.turn).collect();
         if let Err(text) = check(&self.model, &turns) {
-            prop_assert!(false, "{}, of {:?}", text, turns);
+            prop_assert!(false, "{}, in {:?}", text, turns);
         }
         Ok(())
     }
@@ -244,7 +244,7 @@ impl History {
         Ok(())
     }
 
-    /// The model's row if only charges with these fates had been made.
+    /// The row of the model after the charges with these fates only.
     fn row(&self, counts: impl Fn(Fate) -> bool) -> Row {
         let charges = self.charges.iter().filter(|charge| counts(charge.fate));
         charges.fold(Row::default(), |row, charge| self.model.charged(&row, charge.at, charge.turn.cost as u64))

@@ -60,7 +60,7 @@ impl Queue {
         self.clock.next_wake().map(|wake| wake.since(self.begin))
     }
 
-    /// The requests that reached the service and when, in order.
+    /// The requests that reached the service, in order, and their times.
     pub(crate) fn passed(&self) -> Vec<(u64, Duration)> {
         self.passed.lock().unwrap().clone()
     }

@@ -72,7 +72,7 @@ async fn refusals(quota: Quota, servers: usize) -> (u64, u64) {
 }
 
 /// A quota below the servers' limit, as `docs::outgoing` recommends.
-const BELOW: Quota = Quota::token_bucket(19, SECOND).capacity(4);
+const QUOTA_BELOW_LIMIT: Quota = Quota::token_bucket(19, SECOND).capacity(4);
 
 /// Asserts that `is_expected` holds in one of three runs. If the machine stalls for more than 50 ms, it sends several
 /// requests together, and the run fails.
@@ -92,7 +92,7 @@ async fn assert_in_one_of_three_runs(quota: Quota, servers: usize, is_expected: 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn point_4_no_server_refuses_requests_sent_at_a_rate_below_its_limit() {
     let began = Instant::now();
-    assert_in_one_of_three_runs(BELOW, 10, |refused| refused == (0, 0)).await;
+    assert_in_one_of_three_runs(QUOTA_BELOW_LIMIT, 10, |refused| refused == (0, 0)).await;
     assert!(began.elapsed() >= ms(5000), "expected 96 waits of 52 ms after the burst, took {:?}", began.elapsed());
     // At exactly the servers' limit, about one request per server arrives early.
     assert_in_one_of_three_runs(Quota::token_bucket(20, SECOND).capacity(5), 20, |(by_server, by_layer)| {
@@ -104,12 +104,12 @@ async fn point_4_no_server_refuses_requests_sent_at_a_rate_below_its_limit() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes 53 seconds"]
 async fn point_4_a_single_server_refuses_none_of_1000_requests_in_53_seconds() {
-    assert_in_one_of_three_runs(BELOW, 1, |refused| refused == (0, 0)).await;
+    assert_in_one_of_three_runs(QUOTA_BELOW_LIMIT, 1, |refused| refused == (0, 0)).await;
 }
 
 /// A server refuses its tenth request. For the next second, it receives only requests that were already sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn point_4_a_429_of_a_server_holds_its_queue_until_retry_after() {
+async fn point_4_a_429_from_a_server_holds_its_queue_until_retry_after() {
     const RATE: u64 = 100;
     let (count, refused_at) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
     let arrivals: Arc<Mutex<Vec<Instant>>> = Arc::default();
