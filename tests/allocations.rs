@@ -28,10 +28,10 @@ fn an_allowed_decision_allocates_nothing() {
         now(limiter.limit(&API, (text, address)));
         now(limiter.limit(&tiers, subject.clone()));
     }
-    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&API, text)).is_allowed())), 0, "a text");
-    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&API, (text, address))).is_allowed())), 0, "a tuple");
-    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&tiers, subject.clone())).is_allowed())), 0, "a tier");
-    assert_eq!(allocations(|| assert!(now(limiter.try_check(&API, text)).is_allowed())), 0, "a check");
+    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&API, text)).is_allowed())), 0, "text key");
+    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&API, (text, address))).is_allowed())), 0, "tuple key");
+    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&tiers, subject.clone())).is_allowed())), 0, "tier");
+    assert_eq!(allocations(|| assert!(now(limiter.try_check(&API, text)).is_allowed())), 0, "check");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use tonic::{Request, Response, Status, Streaming};
 use tower::{Service, service_fn};
 
 use crate::connections::listen;
-use crate::echo::Raw;
+use crate::echo::RawCodec;
 
 /// One method of each kind.
 pub(crate) const UNARY: &str = "/test.Chat/Say";
@@ -97,7 +97,7 @@ impl Service<http::Request<Body>> for Chat {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let chat = self.clone();
-        let mut grpc = Grpc::new(Raw);
+        let mut grpc = Grpc::new(RawCodec);
         Box::pin(async move {
             Ok(match request.uri().path() {
                 UNARY => grpc.unary(service_fn(|request| chat.clone().say(request)), request).await,
@@ -143,10 +143,10 @@ impl Client {
         let path = PathAndQuery::from_static(method);
         let messages = tokio_stream::iter(vec![Bytes::from_static(b"m"); count]);
         let answer = match method {
-            UPLOAD => return one(self.0.client_streaming(Request::new(messages), path, Raw).await),
-            DOWNLOAD => self.0.server_streaming(Request::new(vec![b'm'; count].into()), path, Raw).await,
-            TALK => self.0.streaming(Request::new(messages), path, Raw).await,
-            _ => return one(self.0.unary(Request::new(Bytes::from_static(b"m")), path, Raw).await),
+            UPLOAD => return one(self.0.client_streaming(Request::new(messages), path, RawCodec).await),
+            DOWNLOAD => self.0.server_streaming(Request::new(vec![b'm'; count].into()), path, RawCodec).await,
+            TALK => self.0.streaming(Request::new(messages), path, RawCodec).await,
+            _ => return one(self.0.unary(Request::new(Bytes::from_static(b"m")), path, RawCodec).await),
         };
         let mut messages: Streaming<Bytes> = match answer {
             Ok(response) => response.into_inner(),

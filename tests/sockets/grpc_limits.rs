@@ -15,8 +15,8 @@ use crate::chat::{Chat, Client, DOWNLOAD, MESSAGES, TALK, UNARY, UPLOAD, no_limi
 use crate::connections::limiter;
 use crate::retry_info::Details;
 
-const KINDS: [&str; 4] = [UNARY, UPLOAD, DOWNLOAD, TALK];
-const LINES: [(&str, &str); 3] =
+const METHODS: [&str; 4] = [UNARY, UPLOAD, DOWNLOAD, TALK];
+const TABLE: [(&str, &str); 3] =
     [("/test.Chat/Upload", "upload"), ("POST /test.Chat/Talk", "talk"), ("/test.Chat/{*rest}", "chat")];
 
 fn limits(limiter: &RateLimiter) -> RouteLimits {
@@ -61,7 +61,7 @@ async fn assert_limit_of_each_method(client: &mut Client) {
 #[tokio::test]
 async fn point_3_a_table_around_a_tonic_server_limits_by_method_and_by_service() {
     let (limiter, _clock) = limiter();
-    let layer = limits(&limiter).table(LINES).grpc();
+    let layer = limits(&limiter).table(TABLE).grpc();
     let mut client = serve(layer.clone(), Chat::default()).await;
     assert_limit_of_each_method(&mut client).await;
     assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec![], 0));
@@ -76,7 +76,7 @@ async fn point_3_a_table_around_a_tonic_server_limits_by_method_and_by_service()
 #[tokio::test]
 async fn point_3_a_table_inside_tonics_router_limits_by_method_and_by_service() {
     let (limiter, _clock) = limiter();
-    let layer = limits(&limiter).table(LINES).grpc();
+    let layer = limits(&limiter).table(TABLE).grpc();
     let routes: Routes = Routes::new(Chat::default()).into_axum_router().layer(layer.clone()).into();
     let mut client = serve(no_limits(), routes).await;
     assert_limit_of_each_method(&mut client).await;
@@ -136,7 +136,7 @@ async fn point_3_a_grpc_layer_refuses_every_kind_of_stream_before_its_first_mess
     let layer = RateLimitLayer::new(calls, key::client_ip()).limiter(&limiter).grpc();
     let mut client = serve(layer, chat).await;
     assert!(client.call(TALK, 2).await.1.is_ok());
-    for method in KINDS {
+    for method in METHODS {
         let (received, end) = client.call(method, 2).await;
         assert_eq!((received, end.unwrap_err().code()), (0, Code::ResourceExhausted), "{method}");
     }

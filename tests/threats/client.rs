@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 use tower::ServiceExt;
 
-/// One request per minute: a second admitted request has another key or bypassed the limit.
+/// One request per minute, so a second admitted request has another key or bypassed the limit.
 pub(crate) const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
 /// The client address that the honest proxies of these tests report.

@@ -106,7 +106,7 @@ async fn t05_equal_values_of_different_types_have_different_keys() {
         .or(key::header("x-api-key"))
         .or(key::client_ip());
     let app = hello().layer(RateLimitLayer::new(ONE, by).limiter(&limiter().0));
-    // The same value as an address, text, a number and bytes.
+    // These keys have equal values of different types: an address, text, a number and bytes.
     assert_eq!(status(&app, &[]).await, 200);
     assert_eq!(status_of_user(&app, PEER).await, 200);
     assert_eq!(status_of_user(&app, "7").await, 200);
@@ -190,7 +190,7 @@ async fn t06_the_backend_receives_hostile_keys_only_as_digests() {
         assert_eq!(status_of_user(&app, name).await, 200);
         assert_eq!(status_of_user(&app, name).await, 429);
     }
-    // Long values that are not UTF-8 and differ only in the last byte.
+    // These long values are not UTF-8 and differ only in the last byte.
     let mut bytes = b"\xff\xfe hostile \x80".repeat(80_000);
     for _ in 0..2 {
         assert_eq!(status(&app, &[("x-api-key", &bytes)]).await, 200);

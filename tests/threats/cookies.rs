@@ -1,5 +1,5 @@
-//! Threat 33: a client that spells its cookie differently to be counted as many callers. The handler reads the cookie
-//! with a real `CookieJar`.
+//! Threat 33: a client that is counted as many callers because it spells its cookie in many ways. The handler reads the
+//! cookie with a real `CookieJar`.
 
 use axum::http::StatusCode;
 use axum::routing::get;

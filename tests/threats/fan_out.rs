@@ -52,7 +52,7 @@ async fn t20_a_batch_can_be_charged_by_a_header_before_its_body_is_read() {
 #[tokio::test]
 async fn t20_messages_on_one_connection_are_limited_individually() {
     let (limiter, _backend, clock) = limiter();
-    // The loop of a WebSocket handler makes such calls for each message.
+    // A WebSocket handler makes this call for each message.
     let socket = Key::from(("socket", 7));
     let mut answered = 0;
     for _ in 0..100 {

@@ -26,7 +26,7 @@ async fn status(app: &Router, lines: &[(&str, &str)]) -> u16 {
     send(app, request("198.51.100.1", lines)).await.status
 }
 
-async fn panics(app: &Router) {
+async fn assert_panics(app: &Router) {
     let app = app.clone();
     let task = tokio::spawn(async move { status(&app, &[("x-boom", "1")]).await });
     assert!(task.await.expect_err("a panic").is_panic());
@@ -100,12 +100,12 @@ async fn t30_a_panic_in_a_closure_does_not_affect_other_requests() {
     for (closure, layer) in layers {
         let app = hello().layer(layer.limiter(&limiter().0));
         for _ in 0..3 {
-            panics(&app).await;
+            assert_panics(&app).await;
         }
         for expected in [200, 200, 200, 429] {
             assert_eq!((closure, status(&app, &[]).await), (closure, expected));
         }
-        panics(&app).await;
+        assert_panics(&app).await;
         assert_eq!(status(&app, &[]).await, 429);
     }
 }
@@ -120,7 +120,7 @@ async fn t30_a_panic_in_on_refusal_does_not_affect_other_requests() {
     for _ in 0..3 {
         assert_eq!(status(&app, &[]).await, 200);
     }
-    panics(&app).await;
+    assert_panics(&app).await;
     assert_eq!(status(&app, &[]).await, 429);
 }
 
@@ -148,7 +148,7 @@ async fn t30_a_panic_under_the_lock_leaves_the_row_usable() {
     assert_eq!(status(&app, &[]).await, 200);
     for _ in 0..10 {
         clock.broken.store(true, Ordering::SeqCst);
-        panics(&app).await;
+        assert_panics(&app).await;
         clock.broken.store(false, Ordering::SeqCst);
     }
     for expected in [200, 200, 429] {

@@ -214,7 +214,7 @@ async fn point_15_cancel_reports_whether_the_tokens_were_refunded() {
     let second = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
     assert!(!first.cancel().await.unwrap(), "a later reservation was granted");
     assert!(second.cancel().await.unwrap());
-    // The first reservation is forfeited, the second is free again.
+    // The first reservation is forfeited, and the second is free again.
     assert_eq!(limiter.acquire(&EVEN, "ada").reserve().await.unwrap().delay(), 2 * SECOND);
 
     assert!(limiter.acquire(&LOGIN, "ada").cost(3).hold().await.unwrap().cancel().await.unwrap());
