@@ -47,14 +47,14 @@ fn a_denied_decision_allocates_nothing() {
 fn an_observed_decision_allocates_nothing() {
     use tollgate::observe::{Metrics, Tracing};
 
-    struct Nothing;
-    impl tollgate::observe::Observer for Nothing {
+    struct NoopObserver;
+    impl tollgate::observe::Observer for NoopObserver {
         fn decided(&self, _: &tollgate::observe::Decided<'_>) {}
     }
     let builder = || RateLimiter::builder(tollgate::MemoryBackend::new());
     let policy = Policy::new("three", Quota::token_bucket(3, HOUR));
     let limiters = [
-        builder().observer(Nothing).build(),
+        builder().observer(NoopObserver).build(),
         builder().observer(Metrics::new()).build(),
         builder().observer(Tracing::new()).build(),
     ];
@@ -78,9 +78,10 @@ fn a_call_with_two_charges_allocates_at_most_three_lists() {
 #[test]
 fn the_layer_allocates_only_headers() {
     let key = |_: &http::request::Parts| 7;
-    let bare = count_calls(Inner);
-    let without_headers = count_calls(RateLimitLayer::new(API, key).headers(tollgate::HeaderFamily::None).layer(Inner));
-    let with_headers = count_calls(RateLimitLayer::new(API, key).layer(Inner));
+    let bare = allocations_per_call(Inner);
+    let without_headers =
+        allocations_per_call(RateLimitLayer::new(API, key).headers(tollgate::HeaderFamily::None).layer(Inner));
+    let with_headers = allocations_per_call(RateLimitLayer::new(API, key).layer(Inner));
     println!(
         "allocations per request: {bare} without the layer, {without_headers} without headers, {with_headers} with headers"
     );
@@ -107,7 +108,7 @@ fn a_refusal_allocates_only_its_headers_and_body() {
 }
 
 /// The allocations of one call, after three warm-up calls.
-fn count_calls<S, B>(mut service: S) -> usize
+fn allocations_per_call<S, B>(mut service: S) -> usize
 where
     S: Service<Request<()>, Response = Response<B>, Error = Infallible>,
 {
@@ -154,14 +155,14 @@ thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-struct Counting;
+struct CountingAllocator;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 // SAFETY: every call is forwarded to the system allocator unchanged. Counting touches neither memory nor layout.
 #[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
         // SAFETY: the caller upholds the contract of `GlobalAlloc`, which the system allocator requires.

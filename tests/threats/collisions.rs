@@ -38,7 +38,7 @@ proptest! {
         shift in 0..4_usize,
         other in (part(), part(), part()),
     ) {
-        // Case 2 splits the same bytes differently. Keys that join parts without lengths would collide.
+        // The third case splits the same bytes differently. Keys that join parts without lengths would collide.
         let other = match shift {
             0 => other,
             1 => (one.1.clone(), one.0.clone(), one.2.clone()),

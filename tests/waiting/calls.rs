@@ -9,7 +9,7 @@ use tollgate::{
 
 static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 
-static EVEN: Policy = Policy::new("even", Quota::token_bucket(1, SECOND).capacity(0).max_reserved(10));
+static EVENLY_SPACED: Policy = Policy::new("even", Quota::token_bucket(1, SECOND).capacity(0).max_reserved(10));
 
 fn limiter() -> RateLimiter {
     RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build())
@@ -51,10 +51,10 @@ async fn point_1_try_calls_return_the_denial() {
 #[tokio::test]
 async fn point_1_only_calls_that_return_a_hold_can_reserve() {
     let limiter = limiter();
-    let reservation = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
+    let reservation = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
     assert_eq!(reservation.delay(), SECOND);
     assert!(reservation.cancel().await.unwrap()); // The next caller gets the same due time.
-    assert_eq!(limiter.acquire(&EVEN, "ada").reserve_within(SECOND).await.unwrap().delay(), SECOND);
+    assert_eq!(limiter.acquire(&EVENLY_SPACED, "ada").reserve_within(SECOND).await.unwrap().delay(), SECOND);
 
     // Reserving without a hold is an error, even if no wait is needed.
     static MAIL: Policy = Policy::new("mail", Quota::token_bucket(1, SECOND).max_reserved(10));
@@ -74,13 +74,16 @@ async fn point_1_only_calls_that_return_a_hold_can_reserve() {
 async fn point_1_a_dropped_reservation_stays_charged() {
     let limiter = limiter();
     for seconds in 1..=3 {
-        let reservation = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
+        let reservation = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
         assert_eq!(reservation.delay(), SECOND * seconds);
     }
-    assert!(limiter.acquire(&EVEN, "ada").reserve().await.unwrap().cancel().await.unwrap());
-    drop(tokio::time::timeout(Duration::ZERO, limiter.acquire(&EVEN, "ada").reserve().await.unwrap().wait()).await);
-    drop(limiter.acquire(&EVEN, "ada").reserve());
-    let reservation = limiter.acquire(&EVEN, "ada").reserve_within(4 * SECOND).await.unwrap();
+    assert!(limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap().cancel().await.unwrap());
+    drop(
+        tokio::time::timeout(Duration::ZERO, limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap().wait())
+            .await,
+    );
+    drop(limiter.acquire(&EVENLY_SPACED, "ada").reserve());
+    let reservation = limiter.acquire(&EVENLY_SPACED, "ada").reserve_within(4 * SECOND).await.unwrap();
     assert_eq!(reservation.delay(), 4 * SECOND);
 }
 
@@ -114,7 +117,7 @@ async fn point_3_a_check_reports_the_same_state_for_every_cost() {
         assert_eq!(twice.iter().map(|check| check.remaining()).collect::<Vec<_>>(), [3, 3]);
         assert_eq!(limiter.remaining(policy, "ada").await.unwrap(), 3);
     }
-    let reservation = limiter.try_check_all([Charge::new(&EVEN, "ada").reserve()]).await.unwrap();
+    let reservation = limiter.try_check_all([Charge::new(&EVENLY_SPACED, "ada").reserve()]).await.unwrap();
     assert_eq!((reservation.delay(), reservation.get(0).unwrap().reset()), (SECOND, Duration::ZERO));
 }
 
@@ -159,7 +162,7 @@ async fn point_3_waiting_without_reservations_is_an_error() {
         |error: &LimitError| matches!(error, LimitError::NoReservations(policy) if *policy == *LOGIN.name());
     assert!(is_no_reservations(&limiter.acquire(&LOGIN, "ada").reserve().await.unwrap_err()));
     assert!(is_no_reservations(&limiter.acquire(&LOGIN, "ada").reserve_within(MINUTE).await.unwrap_err()));
-    let both = [Charge::new(&EVEN, "ada").reserve(), Charge::new(&LOGIN, "ada").reserve()];
+    let both = [Charge::new(&EVENLY_SPACED, "ada").reserve(), Charge::new(&LOGIN, "ada").reserve()];
     assert!(is_no_reservations(&limiter.hold_all(both).await.unwrap_err()));
     assert_eq!(limiter.remaining(&LOGIN, "ada").await.unwrap(), 5, "a failed call charged a token");
     let crowded = RateLimiter::builder(MemoryBackend::new()).max_waiting(0).build();
@@ -170,9 +173,9 @@ async fn point_3_waiting_without_reservations_is_an_error() {
 async fn point_3_a_quota_set_at_run_time_does_not_make_waiting_an_error() {
     let limiter = limiter();
     let plain = Quota::token_bucket(1, HOUR);
-    limiter.set_quota(&EVEN, Some(plain)).await.unwrap();
-    assert!(limiter.acquire(&EVEN, "ada").wait_up_to(MINUTE).await.is_ok());
-    let denied = limiter.acquire(&EVEN, "ada").wait_up_to(MINUTE).await.unwrap_err();
+    limiter.set_quota(&EVENLY_SPACED, Some(plain)).await.unwrap();
+    assert!(limiter.acquire(&EVENLY_SPACED, "ada").wait_up_to(MINUTE).await.is_ok());
+    let denied = limiter.acquire(&EVENLY_SPACED, "ada").wait_up_to(MINUTE).await.unwrap_err();
     assert!(denied.denied().is_some(), "{denied}");
     limiter.set_quota(&LOGIN, Some(plain.max_reserved(2))).await.unwrap();
     limiter.limit(&LOGIN, "ada").await.unwrap();
@@ -181,7 +184,7 @@ async fn point_3_a_quota_set_at_run_time_does_not_make_waiting_an_error() {
 
 #[tokio::test]
 async fn point_15_a_denial_at_zero_capacity_names_the_waiting_calls() {
-    let denied = limiter().try_limit(&EVEN, "ada").await.unwrap().into_result().unwrap_err().to_string();
+    let denied = limiter().try_limit(&EVENLY_SPACED, "ada").await.unwrap().into_result().unwrap_err().to_string();
     assert!(denied.contains("reserve()") && denied.contains("wait_up_to"), "{denied}");
 }
 
@@ -210,16 +213,17 @@ async fn point_15_retry_after_in_seconds_and_milliseconds_is_rounded_up() {
 #[tokio::test]
 async fn point_15_cancel_reports_whether_the_tokens_were_refunded() {
     let limiter = limiter();
-    let first = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
-    let second = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
+    let first = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
+    let second = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
     assert!(!first.cancel().await.unwrap(), "a later reservation was granted");
     assert!(second.cancel().await.unwrap());
     // The first reservation is forfeited, and the second is free again.
-    assert_eq!(limiter.acquire(&EVEN, "ada").reserve().await.unwrap().delay(), 2 * SECOND);
+    assert_eq!(limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap().delay(), 2 * SECOND);
 
     assert!(limiter.acquire(&LOGIN, "ada").cost(3).hold().await.unwrap().cancel().await.unwrap());
-    let lost = limiter.hold_all([Charge::new(&LOGIN, "ada"), Charge::new(&EVEN, "eve").reserve()]).await.unwrap();
-    limiter.acquire(&EVEN, "eve").reserve().await.unwrap().into_receipt();
+    let lost =
+        limiter.hold_all([Charge::new(&LOGIN, "ada"), Charge::new(&EVENLY_SPACED, "eve").reserve()]).await.unwrap();
+    limiter.acquire(&EVENLY_SPACED, "eve").reserve().await.unwrap().into_receipt();
     assert!(!lost.cancel().await.unwrap());
     assert_eq!(limiter.remaining(&LOGIN, "ada").await.unwrap(), 5);
 }
