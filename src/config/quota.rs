@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_name_field_and_value() {
+    fn faults_name_the_field_and_the_value() {
         for (json, part) in [
             (r#"{"period": "1s"}"#, "rate: missing; add it, such as 100"),
             (

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grpc_is_told_by_its_content_type() {
+    fn grpc_requests_are_detected_by_content_type() {
         let answered = |value: &str| {
             let request = http::Request::builder().header("content-type", value).body(()).unwrap();
             content_type(&request.into_parts().0).map(|value| value.to_str().unwrap().to_owned())
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn pushback_is_rounded_up_and_fits() {
+    fn pushback_is_rounded_up_and_fits_an_i32() {
         assert_eq!(pushback(Some(Duration::from_micros(1))), 1);
         assert_eq!(pushback(Some(Duration::from_millis(6000))), 6000);
         assert_eq!(pushback(Some(Duration::MAX)), i32::MAX);

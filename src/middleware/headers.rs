@@ -217,13 +217,13 @@ mod tests {
 
     #[test]
     #[should_panic = "the header name \"X-Api-Key\" is not in lower case; write \"x-api-key\""]
-    fn a_name_in_capitals_is_a_mistake_and_says_so() {
+    fn an_uppercase_header_name_panics() {
         assert_eq!(field_name("x-api-key"), "x-api-key");
         field_name("X-Api-Key");
     }
 
     #[test]
-    fn each_policy_tells_what_is_left_and_until_when() {
+    fn draft_11_sends_remaining_tokens_and_window_per_policy() {
         let pair = |headers: &HeaderMap| [headers[RATELIMIT_POLICY].clone(), headers[RATELIMIT].clone()];
         let policy = PolicyItems::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 58);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_the_windows_end_or_a_whole_bucket_or_when_the_request_fits() {
+    fn the_reset_is_the_end_of_the_window_a_full_bucket_or_the_retry_time() {
         let seconds = |quota: Quota, before: u64, cost| {
             let state = step(&quota, &State::default(), NOW, Ask::cost(before)).state;
             reset(decision(quota, &state, cost).iter().next().expect("a decision")).as_secs()
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_says_when_to_come_back_unless_that_is_said() {
+    fn retry_after_is_added_to_a_denial_unless_present() {
         let mut headers = HeaderMap::new();
         add_retry_after(Some(Duration::from_millis(1500)), &mut headers);
         assert_eq!([&headers[RETRY_AFTER], &headers[CACHE_CONTROL]], ["2", "no-store"]);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_that_waiting_cannot_help_has_no_times() {
+    fn a_cost_above_the_capacity_has_no_retry_after() {
         let decisions = decision(Quota::token_bucket(10, MINUTE), &State::default(), 11);
         let mut headers = sent(LimitHeaders::new(HeaderFamily::Draft11, &decisions, |_| None));
         add_retry_after(decisions.retry_after(), &mut headers);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_families_tell_of_one_policy() {
+    fn older_families_describe_one_policy() {
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 58);
         let headers = |family| sent(LimitHeaders::new(family, &decisions, |_| None));
         let draft = headers(HeaderFamily::Draft6);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_inner_limiter_sent_stays() {
+    fn fields_of_an_inner_limiter_are_kept() {
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 1);
         let policy = PolicyItems::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
         let limit_headers = |family| LimitHeaders::new(family, &decisions, |_| Some(&policy));

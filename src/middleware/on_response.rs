@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_grpc_is_no_success() {
+    fn a_grpc_error_does_not_reset_the_key() {
         // gRPC errors come with HTTP 200, so each wrong guess would reset the count.
         let settled = |status: u16, grpc: Option<&str>| {
             let mut response = http::Response::builder().status(status);

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn registered_methods_are_not_taken_for_misspelt_ones() {
+    fn registered_methods_are_not_reported_as_typos() {
         // IANA's registry of HTTP methods, and some that are in use without it.
         let registered = "ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK MERGE \
             MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH POST PRI PROPFIND \

@@ -107,7 +107,7 @@ fn rates(config: &Config, limiter: &RateLimiter) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn after_a_reload_all_processes_go_by_the_file_whichever_they_began_with() {
+async fn a_reload_in_one_process_applies_to_all_processes() {
     let backend = SharedBackend::new();
     let (one, two) = (file(10, 20), file(11, 20));
     let (first, second) = (one.limiter(backend.clone()).build(), two.limiter(backend.clone()).build());
@@ -122,7 +122,7 @@ async fn after_a_reload_all_processes_go_by_the_file_whichever_they_began_with()
 }
 
 #[tokio::test]
-async fn a_program_that_starts_with_another_file_says_so_by_reloading_it() {
+async fn a_restarted_program_applies_an_edited_file_by_reloading_it() {
     let backend = SharedBackend::new();
     let old = file(10, 20);
     let limiter = old.limiter(backend.clone()).build();
@@ -143,7 +143,7 @@ async fn a_program_that_starts_with_another_file_says_so_by_reloading_it() {
 }
 
 #[tokio::test]
-async fn a_board_that_is_away_leaves_the_deny_list_and_the_next_reload_goes_on() {
+async fn a_reload_that_cannot_publish_keeps_the_deny_list_and_can_be_retried() {
     let backend = SharedBackend::new();
     let config = file(10, 20);
     let limiter = config.limiter(backend.clone()).build();
@@ -165,7 +165,7 @@ async fn a_board_that_is_away_leaves_the_deny_list_and_the_next_reload_goes_on()
 }
 
 #[tokio::test]
-async fn a_reload_beside_another_is_refused_until_that_is_done_or_given_up() {
+async fn a_reload_is_refused_while_another_is_in_progress() {
     let backend = SharedBackend::new();
     let config = file(10, 20);
     let limiter = config.limiter(SlowBackend(backend)).build();
@@ -227,7 +227,7 @@ impl NoticeChannel for SlowChannel {
 
 /// Regression: the quota of a tier that the file no longer has was never withdrawn from the channel.
 #[tokio::test]
-async fn what_was_said_of_a_tier_that_is_gone_is_taken_back() {
+async fn the_quota_of_a_removed_tier_is_withdrawn() {
     let backend = SharedBackend::new();
     let old = file(10, 20);
     old.reload(&old.limiter(backend.clone()).build(), &old).await.unwrap();

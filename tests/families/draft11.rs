@@ -7,7 +7,7 @@ use tollgate::{DAY, HOUR, MINUTE, Policy, Quota, RateLimitLayer, SECOND, key};
 use crate::app::{app, cost, layer, limiter, lines, take};
 
 #[tokio::test]
-async fn the_drafts_first_example() {
+async fn the_first_example_of_the_draft_is_reproduced() {
     // `RateLimit: "default";r=50;t=30` under `"default";q=100;w=60`: 50 tokens are refilled in 30 s.
     let (layer, _clock) = layer("default", Quota::token_bucket(100, MINUTE));
     let answer = take(&app(layer), 50).await;
@@ -16,7 +16,7 @@ async fn the_drafts_first_example() {
 }
 
 #[tokio::test]
-async fn the_drafts_example_of_two_policies() {
+async fn the_two_policy_example_of_the_draft_is_reproduced() {
     // `RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400`, one line for each.
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(Policy::new("burst", Quota::token_bucket(100, MINUTE)), key::global())
@@ -64,7 +64,7 @@ async fn the_drafts_example_of_two_policies() {
 }
 
 #[tokio::test]
-async fn a_window_is_never_so_short_that_its_pace_outruns_the_quota() {
+async fn the_window_never_allows_a_faster_pace_than_the_quota() {
     // Section 8.5's bad example: r=10000;t=10 of q=10000;w=1000.
     let (layer, _clock) = layer("wide", Quota::token_bucket(10_000, 1000 * SECOND));
     let app = app(layer);
@@ -75,7 +75,7 @@ async fn a_window_is_never_so_short_that_its_pace_outruns_the_quota() {
 }
 
 #[tokio::test]
-async fn each_algorithm_has_its_window() {
+async fn the_window_depends_on_the_algorithm() {
     for (quota, policy, after_one, after_all, denied) in [
         // Bucket: the time in which the tokens left are refilled; with none left, the time until the next one.
         (Quota::token_bucket(10, MINUTE).capacity(20), "q=20;w=120", "r=19;t=114", "r=0;t=6", "r=0;t=6"),
@@ -96,7 +96,7 @@ async fn each_algorithm_has_its_window() {
 }
 
 #[tokio::test]
-async fn a_sliding_window_tells_the_truth_about_when_to_come_back() {
+async fn a_sliding_window_sends_the_exact_retry_time() {
     let (layer, clock) = layer("s", Quota::sliding_window(10, MINUTE));
     let app = app(layer);
     let all = take(&app, 10).await;
@@ -111,7 +111,7 @@ async fn a_sliding_window_tells_the_truth_about_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn fractions_are_rounded_so_that_nobody_comes_too_early() {
+async fn times_are_rounded_up_and_remaining_tokens_down() {
     // 7 in 1.5 s: the window rounds up to 2 s, and a token takes 0.21 s.
     let (layer, clock) = layer("odd", Quota::token_bucket(7, SECOND + SECOND / 2));
     let app = app(layer);
@@ -123,7 +123,7 @@ async fn fractions_are_rounded_so_that_nobody_comes_too_early() {
 }
 
 #[tokio::test]
-async fn what_never_fits_has_no_time_to_wait_for() {
+async fn a_cost_above_the_capacity_has_no_retry_time() {
     let (layer, _clock) = layer("small", Quota::token_bucket(10, MINUTE));
     let app = app(layer);
     take(&app, 4).await;
@@ -150,7 +150,7 @@ async fn a_tier_shows_its_own_quota_under_the_policys_name() {
 }
 
 #[tokio::test]
-async fn the_largest_quota_still_fits_a_structured_integer() {
+async fn the_largest_quota_fits_a_structured_field_integer() {
     // Fifteen digits, the maximum of an integer in a structured field.
     let quota = Quota::token_bucket(Quota::MAX_TOKENS, Quota::MAX_PERIOD);
     let (layer, _clock) = layer(&"n".repeat(128), quota);

@@ -10,7 +10,7 @@ use crate::app::{app, cost, layer, limiter, lines, take};
 const NOW: u64 = 1_767_225_600;
 
 #[tokio::test]
-async fn express_rate_limits_own_example_in_each_family() {
+async fn each_family_reproduces_the_example_of_express_rate_limit() {
     // As in its tests: the first of five requests per minute.
     for (family, expected) in [
         (
@@ -43,7 +43,7 @@ async fn express_rate_limits_own_example_in_each_family() {
 }
 
 #[tokio::test]
-async fn a_denial_adds_retry_after_to_each_family() {
+async fn denials_have_retry_after_in_each_family() {
     for (family, expected) in [
         (
             HeaderFamily::Draft6,
@@ -85,7 +85,7 @@ async fn a_denial_adds_retry_after_to_each_family() {
 }
 
 #[tokio::test]
-async fn of_several_rules_the_tightest_is_told_and_of_a_denial_the_longest_wait() {
+async fn headers_describe_the_tightest_rule_or_the_longest_wait_of_a_denial() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(Policy::new("minute", Quota::token_bucket(10, MINUTE)), key::global())
         .and(Policy::new("hour", Quota::token_bucket(100, HOUR)), key::global())
@@ -121,7 +121,7 @@ async fn of_several_rules_the_tightest_is_told_and_of_a_denial_the_longest_wait(
 }
 
 #[tokio::test]
-async fn resets_are_rounded_as_express_rate_limit_rounds_them() {
+async fn resets_are_rounded_like_in_express_rate_limit() {
     // Milliseconds left and header value: 59999 -> 60, 1001 -> 2, 1 -> 1.
     for (passed, seconds) in [(1_000, 60), (58_999_000, 2), (59_000_000, 1), (59_999_000, 1), (59_999_999, 1)] {
         for (family, field, expected) in [
@@ -144,7 +144,7 @@ async fn resets_are_rounded_as_express_rate_limit_rounds_them() {
 }
 
 #[tokio::test]
-async fn one_family_a_response() {
+async fn each_response_has_the_fields_of_one_family() {
     let families = [
         (HeaderFamily::Draft11, &["ratelimit", "ratelimit-policy"][..]),
         (HeaderFamily::Draft6, &["ratelimit-limit", "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset"]),

@@ -21,7 +21,7 @@ fn sends(status: u16, headers: &'static [(&'static str, &'static str)]) -> Route
 }
 
 #[tokio::test]
-async fn draft_11_is_a_list_that_grows_outwards() {
+async fn outer_layers_append_to_the_draft_11_lists() {
     let draft = HeaderFamily::Draft11;
     let app = app(limit("inner", 10, draft)).layer(limit("middle", 60, draft)).layer(limit("outer", 20, draft));
     assert_eq!(
@@ -38,7 +38,7 @@ async fn draft_11_is_a_list_that_grows_outwards() {
 }
 
 #[tokio::test]
-async fn what_another_limiter_sent_stays_in_front_to_the_letter() {
+async fn existing_draft_11_fields_stay_first_and_unchanged() {
     let inner = sends(
         200,
         &[
@@ -59,7 +59,7 @@ async fn what_another_limiter_sent_stays_in_front_to_the_letter() {
 }
 
 #[tokio::test]
-async fn no_window_is_added_to_a_response_that_says_when_to_come_back() {
+async fn no_window_is_added_to_a_response_with_retry_after() {
     // The outer limit may end after the existing Retry-After, which draft-11, section 6 forbids.
     for status in [429, 503] {
         let app = sends(status, &[("retry-after", "5"), ("ratelimit", r#""theirs";r=0;t=5"#)]).layer(limit(
@@ -75,7 +75,7 @@ async fn no_window_is_added_to_a_response_that_says_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn fields_that_must_not_occur_twice_stay_the_inner_ones() {
+async fn single_valued_fields_of_the_inner_layer_are_kept() {
     let x = HeaderFamily::XRateLimit(ResetUnit::Seconds);
     for (family, prefix) in [(HeaderFamily::Draft6, ""), (x, "x-")] {
         let app = app(limit("inner", 10, family)).layer(limit("outer", 5, family));
@@ -101,7 +101,7 @@ async fn fields_that_must_not_occur_twice_stay_the_inner_ones() {
 }
 
 #[tokio::test]
-async fn drafts_that_give_one_field_two_meanings_are_not_mixed() {
+async fn draft_6_and_draft_11_fields_are_never_mixed() {
     // `RateLimit-Policy` has integers in draft 6 and strings in draft 11: a mixed list is valid in neither.
     let (six, eleven) = (HeaderFamily::Draft6, HeaderFamily::Draft11);
     let mixed = app(limit("inner", 10, six)).layer(limit("outer", 5, eleven));
@@ -123,7 +123,7 @@ async fn drafts_that_give_one_field_two_meanings_are_not_mixed() {
 }
 
 #[tokio::test]
-async fn a_quiet_layer_leaves_what_it_finds() {
+async fn a_layer_without_headers_keeps_existing_fields() {
     let app = app(limit("inner", 10, HeaderFamily::Draft11)).layer(limit("outer", 1, HeaderFamily::None));
     assert_eq!(
         lines(&take(&app, 1).await),

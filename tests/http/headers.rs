@@ -9,7 +9,7 @@ use crate::client::{hello, limiter, serve};
 const TEN: Policy = Policy::new("ten", Quota::token_bucket(10, MINUTE));
 
 #[tokio::test]
-async fn each_response_tells_what_is_left_and_for_how_long() {
+async fn each_response_has_the_remaining_tokens_and_their_window() {
     let (limiter, _clock) = limiter();
     let client = serve(hello().layer(RateLimitLayer::new(TEN, key::client_ip()).limiter(&limiter))).await;
     for left in (0..10).rev() {
@@ -25,7 +25,7 @@ async fn each_response_tells_what_is_left_and_for_how_long() {
 }
 
 #[tokio::test]
-async fn a_denial_is_a_problem_that_no_cache_keeps() {
+async fn a_denial_is_a_problem_response_with_no_store() {
     let (limiter, _clock) = limiter();
     let name = r#"say "ten" \ backslash"#;
     let policy = Policy::try_new(name, Quota::token_bucket(1, MINUTE)).unwrap();
@@ -53,7 +53,7 @@ async fn a_denial_is_a_problem_that_no_cache_keeps() {
 }
 
 #[tokio::test]
-async fn an_outer_limiter_adds_to_what_an_inner_one_sent() {
+async fn an_outer_limiter_appends_to_the_headers_of_an_inner_limiter() {
     const INNER: Policy = Policy::new("inner", Quota::token_bucket(1, MINUTE));
     const OUTER: Policy = Policy::new("outer", Quota::token_bucket(60, HOUR));
 
@@ -75,7 +75,7 @@ async fn an_outer_limiter_adds_to_what_an_inner_one_sent() {
 }
 
 #[tokio::test]
-async fn without_headers_a_denial_still_says_when_to_come_back() {
+async fn a_denial_has_retry_after_even_without_rate_limit_headers() {
     let (limiter, _clock) = limiter();
     let policy = Policy::new("quiet", Quota::token_bucket(1, MINUTE));
     let client =

@@ -48,7 +48,7 @@ fn hello() -> Router {
 }
 
 #[tokio::test]
-async fn requests_that_no_rule_limits_do_not_ask_it() {
+async fn unlimited_requests_do_not_call_the_backend() {
     let later = |req: &Parts| {
         let user = user(req);
         Extraction::later(async move { user })
@@ -67,7 +67,7 @@ async fn requests_that_no_rule_limits_do_not_ask_it() {
 }
 
 #[tokio::test]
-async fn a_limit_that_is_not_enforced_refuses_nobody() {
+async fn limits_in_shadow_mode_do_not_refuse_if_the_backend_fails() {
     let layer = RateLimitLayer::new(policy("user", 1), user).with_status().limiter(&limiter());
     let app = hello().layer(layer.clone().shadow().shadow_header("x-would-be"));
     let answer = call(&app, "GET /", &["x-user: ada"]).await;

@@ -14,7 +14,7 @@ mod keys;
 mod mistakes;
 mod names;
 mod nested;
-mod point_3;
+mod path_matching;
 mod shadow;
 mod share;
 mod stacked;

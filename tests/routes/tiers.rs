@@ -42,7 +42,7 @@ fn header_lines<'a>(plan: &'a str, user: &'a str) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn each_of_the_six_cells_has_its_limit_and_counts_down_by_itself() {
+async fn each_policy_and_tier_has_a_separate_limit_and_bucket() {
     let (server, _limiter, clock) = todos(todo_create()).await;
     let cells = [
         ("GET /todos", "default", "", "", 30),
@@ -86,7 +86,7 @@ async fn each_of_the_six_cells_has_its_limit_and_counts_down_by_itself() {
 }
 
 #[tokio::test]
-async fn a_tier_that_the_routes_policy_lacks_has_that_policys_own_quota() {
+async fn an_unknown_tier_has_the_policys_own_quota() {
     let (server, _limiter, _clock) = todos(policy("todo/create", 10).tier("free", PER_MINUTE(20))).await;
     for (line, plan, limit) in [
         ("POST /todos", "premium", 10),
@@ -102,7 +102,7 @@ async fn a_tier_that_the_routes_policy_lacks_has_that_policys_own_quota() {
 }
 
 #[tokio::test]
-async fn an_upgrade_in_mid_window_keeps_what_was_spent_and_gives_the_room_at_once() {
+async fn an_upgrade_keeps_spent_tokens_and_applies_immediately() {
     let (server, _limiter, clock) = todos(todo_create()).await;
     let (free, premium) = (["x-user: ada", "x-plan: free"], ["x-user: ada", "x-plan: premium"]);
     for _ in 0..60 {
@@ -124,7 +124,7 @@ async fn an_upgrade_in_mid_window_keeps_what_was_spent_and_gives_the_room_at_onc
 }
 
 #[tokio::test]
-async fn a_downgrade_keeps_a_caller_out_no_longer_than_the_old_quota_needed_to_be_repaid() {
+async fn tokens_spent_before_a_downgrade_are_refilled_at_the_old_rate() {
     let (server, limiter, clock) = todos(todo_create()).await;
     let (free, premium) = (["x-user: ada", "x-plan: free"], ["x-user: ada", "x-plan: premium"]);
     for _ in 0..200 {
@@ -148,7 +148,7 @@ async fn a_downgrade_keeps_a_caller_out_no_longer_than_the_old_quota_needed_to_b
 }
 
 #[tokio::test]
-async fn a_downgrade_that_still_fits_keeps_what_was_spent() {
+async fn a_downgrade_within_the_new_capacity_keeps_spent_tokens() {
     let (server, _limiter, _clock) = todos(todo_create()).await;
     for left in (190..200).rev() {
         assert_eq!(quota_headers(&server.call("GET /todos", &["x-user: ada", "x-plan: premium"]).await).2, left);
@@ -163,7 +163,7 @@ async fn a_downgrade_that_still_fits_keeps_what_was_spent() {
 }
 
 #[tokio::test]
-async fn beside_the_handlers_the_cells_are_the_same() {
+async fn layers_on_handlers_apply_the_same_quotas_as_a_table() {
     let (limiter, _clock) = limiter();
     let limits = RouteLimits::new(by_plan).policy(todo_create()).policy(default_policy()).limiter(&limiter);
     let app = Router::new()

@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_the_first_from_the_right_that_is_not_trusted() {
+    fn the_client_is_the_first_untrusted_address_from_the_right() {
         let found = |written: &str| {
             let parts = parts(Some("10.0.0.1"), &[("x-forwarded-for", written)]);
             client_ip().trust(["10.0.0.0/8"]).resolve(&parts).expect("a peer").to_string()
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_of_the_resolved_address() {
+    fn the_key_is_the_network_of_the_resolved_address() {
         for peer in ["10.0.0.1", "192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1"] {
             let parts = parts(Some(peer), &[("x-forwarded-for", "198.51.100.3"), ("forwarded", "for=198.51.100.4")]);
             for client_ip in [
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_canonical_too() {
+    fn trusted_networks_are_canonicalized() {
         let resolve = |trusted: &str| {
             let parts = parts(Some("::ffff:10.1.2.3"), &[("x-forwarded-for", "203.0.113.9")]);
             client_ip().trust([trusted]).resolve(&parts).expect("a peer").to_string()

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_parameter_is_read_by_its_place_in_the_route() {
+    fn a_path_parameter_is_read_from_its_position_in_the_route() {
         let found = |route, path, name| {
             parameter(route, path, name).map(|value| String::from_utf8(value.into()).expect("text"))
         };

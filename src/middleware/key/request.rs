@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_counts_if_it_is_there_once() {
+    fn a_header_is_a_key_only_if_it_occurs_once() {
         let api_key = || header("x-api-key");
         assert_eq!(key(api_key(), &[("x-api-key", "k1")]), Some(api_key().key("k1")));
         assert_eq!(key(api_key(), &[("x-api-key", " k1 ")]), Some(api_key().key("k1")));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bearer_token_is_read_whatever_the_case_of_its_scheme() {
+    fn the_bearer_scheme_is_case_insensitive() {
         for value in ["Bearer t0", "bearer t0", "BEARER   t0"] {
             assert_eq!(key(bearer(), &[("authorization", value)]), Some(bearer().key("t0")), "{value}");
         }
