@@ -39,11 +39,11 @@ fn list(value: &Value<'_>, rule: impl Fn(&str) -> Result<DenyRule, DenyRuleError
 fn key(value: &Value<'_>) -> Option<DenyRule> {
     match value.node {
         Node::Integer(number) => Some(DenyRule::key(*number)),
-        // In formats with their own quotes, this would be read as a text.
+        // Ambiguous: `"7"` in a file may mean the number or the string.
         Node::Text(text) if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && !text.is_empty() => value
-            .refuse("expected a key, found a number in quotes; write it without quotes for the number, as '\"7\"' for the text"),
+            .refuse("expected a key, found a number in quotes; write it without quotes for the number, or as '\"7\"' for the string"),
         Node::Text(text) => value.accept(text.parse::<Key>()).map(DenyRule::key),
-        node => value.refuse(format_args!("expected a key, found {}; write it as a text, such as 'bearer:…'", node.kind())),
+        node => value.refuse(format_args!("expected a key, found {}; write it as a string, such as 'bearer:…'", node.kind())),
     }
 }
 
@@ -55,8 +55,8 @@ fn labels(value: &Value<'_>) -> Option<Vec<DenyRule>> {
 
 const MAX_RULES: usize = 100_000;
 
-/// Their automaton takes some bytes per byte of pattern and is rebuilt when they change.
+/// The automaton for the patterns takes some bytes per byte of pattern and is rebuilt when the patterns change.
 const MAX_PATTERNS: usize = 1_000;
 
-/// Each of these is searched for separately, which takes up to a microsecond.
+/// Each of these patterns is searched for separately, which takes up to a microsecond.
 const MAX_ALONE: usize = 100;

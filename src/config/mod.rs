@@ -1,8 +1,8 @@
 //! Configuration files: policies, tiers, routes and deny lists (feature `serde`).
 //!
 //! [`Config::read`] reads any format of serde and checks the whole file: an error lists all faults, each with its path,
-//! the value and how to fix it. [`Config::reload`] applies a new version while the program runs; an invalid one changes
-//! nothing.
+//! the value and how to fix it. [`Config::reload`] applies a new version while the program runs; an invalid version
+//! changes nothing.
 //!
 //! ```
 //! use axum::{routing::{get, post}, Router};
@@ -28,7 +28,7 @@
 //!     ips = ["192.0.2.0/24", "2001:db8::1"]
 //!     user_agents = ["*GPTBot/*"]
 //!     countries = ["KP"]
-//!     keys = [7]                                # a token: "bearer:sk_leaked", a text: '"mallory"'
+//!     keys = [7]                                # a token: "bearer:sk_leaked", a string: '"mallory"'
 //!     labels = { asn = ["64496"] }
 //!
 //!     [auto_block]
@@ -59,19 +59,19 @@
 //! ```
 //!
 //! # Fields of a file
-//! Unknown fields are errors, and so are duplicates unless the format's parser drops them. A duration is a text: a
+//! Unknown fields are errors, and so are duplicates unless the format's parser drops them. A duration is a string of a
 //! number and a unit (`us ms s min h d w`, or their long names).
 //!
 //! | field | value | default |
 //! | --- | --- | --- |
-//! | `policies.NAME.quota` | a [quota](crate::Quota): text (`"10/s burst 50"`) or table, see below | required |
+//! | `policies.NAME.quota` | a [quota](crate::Quota): a string (`"10/s burst 50"`) or a table, see below | required |
 //! | `policies.NAME.tiers.TIER` | the quota of a tier, with the same algorithm | the policy's own |
 //! | `default` | the policy for routes without an entry in `routes` | the policy named `default`, if any |
 //! | `routes."METHOD /route"`, `routes."/route"` | a policy's name, see [`RouteLimits`] | none |
 //! | `deny.ips` | networks and addresses, see [`DenyRule`](crate::protection::DenyRule) | none |
 //! | `deny.user_agents` | user agents, `*` for any text | none |
 //! | `deny.countries` | two letters each, compared with the label `country` | none |
-//! | `deny.keys` | keys in their [text form](crate::Key#text-form), and numbers; no message shows them | none |
+//! | `deny.keys` | keys in their [text form](crate::Key#text-form), and numbers; messages never show them | none |
 //! | `deny.labels.LABEL` | values of another label | none |
 //! | `auto_block.policies` | policies whose denials count, see [`AutoBlock`] | required in `auto_block` |
 //! | `auto_block.threshold` | number of denials before a block | 30 |
@@ -88,14 +88,14 @@
 //!
 //! Limits: 16 MiB of text, 10,000 policies of 100 tiers each, 50,000 quotas in all, 10,000 routes, 100,000 deny rules.
 //!
-//! Key extraction, the client's address, the tier of a user and requests to skip are set in the program.
+//! The key extractor, the client's address, the tiers of users and the requests to skip are set in the program.
 //!
 //! # Format
 //! You choose the format's crate: `|text| toml::from_str(text)`, `|text| serde_json::from_str(text)`. Its syntax errors
 //! are passed on and may quote a line of the file.
 //!
-//! To change a file that a program reloads, write a new one and rename it: half a file may be a valid configuration,
-//! without the deny list at its end.
+//! To change a file that a program reloads, write a new file and rename it: the first half of a file may be a valid
+//! configuration without the deny list at the end.
 
 mod auto_block;
 mod deny;
@@ -131,7 +131,7 @@ pub use reload::{QuotaChange, Reloaded};
 
 /// A checked configuration. See the [module](self) for its fields and an example.
 ///
-/// It stays as it was read; after a [reload](Config::reload), [`RateLimiter::quota`] returns the quotas in force.
+/// The policies stay as they were read. After a [reload](Config::reload), [`RateLimiter::quota`] returns the quotas in force.
 /// Clones share their deny list.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -173,10 +173,10 @@ impl Config {
         }
     }
 
-    /// Checks a text that has been read already; messages call it `name`. See [`read`](Config::read).
+    /// Parses and checks a text. `name` stands for the file in messages. See [`read`](Config::read).
     ///
     /// # Errors
-    /// As [`read`](Config::read).
+    /// Same as [`read`](Config::read), except that no file is read.
     pub fn parse<E: Into<Box<dyn Error + Send + Sync>>>(
         name: impl Into<String>,
         text: &str,
@@ -214,7 +214,7 @@ impl Config {
     /// [`RouteLimits::table`](crate::RouteLimits::table) describes. See the [module](self) for an example.
     ///
     /// # Panics
-    /// As [`route_limits`](Config::route_limits).
+    /// Same as [`route_limits`](Config::route_limits).
     #[must_use]
     #[track_caller]
     pub fn layer(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RateLimitLayer {
@@ -267,8 +267,8 @@ impl Config {
     }
 }
 
-/// Reads a configuration that is a field of your own. An error lists all faults, but only as text: use [`Config::read`]
-/// or [`Config::parse`] for a [`ConfigError`].
+/// Reads a configuration as a field of your own settings. An error lists all faults, but only as text: use
+/// [`Config::read`] or [`Config::parse`] for a [`ConfigError`].
 ///
 /// ```
 /// #[derive(serde::Deserialize)]

@@ -1,4 +1,4 @@
-//! Typed access to the values of a tree, with faults for those of another type.
+//! Typed access to the values of a tree, with a fault for each value of another type.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -10,7 +10,7 @@ use super::raw::{Node, shortened};
 use crate::algorithm::Quota;
 use crate::policy::{parse_duration, suggestion};
 
-/// A value and its path. Its methods add a fault if it is invalid.
+/// A value and its path. The methods add a fault if the value is invalid.
 pub(super) struct Value<'n> {
     pub(super) node: &'n Node,
     pub(super) path: Path,
@@ -39,9 +39,9 @@ impl<'n> Value<'n> {
         match self.node {
             Node::Text(text) => Some(text),
             Node::Integer(_) | Node::Float(_) | Node::Bool(_) => {
-                self.refuse(format_args!("expected a text, found {}; write it in quotes", self.node))
+                self.refuse(format_args!("expected a string, found {}; write it in quotes", self.node))
             }
-            _ => self.refuse(format_args!("expected a text in quotes, found {}", self.node)),
+            _ => self.refuse(format_args!("expected a string in quotes, found {}", self.node)),
         }
     }
 
@@ -85,7 +85,7 @@ impl<'n> Value<'n> {
 
     pub(super) fn list<T>(&self, mut read: impl FnMut(Value<'n>) -> Option<T>) -> Option<Vec<T>> {
         let Node::List(items) = self.node else {
-            // Not the value, which may be a caller's key.
+            // The message omits the value, which may be a caller's key.
             let kind = self.node.kind();
             return self.refuse(format_args!("expected a list such as [\"a\", \"b\"], found {kind}"));
         };
@@ -134,7 +134,7 @@ impl<'n> Fields<'n> {
     pub(super) fn need(&mut self, name: &'static str, example: &str) -> Option<Value<'n>> {
         let value = self.take(name);
         if value.is_none() {
-            self.faults.add(&self.path.field(name), format_args!("missing; add it, such as {example}"));
+            self.faults.add(&self.path.field(name), format_args!("missing; add a value such as {example}"));
         }
         value
     }

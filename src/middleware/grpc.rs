@@ -2,8 +2,8 @@
 //!
 //! gRPC clients map HTTP 429 to `UNAVAILABLE`, which most retry immediately. So a refusal is HTTP 200 with
 //! `grpc-status: 8` (RESOURCE_EXHAUSTED) in the only header block ("trailers-only"). The time to wait is in
-//! `grpc-retry-pushback-ms` (gRFC A6) and, as `google.rpc.RetryInfo`, in `grpc-status-details-bin`, by which OTLP and
-//! others distinguish a rate limit from a message that is too large.
+//! `grpc-retry-pushback-ms` (gRFC A6) and, as `google.rpc.RetryInfo`, in `grpc-status-details-bin`. OTLP clients use
+//! the latter to distinguish a rate limit from a message that is too large.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use http::{Response, StatusCode};
 
 use super::refusal::Refusal;
 
-/// Returns the content type of the response if the request is gRPC or grpc-web: the request's own if it is listed
-/// below, otherwise without the suffix. Other text from the client after `+` is never echoed.
+/// Returns the content type of the response if the request is gRPC or grpc-web. Suffixes other than `+proto` are
+/// dropped, so that no other text from the client is echoed.
 pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
     let value = parts.headers.get(CONTENT_TYPE)?;
     let media_type = value.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();

@@ -40,23 +40,23 @@ pub enum HeaderFamily {
     /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=42;t=18` for each policy, as in
     /// draft-ietf-httpapi-ratelimit-headers-08 to -11. Appended to the fields of an inner limiter.
     ///
-    /// For an allowed request, `t` is the time over which `r` may be spent without exceeding the quota: until the end
-    /// of the window or, for a token bucket, the time to refill `r` tokens, so it falls with `r`. For a denial, `t` is
-    /// the wait. A denial has a `RateLimit-Policy` for every policy, but a `RateLimit` only for the violated ones.
+    /// For an allowed request, `t` is the time over which `r` tokens may be spent without exceeding the quota: the time
+    /// until the window ends or, for a token bucket, the time to refill `r` tokens. For a denial, `t` is the wait. A
+    /// denial has a `RateLimit-Policy` for every policy, but a `RateLimit` only for the violated ones.
     #[default]
     Draft11,
     /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 18` (seconds from now) and
-    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06, for the policy with the smallest share left (for a
-    /// denial, with the longest wait). The reset is as with [`XRateLimit`](HeaderFamily::XRateLimit). If an inner
-    /// limiter sent these fields, they are not added, since they must not occur twice.
+    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06. They describe the policy with the smallest share left or,
+    /// for a denial, with the longest wait. The reset is the same as for [`XRateLimit`](HeaderFamily::XRateLimit). The
+    /// fields are not added if an inner limiter sent them, since they must not occur twice.
     Draft6,
-    /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42` and `X-RateLimit-Reset`, for one policy as with
+    /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42` and `X-RateLimit-Reset`, for the same policy as with
     /// [`Draft6`](HeaderFamily::Draft6).
     ///
-    /// The reset of a denial is when the request would be allowed; it is omitted if that is never. The reset of an
-    /// allowed request is the end of the window or, for a token bucket, when it is full.
+    /// The reset of a denial is the time when the request would be allowed. It is omitted if waiting cannot help. The
+    /// reset of an allowed request is the end of the window or, for a token bucket, the time when the bucket is full.
     XRateLimit(ResetUnit),
-    /// No headers but the `Retry-After` of denials.
+    /// No headers except the `Retry-After` of denials.
     None,
 }
 
@@ -108,8 +108,8 @@ impl LimitHeaders {
         }
     }
 
-    /// A denial has `RateLimit` items of violated policies only. The windows of others may end after `Retry-After`,
-    /// which must not be before the end of a window that is sent (draft-11, section 6).
+    /// A denial has `RateLimit` items of violated policies only. The windows of other policies may end after
+    /// `Retry-After`, which draft-11, section 6 forbids.
     fn draft_11<'a>(decisions: &Decisions, items: impl Fn(&Decision) -> Option<&'a PolicyItems>) -> LimitHeaders {
         let allowed = decisions.is_allowed();
         let mut limit_headers = LimitHeaders::default();
@@ -159,8 +159,8 @@ impl LimitHeaders {
         if self.single && self.fields.iter().any(|(name, _)| headers.contains_key(name)) {
             return;
         }
-        // If an inner limiter or a handler sent `Retry-After`, a window of this layer may end later, and it must not
-        // (see `draft_11`). An inner limiter with the three fields of draft 6 uses another syntax in `RateLimit-Policy`.
+        // No window may end after a `Retry-After` that an inner limiter or a handler sent (see `draft_11`). An inner
+        // limiter with the three fields of draft 6 uses another syntax in `RateLimit-Policy`.
         let (refused, three_fields) = (headers.contains_key(RETRY_AFTER), headers.contains_key(DRAFT_6[0]));
         for (name, value) in self.fields {
             let conflicts = name == RATELIMIT && (refused || three_fields) || name == RATELIMIT_POLICY && three_fields;
@@ -243,7 +243,7 @@ mod tests {
         };
         let start = Duration::from_secs(20);
         let window = Quota::fixed_window(5, MINUTE).capacity(10).start(start);
-        // 1,700,000,000 is 20 s into a minute, so at the start of a window.
+        // 1,700,000,000 is 20 s into a minute, so a window starts then.
         assert_eq!((seconds(window, 9, 1), seconds(window, 10, 6)), (60, 120), "60, not the 120 of a full quota");
         let bucket = Quota::token_bucket(60, MINUTE);
         assert_eq!((seconds(bucket, 30, 10), seconds(bucket, 60, 20)), (40, 20));

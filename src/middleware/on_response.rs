@@ -1,4 +1,4 @@
-//! Settles a request's charges by its response.
+//! Settles a request's charges based on its response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::algorithm::DAY;
 use crate::backend::BackendFuture;
 use crate::limiter::Receipt;
 
-/// How to settle a charge by the response.
+/// How to settle a charge after the response.
 ///
 /// ```
 /// use tollgate::{key, Policy, Quota, RateLimitLayer, OnResponse, HOUR, MINUTE};
@@ -43,7 +43,7 @@ pub enum OnResponse {
     /// Reset the key: forget everything that it has spent under the policy.
     Reset,
     /// Keep the charge and [pause](crate::RateLimiter::pause) the key, including its waiting requests, for this long.
-    /// For a layer around a client whose server has refused.
+    /// For a layer around a client, after the server refused a request.
     Pause(Duration),
 }
 
@@ -51,9 +51,9 @@ impl OnResponse {
     /// Resets the key on a 2xx response and keeps the charge otherwise, so that only failures count, as for logins.
     /// Each attempt is charged beforehand, so parallel guesses cannot bypass the limit.
     ///
-    /// Do not use it for a limit by address: an attacker could reset the count by logging in to their own account.
-    /// There, return [`OnResponse::Refund`] on success, which gives back that attempt only, and add a limit by account:
-    /// see the `login_protection` example. A form that always responds with a redirect needs its own closure.
+    /// Do not use it for a limit by address: an attacker could reset the count by logging in to their own account. For
+    /// such a limit, return [`OnResponse::Refund`] on success, which refunds only that attempt. Add a limit by account
+    /// as well: see the `login_protection` example. A form that always responds with a redirect needs its own closure.
     ///
     /// A gRPC response with its status in trailers keeps the charge; call [`Receipt::reset`] in the method instead.
     pub fn reset_on_success(response: &Parts) -> OnResponse {
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(settled(200, Some("0")), OnResponse::Reset);
         assert_eq!(settled(200, Some("16")), OnResponse::Keep);
         assert_eq!(settled(401, None), OnResponse::Keep);
-        // The status comes in trailers.
+        // The gRPC status is sent later, in trailers.
         let begun = http::Response::builder().header("content-type", "application/grpc+proto").body(());
         assert_eq!(OnResponse::reset_on_success(&begun.expect("a response").into_parts().0), OnResponse::Keep);
         assert_eq!(settled(303, None), OnResponse::Keep);

@@ -40,7 +40,7 @@ use crate::policy::{Decisions, KeyFault};
 pub struct Refusal<'a> {
     cause: &'a Cause,
     parts: &'a Parts,
-    /// Added to the wait. Drawn once, so that headers and body agree.
+    /// A random time that is added to the wait. Drawn once, so that headers and body agree.
     jitter: Duration,
     /// Whether gRPC requests are refused with a gRPC status.
     grpc: bool,
@@ -83,7 +83,7 @@ impl Refusal<'_> {
         if let Cause::Denied(decisions) = self.cause { Some(decisions) } else { None }
     }
 
-    /// Returns the backend's error if it could not decide. The text is for operators, not for clients.
+    /// Returns the backend's error if the backend could not decide. The text is for operators, not for clients.
     pub fn error(&self) -> Option<&Error> {
         if let Cause::Unavailable(error) = self.cause { Some(error) } else { None }
     }
@@ -166,7 +166,8 @@ pub(super) fn refuse(cause: &Cause, parts: &Parts, options: Option<&LayerOptions
         None => refusal.default_response(),
     };
     let headers = response.headers_mut();
-    // A window that is sent must not end after `Retry-After`, so an earlier one set by `on_refusal` suppresses `RateLimit`.
+    // A window that is sent must not end after `Retry-After`, so an earlier `Retry-After` set by `on_refusal`
+    // suppresses `RateLimit`.
     let later = take_late_retry_after(refusal.retry_after_secs(), headers);
     if let Some(decisions) = refusal.decisions() {
         let family = options.map_or_else(HeaderFamily::default, |options| options.headers);

@@ -96,8 +96,9 @@ fn target<'t>(methods: &'t Methods, method: &Method) -> Option<&'t Target> {
     target.or_else(|| methods.get(&None))
 }
 
-/// Returns the route that axum matched, and the path if lines may name it: without an axum router, or if the route ends
-/// with a wildcard (as each service of tonic's does). Both are `None` if an axum router has no route for the request.
+/// Returns the route that axum matched, and the path if lines are compared with it. That is the case without an axum
+/// router, and for routes that end with a wildcard, such as tonic's. Both are `None` if an axum router has no route for
+/// the request.
 fn route_and_path(parts: &Parts) -> (Option<&str>, Option<&str>) {
     #[cfg(feature = "axum")]
     if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn registered_methods_are_not_reported_as_typos() {
-        // IANA's registry of HTTP methods, and some that are in use without it.
+        // IANA's registry of HTTP methods, and some unregistered methods that are in use.
         let registered = "ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK MERGE \
             MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH POST PRI PROPFIND \
             PROPPATCH PUT QUERY REBIND REPORT SEARCH TRACE UNBIND UNCHECKOUT UNLINK UNLOCK UPDATE UPDATEREDIRECTREF \

@@ -46,11 +46,11 @@ fn texts_larger_than_16_mib_are_rejected() {
 
 #[test]
 fn values_larger_than_64_mib_are_rejected_while_parsing() {
-    // Two bytes of text per value: the values exceed the bound, not the text.
+    // The text has two bytes per value, so only the parsed values exceed the bound.
     let text = format!("{{\"policies\": [{}1]}}", "1,".repeat(4_000_000));
     let error = serde_json::from_str::<Config>(&text).unwrap_err().to_string();
     assert!(error.starts_with("the configuration takes more than 64 MiB of memory"), "{error}");
-    // Few values, but many copies of a long text.
+    // A few values with many copies of a long string.
     let uses = ["*long"; 100].join(", ");
     let text = format!("long: &long {}\nuses: [{uses}]\n", "x".repeat(1 << 20));
     let error = yaml_serde::from_str::<Config>(&text).unwrap_err().to_string();

@@ -42,7 +42,7 @@ labels = ["asn"]
 max_entries = 1000
 "#;
 
-// Includes a number as a name, and the country `NO`, which YAML 1.1 reads as a boolean.
+// Contains a number as a name, and the country `NO`, which YAML 1.1 reads as a boolean.
 const YAML: &str = r#"
 auto_block:
   policies: [web]

@@ -246,7 +246,7 @@ async fn reload_and_layer_reject_a_limiter_with_another_deny_list() {
     assert!(text.contains("build it with `config.limiter(backend)`"), "{text}");
     let blocking = toml("policies.api.quota = '1/min'\nauto_block.policies = ['api']");
     assert!(panic_of(&blocking).contains("blocks no callers"));
-    // A limiter with the deny list of the configuration is enough.
+    // A limiter with the configuration's deny list is accepted.
     let own = RateLimiter::builder(tollgate::MemoryBackend::new()).deny_list(config.deny_list()).build();
     assert_eq!(config.reload(&own, &new).await.unwrap().rules_added().len(), 1);
 }

@@ -29,7 +29,7 @@ struct Channel {
     notices: Mutex<BTreeMap<Vec<u8>, Notice>>,
     subscribers: Mutex<Vec<Weak<dyn NoticeSubscriber>>>,
     published: AtomicUsize,
-    /// The number of notices that it accepts.
+    /// The number of notices that the channel accepts.
     capacity: AtomicUsize,
 }
 
@@ -39,7 +39,7 @@ impl SharedBackend {
         SharedBackend { rows: Arc::default(), channel: Arc::new(channel) }
     }
 
-    /// Delivers all current notices to the last subscriber. As with a remote channel, subscribing does not.
+    /// Delivers all current notices to the last subscriber. Subscribing delivers none, as with a remote channel.
     fn deliver_to_last_subscriber(&self) {
         let all = self.channel.notices.lock().unwrap().values().cloned().collect();
         self.channel.subscribers.lock().unwrap().last().unwrap().upgrade().unwrap().receive(all, true);
@@ -71,7 +71,7 @@ impl Backend for SharedBackend {
 impl NoticeChannel for Channel {
     fn publish(&self, notice: Notice) -> BackendFuture<()> {
         if self.published.fetch_add(1, Ordering::Relaxed) >= self.capacity.load(Ordering::Relaxed) {
-            return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the channel is away")));
+            return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the channel is unavailable")));
         }
         self.notices.lock().unwrap().insert(notice.topic.clone(), notice.clone());
         let subscribers = self.subscribers.lock().unwrap().clone();
@@ -129,7 +129,7 @@ async fn a_restarted_program_applies_an_edited_file_by_reloading_it() {
     old.reload(&limiter, &file(30, 40)).await.unwrap();
     drop(limiter);
 
-    // Quotas set before outlive the program...
+    // Quotas from the last reload outlive the program...
     let new = file(50, 60);
     let limiter = new.limiter(backend.clone()).build();
     backend.deliver_to_last_subscriber();
@@ -152,7 +152,7 @@ async fn a_reload_that_cannot_publish_keeps_the_deny_list_and_can_be_retried() {
     assert_eq!(error.kind(), ConfigErrorKind::Limiter);
     let message = error.to_string();
     assert!(message.starts_with("limits.toml: policies.api.quota: "), "{message}");
-    assert!(message.contains("cannot set 30/min") && message.contains("the channel is away"), "{message}");
+    assert!(message.contains("cannot set 30/min") && message.contains("the channel is unavailable"), "{message}");
     let cause = error.source().unwrap().source().unwrap();
     assert!(matches!(cause.downcast_ref(), Some(SetQuotaError::Backend(_))), "{cause:?}");
     assert_eq!(rates(&config, &limiter), (10, 40));

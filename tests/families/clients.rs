@@ -1,4 +1,4 @@
-//! Common clients of each header family, reduced to a few lines: how they read the headers.
+//! How common clients of each header family read the headers, reduced to a few lines each.
 
 use std::time::Duration;
 

@@ -34,7 +34,7 @@ async fn the_two_policy_example_of_the_draft_is_reproduced() {
             r#"ratelimit-policy: "daily";q=1000;w=86400"#,
         ]
     );
-    // A denial lists both policies, but only the limits that deny: those that end at Retry-After.
+    // A denial lists both policies, but only the limits that were exceeded.
     let refused = take(&app, 70).await;
     assert_eq!(
         lines(&refused),
@@ -46,7 +46,7 @@ async fn the_two_policy_example_of_the_draft_is_reproduced() {
         ]
     );
     assert_eq!((refused.status, refused.violated_policies()), (429, vec!["burst".into()]));
-    // Spends the daily limit in steps of 100. It resets at the end of the day, ten hours later.
+    // Spend the daily limit in steps of 100. The window resets at the end of the day.
     for _ in 0..9 {
         clock.advance(MINUTE);
         assert_eq!(take(&app, 100).await.status, 200);
@@ -77,9 +77,9 @@ async fn the_window_never_allows_a_faster_pace_than_the_quota() {
 #[tokio::test]
 async fn the_window_depends_on_the_algorithm() {
     for (quota, policy, after_one, after_all, denied) in [
-        // Bucket: the time in which the tokens left are refilled; with none left, the time until the next one.
+        // Bucket: the time to refill as many tokens as are left, or the next token if none are left.
         (Quota::token_bucket(10, MINUTE).capacity(20), "q=20;w=120", "r=19;t=114", "r=0;t=6", "r=0;t=6"),
-        // Fixed window: always the time to its end.
+        // Fixed window: always the time until the window ends.
         (Quota::fixed_window(10, MINUTE).start(Duration::ZERO), "q=10;w=60", "r=9;t=45", "r=0;t=45", "r=0;t=45"),
     ] {
         let (layer, clock) = layer("p", quota);

@@ -11,7 +11,7 @@ const NOW: u64 = 1_767_225_600;
 
 #[tokio::test]
 async fn each_family_reproduces_the_example_of_express_rate_limit() {
-    // As in its tests: the first of five requests per minute.
+    // From the tests of express-rate-limit: the first of five requests per minute.
     for (family, expected) in [
         (
             HeaderFamily::Draft6,
@@ -94,16 +94,16 @@ async fn headers_describe_the_tightest_rule_or_the_longest_wait_of_a_denial() {
         .headers(HeaderFamily::Draft6)
         .limiter(&limiter);
     let app = app(layer);
-    // 8 of 10 left per minute, 10 of 12 per day: 0.8 is less than 0.83.
+    // The tightest is `minute` with 8 of 10 left: `day` has 10 of 12.
     assert_eq!(
         lines(&take(&app, 2).await),
         ["ratelimit-limit: 10", "ratelimit-policy: 10;w=60", "ratelimit-remaining: 8", "ratelimit-reset: 12"]
     );
     take(&app, 7).await;
-    // 1 of 10, 3 of 12. A bucket's reset is when it is full.
+    // Now 1 of 10 and 3 of 12 are left. The reset of a bucket is the time when it is full.
     let last = take(&app, 1).await;
     assert_eq!(lines(&last)[2..], ["ratelimit-remaining: 0", "ratelimit-reset: 60"]);
-    // Three more: available after 18 s by the minute, and at the end of the day by the day.
+    // Three tokens are available after 18 s under `minute`, and at the end of the day under `day`.
     let refused = take(&app, 3).await;
     assert_eq!(
         lines(&refused),

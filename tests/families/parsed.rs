@@ -50,7 +50,7 @@ fn seconds(duration: Duration) -> u64 {
     duration.as_nanos().div_ceil(1_000_000_000).clamp(1, 999_999_999_999_999) as u64
 }
 
-/// `w` as the draft defines it, computed independently: the period of the limit.
+/// `w`, computed independently as the draft defines it: the time window of the limit.
 fn window(quota: &Quota) -> Duration {
     let (period, limit, rate) =
         (quota.period().as_micros(), u128::from(quota.get_capacity()), u128::from(quota.rate()));
@@ -64,7 +64,7 @@ fn window(quota: &Quota) -> Duration {
     Duration::from_micros(micros as u64)
 }
 
-/// Sends requests of these costs after these waits, and compares each response with its decisions. Returns the number of
+/// Sends requests with these costs and waits, and compares each response with the decisions. Returns the number of
 /// refusals.
 fn check(rules: Vec<(String, Quota)>, requests: Vec<(u64, u64)>) -> Result<usize, TestCaseError> {
     let clock = ManualClock::new();

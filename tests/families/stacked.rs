@@ -1,4 +1,4 @@
-//! Two limiters on one response: the outer one adds fields and overwrites none.
+//! Two limiters on one response: the outer limiter adds fields and overwrites none.
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
@@ -114,7 +114,7 @@ async fn draft_6_and_draft_11_fields_are_never_mixed() {
         lines(&take(&mixed, 1).await),
         [r#"ratelimit: "inner";r=9;t=54"#, r#"ratelimit-policy: "inner";q=10;w=60"#]
     );
-    // The outer one still limits, and its own refusal has its headers.
+    // The outer layer still limits, and its refusals have its headers.
     for _ in 0..4 {
         take(&mixed, 1).await;
     }

@@ -1,4 +1,4 @@
-//! Issue 24, point 3: extractors in handlers, and the responses for their errors.
+//! Optional extractors in handlers, and the responses to errors of handlers.
 
 use axum::Router;
 use axum::extract::State;

@@ -15,7 +15,7 @@ async fn each_response_has_the_remaining_tokens_and_their_window() {
     for left in (0..10).rev() {
         let answer = client.get().await;
         assert_eq!((answer.status, answer.policies()), (200, vec![("ten".into(), 10, 60)]));
-        // r / t never exceeds q / w: 9 tokens in 54 s. With none left, the next one is refilled in 6 s.
+        // r / t never exceeds q / w: 9 tokens in 54 s. When no tokens are left, the next one is refilled in 6 s.
         assert_eq!(answer.limits(), [("ten".into(), left, Some(6 * left.max(1)))]);
         assert!(!answer.headers.contains_key(CACHE_CONTROL));
     }
@@ -59,7 +59,7 @@ async fn an_outer_limiter_appends_to_the_headers_of_an_inner_limiter() {
 
     let (limiter, _clock) = limiter();
     let inner = RateLimitLayer::new(INNER, key::global()).limiter(&limiter);
-    let outer = RateLimitLayer::new(OUTER, |_: &Parts| "everybody").limiter(&limiter);
+    let outer = RateLimitLayer::new(OUTER, |_: &Parts| "all").limiter(&limiter);
     let client = serve(hello().layer(inner).layer(outer)).await;
 
     let answer = client.get().await;
@@ -71,7 +71,7 @@ async fn an_outer_limiter_appends_to_the_headers_of_an_inner_limiter() {
     assert_eq!((refused.status, refused.retry_after()), (429, Some(60)));
     assert_eq!(refused.policies(), answer.policies());
     assert_eq!(refused.violated_policies(), ["inner"]);
-    assert_eq!(limiter.remaining(&OUTER, "everybody").await.unwrap(), 58);
+    assert_eq!(limiter.remaining(&OUTER, "all").await.unwrap(), 58);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Refused requests never reach the handler; errors and panics of closures affect no other request.
+//! Refused requests never reach the handler, and errors and panics in closures affect no other request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

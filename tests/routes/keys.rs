@@ -40,7 +40,7 @@ async fn requests_are_counted_by_header_bearer_token_and_cookie() {
             ("GET /", &["X-Api-Key: k1"], 3),
             ("GET /users/7", &["x-api-key: k1"], 2),
             ("GET /", &["x-api-key: K1"], 4),
-            // Anonymous: no value, an empty one, two.
+            // Anonymous callers: no header, an empty value, two values.
             ("GET /", &[], 4),
             ("GET /", &["x-api-key: "], 3),
             ("GET /", &["x-api-key: k1", "x-api-key: k2"], 2),
@@ -228,7 +228,7 @@ async fn extractors_can_be_combined() {
             ("GET /users/7", &["x-api-key: k"], 4),
             ("GET /users/8", &["x-api-key: k"], 4),
             ("GET /users/7", &["x-api-key: k", "cookie: sid=1"], 3),
-            // With half of the pair missing, the next extractor is used.
+            // If one key of the pair is missing, the next extractor is used.
             ("GET /", &["x-api-key: k", "cookie: sid=1"], 4),
             ("GET /users/7", &["cookie: sid=1"], 3),
             ("GET /", &["x-api-key: k"], 4),

@@ -1,5 +1,5 @@
-//! Mistakes that would disable a limit or leave a route without one. They are errors at start-up where they can be
-//! detected, and otherwise reported once and counted.
+//! Mistakes that would disable a limit or leave a route without one. If possible, they are errors at startup. Otherwise
+//! they are reported once and counted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};

@@ -21,7 +21,7 @@ fn limits() -> RouteLimits {
     RouteLimits::new(key::global()).policy(policy("todo/create", 10)).policy(policy("search", 10))
 }
 
-/// Asserts that the message names the crate and contains all parts.
+/// Asserts that the message starts with the crate's name and contains all parts.
 #[track_caller]
 fn assert_message(text: &str, parts: &[&str]) {
     assert!(text.starts_with("tollgate: "), "{text}");

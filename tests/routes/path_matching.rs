@@ -1,4 +1,4 @@
-//! Issue 25, point 3: when a table matches by the path in axum.
+//! Tables that match requests by path in axum.
 
 use axum::Router;
 use axum::body::Body;

@@ -25,7 +25,8 @@ fn layer(limiter: &RateLimiter) -> RateLimitLayer {
     RateLimitLayer::new(USER, user).and(ALL, key::global()).cost(cost).with_status().limiter(limiter)
 }
 
-/// User, cost and preceding pause in seconds, with denials by one rule, by both, and of a cost that never fits.
+/// The user and cost of each request, and the seconds before it. Some are denied by one rule, some by both, and one
+/// because its cost never fits.
 const REQUESTS: [(&str, u64, u64); 12] = [
     ("ada", 1, 0),
     ("ada", 2, 0),
@@ -56,7 +57,7 @@ async fn shadow_mode_decides_exactly_like_the_enforced_limit() {
         let is_denied = real_answer.status == 429;
         denied += u64::from(is_denied);
 
-        // The handler and the shadow header show the denial, other headers do not.
+        // The handler and the shadow header show the denial. Other headers do not.
         let body = String::from_utf8(answer.body).unwrap();
         assert_eq!(body.starts_with("shadowed"), is_denied, "{user} {cost}: {body}");
         if !is_denied {

@@ -1,4 +1,4 @@
-//! Limits enforced for a share of keys: its size, and that the same keys stay in it.
+//! Limits that are enforced for a share of the keys: the size of the share, and which keys are in it.
 
 use std::collections::BTreeSet;
 use std::panic::catch_unwind;
@@ -16,13 +16,14 @@ use crate::app::{call, limiter, policy, user};
 
 const KEYS: usize = 2000;
 
-/// A limiter with a fixed secret, as shared by the processes of a service. The share depends on digests.
+/// A limiter with a fixed secret, as the processes of a service share it. The secret determines which keys are in a
+/// share.
 fn shared_secret() -> RateLimiter {
     let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
     RateLimiter::builder(backend).secret(Secret::new([7; 16])).build()
 }
 
-/// The users, of [`KEYS`], whose second request is refused. Each has one token.
+/// Returns the users whose second request is refused. There are [`KEYS`] users with one token each.
 async fn enforced(limiter: &RateLimiter, share: f64) -> BTreeSet<usize> {
     let layer = RateLimitLayer::new(policy("one", 1), user).enforce_share(share).limiter(limiter);
     let app = Router::new().route("/", get(|| async {})).layer(layer);

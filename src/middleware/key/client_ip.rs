@@ -17,9 +17,9 @@ use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network
 
 /// Counts by the client's address. By default this is the peer's address; no header is [trusted](ClientIp::trust).
 ///
-/// IPv4 addresses count individually, IPv6 addresses by their first 64 bits, since one client usually has such a
-/// network to itself. IPv4-mapped addresses count as IPv4, and so do those that a NAT64 translator maps under the
-/// well-known prefix `64:ff9b::/96` or under [a prefix of yours](ClientIp::nat64).
+/// IPv4 addresses count individually. IPv6 addresses count by their first 64 bits, since one client usually has a whole
+/// /64 network. IPv4-mapped addresses count as IPv4 addresses, as do addresses that a NAT64 translator maps with the
+/// well-known prefix `64:ff9b::/96` or with [your own prefix](ClientIp::nat64).
 ///
 /// The server has to provide the address: axum through `into_make_service_with_connect_info::<SocketAddr>()`, tonic
 /// (feature `tonic`) always, other servers through a [`PeerAddr`] extension. Without it, every request is refused with
@@ -46,7 +46,7 @@ pub fn client_ip() -> ClientIp {
     }
 }
 
-/// The extractor made by [`client_ip`]: how to find the address, and how much of it counts.
+/// The extractor made by [`client_ip`]: how to find the address, and how many of its bits count.
 ///
 /// ```
 /// use tollgate::key::{self, KeyExtractor, PeerAddr};
@@ -118,7 +118,8 @@ impl ClientIp {
     /// and the first address outside the networks is the client's. An invalid entry ends the search: the last proxy
     /// before it counts as the client. No other header is read.
     ///
-    /// Clients in these networks are trusted as well, so do not test with a proxy and a client on one trusted address.
+    /// Clients in these networks are trusted as well, so do not test with a proxy and a client on the same trusted
+    /// address.
     ///
     /// # Panics
     /// If one of them is not a network.
@@ -181,9 +182,9 @@ impl ClientIp {
 
     /// Maps addresses in these NAT64 prefixes (32, 40, 48, 56, 64 or 96 bits) to the IPv4 addresses within (RFC 6052).
     ///
-    /// Without this, all IPv4 clients behind a translator with a prefix of yours count as one caller. The well-known
-    /// prefix `64:ff9b::/96` is always mapped, except for private IPv4 addresses, which it must not carry; list it here
-    /// if your translator writes those.
+    /// Without this, all IPv4 clients behind a translator with your own prefix count as one caller. The well-known
+    /// prefix `64:ff9b::/96` is always mapped, except for private IPv4 addresses, which must not use it. If your
+    /// translator uses the prefix for private addresses, list it here.
     ///
     /// Keys, trusted proxies, deny rules and blocks then use the IPv4 address, so write IPv4 networks in deny rules.
     ///
@@ -215,13 +216,13 @@ impl ClientIp {
         self.checked()
     }
 
-    /// Rejects trusted networks within a NAT64 prefix: mapped addresses never lie in them.
+    /// Rejects trusted networks within a NAT64 prefix, since mapped addresses never match them.
     fn checked(self) -> Result<ClientIp, CidrError> {
         let Trust::Networks(networks) = &self.trust else { return Ok(self) };
         for network in networks {
             let within = |prefix: &&Ipv6Net| matches!(network, IpNet::V6(v6) if prefix.contains(v6));
             if let Some(prefix) = self.nat64.iter().find(within) {
-                let problem = format_args!("lies within the NAT64 prefix {prefix}; write the IPv4 network instead");
+                let problem = format_args!("is within the NAT64 prefix {prefix}; write the IPv4 network instead");
                 return Err(CidrError::new(&network.to_string(), problem));
             }
         }
@@ -235,7 +236,7 @@ impl ClientIp {
         prefix.map_or(address, |prefix| IpAddr::V4(embedded(v6, prefix.prefix_len())))
     }
 
-    /// Makes a predicate for [`skip`](crate::RateLimitLayer::skip): whether the client is in one of these networks.
+    /// Returns a predicate for [`skip`](crate::RateLimitLayer::skip) that is true for clients in these networks.
     ///
     /// # Panics
     /// If one of them is not a network.
@@ -295,7 +296,7 @@ impl ClientIp {
 
 impl ClientIp {
     pub(crate) fn try_resolve(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
-        // A header is configured, but no proxy that may set it.
+        // A header is configured, but no proxy is trusted to set it.
         if let (Trust::PeerOnly, AddressHeader::Forwarded | AddressHeader::Single(_)) = (&self.trust, &self.header) {
             return Err(KeyError::new(UNTRUSTED));
         }
@@ -325,16 +326,16 @@ fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
     if name != "cloudfront-viewer-address" {
         return address(value);
     }
-    // CloudFront always appends a port, even to an IPv6 address without brackets. `2001:db8::1:443` must not be read as
-    // an address, whose network the client could choose through its port.
+    // CloudFront always appends a port, even to an IPv6 address without brackets. If `2001:db8::1:443` were read as an
+    // address, the client could choose its network by choosing a port.
     let colon = value.iter().rposition(|byte| *byte == b':')?;
     let port = &value[colon + 1..];
     let is_port = matches!(port.len(), 1..=5) && port.iter().all(u8::is_ascii_digit);
     address(&value[..colon]).filter(|_| is_port)
 }
 
-/// The peer's address, as an extension for servers that do not provide it otherwise: insert it into each request. See
-/// [`ClientIp`] for an example.
+/// The peer's address as an extension. Insert it into each request if the server does not provide the address
+/// otherwise. See [`ClientIp`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A newtype of the address.
 pub struct PeerAddr(pub SocketAddr);
@@ -356,8 +357,8 @@ fn parse_networks(networks: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<I
     networks.into_iter().map(|network| parse_network(network.as_ref())).collect()
 }
 
-const UNTRUSTED: &str = "tollgate: `client_ip()` is told to read a header but not whom to believe. Say which networks your \
-    proxies are in with `.trust([..])`, or how many of them a request passes with `.trust_hops(n)`";
+const UNTRUSTED: &str = "tollgate: `client_ip()` reads a header, but trusts no proxy. Name the networks of your \
+    proxies with `.trust([..])`, or set the number of proxies with `.trust_hops(n)`";
 
 /// Shown to clients. The mistake that the limiter reports contains the remedy.
 const MISSING: &str = "the request has no peer address to limit by";

@@ -158,7 +158,7 @@ fn both(first: Found, second: Found) -> Found {
         (Found::Skip, _) | (_, Found::Skip) => Found::Skip,
         (Found::Subject(first), Found::Subject(second)) => {
             let Some((a, b)) = first.key().zip(second.key()) else {
-                // Without a tier: all callers that lack a key share the anonymous row.
+                // The tier is dropped, since all callers that lack a key share the anonymous row.
                 return Found::Subject(Subject::anonymous());
             };
             let subject = Subject::new((a, b));

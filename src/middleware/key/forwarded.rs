@@ -1,7 +1,7 @@
 //! Addresses in `X-Forwarded-For` and `Forwarded` (RFC 7239), read from the right.
 //!
 //! Each proxy appends the address of its peer, so the nearest proxy's entry is the rightmost and the client's own text
-//! the leftmost. Entries are read from the right, and only as long as their authors are trusted. Whatever a client
+//! the leftmost. Entries are read from the right, and only as long as their authors are trusted. Text that a client
 //! writes at the left (unclosed quotes, quoted commas, garbage) cannot change how the right end is read.
 
 use std::net::{IpAddr, SocketAddr};

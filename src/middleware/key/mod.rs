@@ -65,7 +65,7 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
     message = "`{Self}` does not find the key of a request",
     note = "use a closure `|req: &http::request::Parts| ...` that returns a key, an `Option` of one, or a `Subject`",
     note = "annotate the closure's argument: `|req: &Parts|`, not `|req|`",
-    note = "an `async` answer is `tollgate::key::Extraction::later(future)`"
+    note = "for `async` code, return `tollgate::key::Extraction::later(future)`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Finds the caller. Called for every request before its limits are checked, so slow work belongs in an
@@ -144,8 +144,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// Tries `other` if this extractor finds no key. See [`KeyExtractor`] for an example.
     ///
-    /// The first key must be verified. If clients can [invent](crate::key#which-keys-a-client-can-invent) it, such as
-    /// an unchecked API key, they can bypass the second.
+    /// The first key must be verified. If clients can [invent](crate::key#which-keys-a-client-can-invent) it, as with
+    /// an unchecked API key, they can bypass the second key.
     fn or<O: KeyExtractor>(self, other: O) -> Or<Self, O>
     where
         Self: Sized,
@@ -153,8 +153,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Or(self, Arc::new(other))
     }
 
-    /// Pairs the keys of both extractors. Callers that lack either key are anonymous. The tier is the first one's, else
-    /// the second one's.
+    /// Pairs the keys of both extractors. Callers that lack either key are anonymous. The tier is that of the first
+    /// subject, otherwise that of the second.
     ///
     /// If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys, they can invent the pair: to
     /// apply two limits, add a [rule](crate::RateLimitLayer::and) instead.
@@ -174,8 +174,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Map(self, Arc::new(change))
     }
 
-    /// Refuses requests without a key with 400, or UNAUTHENTICATED if the layer speaks
-    /// [gRPC](crate::RateLimitLayer::grpc). Otherwise they share the anonymous row.
+    /// Refuses requests without a key with 400, or UNAUTHENTICATED if [gRPC](crate::RateLimitLayer::grpc) is enabled.
+    /// By default, such requests share the anonymous row.
     ///
     /// ```
     /// # use tollgate::{key, key::KeyExtractor};
@@ -194,7 +194,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         OrReject(self)
     }
 
-    /// Does not limit requests without a key by this rule. Otherwise they share the anonymous row.
+    /// Exempts requests without a key from this rule. By default, such requests share the anonymous row.
     fn or_skip(self) -> OrSkip<Self>
     where
         Self: Sized,
@@ -281,7 +281,8 @@ pub enum Found {
 }
 
 impl Extraction {
-    /// Makes an extraction that takes time, such as a session lookup. The future must own what it needs of the request.
+    /// Makes an extraction from a future, such as a session lookup. The future must own the data that it needs from the
+    /// request.
     pub fn later<A: Into<Found>>(future: impl Future<Output = A> + Send + 'static) -> Extraction {
         Extraction::Later(Box::pin(async move { future.await.into() }))
     }
@@ -349,7 +350,7 @@ pub fn global() -> Global {
     Global
 }
 
-/// The extractor made by [`global`], which has an example.
+/// The extractor returned by [`global`]. See [`global`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Global;
 

@@ -29,7 +29,7 @@ pub fn path(name: impl Into<String>) -> PathParam {
     PathParam { name: name.into() }
 }
 
-/// The extractor made by [`path`], which has an example.
+/// The extractor returned by [`path`]. See [`path`] for an example.
 #[derive(Clone, Debug)]
 pub struct PathParam {
     name: String,

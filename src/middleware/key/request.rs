@@ -33,7 +33,7 @@ where
     Extension { read, of: PhantomData }
 }
 
-/// The extractor made by [`extension`], which has an example.
+/// The extractor returned by [`extension`]. See [`extension`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Extension<T, F> {
     read: F,
@@ -90,7 +90,7 @@ pub fn header(name: &'static str) -> Header {
     Header { name: field_name(name) }
 }
 
-/// The extractor made by [`header`], which has an example.
+/// The extractor returned by [`header`]. See [`header`] for an example.
 #[derive(Clone, Debug)]
 pub struct Header {
     name: HeaderName,
@@ -123,7 +123,7 @@ pub fn bearer() -> Bearer {
     Bearer
 }
 
-/// The extractor made by [`bearer`], which has an example.
+/// The extractor returned by [`bearer`]. See [`bearer`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Bearer;
 
@@ -153,8 +153,8 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
 /// Counts by the value of a cookie, such as a session. Only a hash of the value is stored.
 ///
 /// All spellings that the `cookie` crate reads as one value are one key: percent escapes in name and value are decoded,
-/// and surrounding quotes are removed. A cookie repeated with one value counts once. With two different values the
-/// caller is anonymous, since the service might read either.
+/// and surrounding quotes are removed. A cookie that is repeated with the same value counts once. If the values differ,
+/// the caller is anonymous, since the service might read either value.
 ///
 /// Clients can [invent](crate::key#which-keys-a-client-can-invent) cookies and get a row for each. If a layer outside
 /// the limiter checks the session, count by its result ([`extension`]). See [`header`] for an example.
@@ -162,7 +162,7 @@ pub fn cookie(name: impl Into<String>) -> Cookie {
     Cookie { name: name.into() }
 }
 
-/// The extractor made by [`cookie`], which has an example.
+/// The extractor returned by [`cookie`]. See [`cookie`] for an example.
 #[derive(Clone, Debug)]
 pub struct Cookie {
     name: String,
@@ -193,8 +193,8 @@ impl KeyExtractor for Cookie {
     }
 }
 
-/// The decoded value of a cookie. Quotes are removed after decoding: readers do it before or after, and what is one
-/// value to either must be one key.
+/// The decoded value of a cookie. Quotes are removed after decoding. Some parsers remove them before decoding: values
+/// that are equal to either kind of parser must be one key.
 fn cookie_value(text: &[u8]) -> Cow<'_, [u8]> {
     let decoded = percent_decoded(text);
     let value = without_quotes(&decoded);
