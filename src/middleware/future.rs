@@ -36,7 +36,7 @@ pin_project! {
 }
 
 pin_project! {
-    // `Option` fields are taken on leaving a state.
+    // `Option` fields are taken when the state changes.
     #[project = StateProj]
     pub(super) enum State<S: Service<Request<B>>, B> {
         // The service is ready and must not be polled again before the call.

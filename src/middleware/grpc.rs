@@ -128,16 +128,19 @@ mod tests {
 
     #[test]
     fn grpc_requests_are_detected_by_content_type() {
-        let answered = |value: &str| {
+        let response_type = |value: &str| {
             let request = http::Request::builder().header("content-type", value).body(()).unwrap();
             content_type(&request.into_parts().0).map(|value| value.to_str().unwrap().to_owned())
         };
-        assert_eq!(answered("application/grpc").as_deref(), Some("application/grpc"));
-        assert_eq!(answered("application/grpc+proto; x=y").as_deref(), Some("application/grpc+proto"));
-        assert_eq!(answered("application/grpc-web").as_deref(), Some("application/grpc-web"));
-        assert_eq!(answered("application/grpc-web-text+proto").as_deref(), Some("application/grpc-web-text+proto"));
+        assert_eq!(response_type("application/grpc").as_deref(), Some("application/grpc"));
+        assert_eq!(response_type("application/grpc+proto; x=y").as_deref(), Some("application/grpc+proto"));
+        assert_eq!(response_type("application/grpc-web").as_deref(), Some("application/grpc-web"));
+        assert_eq!(
+            response_type("application/grpc-web-text+proto").as_deref(),
+            Some("application/grpc-web-text+proto")
+        );
         for other in ["application/json", "application/grpcish", "application/grpc-websocket", "text/plain"] {
-            assert_eq!(answered(other), None, "{other}");
+            assert_eq!(response_type(other), None, "{other}");
         }
     }
 

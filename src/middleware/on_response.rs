@@ -65,8 +65,8 @@ impl OnResponse {
         if response.status.is_success() && succeeded { OnResponse::Reset } else { OnResponse::Keep }
     }
 
-    /// Pauses the key after a 429 or 503 with `Retry-After` for that long, at most a day, and keeps the charge
-    /// otherwise. For a layer around a client. A date is compared with the response's `Date` or, without it, with the
+    /// Pauses the key for the time in `Retry-After` of a 429 or 503 response, at most a day. Keeps the charge of other
+    /// responses. For a layer around a client. A date is compared with the response's `Date` or, without it, with the
     /// system clock.
     ///
     /// ```
@@ -95,7 +95,7 @@ pub(super) struct PendingSettlement {
 }
 
 impl PendingSettlement {
-    /// Settles each charge by its rule. Returns the calls that a remote backend has not confirmed yet.
+    /// Settles each charge according to its rule. Returns the calls that a remote backend has not confirmed yet.
     pub(super) fn settle(&self, response: &Parts) -> Vec<BackendFuture<()>> {
         let mut pending = Vec::new();
         for (index, decision) in self.receipt.decisions().iter().enumerate() {
@@ -106,7 +106,7 @@ impl PendingSettlement {
                 OnResponse::Refund => charge.refund().map(drop),
                 OnResponse::Settle(tokens) => charge.settle(tokens).map(drop),
                 OnResponse::Reset => charge.reset().map(drop),
-                OnResponse::Pause(lasts) => self.options.limiter.pause_row(decision, lasts),
+                OnResponse::Pause(duration) => self.options.limiter.pause_row(decision, duration),
             };
             pending.extend(settled.try_ready().err());
         }

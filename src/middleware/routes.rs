@@ -122,8 +122,9 @@ impl RouteLimits {
     /// for instance in a test, and [`RateLimitLayer::unmatched_requests`] counts the requests that match no line.
     ///
     /// # Panics
-    /// If there is no policy of a name, if a line occurs twice, or if it can never apply: it has no route, axum 0.7
-    /// syntax (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelt or not in capitals.
+    /// If a line names an unknown policy, occurs twice or can never apply. A line can never apply if it has no route,
+    /// axum 0.7 syntax (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelled or not in upper
+    /// case.
     #[track_caller]
     pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
         let mut table = Table::default();

@@ -37,8 +37,8 @@ async fn listed_routes_use_their_policy_and_others_use_the_default() {
         ("PUT /todos", &[], 405, "default", 60),
         ("GET /nowhere", &[], 404, "default", 60),
     ] {
-        let (answered, name, q, _) = quota_headers(&app, line, lines).await;
-        assert_eq!((answered, &name[..], q), (status, policy, limit), "{line} {lines:?}");
+        let (found, name, q, _) = quota_headers(&app, line, lines).await;
+        assert_eq!((found, &name[..], q), (status, policy, limit), "{line} {lines:?}");
     }
 }
 

@@ -109,15 +109,16 @@ fn rates(config: &Config, limiter: &RateLimiter) -> (u64, u64) {
 #[tokio::test]
 async fn a_reload_in_one_process_applies_to_all_processes() {
     let backend = SharedBackend::new();
-    let (one, two) = (file(10, 20), file(11, 20));
-    let (first, second) = (one.limiter(backend.clone()).build(), two.limiter(backend.clone()).build());
+    let (first_config, second_config) = (file(10, 20), file(11, 20));
+    let (first, second) =
+        (first_config.limiter(backend.clone()).build(), second_config.limiter(backend.clone()).build());
     for (own, free) in [(30, 40), (11, 20), (10, 20), (11, 21), (11, 20)] {
         // Even the file that the second process started with must be published for the first.
-        two.reload(&second, &file(own, free)).await.unwrap();
-        assert_eq!(rates(&one, &first), (own.into(), free.into()));
-        assert_eq!(rates(&two, &second), (own.into(), free.into()));
-        assert!(one.reload(&first, &file(own, free)).await.unwrap().quotas().is_empty());
-        assert_eq!(rates(&two, &second), (own.into(), free.into()));
+        second_config.reload(&second, &file(own, free)).await.unwrap();
+        assert_eq!(rates(&first_config, &first), (own.into(), free.into()));
+        assert_eq!(rates(&second_config, &second), (own.into(), free.into()));
+        assert!(first_config.reload(&first, &file(own, free)).await.unwrap().quotas().is_empty());
+        assert_eq!(rates(&second_config, &second), (own.into(), free.into()));
     }
 }
 

@@ -12,7 +12,7 @@ fn limit(name: &str, rate: u64, family: HeaderFamily) -> RateLimitLayer {
 }
 
 /// A service that sends its own fields, like a limiter in another language.
-fn sends(status: u16, headers: &'static [(&'static str, &'static str)]) -> Router {
+fn service_with(status: u16, headers: &'static [(&'static str, &'static str)]) -> Router {
     let handler = move || async move {
         let headers = headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
         (StatusCode::from_u16(status).unwrap(), headers.collect::<HeaderMap>())
@@ -39,21 +39,21 @@ async fn outer_layers_append_to_the_draft_11_lists() {
 
 #[tokio::test]
 async fn existing_draft_11_fields_stay_first_and_unchanged() {
-    let inner = sends(
+    let inner = service_with(
         200,
         &[
-            ("ratelimit", r#""theirs"; r=3; t=9; acme-note="x""#),
-            ("ratelimit-policy", r#""theirs";q=10;w=30;qu="content-bytes";pk=:c2Rm:"#),
+            ("ratelimit", r#""existing"; r=3; t=9; acme-note="x""#),
+            ("ratelimit-policy", r#""existing";q=10;w=30;qu="content-bytes";pk=:c2Rm:"#),
         ],
     );
-    let app = inner.layer(limit("ours", 20, HeaderFamily::Draft11));
+    let app = inner.layer(limit("outer", 20, HeaderFamily::Draft11));
     assert_eq!(
         lines(&take(&app, 1).await),
         [
-            r#"ratelimit: "theirs"; r=3; t=9; acme-note="x""#,
-            r#"ratelimit: "ours";r=19;t=57"#,
-            r#"ratelimit-policy: "theirs";q=10;w=30;qu="content-bytes";pk=:c2Rm:"#,
-            r#"ratelimit-policy: "ours";q=20;w=60"#,
+            r#"ratelimit: "existing"; r=3; t=9; acme-note="x""#,
+            r#"ratelimit: "outer";r=19;t=57"#,
+            r#"ratelimit-policy: "existing";q=10;w=30;qu="content-bytes";pk=:c2Rm:"#,
+            r#"ratelimit-policy: "outer";q=20;w=60"#,
         ]
     );
 }
@@ -62,14 +62,14 @@ async fn existing_draft_11_fields_stay_first_and_unchanged() {
 async fn no_window_is_added_to_a_response_with_retry_after() {
     // The outer limit may end after the existing Retry-After, which draft-11, section 6 forbids.
     for status in [429, 503] {
-        let app = sends(status, &[("retry-after", "5"), ("ratelimit", r#""theirs";r=0;t=5"#)]).layer(limit(
-            "ours",
+        let app = service_with(status, &[("retry-after", "5"), ("ratelimit", r#""existing";r=0;t=5"#)]).layer(limit(
+            "outer",
             20,
             HeaderFamily::Draft11,
         ));
         assert_eq!(
             lines(&take(&app, 1).await),
-            [r#"ratelimit: "theirs";r=0;t=5"#, r#"ratelimit-policy: "ours";q=20;w=60"#, "retry-after: 5"]
+            [r#"ratelimit: "existing";r=0;t=5"#, r#"ratelimit-policy: "outer";q=20;w=60"#, "retry-after: 5"]
         );
     }
 }
@@ -92,8 +92,8 @@ async fn single_valued_fields_of_the_inner_layer_are_kept() {
             }
         }
     }
-    let theirs = &[("ratelimit-limit", "100, 100;w=10"), ("ratelimit-remaining", "50"), ("ratelimit-reset", "50")];
-    let app = sends(200, theirs).layer(limit("ours", 5, HeaderFamily::Draft6));
+    let existing = &[("ratelimit-limit", "100, 100;w=10"), ("ratelimit-remaining", "50"), ("ratelimit-reset", "50")];
+    let app = service_with(200, existing).layer(limit("outer", 5, HeaderFamily::Draft6));
     assert_eq!(
         lines(&take(&app, 1).await),
         ["ratelimit-limit: 100, 100;w=10", "ratelimit-remaining: 50", "ratelimit-reset: 50"]

@@ -91,10 +91,10 @@ async fn requests_are_unlimited_if_the_closure_returns_none_without_a_default_po
 #[tokio::test]
 async fn table_closure_and_route_layers_share_the_rows_of_a_policy() {
     let limits = RouteLimits::new(user).policy(policy("read", 100)).limiter(&limiter().0);
-    let beside = Router::new().route("/", get(|| async {}).layer(limits.route("read")));
+    let on_handler = Router::new().route("/", get(|| async {}).layer(limits.route("read")));
     let table = Router::new().route("/", get(|| async {})).layer(limits.table([("GET /", "read")]));
     let choice = Router::new().route("/", get(|| async {})).layer(limits.choose(|_: &Parts| Some("read")));
-    for (left, app) in [(99, &beside), (98, &table), (97, &choice), (96, &beside)] {
+    for (left, app) in [(99, &on_handler), (98, &table), (97, &choice), (96, &on_handler)] {
         assert_eq!(quota_headers(&call(app, "GET /", &["x-user: ada"]).await).2, left);
     }
     assert_eq!(quota_headers(&call(&table, "GET /", &["x-user: bob"]).await).2, 99);

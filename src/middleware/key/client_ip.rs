@@ -122,7 +122,7 @@ impl ClientIp {
     /// address.
     ///
     /// # Panics
-    /// If one of them is not a network.
+    /// If a string is not a network.
     #[track_caller]
     #[must_use]
     pub fn trust<I>(self, networks: I) -> ClientIp
@@ -139,7 +139,7 @@ impl ClientIp {
     /// Like [`trust`](ClientIp::trust), for networks known only at run time.
     ///
     /// # Errors
-    /// If one of them is not a network; the error shows it.
+    /// If a string is not a network; the error shows it.
     pub fn try_trust<I>(mut self, networks: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
@@ -189,7 +189,7 @@ impl ClientIp {
     /// Keys, trusted proxies, deny rules and blocks then use the IPv4 address, so write IPv4 networks in deny rules.
     ///
     /// # Panics
-    /// If one of them is not such a prefix, or contains a [trusted](ClientIp::trust) network.
+    /// If a string is not such a prefix, or contains a [trusted](ClientIp::trust) network.
     #[track_caller]
     #[must_use]
     pub fn nat64<I>(self, prefixes: I) -> ClientIp
@@ -206,7 +206,7 @@ impl ClientIp {
     /// Like [`nat64`](ClientIp::nat64), for prefixes known only at run time.
     ///
     /// # Errors
-    /// If one of them is not such a prefix, or contains a trusted network; the error shows it.
+    /// If a string is not such a prefix, or contains a trusted network; the error shows it.
     pub fn try_nat64<I>(mut self, prefixes: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
@@ -239,7 +239,7 @@ impl ClientIp {
     /// Returns a predicate for [`skip`](crate::RateLimitLayer::skip) that is true for clients in these networks.
     ///
     /// # Panics
-    /// If one of them is not a network.
+    /// If a string is not a network.
     #[track_caller]
     pub fn within<I>(self, networks: I) -> impl Fn(&Parts) -> bool + Send + Sync + 'static
     where
@@ -255,13 +255,14 @@ impl ClientIp {
         }
     }
 
-    /// The key of requests from this address: its network by the configured [prefixes](ClientIp::prefixes). Use it to
-    /// inspect or reset the key; to deny addresses, use [`DenyRule::network`](crate::protection::DenyRule::network).
+    /// Returns the key of requests from this address: its network with the configured [prefixes](ClientIp::prefixes).
+    /// Use the key to inspect or reset a client. To deny addresses, use
+    /// [`DenyRule::network`](crate::protection::DenyRule::network).
     pub fn key(&self, address: IpAddr) -> Key {
         Key::network(self.canonical(address), self.prefix_v4, self.prefix_v6)
     }
 
-    /// The client's address in canonical form; `None` if the server does not provide the peer's address.
+    /// Returns the client's address in canonical form, or `None` if the server does not provide the peer's address.
     pub fn resolve(&self, parts: &Parts) -> Option<IpAddr> {
         let headers = &parts.headers;
         let peer = self.canonical(peer(&parts.extensions)?.ip());

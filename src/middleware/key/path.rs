@@ -36,7 +36,7 @@ pub struct PathParam {
 }
 
 impl PathParam {
-    /// The key of requests with this percent-decoded value, to inspect, reset or deny it.
+    /// Returns the key of requests with this percent-decoded value, for inspecting, resetting or denying it.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Path, &self.name, value.as_ref())
     }

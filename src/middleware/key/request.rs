@@ -97,7 +97,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// The key of requests with this value in the header, to inspect, reset or deny it.
+    /// Returns the key of requests with this header value, for inspecting, resetting or denying it.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Header, self.name.as_str(), value.as_ref())
     }
@@ -128,7 +128,7 @@ pub fn bearer() -> Bearer {
 pub struct Bearer;
 
 impl Bearer {
-    /// The key of requests with this token, to inspect, reset or deny it.
+    /// Returns the key of requests with this token, for inspecting, resetting or denying it.
     pub fn key(&self, token: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Bearer, "", token.as_ref())
     }
@@ -169,7 +169,7 @@ pub struct Cookie {
 }
 
 impl Cookie {
-    /// The key of requests with this value in the cookie, to inspect, reset or deny it.
+    /// Returns the key of requests with this cookie value, for inspecting, resetting or denying it.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Cookie, &self.name, without_quotes(value.as_ref()))
     }

@@ -72,7 +72,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Answers refused gRPC requests with a gRPC status: HTTP 200 with `grpc-status: 8` (RESOURCE_EXHAUSTED) or another
+    /// Responds to refused gRPC requests with a gRPC status: HTTP 200 with `grpc-status: 8` (RESOURCE_EXHAUSTED) or another
     /// suitable code, and the time to wait in `grpc-retry-pushback-ms` and `google.rpc.RetryInfo`.
     ///
     /// Enable it on gRPC services only. The layer detects gRPC by the request's `Content-Type`, which clients choose.
