@@ -11,7 +11,7 @@
 //! | the server a client sends to | [`host`] |
 //! | anything axum can extract | `from_extractor` (feature `axum`) |
 //!
-//! Combine them with [`or`](KeyExtractor::or), [`and`](KeyExtractor::and) and [`map`](KeyExtractor::map). Callers
+//! Combine extractors with [`or`](KeyExtractor::or), [`and`](KeyExtractor::and) and [`map`](KeyExtractor::map). Callers
 //! without a key are anonymous and share one row, unless the extractor ends in [`or_reject`](KeyExtractor::or_reject)
 //! or [`or_skip`](KeyExtractor::or_skip).
 //!

@@ -86,13 +86,14 @@
 //! A quota table has `rate` and `period`, and optionally `algorithm` (`"token_bucket"`, `"fixed_window"`,
 //! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`) and `start` (a duration).
 //!
-//! Limits: 16 MiB of text, 10,000 policies of 100 tiers each, 50,000 quotas in all, 10,000 routes, 100,000 deny rules.
+//! Limits: 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in all, 10,000 routes, 100,000 deny
+//! rules.
 //!
 //! The key extractor, the client's address, the tiers of users and the requests to skip are set in the program.
 //!
 //! # Format
-//! You choose the format's crate: `|text| toml::from_str(text)`, `|text| serde_json::from_str(text)`. Its syntax errors
-//! are passed on and may quote a line of the file.
+//! You choose the format's crate: `|text| toml::from_str(text)`, `|text| serde_json::from_str(text)`. Syntax errors of
+//! that crate are passed on and may quote a line of the file.
 //!
 //! To change a file that a program reloads, write a new file and rename it: the first half of a file may be a valid
 //! configuration without the deny list at the end.
@@ -131,8 +132,8 @@ pub use reload::{QuotaChange, Reloaded};
 
 /// A checked configuration. See the [module](self) for its fields and an example.
 ///
-/// The policies stay as they were read. After a [reload](Config::reload), [`RateLimiter::quota`] returns the quotas in force.
-/// Clones share their deny list.
+/// The policies stay as they were read. After a [reload](Config::reload), [`RateLimiter::quota`] returns the quotas in
+/// force. Clones share their deny list.
 #[derive(Clone, Debug)]
 pub struct Config {
     name: String,
@@ -173,7 +174,7 @@ impl Config {
         }
     }
 
-    /// Parses and checks a text. `name` stands for the file in messages. See [`read`](Config::read).
+    /// Parses and checks `text`. Messages refer to it as `name`. See [`read`](Config::read).
     ///
     /// # Errors
     /// Same as [`read`](Config::read), except that no file is read.
@@ -200,8 +201,8 @@ impl Config {
 
     /// Returns a builder for a limiter on `backend` with the deny list and the automatic blocks of this configuration.
     ///
-    /// On a shared backend, quotas set at run time outlive the program. After a restart with an edited file, apply it:
-    /// `config.reload(&limiter, &config).await?`.
+    /// On a shared backend, quotas set at run time outlive the program. After a restart with an edited file, apply the
+    /// file: `config.reload(&limiter, &config).await?`.
     pub fn limiter(&self, backend: impl Backend) -> RateLimiterBuilder {
         let builder = RateLimiter::builder(backend).deny_list(&self.deny);
         match &self.auto_block {
@@ -210,7 +211,7 @@ impl Config {
         }
     }
 
-    /// Returns one layer for all routes, with `limiter` and the callers' `key`, to add as
+    /// Returns one layer for all routes. It uses `limiter` and finds callers with `key`. Add it as
     /// [`RouteLimits::table`](crate::RouteLimits::table) describes. See the [module](self) for an example.
     ///
     /// # Panics

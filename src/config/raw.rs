@@ -58,9 +58,9 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    /// Counts the memory of a value with `more` bytes of text.
-    fn charge<E: Error>(self, more: usize) -> Result<(), E> {
-        let Some(rest) = self.budget.get().checked_sub(size_of::<(String, Node)>() + more) else {
+    /// Counts the memory of a value with `text_len` bytes of text.
+    fn charge<E: Error>(self, text_len: usize) -> Result<(), E> {
+        let Some(rest) = self.budget.get().checked_sub(size_of::<(String, Node)>() + text_len) else {
             return Err(E::custom(format_args!(
                 "the configuration takes more than {} MiB of memory; make it smaller",
                 MAX_BYTES >> 20

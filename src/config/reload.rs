@@ -13,7 +13,7 @@ use crate::policy::{DenyRule, PolicyName};
 
 impl Config {
     /// Applies `new` to `limiter`, which was built from this configuration: sets the quotas of policies and tiers, and
-    /// the rules of the deny list. What callers have spent stays spent.
+    /// the rules of the deny list. Spent tokens stay spent.
     ///
     /// The reload replaces quotas that were [set](RateLimiter::set_quota) at run time for a policy or a tier, and rules
     /// that were added to the list. Quotas of single keys and blocks stay.
@@ -44,7 +44,7 @@ impl Config {
     /// apply that file with `config.reload(&limiter, &config)`. Otherwise the old quotas stay in force. Each process
     /// has a separate deny list.
     ///
-    /// The tiers of a policy are set before its own quota, so that no tier has a wrong quota in between. Requests
+    /// The tiers of a policy are set before its own quota, so that no tier temporarily has a wrong quota. Requests
     /// during a reload may see old quotas in some policies and new ones in others.
     ///
     /// # Errors
@@ -52,8 +52,8 @@ impl Config {
     ///   default policy, routes, automatic blocking. The error lists all such changes, and nothing is applied.
     /// - [`ConfigErrorKind::Busy`] if another reload is in progress. Nothing is applied.
     /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter has another deny list, or none. Nothing
-    ///   is applied. Also if the limiter cannot set a quota. Quotas that were set before the failure stay in force;
-    ///   reload again.
+    ///   is applied. Also returned if the limiter cannot set a quota. Quotas that were set before the failure stay in
+    ///   force; reload again.
     pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
         let faults = Faults::default();
         restart::compare(self, new, &faults);
@@ -111,7 +111,7 @@ impl Config {
         let new_rules: HashSet<Arc<DenyRule>> = new.deny.rules().into_iter().collect();
         reloaded.added = new_rules.difference(&old_rules).cloned().collect();
         reloaded.removed = old_rules.difference(&new_rules).cloned().collect();
-        // Use of the new policies is not reported as a mistake.
+        // The new policies must not be reported as conflicts.
         limiter.succeed(new.policies());
         if reloaded.added.len() + reloaded.removed.len() > 0 {
             self.deny.replace(new_rules.into_iter().map(Arc::unwrap_or_clone));

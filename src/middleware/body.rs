@@ -16,7 +16,7 @@ pin_project! {
         // `None` for a refusal.
         #[pin]
         inner: Option<B>,
-        // Emptied when sent.
+        // Empty after it was sent.
         refusal: Bytes,
     }
 }
@@ -30,7 +30,8 @@ impl<B> RefusalBody<B> {
         RefusalBody { inner: None, refusal }
     }
 
-    /// Whether this is a refusal by the limiter. Around an HTTP client, this distinguishes its 429 from the server's.
+    /// Whether this is a refusal by the limiter. Around an HTTP client, this distinguishes the limiter's 429 from the
+    /// server's.
     pub fn is_refusal(&self) -> bool {
         self.inner.is_none()
     }

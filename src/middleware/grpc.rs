@@ -1,7 +1,7 @@
 //! Refusals of gRPC requests.
 //!
-//! gRPC clients map HTTP 429 to `UNAVAILABLE`, which most retry immediately. So a refusal is HTTP 200 with
-//! `grpc-status: 8` (RESOURCE_EXHAUSTED) in the only header block ("trailers-only"). The time to wait is in
+//! gRPC clients map HTTP 429 to `UNAVAILABLE`, and most clients then retry immediately. Therefore a refusal is HTTP 200
+//! with `grpc-status: 8` (RESOURCE_EXHAUSTED) in the only header block ("trailers-only"). The time to wait is in
 //! `grpc-retry-pushback-ms` (gRFC A6) and, as `google.rpc.RetryInfo`, in `grpc-status-details-bin`. OTLP clients use
 //! the latter to distinguish a rate limit from a message that is too large.
 
@@ -73,7 +73,7 @@ fn pushback(retry: Option<Duration>) -> i32 {
     retry.map_or(-1, |retry| i32::try_from(retry.as_micros().div_ceil(1000)).unwrap_or(i32::MAX))
 }
 
-/// Percent-encodes everything but printable ASCII without `%`, as gRPC requires.
+/// Percent-encodes `%` and all bytes that are not printable ASCII, as gRPC requires.
 fn percent_encoded(text: &str) -> String {
     let encoded = |byte| match byte {
         b'%' | 0..=0x1f | 0x7f.. => format!("%{byte:02X}"),

@@ -27,9 +27,9 @@ use crate::limiter::Receipt;
 ///     }
 /// });
 ///
-/// // By account (the header was checked outside), not by address: see `reset_on_success`.
-/// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-/// RateLimitLayer::new(LOGIN, key::header("x-account")).on_response(OnResponse::reset_on_success);
+/// // By account, not by address: see `reset_on_success`. An outer layer has checked the header. const LOGIN: Policy =
+/// Policy::new("login", Quota::token_bucket(5, HOUR)); RateLimitLayer::new(LOGIN,
+/// key::header("x-account")).on_response(OnResponse::reset_on_success);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -38,9 +38,9 @@ pub enum OnResponse {
     Keep,
     /// Refund the charge, [as far as possible](Receipt#what-can-be-given-back).
     Refund,
-    /// Settle the charge at this actual cost, which may be more or less than was charged.
+    /// Settle the charge at this actual cost, which may be more or less than the charged cost.
     Settle(u64),
-    /// Reset the key: forget everything that it has spent under the policy.
+    /// Reset the key: forget everything that the key has spent under the policy.
     Reset,
     /// Keep the charge and [pause](crate::RateLimiter::pause) the key, including its waiting requests, for this long.
     /// For a layer around a client, after the server refused a request.
@@ -48,12 +48,13 @@ pub enum OnResponse {
 }
 
 impl OnResponse {
-    /// Resets the key on a 2xx response and keeps the charge otherwise, so that only failures count, as for logins.
-    /// Each attempt is charged beforehand, so parallel guesses cannot bypass the limit.
+    /// Resets the key on a 2xx response and keeps the charge otherwise, so that only failures count, for example failed
+    /// logins. Each attempt is charged beforehand, so parallel guesses cannot bypass the limit.
     ///
-    /// Do not use it for a limit by address: an attacker could reset the count by logging in to their own account. For
-    /// such a limit, return [`OnResponse::Refund`] on success, which refunds only that attempt. Add a limit by account
-    /// as well: see the `login_protection` example. A form that always responds with a redirect needs its own closure.
+    /// Do not use this for a limit by address: an attacker could reset the count by logging in to their own account.
+    /// For such a limit, return [`OnResponse::Refund`] on success, which refunds only that attempt. Add a limit by
+    /// account as well: see the `login_protection` example. A form that always responds with a redirect needs its own
+    /// closure.
     ///
     /// A gRPC response with its status in trailers keeps the charge; call [`Receipt::reset`] in the method instead.
     pub fn reset_on_success(response: &Parts) -> OnResponse {
@@ -66,8 +67,8 @@ impl OnResponse {
     }
 
     /// Pauses the key for the time in `Retry-After` of a 429 or 503 response, at most a day. Keeps the charge of other
-    /// responses. For a layer around a client. A date is compared with the response's `Date` or, without it, with the
-    /// system clock.
+    /// responses. For a layer around a client. A date in `Retry-After` is compared with the response's `Date` or,
+    /// without a `Date`, with the system clock.
     ///
     /// ```
     /// # use {http::Response, tollgate::{OnResponse, SECOND}};

@@ -22,20 +22,12 @@ use crate::policy::{Decisions, KeyFault};
 /// ```
 /// use tollgate::{key, Quota, RateLimitLayer, Refusal, MINUTE};
 ///
-/// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).on_refusal(|refusal: &Refusal<'_>| {
-///     if let Some(error) = refusal.error() {
-///         eprintln!("{error}"); // the backend could not decide; log the error, do not send it
-///     }
-///     if !refusal.request().uri.path().starts_with("/page") {
-///         return refusal.default_response();
-///     }
-///     let tightest = refusal.decisions().and_then(|decisions| decisions.tightest());
-///     let text = match (refusal.retry_after_secs(), tightest) {
-///         (Some(wait), Some(decision)) => format!("{} too often; again in {wait} s", decision.policy()),
-///         _ => refusal.message(),
-///     };
-///     refusal.respond("text/plain; charset=utf-8", text)
-/// });
+/// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).on_refusal(|refusal: &Refusal<'_>| { if let
+/// Some(error) = refusal.error() { eprintln!("{error}"); // the backend could not decide; log the error, do not send it
+/// } if !refusal.request().uri.path().starts_with("/page") { return refusal.default_response(); } let tightest =
+/// refusal.decisions().and_then(|decisions| decisions.tightest()); let text = match (refusal.retry_after_secs(),
+/// tightest) { (Some(wait), Some(decision)) => format!("{}: retry in {wait} s", decision.policy()), _ =>
+/// refusal.message(), }; refusal.respond("text/plain; charset=utf-8", text) });
 /// ```
 pub struct Refusal<'a> {
     cause: &'a Cause,
@@ -153,7 +145,8 @@ fn take_late_retry_after(seconds: Option<u64>, headers: &mut HeaderMap) -> Optio
     if own >= seconds? { headers.remove(RETRY_AFTER) } else { None }
 }
 
-/// Returns the response to a refused request. Without options, its form depends on the request's content type.
+/// Returns the response to a refused request. Without `options`, the form of the response depends on the request's
+/// content type.
 pub(super) fn refuse(cause: &Cause, parts: &Parts, options: Option<&LayerOptions>) -> Response<Bytes> {
     let jitter = options.map_or(Duration::ZERO, |options| random_up_to(options.retry_jitter));
     let refusal = Refusal { cause, parts, jitter, grpc: options.is_none_or(|options| options.grpc) };

@@ -43,8 +43,8 @@ use crate::policy::{Policy, suggestion};
 /// with the same policy share its rows.
 ///
 /// # Stacked layers
-/// A layer around the router and one on a route both apply. The outer one charges first, also for requests that the
-/// inner one refuses. To have a route's limit *replace* the default, use one [`table`](RouteLimits::table).
+/// A layer around the router and one on a route both apply. The outer layer charges first, including requests that the
+/// inner layer refuses. To have a route's limit *replace* the default, use one [`table`](RouteLimits::table).
 #[derive(Clone)]
 pub struct RouteLimits {
     limiter: RateLimiter,
@@ -62,7 +62,7 @@ impl RouteLimits {
     /// Adds a policy.
     ///
     /// # Panics
-    /// If there already is a policy of that name.
+    /// If there is already a policy with this name.
     #[track_caller]
     #[must_use]
     pub fn policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
@@ -75,7 +75,7 @@ impl RouteLimits {
     /// policy, including requests that match no route. These requests share one row per key. Default: no limit.
     ///
     /// # Panics
-    /// If there already is a policy of that name.
+    /// If there is already a policy with this name.
     #[track_caller]
     #[must_use]
     pub fn default_policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
@@ -83,17 +83,17 @@ impl RouteLimits {
         self
     }
 
-    /// Uses this limiter. Defaults to a new one in memory.
+    /// Uses this limiter. Defaults to a new limiter in memory.
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RouteLimits {
         self.limiter = limiter.clone();
         self
     }
 
-    /// Creates a layer with the policy of that name, for one or more routes.
+    /// Creates a layer with the policy of this name, for one or more routes.
     ///
     /// # Panics
-    /// If there is no such policy; the message lists the known ones.
+    /// If there is no such policy; the message lists the known policies.
     #[track_caller]
     pub fn route(&self, name: &str) -> RateLimitLayer {
         let policy = self.all().nth(self.expect_index(name));

@@ -112,7 +112,7 @@ fn is_wildcard(route: &str) -> bool {
     route.rsplit('/').next().is_some_and(|last| last.starts_with("{*"))
 }
 
-/// Parses a line into its method, if any, and its route. The error is a predicate of the line: "has no route".
+/// Parses a line into its method, if any, and its route. The error continues a sentence about the line: "has no route".
 pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
     let (method, route) = match line.split_once(' ') {
         Some((method, route)) => (Some(parse_method(method)?), route.trim()),
@@ -133,7 +133,7 @@ pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
     Ok((method, route))
 }
 
-/// Parses a method in capitals, as clients send it. Unknown methods are accepted unless they look like a typo.
+/// Parses an upper-case method. Unknown methods are accepted unless they look like a typo.
 fn parse_method(method: &str) -> Result<Method, String> {
     let known = match method.parse::<Method>() {
         Ok(known) if method.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'-')) => known,

@@ -1,4 +1,4 @@
-//! Bounds on texts, trees, lists and messages.
+//! Bounds on the size of files, values, lists and messages.
 
 use std::fmt::Write;
 use std::time::Instant;

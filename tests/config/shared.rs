@@ -226,7 +226,7 @@ impl NoticeChannel for SlowChannel {
     }
 }
 
-/// Regression: the quota of a tier that the file no longer has was never withdrawn from the channel.
+/// Regression: after a tier was removed from the file, its quota was never withdrawn from the channel.
 #[tokio::test]
 async fn the_quota_of_a_removed_tier_is_withdrawn() {
     let backend = SharedBackend::new();

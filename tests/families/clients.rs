@@ -28,8 +28,8 @@ fn octokit(headers: &HeaderMap, status: u16, now: u64) -> Option<u64> {
     }
 }
 
-/// Clients like ratelimit-header-parser: three numbers; the reset is in seconds from now, unless it is large enough to
-/// be a Unix time.
+/// Clients like ratelimit-header-parser read three numbers. The reset is in seconds from now, unless it is large enough
+/// to be a Unix time.
 fn three_fields(headers: &HeaderMap, prefix: &str, now: u64) -> Option<(u64, u64, u64)> {
     let limit = number(headers, &format!("{prefix}ratelimit-limit"))?;
     let remaining = number(headers, &format!("{prefix}ratelimit-remaining"))?;
@@ -55,7 +55,7 @@ async fn the_retry_time_is_exact_in_every_family() {
         {
             let (layer, clock) = layer("seven", quota);
             let app = app(layer.headers(family));
-            // Not a whole second, so that rounding matters.
+            // Advance by a fraction of a second, so that rounding matters.
             clock.advance(Duration::from_micros(10_123_457));
             assert_eq!(take(&app, 7).await.status, 200);
             let refused = take(&app, 1).await;

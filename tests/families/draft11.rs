@@ -65,7 +65,7 @@ async fn the_two_policy_example_of_the_draft_is_reproduced() {
 
 #[tokio::test]
 async fn the_window_never_allows_a_faster_pace_than_the_quota() {
-    // Section 8.5's bad example: r=10000;t=10 of q=10000;w=1000.
+    // The bad example in section 8.5 is r=10000;t=10 for q=10000;w=1000.
     let (layer, _clock) = layer("wide", Quota::token_bucket(10_000, 1000 * SECOND));
     let app = app(layer);
     assert_eq!(lines(&take(&app, 0).await)[0], r#"ratelimit: "wide";r=10000;t=1000"#);
@@ -112,7 +112,7 @@ async fn a_sliding_window_sends_the_exact_retry_time() {
 
 #[tokio::test]
 async fn times_are_rounded_up_and_remaining_tokens_down() {
-    // 7 in 1.5 s: the window rounds up to 2 s, and a token takes 0.21 s.
+    // 7 tokens in 1.5 s: the window rounds up to 2 s, and a token takes 0.21 s.
     let (layer, clock) = layer("odd", Quota::token_bucket(7, SECOND + SECOND / 2));
     let app = app(layer);
     let answer = take(&app, 7).await;

@@ -127,7 +127,7 @@ async fn resets_are_rounded_like_in_express_rate_limit() {
         for (family, field, expected) in [
             (HeaderFamily::Draft6, "ratelimit-reset", seconds),
             (HeaderFamily::XRateLimit(ResetUnit::Seconds), "x-ratelimit-reset", seconds),
-            // A Unix time is the same throughout the window.
+            // The Unix time of the reset is the same throughout the window.
             (HeaderFamily::XRateLimit(ResetUnit::Epoch), "x-ratelimit-reset", NOW + 60),
         ] {
             let (layer, clock) = layer("five", Quota::fixed_window(5, MINUTE).start(Duration::ZERO));

@@ -26,7 +26,7 @@ fn name() -> impl Strategy<Value = String> {
 
 fn quota() -> impl Strategy<Value = Quota> {
     let tokens = || prop_oneof![1..20_u64, 1..=Quota::MAX_TOKENS];
-    // All periods, evenly over the orders of magnitude.
+    // All periods, evenly distributed over the orders of magnitude.
     let period = (0.0..1.0_f64).prop_map(|share| {
         let longest = Quota::MAX_PERIOD.as_micros() as f64;
         Duration::from_micros(longest.powf(share).max(1.0) as u64).min(Quota::MAX_PERIOD)

@@ -67,8 +67,8 @@ async fn point_2_reset_returns_false_if_there_is_no_such_row() {
     for key in [Key::from(1), key::client_ip().key(v6)] {
         limiter.acquire(&API, &key).cost(3).await.unwrap();
     }
-    assert!(!limiter.reset(&API, "1").await.unwrap(), "a text for a number");
-    assert!(!limiter.reset(&API, v6).await.unwrap(), "the whole address for its network");
+    assert!(!limiter.reset(&API, "1").await.unwrap(), "a string instead of a number");
+    assert!(!limiter.reset(&API, v6).await.unwrap(), "an address instead of its network");
     assert!(!limiter.reset(&Policy::new("other", Quota::per_minute(10)), 1).await.unwrap(), "another policy");
     assert!(limiter.reset(&API, 1).await.unwrap());
     assert!(!limiter.reset(&API, 1).await.unwrap(), "the row is gone");

@@ -1,4 +1,4 @@
-//! The quickstart example, run as users run it: in its own process, in real time.
+//! The quickstart example, run in a separate process and in real time, as users run it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;

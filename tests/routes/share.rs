@@ -16,8 +16,7 @@ use crate::app::{call, limiter, policy, user};
 
 const KEYS: usize = 2000;
 
-/// A limiter with a fixed secret, as the processes of a service share it. The secret determines which keys are in a
-/// share.
+/// A limiter with a fixed secret, as in the processes of one service. The secret determines which keys are in a share.
 fn shared_secret() -> RateLimiter {
     let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
     RateLimiter::builder(backend).secret(Secret::new([7; 16])).build()
@@ -72,7 +71,8 @@ async fn shares_of_0_and_1_enforce_no_key_and_every_key() {
 async fn the_key_of_the_first_rule_decides_for_all_rules() {
     let limiter = shared_secret();
     let enforced_users = enforced(&limiter, 0.5).await;
-    // The second rule has one global key. Once its quota is used up, all users in the enforced share are refused, and no others.
+    // The second rule has one global key. After its quota is used up, exactly the users in the enforced share are
+    // refused.
     let layer = RateLimitLayer::new(policy("user", 1000), user)
         .and(policy("all", 1), key::global())
         .enforce_share(0.5)

@@ -27,14 +27,11 @@ use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network
 ///
 /// ```
 /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
-/// let quota = Quota::token_bucket(10, MINUTE);
-/// RateLimitLayer::new(quota, key::client_ip());
-/// // By larger networks.
-/// RateLimitLayer::new(quota, key::client_ip().prefixes(24, 48));
-/// // Behind your own proxies, which append to X-Forwarded-For.
-/// RateLimitLayer::new(quota, key::client_ip().trust(["10.0.0.0/8", "fd00::/8"]));
-/// // Behind a CDN that sets its own header, reachable only from its addresses.
-/// RateLimitLayer::new(quota, key::client_ip().trust(["192.0.2.0/24"]).from_header("cf-connecting-ip"));
+/// let quota = Quota::token_bucket(10, MINUTE); RateLimitLayer::new(quota, key::client_ip()); // Count by larger
+/// networks. RateLimitLayer::new(quota, key::client_ip().prefixes(24, 48)); // Behind your own proxies, which append to
+/// X-Forwarded-For. RateLimitLayer::new(quota, key::client_ip().trust(["10.0.0.0/8", "fd00::/8"])); // Behind a CDN
+/// that sets its own header, reachable only from its addresses. RateLimitLayer::new(quota,
+/// key::client_ip().trust(["192.0.2.0/24"]).from_header("cf-connecting-ip"));
 /// ```
 pub fn client_ip() -> ClientIp {
     ClientIp {
@@ -46,7 +43,7 @@ pub fn client_ip() -> ClientIp {
     }
 }
 
-/// The extractor made by [`client_ip`]: how to find the address, and how many of its bits count.
+/// The extractor returned by [`client_ip`]: how to find the address, and how many of its bits count.
 ///
 /// ```
 /// use tollgate::key::{self, KeyExtractor, PeerAddr};
@@ -150,9 +147,9 @@ impl ClientIp {
     }
 
     /// Trusts that every request has passed exactly `hops` proxies, whatever their addresses: the client is the
-    /// `hops`-th entry from the right. Use it only if the service cannot be reached past the proxies.
+    /// `hops`-th entry from the right. Use this only if the service cannot be reached without passing the proxies.
     ///
-    /// With fewer entries, or an invalid one at that position, the peer's address counts.
+    /// If there are fewer entries, or if the entry at that position is invalid, the peer's address counts.
     #[must_use]
     pub fn trust_hops(mut self, hops: usize) -> ClientIp {
         self.trust = if hops == 0 { Trust::PeerOnly } else { Trust::Hops(hops) };

@@ -9,7 +9,7 @@ use http::request::Parts;
 use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::{Key, KeyFault, Subject};
 
-/// The extractor made by [`KeyExtractor::or`]. See [`KeyExtractor`] for an example.
+/// The extractor returned by [`KeyExtractor::or`]. See [`KeyExtractor`] for an example.
 #[derive(Clone, Debug)]
 pub struct Or<A, B>(pub(super) A, pub(super) Arc<B>);
 
@@ -18,7 +18,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
         match self.0.extract(parts) {
             Extraction::Now(found) if is_anonymous(&found) => self.1.extract(parts),
             Extraction::Later(first) => {
-                // The second extractor needs the request now; its future is dropped unpolled if unused.
+                // Only `extract` can borrow the request. If the second future is not needed, it is dropped unpolled.
                 let second = self.1.extract(parts);
                 Extraction::later(async move {
                     let found = first.await;
@@ -43,7 +43,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 }
 
-/// The extractor made by [`KeyExtractor::and`]. See [`KeyExtractor`] for an example.
+/// The extractor returned by [`KeyExtractor::and`]. See [`KeyExtractor`] for an example.
 #[derive(Clone, Debug)]
 pub struct And<A, B>(pub(super) A, pub(super) B);
 
@@ -72,7 +72,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
     }
 }
 
-/// The extractor made by [`KeyExtractor::map`]. See [`KeyExtractor`] for an example.
+/// The extractor returned by [`KeyExtractor::map`]. See [`KeyExtractor`] for an example.
 #[derive(Clone, Debug)]
 pub struct Map<A, F>(pub(super) A, pub(super) Arc<F>);
 
@@ -98,7 +98,7 @@ where
     }
 }
 
-/// The extractor made by [`KeyExtractor::or_reject`]. See [`KeyExtractor`] for an example.
+/// The extractor returned by [`KeyExtractor::or_reject`]. See [`KeyExtractor`] for an example.
 #[derive(Clone, Debug)]
 pub struct OrReject<A>(pub(super) A);
 
@@ -126,7 +126,7 @@ impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
     }
 }
 
-/// The extractor made by [`KeyExtractor::or_skip`]. See [`KeyExtractor`] for an example.
+/// The extractor returned by [`KeyExtractor::or_skip`]. See [`KeyExtractor`] for an example.
 #[derive(Clone, Debug)]
 pub struct OrSkip<A>(pub(super) A);
 

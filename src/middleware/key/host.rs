@@ -8,9 +8,9 @@ use crate::policy::Key;
 
 /// Counts by host and port of the request's URI, for a layer around an HTTP client that limits each server separately.
 ///
-/// The key is `("host", "api.example.com:443")`: the host in lower case, and the port, by default the scheme's. A URI
-/// without a host, as in HTTP/1.1 requests that a server receives, has no key. Do not limit callers by this key, since
-/// they choose the host.
+/// The key is `("host", "api.example.com:443")`: the host in lower case, and the port, which defaults to the scheme's
+/// port. A URI without a host, as in HTTP/1.1 requests that a server receives, has no key. Do not limit callers by this
+/// key, since they choose the host.
 ///
 /// ```
 /// # use tollgate::{key::{self, KeyExtractor}, Key};

@@ -34,9 +34,9 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 
 /// Finds the caller of a request: a key, optionally with a tier.
 ///
-/// Any closure over the request's parts is an extractor if it returns a type that converts to a key, an `Option` of one
-/// (`None` is the anonymous caller), a [`Subject`] with a tier, a `Result` of these with a [`KeyError`], or an
-/// [`Extraction`]:
+/// Any closure over the request's parts is an extractor if it returns a type that converts to a key, an `Option` of
+/// such a type (`None` is the anonymous caller), a [`Subject`] with a tier, a `Result` of these with a [`KeyError`], or
+/// an [`Extraction`]:
 ///
 /// ```
 /// use http::request::Parts;
@@ -74,8 +74,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// The client's address, if this extractor reads it. [Deny lists](crate::protection::DenyList) and
     /// [blocks](crate::protection::AutoBlock) use it unless the layer is [configured](crate::RateLimitLayer::client_ip)
-    /// otherwise. An extractor that wraps another one should forward this method and the next two. The default is
-    /// `None`.
+    /// otherwise. An extractor that wraps another one should forward `address`, `can_find` and `missing_extension`. The
+    /// default is `None`.
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let _ = parts;
         None
@@ -94,15 +94,15 @@ pub trait KeyExtractor: Send + Sync + 'static {
         true
     }
 
-    /// The type of the extension that this extractor needs and the request lacks, if any. If this makes the caller
-    /// anonymous, a layer reports it once as a [mistake](crate::observe::Mistake). The default is `None`.
+    /// The type of the extension that this extractor needs and the request lacks, if any. If its absence makes the
+    /// caller anonymous, a layer reports this once as a [mistake](crate::observe::Mistake). The default is `None`.
     fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
         let _ = parts;
         None
     }
 
     /// Finds the key and tier of the caller, for handlers that limit the same callers as the layer. Returns `None` if a
-    /// rule with this extractor would not limit the request. Do not pass `None` to a limiter: there it means the
+    /// rule with this extractor would not limit the request. Do not pass `None` to a limiter, where it means the
     /// anonymous caller.
     ///
     /// ```
@@ -156,7 +156,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// Pairs the keys of both extractors. Callers that lack either key are anonymous. The tier is that of the first
     /// subject, otherwise that of the second.
     ///
-    /// If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys, they can invent the pair: to
+    /// If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys, they can invent pairs. To
     /// apply two limits, add a [rule](crate::RateLimitLayer::and) instead.
     fn and<O: KeyExtractor>(self, other: O) -> And<Self, O>
     where
@@ -257,7 +257,7 @@ where
 pub enum Extraction {
     /// The result is known.
     Now(Found),
-    /// The result takes time.
+    /// The result is computed by a future.
     Later(Pin<Box<dyn Future<Output = Found> + Send>>),
 }
 
@@ -364,7 +364,7 @@ impl KeyExtractor for Global {
     }
 }
 
-/// [`can_find`](KeyExtractor::can_find) for extractors that look in one place of a request and may find nothing there.
+/// [`can_find`](KeyExtractor::can_find) for extractors that read one part of a request, which may be missing.
 fn finds_at(source: KeySource, name: &str, key: &Key) -> bool {
     *key == Key::anonymous() || key.source() == Some((source, name.as_bytes()))
 }

@@ -64,7 +64,7 @@ where
 }
 
 /// Counts by the value of a header, such as an API key. Only a hash of the value is stored. Handlers that limit the
-/// same caller must make the key with [`Header::key`]: the bare value has another row.
+/// same caller must make the key with [`Header::key`]: the bare value is a different key.
 ///
 /// If the header is missing, empty or repeated, the caller is anonymous. Unless a layer outside the limiter checks the
 /// values, clients can [invent](crate::key#which-keys-a-client-can-invent) them and get a row for each.
@@ -117,8 +117,8 @@ impl KeyExtractor for Header {
 /// stored.
 ///
 /// Unless a layer outside the limiter checks the tokens, clients can
-/// [invent](crate::key#which-keys-a-client-can-invent) them and get a row for each: add a rule by address. See
-/// [`header`] for an example.
+/// [invent](crate::key#which-keys-a-client-can-invent) them and get a row for each. In that case, add a rule by
+/// address. See [`header`] for an example.
 pub fn bearer() -> Bearer {
     Bearer
 }

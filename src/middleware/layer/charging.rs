@@ -25,9 +25,9 @@ impl RateLimitLayer {
     /// });
     /// ```
     ///
-    /// A request that costs more than the quota's capacity is refused without `Retry-After`; the first one is reported
-    /// as a [mistake](crate::observe::Mistake). A cost of 0 spends nothing, but the request is denied while the key has
-    /// overspent its quota. An outer layer can pass a cost in an extension.
+    /// A request that costs more than the quota's capacity is refused without `Retry-After`. The first such request is
+    /// reported as a [mistake](crate::observe::Mistake). A cost of 0 spends nothing, but the request is denied while
+    /// the key has overspent its quota. An outer layer can pass a cost in an extension.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
         self.options_mut().cost = Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts))));
@@ -60,7 +60,7 @@ impl RateLimitLayer {
     /// closure is called once per charge. See [`OnResponse`] for an example.
     ///
     /// A charge is kept if there is no response: the handler panics, the inner service fails, an outer timeout fires or
-    /// the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled changes only by
+    /// the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled is changed only by
     /// [`OnResponse::Reset`]. The response's `RateLimit` headers show the state before settling.
     #[must_use]
     pub fn on_response(
@@ -72,7 +72,7 @@ impl RateLimitLayer {
     }
 
     /// Inserts a [`Receipt`](crate::Receipt) into the extensions of each request that is passed on, for handlers and
-    /// streaming bodies that learn the actual cost later. Off by default, since it allocates.
+    /// streaming bodies that learn the actual cost later. Off by default, since extensions allocate.
     ///
     /// ```
     /// # use axum::{routing::post, Router};
@@ -98,8 +98,8 @@ impl RateLimitLayer {
     ///
     /// ```
     /// # use tollgate::{key, Policy, Quota, RateLimitLayer, SECOND};
-    /// // Ten a second, evenly spaced. Up to fifty per client wait, each for at most five seconds.
-    /// const SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
+    /// // Ten requests per second, evenly spaced. Up to fifty per client wait, each for at most five seconds. const
+    /// SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
     /// RateLimitLayer::new(SEARCH, key::client_ip()).wait_up_to(5 * SECOND);
     /// ```
     ///

@@ -70,7 +70,7 @@ impl RateLimitLayer {
     /// Adds a rule. A request is charged under all rules or under none. See [`RateLimitLayer`] for an example.
     ///
     /// # Panics
-    /// If another rule has a policy of the same name, or if a bare quota refuses everything.
+    /// If another rule has a policy with the same name, or if a bare quota refuses everything.
     #[track_caller]
     #[must_use]
     pub fn and(self, policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
@@ -80,7 +80,7 @@ impl RateLimitLayer {
     /// Adds a rule with its own cost or its own handling of responses. See [`Rule`] for an example.
     ///
     /// # Panics
-    /// If another rule has a policy of the same name, since both would charge the same rows.
+    /// If another rule has a policy with the same name, since both would charge the same rows.
     #[track_caller]
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> RateLimitLayer {

@@ -43,7 +43,7 @@ impl RateLimitLayer {
     /// 1.0.
     ///
     /// # Panics
-    /// If `share` is not from 0.0 to 1.0.
+    /// If `share` is not between 0.0 and 1.0.
     #[track_caller]
     #[must_use]
     pub fn enforce_share(mut self, share: f64) -> RateLimitLayer {
@@ -75,10 +75,10 @@ impl RateLimitLayer {
     /// Responds to refused gRPC requests with a gRPC status: HTTP 200 with `grpc-status: 8` (RESOURCE_EXHAUSTED) or another
     /// suitable code, and the time to wait in `grpc-retry-pushback-ms` and `google.rpc.RetryInfo`.
     ///
-    /// Enable it on gRPC services only. The layer detects gRPC by the request's `Content-Type`, which clients choose.
-    /// On other services, a client could use it to have its refusals counted as successes. Off by default: gRPC
-    /// requests are refused with 429, which gRPC clients report as INTERNAL or UNAVAILABLE. The first such refusal over
-    /// HTTP/2 is reported as a [mistake](crate::observe::Mistake). See `docs::grpc` for an example.
+    /// Enable this on gRPC services only. The layer detects gRPC by the request's `Content-Type`, which clients choose.
+    /// On other services, a client could use this header to have its refusals counted as successes. Off by default:
+    /// gRPC requests are refused with 429, which gRPC clients report as INTERNAL or UNAVAILABLE. The first such refusal
+    /// over HTTP/2 is reported as a [mistake](crate::observe::Mistake). See `docs::grpc` for an example.
     #[must_use]
     pub fn grpc(mut self) -> RateLimitLayer {
         self.options_mut().grpc = true;
@@ -86,7 +86,7 @@ impl RateLimitLayer {
     }
 
     /// Adds a random time of up to `max` to the `Retry-After` of each denial, so that clients that were refused
-    /// together do not return together. `Retry-After` is in whole seconds, rounded up. Default: none.
+    /// together do not retry together. `Retry-After` is in whole seconds, rounded up. Default: none.
     #[must_use]
     pub fn retry_jitter(mut self, max: Duration) -> RateLimitLayer {
         self.options_mut().retry_jitter = max;
@@ -102,8 +102,7 @@ impl RateLimitLayer {
     }
 
     /// Builds the responses to refused requests, usually with [`Refusal::respond`], which sets the suitable status
-    /// (`Response::new` starts with 200): `refusal.respond("application/json", json.to_string())`. See [`Refusal`] for
-    /// an example.
+    /// instead of 200: `refusal.respond("application/json", json.to_string())`. See [`Refusal`] for an example.
     ///
     /// The layer then adds its headers, and `Retry-After` and `Cache-Control` if they are missing. If the response has
     /// an earlier `Retry-After` than the limiter's, the layer keeps it and omits `RateLimit`, which would contradict
