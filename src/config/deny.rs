@@ -14,11 +14,11 @@ pub(super) fn read(value: &Value<'_>) -> Option<Vec<DenyRule>> {
     if patterns > MAX_PATTERNS {
         value.fault(format_args!("found {patterns} user agents with a `*`; at most {MAX_PATTERNS} are allowed"));
     }
-    let alone = rules.iter().filter(|rule| rule.is_searched_alone()).count();
-    if alone > MAX_ALONE {
+    let slow_patterns = rules.iter().filter(|rule| rule.is_searched_alone()).count();
+    if slow_patterns > MAX_SLOW_PATTERNS {
         value.fault(format_args!(
-            "found {alone} user agents with text between two `*` and more beside it, such as \"a*b*\"; at most {MAX_ALONE} are \
-             allowed. Write \"*b*\" instead, of which {MAX_PATTERNS} are allowed"
+            "found {slow_patterns} user agents with text both between two `*` and outside of them, such as \"a*b*\"; at most \
+             {MAX_SLOW_PATTERNS} are allowed. Write \"*b*\" instead, of which {MAX_PATTERNS} are allowed"
         ));
     }
     rules.extend(fields.take("countries").and_then(|value| list(&value, DenyRule::country)).unwrap_or_default());
@@ -40,10 +40,15 @@ fn key(value: &Value<'_>) -> Option<DenyRule> {
     match value.node {
         Node::Integer(number) => Some(DenyRule::key(*number)),
         // Ambiguous: `"7"` in a file may mean the number or the string.
-        Node::Text(text) if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && !text.is_empty() => value
-            .refuse("expected a key, found a number in quotes; write it without quotes for the number, or as '\"7\"' for the string"),
+        Node::Text(text) if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && !text.is_empty() => value.refuse(
+            "expected a key, found a number in quotes; write it without quotes for the number, or as '\"7\"' for the \
+             string",
+        ),
         Node::Text(text) => value.accept(text.parse::<Key>()).map(DenyRule::key),
-        node => value.refuse(format_args!("expected a key, found {}; write it as a string, such as 'bearer:…'", node.kind())),
+        node => value.refuse(format_args!(
+            "expected a key, found {}; write it as a string, such as 'bearer:…'",
+            node.kind()
+        )),
     }
 }
 
@@ -59,4 +64,4 @@ const MAX_RULES: usize = 100_000;
 const MAX_PATTERNS: usize = 1_000;
 
 /// Each of these patterns is searched for separately, which takes up to a microsecond.
-const MAX_ALONE: usize = 100;
+const MAX_SLOW_PATTERNS: usize = 100;

@@ -98,16 +98,16 @@ impl<'n> Value<'n> {
             return self.refuse(format_args!("expected a table such as {{ {example} }}, found {}", self.node));
         };
         let mut names = HashSet::new();
-        let mut once = Vec::new();
+        let mut unique = Vec::new();
         for (name, node) in entries {
             let value = Value { node, path: self.path.field(name), ..*self };
             if names.insert(name) {
-                once.push((name.as_str(), value));
+                unique.push((name.as_str(), value));
             } else {
                 value.fault("duplicate; remove one of them");
             }
         }
-        Some(once)
+        Some(unique)
     }
 
     pub(super) fn fields(&self, example: &str) -> Option<Fields<'n>> {
@@ -127,8 +127,8 @@ pub(super) struct Fields<'n> {
 impl<'n> Fields<'n> {
     pub(super) fn take(&mut self, name: &'static str) -> Option<Value<'n>> {
         self.known.push(name);
-        let at = self.entries.iter().position(|(known, _)| *known == name)?;
-        Some(self.entries.remove(at).1)
+        let index = self.entries.iter().position(|(known, _)| *known == name)?;
+        Some(self.entries.remove(index).1)
     }
 
     pub(super) fn need(&mut self, name: &'static str, example: &str) -> Option<Value<'n>> {

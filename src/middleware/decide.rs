@@ -82,16 +82,16 @@ impl LayerOptions {
         }
     }
 
-    /// Returns the charges of a request. `applied` returns the policy and cost of a rule, or `None` if the rule does
-    /// not apply; `cost` is for rules without their own.
+    /// Returns the charges of a request. `policy_and_cost` returns the policy and cost of a rule, or `None` if the rule
+    /// does not apply; `cost` is for rules without their own.
     pub(super) fn charges(
         self: &Arc<Self>,
         parts: &Parts,
         cost: MaybeReady<u64>,
-        applied: impl Fn(&Rule) -> Option<(usize, Option<MaybeReady<u64>>)>,
+        policy_and_cost: impl Fn(&Rule) -> Option<(usize, Option<MaybeReady<u64>>)>,
     ) -> MaybeReady<RequestCharges> {
         let pending = |(index, rule): (usize, &Rule)| {
-            let (policy, cost) = applied(rule)?;
+            let (policy, cost) = policy_and_cost(rule)?;
             let extraction = rule.key.extract(parts);
             let has_key = matches!(&extraction, Extraction::Now(Found::Subject(subject)) if subject.key().is_some());
             let missing = if has_key { None } else { rule.key.missing_extension(parts) };

@@ -27,9 +27,9 @@ use crate::limiter::Receipt;
 ///     }
 /// });
 ///
-/// // By account, not by address: see `reset_on_success`. An outer layer has checked the header. const LOGIN: Policy =
-/// Policy::new("login", Quota::token_bucket(5, HOUR)); RateLimitLayer::new(LOGIN,
-/// key::header("x-account")).on_response(OnResponse::reset_on_success);
+/// // By account, not by address: see `reset_on_success`. An outer layer has checked the header.
+/// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+/// RateLimitLayer::new(LOGIN, key::header("x-account")).on_response(OnResponse::reset_on_success);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -66,9 +66,9 @@ impl OnResponse {
         if response.status.is_success() && succeeded { OnResponse::Reset } else { OnResponse::Keep }
     }
 
-    /// Pauses the key for the time in `Retry-After` of a 429 or 503 response, at most a day. Keeps the charge of other
-    /// responses. For a layer around a client. A date in `Retry-After` is compared with the response's `Date` or,
-    /// without a `Date`, with the system clock.
+    /// Pauses the key for the time in `Retry-After` of a 429 or 503 response, at most a day. For other responses, only
+    /// keeps the charge. For a layer around a client. A date in `Retry-After` is compared with the response's `Date`
+    /// or, without a `Date`, with the system clock.
     ///
     /// ```
     /// # use {http::Response, tollgate::{OnResponse, SECOND}};

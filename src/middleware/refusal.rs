@@ -22,12 +22,20 @@ use crate::policy::{Decisions, KeyFault};
 /// ```
 /// use tollgate::{key, Quota, RateLimitLayer, Refusal, MINUTE};
 ///
-/// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).on_refusal(|refusal: &Refusal<'_>| { if let
-/// Some(error) = refusal.error() { eprintln!("{error}"); // the backend could not decide; log the error, do not send it
-/// } if !refusal.request().uri.path().starts_with("/page") { return refusal.default_response(); } let tightest =
-/// refusal.decisions().and_then(|decisions| decisions.tightest()); let text = match (refusal.retry_after_secs(),
-/// tightest) { (Some(wait), Some(decision)) => format!("{}: retry in {wait} s", decision.policy()), _ =>
-/// refusal.message(), }; refusal.respond("text/plain; charset=utf-8", text) });
+/// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).on_refusal(|refusal: &Refusal<'_>| {
+///     if let Some(error) = refusal.error() {
+///         eprintln!("{error}"); // the backend could not decide; log the error, do not send it
+///     }
+///     if !refusal.request().uri.path().starts_with("/page") {
+///         return refusal.default_response();
+///     }
+///     let tightest = refusal.decisions().and_then(|decisions| decisions.tightest());
+///     let text = match (refusal.retry_after_secs(), tightest) {
+///         (Some(wait), Some(decision)) => format!("{}: retry in {wait} s", decision.policy()),
+///         _ => refusal.message(),
+///     };
+///     refusal.respond("text/plain; charset=utf-8", text)
+/// });
 /// ```
 pub struct Refusal<'a> {
     cause: &'a Cause,

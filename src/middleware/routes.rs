@@ -104,9 +104,9 @@ impl RouteLimits {
     /// to the router, and a policy. Without a method (`"/todos"`) a line covers all methods. `HEAD` falls under `GET`.
     /// Requests that match no line fall under the [default policy](RouteLimits::default_policy).
     ///
-    /// In axum, add it with `Router::layer` or `route_layer`. For a router nested at `/api`, write the whole route:
-    /// `/api/users/{id}`. The nested router's `/` is `/api`. Requests below `Router::nest_service` match no route. A
-    /// line for `/todos/` also covers `/todos`, and vice versa, unless the table has lines for both.
+    /// In axum, add the layer with `Router::layer` or `route_layer`. For a router nested at `/api`, write the whole
+    /// route: `/api/users/{id}`. The nested router's `/` is `/api`. Requests below `Router::nest_service` match no
+    /// route. A line for `/todos/` also covers `/todos`, and vice versa, unless the table has lines for both.
     ///
     /// # Without axum
     /// Outside of axum's routers (tonic, plain hyper), lines are compared with the request's path:

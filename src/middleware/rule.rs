@@ -101,7 +101,8 @@ impl Rule {
         self
     }
 
-    /// Settles this rule's charge by the response. Defaults to the [layer's](super::RateLimitLayer::on_response).
+    /// Settles this rule's charge based on the response. Defaults to the [layer's
+    /// closure](super::RateLimitLayer::on_response).
     #[must_use]
     pub fn on_response(
         mut self,

@@ -1,4 +1,4 @@
-//! Route tables: the lookup of a request's policy, and which lines were used.
+//! Route tables: look up the policy of a request, and record which lines were used.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -96,9 +96,9 @@ fn target<'t>(methods: &'t Methods, method: &Method) -> Option<&'t Target> {
     target.or_else(|| methods.get(&None))
 }
 
-/// Returns the route that axum matched, and the path if lines are compared with it. That is the case without an axum
-/// router, and for routes that end with a wildcard, such as tonic's. Both are `None` if an axum router has no route for
-/// the request.
+/// Returns the route that axum matched, and the path to compare with lines. The path is `Some` without an axum router
+/// and for routes that end with a wildcard, such as tonic's. Both are `None` if an axum router has no route for the
+/// request.
 fn route_and_path(parts: &Parts) -> (Option<&str>, Option<&str>) {
     #[cfg(feature = "axum")]
     if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {

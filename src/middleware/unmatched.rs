@@ -1,4 +1,4 @@
-//! Detects deny rules that a layer can never apply: a panic when the layer is first used, a warning later.
+//! Detects deny rules that a layer can never apply: panics when the layer is first used, and reports mistakes later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

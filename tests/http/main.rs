@@ -12,6 +12,6 @@ mod handler_errors;
 mod handlers;
 mod headers;
 mod keys;
-mod promises;
 mod quickstart;
+mod random_limits;
 mod refusals;

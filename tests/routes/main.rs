@@ -7,9 +7,9 @@
 #[path = "../http/answer.rs"]
 mod answer;
 mod app;
-mod broken;
 mod chosen;
 mod exempt;
+mod failing_backend;
 mod keys;
 mod mistakes;
 mod names;

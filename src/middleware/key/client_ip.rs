@@ -27,11 +27,14 @@ use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network
 ///
 /// ```
 /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
-/// let quota = Quota::token_bucket(10, MINUTE); RateLimitLayer::new(quota, key::client_ip()); // Count by larger
-/// networks. RateLimitLayer::new(quota, key::client_ip().prefixes(24, 48)); // Behind your own proxies, which append to
-/// X-Forwarded-For. RateLimitLayer::new(quota, key::client_ip().trust(["10.0.0.0/8", "fd00::/8"])); // Behind a CDN
-/// that sets its own header, reachable only from its addresses. RateLimitLayer::new(quota,
-/// key::client_ip().trust(["192.0.2.0/24"]).from_header("cf-connecting-ip"));
+/// let quota = Quota::token_bucket(10, MINUTE);
+/// RateLimitLayer::new(quota, key::client_ip());
+/// // Count by larger networks.
+/// RateLimitLayer::new(quota, key::client_ip().prefixes(24, 48));
+/// // Behind your own proxies, which append to X-Forwarded-For.
+/// RateLimitLayer::new(quota, key::client_ip().trust(["10.0.0.0/8", "fd00::/8"]));
+/// // Behind a CDN that sets its own header, reachable only from its addresses.
+/// RateLimitLayer::new(quota, key::client_ip().trust(["192.0.2.0/24"]).from_header("cf-connecting-ip"));
 /// ```
 pub fn client_ip() -> ClientIp {
     ClientIp {

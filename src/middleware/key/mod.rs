@@ -87,7 +87,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// ```
     /// # use tollgate::{key::{self, KeyExtractor}, Key};
     /// assert!(key::bearer().can_find(&key::bearer().key("sk_7f3a")));
-    /// assert!(!key::bearer().can_find(&Key::from("sk_7f3a"))); // a text is not a token
+    /// assert!(!key::bearer().can_find(&Key::from("sk_7f3a"))); // a string is not a token
     /// ```
     fn can_find(&self, key: &Key) -> bool {
         let _ = key;

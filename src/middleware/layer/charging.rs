@@ -98,8 +98,8 @@ impl RateLimitLayer {
     ///
     /// ```
     /// # use tollgate::{key, Policy, Quota, RateLimitLayer, SECOND};
-    /// // Ten requests per second, evenly spaced. Up to fifty per client wait, each for at most five seconds. const
-    /// SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
+    /// // Ten requests per second, evenly spaced. Up to fifty per client wait, each for at most five seconds.
+    /// const SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
     /// RateLimitLayer::new(SEARCH, key::client_ip()).wait_up_to(5 * SECOND);
     /// ```
     ///

@@ -39,8 +39,8 @@ impl RateLimitLayer {
     /// The first rule that does not skip the request provides the key. The limiter's
     /// [secret](crate::limiter::RateLimiterBuilder::secret) determines which keys are in the share, and a larger share
     /// includes all keys of a smaller one. By default the secret is random, so each limiter and each process selects
-    /// different keys. Callers without a key count as one key. Requests whose key cannot be found are refused only at
-    /// 1.0.
+    /// different keys. Callers without a key count as one key. Requests whose key cannot be found are refused only if
+    /// the share is 1.0.
     ///
     /// # Panics
     /// If `share` is not between 0.0 and 1.0.

@@ -14,13 +14,13 @@ use tollgate::{
 use crate::app::{call, policy, user};
 
 #[derive(Debug)]
-struct Broken;
+struct FailingBackend;
 
 fn fail<T>() -> BackendFuture<T> {
     BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "connection refused")))
 }
 
-impl Backend for Broken {
+impl Backend for FailingBackend {
     fn acquire(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
         fail()
     }
@@ -39,7 +39,7 @@ impl Backend for Broken {
 }
 
 fn limiter() -> RateLimiter {
-    RateLimiter::new(Broken)
+    RateLimiter::new(FailingBackend)
 }
 
 /// A handler that extracts the status, which needs `with_status` on the layer.
