@@ -37,18 +37,17 @@ fn list(value: &Value<'_>, rule: impl Fn(&str) -> Result<DenyRule, DenyRuleError
 
 /// A key in its text form, or a number. Messages never show a key.
 fn key(value: &Value<'_>) -> Option<DenyRule> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     match value.node {
         Node::Integer(number) => Some(DenyRule::key(*number)),
         // Ambiguous: `"7"` in a file may mean the number or the string.
-        Node::Text(text) if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && !text.is_empty() => value.refuse(
+        Node::Text(text) if is_number(text) => value.refuse(
             "expected a key, found a number in quotes; write it without quotes for the number, or as '\"7\"' for the \
              string",
         ),
         Node::Text(text) => value.accept(text.parse::<Key>()).map(DenyRule::key),
-        node => value.refuse(format_args!(
-            "expected a key, found {}; write it as a string, such as 'bearer:…'",
-            node.kind()
-        )),
+        node => value
+            .refuse(format_args!("expected a key, found {}; write it as a string, such as 'bearer:…'", node.kind())),
     }
 }
 

@@ -75,18 +75,18 @@
 //! | `deny.labels.LABEL` | values of another label | none |
 //! | `auto_block.policies` | policies whose denials count, see [`AutoBlock`] | required in `auto_block` |
 //! | `auto_block.threshold` | number of denials before a block | 30 |
-//! | `auto_block.within` | time in which denials are counted | 10 min |
+//! | `auto_block.within` | period over which denials are counted | 10 min |
 //! | `auto_block.block_for` | duration of a block | 1 d |
-//! | `auto_block.escalate` | `factor` (2 or more) and `most` (a duration): each block is longer | off |
+//! | `auto_block.escalate` | makes each block longer by `factor` (2 or more), up to `most` (a duration) | off |
 //! | `auto_block.reset_on_success` | whether an allowed charge resets the count | false |
-//! | `auto_block.keys`, `auto_block.ips` | whether to block by key, by address | true |
-//! | `auto_block.user_agents`, `auto_block.labels` | whether to block by user agent; by which labels | false, none |
+//! | `auto_block.keys`, `auto_block.ips` | whether to block by key and by address | true |
+//! | `auto_block.user_agents`, `auto_block.labels` | whether to block by user agent, and which labels to block by | false, none |
 //! | `auto_block.max_entries` | offenders remembered, 64 to 10,000,000 | 100,000 |
 //!
 //! A quota table has `rate` and `period`, and optionally `algorithm` (`"token_bucket"`, `"fixed_window"`,
 //! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`) and `start` (a duration).
 //!
-//! Limits: 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in all, 10,000 routes, 100,000 deny
+//! Limits: 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes, 100,000 deny
 //! rules.
 //!
 //! The key extractor, the client's address, the tiers of users and the requests to skip are set in the program.
