@@ -48,8 +48,8 @@ pub enum HeaderFamily {
     /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 18` (seconds from now) and
     /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06. The fields describe the policy with the smallest share
     /// left or, for a denial, with the longest wait. The reset is the same as for
-    /// [`XRateLimit`](HeaderFamily::XRateLimit). They are not added if an inner limiter sent them, since they must not
-    /// occur twice.
+    /// [`XRateLimit`](HeaderFamily::XRateLimit). The fields are omitted if an inner limiter sent them, since they must
+    /// not occur twice.
     Draft6,
     /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42` and `X-RateLimit-Reset`, for the same policy as with
     /// [`Draft6`](HeaderFamily::Draft6).

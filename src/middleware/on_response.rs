@@ -43,7 +43,7 @@ pub enum OnResponse {
     /// Reset the key: forget everything that the key has spent under the policy.
     Reset,
     /// Keep the charge and [pause](crate::RateLimiter::pause) the key, including its waiting requests, for this long.
-    /// For a layer around a client, after the server refused a request.
+    /// Use this in a layer around a client, after the server refused a request.
     Pause(Duration),
 }
 
@@ -67,8 +67,8 @@ impl OnResponse {
     }
 
     /// Pauses the key for the time in `Retry-After` of a 429 or 503 response, at most a day. For other responses, only
-    /// keeps the charge. For a layer around a client. A date in `Retry-After` is compared with the response's `Date`
-    /// or, without a `Date`, with the system clock.
+    /// keeps the charge. Use this in a layer around a client. A date in `Retry-After` is compared with the response's
+    /// `Date` or, without a `Date`, with the system clock.
     ///
     /// ```
     /// # use {http::Response, tollgate::{OnResponse, SECOND}};

@@ -15,7 +15,7 @@ use super::table::Table;
 use crate::policy::Policy;
 
 /// One of a layer's limits, with its own cost and handling of responses, for layers whose limits count different
-/// things. Convert it with [`RateLimitLayer::from`](super::RateLimitLayer), or add it with
+/// things. Convert a rule into a layer with [`RateLimitLayer::from`](super::RateLimitLayer), or add it to a layer with
 /// [`rule`](super::RateLimitLayer::rule).
 ///
 /// ```
