@@ -20,12 +20,12 @@ fn honest(name: &'static str) -> Policy {
 }
 
 #[test]
-fn a_flood_under_one_policy_denies_no_caller_of_another_and_frees_no_denied_key() {
+fn a_flood_affects_neither_other_policies_nor_denied_keys() {
     through(&[hostile("flooded")], &[honest("address")], HOURS * MINUTES);
 }
 
 #[test]
-fn floods_under_three_of_five_policies_deny_no_caller_of_the_others() {
+fn floods_under_three_of_five_policies_do_not_affect_the_others() {
     through(&["a", "b", "c"].map(hostile), &["d", "e"].map(honest), 30);
 }
 

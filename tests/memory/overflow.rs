@@ -14,7 +14,7 @@ fn full(policy: &Policy, rows: usize) -> RateLimiter {
 }
 
 #[test]
-fn surcharges_of_a_caller_without_a_row_are_charged() {
+fn surcharges_on_an_overflow_row_are_charged() {
     let policy = Policy::new("tokens", Quota::token_bucket(10_000, DAY));
     let limiter = full(&policy, 1000);
     let mut used = 0;
@@ -28,7 +28,7 @@ fn surcharges_of_a_caller_without_a_row_are_charged() {
 }
 
 #[test]
-fn a_key_that_is_denied_at_a_large_cost_stays_denied_through_a_flood() {
+fn a_key_denied_at_a_large_cost_stays_denied_during_a_flood() {
     let policy = Policy::new("tokens", Quota::token_bucket(10_000, DAY));
     let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(1000).clock(ManualClock::new()).build());
     let denied: Vec<u32> = (0..20).collect();

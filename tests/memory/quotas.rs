@@ -28,7 +28,7 @@ fn after_1100_quotas_reservations_keep_their_bound() {
 }
 
 #[test]
-fn after_1100_quotas_a_debt_takes_as_long_as_it_takes() {
+fn after_1100_quotas_a_surcharge_delays_the_next_call() {
     let limiter = after_1100_quotas();
     let policy = Policy::new("debt", Quota::token_bucket(9, MINUTE));
     let usage = now(limiter.acquire(&policy, "ada").hold()).into_receipt();
@@ -58,7 +58,7 @@ fn after_1100_quotas_large_reservations_keep_their_bound() {
 }
 
 #[test]
-fn after_1100_changes_of_a_quota_the_next_one_counts() {
+fn after_1100_quota_changes_the_next_change_takes_effect() {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     let policy = Policy::new("changing", Quota::token_bucket(1, HOUR));
     for rate in 1..=1100 {

@@ -30,21 +30,21 @@ async fn the_memory_backend_conforms_in_real_time() {
 }
 
 #[tokio::test]
-async fn a_backend_that_posts_to_a_task_of_its_own_conforms() {
+async fn a_backend_that_spawns_tasks_conforms() {
     let rows = Arc::new(MemoryBackend::new());
     all(&Slow { rows, acquires: How::Posted, settles: How::Posted, resets: How::Posted }, tokio::time::sleep).await;
 }
 
 #[tokio::test]
 #[should_panic(expected = "stands at 1000, not at 1700")]
-async fn a_backend_that_settles_only_for_those_who_wait_does_not() {
+async fn a_backend_that_settles_only_when_awaited_does_not_conform() {
     let rows = Arc::new(MemoryBackend::new());
     all(&Slow { rows, acquires: How::Posted, settles: How::Lazily, resets: How::Posted }, tokio::time::sleep).await;
 }
 
 #[tokio::test]
 #[should_panic(expected = "stands at 2000, not at 0")]
-async fn a_backend_that_resets_only_for_those_who_wait_does_not() {
+async fn a_backend_that_resets_only_when_awaited_does_not_conform() {
     let rows = Arc::new(MemoryBackend::new());
     all(&Slow { rows, acquires: How::Posted, settles: How::Posted, resets: How::Lazily }, tokio::time::sleep).await;
 }

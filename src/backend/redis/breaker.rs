@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_probe_at_a_time_and_ever_longer_pauses() {
+    fn one_probe_runs_at_a_time_with_growing_pauses() {
         let (breaker, begin) = (Breaker::default(), Instant::now());
         assert_eq!(breaker.permit(begin), Permit::Granted);
         breaker.trip(TripReason::Timeout, begin);

@@ -15,7 +15,7 @@ pub(super) fn of(tag: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn slots_are_the_clusters() {
+    fn slots_match_the_redis_specification() {
         // The check value of the specification, and an example of the documentation.
         assert_eq!(super::of(b"123456789"), 0x31c3);
         assert_eq!(super::of(b"foo"), 12182);

@@ -221,7 +221,7 @@ mod tests {
     use crate::algorithm::{Ask, MINUTE};
 
     #[test]
-    fn a_row_reads_back() {
+    fn a_reply_is_decoded() {
         let mut bytes = Vec::new();
         bytes.extend(1_700_000_000_000_000f64.to_le_bytes());
         bytes.extend([1, 0]);

@@ -6,7 +6,7 @@ use super::row::RowKey;
 use super::*;
 use crate::algorithm::{Ask, ChargeRecord, HOUR, Quota, State, Step, step};
 use crate::policy::Digest;
-use crate::sync::model::{every_order, orders_with_interruptions, thread};
+use crate::sync::model::{every_order, orders_with_preemptions, thread};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 const P: PolicyName = PolicyName::new("p");
@@ -69,7 +69,7 @@ fn one_row_admits_exactly_its_limit() {
 }
 
 #[test]
-fn calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end() {
+fn calls_on_two_rows_in_opposite_order_are_atomic_and_do_not_deadlock() {
     every_order(|| {
         let quota = Quota::token_bucket(1, HOUR);
         let backend = backend();
@@ -85,7 +85,7 @@ fn calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end() {
 }
 
 #[test]
-fn calls_of_two_rows_that_are_there_take_both_or_none() {
+fn calls_on_two_existing_rows_in_opposite_order_are_atomic() {
     // With both rows in one shard, and in two.
     for shard in [0, 1] {
         every_order(move || {
@@ -107,7 +107,7 @@ fn calls_of_two_rows_that_are_there_take_both_or_none() {
 }
 
 #[test]
-fn newcomers_at_once_pass_no_cap_and_push_out_nobody_who_is_denied() {
+fn concurrent_newcomers_keep_the_cap_and_evict_no_denied_key() {
     every_order(|| {
         let quota = Quota::token_bucket(2, HOUR);
         let backend = backend();
@@ -129,8 +129,8 @@ fn newcomers_at_once_pass_no_cap_and_push_out_nobody_who_is_denied() {
 }
 
 #[test]
-fn newcomers_of_full_shards_share_one_budget_and_come_to_an_end() {
-    orders_with_interruptions(3, || {
+fn newcomers_to_full_shards_share_a_quota_and_do_not_deadlock() {
+    orders_with_preemptions(3, || {
         let quota = Quota::token_bucket(2, HOUR);
         let backend = backend();
         for shard in [0, 1] {
@@ -179,7 +179,7 @@ const OPERATIONS: [Operation; 7] = [
 
 /// Any three concurrent operations have the effects and results of some sequential order, by the algebra alone.
 #[test]
-fn any_three_acts_at_once_are_as_one_after_the_other() {
+fn three_concurrent_operations_are_linearizable() {
     let quota = Quota::token_bucket(3, HOUR);
     for i in 0..OPERATIONS.len() {
         for j in i..OPERATIONS.len() {
@@ -187,7 +187,7 @@ fn any_three_acts_at_once_are_as_one_after_the_other() {
                 let operations = [OPERATIONS[i], OPERATIONS[j], OPERATIONS[k]];
                 let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
                 let all: Vec<_> = orders.iter().map(|order| one_after_the_other(&quota, &operations, order)).collect();
-                orders_with_interruptions(2, move || {
+                orders_with_preemptions(2, move || {
                     let backend = backend();
                     let ([a], [b]) = (keys(&backend, 0), keys(&backend, 1));
                     let before = take(&backend, &quota, &[(a, 2)])[0];

@@ -36,7 +36,7 @@ impl Bench {
 }
 
 #[test]
-fn rows_are_counted_by_policy_whatever_is_added_and_removed() {
+fn row_counts_by_policy_stay_correct_under_random_calls() {
     for rows in [16, 60, 300, 2000] {
         let bench = Bench::with_rows(rows);
         let quotas = [Quota::token_bucket(3, HOUR), Quota::fixed_window(3, MINUTE), Quota::sliding_window(3, MINUTE)];
@@ -75,7 +75,7 @@ fn rows_are_counted_by_policy_whatever_is_added_and_removed() {
 }
 
 #[test]
-fn one_policy_alone_fills_the_table() {
+fn a_single_policy_can_fill_the_table() {
     let bench = Bench::with_rows(10_000);
     for key in 0..100_000 {
         bench.take_of(&POLICIES[0], key, &Quota::token_bucket(1, DAY), 1);
@@ -85,7 +85,7 @@ fn one_policy_alone_fills_the_table() {
 }
 
 #[test]
-fn a_flood_of_one_policy_frees_no_denied_key_of_its_own() {
+fn a_flood_under_a_policy_frees_none_of_its_denied_keys() {
     let (bench, quota) = (Bench::with_rows(10_000), Quota::token_bucket(2, DAY));
     let denied: Vec<u64> = (0..5_000).collect();
     for key in &denied {
@@ -99,7 +99,7 @@ fn a_flood_of_one_policy_frees_no_denied_key_of_its_own() {
 }
 
 #[test]
-fn two_flooded_policies_stop_taking_each_others_rows() {
+fn two_flooded_policies_stop_evicting_each_others_rows() {
     let (bench, quota) = (Bench::with_rows(10_000), Quota::token_bucket(1, DAY));
     for key in 0..100_000 {
         bench.take_of(&POLICIES[0], key, &quota, 1);
@@ -119,7 +119,7 @@ fn two_flooded_policies_stop_taking_each_others_rows() {
 }
 
 #[test]
-fn a_small_policy_takes_rows_from_the_flooded_one() {
+fn a_small_policy_evicts_rows_of_a_flooded_policy() {
     let (bench, quota) = (Bench::with_rows(10_000), Quota::token_bucket(1, DAY));
     for key in 0..100_000 {
         bench.take_of(&POLICIES[0], key, &quota, 1);
@@ -130,7 +130,7 @@ fn a_small_policy_takes_rows_from_the_flooded_one() {
 }
 
 #[test]
-fn overflow_rows_differ_from_table_to_table() {
+fn keys_share_different_overflow_rows_in_each_table() {
     let quota = Quota::token_bucket(1, DAY);
     let admitted = || {
         let bench = Bench::with_rows(1000);
@@ -151,7 +151,7 @@ fn overflow_rows_differ_from_table_to_table() {
 }
 
 #[test]
-fn newcomers_of_two_shards_in_one_call_charge_an_overflow_row_each() {
+fn a_call_charges_one_overflow_row_per_shard() {
     // Regression: overflow rows with the same index in two shards were taken for one.
     let (bench, quota) = (Bench::with_rows(16), Quota::token_bucket(2, DAY));
     let policy = &POLICIES[0];

@@ -95,7 +95,7 @@ fn the_clock_is_read_while_the_rows_are_locked() {
 }
 
 #[test]
-fn the_cap_holds_and_the_exhausted_stay_denied() {
+fn exhausted_keys_stay_denied_in_a_full_table() {
     let bench = Bench::with_rows(64);
     let quota = Quota::token_bucket(2, HOUR);
     let exhausted: Vec<u64> = (0..64).filter(|key| bench.take(*key, &quota, 2).is_allowed()).collect();
@@ -111,7 +111,7 @@ fn the_cap_holds_and_the_exhausted_stay_denied() {
 }
 
 #[test]
-fn newcomers_without_a_place_share_one_budget() {
+fn newcomers_to_a_full_table_share_a_quota() {
     let bench = Bench::with_rows(16);
     let quota = Quota::token_bucket(3, HOUR);
     for key in 0..1000 {
@@ -127,7 +127,7 @@ fn newcomers_without_a_place_share_one_budget() {
 }
 
 #[test]
-fn a_shared_window_has_one_boundary_for_all_who_share_it() {
+fn an_overflow_row_resets_at_one_window_boundary() {
     let bench = Bench::with_rows(16);
     let quota = Quota::fixed_window(1, HOUR);
     // Boundaries differ from key to key, so within an hour every key of the table has its own.
@@ -261,7 +261,7 @@ fn expired_rows_of_every_algorithm_are_dropped() {
 }
 
 #[test]
-fn settling_a_missing_row_breaks_nothing() {
+fn settling_a_missing_row_charges_only_the_extra_cost() {
     let bench = Bench::with_rows(16);
     let quota = Quota::token_bucket(10, HOUR);
     let charged = bench.take(1, &quota, 5);
@@ -278,7 +278,7 @@ fn settling_a_missing_row_breaks_nothing() {
 }
 
 #[test]
-fn the_cap_holds_when_a_call_names_rows_that_could_be_evicted() {
+fn the_cap_holds_when_a_call_charges_evictable_rows() {
     // Regression: a newcomer evicted a row that the same call charged, and that was then stored again.
     for rows in [16, 1000] {
         let bench = Bench::with_rows(rows);
@@ -296,7 +296,7 @@ fn the_cap_holds_when_a_call_names_rows_that_could_be_evicted() {
 }
 
 #[test]
-fn newcomers_of_one_call_share_overflow_rows_too() {
+fn newcomers_in_one_call_share_overflow_rows() {
     let bench = Bench::with_rows(16);
     let quota = Quota::token_bucket(10, HOUR);
     for key in 0..500 {
@@ -348,7 +348,7 @@ fn carry_rows_without_a_row_are_evicted() {
 }
 
 #[test]
-fn a_row_of_another_algorithm_is_not_taken_for_the_previous_window() {
+fn a_sliding_window_ignores_the_carry_of_a_bucket() {
     let bench = Bench::with_rows(1000);
     let (bucket, window) = (Quota::token_bucket(10, HOUR), Quota::sliding_window(10, HOUR));
     let (first, _second) = (bench.take(1, &bucket, 5), bench.take(1, &bucket, 1));
@@ -357,7 +357,7 @@ fn a_row_of_another_algorithm_is_not_taken_for_the_previous_window() {
 }
 
 #[test]
-fn the_cap_holds_with_carry_rows_and_calls_of_many_rows() {
+fn the_cap_holds_for_carry_rows_and_calls_with_many_rows() {
     let bench = Bench::with_rows(64);
     let quotas = [Quota::sliding_window(3, SECOND), Quota::token_bucket(3, SECOND), Quota::fixed_window(3, SECOND)];
     let policies = [PolicyName::new("a"), PolicyName::new("b"), PolicyName::new("c")];

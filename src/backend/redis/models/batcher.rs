@@ -14,7 +14,7 @@ use super::super::batcher::Batcher;
 use super::super::link::{Link, UserConnection};
 use crate::backend::Error;
 use crate::sync::Mutex;
-use crate::sync::model::orders_with_interruptions;
+use crate::sync::model::orders_with_preemptions;
 use crate::sync::tasks::Handle;
 
 /// A server that replies to each call with an error, after a delay that loom varies.
@@ -90,8 +90,8 @@ fn wait_until_idle(batcher: &Batcher) {
 
 /// Including operations that are queued while the last worker ends.
 #[test]
-fn every_operation_completes_and_the_queue_is_empty_afterwards() {
-    orders_with_interruptions(3, || {
+fn all_operations_complete_and_the_queue_is_empty_afterwards() {
+    orders_with_preemptions(3, || {
         let server = Server::default();
         let batcher = batcher(&server);
         let answers = ["one", "two", "three"].map(|name| send(&batcher, decide(&[name])));
@@ -106,7 +106,7 @@ fn every_operation_completes_and_the_queue_is_empty_afterwards() {
 /// A decision after a reset that was not awaited.
 #[test]
 fn a_decision_does_not_overtake_a_reset_of_its_row() {
-    orders_with_interruptions(3, || {
+    orders_with_preemptions(3, || {
         let server = Server::default();
         let batcher = batcher(&server);
         let reset = send(&batcher, Action::Reset { row: row("reset") });

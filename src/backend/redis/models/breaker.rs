@@ -17,7 +17,7 @@ fn tripped(now: Instant) -> Arc<Breaker> {
 }
 
 #[test]
-fn one_of_several_concurrent_callers_probes() {
+fn only_one_of_several_concurrent_callers_probes() {
     every_order(|| {
         let now = Instant::now();
         let breaker = tripped(now);
