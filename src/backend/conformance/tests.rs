@@ -1,4 +1,4 @@
-//! Backends that conform, and some that do not.
+//! Backends that conform, and backends that do not.
 
 use std::sync::Arc;
 
@@ -36,27 +36,27 @@ async fn a_backend_that_spawns_tasks_conforms() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "stands at 1000, not at 1700")]
+#[should_panic(expected = "expected 1700 spent tokens, found 1000")]
 async fn a_backend_that_settles_only_when_awaited_does_not_conform() {
     let rows = Arc::new(MemoryBackend::new());
     all(&Slow { rows, acquires: How::Posted, settles: How::Lazily, resets: How::Posted }, tokio::time::sleep).await;
 }
 
 #[tokio::test]
-#[should_panic(expected = "stands at 2000, not at 0")]
+#[should_panic(expected = "expected 0 spent tokens, found 2000")]
 async fn a_backend_that_resets_only_when_awaited_does_not_conform() {
     let rows = Arc::new(MemoryBackend::new());
     all(&Slow { rows, acquires: How::Posted, settles: How::Posted, resets: How::Lazily }, tokio::time::sleep).await;
 }
 
 #[tokio::test]
-#[should_panic(expected = "stands at 0, not at 3000")]
+#[should_panic(expected = "expected 3000 spent tokens, found 0")]
 async fn point_14_a_backend_that_charges_at_the_first_poll_does_not_conform() {
     let (rows, pass) = rows();
     all(&Slow { rows, acquires: How::Lazily, settles: How::Posted, resets: How::Posted }, pass).await;
 }
 
-/// A backend that acts in the returned future or in a spawned task.
+/// A backend that runs each operation in the returned future or in a spawned task.
 #[derive(Debug)]
 struct Slow {
     rows: Arc<MemoryBackend>,
@@ -101,7 +101,7 @@ impl Backend for Slow {
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         let rows = Arc::clone(&self.rows);
         let each =
-            settlements.iter().map(|one| (one.row.policy.clone(), one.row.key, one.quota, one.receipt, one.actual));
+            settlements.iter().map(|it| (it.row.policy.clone(), it.row.key, it.quota, it.receipt, it.actual));
         let owned: Vec<_> = each.collect();
         self.settles.carry_out(async move {
             let mut all = true;

@@ -1,6 +1,6 @@
 //! The cluster slot of a key: CRC-16/XMODEM of its tag, modulo 16384 (Redis cluster specification).
 
-/// Returns the slot of keys with `tag` between their first braces.
+/// Returns the slot of all keys with `tag` in braces.
 pub(super) fn of(tag: &[u8]) -> u16 {
     let mut crc = 0u16;
     for byte in tag {

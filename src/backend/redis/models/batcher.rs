@@ -1,4 +1,4 @@
-//! Models of concurrent callers of a queue: every call completes, settlements and resets in order.
+//! Models of concurrent callers of a queue.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -88,14 +88,14 @@ fn wait_until_idle(batcher: &Batcher) {
     }
 }
 
-/// Including operations that are queued while the last worker ends.
+/// Includes operations that are queued while the last worker ends.
 #[test]
 fn all_operations_complete_and_the_queue_is_empty_afterwards() {
     orders_with_preemptions(3, || {
         let server = Server::default();
         let batcher = batcher(&server);
         let answers = ["one", "two", "three"].map(|name| send(&batcher, decide(&[name])));
-        // loom reports a deadlock if one never completes.
+        // loom reports a deadlock if an operation never completes.
         let answers = answers.map(|answer| loom::future::block_on(answer).is_ok());
         wait_until_idle(&batcher);
         let log = server.0.lock().unwrap();
@@ -103,7 +103,6 @@ fn all_operations_complete_and_the_queue_is_empty_afterwards() {
     });
 }
 
-/// A decision after a reset that was not awaited.
 #[test]
 fn a_decision_does_not_overtake_a_reset_of_its_row() {
     orders_with_preemptions(3, || {
