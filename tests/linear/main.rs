@@ -21,7 +21,7 @@ impl Ticks for Counter {
 }
 
 #[test]
-fn whatever_threads_do_at_once_could_have_been_done_one_after_the_other() {
+fn concurrent_operations_are_linearizable() {
     let mut overlapping = 0;
     for history in 0..HISTORIES {
         let (backend, clock) = backend();

@@ -1,4 +1,4 @@
-//! Refunds, resets and changes in one process reach the others within a second.
+//! Refunds, resets and quota changes reach other processes within a second.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ async fn ask(limiter: &RateLimiter) -> Decision {
     limiter.try_limit(&API, "ada").await.unwrap()
 }
 
-/// Two limiters on one server, as in two processes. The first has spent everything and returns the receipt; the second
-/// has cached the denial.
+/// Two limiters on one server, as in two processes. The first limiter has spent all tokens and returns the receipt. The
+/// second has cached a denial.
 async fn two_limiters() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt) {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
@@ -65,7 +65,7 @@ async fn point_13_a_quota_raised_in_one_process_reaches_another_within_a_second(
     is_admitted_within_a_second(&other).await;
 }
 
-/// Quotas and block ends that one process sets are listed by another, without the rules, since only digests are shared.
+/// A process lists the quotas and block ends of other processes. The rules are missing, because only digests are shared.
 #[tokio::test]
 async fn point_14_quotas_and_blocks_of_another_process_are_listed() {
     let server = Server::start();

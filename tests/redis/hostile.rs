@@ -23,7 +23,7 @@ async fn ask(url: &str) -> Error {
 }
 
 #[tokio::test]
-async fn nonsense_is_an_error() {
+async fn malformed_replies_are_errors() {
     let reply = |bytes: &[u8]| [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
     // The time, one operation done, one row: well formed, with false content.
     let row = |now: f64, done: u8, spent: f64| {
@@ -70,11 +70,11 @@ async fn a_truncated_reply_is_an_error() {
 
 /// Unexpected redirections, and errors within a script on Redis 6.2.
 #[tokio::test]
-async fn other_forms_of_errors_are_recognized() {
+async fn redirections_and_script_errors_are_recognized() {
     let within = |error: &str| {
         format!("-ERR Error running script (call to f_0a): @user_script:290: @user_script: 290: -{error}\r\n")
     };
-    for (said, kind, advice) in [
+    for (reply, kind, advice) in [
         ("-MOVED 7 127.0.0.1:1\r\n".to_owned(), ErrorKind::Unavailable, "connect_cluster"),
         ("-TRYAGAIN later\r\n".to_owned(), ErrorKind::Unavailable, "connect_cluster"),
         (
@@ -92,9 +92,9 @@ async fn other_forms_of_errors_are_recognized() {
         ),
         (within("ERR something"), ErrorKind::Protocol, "refused the script"),
     ] {
-        let error = ask(&hostile(said.clone().into(), false, false)).await;
-        assert_eq!(error.kind(), kind, "{said}: {error}");
-        assert!(error.to_string().contains(advice), "{said}: {error}");
+        let error = ask(&hostile(reply.clone().into(), false, false)).await;
+        assert_eq!(error.kind(), kind, "{reply}: {error}");
+        assert!(error.to_string().contains(advice), "{reply}: {error}");
     }
 }
 

@@ -76,7 +76,7 @@ fn similar_keys() -> Vec<Key> {
 }
 
 #[tokio::test]
-async fn no_two_keys_are_one() {
+async fn similar_keys_have_separate_rows() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let keys = similar_keys();
@@ -164,7 +164,7 @@ async fn the_text_of_a_key_is_never_sent() {
 
 /// Applications with different secrets or prefixes do not share rows.
 #[tokio::test]
-async fn secrets_and_prefixes_keep_applications_apart() {
+async fn different_secrets_or_prefixes_use_different_rows() {
     let server = Server::start();
     let with = |prefix: &str, secret: Option<[u8; 16]>| {
         let mut builder = RedisBackend::builder().deadline(PATIENCE).prefix(prefix);

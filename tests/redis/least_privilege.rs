@@ -46,11 +46,11 @@ async fn the_documented_permissions_suffice() {
     cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
     let backend = connect(&server).await.unwrap();
     conformance::all(&backend, tokio::time::sleep).await;
-    use_it(&mut admin, &backend).await.unwrap();
+    use_operations(&mut admin, &backend).await.unwrap();
     // After an idle time and after a reconnect, a test command precedes the charge.
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    use_it(&mut admin, &backend).await.unwrap();
-    change_it(&backend, server.url()).await.unwrap();
+    use_operations(&mut admin, &backend).await.unwrap();
+    use_notices(&backend, server.url()).await.unwrap();
     let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
     assert!(refused.is_empty(), "{refused:?}");
 }
@@ -58,7 +58,7 @@ async fn the_documented_permissions_suffice() {
 /// The client must not send `CLIENT SETINFO`: from Redis 7.2 on, this user may not run it, and each connection would
 /// add an entry to `ACL LOG`. Redis 7.0 rejects a rule that allows it.
 #[tokio::test]
-async fn point_1_a_connection_begins_with_a_command_that_the_user_may_run() {
+async fn point_1_a_connection_starts_with_an_allowed_command() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let first = std::thread::spawn(move || {
@@ -72,7 +72,7 @@ async fn point_1_a_connection_begins_with_a_command_that_the_user_may_run() {
 
 /// Additional commands of the cluster client, to find the nodes and to follow moving slots.
 #[tokio::test]
-async fn a_cluster_needs_few_more_permissions() {
+async fn a_cluster_needs_a_few_more_permissions() {
     let server = Server::with(node());
     let mut admin = server.admin();
     add_slots(&mut admin, 0..SLOTS);
@@ -83,8 +83,8 @@ async fn a_cluster_needs_few_more_permissions() {
     allow(&mut admin, all().chain(more.iter().copied()));
     cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
     let backend = RedisBackend::builder().deadline(PATIENCE).connect_cluster([url(&server)]).await.unwrap();
-    use_it(&mut admin, &backend).await.unwrap();
-    change_it(&backend, server.url()).await.unwrap();
+    use_operations(&mut admin, &backend).await.unwrap();
+    use_notices(&backend, server.url()).await.unwrap();
     let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
     assert!(refused.is_empty(), "{refused:?}");
     allow(&mut admin, COMMANDS.into_iter());
@@ -92,21 +92,21 @@ async fn a_cluster_needs_few_more_permissions() {
 }
 
 #[tokio::test]
-async fn run_time_changes_need_every_further_permission_and_decisions_need_none() {
+async fn run_time_changes_need_all_notice_permissions_and_decisions_need_none() {
     let server = Server::start();
     let mut admin = server.admin();
     for without in NOTICES {
         cmd("FLUSHALL").exec(&mut admin).unwrap();
         allow(&mut admin, all().filter(|command| *command != without));
         let backend = connect(&server).await.unwrap();
-        let error = change_it(&backend, server.url()).await.expect_err(without);
+        let error = use_notices(&backend, server.url()).await.expect_err(without);
         assert!(error.to_string().contains("permission"), "without {without}: {error}");
-        use_it(&mut admin, &backend).await.unwrap();
+        use_operations(&mut admin, &backend).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn reading_notices_needs_only_some_of_them() {
+async fn reading_notices_needs_only_four_permissions() {
     let server = Server::start();
     let mut admin = server.admin();
     RateLimiter::new(server.backend().await).set_quota(&SLOW, Some(Quota::token_bucket(3, HOUR))).await.unwrap();
@@ -125,7 +125,7 @@ async fn reading_notices_needs_only_some_of_them() {
 }
 
 #[tokio::test]
-async fn the_pattern_has_to_be_the_prefix() {
+async fn the_key_pattern_must_match_the_prefix() {
     let server = Server::start();
     allow(&mut server.admin(), all());
     let error = RedisBackend::builder().prefix("shop").connect(&url(&server)).await.unwrap_err();
@@ -146,7 +146,7 @@ async fn every_permission_is_needed() {
     for without in COMMANDS {
         allow(&mut admin, COMMANDS.into_iter().filter(|command| *command != without).chain(NOTICES));
         let worked = match connect(&server).await {
-            Ok(backend) => use_it(&mut admin, &backend).await,
+            Ok(backend) => use_operations(&mut admin, &backend).await,
             Err(error) => Err(error),
         };
         assert!(worked.unwrap_err().to_string().contains("permission"), "without {without}");
@@ -154,7 +154,7 @@ async fn every_permission_is_needed() {
 }
 
 /// Runs everything that the notice channel does.
-async fn change_it(backend: &RedisBackend, admin_url: String) -> Result<(), SetQuotaError> {
+async fn use_notices(backend: &RedisBackend, admin_url: String) -> Result<(), SetQuotaError> {
     let limiter = RateLimiter::new(backend.clone());
     let block = async |lasts: u64| {
         let signal = Signal::key(fresh());
@@ -171,7 +171,7 @@ async fn change_it(backend: &RedisBackend, admin_url: String) -> Result<(), SetQ
 }
 
 /// Runs each operation of a backend, in its common and its rare form.
-async fn use_it(admin: &mut Connection, backend: &RedisBackend) -> Result<(), Error> {
+async fn use_operations(admin: &mut Connection, backend: &RedisBackend) -> Result<(), Error> {
     static OTHER: Policy = Policy::new("other", Quota::token_bucket(10, HOUR));
     let limiter = RateLimiter::new(backend.clone());
     let key = fresh();

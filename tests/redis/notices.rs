@@ -21,9 +21,9 @@ async fn limiter(server: &Server) -> RateLimiter {
     RateLimiter::new(server.backend().await)
 }
 
-async fn until(mut is_so: impl AsyncFnMut() -> bool) -> Duration {
+async fn until(mut condition: impl AsyncFnMut() -> bool) -> Duration {
     let begin = Instant::now();
-    while !is_so().await {
+    while !condition().await {
         assert!(begin.elapsed() < SOON, "not within {SOON:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -31,7 +31,7 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) -> Duration {
 }
 
 #[tokio::test]
-async fn a_changed_quota_reaches_all_within_a_second_and_keeps_the_spending() {
+async fn a_quota_change_reaches_all_limiters_and_keeps_spent_tokens() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     let free = || Subject::new("ada").tier("free");
@@ -63,7 +63,7 @@ async fn a_changed_quota_reaches_all_within_a_second_and_keeps_the_spending() {
 }
 
 #[tokio::test]
-async fn the_last_of_two_changes_applies_everywhere() {
+async fn concurrent_quota_changes_end_with_the_same_quota_everywhere() {
     let server = Server::start();
     let limiters = [limiter(&server).await, limiter(&server).await, limiter(&server).await];
     for round in 0..10u64 {
@@ -109,7 +109,7 @@ async fn a_block_applies_in_all_processes() {
 }
 
 #[tokio::test]
-async fn expired_notices_are_dropped_and_all_are_read_again_after_a_loss() {
+async fn expired_notices_are_dropped_and_lost_notices_are_withdrawn() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     one.block(Signal::key("eve"), Duration::from_millis(300)).await.unwrap();
@@ -139,7 +139,7 @@ async fn expired_notices_are_dropped_and_all_are_read_again_after_a_loss() {
 }
 
 #[tokio::test]
-async fn notices_beyond_one_page_are_all_received() {
+async fn several_pages_of_notices_are_received() {
     let server = Server::start();
     let one = limiter(&server).await;
     for key in 0..1200u64 {
@@ -167,7 +167,7 @@ async fn a_change_that_cannot_be_published_does_not_apply() {
 }
 
 #[tokio::test]
-async fn on_a_cluster_too() {
+async fn a_quota_change_reaches_all_limiters_on_a_cluster() {
     let cluster = crate::cluster_server::Cluster::start();
     let connect = async || RateLimiter::new(cluster.backend().await);
     let (one, other) = (connect().await, connect().await);
@@ -176,7 +176,7 @@ async fn on_a_cluster_too() {
 }
 
 #[tokio::test]
-async fn polling_ends_with_the_last_limiter() {
+async fn polling_stops_when_the_last_limiter_is_dropped() {
     let server = Server::start();
     let backend = RedisBackend::builder()
         .deadline(PATIENCE)
@@ -191,8 +191,8 @@ async fn polling_ends_with_the_last_limiter() {
     };
     let limiter = RateLimiter::new(backend.clone());
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let while_there = evals(&calls());
-    assert!(while_there >= 3, "{while_there}");
+    let while_used = evals(&calls());
+    assert!(while_used >= 3, "{while_used}");
     drop(limiter);
     tokio::time::sleep(Duration::from_millis(150)).await;
     let after = evals(&calls());
@@ -205,14 +205,14 @@ fn keys() -> [String; 3] {
 }
 
 /// Fills the server with a hundred thousand notices that expire in a day.
-fn fill(admin: &mut redis::Connection, but: usize) {
+fn fill(admin: &mut redis::Connection, free: usize) {
     let [notices, order, ends] = keys();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let (tomorrow, version) = (now.as_millis() as u64 + 86_400_000, now.as_micros() as u64 - 10_000_000);
-    let stand: usize = cmd("ZCARD").arg(&order).query(admin).unwrap();
-    for begin in (0..100_000 - stand - but).step_by(1000) {
+    let existing: usize = cmd("ZCARD").arg(&order).query(admin).unwrap();
+    for begin in (0..100_000 - existing - free).step_by(1000) {
         let mut all = redis::pipe();
-        for i in begin..(begin + 1000).min(100_000 - stand - but) {
+        for i in begin..(begin + 1000).min(100_000 - existing - free) {
             let topic = format!("block\0{i:032x}");
             all.cmd("HSET").arg(&notices).arg(&topic).arg(format!("{tomorrow}+1")).ignore();
             all.cmd("ZADD").arg(&order).arg(version + i as u64).arg(&topic).ignore();
@@ -244,7 +244,7 @@ async fn a_full_channel_loses_no_withdrawal() {
 
 /// Regression: after an eviction of one of the three keys, publishing failed, or new subscribers received nothing.
 #[tokio::test]
-async fn a_channel_that_lost_one_of_its_keys_starts_afresh() {
+async fn a_channel_recovers_from_the_loss_of_a_key() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     for lost in keys() {
@@ -262,7 +262,7 @@ async fn a_channel_that_lost_one_of_its_keys_starts_afresh() {
 
 /// A server restarted from an older snapshot has the same epoch with fewer notices.
 #[tokio::test]
-async fn notices_are_read_again_after_the_server_went_back_in_time() {
+async fn notices_are_read_again_after_a_restore_from_a_snapshot() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     let mut admin = server.admin();
@@ -287,7 +287,7 @@ async fn notices_are_read_again_after_the_server_went_back_in_time() {
 
 /// Regression: a new subscriber was treated as up to date with an empty channel, and so were those beside it.
 #[tokio::test]
-async fn a_limiter_that_joins_during_a_loss_leaves_no_outdated_notices() {
+async fn a_limiter_that_joins_after_a_data_loss_keeps_no_outdated_notices() {
     let server = Server::start();
     let backend = server.backend().await;
     let one = RateLimiter::new(backend.clone());
@@ -300,7 +300,7 @@ async fn a_limiter_that_joins_during_a_loss_leaves_no_outdated_notices() {
 
 /// Notices lost on the server are still known to other processes.
 #[tokio::test]
-async fn an_unblocked_key_is_unblocked_everywhere_after_a_loss() {
+async fn an_unblock_after_a_data_loss_reaches_all_processes() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     one.block(Signal::key("eve"), DAY).await.unwrap();
@@ -365,7 +365,7 @@ async fn a_block_during_an_outage_is_published_afterwards() {
 
 /// Regression: an offender of two processes got a first block from each.
 #[tokio::test]
-async fn repeated_offenses_in_another_process_block_longer() {
+async fn a_repeated_offense_in_another_process_blocks_for_longer() {
     let server = Server::start();
     let blocking = |backend: RedisBackend| {
         let rules = AutoBlock::new([&SEARCH]).threshold(1).block_for(Duration::from_millis(1200)).escalate(10, HOUR);
@@ -384,7 +384,7 @@ async fn repeated_offenses_in_another_process_block_longer() {
 const CHILD: &str = "TOLLGATE_TEST_NOTICES_CHILD";
 
 #[tokio::test]
-async fn quotas_and_blocks_of_another_process_apply_here() {
+async fn quotas_and_blocks_of_a_child_process_apply() {
     let server = Server::start();
     let here = limiter(&server).await;
     assert_eq!(here.remaining(&SEARCH, "ada").await.unwrap(), 100);

@@ -35,14 +35,14 @@ impl Application {
             allow: with(FailureMode::Allow),
             fallback: with(FailureMode::fallback(0.5)),
         };
-        application.is_exact().await;
+        application.assert_exact().await;
         application
     }
 
     /// Calls for this long, and checks that every call completes within the deadline in its failure mode. Returns the
     /// distinct error kinds.
-    pub(crate) async fn suffers(&self, duration: Duration) -> Vec<ErrorKind> {
-        let kinds = self.is_asked(duration).await;
+    pub(crate) async fn call_during_outage(&self, duration: Duration) -> Vec<ErrorKind> {
+        let kinds = self.call_repeatedly(duration).await;
         let unseen = self.allow.try_limit(&SLOW, "ada").await.unwrap();
         assert_eq!((unseen.is_allowed(), unseen.decided_by()), (true, DecidedBy::FailOpen));
         let local = self.fallback.try_limit(&SLOW, fresh()).await.unwrap();
@@ -50,7 +50,7 @@ impl Application {
         kinds
     }
 
-    pub(crate) async fn is_asked(&self, duration: Duration) -> Vec<ErrorKind> {
+    pub(crate) async fn call_repeatedly(&self, duration: Duration) -> Vec<ErrorKind> {
         let begin = Instant::now();
         let callers: Vec<_> = (0..4)
             .map(|_| {
@@ -85,7 +85,7 @@ impl Application {
     }
 
     /// With an open breaker, calls fail immediately.
-    pub(crate) async fn fails_at_once(&self) {
+    pub(crate) async fn assert_fails_immediately(&self) {
         let mut times = Vec::new();
         for _ in 0..501 {
             let asked = Instant::now();
@@ -99,16 +99,16 @@ impl Application {
     }
 
     /// Checks that the server decides again, exactly, within a second.
-    pub(crate) async fn is_back(&self) {
+    pub(crate) async fn assert_recovers(&self) {
         let begin = Instant::now();
         while let Err(error) = self.deny.try_limit(&WIDE, 1).await {
             assert!(begin.elapsed() < BACK + SLACK, "still after {:?}: {error}", begin.elapsed());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        self.is_exact().await;
+        self.assert_exact().await;
     }
 
-    pub(crate) async fn is_exact(&self) {
+    pub(crate) async fn assert_exact(&self) {
         for limiter in [&self.deny, &self.allow, &self.fallback] {
             let key = fresh();
             for i in 0..2 * LIMIT {

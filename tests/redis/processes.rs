@@ -27,7 +27,7 @@ fn four_processes_admit_exactly_the_limit() {
 }
 
 #[test]
-fn four_processes_admit_exactly_the_limit_one_call_a_decision() {
+fn four_processes_without_batching_admit_exactly_the_limit() {
     let server = Server::start();
     let admitted: usize = run(&server, "alone").iter().sum();
     assert_eq!(admitted, 1000);
@@ -38,7 +38,7 @@ fn four_processes_admit_exactly_the_limit_one_call_a_decision() {
 
 /// Any interval admits at most the capacity plus rate × interval, and the server is fast enough to reach that.
 #[test]
-fn four_processes_keep_to_a_bound_that_refills() {
+fn four_processes_respect_the_refill_rate() {
     let server = Server::start();
     let begin = Instant::now();
     let admitted: usize = run(&server, "live").iter().sum();

@@ -10,7 +10,7 @@ use crate::server::Server;
 /// A stopped server later reads what was sent to it: every charge that timed out may count, but once, and none from
 /// after the breaker opened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_charge_that_timed_out_is_not_sent_again() {
+async fn a_timed_out_charge_is_not_sent_again() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     let key = fresh();
@@ -32,14 +32,14 @@ async fn a_charge_that_timed_out_is_not_sent_again() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     server.signal("CONT");
-    application.is_back().await;
+    application.assert_recovers().await;
     let left = application.deny.remaining(&SLOW, key).await.unwrap();
     assert!((LIMIT - timed_out..=LIMIT).contains(&left), "{timed_out} timed out, {left} of {LIMIT} are left");
 }
 
 /// Regression: a probe held a lock while it connected, and a call that timed out waited for it for a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_times_out_does_not_wait_for_the_probe() {
+async fn a_timed_out_call_does_not_wait_for_the_probe() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     server.signal("STOP");
@@ -71,7 +71,7 @@ async fn a_call_that_times_out_does_not_wait_for_the_probe() {
 }
 
 #[tokio::test]
-async fn dropped_settlements_and_resets_are_carried_out() {
+async fn dropped_settlements_and_resets_take_effect() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     let (limiter, key) = (&application.deny, fresh());
@@ -88,7 +88,7 @@ async fn dropped_settlements_and_resets_are_carried_out() {
 
 /// A backend whose runtime has shut down fails, and does not hang.
 #[test]
-fn a_runtime_that_has_shut_down_is_an_error() {
+fn calls_fail_after_the_runtime_has_shut_down() {
     let server = Server::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let backend = runtime.block_on(RedisBackend::connect(&server.url())).unwrap();

@@ -20,7 +20,7 @@ fn asks(cost: u64) -> [Ask; 2] {
 
 /// With multiplication before division, whole grains are whole tokens.
 #[tokio::test]
-async fn many_grains_are_whole_tokens() {
+async fn whole_grains_refill_whole_tokens() {
     let (rate, period) = (41u64, 3_333_331u64);
     let quota = Quota::token_bucket(rate, micros(period)).capacity(100_000);
     let odd = |grains: &u64| (grains * period) as f64 * (rate as f64 / period as f64) != (grains * rate) as f64;
@@ -39,7 +39,7 @@ async fn many_grains_are_whole_tokens() {
 }
 
 #[tokio::test]
-async fn a_part_of_a_large_grain_is_multiplied_first() {
+async fn a_bucket_multiplies_before_it_divides() {
     let (rate, period) = (MOST, 3_333_331u64);
     let quota = Quota::token_bucket(rate, micros(period));
     let between = |elapsed: &u64| {
@@ -62,7 +62,7 @@ async fn a_part_of_a_large_grain_is_multiplied_first() {
 
 /// Subtract the level first, or the refill would be rounded once more beside a large debt.
 #[tokio::test]
-async fn a_large_debt_is_compared_before_anything_is_rounded() {
+async fn a_large_debt_is_compared_without_rounding() {
     let (rate, period) = (999_999_937u64, 8_999_993u64);
     let quota = Quota::token_bucket(rate, micros(period)).capacity(MOST);
     let just_short = (1..period).filter(|elapsed| elapsed * rate % period > period - period / 50).take(3);
@@ -78,7 +78,7 @@ async fn a_large_debt_is_compared_before_anything_is_rounded() {
 }
 
 #[tokio::test]
-async fn a_window_before_is_never_more_than_it_was() {
+async fn the_previous_window_never_counts_more_than_its_spent_tokens() {
     let period = 3_333_331u64;
     let quota = Quota::sliding_window(MOST, micros(period)).start(Duration::ZERO);
     let more = |tokens: &u64| *tokens as f64 * period as f64 / period as f64 > *tokens as f64;
@@ -92,7 +92,7 @@ async fn a_window_before_is_never_more_than_it_was() {
 }
 
 #[tokio::test]
-async fn what_is_in_view_is_multiplied_first() {
+async fn a_sliding_window_multiplies_before_it_divides() {
     let period = 3_333_331u64;
     let quota = Quota::sliding_window(7 * period, micros(period)).start(Duration::ZERO);
     let begin = Micros::new(NOW.get() / period * period);
@@ -109,7 +109,7 @@ async fn what_is_in_view_is_multiplied_first() {
 
 /// A row ahead of the clock is rolled up to its own instant, and so is the receipt.
 #[tokio::test]
-async fn a_settlement_on_a_clock_that_stepped_back_finds_its_charge() {
+async fn a_settlement_takes_effect_after_the_clock_steps_back() {
     let quota = Quota::sliding_window(10, MINUTE).start(Duration::ZERO);
     let begin = Micros::new(NOW.get() / 60_000_000 * 60_000_000);
     let mut row = Row::at(begin).await;

@@ -33,11 +33,11 @@ impl Server {
     /// Starts a server with command-line settings, in which [`FREE`] stands for a free port.
     pub(crate) fn with(arguments: &[&str]) -> Server {
         // Another process may take the port before the server listens on it.
-        let server = (0..5).find_map(|_| Server::on_ports_of_now(arguments));
+        let server = (0..5).find_map(|_| Server::try_start(arguments));
         server.unwrap_or_else(|| panic!("redis-server {arguments:?} does not start; its log is above"))
     }
 
-    fn on_ports_of_now(arguments: &[&str]) -> Option<Server> {
+    fn try_start(arguments: &[&str]) -> Option<Server> {
         let port = free_port();
         let directory = std::env::temp_dir().join(format!("tollgate-redis-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
@@ -45,7 +45,7 @@ impl Server {
         let arguments: Vec<String> = arguments.iter().map(argument).collect();
         let child = spawn(port, &directory, &arguments);
         let mut server = Server { child, port, directory, arguments };
-        server.wait_until_it_answers().then_some(server)
+        server.wait_until_ready().then_some(server)
     }
 
     pub(crate) fn setting(&self, name: &str) -> &str {
@@ -85,7 +85,7 @@ impl Server {
 
     pub(crate) fn restart(&mut self) {
         self.restart_with(&[]);
-        assert!(self.wait_until_it_answers(), "redis-server does not start again; its log is above");
+        assert!(self.wait_until_ready(), "redis-server does not start again; its log is above");
     }
 
     /// Restarts with more settings, without waiting for a reply.
@@ -99,7 +99,7 @@ impl Server {
     }
 
     /// Returns `false` if it has exited.
-    fn wait_until_it_answers(&mut self) -> bool {
+    fn wait_until_ready(&mut self) -> bool {
         let begin = Instant::now();
         let client = redis::Client::open(self.url()).unwrap();
         let about = || {
@@ -192,20 +192,20 @@ pub(crate) fn has_tls() -> bool {
 
 /// The tests that do not apply to every server, with the reason. Each checks the server first.
 #[cfg(feature = "redis-tls")]
-const NOT_EVERYWHERE: [(&str, &str); 1] =
-    [("tls::a_server_is_reached_over_tls_if_its_certificate_is_believed", "this server is built without TLS")];
+const OPTIONAL_TESTS: [(&str, &str); 1] =
+    [("tls::tls_connections_require_a_trusted_certificate", "this server is built without TLS")];
 
 /// Whether a test applies to this server. If not, its name and the reason are printed; on Debian's server, which has
 /// everything, the test fails.
 #[cfg(feature = "redis-tls")]
-pub(crate) fn applies(test: &str, has_it: bool) -> bool {
-    if !has_it {
-        let (_, why) = NOT_EVERYWHERE.iter().find(|(name, _)| *name == test).expect("a test of the list");
+pub(crate) fn applies(test: &str, is_supported: bool) -> bool {
+    if !is_supported {
+        let (_, why) = OPTIONAL_TESTS.iter().find(|(name, _)| *name == test).expect("a test of the list");
         assert!(std::env::var_os(VARIABLE).is_some(), "{test}: {why}");
         // Not captured by the test harness.
         use std::io::Write;
         let mut output = std::io::stderr();
         writeln!(output, "{test} does not apply: {why}: {}", VERSION.trim()).unwrap();
     }
-    has_it
+    is_supported
 }

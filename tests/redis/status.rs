@@ -31,7 +31,7 @@ fn user(req: &Parts) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_status_shows_the_servers_rows_and_time() {
+async fn status_endpoints_return_the_rows_and_time_of_the_server() {
     let mut server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let [bucket, fixed, sliding] = POLICIES;
