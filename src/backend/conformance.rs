@@ -1,5 +1,5 @@
-//! A test suite that every [`Backend`] must pass. Feature `conformance`. The suite may grow in any version, so semver does
-//! not apply to it.
+//! A test suite that every [`Backend`] must pass. Feature `conformance`. The suite may grow in any version, so semver
+//! does not apply to it.
 //!
 //! Each function tests a backend and panics if the backend violates the contract. The suite works with any clock: it
 //! repeats each decision at its instant with [`algorithm::step`](crate::algorithm::step), and requires the same result,
@@ -45,8 +45,9 @@ use crate::algorithm::{
 };
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
-/// Runs all parts of the suite except [`spend`], which is meant for several threads. `pass` waits for the given time and
-/// lets the backend's tasks run. In total, the suite waits less than a second. See the [module](self) for an example.
+/// Runs all parts of the suite except [`spend`], which is meant for several threads. `pass` waits for the given time
+/// and lets the backend's tasks run. In total, the suite waits less than a second. See the [module](self) for an
+/// example.
 pub async fn all(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     decides_as_the_algebra_does(backend, &pass).await;
     common_parts(backend, &pass).await;
@@ -367,7 +368,8 @@ pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: i
     wait_until_spent(3000.0, backend, &take, &pass).await;
 }
 
-/// Settlements and resets take effect even if their futures are dropped immediately. See the [module](self) for an example.
+/// Settlements and resets take effect even if their futures are dropped immediately. See the [module](self) for an
+/// example.
 pub async fn settles_and_resets_though_futures_are_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance posted");
     // One token per minute, so that hardly any tokens are refilled during the test.
@@ -486,7 +488,10 @@ fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps,
 }
 
 fn assert_same(answer: &Step, expected: &Step, round: usize) {
-    assert_eq!(answer.verdict, expected.verdict, "round {round}: expected {expected:?} as in the algebra, found {answer:?}");
+    assert_eq!(
+        answer.verdict, expected.verdict,
+        "round {round}: expected {expected:?} as in the algebra, found {answer:?}"
+    );
     let (answer, expected) = (answer.state, expected.state);
     assert_eq!(answer.spent.to_bits(), expected.spent.to_bits(), "round {round}: {answer:?}, {expected:?}");
     assert_eq!(answer.carry.to_bits(), expected.carry.to_bits(), "round {round}: {answer:?}, {expected:?}");

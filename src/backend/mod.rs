@@ -38,9 +38,9 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// must pass the suite in `tollgate::backend::conformance` (feature `conformance`).
 ///
 /// # Contract
-/// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, in order: each take sees what
-///   the earlier takes would spend. The backend stores all takes, or none if one is denied. Concurrent calls on a row
-///   never see the same prior state. If two takes name the same row, the retry time of a denial covers both.
+/// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, in order: each take sees
+///   what the earlier takes would spend. The backend stores all takes, or none if one is denied. Concurrent calls on a
+///   row never see the same prior state. If two takes name the same row, the retry time of a denial covers both.
 /// - **Exact.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) for the same rows, takes
 ///   and time: `spent` to the last bit, and waits to the microsecond.
 /// - **One clock.** The backend determines the time. If processes share rows, the time is that of the server.
@@ -54,7 +54,8 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// - **Errors are not denials.** A backend that cannot decide returns an [`Error`].
 /// - **Non-blocking.** Methods do not block. They return a [ready](BackendFuture::ready) future where possible.
 ///
-/// This wrapper counts the calls to another backend. Wrappers must forward every method, including those with a default:
+/// This wrapper counts the calls to another backend. Wrappers must forward every method, including those with a
+/// default:
 ///
 /// ```
 /// # use tollgate::{algorithm::Micros, clock::{Clock, Sleep}, key::Secret, policy::PolicyName};
@@ -103,8 +104,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides like [`acquire`](Backend::acquire), with the same errors, but stores nothing.
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
-    /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row separately. Returns `true` if all settlements
-    /// [took effect](crate::algorithm::takes_effect), `false` if a refund was forfeited.
+    /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row separately. Returns `true` if all
+    /// settlements [took effect](crate::algorithm::takes_effect), `false` if a refund was forfeited.
     ///
     /// # Errors
     /// The future fails if the backend does not know whether the settlements were made.
@@ -117,14 +118,14 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the backend does not know whether the rows were removed.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize>;
 
-    /// Returns the default secret with which limiters hash keys. Backends whose rows are shared by processes must return
-    /// one. With `None`, the default, each limiter generates a random secret.
+    /// Returns the default secret with which limiters hash keys. Backends whose rows are shared by processes must
+    /// return one. With `None`, the default, each limiter generates a random secret.
     fn secret(&self) -> Option<Secret> {
         None
     }
 
-    /// Returns a future that completes when the backend's time reaches `instant`. With `None`, the default, limiters use
-    /// an ordinary timer, which is wrong for a [`ManualClock`](crate::clock::ManualClock).
+    /// Returns a future that completes when the backend's time reaches `instant`. With `None`, the default, limiters
+    /// use an ordinary timer, which is wrong for a [`ManualClock`](crate::clock::ManualClock).
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None

@@ -9,8 +9,8 @@ use super::BackendFuture;
 /// A publish/subscribe channel between the limiters on a backend.
 ///
 /// # Contract
-/// - The channel keeps the last notice of each topic until it is withdrawn or expires. The number of notices is bounded:
-///   a full channel first drops notices that would expire.
+/// - The channel keeps the last notice of each topic until it is withdrawn or expires. The number of notices is
+///   bounded: a full channel first drops notices that would expire.
 /// - A new [subscriber](NoticeChannel::subscribe) receives all current notices. After that, it receives every published
 ///   notice, in order and within a delay that the channel documents. If it may have missed a notice, it receives all
 ///   current notices again.

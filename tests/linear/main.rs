@@ -1,5 +1,5 @@
-//! Random multi-threaded histories against the memory backend: concurrent charges to one to three rows, checks, settlements,
-//! resets and a moving clock. Each history is linearizable. Interleavings are left to the OS scheduler.
+//! Random multi-threaded histories of the memory backend: concurrent charges to up to three rows, checks, settlements,
+//! resets and a moving clock. Each history must be linearizable. The OS scheduler determines the interleavings.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -30,7 +30,7 @@ fn concurrent_operations_are_linearizable() {
             let run = |number: u64| {
                 let (backend, clock, ticks, barrier) = (&backend, &clock, &ticks, &barrier);
                 move || {
-                    // Spins, so that the threads start together.
+                    // Spin so that the threads start together.
                     barrier.fetch_add(1, Ordering::SeqCst);
                     while barrier.load(Ordering::SeqCst) < THREADS {
                         thread::yield_now();

@@ -4,7 +4,7 @@ use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimiter};
 
 use crate::support::now;
 
-/// A published FNV-1a collision. Policies were once identified by that hash.
+/// Two names with the same FNV-1a hash, which once identified policies.
 const PAIR: [&str; 2] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"];
 
 #[test]

@@ -1,5 +1,5 @@
-//! Any number of quotas. Regression: rows identified their quota by ten bits, so after 1,024 quotas they looked as if
-//! another quota had written them.
+//! Regression: rows identified their quota by ten bits. After 1,024 quotas, a row seemed to be written by another
+//! quota.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tollgate::{HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::M
 
 use crate::support::now;
 
-/// A limiter whose table has rows of 1,100 quotas.
+/// Returns a limiter whose table has rows of 1,100 quotas.
 fn after_1100_quotas() -> RateLimiter {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     for rate in 1..=1100 {
@@ -72,7 +72,7 @@ fn after_1100_quota_changes_the_next_change_takes_effect() {
     assert_eq!(granted, 7);
 }
 
-/// The output of a future that is ready immediately.
+/// Returns the output of a future that is ready immediately.
 fn ready<T>(future: impl IntoFuture<Output = T>) -> T {
     crate::support::now(async { Ok::<_, std::convert::Infallible>(future.await) })
 }

@@ -18,8 +18,8 @@ pub(crate) const PRIMARIES: u16 = 3;
 
 pub(crate) const SLOTS: u16 = 16384;
 
-/// Sets the port of the cluster bus. Its default, the server's port plus 10000, may be in use. Redis 6 lacks this setting:
-/// if the port is in use, the server does not start, and the test tries another pair of ports.
+/// Sets the port of the cluster bus. Its default, the server's port plus 10000, may be in use. Redis 6 lacks this
+/// setting: if the port is in use, the server does not start, and the test tries another pair of ports.
 const BUS: &str = "--cluster-port";
 
 pub(crate) fn node() -> &'static [&'static str] {

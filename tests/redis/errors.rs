@@ -52,7 +52,8 @@ async fn assert_error_after(command: &str, kind: ErrorKind, advice: &str, source
 async fn server_errors_have_a_specific_kind_and_advice() {
     let replica = format!("REPLICAOF 127.0.0.1 {}", free_port());
     assert_error_after("CONFIG SET maxmemory 1", ErrorKind::Unavailable, "raise maxmemory", "OOM").await;
-    assert_error_after("CONFIG SET min-replicas-to-write 1", ErrorKind::Unavailable, "fewer replicas", "NOREPLICAS").await;
+    assert_error_after("CONFIG SET min-replicas-to-write 1", ErrorKind::Unavailable, "fewer replicas", "NOREPLICAS")
+        .await;
     assert_error_after("ACL SETUSER app -evalsha", ErrorKind::Protocol, "lacks a permission", "evalsha").await;
     assert_error_after("ACL SETUSER app -set", ErrorKind::Protocol, "lacks a permission", "run").await;
     assert_error_after("ACL SETUSER app resetkeys ~other:*", ErrorKind::Protocol, "lacks a permission", "key").await;
@@ -65,7 +66,12 @@ async fn server_errors_have_a_specific_kind_and_advice() {
 #[tokio::test]
 async fn connecting_fails_with_wrong_credentials() {
     let (server, limiter) = start(&[]).await;
-    assert_error(&connect(&server, "app:hunter2!").await.unwrap_err(), ErrorKind::Protocol, "check the URL", "authentication");
+    assert_error(
+        &connect(&server, "app:hunter2!").await.unwrap_err(),
+        ErrorKind::Protocol,
+        "check the URL",
+        "authentication",
+    );
     run(&server, "CONFIG SET requirepass hunter2");
     let anonymous = RedisBackend::connect(&server.url()).await.unwrap_err();
     assert_error(&anonymous, ErrorKind::Protocol, "check the URL", "NOAUTH");
@@ -116,7 +122,12 @@ async fn a_server_that_loads_its_data_is_unavailable() {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_error(&loading.expect("loading took a second"), ErrorKind::Unavailable, "when it has finished", "loading the dataset");
+    assert_error(
+        &loading.expect("loading took a second"),
+        ErrorKind::Unavailable,
+        "when it has finished",
+        "loading the dataset",
+    );
 }
 
 #[tokio::test]

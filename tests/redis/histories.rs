@@ -366,8 +366,8 @@ fn is_dropped_early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bo
         && expires < u32::MAX
 }
 
-/// Returns whether the server keeps a row for longer than twice the time to its expiry plus two seconds. Partial windows
-/// count as whole. Rows ahead of the clock are not checked: they are kept in case the clock is corrected.
+/// Returns whether the server keeps a row for longer than twice the time to its expiry plus two seconds. Partial
+/// windows count as whole. Rows ahead of the clock are not checked: they are kept in case the clock is corrected.
 fn is_dropped_late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
     if row.stamp != tollgate::algorithm::stamp(quota) {
         return false;

@@ -1,4 +1,5 @@
-//! Malformed and malicious replies: an error within the deadline, no panic, and bounded memory.
+//! Malformed and malicious replies. They cause an error within the deadline, no panic, and use a bounded amount of
+//! memory.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ async fn ask(url: &str) -> Error {
 #[tokio::test]
 async fn malformed_replies_are_errors() {
     let reply = |bytes: &[u8]| [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
-    // The time, one operation done, one row: well formed, with false content.
+    // A well-formed reply: the time, the result of one operation, one row.
     let row = |now: f64, done: u8, spent: f64| {
         [&now.to_le_bytes()[..], &[done], &OURS, &[0; 4], &spent.to_le_bytes(), &[0; 24]].concat()
     };
@@ -50,7 +51,7 @@ async fn malformed_replies_are_errors() {
         (&reply(&row(-1.0, 1, 0.0)), &[ErrorKind::Protocol]),
         (&reply(&row(1e15, 1, f64::INFINITY)), &[ErrorKind::Protocol]),
         (&reply(&[row(1e15, 1, 0.0), vec![0; 40]].concat()), &[ErrorKind::Protocol]),
-        // A charge that fits and is denied: the replay disagrees.
+        // The script denied a charge that the algebra grants.
         (&reply(&denied), &[ErrorKind::Protocol]),
     ];
     for (nonsense, kinds) in all {
@@ -68,7 +69,7 @@ async fn a_truncated_reply_is_an_error() {
     }
 }
 
-/// Unexpected redirections, and errors within a script on Redis 6.2.
+/// Includes errors within a script on Redis 6.2.
 #[tokio::test]
 async fn redirections_and_script_errors_are_recognized() {
     let within = |error: &str| {
@@ -98,7 +99,7 @@ async fn redirections_and_script_errors_are_recognized() {
     }
 }
 
-/// A server that announces a gigabyte and keeps sending beyond the deadline.
+/// The server announces a gigabyte and keeps sending beyond the deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endless_reply_is_abandoned() {
     let before = resident();
@@ -120,11 +121,11 @@ async fn an_endless_reply_is_abandoned() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let grown = resident().saturating_sub(before);
-    // Other tests run in parallel; reading the whole reply would take more than 700 MiB.
+    // Other tests run in parallel. Reading the whole reply would take more than 700 MiB.
     assert!(grown < 400 << 20, "{} MiB more", grown >> 20);
 }
 
-/// Every page announces another one; reading on would never end, and would block publishing.
+/// Every page announces another page. Reading all of them would never end, and would block publishing.
 #[tokio::test]
 async fn endless_notices_are_abandoned() {
     let page = |all: u8, version: &str| {

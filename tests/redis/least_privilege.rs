@@ -47,7 +47,7 @@ async fn the_documented_permissions_suffice() {
     let backend = connect(&server).await.unwrap();
     conformance::all(&backend, tokio::time::sleep).await;
     use_operations(&mut admin, &backend).await.unwrap();
-    // After an idle time and after a reconnect, a test command precedes the charge.
+    // The backend sends a test command before it charges on an idle or a new connection.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     use_operations(&mut admin, &backend).await.unwrap();
     use_notices(&backend, server.url()).await.unwrap();
@@ -55,8 +55,8 @@ async fn the_documented_permissions_suffice() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// The client must not send `CLIENT SETINFO`: from Redis 7.2 on, this user may not run it, and each connection would
-/// add an entry to `ACL LOG`. Redis 7.0 rejects a rule that allows it.
+/// The client must not send `CLIENT SETINFO`. Since Redis 7.2, this user may not run it, and each connection would add
+/// an entry to `ACL LOG`. Redis 7.0 rejects a rule that allows it.
 #[tokio::test]
 async fn point_1_a_connection_starts_with_an_allowed_command() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -66,11 +66,11 @@ async fn point_1_a_connection_starts_with_an_allowed_command() {
         let read = listener.accept().unwrap().0.read(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes[..read]).into_owned()
     });
-    assert!(RedisBackend::connect(&url).await.is_err(), "it hangs up");
+    assert!(RedisBackend::connect(&url).await.is_err(), "the listener hangs up");
     assert_eq!(first.join().unwrap(), "*1\r\n$4\r\nTIME\r\n");
 }
 
-/// Additional commands of the cluster client, to find the nodes and to follow moving slots.
+/// The cluster client runs more commands, to find the nodes and to follow moving slots.
 #[tokio::test]
 async fn a_cluster_needs_a_few_more_permissions() {
     let server = Server::with(node());
@@ -116,7 +116,7 @@ async fn reading_notices_needs_only_four_permissions() {
         cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
         let limiter = RateLimiter::new(connect(&server).await.unwrap());
         tokio::time::sleep(Duration::from_millis(700)).await;
-        // A user who may not read the notices uses the program's quotas.
+        // Without permission to read notices, the quotas of the program apply.
         assert_eq!(limiter.try_limit(&SLOW, fresh()).await.unwrap().capacity(), limit, "without {without:?}");
         assert_eq!(limiter.stats().poll_failed, Some(!without.is_empty()));
         let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
@@ -153,7 +153,7 @@ async fn every_permission_is_needed() {
     }
 }
 
-/// Runs everything that the notice channel does.
+/// Runs every operation of the notice channel.
 async fn use_notices(backend: &RedisBackend, admin_url: String) -> Result<(), SetQuotaError> {
     let limiter = RateLimiter::new(backend.clone());
     let block = async |lasts: u64| {
@@ -164,13 +164,13 @@ async fn use_notices(backend: &RedisBackend, admin_url: String) -> Result<(), Se
     tokio::time::sleep(Duration::from_millis(5)).await;
     limiter.set_quota(&SLOW, Some(*SLOW.quota())).await?;
     limiter.set_quota(&SLOW, None).await?;
-    // A withdrawal is forgotten after an hour, which the floor records.
+    // Simulates that an hour has passed, so that the server forgets a withdrawal and records it as the floor.
     let mut admin = redis::Client::open(admin_url).unwrap().get_connection().unwrap();
     cmd("ZADD").arg("tollgate:1:{notices}:ends").arg("XX").arg(1).arg("quota\0slow").exec(&mut admin).unwrap();
     block(60_000).await
 }
 
-/// Runs each operation of a backend, in its common and its rare form.
+/// Runs every operation of the backend.
 async fn use_operations(admin: &mut Connection, backend: &RedisBackend) -> Result<(), Error> {
     static OTHER: Policy = Policy::new("other", Quota::token_bucket(10, HOUR));
     let limiter = RateLimiter::new(backend.clone());

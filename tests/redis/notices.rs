@@ -38,7 +38,7 @@ async fn a_quota_change_reaches_all_limiters_and_keeps_spent_tokens() {
     let api = Policy::new("api", Quota::token_bucket(100, HOUR)).tier("free", Quota::token_bucket(10, HOUR));
     drop(other.try_acquire(&SEARCH, "ada").cost(3).await.unwrap());
     one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
-    assert_eq!(one.remaining(&SEARCH, "ada").await.unwrap(), 2, "here at once");
+    assert_eq!(one.remaining(&SEARCH, "ada").await.unwrap(), 2, "the change applies immediately in its own process");
     let took = until(async || other.remaining(&SEARCH, "ada").await.unwrap() == 2).await;
     println!("after {took:?}");
 
@@ -52,7 +52,7 @@ async fn a_quota_change_reaches_all_limiters_and_keeps_spent_tokens() {
     assert_eq!(other.remaining(&api, Subject::new("eve").tier("free")).await.unwrap(), 8);
     assert_eq!(other.quota(&api, "eve").get_capacity(), 7);
 
-    // Later subscribers receive it too, and its withdrawal.
+    // Later subscribers also receive the change and its withdrawal.
     let third = limiter(&server).await;
     until(async || third.remaining(&api, free()).await.unwrap() == 9).await;
     other.set_key_quota(&api, free(), None).await.unwrap();
@@ -122,8 +122,8 @@ async fn expired_notices_are_dropped_and_lost_notices_are_withdrawn() {
     };
     assert_eq!(count(&mut admin), 2);
     one.set_quota(&SEARCH, Some(Quota::token_bucket(6, HOUR))).await.unwrap();
-    assert_eq!(count(&mut admin), 1, "the block is over and gone");
-    // A failover to a replica without the data.
+    assert_eq!(count(&mut admin), 1, "the expired block was dropped");
+    // Simulates a failover to a replica without the data.
     cmd("FLUSHALL").exec(&mut admin).unwrap();
     until(async || {
         other.quota(&SEARCH, "ada").get_capacity() == 100 && one.quota(&SEARCH, "ada").get_capacity() == 100
@@ -222,7 +222,8 @@ fn fill(admin: &mut redis::Connection, free: usize) {
     }
 }
 
-/// Regression: a withdrawal, which expires first, was dropped first, and other processes kept the quota forever.
+/// Regression: a full channel dropped withdrawals first, because they expire first. Other processes kept the withdrawn
+/// quota forever.
 #[tokio::test]
 async fn a_full_channel_loses_no_withdrawal() {
     let server = Server::start();
@@ -242,7 +243,7 @@ async fn a_full_channel_loses_no_withdrawal() {
     assert_eq!(other.quota(&SEARCH, "ada").get_capacity(), 100);
 }
 
-/// Regression: after an eviction of one of the three keys, publishing failed, or new subscribers received nothing.
+/// Regression: after the server evicted one of the three keys, publishing failed, or new subscribers received nothing.
 #[tokio::test]
 async fn a_channel_recovers_from_the_loss_of_a_key() {
     let server = Server::start();
@@ -260,7 +261,7 @@ async fn a_channel_recovers_from_the_loss_of_a_key() {
     }
 }
 
-/// A server restarted from an older snapshot has the same epoch with fewer notices.
+/// A server that is restarted from an older snapshot has the same epoch with fewer notices.
 #[tokio::test]
 async fn notices_are_read_again_after_a_restore_from_a_snapshot() {
     let server = Server::start();
@@ -285,7 +286,7 @@ async fn notices_are_read_again_after_a_restore_from_a_snapshot() {
         .await;
 }
 
-/// Regression: a new subscriber was treated as up to date with an empty channel, and so were those beside it.
+/// Regression: after the loss, a new subscriber counted as up to date, and so did all others in its process.
 #[tokio::test]
 async fn a_limiter_that_joins_after_a_data_loss_keeps_no_outdated_notices() {
     let server = Server::start();
@@ -298,7 +299,7 @@ async fn a_limiter_that_joins_after_a_data_loss_keeps_no_outdated_notices() {
     assert_eq!(other.quota(&SEARCH, "ada").get_capacity(), 100);
 }
 
-/// Notices lost on the server are still known to other processes.
+/// Other processes still know the notices that the server lost.
 #[tokio::test]
 async fn an_unblock_after_a_data_loss_reaches_all_processes() {
     let server = Server::start();
@@ -310,8 +311,8 @@ async fn an_unblock_after_a_data_loss_reaches_all_processes() {
     until(async || other.try_check(&SEARCH, "eve").await.unwrap().is_allowed()).await;
 }
 
-/// Regression: of ten thousand simultaneous blocks, nine thousand were never published, and operators were refused
-/// meanwhile.
+/// Regression: nine thousand of ten thousand simultaneous blocks were never published, and quota changes failed in the
+/// meantime.
 #[tokio::test]
 async fn a_burst_of_blocks_is_published_completely_without_delaying_operators() {
     static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));
@@ -337,7 +338,7 @@ async fn a_burst_of_blocks_is_published_completely_without_delaying_operators() 
     assert_eq!(one.stats().pending_notices, 0);
 }
 
-/// Pending notices are published when the server is back.
+/// Pending notices are published when the server is available again.
 #[tokio::test]
 async fn a_block_during_an_outage_is_published_afterwards() {
     let mut server = Server::start();
@@ -363,7 +364,7 @@ async fn a_block_during_an_outage_is_published_afterwards() {
     .await;
 }
 
-/// Regression: an offender of two processes got a first block from each.
+/// Regression: each process counted its own block of an offender as the first.
 #[tokio::test]
 async fn a_repeated_offense_in_another_process_blocks_for_longer() {
     let server = Server::start();
@@ -380,7 +381,7 @@ async fn a_repeated_offense_in_another_process_blocks_for_longer() {
     assert!(left > Duration::from_secs(5), "{left:?}");
 }
 
-/// Set in the child process, to the server's URL.
+/// Set to the server's URL in the child process.
 const CHILD: &str = "TOLLGATE_TEST_NOTICES_CHILD";
 
 #[tokio::test]
@@ -399,7 +400,7 @@ async fn quotas_and_blocks_of_a_child_process_apply() {
         blocked.reason() == Reason::Blocked
     })
     .await;
-    // The key, under the policies whose denials this process counts: none.
+    // Automatic blocks of keys apply to policies whose denials the process counts. This process counts none.
     assert_eq!(here.try_check(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
 }
 

@@ -18,7 +18,7 @@ const BACK: Duration = Duration::from_secs(1);
 /// Allowance for a busy machine. A call that waits for the server would take many seconds.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// An application on one backend, with each failure mode.
+/// An application with a limiter for each failure mode.
 pub(crate) struct Application {
     pub(crate) deny: RateLimiter,
     pub(crate) allow: RateLimiter,
@@ -39,8 +39,8 @@ impl Application {
         application
     }
 
-    /// Calls for this long, and checks that every call completes within the deadline in its failure mode. Returns the
-    /// distinct error kinds.
+    /// Calls repeatedly for `duration`. Checks that every call completes within the deadline, in its failure mode.
+    /// Returns the distinct error kinds.
     pub(crate) async fn call_during_outage(&self, duration: Duration) -> Vec<ErrorKind> {
         let kinds = self.call_repeatedly(duration).await;
         let unseen = self.allow.try_limit(&SLOW, "ada").await.unwrap();
@@ -71,7 +71,7 @@ impl Application {
         let mut all = Vec::new();
         for caller in callers {
             let (slowest, kinds) = caller.await.expect("no panic");
-            assert!(slowest < DEADLINE + SLACK, "a call took {slowest:?}, with a deadline of {DEADLINE:?}");
+            assert!(slowest < DEADLINE + SLACK, "a call took {slowest:?}, the deadline is {DEADLINE:?}");
             all.extend(kinds);
         }
         assert!(!all.is_empty(), "no call failed");
@@ -84,7 +84,7 @@ impl Application {
         kinds
     }
 
-    /// With an open breaker, calls fail immediately.
+    /// Checks that calls fail immediately while the breaker is open.
     pub(crate) async fn assert_fails_immediately(&self) {
         let mut times = Vec::new();
         for _ in 0..501 {
@@ -98,7 +98,7 @@ impl Application {
         assert!(median < Duration::from_millis(1), "half of the calls took {median:?} and more");
     }
 
-    /// Checks that the server decides again, exactly, within a second.
+    /// Checks that the server decides again within a second, and that its decisions are exact.
     pub(crate) async fn assert_recovers(&self) {
         let begin = Instant::now();
         while let Err(error) = self.deny.try_limit(&WIDE, 1).await {

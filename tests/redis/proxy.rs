@@ -1,4 +1,4 @@
-//! A proxy with failures between the backend and its server, and a malicious server.
+//! A proxy that simulates network failures, and a malicious server.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -41,7 +41,7 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Connects new connections to another port, as when a name gets another address.
+    /// Forwards new connections to another port, as if the server's address had changed.
     pub(crate) fn point_at(&self, target: u16) {
         self.state.target.store(target, Ordering::SeqCst);
     }
@@ -102,8 +102,8 @@ impl State {
     }
 }
 
-/// A server that replies to script calls with `nonsense`, repeatedly if `endless`, and then disconnects if `hangs_up`.
-/// Returns its URL.
+/// Starts a server that replies to script calls with `nonsense`: repeatedly if `endless` is set, and then disconnects
+/// if `hangs_up` is set. Returns its URL.
 pub(crate) fn hostile(nonsense: Vec<u8>, endless: bool, hangs_up: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());

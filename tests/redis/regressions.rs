@@ -1,4 +1,4 @@
-//! Regressions: disagreements between the script and the algebra.
+//! Regressions: cases in which the script and the algebra disagreed.
 
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, settle, step};
 use tollgate::backend::{Adjustment, Backend, RedisBackend, RowId, Take};
@@ -14,7 +14,7 @@ static POLICY: PolicyName = PolicyName::new("found");
 
 static ROW: RowId<'_> = RowId { policy: &POLICY, key: Digest::from_bits(7) };
 
-/// A row on its own server, and the algebra's state of it.
+/// A row on its own server, with its state in the algebra.
 pub(crate) struct Row {
     _server: Server,
     clock: SetClock,
@@ -76,8 +76,8 @@ async fn a_refund_is_forfeited_after_another_tier_writes_the_row() {
     assert_eq!(row.model.spent, 5.0);
 }
 
-/// During a rolling deploy, two quotas alternated; each change capped the spending, and 56,519 requests were admitted
-/// in a minute.
+/// During a rolling deploy, two quotas alternated. Each change capped the spent tokens, so 56,519 requests were
+/// admitted in a minute.
 #[tokio::test]
 async fn alternating_quotas_admit_no_more_than_the_larger_quota() {
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
@@ -130,8 +130,8 @@ async fn windows_are_exact_up_to_the_last_instant() {
     }
 }
 
-/// The second of two calls in flight sometimes reached the server first: a caller that refunded a charge without
-/// awaiting it, and called again, was denied.
+/// A caller that did not await a refund and called again was denied, because the second of two calls in flight
+/// sometimes reached the server first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_refund_is_available_to_the_next_call() {
     static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));

@@ -1,4 +1,4 @@
-//! Resets return whether a row existed, also in a batch and for a damaged row.
+//! Resets return whether a row existed, even in a batch or for a damaged row.
 
 use tollgate::algorithm::Ask;
 use tollgate::backend::{Backend, RowId, Take};
@@ -21,8 +21,8 @@ async fn point_2_a_reset_reports_whether_any_process_had_written_the_row() {
     let address: std::net::IpAddr = "2001:db8::7".parse().unwrap();
     one.limit(&API, 1).await.unwrap();
     one.limit(&API, key::client_ip().key(address)).await.unwrap();
-    assert!(!other.reset(&API, "1").await.unwrap(), "a text for a number");
-    assert!(!other.reset(&API, address).await.unwrap(), "the whole address for its network");
+    assert!(!other.reset(&API, "1").await.unwrap(), "the key is the number 1, not the text");
+    assert!(!other.reset(&API, address).await.unwrap(), "the key is the network, not the address");
     assert!(other.reset(&API, 1).await.unwrap());
     assert!(!one.reset(&API, 1).await.unwrap(), "the row was reset before");
     assert!(other.reset(&API, key::client_ip().key(address)).await.unwrap());

@@ -4,7 +4,7 @@ use tollgate::algorithm::{Micros, State};
 
 pub(crate) const OURS: [u8; 4] = [2, 1, 0, 0];
 
-/// spent, at, carry, stamp; little-endian, the instant a double. Then the second from which the row is expired (4).
+/// Encodes `spent`, `at` (as a double), `carry` and `stamp` in little-endian order.
 pub(crate) fn bytes(state: &State) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(32);
     bytes.extend(state.spent.to_le_bytes());
@@ -37,7 +37,7 @@ fn clear_of(second: u32) -> Micros {
     if second == u32::MAX { Micros::MAX } else { Micros::new(u64::from(second) * 1_000_000) }
 }
 
-/// The row as the next operation finds it: an expired one is not stored.
+/// Returns the row as the server stores it. Rows without spent tokens are not stored.
 pub(crate) fn or_none(state: State) -> State {
     if state.spent == 0.0 && state.carry == 0.0 { State::default() } else { state }
 }

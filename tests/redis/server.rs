@@ -1,4 +1,4 @@
-//! A redis-server for a test: Debian's, or the one that `TOLLGATE_REDIS_SERVER` names.
+//! A Redis server for a test: Debian's, or the program that `TOLLGATE_REDIS_SERVER` names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(crate) struct Server {
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Stands for a free port in the settings.
+/// Replaced by a free port in the settings of a server.
 pub(crate) const FREE: &str = "a free port";
 
 const LOG: &str = "redis.log";
@@ -30,9 +30,9 @@ impl Server {
         Server::with(&[])
     }
 
-    /// Starts a server with command-line settings, in which [`FREE`] stands for a free port.
+    /// Starts a server with these command-line settings. Replaces [`FREE`] by a free port.
     pub(crate) fn with(arguments: &[&str]) -> Server {
-        // Another process may take the port before the server listens on it.
+        // Try several times, since another process may take the port before the server listens on it.
         let server = (0..5).find_map(|_| Server::try_start(arguments));
         server.unwrap_or_else(|| panic!("redis-server {arguments:?} does not start; its log is above"))
     }
@@ -98,7 +98,7 @@ impl Server {
         &self.directory
     }
 
-    /// Returns `false` if it has exited.
+    /// Returns `false` if the server has exited.
     fn wait_until_ready(&mut self) -> bool {
         let begin = Instant::now();
         let client = redis::Client::open(self.url()).unwrap();
@@ -137,7 +137,7 @@ impl Drop for Server {
 }
 
 fn spawn(port: u16, directory: &Path, arguments: &[String]) -> Child {
-    // An empty file: a Sentinel does not start without a file to write to.
+    // Create an empty file, because a Sentinel does not start without a file to write to.
     let settings = directory.join("settings.conf");
     std::fs::OpenOptions::new().append(true).create(true).open(&settings).unwrap();
     let command = Command::new(program())
@@ -179,24 +179,24 @@ pub(crate) fn is_redis_7_0() -> bool {
     VERSION.starts_with("Redis server v=7.0.")
 }
 
-/// Whether the server supports TLS. One that does complains about the missing certificates.
+/// Returns whether the server supports TLS. A server with TLS fails because certificates are missing.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn has_tls() -> bool {
     let output = Command::new(program()).args(["--port", "0", "--tls-port", "1", "--save", ""]).output();
     let output = output.unwrap_or_else(|error| missing(&error));
-    assert!(!output.status.success(), "it runs without certificates");
+    assert!(!output.status.success(), "the server runs without certificates");
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     !["Failed finding TLS support", "Bad directive"].iter().any(|refusal| text.contains(refusal))
 }
 
-/// The tests that do not apply to every server, with the reason. Each checks the server first.
+/// The tests that do not apply to every server, with the reason.
 #[cfg(feature = "redis-tls")]
 const OPTIONAL_TESTS: [(&str, &str); 1] =
     [("tls::tls_connections_require_a_trusted_certificate", "this server is built without TLS")];
 
-/// Whether a test applies to this server. If not, its name and the reason are printed; on Debian's server, which has
-/// everything, the test fails.
+/// Returns whether a test applies to this server. If not, prints its name and the reason. With Debian's server, which
+/// supports all tests, panics instead.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn applies(test: &str, is_supported: bool) -> bool {
     if !is_supported {

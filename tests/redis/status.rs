@@ -1,4 +1,4 @@
-//! The status endpoints with a server: rows, time, and outages.
+//! The status endpoints with a Redis server.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `rediss://`, with a trusted test certificate.
+//! Connections with `rediss://`.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::server::{FREE, Server, applies, has_tls};
 
 static SLOW: Policy = Policy::new("slow", Quota::token_bucket(5, HOUR));
 
-/// Set in the child process, to the server's URL.
+/// Set to the server's URL in the child process.
 const CHILD: &str = "TOLLGATE_TEST_TLS";
 
 #[test]

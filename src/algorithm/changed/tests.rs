@@ -19,7 +19,7 @@ fn retry(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Option<Duration
 }
 
 #[test]
-fn alternating_quotas_admit_no_more_than_the_larger_quota() {
+fn two_quotas_that_alternate_admit_no_more_than_the_larger_one() {
     // An earlier rule capped the row at each change, which admitted 56,519 in a minute.
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
     let (mut state, mut admitted) = (State::default(), 0);

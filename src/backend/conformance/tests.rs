@@ -100,8 +100,7 @@ impl Backend for Slow {
 
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         let rows = Arc::clone(&self.rows);
-        let each =
-            settlements.iter().map(|it| (it.row.policy.clone(), it.row.key, it.quota, it.receipt, it.actual));
+        let each = settlements.iter().map(|it| (it.row.policy.clone(), it.row.key, it.quota, it.receipt, it.actual));
         let owned: Vec<_> = each.collect();
         self.settles.carry_out(async move {
             let mut all = true;

@@ -105,8 +105,8 @@ impl<'a> LockedCall<'a> {
         steps
     }
 
-    /// Decides charges on overflow rows. An overflow row has its own window boundaries: with the boundaries of its keys,
-    /// it would reset once for every key. The returned steps use the boundaries of each key.
+    /// Decides charges on overflow rows. An overflow row has its own window boundaries: with the boundaries of its
+    /// keys, it would reset once for every key. The returned steps use the boundaries of each key.
     #[cold]
     fn decide_overflow(
         &mut self,

@@ -87,9 +87,9 @@ impl Ledger {
 
 /// The search for a row to evict, over a sample of rows.
 ///
-/// Prefers any row of a policy that is clearly larger than the newcomer's. Otherwise, chooses a row that denies nothing,
-/// from the newcomer's policy or one at least as large. A row is senior if it was added while its policy was small.
-/// Senior rows are evicted last, and never while they deny something and their policy is large.
+/// Prefers any row of a policy that is clearly larger than the newcomer's. Otherwise, chooses a row that denies
+/// nothing, from the newcomer's policy or one at least as large. A row is senior if it was added while its policy was
+/// small. Senior rows are evicted last, and never while they deny something and their policy is large.
 pub(super) struct Victim<'a> {
     ledger: &'a Ledger,
     policy: u32,

@@ -68,8 +68,8 @@ impl Action {
         takes == others
     }
 
-    /// Returns whether the action may run on an invalid row. A reset removes damaged rows, but not values that may belong
-    /// to another program.
+    /// Returns whether the action may run on an invalid row. A reset removes damaged rows, but not values that may
+    /// belong to another program.
     fn repairs(&self, found: Foreign) -> bool {
         matches!(self, Action::Reset { .. }) && found == Foreign::Damaged
     }
@@ -156,8 +156,8 @@ impl Batch {
     }
 }
 
-/// Repeats the script's operation on the rows from before the call, to compute waits, retry times and new rows. Fails if
-/// the decision differs from the script's.
+/// Repeats the script's operation on the rows from before the call, to compute waits, retry times and new rows. Fails
+/// if the decision differs from the script's.
 fn replay(action: &Action, indexes: &[usize], reply: &mut Reply, done: bool) -> Result<Outcome, Error> {
     let Reply { now, rows, foreign, .. } = reply;
     let Outcome { mut steps, mut took_effect } = Outcome::default();

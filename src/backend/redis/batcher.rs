@@ -1,9 +1,9 @@
 //! Batches operations: those that wait at the same time share one script call.
 //!
-//! An operation is sent immediately if fewer than two calls are in flight. Otherwise, operations wait for a reply and are
-//! then sent together. The two calls are half a round trip apart: the server computes one while the reply to the other is
-//! read. An operation may spend half of its deadline in the queue. A single server has one queue. A cluster has one queue
-//! per slot, because a script may only use keys of one slot.
+//! An operation is sent immediately if fewer than two calls are in flight. Otherwise, operations wait for a reply and
+//! are then sent together. The two calls are half a round trip apart: the server computes one while the reply to the
+//! other is read. An operation may spend half of its deadline in the queue. A single server has one queue. A cluster
+//! has one queue per slot, because a script may only use keys of one slot.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +25,8 @@ pub(super) struct Batcher {
     pub(super) deadline: Duration,
     pub(super) runtime: Handle,
     queues: Mutex<Queues>,
-    /// Indexed by the high bits of the slot, so that a failed cluster node does not affect the slots of all other nodes.
+    /// Indexed by the high bits of the slot, so that a failed cluster node does not affect the slots of all other
+    /// nodes.
     breakers: [Breaker; BREAKERS],
 }
 

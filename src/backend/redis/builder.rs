@@ -181,8 +181,8 @@ impl RedisBackendBuilder {
         self.checked(Link::Cluster(Arc::new(Reconnecting::new(client))), &addresses).await
     }
 
-    /// Uses your own connection to one server, such as a `ConnectionManager`. The backend clones the connection for each
-    /// call, and does not reconnect it.
+    /// Uses your own connection to one server, such as a `ConnectionManager`. The backend clones the connection for
+    /// each call, and does not reconnect it.
     ///
     /// # Panics
     /// Panics outside of a tokio runtime.

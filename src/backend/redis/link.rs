@@ -89,8 +89,8 @@ impl Connect for ClusterClient {
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection that was idle for longer is tested before use. It may be closed, and a charge sent on a closed connection
-/// cannot be repeated.
+/// A connection that was idle for longer is tested before use. It may be closed, and a charge sent on a closed
+/// connection cannot be repeated.
 const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) fn tcp() -> TcpSettings {
@@ -179,8 +179,8 @@ impl Reconnecting<ClusterClient> {
         Ok(values.into_iter().next().unwrap_or(Value::Nil))
     }
 
-    /// Discovers the cluster's nodes again on a new connection. The current connection keeps serving the other nodes. The
-    /// client does this after a redirection, but not when a node hangs and another node has taken over its slots.
+    /// Discovers the cluster's nodes again on a new connection. The current connection keeps serving the other nodes.
+    /// The client does this after a redirection, but not when a node hangs and another node has taken over its slots.
     fn replace(self: &Arc<Self>, generation: u64) {
         let Ok(one_at_a_time) = Arc::clone(&self.connecting).try_lock_owned() else { return };
         {

@@ -51,8 +51,8 @@ pub use builder::RedisBackendBuilder;
 ///   call. Each is decided separately, in the order of arrival.
 /// - **Small.** A row is a string of 40 bytes, which the server drops soon after the row expires. A denial writes
 ///   nothing.
-/// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). During an outage, calls
-///   fail immediately. A charge that may have been made is never sent again.
+/// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). During an outage,
+///   calls fail immediately. A charge that may have been made is never sent again.
 /// - **Private.** Keys are hashed under a secret before they leave the process.
 ///
 /// Clones share one connection.
@@ -82,12 +82,12 @@ impl RedisBackend {
         RedisBackend::builder().connect(url).await
     }
 
-    /// Connects to a cluster. The given nodes, such as `["redis://10.0.0.5:6379", "redis://10.0.0.6:6379"]`, are used to
-    /// discover the others.
+    /// Connects to a cluster. The given nodes, such as `["redis://10.0.0.5:6379", "redis://10.0.0.6:6379"]`, are used
+    /// to discover the others.
     ///
     /// All charges of one key share a slot and are decided together. If a call charges several keys, they are acquired
-    /// slot by slot, and refunded if a later charge is denied. This never admits too many requests. However, other calls
-    /// may be denied before the refund, and the refund may be [forfeited](crate::Receipt#what-can-be-given-back).
+    /// slot by slot, and refunded if a later charge is denied. This never admits too many requests. However, other
+    /// calls may be denied before the refund, and the refund may be [forfeited](crate::Receipt#what-can-be-given-back).
     ///
     /// Errors and panics: as for [`connect`](RedisBackend::connect).
     pub async fn connect_cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<RedisBackend, Error> {
@@ -102,7 +102,8 @@ impl RedisBackend {
     /// Returns the server's key of a row, for `redis-cli`: `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`. See
     /// [`RateLimiter::digest`](crate::RateLimiter::digest).
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
-        // The version separates incompatible layouts. Redis hashes the text in braces, so all rows of a key share a slot.
+        // The version separates incompatible layouts. Redis hashes the text in braces, so all rows of a key share a
+        // slot.
         format!("{}:{VERSION}:{{{:032x}}}:{}", self.prefix, key.to_bits(), policy.as_str())
     }
 

@@ -15,7 +15,7 @@ local ROUNDED_TWICE = 1 + 2 ^ -51
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- Reading ---------------------------------------------------------------------------------------------------------------
+-- Reading -------------------------------------------------------------------------------------------------------------
 
 -- Describes a value that is not a row of this version. It stays unchanged on the server.
 local function described(length, first)
@@ -65,7 +65,7 @@ local function use(number, start_of_windows)
   end
 end
 
--- Windows ---------------------------------------------------------------------------------------------------------------
+-- Windows -------------------------------------------------------------------------------------------------------------
 
 local function index(instant)
   -- Subtract `start` first, because adding a period may exceed the exact range of a double.
@@ -84,7 +84,7 @@ local function in_view(instant)
   return min(carry * (period - elapsed) / period, carry)
 end
 
--- Spent tokens ----------------------------------------------------------------------------------------------------------
+-- Spent tokens --------------------------------------------------------------------------------------------------------
 
 -- The tokens refilled since `at` (bucket).
 local function repaid(instant)
@@ -125,7 +125,7 @@ local function cleared(tokens, from)
   return min(ceil((from + ceil(micros)) / 1000000), NEVER)
 end
 
--- Rolling ---------------------------------------------------------------------------------------------------------------
+-- Rolling -------------------------------------------------------------------------------------------------------------
 
 -- `roll_within`: refills the row up to `instant`.
 local function pay_back(instant)
@@ -201,7 +201,7 @@ local function roll(instant)
   return was_foreign
 end
 
--- Writing ---------------------------------------------------------------------------------------------------------------
+-- Writing -------------------------------------------------------------------------------------------------------------
 
 -- Encodes the row. Extending the expiry costs the server as much as the rest of a write. It is therefore extended only
 -- when necessary, and then to twice the time needed.
@@ -222,7 +222,7 @@ local function state()
   return packed(needed)
 end
 
--- Taking ----------------------------------------------------------------------------------------------------------------
+-- Taking --------------------------------------------------------------------------------------------------------------
 
 -- Whether a reservation of `cost` fits and is due by `latest`.
 local function is_due_by(cost, latest)
@@ -274,7 +274,7 @@ local function decide(lines, shift, store)
   return granted
 end
 
--- Settling: see give_back.rs --------------------------------------------------------------------------------------------
+-- Settling: see give_back.rs ------------------------------------------------------------------------------------------
 
 local function less(given, stood, instant)
   if given == floor(given) and given < stood then
@@ -346,7 +346,7 @@ local function settle(row, cost, actual, ...)
   rows[row] = state()
 end
 
--- All operations --------------------------------------------------------------------------------------------------------
+-- All operations ------------------------------------------------------------------------------------------------------
 
 local operations, place, done = ARGV[2], 1, {}
 while place <= #operations do

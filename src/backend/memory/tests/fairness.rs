@@ -1,4 +1,4 @@
-//! Fairness of a full table: row counts by policy, eviction, overflow rows.
+//! Tests of a full table: row counts by policy, eviction, overflow rows.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ impl Bench {
         self.backend.rows_by_policy().iter().find(|(name, _)| name == policy).map_or(0, |(_, rows)| *rows)
     }
 
-    /// Row counts by policy number, counted by looking at each row.
+    /// Counts all rows by policy number, and compares the counts with those of the ledger.
     fn recount(&self) -> HashMap<u32, u32> {
         let mut counted = HashMap::new();
         for number in 0..self.backend.table.shards() {
@@ -147,12 +147,15 @@ fn keys_share_different_overflow_rows_in_each_table() {
     };
     let (one, other) = (Bench::with_rows(16), Bench::with_rows(16));
     let same = (0..1000).filter(|key| shared(&one, *key) == shared(&other, *key)).count();
-    assert!((20..150).contains(&same), "{same} of 1000: about one in sixteen by chance");
+    assert!(
+        (20..150).contains(&same),
+        "{same} of 1000 keys share the same overflow row; expected about one in sixteen"
+    );
 }
 
 #[test]
 fn a_call_charges_one_overflow_row_per_shard() {
-    // Regression: overflow rows with the same index in two shards were taken for one.
+    // Regression: overflow rows with the same index in two shards were treated as the same row.
     let (bench, quota) = (Bench::with_rows(16), Quota::token_bucket(2, DAY));
     let policy = &POLICIES[0];
     let table = &bench.backend.table;
