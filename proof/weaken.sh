@@ -160,7 +160,7 @@ weaken 'calls of several rows: unlocked between reading and writing' backend/mem
     memory::models::calls_on_two_rows_in_opposite_order_are_atomic_and_do_not_deadlock
 weaken 'eviction: unlocked between finding a place and taking it, which is not looked at again' backend/memory/call.rs \
     "$relock; s/if shard\.is_full\(\) && !shard\.ensure_slot/if false \&\& !shard.ensure_slot/" \
-    memory::models::concurrent_newcomers_keep_the_cap_and_evict_no_denied_key
+    memory::models::concurrent_newcomers_keep_the_cap_and_do_not_evict_denied_keys
 weaken 'multi-lock: in the order of the call' backend/memory/call.rs \
     's/numbers\.sort_unstable\(\);//' \
     memory::models::calls_on_two_rows_in_opposite_order_are_atomic_and_do_not_deadlock

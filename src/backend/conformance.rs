@@ -45,9 +45,8 @@ use crate::algorithm::{
 };
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
-/// Runs all parts of the suite except [`spend`], which is meant for several threads. `pass` waits for the given time
-/// and lets the backend's tasks run. In total, the suite waits less than a second. See the [module](self) for an
-/// example.
+/// Runs all parts of the suite except [`spend`], which is meant for several threads. `pass` lets the given time pass,
+/// less than a second in total, and lets the backend's tasks run. See the [module](self) for an example.
 pub async fn all(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     decides_as_the_algebra_does(backend, &pass).await;
     common_parts(backend, &pass).await;
@@ -73,7 +72,7 @@ async fn common_parts(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     bears_extremes(backend).await;
 }
 
-/// Random calls under all kinds of quotas: each decision equals the algebra's at the same instant. See the
+/// Random calls under all kinds of quotas get the same decisions as from the algebra at the same instant. See the
 /// [module](self) for an example.
 pub async fn decides_as_the_algebra_does(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, true).await;
@@ -146,7 +145,7 @@ pub async fn stores_all_or_none(backend: &dyn Backend) {
     }
 }
 
-/// A peek returns what an acquire would, and stores nothing. See the [module](self) for an example.
+/// A peek returns what an acquire would return, and stores nothing. See the [module](self) for an example.
 pub async fn peeks_without_a_trace(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance peek");
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(3, HOUR), Ask::cost(2));
@@ -336,8 +335,8 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
 }
 
-/// The key of a reset row has its full quota. A reset returns how many rows existed, and succeeds for missing rows. See
-/// the [module](self) for an example.
+/// After a reset, the key has its full quota again. A reset returns how many rows existed, and succeeds for missing
+/// rows. See the [module](self) for an example.
 pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance reset");
     for quota in [Quota::token_bucket(2, HOUR), Quota::fixed_window(2, HOUR), Quota::sliding_window(2, HOUR)] {
@@ -377,7 +376,7 @@ pub async fn settles_and_resets_though_futures_are_dropped(backend: &dyn Backend
     let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1000));
     let mut expected = 0.0;
     for actual in [1700, 300] {
-        let receipt = ChargeRecord::new(1000, &ask(backend, &[take], true).await[0]).expect("it fits");
+        let receipt = ChargeRecord::new(1000, &ask(backend, &[take], true).await[0]).expect("the take was granted");
         drop(backend.settle(&[Adjustment { row: take.row, quota: take.quota, receipt, actual }]));
         expected += actual as f64;
         wait_until_spent(expected, backend, &take, &pass).await;

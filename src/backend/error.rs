@@ -5,8 +5,8 @@ use std::fmt;
 
 /// The error of a backend that could not decide. A denial is not an error.
 ///
-/// The message begins with the [kind](ErrorKind) and ends with advice. It does not repeat the cause, which is the
-/// `source()`: log both. With feature `axum`, the error is a 503 response.
+/// The message begins with the [kind](ErrorKind) and ends with advice. It does not include the cause, so log the
+/// `source()` too. With feature `axum`, the error converts into a 503 response.
 ///
 /// ```
 /// use std::error::Error as _;
@@ -57,7 +57,7 @@ impl Error {
         Error { kind, message: message.into(), source: None }
     }
 
-    /// Sets the error that caused this one, its `source()`.
+    /// Sets the cause, which `source()` returns.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         self.source = Some(source.into());

@@ -10,7 +10,7 @@ use super::Error;
 /// The future of a backend operation: a ready result, without an allocation, or a boxed future.
 ///
 /// # Panics
-/// Polling it again after completion panics.
+/// Panics if it is polled after completion.
 ///
 /// ```
 /// use tollgate::backend::{BackendFuture, Error};

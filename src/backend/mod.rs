@@ -49,8 +49,9 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// - **Eager.** `acquire`, `settle` and `reset` start when called, and finish even if the future is dropped unpolled. A
 ///   client cannot avoid a charge by disconnecting, and refunds of canceled callers take effect. A network backend
 ///   spawns a task for this.
-/// - **At most once.** A backend never undoes or repeats a charge without the caller's knowledge, and never sends one
-///   again after a timeout. If a charge waits too long in a queue, it may fail with an [`Error`] without being made.
+/// - **At most once.** A backend never undoes or repeats a charge without the caller's knowledge, and never sends a
+///   charge again after a timeout. A charge that waits too long in a queue may fail with an [`Error`]; it is then not
+///   made.
 /// - **Errors are not denials.** A backend that cannot decide returns an [`Error`].
 /// - **Non-blocking.** Methods do not block. They return a [ready](BackendFuture::ready) future where possible.
 ///
@@ -118,14 +119,14 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the backend does not know whether the rows were removed.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize>;
 
-    /// Returns the default secret with which limiters hash keys. Backends whose rows are shared by processes must
-    /// return one. With `None`, the default, each limiter generates a random secret.
+    /// Returns the default secret with which limiters hash keys. A backend whose rows several processes share must
+    /// return a secret. With `None`, the default, each limiter generates a random secret.
     fn secret(&self) -> Option<Secret> {
         None
     }
 
     /// Returns a future that completes when the backend's time reaches `instant`. With `None`, the default, limiters
-    /// use an ordinary timer, which is wrong for a [`ManualClock`](crate::clock::ManualClock).
+    /// use an ordinary timer, which does not follow a [`ManualClock`](crate::clock::ManualClock).
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None
@@ -137,7 +138,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns whether a call makes a network round trip, which remembered denials save. Defaults to `false`.
+    /// Returns whether a call makes a network round trip. If so, limiters remember denials to save round trips.
+    /// Defaults to `false`.
     fn is_remote(&self) -> bool {
         false
     }
@@ -147,7 +149,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the health for [`RateLimiter::stats`](crate::RateLimiter::stats). Defaults to [`Health::default`].
+    /// Returns the health that [`RateLimiter::stats`](crate::RateLimiter::stats) reports. Defaults to
+    /// [`Health::default`].
     fn health(&self) -> Health {
         Health::default()
     }
@@ -294,7 +297,7 @@ pub struct Take<'a> {
     /// The quota. Unless it sets its window boundaries, [`Take::new`] [derives](crate::algorithm::seeded) them from the
     /// row.
     pub quota: Quota,
-    /// The cost, and how long the caller accepts to wait.
+    /// The cost, and how long the caller is willing to wait.
     pub ask: Ask,
 }
 

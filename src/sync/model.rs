@@ -39,7 +39,7 @@ pub(crate) fn thread<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static
     thread::Builder::new().stack_size(STACK).spawn(run).expect("loom allows one more thread")
 }
 
-/// In machine words.
+/// The stack size in machine words.
 const STACK: usize = 0x8000;
 
 /// Replaces the sharded map with a single map in a loom mutex.

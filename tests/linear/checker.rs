@@ -15,7 +15,7 @@ use tollgate::{
     policy::PolicyName,
 };
 
-/// A logical clock that numbers the beginnings and ends of operations.
+/// A logical clock that numbers the starts and ends of operations.
 pub(crate) trait Ticks {
     fn tick(&self) -> u64;
 }
@@ -52,7 +52,7 @@ enum Operation {
 pub(crate) const ROWS: usize = 3;
 pub(crate) const BEGIN: Micros = Micros::new(1_700_000_000_000_000);
 
-/// Returns the quota of a row. Each row has another algorithm.
+/// Returns the quota of a row. Each row uses a different algorithm.
 fn quota(row: usize) -> Quota {
     match row {
         0 => Quota::token_bucket(3, MINUTE),

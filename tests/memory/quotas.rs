@@ -1,5 +1,4 @@
-//! Regression: rows identified their quota by ten bits. After 1,024 quotas, a row seemed to be written by another
-//! quota.
+//! Regression: rows identified their quota by ten bits. After 1,024 quotas, rows seemed to belong to other quotas.
 
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use tollgate::{HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::M
 use crate::support::now;
 
 /// Returns a limiter whose table has rows of 1,100 quotas.
-fn after_1100_quotas() -> RateLimiter {
+fn limiter_with_1100_quotas() -> RateLimiter {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     for rate in 1..=1100 {
         let policy = Policy::new("many", Quota::token_bucket(10_000 + rate, HOUR));
@@ -19,17 +18,17 @@ fn after_1100_quotas() -> RateLimiter {
 
 #[test]
 fn after_1100_quotas_reservations_keep_their_bound() {
-    let limiter = after_1100_quotas();
-    let policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(2));
+    let limiter = limiter_with_1100_quotas();
+    let policy = Policy::new("reservations", Quota::token_bucket(1, MINUTE).max_reserved(2));
     let granted = (0..50)
-        .filter(|_| ready(limiter.acquire(&policy, "ada").reserve()).map(|turn| turn.into_receipt()).is_ok())
+        .filter(|_| ready(limiter.acquire(&policy, "ada").reserve()).map(|held| held.into_receipt()).is_ok())
         .count();
     assert_eq!(granted, 3, "one token and two reservations");
 }
 
 #[test]
 fn after_1100_quotas_a_surcharge_delays_the_next_call() {
-    let limiter = after_1100_quotas();
+    let limiter = limiter_with_1100_quotas();
     let policy = Policy::new("debt", Quota::token_bucket(9, MINUTE));
     let usage = now(limiter.acquire(&policy, "ada").hold()).into_receipt();
     now(usage.settle(900));
@@ -40,7 +39,7 @@ fn after_1100_quotas_a_surcharge_delays_the_next_call() {
 
 #[test]
 fn after_1100_quotas_a_refund_returns_the_tokens() {
-    let limiter = after_1100_quotas();
+    let limiter = limiter_with_1100_quotas();
     let policy = Policy::new("refund", Quota::token_bucket(10, HOUR));
     let usage = now(limiter.acquire(&policy, "ada").cost(10).hold()).into_receipt();
     now(usage.refund());
@@ -49,10 +48,10 @@ fn after_1100_quotas_a_refund_returns_the_tokens() {
 
 #[test]
 fn after_1100_quotas_large_reservations_keep_their_bound() {
-    let limiter = after_1100_quotas();
+    let limiter = limiter_with_1100_quotas();
     let policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(9000));
     let granted = (0..50)
-        .filter(|_| ready(limiter.acquire(&policy, "ada").cost(1000).reserve()).map(|turn| turn.into_receipt()).is_ok())
+        .filter(|_| ready(limiter.acquire(&policy, "ada").cost(1000).reserve()).map(|held| held.into_receipt()).is_ok())
         .count();
     assert_eq!(granted, 10, "10,000 tokens");
 }
@@ -67,7 +66,7 @@ fn after_1100_quota_changes_the_next_change_takes_effect() {
     }
     now(limiter.set_quota(&policy, Some(Quota::token_bucket(5, HOUR).max_reserved(2))));
     let granted = (0..50)
-        .filter(|_| ready(limiter.acquire(&policy, "eve").reserve()).map(|turn| turn.into_receipt()).is_ok())
+        .filter(|_| ready(limiter.acquire(&policy, "eve").reserve()).map(|held| held.into_receipt()).is_ok())
         .count();
     assert_eq!(granted, 7);
 }

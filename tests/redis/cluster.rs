@@ -46,7 +46,7 @@ async fn charges_over_several_slots_are_all_or_none() {
     let backend = cluster.backend().await;
     let (wide, narrow) = (PolicyName::new("wide"), PolicyName::new("narrow"));
     let keys = [0, 1, 2].map(|primary| key_on(&cluster, primary));
-    // Slots are charged in ascending order: first with the narrow row last, then with the narrow row first.
+    // Slots are charged in ascending order. The narrow row is charged last in the first round, first in the second.
     for (wide_key, narrow_key) in [(keys[0], keys[1]), (keys[2], keys[1])] {
         let wide = Take::new(RowId { policy: &wide, key: wide_key }, &slow(10), Ask::cost(3));
         let narrow = Take::new(RowId { policy: &narrow, key: narrow_key }, &slow(1), Ask::cost(1));
@@ -55,8 +55,8 @@ async fn charges_over_several_slots_are_all_or_none() {
             let steps = backend.acquire(&takes).await.unwrap();
             let [granted, denied] = if takes[0].row.key == wide_key { [0, 1] } else { [1, 0] };
             assert!(steps[granted].is_allowed() && !steps[denied].is_allowed(), "the narrow row is exhausted");
-            assert_eq!(steps[granted].state.spent, 3.0, "a denied call reports a charge");
-            assert_eq!(spent(&backend, &wide).await, 3.0, "a denied call charged a row");
+            assert_eq!(steps[granted].state.spent, 3.0, "a denied call must not report a charge");
+            assert_eq!(spent(&backend, &wide).await, 3.0, "a denied call must not charge a row");
         }
         assert_eq!(spent(&backend, &narrow).await, 1.0);
         assert_eq!(backend.reset(&[wide.row, narrow.row]).await.unwrap(), 2);
@@ -147,7 +147,7 @@ async fn several_limits_of_one_key_are_charged_together() {
     }
     assert_eq!(admitted, 100);
     let wide = Take::new(RowId { policy: &policies[0], key }, &slow(500), Ask::cost(1));
-    assert_eq!(spent(&backend, &wide).await, 100.0, "a denied call charged the wider limit");
+    assert_eq!(spent(&backend, &wide).await, 100.0, "a denied call must not charge the wider limit");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -104,7 +104,7 @@ async fn a_server_that_runs_a_long_script_is_unavailable() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_loads_its_data_is_unavailable() {
-    // Redis 6 lacks the setting.
+    // Redis 6 does not have this setting.
     let debug: &[_] = if is_redis_6() { &[] } else { &["--enable-debug-command", "yes"] };
     let (mut server, limiter) = start(debug).await;
     run(&server, "CONFIG SET rdbcompression no");
@@ -154,7 +154,7 @@ async fn a_cluster_without_slots_is_unavailable() {
     assert_error(&error, ErrorKind::Unavailable, "not every slot", "not served");
 }
 
-/// The value is not overwritten.
+/// The backend does not overwrite the value.
 #[tokio::test]
 async fn a_foreign_value_is_an_error() {
     let server = Server::start();

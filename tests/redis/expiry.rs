@@ -8,7 +8,7 @@ use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter};
 use crate::server::{PATIENCE, Server};
 
 fn rows(admin: &mut Connection) -> usize {
-    // Only `KEYS` finds expired keys that are not deleted yet.
+    // Unlike `DBSIZE`, `KEYS` does not count expired keys that are not deleted yet.
     cmd("KEYS").arg("*").query::<Vec<String>>(admin).unwrap().len()
 }
 
@@ -99,7 +99,7 @@ async fn a_row_is_kept_until_it_expires() {
 }
 
 #[tokio::test]
-async fn calls_that_spend_nothing_store_no_row() {
+async fn calls_that_spend_nothing_do_not_store_rows() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let policy = Policy::new("bucket", Quota::token_bucket(4, HOUR));

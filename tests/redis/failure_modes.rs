@@ -23,7 +23,7 @@ static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, HOUR));
 static LOGIN: Policy = Policy::new("login", Quota::fixed_window(10, HOUR));
 static PAGES: Policy = Policy::new("pages", Quota::token_bucket(1000, HOUR));
 
-/// `search` falls back to three tenths, `pages` fails open, `login` fails.
+/// `search` falls back to three of its ten tokens, `pages` fails open, and `login` denies.
 fn modes(builder: RateLimiterBuilder) -> RateLimiterBuilder {
     builder.on_failure_of(&SEARCH, FailureMode::fallback(0.35)).on_failure_of(&PAGES, FailureMode::Allow)
 }
@@ -34,8 +34,8 @@ async fn start() -> (Server, RateLimiter) {
     (server, modes(RateLimiter::builder(backend)).build())
 }
 
-async fn until_redis_decides(limiter: &RateLimiter) {
-    while limiter.try_check(&SEARCH, "nobody").await.unwrap().decided_by() != DecidedBy::Backend {
+async fn wait_until_redis_decides(limiter: &RateLimiter) {
+    while limiter.try_check(&SEARCH, "probe").await.unwrap().decided_by() != DecidedBy::Backend {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -162,7 +162,7 @@ async fn charges_of_the_fallback_are_settled_in_the_fallback() {
     let unseen = limiter.acquire(&PAGES, 1).cost(3).hold().await.unwrap().into_receipt();
     // Redis has no record of these charges and does not receive their settlements.
     server.restart();
-    until_redis_decides(&limiter).await;
+    wait_until_redis_decides(&limiter).await;
     later.settle(1).await.unwrap();
     unseen.settle(700).await.unwrap();
     assert_eq!((left().await, limiter.remaining(&PAGES, 1).await.unwrap()), (10, 1000));
@@ -182,10 +182,10 @@ async fn redis_resumes_with_its_own_rows_after_an_outage() {
         assert_eq!(decision.decided_by(), DecidedBy::Fallback);
     }
     let lost = limiter.acquire(&PAGES, 1).hold().await.unwrap().into_receipt();
-    assert!(lost.settle(0).await.is_ok(), "settling an uncounted charge failed");
+    assert!(lost.settle(0).await.is_ok(), "settling a charge that Redis did not make must succeed");
     server.signal("CONT");
-    until_redis_decides(&limiter).await;
-    // Of the charges during the outage, only the one that timed out may count.
+    wait_until_redis_decides(&limiter).await;
+    // Of the charges during the outage, Redis may only have made the one that timed out.
     let left = limiter.remaining(&SEARCH, 1).await.unwrap();
     assert!((1..=2).contains(&left), "{left}");
     before.settle(0).await.unwrap();

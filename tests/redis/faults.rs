@@ -17,7 +17,7 @@ async fn a_killed_server_is_used_again_after_a_restart() {
     let mut server = Server::start();
     let application = Application::on(&server.url()).await;
     server.kill();
-    // By then, the pauses between probes have reached their maximum.
+    // Long enough for the pauses between probes to reach their maximum.
     application.call_during_outage(Duration::from_millis(1650)).await;
     application.assert_fails_immediately().await;
     server.restart();
@@ -106,7 +106,7 @@ async fn calls_recover_after_connections_were_killed_repeatedly() {
 }
 
 #[tokio::test]
-async fn a_closed_idle_connection_fails_no_decision() {
+async fn decisions_succeed_after_an_idle_connection_was_closed() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     for _ in 0..3 {

@@ -60,7 +60,7 @@ async fn a_row_of_the_wrong_length_is_an_error_until_it_is_removed() {
 }
 
 #[test]
-fn arbitrary_rows_of_forty_bytes_cause_no_panic() {
+fn arbitrary_rows_of_forty_bytes_do_not_cause_a_panic() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = Server::start();
     let backend = runtime.block_on(server.backend());

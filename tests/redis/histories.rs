@@ -302,7 +302,7 @@ impl<'a> History<'a> {
         let (rows, expiries) = (self.window.rows(&self.names), self.window.expiries());
         for (name, expires) in expiries {
             let i = self.names.iter().position(|other| *other == name).unwrap();
-            assert!(self.dirty[i], "a row was written though nothing was stored");
+            assert!(self.dirty[i], "the server must not write a row that did not change");
             self.expires[i] = expires;
             // An earlier operation may have needed the row for longer.
             assert!(
@@ -313,10 +313,10 @@ impl<'a> History<'a> {
         }
         for (i, stored) in rows.iter().enumerate() {
             let model = &self.model[i];
-            assert_eq!(stored.is_some(), *model != State::default(), "{stored:?} instead of {model:?}");
+            assert_eq!(stored.is_some(), *model != State::default(), "expected {model:?}, found {stored:?}");
             let Some((stored, expires)) = stored.as_deref().map(row) else { continue };
-            assert_eq!(bytes(&stored), bytes(model), "{stored:?} instead of {model:?}");
-            assert_eq!(stored.clear, model.clear, "{stored:?} instead of {model:?}");
+            assert_eq!(bytes(&stored), bytes(model), "expected {model:?}, found {stored:?}");
+            assert_eq!(stored.clear, model.clear, "expected {model:?}, found {stored:?}");
             assert_eq!(expires, self.expires[i], "the row's header and the server's expiry differ");
             assert!(
                 !self.dirty[i] || !is_dropped_early(&self.by[i], model, self.now, expires),

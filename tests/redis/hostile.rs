@@ -1,5 +1,4 @@
-//! Malformed and malicious replies. They cause an error within the deadline, no panic, and use a bounded amount of
-//! memory.
+//! Malformed and malicious replies cause an error within the deadline, without a panic and with bounded memory.
 
 use std::time::{Duration, Instant};
 

@@ -92,7 +92,7 @@ async fn a_cluster_needs_a_few_more_permissions() {
 }
 
 #[tokio::test]
-async fn run_time_changes_need_all_notice_permissions_and_decisions_need_none() {
+async fn decisions_need_no_notice_permissions_but_run_time_changes_need_all() {
     let server = Server::start();
     let mut admin = server.admin();
     for without in NOTICES {

@@ -13,7 +13,7 @@ static WIDE: Policy = Policy::new("wide", Quota::token_bucket(1_000_000, HOUR));
 
 pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 
-const BACK: Duration = Duration::from_secs(1);
+const MAX_RECOVERY: Duration = Duration::from_secs(1);
 
 /// Allowance for a busy machine. A call that waits for the server would take many seconds.
 const SLACK: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ pub(crate) struct Application {
 impl Application {
     pub(crate) async fn on(url: &str) -> Application {
         let backend = RedisBackend::builder().deadline(DEADLINE).connect(url).await.unwrap();
-        // Without the block cache, so that the backend makes each decision.
+        // Disable the block cache, so that the backend makes each decision.
         let with = |mode| RateLimiter::builder(backend.clone()).on_failure(mode).block_cache(0).build();
         let application = Application {
             deny: with(FailureMode::Deny),
@@ -43,8 +43,8 @@ impl Application {
     /// Returns the distinct error kinds.
     pub(crate) async fn call_during_outage(&self, duration: Duration) -> Vec<ErrorKind> {
         let kinds = self.call_repeatedly(duration).await;
-        let unseen = self.allow.try_limit(&SLOW, "ada").await.unwrap();
-        assert_eq!((unseen.is_allowed(), unseen.decided_by()), (true, DecidedBy::FailOpen));
+        let allowed = self.allow.try_limit(&SLOW, "ada").await.unwrap();
+        assert_eq!((allowed.is_allowed(), allowed.decided_by()), (true, DecidedBy::FailOpen));
         let local = self.fallback.try_limit(&SLOW, fresh()).await.unwrap();
         assert_eq!((local.capacity(), local.decided_by()), (LIMIT / 2, DecidedBy::Fallback));
         kinds
@@ -95,14 +95,14 @@ impl Application {
         }
         times.sort_unstable();
         let median = times[times.len() / 2];
-        assert!(median < Duration::from_millis(1), "half of the calls took {median:?} and more");
+        assert!(median < Duration::from_millis(1), "half of the calls took {median:?} or more");
     }
 
     /// Checks that the server decides again within a second, and that its decisions are exact.
     pub(crate) async fn assert_recovers(&self) {
         let begin = Instant::now();
         while let Err(error) = self.deny.try_limit(&WIDE, 1).await {
-            assert!(begin.elapsed() < BACK + SLACK, "still after {:?}: {error}", begin.elapsed());
+            assert!(begin.elapsed() < MAX_RECOVERY + SLACK, "no recovery after {:?}: {error}", begin.elapsed());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         self.assert_exact().await;

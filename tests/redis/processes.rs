@@ -36,7 +36,7 @@ fn four_processes_without_batching_admit_exactly_the_limit() {
     assert!(scripts >= decisions, "{scripts} script calls for {decisions} decisions");
 }
 
-/// In any interval, at most capacity + rate × interval tokens are admitted, and at least half of them.
+/// At most capacity + rate × time tokens are admitted. The test expects at least half of rate × time.
 #[test]
 fn four_processes_respect_the_refill_rate() {
     let server = Server::start();

@@ -19,7 +19,7 @@ use crate::server::{PATIENCE, Server};
 
 const NAME: &str = "limits";
 
-/// A Sentinel with a quorum of one that has found the replica.
+/// Starts a Sentinel with a quorum of one, and waits until it has found the replica.
 fn sentinel(primary: &Server) -> Server {
     let sentinel = Server::with(&["--sentinel"]);
     let admin = &mut sentinel.admin();

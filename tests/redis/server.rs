@@ -20,7 +20,7 @@ pub(crate) struct Server {
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Replaced by a free port in the settings of a server.
+/// A placeholder for a free port in the settings of a server.
 pub(crate) const FREE: &str = "a free port";
 
 const LOG: &str = "redis.log";
@@ -30,7 +30,7 @@ impl Server {
         Server::with(&[])
     }
 
-    /// Starts a server with these command-line settings. Replaces [`FREE`] by a free port.
+    /// Starts a server with these command-line settings. Replaces [`FREE`] with a free port.
     pub(crate) fn with(arguments: &[&str]) -> Server {
         // Try several times, since another process may take the port before the server listens on it.
         let server = (0..5).find_map(|_| Server::try_start(arguments));
@@ -118,7 +118,7 @@ impl Server {
                 return false;
             }
             let (port, patient) = (self.port, begin.elapsed() < PATIENCE);
-            assert!(patient, "no answer of our redis-server on port {port}: {answer:?}\n{}", self.log());
+            assert!(patient, "no reply from our redis-server on port {port}: {answer:?}\n{}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -202,7 +202,7 @@ pub(crate) fn applies(test: &str, is_supported: bool) -> bool {
     if !is_supported {
         let (_, why) = OPTIONAL_TESTS.iter().find(|(name, _)| *name == test).expect("a test of the list");
         assert!(std::env::var_os(VARIABLE).is_some(), "{test}: {why}");
-        // Not captured by the test harness.
+        // Write directly to `stderr`, since the test harness captures `eprintln!`.
         use std::io::Write;
         let mut output = std::io::stderr();
         writeln!(output, "{test} does not apply: {why}: {}", VERSION.trim()).unwrap();

@@ -10,7 +10,7 @@ use tollgate::backend::RedisBackend;
 
 use crate::server::{PATIENCE, Server};
 
-/// Precedes the script. Replaces the time by an argument, and records expiries instead of setting them.
+/// Precedes the script. Replaces the time with an argument, and records expiries instead of setting them.
 const PRELUDE: &str = "
 local real, redis = redis, { pcall = redis.pcall }
 redis.call = function(name, ...)

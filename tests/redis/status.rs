@@ -48,7 +48,7 @@ async fn status_endpoints_return_the_rows_and_time_of_the_server() {
         assert_eq!(get(&app, "/rate-limit").await.0, 200);
     }
     let (_, body) = get(&app, "/rate-limit").await;
-    assert_eq!(keys(&server), before, "looking leaves nothing");
+    assert_eq!(keys(&server), before, "status requests must not write rows");
     let limits = body["limits"].as_array().unwrap();
     assert_eq!(limits.iter().map(|limit| limit["spent"].as_f64().unwrap()).collect::<Vec<_>>(), [10.0, 7.0, 4.0]);
 

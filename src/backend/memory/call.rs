@@ -1,4 +1,4 @@
-//! The rows of a call: locks their shards, then loads, decides and stores them.
+//! Executes a call: locks the shards of its rows, loads the rows, decides, and stores the rows.
 
 use std::borrow::{Borrow, BorrowMut};
 
@@ -142,7 +142,7 @@ impl<'a> LockedCall<'a> {
         }
     }
 
-    /// Returns the index of the row loaded last, or the earlier index if the call already loaded the same overflow row.
+    /// Returns the index of the last loaded row, or of an earlier one that is the same overflow row.
     fn merge_overflow(&self, rows: &mut SmallVec<[LoadedRow<'_>; 2]>) -> usize {
         let last = rows.len() - 1;
         let overflow_of = |row: &LoadedRow<'_>| (row.location, self.table.shard_of(row.key));

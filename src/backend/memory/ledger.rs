@@ -17,7 +17,7 @@ pub(super) struct Ledger {
     pub(super) overflowed: u64,
 }
 
-/// Identifies an overflow row: the policy's number (0 if the policy has no overflow rows), and an index below
+/// Identifies an overflow row: the policy's number (0 for the rows that all other policies share), and an index below
 /// [`OVERFLOW_ROWS`].
 pub(super) type OverflowId = (u32, u8);
 
@@ -30,7 +30,7 @@ impl Ledger {
         self.sizes.iter().map(|(policy, size)| (*policy, *size))
     }
 
-    /// Counts an added row. Returns whether it is the policy's first in this shard.
+    /// Counts an added row. Returns whether it is the first row of its policy in this shard.
     pub(super) fn add(&mut self, policy: u32) -> bool {
         let size = self.sizes.entry(policy).or_default();
         *size += 1;
@@ -101,8 +101,8 @@ pub(super) struct Victim<'a> {
     from_equal: Option<(Rank, RowKey)>,
 }
 
-/// The order of eviction: whether the row is senior, its policy's size (largest first), whether it denies something,
-/// when it expires, and how much it spent.
+/// The sort key of rows for eviction: whether the row is senior, the size of its policy (largest first), whether the
+/// row denies something, when it expires, and how much it spent.
 type Rank = (bool, u32, bool, Micros, u64);
 
 impl<'a> Victim<'a> {

@@ -82,7 +82,7 @@ impl MemoryBackend {
 
     fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
         let mut call = LockedCall::new(&self.table, takes.iter().map(|take| &take.row));
-        // Read the clock after locking: otherwise, another thread could write the rows at a later instant first.
+        // Read the clock after locking. Otherwise, another thread could read a later time but write the rows first.
         let now = self.clock.now();
         call.decide(takes, now, store)
     }

@@ -17,7 +17,7 @@ pub(super) struct Row {
     packed: u64,
     pub(super) stamp: u32,
     pub(super) policy: u32,
-    /// In seconds; `u32::MAX` = never.
+    /// The second from which the row is expired; `u32::MAX` means never.
     expires: u32,
 }
 
@@ -82,7 +82,7 @@ impl Row {
 
     fn deny_until(&mut self, until: Micros) {
         let (part, whole) = (until.micros_since(self.at()), self.expires().micros_since(self.at()));
-        // Rounded up, so that a denied key is not evicted too early.
+        // Round up, so that a denied key is not evicted too early.
         let denies = (u128::from(part) * u128::from(DENIAL_MASK)).div_ceil(u128::from(whole.max(1)));
         self.packed = self.packed & !DENIAL_MASK | (denies as u64).min(DENIAL_MASK);
     }

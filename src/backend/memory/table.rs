@@ -1,4 +1,4 @@
-//! The table of rows: shards with one lock each, and eviction when newcomers need slots.
+//! The table of rows: shards with one lock each, and eviction when new rows need slots.
 
 use std::collections::HashMap;
 

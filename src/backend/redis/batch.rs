@@ -59,7 +59,7 @@ impl Action {
     }
 
     /// Returns whether both actions acquire the same takes, on any rows.
-    fn is_alike(&self, other: &Action) -> bool {
+    fn has_equal_takes(&self, other: &Action) -> bool {
         let (Action::Decide { takes, store: true, .. }, Action::Decide { takes: others, store: true, .. }) =
             (self, other)
         else {
@@ -121,7 +121,7 @@ impl Batch {
         let all: Vec<_> = self.operations.iter().zip(&self.indexes).collect();
         for alike in all.chunk_by(|(one, rows), (next, next_rows)| {
             let is_consecutive = rows.iter().chain(*next_rows).zip(rows[0]..).all(|(row, expected)| *row == expected);
-            is_consecutive && one.action.is_alike(&next.action)
+            is_consecutive && one.action.has_equal_takes(&next.action)
         }) {
             let (first, rows) = alike[0];
             arguments.add(&first.action, alike.len(), rows);

@@ -82,8 +82,8 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Connects on the first call instead of at start. If the server cannot be reached, the process starts in its
-    /// [failure mode](crate::FailureMode).
+    /// Connects on the first call. The process starts even if the server cannot be reached, and limiters then apply
+    /// their [failure mode](crate::FailureMode).
     #[must_use]
     pub fn lazy(mut self) -> RedisBackendBuilder {
         self.lazy = true;
@@ -149,9 +149,9 @@ impl RedisBackendBuilder {
     /// ```
     ///
     /// The backend calls `connect` again after a connection error, and when the server has become a read-only replica.
-    /// Its calls never overlap. They end with the [deadline](RedisBackendBuilder::deadline) of the decision that needs
-    /// the connection. During an outage, the backend reconnects in the background: each attempt takes up to half a
-    /// second, or the deadline if longer.
+    /// Calls to `connect` never overlap. Each ends with the [deadline](RedisBackendBuilder::deadline) of the decision
+    /// that needs the connection. During an outage, the backend reconnects in the background. Each attempt takes at
+    /// most half a second, or the deadline if longer.
     ///
     /// Errors and panics: as for [`RedisBackend::connect`].
     pub async fn connect_with<F>(self, connect: impl Fn() -> F + Send + Sync + 'static) -> Result<RedisBackend, Error>
@@ -167,7 +167,7 @@ impl RedisBackendBuilder {
         urls: impl IntoIterator<Item = U>,
     ) -> Result<RedisBackend, Error> {
         let infos = urls.into_iter().map(|url| parse_url(url.as_ref())).collect::<Result<Vec<_>, _>>()?;
-        // Addresses only: URLs contain passwords.
+        // Errors list addresses only, because URLs contain passwords.
         let addresses = infos.iter().map(|info| info.addr().to_string());
         let addresses = addresses.take(MAX_LISTED).collect::<Vec<_>>().join(", ");
         let client = ClusterClientBuilder::new(infos)
@@ -185,7 +185,7 @@ impl RedisBackendBuilder {
     /// each call, and does not reconnect it.
     ///
     /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub fn connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
         self.build(Link::UserProvided { connection: Box::new(connection), is_cluster: false })
     }
@@ -194,7 +194,7 @@ impl RedisBackendBuilder {
     /// default, it repeats commands after its connection breaks, which may charge twice.
     ///
     /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub fn cluster_connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
         self.build(Link::UserProvided { connection: Box::new(connection), is_cluster: true })
     }

@@ -1,4 +1,4 @@
-//! Connections, which are opened on first use and after they break.
+//! Connections, which are opened on first use and reopened after they break.
 
 use std::fmt;
 use std::future::Future;
@@ -254,7 +254,7 @@ impl Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The client is left out because it holds the password.
+        // The client is omitted because it contains the password.
         f.write_str(match self {
             Link::Server(_) => "Server",
             Link::Cluster(_) => "Cluster",

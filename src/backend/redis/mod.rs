@@ -53,7 +53,7 @@ pub use builder::RedisBackendBuilder;
 ///   nothing.
 /// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). During an outage,
 ///   calls fail immediately. A charge that may have been made is never sent again.
-/// - **Private.** Keys are hashed under a secret before they leave the process.
+/// - **Private.** Keys are hashed with a secret before they leave the process.
 ///
 /// Clones share one connection.
 #[derive(Clone)]
@@ -77,7 +77,7 @@ impl RedisBackend {
     /// configuration mistake, and [`Unavailable`](ErrorKind::Unavailable) if a retry may help.
     ///
     /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub async fn connect(url: &str) -> Result<RedisBackend, Error> {
         RedisBackend::builder().connect(url).await
     }
@@ -99,8 +99,8 @@ impl RedisBackend {
         RedisBackendBuilder::new()
     }
 
-    /// Returns the server's key of a row, for `redis-cli`: `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`. See
-    /// [`RateLimiter::digest`](crate::RateLimiter::digest).
+    /// Returns the key of a row on the server, for `redis-cli`: `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`.
+    /// See [`RateLimiter::digest`](crate::RateLimiter::digest).
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
         // The version separates incompatible layouts. Redis hashes the text in braces, so all rows of a key share a
         // slot.

@@ -83,8 +83,8 @@ end
 local epoch = known[1] or ''
 local since = tonumber(ARGV[2])
 local floor = known[2] or '0'
--- Starts from the first notice if the caller knows no notice, or another epoch or a later version (after data loss), or
--- missed a forgotten withdrawal. The floor is equal if the caller began to read after the withdrawal was forgotten.
+-- Starts from the first notice if the caller knows no notices, if its epoch or version shows that data was lost, or if
+-- it missed a forgotten withdrawal. A caller that began to read after the withdrawal was forgotten has the same floor.
 local all = ARGV[1] == '' or epoch ~= ARGV[1] or since > newest() or floor ~= ARGV[3] and since < tonumber(floor)
 if all then since = 0 end
 local found = {}

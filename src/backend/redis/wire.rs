@@ -1,5 +1,5 @@
-//! The binary encoding of script calls and replies. Parsing numbers from text would cost the server as much as
-//! deciding.
+//! The binary encoding of script calls and replies. Parsing numbers from text would take the server as long as the
+//! decision.
 //!
 //! All numbers are little-endian. Tokens and microseconds are doubles; the sizes of other fields in bytes are in
 //! parentheses.

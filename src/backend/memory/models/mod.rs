@@ -107,7 +107,7 @@ fn calls_on_two_existing_rows_in_opposite_order_are_atomic() {
 }
 
 #[test]
-fn concurrent_newcomers_keep_the_cap_and_evict_no_denied_key() {
+fn concurrent_newcomers_keep_the_cap_and_do_not_evict_denied_keys() {
     every_order(|| {
         let quota = Quota::token_bucket(2, HOUR);
         let backend = backend();
@@ -217,7 +217,7 @@ fn run_on_backend(
     let policy = P;
     let row = RowId { policy: &policy, key: a };
     let settle = |actual| {
-        let receipt = ChargeRecord::new(2, before).expect("it was granted");
+        let receipt = ChargeRecord::new(2, before).expect("the take was granted");
         backend.settle_one(&Adjustment { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
     };
     match operation {
@@ -245,7 +245,7 @@ fn run_sequentially(quota: &Quota, operations: &[Operation; 3], order: &[usize; 
             }
             granted
         };
-        let receipt = ChargeRecord::new(2, &before).expect("it was granted");
+        let receipt = ChargeRecord::new(2, &before).expect("the take was granted");
         match operations[*index] {
             Operation::One(cost) => results[*index] = charge([cost, 0]),
             Operation::Both(_) => results[*index] = charge([1, 1]),

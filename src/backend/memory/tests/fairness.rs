@@ -57,7 +57,7 @@ fn row_counts_by_policy_stay_correct_under_random_calls() {
             match below(10) {
                 0 => _ = bench.backend.reset(&[takes[0].row]),
                 1 | 2 if steps.all_granted() => {
-                    let receipt = ChargeRecord::new(takes[0].ask.tokens(), &steps[0]).expect("it was granted");
+                    let receipt = ChargeRecord::new(takes[0].ask.tokens(), &steps[0]).expect("the take was granted");
                     let Take { row, quota, .. } = takes[0];
                     bench.backend.settle_one(&Adjustment { row, quota, receipt, actual: below(5) });
                 }
@@ -85,7 +85,7 @@ fn a_single_policy_can_fill_the_table() {
 }
 
 #[test]
-fn a_flood_under_a_policy_frees_none_of_its_denied_keys() {
+fn denied_keys_stay_denied_during_a_flood_under_their_policy() {
     let (bench, quota) = (Bench::with_rows(10_000), Quota::token_bucket(2, DAY));
     let denied: Vec<u64> = (0..5_000).collect();
     for key in &denied {
@@ -197,7 +197,7 @@ fn a_hundred_thousand_policies_stay_within_the_cap() {
 }
 
 #[test]
-fn small_tables_keep_their_cap_and_their_denied_keys() {
+fn small_tables_keep_the_cap_and_denied_keys() {
     for rows in [4, 16, 17, 64, 100, 1000] {
         let (bench, quota) = (Bench::with_rows(rows), Quota::token_bucket(1, DAY));
         let first: Vec<u64> =

@@ -38,7 +38,7 @@ impl Bench {
     fn settle(&self, key: u64, quota: &Quota, charged: &Step, cost: u64, actual: u64) {
         let policy = P;
         let row = RowId { policy: &policy, key: self.key(key) };
-        let receipt = ChargeRecord::new(cost, charged).expect("it was granted");
+        let receipt = ChargeRecord::new(cost, charged).expect("the take was granted");
         self.backend.settle_one(&Adjustment { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
     }
 }
@@ -176,19 +176,19 @@ fn a_denied_call_and_a_peek_leave_all_rows_unchanged() {
 }
 
 #[test]
-fn a_denied_call_evicts_no_row() {
+fn a_denied_call_does_not_evict_rows() {
     let bench = Bench::with_rows(16);
-    let (roomy, none) = (Quota::token_bucket(100, HOUR), Quota::token_bucket(1, HOUR));
+    let (large, small) = (Quota::token_bucket(100, HOUR), Quota::token_bucket(1, HOUR));
     for key in 0..100 {
-        bench.take(key, &roomy, 1);
+        bench.take(key, &large, 1);
     }
     let before = bench.backend.len();
-    let rows: Vec<bool> = (0..100).map(|key| bench.take(key, &roomy, 0).state.spent > 0.0).collect();
+    let rows: Vec<bool> = (0..100).map(|key| bench.take(key, &large, 0).state.spent > 0.0).collect();
     let policy = P;
     let newcomer = |quota, cost| Take::new(RowId { policy: &policy, key: bench.key(5000) }, quota, Ask::cost(cost));
-    let steps = bench.backend.decide(&[newcomer(&roomy, 1), newcomer(&none, 2)], true);
+    let steps = bench.backend.decide(&[newcomer(&large, 1), newcomer(&small, 2)], true);
     assert!(!steps.all_granted());
-    let after: Vec<bool> = (0..100).map(|key| bench.take(key, &roomy, 0).state.spent > 0.0).collect();
+    let after: Vec<bool> = (0..100).map(|key| bench.take(key, &large, 0).state.spent > 0.0).collect();
     assert_eq!((bench.backend.len(), after), (before, rows));
 }
 
@@ -376,7 +376,7 @@ fn the_cap_holds_for_carry_rows_and_calls_with_many_rows() {
             .collect();
         let steps = bench.backend.decide(&takes, true);
         if steps.all_granted() {
-            let receipt = ChargeRecord::new(1, &steps[0]).expect("it was granted");
+            let receipt = ChargeRecord::new(1, &steps[0]).expect("the take was granted");
             bench.backend.settle_one(&Adjustment { row: takes[0].row, quota: takes[0].quota, receipt, actual: 0 });
         }
         assert!(bench.backend.len() <= 64, "{} rows", bench.backend.len());
