@@ -99,7 +99,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// If a call is denied, the steps that would have been granted contain their rows unchanged.
     ///
     /// # Errors
-    /// The future fails if the backend cannot decide, never for a denial.
+    /// The future fails if the backend cannot decide. A denial is not an error.
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
     /// Decides like [`acquire`](Backend::acquire), with the same errors, but stores nothing.

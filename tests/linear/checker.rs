@@ -63,14 +63,14 @@ fn quota(row: usize) -> Quota {
 
 pub(crate) fn backend() -> (MemoryBackend, ManualClock) {
     let clock = ManualClock::at(BEGIN);
-    (MemoryBackend::builder().max_rows(1000).clock(Slow(clock.clone())).build(), clock)
+    (MemoryBackend::builder().max_rows(1000).clock(YieldingClock(clock.clone())).build(), clock)
 }
 
 /// A clock that yields to other threads when a decision reads it.
 #[derive(Debug)]
-struct Slow(ManualClock);
+struct YieldingClock(ManualClock);
 
-impl Clock for Slow {
+impl Clock for YieldingClock {
     fn now(&self) -> Micros {
         let now = self.0.now();
         std::thread::yield_now();
@@ -92,15 +92,15 @@ pub(crate) fn run_operations(
     };
     let policy = PolicyName::new("any");
     let id = |row: usize| RowId { policy: &policy, key: Digest::from_bits(0x9e37_79b9_7f4a_7c15 * (1 + row as u128)) };
-    let mut open: Vec<(usize, ChargeRecord)> = Vec::new();
+    let mut receipts: Vec<(usize, ChargeRecord)> = Vec::new();
     let mut events = Vec::new();
     for _ in 0..count {
         let kind = below(10);
         let first = below(ROWS as u64) as usize;
         let began;
         let operation = match kind {
-            7 if !open.is_empty() => {
-                let (row, receipt) = open.swap_remove(below(open.len() as u64) as usize);
+            7 if !receipts.is_empty() => {
+                let (row, receipt) = receipts.swap_remove(below(receipts.len() as u64) as usize);
                 let actual = below(4);
                 let quota = Take::new(id(row), &quota(row), Ask::cost(0)).quota;
                 began = ticks.tick();
@@ -129,11 +129,11 @@ pub(crate) fn run_operations(
                 let answer = if store { backend.acquire(&takes) } else { backend.peek(&takes) };
                 let steps = answer.try_ready().expect("a ready future").expect("a decision");
                 if store && steps.all_granted() {
-                    let receipts = charges
+                    let granted = charges
                         .iter()
                         .zip(steps.iter())
                         .map(|((row, cost), step)| (*row, ChargeRecord::new(*cost, step).expect("a granted step")));
-                    open.extend(receipts);
+                    receipts.extend(granted);
                 }
                 let answers = steps.iter().map(|step| step.verdict).collect();
                 Operation::Decide { charges, store, answers, now: steps[0].now }

@@ -140,11 +140,11 @@ async fn a_connection_without_data_fails_calls_until_it_recovers() {
     let proxy = Proxy::to(server.port());
     let application = Application::on(&proxy.url()).await;
     let connected = proxy.accepted();
-    proxy.swallow(true);
+    proxy.drop_data(true);
     application.call_during_outage(Duration::from_millis(2550)).await;
     application.assert_fails_immediately().await;
     assert!(proxy.accepted() - connected < 10, "{} failed connections", proxy.accepted() - connected);
-    proxy.swallow(false);
+    proxy.drop_data(false);
     application.assert_recovers().await;
     // No connection is leaked: the backend has one, and this query has another.
     let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut server.admin()).unwrap();
@@ -156,10 +156,10 @@ async fn calls_recover_after_new_connections_were_closed_immediately() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let application = Application::on(&proxy.url()).await;
-    proxy.refuse(true);
+    proxy.refuse_connections(true);
     application.call_during_outage(A_WHILE).await;
     application.assert_fails_immediately().await;
-    proxy.refuse(false);
+    proxy.refuse_connections(false);
     application.assert_recovers().await;
     proxy.close_all();
     application.call_repeatedly(Duration::from_millis(20)).await;
