@@ -2,8 +2,7 @@
 //! does not apply to it.
 //!
 //! Each function tests a backend and panics if the backend violates the contract. The suite works with any clock: it
-//! repeats each decision at its instant with [`algorithm::step`](crate::algorithm::step), and requires the same result,
-//! bit for bit.
+//! repeats each decision at its instant with [`algorithm::step`](crate::algorithm::step), and requires an equal result.
 //!
 //! ```
 //! use tollgate::backend::{conformance, MemoryBackend};
@@ -356,8 +355,7 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     }
 }
 
-/// A charge is made when `acquire` is called, even if its future is dropped unpolled. See the [module](self) for an
-/// example.
+/// A charge is made when `acquire` is called, even if its future is dropped. See the [module](self) for an example.
 pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance dropped");
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10_080, 7 * 24 * HOUR), Ask::cost(1000));
@@ -367,8 +365,7 @@ pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: i
     wait_until_spent(3000.0, backend, &take, &pass).await;
 }
 
-/// Settlements and resets take effect even if their futures are dropped immediately. See the [module](self) for an
-/// example.
+/// Settlements and resets take effect even if their futures are dropped. See the [module](self) for an example.
 pub async fn settles_and_resets_though_futures_are_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance posted");
     // One token per minute, so that hardly any tokens are refilled during the test.

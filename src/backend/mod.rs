@@ -50,13 +50,11 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///   client cannot avoid a charge by disconnecting, and refunds of canceled callers take effect. A network backend
 ///   spawns a task for this.
 /// - **At most once.** A backend never undoes or repeats a charge without the caller's knowledge, and never sends a
-///   charge again after a timeout. A charge that waits too long in a queue may fail with an [`Error`]; it is then not
-///   made.
+///   charge again after a timeout. A charge that waits too long in a queue may fail without being made.
 /// - **Errors are not denials.** A backend that cannot decide returns an [`Error`].
 /// - **Non-blocking.** Methods do not block. They return a [ready](BackendFuture::ready) future where possible.
 ///
-/// This wrapper counts the calls to another backend. Wrappers must forward every method, including those with a
-/// default:
+/// This wrapper counts the calls to another backend. Wrappers must forward all methods, even those with a default:
 ///
 /// ```
 /// # use tollgate::{algorithm::Micros, clock::{Clock, Sleep}, key::Secret, policy::PolicyName};
@@ -112,8 +110,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the backend does not know whether the settlements were made.
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool>;
 
-    /// Removes rows, and returns how many of them existed. A row named twice is counted once. Expired rows may be
-    /// counted.
+    /// Removes rows, and returns how many of them existed. A row named twice counts once. Expired rows may count.
     ///
     /// # Errors
     /// The future fails if the backend does not know whether the rows were removed.
@@ -132,14 +129,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the clock that limiters use for their own state, such as blocks. `None`, the default, means the system
-    /// clock.
+    /// Returns the clock that limiters use for their own state, such as blocks. Defaults to `None`: the system clock.
     fn clock(&self) -> Option<Arc<dyn Clock>> {
         None
     }
 
-    /// Returns whether a call makes a network round trip. If so, limiters remember denials to save round trips.
-    /// Defaults to `false`.
+    /// Returns whether a call makes a network round trip. If so, limiters remember denials. Defaults to `false`.
     fn is_remote(&self) -> bool {
         false
     }
@@ -149,8 +144,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the health that [`RateLimiter::stats`](crate::RateLimiter::stats) reports. Defaults to
-    /// [`Health::default`].
+    /// Returns the health for [`RateLimiter::stats`](crate::RateLimiter::stats). Defaults to [`Health::default`].
     fn health(&self) -> Health {
         Health::default()
     }

@@ -65,8 +65,7 @@ async fn point_13_a_quota_raised_in_one_process_reaches_another_within_a_second(
     assert_admitted_within_a_second(&other).await;
 }
 
-/// A process lists the quotas and block ends of other processes. The rules are missing, because only digests are
-/// shared.
+/// A process lists the quotas and block ends of other processes. Rules are not listed, because only digests are shared.
 #[tokio::test]
 async fn point_14_quotas_and_blocks_of_another_process_are_listed() {
     let server = Server::start();

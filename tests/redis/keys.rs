@@ -1,5 +1,4 @@
-//! Keys are arbitrary text. The server stores digests, which do not collide, cannot change the slot, and do not reveal
-//! the key.
+//! Keys are arbitrary text. The server stores digests, which do not collide, do not change the slot and hide the key.
 
 use std::collections::HashSet;
 

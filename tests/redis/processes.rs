@@ -48,8 +48,7 @@ fn four_processes_respect_the_refill_rate() {
     assert!(admitted as f64 >= least, "expected at least {least} admitted calls on any machine, found {admitted}");
 }
 
-/// On a shared server, limiters without a secret hash keys in the same way. Otherwise, each process would count
-/// separately.
+/// On a shared server, limiters without a secret hash keys in the same way, so that their counts agree.
 #[test]
 fn processes_agree_on_digests_unless_their_secrets_differ() {
     let server = Server::start();

@@ -27,8 +27,7 @@ impl MemoryBackendBuilder {
 
     /// Sets the maximum number of rows. Defaults to 1,000,000, which take at most 90 MB. The minimum is 16.
     ///
-    /// Rows are divided among shards, and some shards fill up before others. A key under a sliding window needs two
-    /// rows.
+    /// Rows are divided among shards, and some shards fill up before others. A sliding window needs two rows per key.
     #[must_use]
     pub fn max_rows(mut self, rows: usize) -> MemoryBackendBuilder {
         self.max_rows = rows.max(16);

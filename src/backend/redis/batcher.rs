@@ -25,8 +25,7 @@ pub(super) struct Batcher {
     pub(super) deadline: Duration,
     pub(super) runtime: Handle,
     queues: Mutex<Queues>,
-    /// Indexed by the high bits of the slot, so that a failed cluster node does not affect the slots of all other
-    /// nodes.
+    /// Indexed by the high bits of the slot, so that a failed cluster node does not affect all slots.
     breakers: [Breaker; BREAKERS],
 }
 
@@ -43,8 +42,7 @@ struct Queue {
     in_flight: usize,
     /// Whether callers have received results since the last call was sent.
     just_completed: bool,
-    /// Rows with a settlement or reset in flight. Later operations on these rows wait, since callers may not await a
-    /// settlement or reset.
+    /// Rows with a settlement or reset in flight, which callers need not await. Later operations on these rows wait.
     locked: Vec<RowKey>,
 }
 
@@ -76,8 +74,7 @@ const MAX_YIELDS: usize = 6;
 /// The maximum number of operations per call. A running script blocks all other clients of the server.
 const MAX_BATCH: usize = 128;
 
-/// The maximum number of rows per call, whose keys must fit on the script's stack. Only a call with a single operation
-/// may exceed it.
+/// The maximum number of rows per call, unless a single operation has more. Keys must fit on the script's stack.
 const MAX_ROWS: usize = 1000;
 
 /// The maximum number of operations waiting in all queues. More could not be decided within their deadline.
@@ -127,8 +124,7 @@ impl Batcher {
         }
     }
 
-    /// Takes the next batch from a queue, or ends the worker with `None`. Operations whose future was dropped are sent
-    /// too.
+    /// Takes the next batch from a queue, or ends the worker with `None`. Also sends operations with a dropped future.
     ///
     /// Unlocks the rows in `locked`, and replaces them with the rows that the new batch locks.
     fn next_batch(&self, slot: u16, has_sent: bool, locked: &mut Vec<RowKey>) -> Option<Batch> {
@@ -138,8 +134,7 @@ impl Batcher {
         queue.in_flight -= usize::from(has_sent);
         queue.unlock(locked);
         let now = Instant::now();
-        // If no call is in flight, send only half of the operations: the other worker sends the other half in the
-        // meantime.
+        // If no call is in flight, send only half of the operations. The other worker sends the other half.
         let is_split = queue.in_flight == 0 && queue.workers > 1 && queue.waiting.len() >= MIN_SPLIT;
         let max = if is_split { queue.waiting.len().div_ceil(2).min(MAX_BATCH) } else { MAX_BATCH };
         let mut operations = Vec::with_capacity(queue.waiting.len().min(max));

@@ -1,7 +1,6 @@
 //! Circuit breaker: while the server is unreachable, calls fail immediately until a probe gets a reply.
 //!
-//! An outage delays only the calls in flight, by one deadline. A probe starts only when a call arrives, and runs in a
-//! separate task.
+//! An outage delays only the calls in flight, by one deadline. Probes run in a separate task, only when calls arrive.
 
 use std::time::{Duration, Instant};
 

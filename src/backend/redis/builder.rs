@@ -90,8 +90,7 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Sets the secret with which limiters hash keys. Processes with different secrets count separately, without a
-    /// warning.
+    /// Sets the secret for hashing keys. Processes with different secrets count separately, without a warning.
     ///
     /// The default is derived from the prefix, so anyone who can read the server can test guesses of keys, such as
     /// addresses. Set your own secret if keys are personal data.

@@ -49,8 +49,7 @@ pub use builder::RedisBackendBuilder;
 /// - **Exact.** One script call decides all charges of a request and makes all of them or none. The script uses the
 ///   server's clock, and decides exactly as the memory backend does. Requests that wait at the same time share a script
 ///   call. Each is decided separately, in the order of arrival.
-/// - **Small.** A row is a string of 40 bytes, which the server drops soon after the row expires. A denial writes
-///   nothing.
+/// - **Small.** A row is a string of 40 bytes, which the server drops soon after it expires. A denial writes nothing.
 /// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). During an outage,
 ///   calls fail immediately. A charge that may have been made is never sent again.
 /// - **Private.** Keys are hashed with a secret before they leave the process.
@@ -102,8 +101,7 @@ impl RedisBackend {
     /// Returns the key of a row on the server, for `redis-cli`: `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`.
     /// See [`RateLimiter::digest`](crate::RateLimiter::digest).
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
-        // The version separates incompatible layouts. Redis hashes the text in braces, so all rows of a key share a
-        // slot.
+        // The version separates incompatible layouts. The text in braces puts all rows of a key in one slot.
         format!("{}:{VERSION}:{{{:032x}}}:{}", self.prefix, key.to_bits(), policy.as_str())
     }
 

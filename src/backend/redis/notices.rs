@@ -25,8 +25,7 @@ pub(super) struct RedisNoticeChannel {
     poll_interval: Duration,
     state: Mutex<State>,
     publish_permits: Arc<Semaphore>,
-    /// The last notice that subscribers received. Locked until the notices of a call are delivered, to keep their
-    /// order.
+    /// The last notice that subscribers received. Locked until a call's notices are delivered, in order.
     cursor: tokio::sync::Mutex<Cursor>,
 }
 

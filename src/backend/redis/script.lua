@@ -257,8 +257,7 @@ end
 
 local undo = {}
 
--- Takes every line, on the row `shift` after the one in the line. Undoes all takes unless they are all granted and
--- `store` is set.
+-- Takes every line, on the row `shift` after its own. Undoes the takes unless all are granted and `store` is set.
 local function decide(lines, shift, store)
   local granted, tried = true, 0
   while granted and tried < #lines do

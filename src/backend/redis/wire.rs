@@ -1,8 +1,6 @@
-//! The binary encoding of script calls and replies. Parsing numbers from text would take the server as long as the
-//! decision.
+//! The binary encoding of script calls and replies. For the server, parsing text would take as long as deciding.
 //!
-//! All numbers are little-endian. Tokens and microseconds are doubles; the sizes of other fields in bytes are in
-//! parentheses.
+//! All numbers are little-endian. Tokens and microseconds are doubles. Other fields have their size in parentheses.
 //!
 //! A row starts with a header of 8 bytes: the layout version (1), the number of windows (1; always one), a bit for each
 //! optional section (2; none are defined), and the second at which the server drops the row (4). Windows of 32 bytes
