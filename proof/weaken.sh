@@ -63,7 +63,7 @@ weaken 'manual clock: the lock is released between reading the time and going to
 # The breaker.
 weaken 'breaker: looked at under one lock, the probe taken under another' backend/redis/breaker.rs \
     's/(fn permit\(&self, now: Instant\) -> Permit \{)/$1\n        if self.state().as_ref().is_some_and(|open| !open.probing && now >= open.until) {\n            if let Some(open) = &mut *self.state() {\n                open.probing = true;\n            }\n            return Permit::Probe;\n        }/' \
-    redis::models::breaker::one_of_several_concurrent_callers_probes
+    redis::models::breaker::only_one_of_several_concurrent_callers_probes
 weaken 'breaker: a late call opens it anew' backend/redis/breaker.rs \
     's/if state\.is_none\(\) \{/if true {/' \
     redis::models::breaker::at_most_one_probe_runs_and_another_can_follow
@@ -71,7 +71,7 @@ weaken 'breaker: a late call opens it anew' backend/redis/breaker.rs \
 # The batcher.
 weaken 'batcher: a worker ends under another lock than the one that found the queue empty' backend/redis/batcher.rs \
     's/if operations\.is_empty\(\) \{/if operations.is_empty() {\n            drop(queues);\n            let mut queues = self.queues();\n            let by_slot = &mut queues.by_slot;\n            let queue = by_slot.get_mut(&slot)?;/' \
-    redis::models::batcher::every_operation_completes_and_the_queue_is_empty_afterwards
+    redis::models::batcher::all_operations_complete_and_the_queue_is_empty_afterwards
 weaken 'batcher: operations do not wait for a reset of their row' backend/redis/batcher.rs \
     's/ \|\| queue\.is_locked\(next\)//' \
     redis::models::batcher::a_decision_does_not_overtake_a_reset_of_its_row
@@ -157,17 +157,17 @@ relock='s/(fn decide_lines\(.*?\{\n)/$1        let incoming: Vec<usize> = self.s
 weaken 'row update: the shard is unlocked between reading and writing a row' backend/memory/call.rs "$relock" \
     memory::models::one_row_admits_exactly_its_limit
 weaken 'calls of several rows: unlocked between reading and writing' backend/memory/call.rs "$relock" \
-    memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
+    memory::models::calls_on_two_rows_in_opposite_order_are_atomic_and_do_not_deadlock
 weaken 'eviction: unlocked between finding a place and taking it, which is not looked at again' backend/memory/call.rs \
     "$relock; s/if shard\.is_full\(\) && !shard\.ensure_slot/if false \&\& !shard.ensure_slot/" \
-    memory::models::newcomers_at_once_pass_no_cap_and_push_out_nobody_who_is_denied
+    memory::models::concurrent_newcomers_keep_the_cap_and_do_not_evict_denied_keys
 weaken 'multi-lock: in the order of the call' backend/memory/call.rs \
     's/numbers\.sort_unstable\(\);//' \
-    memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
+    memory::models::calls_on_two_rows_in_opposite_order_are_atomic_and_do_not_deadlock
 weaken 'overflow: unlocked between reading and writing' backend/memory/call.rs "$relock" \
-    memory::models::newcomers_of_full_shards_share_one_budget_and_come_to_an_end
+    memory::models::newcomers_to_full_shards_share_a_quota_and_do_not_deadlock
 weaken 'settlement of a row: unlocked between reading and writing' backend/memory/mod.rs \
     's/(let mut row = call\.load\(.*?\);\n)/$1        drop(call);\n        let mut call = LockedCall::new(\&self.table, std::iter::once(\&settlement.row));\n/' \
-    memory::models::any_three_acts_at_once_are_as_one_after_the_other
+    memory::models::three_concurrent_operations_are_linearizable
 
 exit $((faults > 0))

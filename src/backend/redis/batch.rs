@@ -1,4 +1,4 @@
-//! Operations of one script call, decided separately in the order of their arrival.
+//! The operations of one script call, which are decided separately in the order of their arrival.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) struct Outcome {
 }
 
 impl Operation {
-    /// Whether it is sent however long it was queued: a settlement or a reset.
+    /// Returns whether the operation is sent even after a long time in the queue, as settlements and resets are.
     pub(super) fn must_run(&self) -> bool {
         !matches!(self.action, Action::Decide { .. })
     }
@@ -40,7 +40,7 @@ impl Operation {
     }
 }
 
-/// What an operation does. A settlement or reset of several rows is several operations.
+/// What an operation does. A settlement or reset of several rows is split into one operation per row.
 #[derive(Debug)]
 pub(super) enum Action {
     Decide { rows: SmallVec<[RowKey; 1]>, takes: SmallVec<[(Quota, Ask); 1]>, store: bool },
@@ -58,8 +58,8 @@ impl Action {
         }
     }
 
-    /// Whether both are acquires of the same takes, on any rows.
-    fn is_alike(&self, other: &Action) -> bool {
+    /// Returns whether both actions acquire the same takes, on any rows.
+    fn has_equal_takes(&self, other: &Action) -> bool {
         let (Action::Decide { takes, store: true, .. }, Action::Decide { takes: others, store: true, .. }) =
             (self, other)
         else {
@@ -68,7 +68,8 @@ impl Action {
         takes == others
     }
 
-    /// Whether it may run on an invalid row: a reset removes a damaged one, but no value that another program may own.
+    /// Returns whether the action may run on an invalid row. A reset removes damaged rows, but not values that may
+    /// belong to another program.
     fn repairs(&self, found: Foreign) -> bool {
         matches!(self, Action::Reset { .. }) && found == Foreign::Damaged
     }
@@ -120,7 +121,7 @@ impl Batch {
         let all: Vec<_> = self.operations.iter().zip(&self.indexes).collect();
         for alike in all.chunk_by(|(one, rows), (next, next_rows)| {
             let is_consecutive = rows.iter().chain(*next_rows).zip(rows[0]..).all(|(row, expected)| *row == expected);
-            is_consecutive && one.action.is_alike(&next.action)
+            is_consecutive && one.action.has_equal_takes(&next.action)
         }) {
             let (first, rows) = alike[0];
             arguments.add(&first.action, alike.len(), rows);
@@ -155,8 +156,8 @@ impl Batch {
     }
 }
 
-/// Replays an operation on the rows from before the script ran, which yields its waits, retry times and rows. Fails if
-/// the decision differs from the script's.
+/// Repeats the script's operation on the rows from before the call, to compute waits, retry times and new rows. Fails
+/// if the decision differs from the script's.
 fn replay(action: &Action, indexes: &[usize], reply: &mut Reply, done: bool) -> Result<Outcome, Error> {
     let Reply { now, rows, foreign, .. } = reply;
     let Outcome { mut steps, mut took_effect } = Outcome::default();
@@ -222,14 +223,14 @@ mod tests {
         assert_eq!((alike.len(), &alike[..7]), (one, &[1, 3, 0, 1, 0, 1, 0][..]));
         let alike = sent(&[(&[0, 1], quota, 1), (&[2, 3], quota, 1)]);
         assert_eq!((alike.len(), &alike[..7]), (one + LINE, &[1, 2, 0, 2, 0, 1, 0][..]));
-        // Sent separately: a repeated row, another cost, another quota, another number of lines, non-consecutive rows.
+        // Not grouped: a repeated row, another cost, another quota, another number of lines, non-consecutive rows.
         assert_eq!(sent(&[(&[0], quota, 1), (&[0], quota, 1)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota, 2)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota.capacity(5), 1)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * one + LINE);
         assert_eq!(sent(&[(&[0, 1], quota, 1), (&[2, 1], quota, 1)]).len(), 2 * (one + LINE));
         assert_eq!(sent(&[(&[0, 0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * (one + LINE));
-        // Takes with another operation in between.
+        // Not grouped: takes with another operation in between.
         let all = vec![
             decide(&[0], quota, 1, true),
             operation(Action::Reset { row: row(8) }),

@@ -11,7 +11,7 @@ use crate::algorithm::{Ask, MINUTE, Micros, Quota, State, step};
 use crate::backend::{RowId, Take};
 use crate::policy::{Decision, Decisions, DenyRule, Digest, Key, Policy, PolicyName, Signals};
 use crate::sync::Mutex;
-use crate::sync::model::{every_order, orders_with_interruptions, thread};
+use crate::sync::model::{every_order, orders_with_preemptions, thread};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 const API: PolicyName = PolicyName::new("api");
@@ -32,7 +32,7 @@ fn due(decision: &Decision) -> u64 {
 /// Two of three callers leave: the third gets the first reservation and is woken for it, the other two go back.
 #[test]
 fn who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost() {
-    orders_with_interruptions(3, || {
+    orders_with_preemptions(3, || {
         let queues = Arc::new(Queues::default());
         let waker = std::task::Waker::noop();
         let tickets = [1, 2].map(|before| queues.join(&reservation(before), waker).unwrap());
