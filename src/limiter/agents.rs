@@ -59,7 +59,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
         #[test]
-        fn one_of_many_matches_if_it_matches_by_itself(
+        fn a_list_matches_if_one_of_its_patterns_matches(
             patterns in proptest::collection::vec("[ab]{0,2}\\*[ab]{0,4}\\*{0,2}[ab]?", 0..6),
             agent in "[ab]{0,12}",
         ) {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn point_12_the_longest_list_of_a_file_is_an_automaton_of_a_few_megabytes() {
+    fn point_12_the_longest_list_of_a_file_compiles_to_less_than_8_mb() {
         // Texts without common prefixes make the largest automaton.
         let text =
             |i: usize| (0..254).map(|at| char::from(b'a' + ((i * 7 + at * (i + 3)) % 26) as u8)).collect::<String>();

@@ -80,7 +80,7 @@ mod tests {
     use crate::algorithm::{DAY, HOUR, Quota};
 
     #[test]
-    fn what_is_posted_is_read() {
+    fn notices_survive_a_round_trip() {
         let policy = PolicyName::new("a policy: \"x\"");
         let quota = Some(Quota::fixed_window(10, DAY).capacity(30).unlimited_reservations().start(7 * HOUR));
         for scope in
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_version_posted_is_left_alone() {
+    fn notices_of_other_versions_are_ignored() {
         let notice = |topic: &str, text: &str| Notice { topic: topic.into(), text: Some(text.into()), lasts: None };
         for notice in [
             notice("quota\0api", "10 a blue moon"),

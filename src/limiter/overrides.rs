@@ -176,7 +176,7 @@ mod tests {
     use crate::algorithm::MINUTE;
 
     #[test]
-    fn when_all_room_is_taken_what_is_there_can_still_be_changed() {
+    fn existing_quotas_can_be_changed_when_the_table_is_full() {
         let quota = Some(Quota::token_bucket(1, MINUTE));
         let change = |key: u128| {
             let scope = QuotaScope::Key(Digest::from_bits(key));

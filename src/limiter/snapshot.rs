@@ -154,7 +154,7 @@ mod tests {
 
     /// This crate's backends write whole tokens; other backends need not.
     #[test]
-    fn fractions_of_tokens_are_told_to_the_last_bit() {
+    fn fractions_of_tokens_are_exact_in_json() {
         let quota = Quota::sliding_window(10, MINUTE);
         let mut bits = 0x9e37_79b9_7f4a_7c15_u64;
         let mut numbers = vec![0.0, 0.1 + 0.2, 3.5, 1e-6, f64::MIN_POSITIVE, 5e-324, 9_007_199_254_740_991.0, 1e15];

@@ -48,7 +48,7 @@ async fn a_key_has_one_digest_in_decisions_and_rows() {
 }
 
 #[tokio::test]
-async fn a_refused_call_says_which_charge_was_in_the_way() {
+async fn a_denied_call_reports_which_charge_exceeded_its_quota() {
     let (limiter, _clock) = limiter();
     let tight = Policy::new("tight", Quota::token_bucket(1, MINUTE));
     limiter.limit(&tight, 1).await.unwrap();
@@ -80,7 +80,7 @@ async fn anonymous_callers_share_one_bucket_that_no_key_shares() {
 }
 
 #[tokio::test]
-async fn a_snapshot_projects_itself() {
+async fn a_snapshot_predicts_the_tokens_available_later() {
     let (limiter, clock) = limiter();
     limiter.acquire(&API, 1).cost(10).await.unwrap();
     let snapshot = limiter.snapshot(&API, 1).await.unwrap();
@@ -117,7 +117,7 @@ impl Backend for Far {
 }
 
 #[tokio::test]
-async fn at_once_is_asked_of_whatever_is_in_this_process() {
+async fn limit_now_works_only_with_backends_in_this_process() {
     let one = Policy::new("one", Quota::token_bucket(1, MINUTE));
     let backends: [Box<dyn Backend>; 3] = [
         Box::new(MemoryBackend::new()),
@@ -139,7 +139,7 @@ async fn at_once_is_asked_of_whatever_is_in_this_process() {
 }
 
 #[tokio::test]
-async fn at_once_goes_through_all_gates() {
+async fn limit_now_applies_deny_lists_the_block_cache_and_set_quotas() {
     let one = Policy::new("one", Quota::token_bucket(1, MINUTE));
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
     let near = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();

@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn each_policy_finds_its_own_and_those_beyond_the_bound_share_one() {
+    fn policies_beyond_the_bound_share_one_value() {
         let all = PerPolicy::new();
         for _round in 0..2 {
             for number in 0..MAX_POLICIES {
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_with_one_fnv_1a_hash_have_a_value_each() {
+    fn policies_with_the_same_fnv_1a_hash_have_separate_values() {
         // A published collision: policies were once identified by that hash.
         let names = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
         let all = PerPolicy::new();
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_come_at_once_find_the_same() {
+    fn concurrent_threads_get_the_same_value() {
         let all = PerPolicy::new();
         let both = Barrier::new(2);
         let thread = || {

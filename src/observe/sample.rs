@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_pass_a_second_and_the_next_tells_how_many_did_not() {
+    fn events_beyond_the_limit_are_suppressed_and_counted() {
         let sample = Sampler::default();
         assert_eq!(passes(&sample, 100_000, 4), [Some(0), Some(0), None, None]);
         assert_eq!(passes(&sample, 100_999, 1), [None]);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_at_once_pass_exactly_as_many() {
+    fn the_limit_is_exact_with_eight_threads() {
         const MAX: u32 = 4_000_000;
         let sample = Sampler::default();
         let all_at_once = Barrier::new(8);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_thread_counts_in_the_second_that_has_begun() {
+    fn a_late_thread_counts_in_the_new_second() {
         let sample = Sampler::default();
         assert_eq!(passes(&sample, 101_000, 1), [Some(0)]);
         assert_eq!(passes(&sample, 100_999, 2), [Some(0), None]);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_does_not_silence_it() {
+    fn events_pass_after_the_clock_was_set() {
         let sample = Sampler::default();
         for millis in [1_000_000_000, 0, u64::MAX / 1000, 5_000_000] {
             assert_eq!(passes(&sample, millis, 3)[1..], [Some(0), None], "{millis}");

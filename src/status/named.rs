@@ -62,7 +62,7 @@ mod tests {
     use super::key_in;
 
     #[test]
-    fn a_key_is_read_as_forms_write_it() {
+    fn the_key_in_a_query_is_form_decoded() {
         for (query, key) in [
             ("key=ada", Some("ada")),
             ("a=b&key=ada%2Bx%40example.com&c", Some("ada+x@example.com")),

@@ -53,7 +53,7 @@ fn both(layer: &RateLimitLayer, limiter: &RateLimiter) -> Router {
 }
 
 #[tokio::test]
-async fn a_backend_that_is_down_is_a_503_and_tells_nothing_of_itself() {
+async fn a_failed_backend_is_a_503_without_details() {
     let limiter = RateLimiter::new(Broken);
     let app = both(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
     let limited = call(&app, "GET /", &[]).await;
@@ -68,7 +68,7 @@ async fn a_backend_that_is_down_is_a_503_and_tells_nothing_of_itself() {
 }
 
 #[tokio::test]
-async fn a_policy_that_lets_pass_what_nobody_saw_is_told_as_unspent() {
+async fn the_status_matches_the_failure_mode() {
     let limiter = RateLimiter::builder(Broken).on_failure(FailureMode::Allow).build();
     let app = both(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
     assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, 200);
@@ -84,7 +84,7 @@ async fn a_policy_that_lets_pass_what_nobody_saw_is_told_as_unspent() {
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_found_is_answered_with_the_extractors_status() {
+async fn a_missing_key_is_refused_with_the_extractors_status() {
     let limiter = RateLimiter::default();
     let unauthorized = || Err::<u64, _>(KeyError::new("log in first").with_status(StatusCode::UNAUTHORIZED));
     let layers = [
@@ -107,7 +107,7 @@ async fn a_key_that_cannot_be_found_is_answered_with_the_extractors_status() {
 }
 
 #[tokio::test]
-async fn the_layers_own_way_to_refuse_is_kept() {
+async fn the_refusal_handler_of_the_layer_applies() {
     let limiter = RateLimiter::new(Broken);
     let layer = RateLimitLayer::new(&API, user).limiter(&limiter).on_refusal(|refusal| {
         let mut response = Response::new(Bytes::from_static(b"one moment, please"));

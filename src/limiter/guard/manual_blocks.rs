@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_there_is_room_for_and_then_one_is_told() {
+    fn a_full_table_accepts_no_new_block_until_one_expires() {
         let (manual, now) = (ManualBlocks::default(), Micros::new(1_000_000));
         for id in 0..MAX_MANUAL_BLOCKS as u128 {
             assert!(manual.block(Digest::from_bits(id), now, now.plus(1 + id as u64)));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_holds_while_many_threads_block_and_release() {
+    fn the_maximum_holds_while_many_threads_block_and_unblock() {
         let (manual, now) = (ManualBlocks::default(), Micros::new(1_000_000));
         for id in 0..MAX_MANUAL_BLOCKS as u128 - 100 {
             assert!(manual.block(Digest::from_bits(id), now, now.plus(1_000)));

@@ -20,7 +20,7 @@ fn rules() -> AutoBlock {
 }
 
 #[test]
-fn of_denials_at_once_as_many_as_earn_a_block_earn_one() {
+fn concurrent_denials_at_the_threshold_cause_one_block() {
     every_order(|| {
         let offenders = offenders();
         let deniers = [(); 2].map(|()| {
@@ -35,7 +35,7 @@ fn of_denials_at_once_as_many_as_earn_a_block_earn_one() {
 
 /// The count of blocks that lets calls skip the lookup.
 #[test]
-fn while_somebody_is_blocked_the_table_says_that_there_are_blocks() {
+fn the_block_count_is_positive_while_a_block_is_active() {
     every_order(|| {
         let offenders = offenders();
         // In another bucket, so that no lock orders the two threads.
@@ -60,7 +60,7 @@ fn while_somebody_is_blocked_the_table_says_that_there_are_blocks() {
 }
 
 #[test]
-fn blocks_by_hand_are_seen_by_whoever_comes_after_them() {
+fn manual_blocks_are_visible_to_later_calls() {
     every_order(|| {
         let manual = Arc::new(ManualBlocks::default());
         manual.block(OTHER, NOW, NOW + HOUR);
@@ -87,7 +87,7 @@ fn blocks_by_hand_are_seen_by_whoever_comes_after_them() {
 
 /// Counted twice, they would leave less space for blocks of others.
 #[test]
-fn two_blocks_of_one_caller_by_hand_are_one() {
+fn two_manual_blocks_of_one_caller_count_once() {
     every_order(|| {
         let manual = Arc::new(ManualBlocks::default());
         let blocking = [HOUR, 2 * HOUR].map(|lasts| {

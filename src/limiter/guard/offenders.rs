@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_ends_with_its_window_and_a_block_with_its_time() {
+    fn denials_expire_with_their_window_and_blocks_at_their_end() {
         let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules());
         let at = |seconds: u64| NOW + Duration::from_secs(seconds);
         assert_eq!(offenders.denied(id(1), at(0), &rules), None);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn who_offends_again_is_blocked_longer_until_they_stay_away_as_long() {
+    fn blocks_escalate_until_a_caller_was_free_for_as_long_as_its_last_block() {
         let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules().threshold(1).escalate(10, DAY));
         let hours = |hours: u64| HOUR * u32::try_from(hours).expect("few");
         let lasts = |at: Micros| offenders.denied(id(1), at, &rules).map(|(lasts, _)| lasts.as_secs() / 3600);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn success_and_forgiveness_begin_anew() {
+    fn a_success_resets_the_count_and_forgetting_ends_the_block() {
         let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules());
         for _ in 0..2 {
             offenders.denied(id(1), NOW, &rules);
@@ -282,7 +282,7 @@ mod tests {
     /// The default secret of a Redis backend follows from its prefix, so anyone can compute digests. A client that was
     /// blocked for a day once became free by 400 requests under eight names chosen to share its bucket.
     #[test]
-    fn names_chosen_under_a_known_secret_do_not_free_a_blocked_client() {
+    fn keys_chosen_under_a_known_secret_do_not_free_a_blocked_client() {
         const BUCKETS: u64 = 1024;
         let offenders = Offenders::new(WAYS * BUCKETS as usize, MINUTE, 30);
         let rules = rules().threshold(30).block_for(DAY);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_denied_most_stays_in_whatever_order_they_come() {
+    fn the_worst_offenders_stay_in_the_table_during_a_flood() {
         let offenders = Offenders::new(4096, MINUTE, 30);
         let rules = rules().threshold(30);
         let mut now = NOW;

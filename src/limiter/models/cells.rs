@@ -31,7 +31,7 @@ fn due(decision: &Decision) -> u64 {
 
 /// Two of three callers leave: the third gets the first reservation and is woken for it, the other two go back.
 #[test]
-fn who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost() {
+fn the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost() {
     orders_with_interruptions(3, || {
         let queues = Arc::new(Queues::default());
         let waker = std::task::Waker::noop();
@@ -58,7 +58,7 @@ fn who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost() {
 
 /// A caller is due while the one before it leaves: it uses one of the two reservations, and the other goes back.
 #[test]
-fn a_turn_that_comes_while_another_is_passed_on_is_used_once() {
+fn a_reservation_is_used_once_if_it_is_due_while_another_is_passed_on() {
     every_order(|| {
         let queues = Arc::new(Queues::default());
         let waker = std::task::Waker::noop();
@@ -75,7 +75,7 @@ fn a_turn_that_comes_while_another_is_passed_on_is_used_once() {
 }
 
 #[test]
-fn a_queue_that_somebody_joins_is_not_removed() {
+fn a_queue_is_not_removed_while_a_caller_joins() {
     every_order(|| {
         let queues = Arc::new(Queues::default());
         let waker = std::task::Waker::noop();
@@ -96,7 +96,7 @@ fn change(key: u128, quota: Option<Quota>) -> Override {
 
 /// The count that lets calls skip the lock.
 #[test]
-fn a_changed_quota_is_never_taken_for_none() {
+fn no_set_quota_is_overlooked() {
     every_order(|| {
         let quota = Quota::token_bucket(2, MINUTE);
         let overrides = Arc::new(Overrides::default());
@@ -146,7 +146,7 @@ fn quotas_are_replaced_in_one_step() {
 }
 
 #[test]
-fn nobody_loses_a_rule_that_somebody_else_adds() {
+fn concurrent_inserts_lose_no_rule() {
     every_order(|| {
         let list = DenyList::new();
         list.insert(DenyRule::key(0));
@@ -163,7 +163,7 @@ fn nobody_loses_a_rule_that_somebody_else_adds() {
 
 /// One caller reads the backend's row and stores its denial, while another gives tokens back and forgets the row.
 #[test]
-fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
+fn a_denial_read_before_a_refund_is_not_cached_after_the_refund() {
     every_order(|| {
         let quota = Quota::token_bucket(1, MINUTE).seeded(0);
         let full = State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() };
@@ -188,7 +188,7 @@ fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
 }
 
 #[test]
-fn of_two_answers_the_later_one_stays() {
+fn the_block_cache_keeps_the_later_of_two_answers() {
     every_order(|| {
         let quota = Quota::token_bucket(1, MINUTE).seeded(0);
         let cache = Arc::new(BlockCache::new(4));

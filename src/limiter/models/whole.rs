@@ -72,7 +72,7 @@ fn now<T, E: std::fmt::Debug>(future: impl IntoFuture<Output = Result<T, E>>) ->
 }
 
 #[test]
-fn once_somebody_is_blocked_no_call_overlooks_it() {
+fn no_call_is_allowed_once_a_block_takes_effect() {
     every_order(|| {
         let limiter = RateLimiter::new(OneRow::default());
         let blocking = {
@@ -89,7 +89,7 @@ fn once_somebody_is_blocked_no_call_overlooks_it() {
 }
 
 #[test]
-fn once_a_quota_is_changed_no_call_overlooks_it() {
+fn no_call_uses_the_old_quota_once_a_change_takes_effect() {
     every_order(|| {
         let limiter = RateLimiter::new(OneRow::default());
         let changing = {
@@ -104,7 +104,7 @@ fn once_a_quota_is_changed_no_call_overlooks_it() {
 }
 
 #[test]
-fn places_are_given_to_as_many_as_there_are_and_never_to_nobody() {
+fn concurrent_calls_take_exactly_max_waiting_slots() {
     every_order(|| {
         let limiter = RateLimiter::builder(OneRow::default()).max_waiting(2).build();
         let others = [(); 2].map(|()| {
@@ -121,7 +121,7 @@ fn places_are_given_to_as_many_as_there_are_and_never_to_nobody() {
 
 /// A call that is denied a slot does not reduce the slots of concurrent calls.
 #[test]
-fn a_place_that_comes_back_is_somebodys_who_asks() {
+fn a_released_slot_goes_to_exactly_one_of_two_calls() {
     every_order(|| {
         let limiter = RateLimiter::builder(OneRow::default()).max_waiting(1).build();
         let taken = limiter.wait_slot();
@@ -137,7 +137,7 @@ fn a_place_that_comes_back_is_somebodys_who_asks() {
 }
 
 #[test]
-fn a_charge_is_settled_once_by_however_many_clones() {
+fn clones_of_a_receipt_settle_a_charge_once() {
     every_order(|| {
         let backend = OneRow::default();
         let limiter = RateLimiter::new(backend.clone());
@@ -154,7 +154,7 @@ fn a_charge_is_settled_once_by_however_many_clones() {
 
 /// On a remote backend, a call after a reset is decided by the row as it is then.
 #[test]
-fn after_a_reset_no_denial_from_before_it_is_remembered() {
+fn denials_from_before_a_reset_are_not_cached_after_the_reset() {
     every_order(|| {
         let backend = OneRow::remote();
         // By another limiter, so that this one does not know the row.
@@ -172,7 +172,7 @@ fn after_a_reset_no_denial_from_before_it_is_remembered() {
 }
 
 #[test]
-fn after_a_cancellation_no_denial_from_before_it_is_remembered() {
+fn denials_from_before_a_cancellation_are_not_cached_after_the_cancellation() {
     every_order(|| {
         let limiter = RateLimiter::builder(OneRow::remote()).block_cache(4).build();
         let held = now(limiter.acquire(&API, "eve").cost(2).hold());
@@ -187,7 +187,7 @@ fn after_a_cancellation_no_denial_from_before_it_is_remembered() {
 }
 
 #[test]
-fn of_denials_at_once_one_blocks_and_is_told_once() {
+fn concurrent_denials_cause_one_block_and_one_notification() {
     every_order(|| {
         let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let rules = AutoBlock::of_names([API.name().clone()]).threshold(2).within(MINUTE).block_for(HOUR);

@@ -211,7 +211,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn it_is_a_vec_with_handles_and_sums(acts in prop::collection::vec((0u8..6, any::<u16>(), any::<u16>()), 0..200)) {
+        fn a_sequence_behaves_like_a_vec(acts in prop::collection::vec((0u8..6, any::<u16>(), any::<u16>()), 0..200)) {
             let (mut sequence, mut vec) = (Sequence::default(), Vec::<(EntryId, u64)>::new());
             for (act, one, other) in acts {
                 let (rank, value) = (usize::from(one) % (vec.len() + 1), u64::from(other % 100));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn its_depth_is_logarithmic() {
+    fn the_depth_is_logarithmic() {
         fn depth(sequence: &Sequence<u64>, tree: Subtree) -> usize {
             let node = |index: usize| &sequence.nodes[index];
             tree.map_or(0, |index| 1 + depth(sequence, node(index).left).max(depth(sequence, node(index).right)))

@@ -84,7 +84,7 @@ proptest! {
 
     /// Reservations are joined in any order, and many share a due time.
     #[test]
-    fn any_history_is_as_in_the_slow_model(
+    fn any_history_matches_the_model(
         acts in prop::collection::vec((0u8..10, any::<u16>(), 0u64..3, 0u64..12), 0..120),
         spread in prop::sample::select(vec![1u64, 3, 1000]),
     ) {
@@ -156,7 +156,7 @@ fn ten_thousand_departures_wake_each_waiter_at_most_once() {
 
 /// A departure only wakes callers that have polled since the last one.
 #[test]
-fn a_departure_wakes_those_behind_it_that_have_asked_since_the_last() {
+fn a_departure_wakes_only_later_callers_that_have_polled_since_the_last_departure() {
     let (queues, woken) = (Queues::default(), Arc::new(Mutex::new(Vec::new())));
     let waker = |number| Waker::from(Arc::new(WakeLog(number, Arc::clone(&woken))));
     let join = |number: usize| queues.join(&reservation(7, 1, 1 + number as u64, number), &waker(number)).unwrap();
@@ -177,7 +177,7 @@ fn a_departure_wakes_those_behind_it_that_have_asked_since_the_last() {
 
 /// Two policies with the same key are two rows.
 #[test]
-fn turns_are_not_passed_on_between_policies() {
+fn reservations_are_not_passed_on_between_policies() {
     let queues = Queues::default();
     let [one, other] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(|policy| {
         let reservation = reservation(7, 1, 1, 0);
