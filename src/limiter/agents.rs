@@ -1,7 +1,7 @@
-//! The user agents of a deny list that have a `*`.
+//! The user agent patterns of a deny list that contain a `*`.
 //!
-//! Most of them have the form `*text*`. One automaton finds all these texts in one pass, so a thousand of them cost
-//! little more than one. The others are tried one by one.
+//! Most patterns have the form `*text*`. One automaton searches for all these texts in one pass, so a thousand patterns
+//! cost little more than one. Other patterns are tried one by one.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::policy::{DenyRule, Pattern};
 #[derive(Default)]
 pub(super) struct Agents {
     texts: Option<AhoCorasick>,
-    /// The rules of these patterns, in the order of the texts.
+    /// The rule of each text, in the same order.
     by_text: Vec<Arc<DenyRule>>,
     others: Vec<(Pattern, Arc<DenyRule>)>,
 }
@@ -20,7 +20,7 @@ pub(super) struct Agents {
 impl Agents {
     pub(super) fn new(patterns: &[(&Pattern, &Arc<DenyRule>)]) -> Agents {
         let texts: Vec<_> = patterns.iter().filter_map(|(pattern, rule)| Some((pattern.inner()?, *rule))).collect();
-        // The smallest automaton. Building it fails only for more than two billion bytes of text.
+        // The kind of automaton that takes the least memory. Building it fails only for more than two billion bytes of text.
         let automaton = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(texts.iter().map(|(text, _)| text))

@@ -88,7 +88,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets the [failure mode](RateLimiterBuilder::on_failure) of all policies with the name of this one.
+    /// Sets the [failure mode](RateLimiterBuilder::on_failure) of one policy, identified by its name.
     #[must_use]
     pub fn on_failure_of(mut self, policy: &Policy, mode: FailureMode) -> RateLimiterBuilder {
         self.failure.of.insert(policy.name().as_str().to_owned(), mode);
@@ -130,9 +130,9 @@ impl RateLimiterBuilder {
     /// Sets how many rows of a remote backend to cache, at 100 bytes each; 0 turns the cache off. Backends in this
     /// process do not use it. Default: 16,384.
     ///
-    /// For one second after a row was read, calls that the row denies at their cost and wait are denied without asking
-    /// the backend. What this limiter gives back, resets or changes takes effect immediately; what other processes do,
-    /// within a second.
+    /// For one second after a row was read, calls that the row is enough to deny are denied without asking the backend.
+    /// Refunds, resets and changed quotas of this limiter take effect immediately, those of other processes within a
+    /// second.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {
         self.block_cache = rows;
