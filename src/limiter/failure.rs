@@ -48,8 +48,8 @@ pub enum FailureMode {
 
 impl FailureMode {
     /// A limiter in this process decides, with `share` of each quota's rate, capacity and reservations, rounded down
-    /// but at least one token. With `n` processes, a share of 1/n is as strict as the quota. In the next outage, tokens
-    /// spent in this one still count until they are refilled.
+    /// but at least one token. With `n` processes, a share of 1/n is as strict as the quota. Tokens spent in one outage
+    /// still count in the next, until they are refilled.
     ///
     /// # Panics
     /// Unless `share` is above 0 and at most 1.

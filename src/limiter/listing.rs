@@ -11,8 +11,8 @@ impl RateLimiter {
     /// 100,000, ordered by policy. Within a policy, the quota of all callers comes first, then tiers, then keys. See
     /// [`set_quota`](RateLimiter::set_quota) for an example.
     ///
-    /// The list includes quotas without effect, which another version of the program may have set: those with another
-    /// algorithm than the policy, or for a tier that it does not have.
+    /// The list includes quotas that have no effect here, because they have another algorithm than the policy, or are
+    /// for a tier that the policy lacks. Another version of the program may have set them.
     pub fn set_quotas(&self) -> Vec<SetQuota> {
         self.inner.overrides.list()
     }
@@ -44,16 +44,16 @@ pub struct SetQuota {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Block {
-    /// The digest of what is blocked, for a key as [`RateLimiter::digest`] returns it.
+    /// The digest of the blocked key or signal. For a key, it equals [`RateLimiter::digest`].
     pub digest: Digest,
-    /// The blocked address, user agent or label. `None` for a key, because keys are not stored; for a block by another
-    /// process, because processes share only digests; and for a text longer than [`DenyRule::MAX_LENGTH`].
+    /// The blocked address, user agent or label. `None` for keys, which are not stored, for blocks by other processes,
+    /// which share only digests, and for texts longer than [`DenyRule::MAX_LENGTH`].
     pub rule: Option<DenyRule>,
     /// The time since this process made the block; `None` if another process did.
     pub age: Option<Duration>,
     /// The time until the block ends, more than zero.
     pub left: Duration,
-    /// Which automatic block of the caller in a row this is, 1 for the first; 0 for a manual block.
+    /// The number of this automatic block in a row, 1 for the first; 0 for a manual block.
     pub times: u32,
     /// Whether it is a manual block, made by [`RateLimiter::block`].
     pub by_hand: bool,

@@ -9,7 +9,7 @@ use crate::policy::{Digest, PolicyName};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NoticeContent {
     Quota(Override),
-    /// An automatic block, its length and which it is in a row; `None` if it ended.
+    /// An automatic block, its length and its number in a row; `None` if it ended.
     Block(Digest, Option<(Duration, u32)>),
     /// A manual block and its length; `None` if it ended.
     ManualBlock(Digest, Option<Duration>),

@@ -87,7 +87,7 @@ impl Overrides {
     }
 
     pub(super) fn replace(&self, changes: impl IntoIterator<Item = Override>) {
-        // Built before locking, so that decisions only wait for the exchange.
+        // Built before locking, so that decisions only wait for the swap.
         let mut policies = HashMap::new();
         for change in changes {
             apply(&mut policies, change);
@@ -122,7 +122,7 @@ fn apply(policies: &mut OverrideMap, Override { policy, scope, quota }: Override
 const MAX_OVERRIDES: usize = 100_000;
 
 /// Why a quota was not set. Nothing has changed, except possibly after a [`Backend`](SetQuotaError::Backend) error.
-/// Transparent: `source()` is that of the inner error. See [`RateLimiter::set_quota`](crate::RateLimiter::set_quota)
+/// Transparent: delegates `source()` to the inner error. See [`RateLimiter::set_quota`](crate::RateLimiter::set_quota)
 /// for an example.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -131,7 +131,7 @@ pub enum SetQuotaError {
     Quota(PolicyError),
     /// 100,000 quotas are set already.
     TooMany,
-    /// The change could not be published: other processes may have received it or not.
+    /// The change could not be published. Other processes may have received it nevertheless.
     Backend(Error),
 }
 

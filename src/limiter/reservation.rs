@@ -14,7 +14,7 @@ use crate::backend::BackendFuture;
 use crate::policy::{DecidedBy, Decision, Decisions};
 
 /// Charges that can still be given back: [keep](Reservation::into_receipt) them when the work is done, or
-/// [cancel](Reservation::cancel).
+/// [cancel](Reservation::cancel) them.
 ///
 /// What dropping it does depends on how it was made:
 ///
@@ -37,9 +37,8 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// # Ok(()) }
 /// ```
 ///
-/// A reservation that is not due yet can only be given back if nothing was reserved after it, since later reservations
-/// keep their due times; otherwise it is forfeited. After the due time, see [what can be given
-/// back](Receipt#what-can-be-given-back).
+/// A reservation that is not due yet is forfeited if other tokens were reserved after it, because later reservations
+/// keep their due times. After the due time, see [what can be given back](Receipt#what-can-be-given-back).
 #[derive(Debug)]
 #[must_use = "dropping it may give the charge back; call `wait`, `into_receipt` or `cancel`"]
 pub struct Reservation {
@@ -50,7 +49,7 @@ pub struct Reservation {
     delay: Duration,
     /// `None` once the due time has come.
     timer: Option<DueTimer>,
-    /// Joined when the reservation is first waited for.
+    /// Joined at the first poll.
     queue: QueueState,
     extra_delay: Duration,
     /// The latest due time to accept after a pause, by the limiter's clock; `None` for any.
@@ -147,8 +146,8 @@ impl Reservation {
         Ok(self.into_receipt())
     }
 
-    /// Ready when the charges are due and made. If a pause is in force at the due time, gives them back and retries at
-    /// its end. Polled again after that, it checks for a later pause.
+    /// Ready when the charges are due and made. If a pause is in force at the due time, gives the charges back and
+    /// retries at the end of the pause. A further poll checks for a new pause.
     pub(crate) fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LimitError>> {
         loop {
             if let Some(retry) = &mut self.retry {

@@ -65,8 +65,8 @@ async fn the_same_row_twice_in_one_call_is_charged_twice() {
     let api = &API;
     let charge = || Charge::new(api, 1).cost(4);
     assert!(limiter.try_limit_all([charge(), charge()]).await.unwrap().is_allowed());
-    let refused = limiter.try_limit_all([Charge::new(&API, 1).cost(2), Charge::new(&API, 1)]).await.unwrap();
-    assert!(!refused.is_allowed());
+    let denied = limiter.try_limit_all([Charge::new(&API, 1).cost(2), Charge::new(&API, 1)]).await.unwrap();
+    assert!(!denied.is_allowed());
     assert_eq!(limiter.remaining(&API, 1).await.unwrap(), 2);
 }
 
@@ -92,9 +92,9 @@ async fn a_snapshot_predicts_the_tokens_available_later() {
 
 /// A memory backend that claims to be remote.
 #[derive(Debug)]
-struct Far(MemoryBackend);
+struct ClaimsRemote(MemoryBackend);
 
-impl Backend for Far {
+impl Backend for ClaimsRemote {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
         self.0.acquire(takes)
     }
@@ -129,11 +129,11 @@ async fn limit_now_works_only_with_backends_in_this_process() {
         assert!(limiter.try_limit_now(&one, 7).unwrap().is_allowed());
         assert!(!limiter.try_limit_now(&one, 7).unwrap().is_allowed());
     }
-    let far = RateLimiter::new(Far(MemoryBackend::new()));
-    assert_eq!(far.try_limit_now(&one, 7).unwrap_err().kind(), ErrorKind::Unsupported);
-    assert!(matches!(far.limit_now(&one, 7), Err(LimitError::Backend(_))));
+    let remote = RateLimiter::new(ClaimsRemote(MemoryBackend::new()));
+    assert_eq!(remote.try_limit_now(&one, 7).unwrap_err().kind(), ErrorKind::Unsupported);
+    assert!(matches!(remote.limit_now(&one, 7), Err(LimitError::Backend(_))));
     assert!(
-        far.try_limit(&one, 7).await.unwrap().is_allowed(),
+        remote.try_limit(&one, 7).await.unwrap().is_allowed(),
         "`limit_now` must not spend anything on a remote backend"
     );
 }
@@ -142,17 +142,17 @@ async fn limit_now_works_only_with_backends_in_this_process() {
 async fn limit_now_applies_deny_lists_the_block_cache_and_set_quotas() {
     let one = Policy::new("one", Quota::token_bucket(1, MINUTE));
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
-    let near = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
-    let far = RateLimiter::builder(Far(MemoryBackend::new())).deny_list(&list).build();
-    for limiter in [&near, &far] {
+    let local = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
+    let remote = RateLimiter::builder(ClaimsRemote(MemoryBackend::new())).deny_list(&list).build();
+    for limiter in [&local, &remote] {
         assert_eq!(limiter.try_limit_now(&one, "mallory").unwrap().reason(), Reason::DenyList);
     }
-    assert!(near.try_limit_now(&one, "ada").unwrap().is_allowed());
-    assert!(far.try_limit_now(&one, "ada").is_err());
-    // By the block cache.
-    assert!(far.try_limit(&one, "ada").await.unwrap().is_allowed());
-    assert!(!far.try_limit(&one, "ada").await.unwrap().is_allowed());
-    assert!(!far.try_limit_now(&one, "ada").unwrap().is_allowed());
-    near.set_quota(&one, Some(Quota::token_bucket(5, MINUTE))).await.unwrap();
-    assert_eq!(near.try_limit_now(&one, "bob").unwrap().capacity(), 5);
+    assert!(local.try_limit_now(&one, "ada").unwrap().is_allowed());
+    assert!(remote.try_limit_now(&one, "ada").is_err());
+    // The block cache denies these calls.
+    assert!(remote.try_limit(&one, "ada").await.unwrap().is_allowed());
+    assert!(!remote.try_limit(&one, "ada").await.unwrap().is_allowed());
+    assert!(!remote.try_limit_now(&one, "ada").unwrap().is_allowed());
+    local.set_quota(&one, Some(Quota::token_bucket(5, MINUTE))).await.unwrap();
+    assert_eq!(local.try_limit_now(&one, "bob").unwrap().capacity(), 5);
 }

@@ -13,9 +13,10 @@
 /// Counter: decided charges. Labels `policy`, `outcome`, `reason`, `decided_by`, and `enforced`: `false` in shadow
 /// mode, where denials are ignored.
 ///
-/// A request under several policies counts once under each. If one of them denies it, all count a denial: that one with
-/// its `reason`, the others with `refused_elsewhere`; exclude these to count refused requests. Not included: undecided
-/// charges ([`BACKEND_ERRORS`]), checks ([`CHECKS`]), and requests without a rule or a key.
+/// A request under several policies counts once under each. If one of them denies it, all count a denial. The policy
+/// that denied it counts its own `reason`, the others `refused_elsewhere`; exclude the latter to count refused
+/// requests. Not included: undecided charges ([`BACKEND_ERRORS`]), checks ([`CHECKS`]), and requests without a rule or
+/// a key.
 pub const DECISIONS: &str = "tollgate_decisions_total";
 
 /// Counter: checks, which decide without charging. Labels `policy`, `outcome`.
@@ -43,7 +44,7 @@ pub const MISTAKES: &str = "tollgate_mistakes_total";
 /// process has no series. Label `policy`.
 pub const DECISION_DURATION: &str = "tollgate_decision_duration_seconds";
 
-/// Gauge: rows that the backend holds in this process. Absent if it holds none.
+/// Gauge: rows that the backend holds in this process. Absent for a remote backend.
 pub const ROWS: &str = "tollgate_rows";
 
 /// Gauge: rows of each policy that the backend holds in this process. Label `policy` (`(others)` beyond 1,024).

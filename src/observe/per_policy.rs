@@ -17,7 +17,7 @@ impl<T> PerPolicy<T> {
         PerPolicy { known: DashMap::new(), others: OnceLock::new() }
     }
 
-    /// The value of a policy; `make` is called with its name, or [`OTHERS`].
+    /// Returns the value of a policy. `make` creates it from the policy's name, or from [`OTHERS`].
     pub(super) fn of(&self, policy: &PolicyName, make: impl Fn(&str) -> T) -> Arc<T> {
         if let Some(value) = self.known.get(policy) {
             return Arc::clone(&value);
@@ -29,7 +29,7 @@ impl<T> PerPolicy<T> {
     }
 }
 
-/// Concurrent threads may exceed it by a few.
+/// Concurrent threads may exceed this bound by a few.
 const MAX_POLICIES: usize = 512;
 
 const OTHERS: &str = "(others)";
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn policies_with_the_same_fnv_1a_hash_have_separate_values() {
-        // A published collision: policies were once identified by that hash.
+        // A published collision of the hash by which policies were once identified.
         let names = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
         let all = PerPolicy::new();
         for _round in 0..2 {

@@ -1,4 +1,4 @@
-//! A limit on events per second that counts the suppressed ones.
+//! Limits events per second and counts the suppressed ones.
 
 use crate::algorithm::Micros;
 use crate::sync::{Mutex, PoisonError};
@@ -20,8 +20,8 @@ impl Sampler {
     pub(super) fn pass(&self, now: Micros, max: u32) -> Option<u64> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let second = now.get() / 1_000_000;
-        // A thread that read the clock just before the second changed counts in the new one; otherwise it would reset
-        // the counts, and so would the next thread.
+        // A late thread, which read the clock before the second changed, counts in the new second. Otherwise it would
+        // reset the counts, and the next thread would reset them again.
         if !(second..=second + MAX_LATE_SECONDS).contains(&counts.second) {
             (counts.second, counts.passed) = (second, 0);
         }
@@ -34,7 +34,7 @@ impl Sampler {
     }
 }
 
-/// More seconds behind mean that the clock was set back, not that a thread is late.
+/// If the difference is larger, the clock was set back.
 const MAX_LATE_SECONDS: u64 = 10;
 
 #[cfg(test)]

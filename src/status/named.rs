@@ -26,7 +26,7 @@ use crate::policy::{KeyError, Policy};
 /// // .layer(operators_only)
 /// ```
 ///
-/// A request without a `key`, or with two, is answered with 400.
+/// A request without a `key`, or with two, gets 400.
 ///
 /// # Panics
 /// If `policy` is a bare quota that denies everything (capacity 0 and no reservations).

@@ -41,7 +41,7 @@ impl FlakyBackend {
 
     fn reach(&self) -> Result<&MemoryBackend, Error> {
         if self.down.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Unavailable, "it is out to lunch").with_source("back at two"));
+            return Err(Error::new(ErrorKind::Unavailable, "the server is down").with_source("connection refused"));
         }
         Ok(&self.memory)
     }

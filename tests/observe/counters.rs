@@ -21,7 +21,7 @@ fn page(recorder: &PrometheusRecorder) -> Page {
     Page::read(&recorder.handle().render())
 }
 
-/// The series of a metric: the values of its labels, then its own value.
+/// Returns each series of a metric as the values of its labels, followed by its value.
 fn series(page: &Page, name: &str, labels: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for series in page.0.iter().filter(|series| series.name == name) {
@@ -173,8 +173,8 @@ async fn named_limiters_have_separate_series() {
         for metric in [names::BLOCKS, names::BLOCKED, names::DECISIONS] {
             assert_eq!(page.sum(metric, &labels), Some(f64::from(blocks)), "{metric}");
         }
-        let own = |series: &&crate::exporter::Series| series.labels.contains_key("limiter");
-        assert_eq!(page.0.iter().filter(own).count(), page.0.len(), "every series has the label");
+        let has_label = |series: &&crate::exporter::Series| series.labels.contains_key("limiter");
+        assert_eq!(page.0.iter().filter(has_label).count(), page.0.len(), "every series has the label");
     }
 }
 

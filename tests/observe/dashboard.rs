@@ -1,4 +1,4 @@
-//! `examples/observability/dashboard.json` queries every metric, by existing labels only.
+//! `examples/observability/dashboard.json` queries every metric, and uses only existing labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -89,7 +89,7 @@ fn the_dashboard_queries_only_existing_metrics_and_labels() {
         for label in used.iter().chain(&shown) {
             assert!(labels.contains(*label), "{label} in {query}");
         }
-        // A legend can show only what the sum keeps.
+        // A legend can show only labels that the sum keeps.
         let by = query.split("by (").nth(1).map_or("", |rest| rest.split(')').next().unwrap());
         assert!(shown.iter().all(|label| words(by).any(|kept| kept == *label)), "{legend} of {query}");
     }

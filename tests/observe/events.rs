@@ -86,12 +86,12 @@ async fn denials_in_shadow_mode_are_not_enforced() {
 
 #[tokio::test]
 async fn a_waiting_call_is_logged_as_reserved() {
-    static TURNS: Policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(5));
+    static RESERVABLE: Policy = Policy::new("reservable", Quota::token_bucket(1, MINUTE).max_reserved(5));
     let limiter = FlakyBackend::new().limiter().observer(Tracing::new()).build();
     let log = Log::new(Level::TRACE);
     let _subscribed = log.subscribe();
-    drop(limiter.try_limit(&TURNS, "ada").await.unwrap());
-    let waiting = limiter.acquire(&TURNS, "ada").wait_up_to(HOUR);
+    drop(limiter.try_limit(&RESERVABLE, "ada").await.unwrap());
+    let waiting = limiter.acquire(&RESERVABLE, "ada").wait_up_to(HOUR);
     let lines = log.take();
     let last = lines.last().unwrap();
     assert_eq!(
@@ -103,8 +103,8 @@ async fn a_waiting_call_is_logged_as_reserved() {
 
 #[tokio::test]
 async fn an_outage_is_logged_with_its_error_and_the_decision_made_instead() {
-    static FALLBACK: Policy = Policy::new("fell", Quota::token_bucket(4, MINUTE));
-    static FAIL_OPEN: Policy = Policy::new("seen", Quota::token_bucket(4, MINUTE));
+    static FALLBACK: Policy = Policy::new("fallback", Quota::token_bucket(4, MINUTE));
+    static FAIL_OPEN: Policy = Policy::new("fail-open", Quota::token_bucket(4, MINUTE));
     let backend = FlakyBackend::new();
     let limiter = backend.limiter().on_failure_of(&FALLBACK, FailureMode::fallback(0.5));
     let limiter = limiter.on_failure_of(&FAIL_OPEN, FailureMode::Allow).observer(Tracing::new()).build();
@@ -124,7 +124,7 @@ async fn an_outage_is_logged_with_its_error_and_the_decision_made_instead() {
             lines[0].to_string(),
             format!(
                 "ERROR tollgate failed message=failed policy={name:?} key={key:?} kind=\"unavailable\" error=backend is \
-                 unavailable: it is out to lunch latency_us=_ suppressed=0"
+                 unavailable: the server is down latency_us=_ suppressed=0"
             )
         );
         let after: Vec<_> = lines[1..].iter().map(|line| (line.field("decided_by"), line.field("reason"))).collect();

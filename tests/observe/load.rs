@@ -1,4 +1,4 @@
-//! Scrapes under load: the counters match what the clients saw, to the last request.
+//! Scrapes under load: the counters match the responses that the clients received.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

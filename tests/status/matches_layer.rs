@@ -200,7 +200,7 @@ async fn an_extractor_reads_the_path_of_the_status_endpoint() {
 async fn reserved_tokens_are_reported_as_spent() {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(tollgate::MemoryBackend::builder().clock(clock.clone()).build());
-    let reservable = Policy::new("turns", Quota::token_bucket(10, MINUTE).capacity(1).max_reserved(50));
+    let reservable = Policy::new("reservable", Quota::token_bucket(10, MINUTE).capacity(1).max_reserved(50));
     let app = Router::new().route("/rate-limit", status::of(&limiter, &reservable, user));
     for _ in 0..4 {
         limiter.acquire(&reservable, "ada".to_owned()).reserve().await.unwrap().into_receipt();

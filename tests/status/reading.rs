@@ -57,7 +57,7 @@ impl Backend for CountingBackend {
 async fn values(limiter: &RateLimiter) -> Vec<Snapshot> {
     let mut values = Vec::new();
     for policy in &POLICIES {
-        for user in ["ada", "grace", "nobody"] {
+        for user in ["ada", "grace", "stranger"] {
             values.push(limiter.snapshot(policy, user.to_owned()).await.unwrap());
         }
     }

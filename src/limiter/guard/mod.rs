@@ -1,4 +1,4 @@
-//! Blocks: callers that are denied whatever the quotas (step 2), and how denials lead to a block (step 6).
+//! Denies blocked callers (step 2), and blocks callers with too many denials (step 6).
 
 mod auto_block;
 mod manual_blocks;
@@ -31,13 +31,13 @@ pub(super) struct Guard {
     offenders: OnceLock<Offenders>,
 }
 
-/// What blocks a caller, and until when; `None` for a deny rule, which has no end.
+/// The rule that blocks a caller, and the end of the block; `None` for a deny rule.
 pub(super) struct BlockedBy {
     pub(super) rule: Arc<DenyRule>,
     pub(super) until: Option<Micros>,
 }
 
-/// A block just triggered by a denial.
+/// A new block, made because of a denial.
 pub(super) struct NewBlock {
     pub(super) id: Digest,
     pub(super) signal: Signal,
@@ -132,7 +132,7 @@ impl Guard {
             Some((digest, Signal::key(key?.clone()), by_denials))
         });
         let blocks = by_signal.chain(keys).filter_map(|(id, signal, by_denials)| {
-            // Every lookup records another attempt, so it must not stop at the first block.
+            // Every lookup records another attempt, so the search must not stop at the first block.
             let earned = offenders.filter(|_| by_denials).and_then(|offenders| offenders.blocked(id, now));
             Some((self.manual.blocked(id, now).max(earned)?, signal))
         });
@@ -185,7 +185,7 @@ impl Guard {
         earned
     }
 
-    /// Step 6: resets the counts of a caller whose charge was granted, if the rules say so.
+    /// Step 6: resets the counts of a caller whose charge was granted, if the rules require that.
     pub(super) fn allowed<'k>(&self, keys: impl Iterator<Item = (&'k PolicyName, Digest)>, signal_ids: &SignalIds) {
         let Some(auto) = self.auto.as_ref().filter(|auto| auto.resets_on_success) else { return };
         let Some(offenders) = self.offenders.get() else { return };
@@ -226,7 +226,7 @@ impl Guard {
     fn offenders(&self) -> &Offenders {
         self.offenders.get_or_init(|| match &self.auto {
             Some(auto) => Offenders::new(auto.max_entries, auto.window, auto.threshold),
-            // This limiter counts no denials, but others on the backend may publish blocks.
+            // This limiter counts no denials, but other limiters on the backend may publish blocks.
             None => Offenders::new(MAX_FOREIGN_BLOCKS, MINUTE, 0),
         })
     }

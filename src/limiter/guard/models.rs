@@ -33,7 +33,7 @@ fn concurrent_denials_at_the_threshold_cause_one_block() {
     });
 }
 
-/// The count of blocks that lets calls skip the lookup.
+/// Calls skip the lookup while the count of blocks is 0.
 #[test]
 fn the_block_count_is_positive_while_a_block_is_active() {
     every_order(|| {
@@ -85,7 +85,7 @@ fn manual_blocks_are_visible_to_later_calls() {
     });
 }
 
-/// Counted twice, they would leave less space for blocks of others.
+/// If they counted twice, fewer other callers could be blocked.
 #[test]
 fn two_manual_blocks_of_one_caller_count_once() {
     every_order(|| {
@@ -94,7 +94,7 @@ fn two_manual_blocks_of_one_caller_count_once() {
             let manual = Arc::clone(&manual);
             thread(move || manual.block(ONE, NOW, NOW + lasts))
         });
-        assert!(blocking.map(|thread| thread.join().unwrap()).iter().all(|there_was_room| *there_was_room));
+        assert!(blocking.map(|thread| thread.join().unwrap()).iter().all(|accepted| *accepted));
         assert_eq!(manual.len(NOW), 1);
         manual.unblock(ONE);
         assert_eq!(manual.len(NOW), 0);

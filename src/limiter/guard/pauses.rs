@@ -28,7 +28,7 @@ impl Pauses {
         rows.filter_map(|row| until.get(&row).copied()).max().filter(|until| *until > now)
     }
 
-    /// Pauses a row, unless it is paused for longer. Returns `false` if the table is full.
+    /// Pauses a row, unless it is already paused for longer. Returns `false` if the table is full.
     pub(in crate::limiter) fn pause(&self, row: Digest, now: Micros, end: Micros) -> bool {
         let mut until = self.until.write().unwrap_or_else(PoisonError::into_inner);
         if until.len() >= MAX_PAUSES {

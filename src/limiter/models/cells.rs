@@ -17,7 +17,7 @@ const NOW: Micros = Micros::new(1_700_000_000_000_000);
 const API: PolicyName = PolicyName::new("api");
 const KEY: Digest = Digest::from_bits(7 << 64);
 
-/// Due after `before` others.
+/// A reservation that is due after `before` others.
 fn reservation(before: u64) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = State { spent: before as f64, at: NOW, stamp: quota.stamp(), ..State::default() };
@@ -29,7 +29,8 @@ fn due(decision: &Decision) -> u64 {
     (decision.due().get() - NOW.get()) / 60_000_000
 }
 
-/// Two of three callers leave: the third gets the first reservation and is woken for it, the other two go back.
+/// Two of three callers leave: the third gets the first reservation and is woken for it. The other two reservations go
+/// back.
 #[test]
 fn the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost() {
     orders_with_interruptions(3, || {
@@ -56,7 +57,7 @@ fn the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost
     });
 }
 
-/// A caller is due while the one before it leaves: it uses one of the two reservations, and the other goes back.
+/// A caller is due while the caller before it leaves. It uses one of the two reservations, and the other goes back.
 #[test]
 fn a_reservation_is_used_once_if_it_is_due_while_another_is_passed_on() {
     every_order(|| {
@@ -67,10 +68,10 @@ fn a_reservation_is_used_once_if_it_is_due_while_another_is_passed_on() {
             let queues = Arc::clone(&queues);
             thread(move || due(&queues.leave(&first).unwrap()))
         };
-        let gone = due(&queues.complete(&second).unwrap());
+        let used = due(&queues.complete(&second).unwrap());
         let left = leaver.join().unwrap();
-        assert_eq!(gone + left, 3, "{gone} was used and {left} given back");
-        assert_ne!(gone, left);
+        assert_eq!(used + left, 3, "{used} was used and {left} given back");
+        assert_ne!(used, left);
     });
 }
 
@@ -80,12 +81,12 @@ fn a_queue_is_not_removed_while_a_caller_joins() {
         let queues = Arc::new(Queues::default());
         let waker = std::task::Waker::noop();
         let first = queues.join(&reservation(1), waker).unwrap();
-        let going = {
+        let completing = {
             let queues = Arc::clone(&queues);
             thread(move || due(&queues.complete(&first).unwrap()))
         };
         let second = queues.join(&reservation(2), waker).unwrap();
-        assert_eq!(going.join().unwrap(), 1);
+        assert_eq!(completing.join().unwrap(), 1);
         assert_eq!(queues.complete(&second).map(|decision| due(&decision)), Some(2));
     });
 }
@@ -94,7 +95,7 @@ fn change(key: u128, quota: Option<Quota>) -> Override {
     Override { policy: API, scope: QuotaScope::Key(Digest::from_bits(key)), quota }
 }
 
-/// The count that lets calls skip the lock.
+/// Calls skip the lock while the count is 0.
 #[test]
 fn no_set_quota_is_overlooked() {
     every_order(|| {
@@ -117,7 +118,7 @@ fn no_set_quota_is_overlooked() {
     });
 }
 
-/// A replacement of all quotas and a change by another process happen in one of the two orders.
+/// A replacement of all quotas and a change by another process take effect one after the other, in either order.
 #[test]
 fn quotas_are_replaced_in_one_step() {
     every_order(|| {
@@ -192,7 +193,7 @@ fn the_block_cache_keeps_the_later_of_two_answers() {
     every_order(|| {
         let quota = Quota::token_bucket(1, MINUTE).seeded(0);
         let cache = Arc::new(BlockCache::new(4));
-        let learner = |seen: Micros, spent: f64| {
+        let reader = |seen: Micros, spent: f64| {
             let cache = Arc::clone(&cache);
             move || {
                 let policy = API;
@@ -204,7 +205,7 @@ fn the_block_cache_keeps_the_later_of_two_answers() {
                 cache.store(&[take], &answer.into(), true, &permit, NOW);
             }
         };
-        let (early, late) = (thread(learner(NOW, 0.0)), thread(learner(NOW.plus(1), 1.0)));
+        let (early, late) = (thread(reader(NOW, 0.0)), thread(reader(NOW.plus(1), 1.0)));
         early.join().unwrap();
         late.join().unwrap();
         let policy = API;

@@ -1,4 +1,4 @@
-//! Tests of the waiting queues against a slow, obvious model, and of the work that ten thousand departures cause.
+//! Tests of the waiting queues against a simple model, and of the work that ten thousand departures cause.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use crate::policy::PolicyName;
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
-/// A reservation due at that instant; `spent` distinguishes those of one instant.
+/// A reservation due after `wait` microseconds; `spent` distinguishes reservations with the same due time.
 fn reservation(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = crate::algorithm::State { spent: spent as f64, at: NOW, ..Default::default() };
@@ -101,11 +101,11 @@ proptest! {
                 continue;
             }
             let index = usize::from(pick) % tickets.len();
-            let asks = tickets[index].0;
+            let waiter = tickets[index].0;
             match act {
                 5 | 6 => {
-                    let waker = Waker::from(Arc::new(WakeLog(asks, Arc::clone(&woken))));
-                    prop_assert_eq!(queues.moved(&tickets[index].1, &waker).as_ref().map(name), model.moved(asks));
+                    let waker = Waker::from(Arc::new(WakeLog(waiter, Arc::clone(&woken))));
+                    prop_assert_eq!(queues.moved(&tickets[index].1, &waker).as_ref().map(name), model.moved(waiter));
                 }
                 7 => {
                     let (id, ticket) = tickets.remove(index);
@@ -135,7 +135,7 @@ impl Wake for Wakes {
     }
 }
 
-/// A departure once moved and woke all callers behind it: 50 million wakes for 10,000 departures.
+/// Regression: each departure woke all callers behind it, 50 million wakes for 10,000 departures.
 #[test]
 fn ten_thousand_departures_wake_each_waiter_at_most_once() {
     const MANY: usize = 10_000;
@@ -144,7 +144,7 @@ fn ten_thousand_departures_wake_each_waiter_at_most_once() {
         let waker = Waker::from(Arc::clone(&wakes));
         let join = |number| queues.join(&reservation(7, 1, 1 + number as u64, number), &waker).unwrap();
         let tickets: Vec<Ticket> = (0..MANY).map(join).collect();
-        // From one of them on, wrapping around.
+        // All callers leave, beginning with `first`.
         for (left, index) in (first..MANY).chain(0..first).enumerate() {
             let last = queues.leave(&tickets[index]).unwrap();
             assert_eq!(name(&last).2, MANY - 1 - left, "the last reservation goes back");
@@ -154,7 +154,6 @@ fn ten_thousand_departures_wake_each_waiter_at_most_once() {
     }
 }
 
-/// A departure only wakes callers that have polled since the last one.
 #[test]
 fn a_departure_wakes_only_later_callers_that_have_polled_since_the_last_departure() {
     let (queues, woken) = (Queues::default(), Arc::new(Mutex::new(Vec::new())));
