@@ -11,7 +11,7 @@ use super::future::Finish;
 use super::{CallContext, Charge, DecisionFuture, LimitError, RateLimiter, Reservation};
 use crate::policy::{Allowed, Signals};
 
-/// A call to a limiter, before it is sent: `limiter.acquire(&policy, key).cost(3).await`.
+/// A call to a limiter that is not sent yet: `limiter.acquire(&policy, key).cost(3).await`.
 ///
 /// `T` is the output: `Result<Allowed, LimitError>` after [`acquire`](RateLimiter::acquire), and `Result<Decision,
 /// Error>` after [`try_acquire`](RateLimiter::try_acquire).
@@ -147,8 +147,8 @@ impl Acquire<'_> {
 
     /// Makes a charge that can be settled; dropping the [`Reservation`] gives it back.
     ///
-    /// Do not use it for attempts that must count, such as logins: a client that disconnects would get its attempt
-    /// back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) there.
+    /// Do not hold attempts that must count, such as logins: a client that disconnects would get its attempt back. Use
+    /// [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
     ///
     /// # Errors
     /// If the call is denied, or the backend cannot decide.
@@ -172,15 +172,16 @@ impl Acquire<'_> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The receipt can settle the charge, or be dropped. Dropping the future while it waits gives the charge back.
-    /// While calls wait, other calls of the same key [get nothing back](Receipt#what-can-be-given-back) when they
-    /// settle.
+    /// The receipt can settle the charge; dropping the receipt keeps the charge. Dropping the future during the wait
+    /// gives the charge back. While calls wait, other calls of the same key [get nothing
+    /// back](Receipt#what-can-be-given-back) when they settle.
     ///
     /// `max_reserved` bounds the tokens that all waiting calls of a key reserve. For waits of up to `w`, the rate times
     /// `w` is enough, unless one call costs more.
     ///
-    /// If the key is [paused](RateLimiter::pause), the call waits for the end of the pause, if that is within `wait`. A
-    /// call beyond [`max_waiting`](super::RateLimiterBuilder::max_waiting) is denied if it would have to wait.
+    /// If the key is [paused](RateLimiter::pause), the call waits for the end of the pause, if that is within `wait`.
+    /// If [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls wait already, a call that would have to wait is
+    /// denied.
     ///
     /// # Errors
     /// Same as for [`reserve`](Acquire::reserve).

@@ -57,8 +57,8 @@ impl RateLimiter {
         self.take_now(charges)
     }
 
-    /// Like [`limit_all`](RateLimiter::limit_all), but the charges can be given back or settled. See there for an
-    /// example.
+    /// Like [`limit_all`](RateLimiter::limit_all), but the charges can be given back or settled. See
+    /// [`limit_all`](RateLimiter::limit_all) for an example.
     ///
     /// # Errors
     /// If a charge is denied, the backend cannot decide, or a charge [reserves](Charge::reserve) under a quota without

@@ -1,8 +1,8 @@
 //! The block cache: denies calls by rows of a remote backend that were read a moment ago (step 3).
 //!
 //! The cache stores rows, not verdicts. Spending only adds to a row, so unless tokens are given back, the backend
-//! denies whatever a cached row denies, for any cost and wait. This holds only for the quota under which the row was
-//! read. For another quota, which refills the row at another rate, the backend is asked.
+//! denies whatever a cached row denies, for any cost and wait. Another quota would refill the row at another rate, so
+//! the backend is asked if the quota differs.
 //!
 //! If this limiter gives tokens back, the row is removed from the cache. Refunds, resets and quota changes of other
 //! processes are not seen, so a row is used for [`MAX_AGE`] only.
@@ -38,9 +38,9 @@ const WAYS: usize = 4;
 struct CachedRow {
     id: Digest,
     state: State,
-    /// When the backend read it, by the backend's clock.
+    /// When the backend read the row, by the backend's clock.
     seen: Micros,
-    /// When the backend was asked, and when it answered, by the local clock. It read the row in between.
+    /// When the backend was asked and when it answered, by the local clock. The row was read in between.
     asked: Micros,
     answered: Micros,
 }

@@ -81,7 +81,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets what to do when the backend cannot decide. Default: [`FailureMode::Deny`].
+    /// Sets how calls are decided when the backend fails. Default: [`FailureMode::Deny`].
     #[must_use]
     pub fn on_failure(mut self, mode: FailureMode) -> RateLimiterBuilder {
         self.failure.default = mode;
@@ -113,7 +113,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets the deny list, which can be edited while it is in use, and shared by limiters. Default: none.
+    /// Sets the deny list. Limiters can share a list, and it can be edited while in use. Default: none.
     #[must_use]
     pub fn deny_list(mut self, list: &DenyList) -> RateLimiterBuilder {
         self.deny = Some(list.clone());
@@ -131,8 +131,8 @@ impl RateLimiterBuilder {
     /// process do not use it. Default: 16,384.
     ///
     /// For one second after a row was read, calls that the row is enough to deny are denied without asking the backend.
-    /// Refunds, resets and changed quotas of this limiter take effect immediately, those of other processes within a
-    /// second.
+    /// Refunds, resets and changed quotas of this limiter take effect immediately; those of other processes take effect
+    /// within a second.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {
         self.block_cache = rows;

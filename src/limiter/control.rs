@@ -14,8 +14,8 @@ use crate::policy::{Policy, PolicyName, Signal, Subject};
 use crate::sync::atomic::Ordering;
 
 impl RateLimiter {
-    /// Replaces a policy's quota for all callers, whatever their tier; `None` restores the quota of the program. Tokens
-    /// that callers have spent stay spent. The policy is identified by its name.
+    /// Replaces a policy's quota for all callers, regardless of their tier. `None` restores the quota of the program.
+    /// Tokens that callers have spent stay spent. The policy is identified by its name.
     ///
     /// ```
     /// # use tollgate::{limiter::SetQuotaError, Policy, Quota, RateLimiter, Subject, MINUTE};
@@ -42,12 +42,12 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// The change takes effect immediately in this limiter and its clones, and within a second in all limiters on a
-    /// shared backend, including ones that start later.
+    /// The change takes effect immediately in this limiter and its clones, and within a second in all other limiters on
+    /// a shared backend, including limiters that start later.
     ///
     /// # Errors
     /// If the quota denies everything or has another algorithm than the policy, 100,000 quotas are set already, or the
-    /// backend cannot publish the change. Only in the last case may the change have been made.
+    /// backend cannot publish the change. After a failure to publish, the change may have been made nevertheless.
     pub async fn set_quota(&self, policy: &Policy, quota: Option<Quota>) -> Result<(), SetQuotaError> {
         policy.check_change(None, quota.as_ref())?;
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::All, quota }).await
@@ -60,7 +60,7 @@ impl RateLimiter {
     /// Same as for [`set_quota`](RateLimiter::set_quota), and if the policy has no such tier.
     pub async fn set_tier_quota(&self, policy: &Policy, tier: &str, quota: Option<Quota>) -> Result<(), SetQuotaError> {
         if quota.is_some() {
-            // Another version of the program may have set the quota of a tier that this one lacks. It can be reverted here.
+            // Another version of the program may have set the quota of a tier that this version lacks. Reverting that quota is allowed.
             policy.check_change(Some(tier), quota.as_ref())?;
         }
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Tier(tier.to_owned()), quota }).await
@@ -109,8 +109,8 @@ impl RateLimiter {
     /// the block takes effect in all processes within a second. A new block of a signal replaces the earlier block,
     /// even a longer one. Blocks are never dropped before they end; at most 100,000 can be active.
     ///
-    /// A waiting call of a blocked key is denied at its due time. To wait because a server asked for it, use
-    /// [`pause`](RateLimiter::pause) instead.
+    /// A waiting call of a blocked key is denied at its due time. To back off from a server that asked for it, use
+    /// [`pause`](RateLimiter::pause).
     ///
     /// ```
     /// # use tollgate::{protection::Signal, Policy, Quota, RateLimiter, Reason, DAY, MINUTE};

@@ -69,7 +69,7 @@ impl RateLimiter {
         let CallContext { take, enforced, waits, patience, signals } = context;
         let mut call = CallState { take, enforced, began: None, permit: None, caller: None };
 
-        // 1. Resolve the row and its quotas: those set at run time, else the tier's, else the policy's own.
+        // 1. Resolve the row and its quotas: set at run time, or else of the tier, or else of the policy.
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
         let is_guarded = guard.is_needed();
         for (policy, subject, ask) in charges {

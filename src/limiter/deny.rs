@@ -42,9 +42,9 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// keys, denials have no effect.
 ///
 /// A layer reads signals from the request ([`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip),
-/// [`label`](crate::RateLimitLayer::label)); other callers pass them ([`Acquire::ip`](crate::limiter::Acquire::ip)).
-/// User agents and countries are reported by the client or the CDN, so rules for them only stop clients that do not
-/// hide.
+/// [`label`](crate::RateLimitLayer::label)); calls without a layer pass their signals
+/// ([`Acquire::ip`](crate::limiter::Acquire::ip)). User agents and countries are reported by the client or the CDN, so
+/// rules for them only stop clients that do not hide.
 ///
 /// # Rules that can never match
 /// A rule for a key matches exactly this key, including its type: the text `"7"` differs from the number 7 and from the

@@ -7,8 +7,8 @@ use crate::policy::{Denied, KeyError, PolicyName};
 
 /// Why a call failed: it was denied, the backend could not decide, or the program is wrong.
 ///
-/// With feature `axum`, a handler can return it as a response: 429 or 503 like the layer, the status of the key error,
-/// or 500.
+/// With feature `axum`, a handler can return the error as a response: 429 or 503 like the layer, the status of the key
+/// error, or 500.
 ///
 /// ```
 /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};

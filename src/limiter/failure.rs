@@ -28,7 +28,7 @@ use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 ///
 /// A call under several policies fails if one of their modes is `Deny`. A call that the backend does not support
 /// ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] returns whether the backend or the
-/// failure mode decided. Once the backend is back, it decides again; tokens spent in between are not charged to it.
+/// failure mode decided. Once the backend is back, it decides again, without the charges made in the meantime.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {
@@ -70,7 +70,7 @@ pub(super) struct Failure {
 impl Failure {
     pub(super) fn decide(&self, takes: &[Take<'_>], take: bool, error: Error) -> Result<Decisions, Error> {
         let modes: SmallVec<[FailureMode; 4]> = takes.iter().map(|take| self.mode(take.row.policy)).collect();
-        // An unsupported call never succeeds, so the failure mode would always decide it.
+        // The backend never supports such a call, so the failure mode would always decide.
         if modes.contains(&FailureMode::Deny) || error.kind() == ErrorKind::Unsupported {
             return Err(error);
         }

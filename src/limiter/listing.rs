@@ -18,8 +18,8 @@ impl RateLimiter {
     }
 
     /// Returns the active blocks of this process, in arbitrary order: at most 100,000 [manual](RateLimiter::block)
-    /// ones, and at most as many automatic ones as there are [entries](crate::protection::AutoBlock::max_entries). A
-    /// caller with both kinds of block is listed twice. See [`block`](RateLimiter::block) for an example.
+    /// ones, and up to [`max_entries`](crate::protection::AutoBlock::max_entries) automatic ones. A caller with both
+    /// kinds of block is listed twice. See [`block`](RateLimiter::block) for an example.
     pub fn blocks(&self) -> Vec<Block> {
         self.inner.guard.list(self.inner.time.now())
     }
@@ -32,7 +32,7 @@ impl RateLimiter {
 pub struct SetQuota {
     /// The policy.
     pub policy: PolicyName,
-    /// The tier, if the quota is for one.
+    /// The tier, if the quota is for one tier.
     pub tier: Option<String>,
     /// The key's [digest](RateLimiter::digest), if the quota is for one key.
     pub key: Option<Digest>,

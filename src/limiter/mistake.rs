@@ -5,7 +5,7 @@ use std::fmt;
 /// A mistake of the program that a limiter noticed, as an [`Observer`](crate::observe::Observer) receives it.
 ///
 /// A limiter reports each mistake once, and at most 256 of them; [`Stats::mistakes`](crate::limiter::Stats) counts all.
-/// `Display` writes what was found and how to fix it, but never a key.
+/// `Display` writes the mistake and how to fix it, but never a key.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

@@ -16,7 +16,7 @@ pub(super) struct MistakeTracker {
     counts: [AtomicU64; 7],
     /// Hashes of the reported mistakes; 0 is free.
     reported: Slots,
-    /// Identities of the policies that were compared with others of their name.
+    /// Identities of the policies that were compared with others of the same name.
     compared: Slots,
     comparisons: AtomicU64,
     policies: Mutex<HashMap<PolicyName, PolicyVersions>>,
@@ -51,8 +51,7 @@ impl MistakeTracker {
         }
     }
 
-    /// Counts a mistake. Returns whether to report it, which requires that it is new and that there is space to
-    /// remember it.
+    /// Counts a mistake. Returns whether to report it: `true` if the mistake is new and there is space to remember it.
     fn count(&self, kind: MistakeKind, which: impl Hash) -> bool {
         self.counts[kind as usize].fetch_add(1, Relaxed);
         let hash = hash_of(&(kind, which)) | 1;

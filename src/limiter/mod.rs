@@ -1,4 +1,4 @@
-//! The limiter, which finds the quotas of a call and lets a backend decide it.
+//! The limiter, which resolves the quotas of calls and has a backend decide them.
 
 mod acquire;
 mod agents;

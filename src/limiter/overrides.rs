@@ -19,7 +19,7 @@ pub(super) struct Overrides {
 
 type OverrideMap = HashMap<(PolicyName, QuotaScope), Quota>;
 
-/// A quota that replaces another; `None` restores it.
+/// A quota that replaces the program's; `None` restores the program's.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Override {
     pub(super) policy: PolicyName,
@@ -98,7 +98,7 @@ impl Overrides {
         self.count.store(guard.len(), Ordering::Release);
     }
 
-    /// Whether there is space for this override, or it replaces another.
+    /// Whether the map has space for this override, or contains one that it replaces.
     pub(super) fn accepts(&self, change: &Override) -> bool {
         if change.quota.is_none() || self.len() < MAX_OVERRIDES {
             return true;

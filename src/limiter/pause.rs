@@ -14,18 +14,18 @@ use crate::policy::{DecidedBy, Decision, Decisions, Policy, Subject};
 
 impl RateLimiter {
     /// Pauses one key under a policy, for example because the API behind this key answered 429 with `Retry-After`. If
-    /// the key is paused already, the later end counts.
+    /// the key is paused already, the later end applies.
     ///
-    /// | a call during the pause | what happens |
+    /// | a call during the pause | result |
     /// | --- | --- |
     /// | already waits, and may wait until the end of the pause | is held until then, and reserves again |
     /// | already waits, but may not wait that long | is denied at its due time |
     /// | is new, and may wait until the end (`wait_up_to`) | is held until then, and reserves |
     /// | any other | is denied immediately, as [`Reason::Blocked`](crate::Reason::Blocked), with the time until the end |
     ///
-    /// Held calls spend nothing. At the end of the pause, each call reserves again, behind existing reservations. It is
-    /// denied if its wait or the quota's reservations do not suffice. A layer pauses its key with
-    /// [`OnResponse::Pause`](crate::OnResponse::Pause).
+    /// Held calls spend nothing. At the end of the pause, each call reserves again, behind existing reservations. The
+    /// call is denied if the tokens would be due too late or the quota allows no further reservations. A layer pauses
+    /// its key with [`OnResponse::Pause`](crate::OnResponse::Pause).
     ///
     /// ```
     /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
@@ -68,8 +68,8 @@ impl RateLimiter {
         self.inner.publish(&NoticeContent::Pause(row, None))
     }
 
-    /// Called at the due time of charges. If their rows are paused until `last` at the latest, returns decisions that
-    /// are due at the end of the pause.
+    /// Called when charges are due. If their rows are paused until `last` or earlier, returns decisions that are due at
+    /// the end of the pause.
     ///
     /// # Errors
     /// If the pause ends later, or one of the keys is blocked manually.
@@ -94,7 +94,7 @@ impl RateLimiter {
         }
     }
 
-    /// Decides a call with paused rows: holds it until the end if `patience` suffices, else denies it.
+    /// Decides a call with paused rows: holds the call if the pause ends within `patience`, else denies it.
     pub(super) fn paused(&self, takes: &[Take<'_>], patience: Duration) -> Option<Decisions> {
         let Inner { guard, time, .. } = &*self.inner;
         let now = time.now();

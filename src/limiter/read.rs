@@ -31,7 +31,7 @@ impl RateLimiter {
     }
 
     /// Returns what [`limit_all`](RateLimiter::limit_all) would return, or [`hold_all`](RateLimiter::hold_all) if
-    /// charges reserve, without spending anything.
+    /// charges reserve. Spends nothing.
     ///
     /// # Errors
     /// If a charge would be denied, or the backend cannot decide.
@@ -55,7 +55,8 @@ impl RateLimiter {
     }
 
     /// Returns the whole tokens that `subject` can spend now. If the backend fails, the policy's [failure
-    /// mode](crate::FailureMode) decides; [`try_check`](RateLimiter::try_check) also returns what decided.
+    /// mode](crate::FailureMode) decides; the decision of [`try_check`](RateLimiter::try_check) shows which of them
+    /// decided.
     ///
     /// To identify a caller of a layer, pass the same key **and the same tier** as the layer. Its extractor creates the
     /// key from a request with [`KeyExtractor::subject`](crate::key::KeyExtractor::subject), and from a value with

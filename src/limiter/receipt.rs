@@ -15,7 +15,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// A handle for settling charges at their actual cost, for example at the end of a stream whose cost was estimated.
 ///
-/// Dropping it leaves the charges as they are. Clones settle the same charges. A charge is settled once; later
+/// Dropping a receipt leaves the charges as they are. Clones settle the same charges. A charge is settled once; later
 /// settlements do nothing. The [layer](crate::RateLimitLayer::with_receipt) puts a receipt into the request's
 /// extensions; a limiter returns one from [`Reservation::into_receipt`](super::Reservation::into_receipt).
 ///
@@ -33,7 +33,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// assert!(!usage.is_settled());
 /// usage.refund().await?;
 /// assert_eq!((usage.is_settled(), limiter.remaining(&TOKENS, "eve").await?), (true, 10_000));
-/// assert_eq!(usage.decisions().iter().map(|decision| decision.cost()).sum::<u64>(), 1000); // as it was charged
+/// assert_eq!(usage.decisions().iter().map(|decision| decision.cost()).sum::<u64>(), 1000); // the original cost
 ///
 /// // Settles the charge under one policy only.
 /// let usage = limiter.hold_all([Charge::new(&TOKENS, 7).cost(1000), Charge::new(&CALLS, 7)]).await?.into_receipt();
@@ -49,7 +49,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// cost is lower, the difference is given back, with these exceptions (the quota's bound always holds):
 ///
 /// - Tokens that were refilled in the meantime are not given back again. Charges of one key can be settled in any
-///   order, but a refill between the settlements may reduce what they give back.
+///   order, but a refill between settlements may reduce the tokens given back.
 /// - The difference is forfeited while other calls of the key hold reservations that are not due yet, as waiting
 ///   requests do (`wait_up_to`). Those calls keep their due times, so the tokens would go to later calls. If requests
 ///   wait, keep the estimate close.

@@ -16,11 +16,11 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// Charges that can still be given back: [keep](Reservation::into_receipt) them when the work is done, or
 /// [cancel](Reservation::cancel) them.
 ///
-/// What dropping it does depends on how it was made:
+/// If it is dropped, the effect depends on the method that created it:
 ///
 /// - [`hold`](super::Acquire::hold) and [`hold_all`](crate::RateLimiter::hold_all): the charge is given back.
 /// - [`reserve`](super::Acquire::reserve): the charge is kept, because the caller may have slept until the due time and
-///   used the tokens. Dropping the future of `wait` gives it back.
+///   used the tokens. Dropping the future of `wait` gives the charge back.
 ///
 /// ```
 /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE, SECOND};
@@ -78,7 +78,7 @@ impl Reservation {
         Reservation {
             limiter: limiter.clone(),
             refund_on_drop: true,
-            // A charge that a pause holds is not made yet.
+            // Charges held by a pause are not made yet.
             open: decisions.iter().all(|decision| decision.decided_by() != DecidedBy::Limiter),
             delay: decisions.delay(),
             timer: DueTimer::new(limiter, &decisions, extra_delay),
@@ -96,7 +96,7 @@ impl Reservation {
         self
     }
 
-    /// Keeps the charges if the reservation is dropped, for callers that wait on their own.
+    /// Keeps the charges if the reservation is dropped, for callers that do the waiting.
     pub(super) fn kept(mut self) -> Reservation {
         self.refund_on_drop = false;
         self
@@ -129,7 +129,7 @@ impl Reservation {
 
     /// Waits until the charges are due, and keeps them. Dropping the future before that gives them back.
     ///
-    /// The wait is shorter than [`delay`](Reservation::delay) if other calls in this process stop waiting for the key.
+    /// The wait is shorter than [`delay`](Reservation::delay) if other calls for the key in this process stop waiting.
     ///
     /// If the key is [paused](RateLimiter::pause) at the due time, the charges are given back and made again at the end
     /// of the pause, due at any later time.
@@ -207,7 +207,7 @@ impl Reservation {
 
     fn leave_queue(&mut self, exit: QueueExit) {
         if let QueueState::In(ticket) = std::mem::replace(&mut self.queue, QueueState::NotQueued) {
-            // A caller may leave with another decision than it joined with.
+            // A caller may have moved up, and then leaves with another decision.
             if let Some(decision) = exit(&self.limiter.inner.queues, &ticket) {
                 self.decisions = Decisions::from_iter([decision]);
             }

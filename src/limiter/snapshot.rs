@@ -4,7 +4,7 @@ use crate::algorithm::{Ask, Micros, Quota, State, Step, Verdict};
 use crate::algorithm::{available, is_foreign, roll, roll_if_own, step, writer};
 use crate::policy::{Decision, PolicyName, Reason};
 
-/// A row, the quota that applies to it, and the instant at which it was read.
+/// A row with its quota and the instant at which it was read.
 ///
 /// ```
 /// use tollgate::algorithm::{Ask, Verdict};
@@ -74,7 +74,7 @@ impl Snapshot {
     }
 
     /// Returns the end of a [block](crate::protection::AutoBlock) or [pause](crate::RateLimiter::pause) of the caller;
-    /// [`Micros::MAX`] if it is on a [deny list](crate::protection::DenyList).
+    /// [`Micros::MAX`] if the caller is on a [deny list](crate::protection::DenyList).
     pub const fn not_before(&self) -> Option<Micros> {
         self.not_before
     }

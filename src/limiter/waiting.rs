@@ -50,7 +50,7 @@ impl DueTimer {
     }
 
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        // A timer needs a runtime, so it is created at the first poll.
+        // Created at the first poll, because a timer needs a runtime.
         let sleep = self.sleep.get_or_insert_with(|| match self.instant {
             #[cfg(feature = "wait")]
             Some(instant) => Box::pin(tokio::time::sleep_until(instant.into())),
@@ -83,7 +83,7 @@ impl RateLimiter {
 
     /// Takes a slot if one is free. Called before the decision, because a call without a slot must not reserve.
     pub(crate) fn wait_slot(&self) -> Option<WaitSlot> {
-        // Incrementing first and undoing it could deny a slot to another call in between.
+        // Incrementing first, and undoing that, could deny a slot to another call in between.
         let one_more = |taken| (taken < self.inner.max_waiting).then_some(taken + 1);
         self.inner.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(WaitSlot(self.clone()))

@@ -68,7 +68,8 @@ impl Metrics {
         self
     }
 
-    /// Sets the gauges from the limiter's current state. Call this at each scrape, or every few seconds. It is cheap.
+    /// Sets the gauges from the limiter's current state. Call this at each scrape, or every few seconds; the call is
+    /// cheap.
     pub fn sample(&self, limiter: &RateLimiter) {
         let Stats { rows, evictions, overflowed, circuit_open, waiting, blocked, changed_quotas, mistakes, .. } =
             limiter.stats();

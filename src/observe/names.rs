@@ -22,7 +22,7 @@ pub const DECISIONS: &str = "tollgate_decisions_total";
 /// Counter: checks, which decide without charging. Labels `policy`, `outcome`.
 pub const CHECKS: &str = "tollgate_checks_total";
 
-/// Counter: charges and checks that the backend could not decide, including those that a fallback decided. Labels
+/// Counter: charges and checks that the backend could not decide, including charges that a fallback decided. Labels
 /// `policy`, `kind`.
 pub const BACKEND_ERRORS: &str = "tollgate_backend_errors_total";
 
@@ -53,8 +53,8 @@ pub const POLICY_ROWS: &str = "tollgate_policy_rows";
 /// Counter: rows evicted before they expired.
 pub const EVICTIONS: &str = "tollgate_evictions_total";
 
-/// Counter: charges decided on a row that several keys share, because the table was full. If it rises, look in
-/// [`POLICY_ROWS`] for the policy that is flooded with keys.
+/// Counter: charges decided on a row that several keys share, because the table was full. If this counter rises, look
+/// in [`POLICY_ROWS`] for the policy that is flooded with keys.
 pub const OVERFLOWED: &str = "tollgate_overflowed_total";
 
 /// Gauge: requests that wait for a reservation.

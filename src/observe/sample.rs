@@ -3,7 +3,8 @@
 use crate::algorithm::Micros;
 use crate::sync::{Mutex, PoisonError};
 
-/// Passes a number of events in each second of a clock and counts the others. Exact with any number of threads.
+/// Passes at most a given number of events in each second of a clock, and counts the others. Exact with any number of
+/// threads.
 #[derive(Debug, Default)]
 pub(super) struct Sampler(Mutex<Counts>);
 
@@ -11,7 +12,7 @@ pub(super) struct Sampler(Mutex<Counts>);
 struct Counts {
     second: u64,
     passed: u32,
-    /// Events suppressed since the last one that passed.
+    /// The number of events suppressed since the last event that passed.
     suppressed: u64,
 }
 

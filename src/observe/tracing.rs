@@ -34,7 +34,7 @@ use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settle
 /// | `blocked` | WARN | `rule`, `lasts_ms`, `times`, `suppressed` |
 /// | `settled` | TRACE | `policy`, `decided_by`, `cost` (as charged), `actual` (0 for a refund), `key` |
 /// | `reset` | DEBUG | `policy`, `key` |
-/// | `mistake` | WARN, each once | `kind`, `mistake`: what was found, and how to fix it |
+/// | `mistake` | WARN, once for each | `kind`, `mistake`: what was found, and how to fix it |
 ///
 /// The decision fields are `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`
 /// and, if present, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). Names of events and

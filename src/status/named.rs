@@ -12,8 +12,8 @@ use crate::policy::{KeyError, Policy};
 /// Returns the limit of any key, named by the client: `GET /limits/chat?key=ada@example.com`. `subject` converts the
 /// text to the layer's key.
 ///
-/// **Everyone who can reach this endpoint can read the state of every key**, and learn who was active and when. Put it
-/// behind the authentication of operators; for users, use [`of`](super::of).
+/// **Everyone who can reach this endpoint can read the state of every key**, and learn which callers were active and
+/// when. Put it behind the authentication of operators; for users, use [`of`](super::of).
 ///
 /// ```
 /// use axum::Router;

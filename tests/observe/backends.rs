@@ -1,4 +1,4 @@
-//! A backend in memory that can become unavailable, like a remote one.
+//! A memory backend that can become unavailable, like a remote backend.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! The names, levels and fields of log events, and what they must not contain.
+//! The names, levels and fields of log events, and that they contain no key.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Mistakes are logged at WARN, each one once.
+//! Each mistake is logged once, at WARN.
 
 use tollgate::observe::Tracing;
 use tollgate::{MINUTE, Policy, Quota, Subject};

@@ -126,7 +126,7 @@ fn sampling_is_exact_with_eight_threads() {
                 });
             }
         });
-        // Later events, possibly in the next second, count those suppressed while an event was recorded.
+        // Events suppressed while another event was recorded are counted by a later event, possibly in the next second.
         let lines = suppressed(&log, "denied");
         assert_eq!(lines.len(), 10, "round {round}");
         clock.advance(SECOND);

@@ -17,7 +17,7 @@ pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
 }
 
-/// The user in the header `x-user`, which stands in for an extension of an authentication layer.
+/// The user in the header `x-user`, which replaces the extension of an authentication layer in these tests.
 pub(crate) fn user(req: &Parts) -> Option<String> {
     Some(req.headers.get("x-user")?.to_str().ok()?.to_owned())
 }

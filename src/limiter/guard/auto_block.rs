@@ -36,7 +36,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// # Ok(()) }
 /// ```
 ///
-/// - **Policies**: only denials under the given policies count, and a key is blocked only under these.
+/// - **Policies**: only denials under the given policies count, and a key is blocked only under these policies.
 ///   [`key::global`](crate::key::global) and the anonymous key are never blocked, but the addresses of their callers
 ///   are: leave policies with such keys out.
 /// - **Keys that a client can choose** (an account, a path, an unverified header) must not be blocked: an attacker
@@ -68,7 +68,8 @@ pub struct AutoBlock {
 }
 
 impl AutoBlock {
-    /// Creates rules that count denials under these policies: 30 within 10 minutes block key and address for 24 hours.
+    /// Creates rules that count denials under these policies: 30 denials within 10 minutes block the key and the
+    /// address for 24 hours.
     pub fn new<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> AutoBlock {
         AutoBlock::of_names(policies.into_iter().map(|policy| policy.name().clone()))
     }
@@ -155,8 +156,8 @@ impl AutoBlock {
         self
     }
 
-    /// Sets how many callers are tracked, at least 64. Each caller takes 64 bytes, and more if this process made a
-    /// [block](crate::protection::Block) of it. Default: 100,000.
+    /// Sets how many callers are tracked, at least 64. Each caller takes 64 bytes, and more if this process
+    /// [blocks](crate::protection::Block) the caller. Default: 100,000.
     #[must_use]
     pub fn max_entries(mut self, entries: usize) -> AutoBlock {
         self.max_entries = entries.max(64);

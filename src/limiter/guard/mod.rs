@@ -127,14 +127,15 @@ impl Guard {
         let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks());
         let by_signal = signal_ids.iter().map(|(id, signal)| (*id, signal.clone(), true));
         let keys = keys.filter_map(|(policy, key, digest)| {
-            // A manual block holds under every policy, an automatic one under the policies whose denials count.
+            // A manual block of a key applies under every policy, an automatic block under the policies whose denials
+            // count.
             let by_denials = self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy));
             Some((digest, Signal::key(key?.clone()), by_denials))
         });
         let blocks = by_signal.chain(keys).filter_map(|(id, signal, by_denials)| {
             // Every lookup records another attempt, so the search must not stop at the first block.
-            let earned = offenders.filter(|_| by_denials).and_then(|offenders| offenders.blocked(id, now));
-            Some((self.manual.blocked(id, now).max(earned)?, signal))
+            let automatic = offenders.filter(|_| by_denials).and_then(|offenders| offenders.blocked(id, now));
+            Some((self.manual.blocked(id, now).max(automatic)?, signal))
         });
         let (until, signal) = blocks.reduce(|longest, next| if next.0 > longest.0 { next } else { longest })?;
         Some(BlockedBy { rule: Arc::new(signal.to_rule()), until: Some(until) })
@@ -150,21 +151,21 @@ impl Guard {
         all.map(|signal| (hash.digest(&signal.to_key()), signal)).collect()
     }
 
-    /// Step 6: counts a denial of these keys. Returns the blocks that it leads to.
+    /// Step 6: counts a denial of these keys. Returns the new blocks.
     pub(super) fn denied<'k>(
         &self,
         keys: impl Iterator<Item = (&'k PolicyName, Option<&'k Key>, Digest)>,
         signal_ids: &SignalIds,
         now: Micros,
     ) -> SmallVec<[NewBlock; 1]> {
-        let mut earned = SmallVec::new();
-        let Some(auto) = &self.auto else { return earned };
+        let mut new_blocks = SmallVec::new();
+        let Some(auto) = &self.auto else { return new_blocks };
         let mut counts = false;
         let mut counted: SmallVec<[Digest; 2]> = SmallVec::new();
         let mut count = |id: Digest, signal: Signal| {
             if let Some((lasts, times)) = self.offenders().denied(id, now, auto) {
                 self.offenders().describe(id, BlockOrigin { since: now, rule: signal.to_listed() });
-                earned.push(NewBlock { id, signal, lasts, times });
+                new_blocks.push(NewBlock { id, signal, lasts, times });
             }
         };
         for (_, key, digest) in keys.filter(|(policy, ..)| auto.policies.contains(policy)) {
@@ -182,7 +183,7 @@ impl Guard {
                 count(*id, signal.clone());
             }
         }
-        earned
+        new_blocks
     }
 
     /// Step 6: resets the counts of a caller whose charge was granted, if the rules require that.

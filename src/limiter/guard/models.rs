@@ -1,4 +1,5 @@
-//! Models of concurrent access to the guard's tables. `proof/README.md` lists what each has caught.
+//! Models of concurrent access to the guard's tables. `proof/README.md` lists the weakened code that each model
+//! detects.
 
 use std::sync::Arc;
 
@@ -27,8 +28,8 @@ fn concurrent_denials_at_the_threshold_cause_one_block() {
             let offenders = Arc::clone(&offenders);
             thread(move || offenders.denied(ONE, NOW, &rules()).is_some())
         });
-        let earned = deniers.map(|denier| denier.join().unwrap());
-        assert_ne!(earned[0], earned[1]);
+        let blocked = deniers.map(|denier| denier.join().unwrap());
+        assert_ne!(blocked[0], blocked[1]);
         assert!(offenders.has_blocks() && offenders.blocked(ONE, NOW).is_some());
     });
 }

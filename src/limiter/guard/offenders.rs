@@ -41,7 +41,7 @@ struct Offender {
     /// The number of blocks in a row.
     times: u32,
     is_taken: bool,
-    /// Boxed, because few entries have one.
+    /// Boxed, because few entries have an origin.
     origin: Option<Box<BlockOrigin>>,
 }
 
@@ -203,7 +203,8 @@ impl Offender {
     }
 
     /// The rank of the entry; the lowest is replaced. A block without recent attempts ranks as half the threshold:
-    /// callers with a few denials do not displace it, and it does not displace a caller that is close to a block.
+    /// callers with few denials do not displace this entry, and this entry does not displace a caller that is close to
+    /// a block.
     fn eviction_rank(&self, now: Micros, window: u64, threshold: u32) -> u64 {
         let is_current = now.get().saturating_sub(self.since) < window;
         let count = 10 * u64::from(self.count.max(self.before));

@@ -1,4 +1,4 @@
-//! The parts of a limiter: the waiting queue, set quotas, deny lists, the block cache.
+//! Models of the parts of a limiter: the waiting queue, set quotas, deny lists, the block cache.
 
 use std::sync::Arc;
 use std::task::Poll;

@@ -1,4 +1,4 @@
-//! Whole limiters, on a backend of one row.
+//! Models of whole limiters, on a backend with one row.
 
 use std::sync::Arc;
 

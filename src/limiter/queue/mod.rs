@@ -1,14 +1,14 @@
-//! Waiting queues: when a caller in this process stops waiting, its reservation is passed on to those behind it.
+//! Waiting queues. When a caller in this process stops waiting, the callers behind it move up.
 //!
-//! The backend cannot take back a reservation between others, because later ones keep their due times. Instead, each
-//! caller behind takes the reservation before its own, and the last one goes back to the backend. Costs and due times
-//! do not change, so every bound still holds.
+//! The backend cannot take back a reservation between others, because later reservations keep their due times. Instead,
+//! each caller behind takes the reservation before its own, and the last reservation goes back to the backend. Costs
+//! and due times do not change, so every bound still holds.
 //!
 //! Only reservations with the same cost and quota can be exchanged, so a row has a queue for each cost and quota. The
 //! caller of rank `i` has the reservation of rank `i`. A departure removes one caller and the last reservation, in time
 //! logarithmic in the length of the queue.
 //!
-//! A departure wakes every caller behind it to shorten its timer, except those that were woken and have not polled
+//! A departure wakes the callers behind it to shorten their timers, except callers that were woken and have not polled
 //! since. If many callers leave together, each remaining caller is woken once.
 
 mod sequence;
@@ -88,7 +88,7 @@ impl Queues {
 
     /// Returns the caller's decision if it changed since the last poll. `waker` is woken at the next change.
     pub(super) fn moved(&self, ticket: &Ticket, waker: &Waker) -> Option<Decision> {
-        // Dropping a waker may drop a task whose destructor calls this, so it must happen after unlocking.
+        // Dropping a waker may drop a task whose destructor calls this method, so the waker is dropped after unlocking.
         let (_earlier_waker, decision) = self.0.with(&ticket.queue, |queue| queue.moved(ticket.waiter, waker))?;
         decision
     }

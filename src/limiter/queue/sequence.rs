@@ -16,7 +16,7 @@ pub(super) trait Summarize {
 /// Entries ordered by rank, not by value.
 ///
 /// A treap (Seidel and Aragon, "Randomized search trees", 1996): a binary tree with lower ranks on the left and higher
-/// random priorities on top, so that its depth is logarithmic whatever is inserted and removed.
+/// random priorities on top, so that the depth is logarithmic after any insertions and removals.
 #[derive(Debug)]
 pub(super) struct Sequence<T: Summarize> {
     nodes: Slab<Node<T>>,
