@@ -74,7 +74,7 @@ impl RateLimiterBuilder {
     }
 
     /// Sets the secret under which keys are hashed. Processes that share a backend need the same secret. Default: the
-    /// backend's secret if it has one, else a random one.
+    /// backend's secret if there is one, else a random secret.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RateLimiterBuilder {
         self.secret = Some(secret);

@@ -60,7 +60,7 @@ impl RateLimiter {
     /// Same as for [`set_quota`](RateLimiter::set_quota), and if the policy has no such tier.
     pub async fn set_tier_quota(&self, policy: &Policy, tier: &str, quota: Option<Quota>) -> Result<(), SetQuotaError> {
         if quota.is_some() {
-            // Another version of the program may have set the quota of a tier that this version lacks. Reverting that quota is allowed.
+            // Another version of the program may have set the quota of a tier that this version lacks.
             policy.check_change(Some(tier), quota.as_ref())?;
         }
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Tier(tier.to_owned()), quota }).await
@@ -217,8 +217,8 @@ pub struct Stats {
     /// Rows that the backend evicted before they expired, so that their keys could spend again too early. `None` if
     /// remote.
     pub evictions: Option<u64>,
-    /// Charges decided on a row that several keys share, because the table was full. More than a few mean that a policy
-    /// is flooded with keys: see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
+    /// Charges decided on a row that several keys share, because the table was full. A growing number means that a
+    /// policy is flooded with keys: see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
     pub overflowed: Option<u64>,
     /// Whether the circuit breaker is open, so that calls fail immediately; `None` for a backend without one.
     pub circuit_open: Option<bool>,

@@ -52,7 +52,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// The kinds of [`Mistake`], which has an example.
+/// The kinds of [`Mistake`]. See [`Mistake`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MistakeKind {

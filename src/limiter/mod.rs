@@ -147,7 +147,7 @@ impl RateLimiter {
 
     /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`].
     ///
-    /// Ignoring the decision is a compiler warning:
+    /// The compiler warns about an ignored decision:
     ///
     /// ```compile_fail
     /// #![deny(unused_must_use)]
@@ -166,8 +166,8 @@ impl RateLimiter {
     /// Like [`limit`](RateLimiter::limit), for code that cannot await, such as a gRPC interceptor.
     ///
     /// # Errors
-    /// If the call is denied, or the backend cannot decide. A remote backend is not asked; the error then has the kind
-    /// [`Unsupported`](crate::backend::ErrorKind::Unsupported).
+    /// If the call is denied, or the backend cannot decide. With a remote backend, the error has the kind
+    /// [`Unsupported`](crate::backend::ErrorKind::Unsupported), and nothing is charged.
     pub fn limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Allowed, LimitError> {
         Ok(self.try_limit_now(policy, subject)?.into_result()?)
     }
