@@ -20,7 +20,7 @@ pub(super) struct Agents {
 impl Agents {
     pub(super) fn new(patterns: &[(&Pattern, &Arc<DenyRule>)]) -> Agents {
         let texts: Vec<_> = patterns.iter().filter_map(|(pattern, rule)| Some((pattern.inner()?, *rule))).collect();
-        // The kind of automaton that takes the least memory. Building it fails only for more than two billion bytes of text.
+        // The kind with the least memory. Building the automaton fails only for more than two billion bytes of text.
         let automaton = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(texts.iter().map(|(text, _)| text))

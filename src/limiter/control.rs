@@ -156,8 +156,8 @@ impl RateLimiter {
         let id = self.inner.hash.digest(&signal.to_key());
         let content = [NoticeContent::ManualBlock(id, None), NoticeContent::Block(id, None)];
         self.inner.apply(content.clone(), false);
-        let [one, other] = content.map(|content| self.inner.publish(&content));
-        one.await.and(other.await)
+        let [manual, automatic] = content.map(|content| self.inner.publish(&content));
+        manual.await.and(automatic.await)
     }
 
     /// Returns statistics of the limiter and its backend. Cheap: no server is asked. See [`Stats`] for an example.

@@ -81,8 +81,8 @@ impl RateLimiter {
                 self.inner.unknown_tier(policy, tier);
             }
             let changed = overrides.quota(policy, tier, Some(row.key));
-            let program = || of_tier.unwrap_or_else(|| policy.quotas_for(None));
-            let quotas = changed.as_ref().map_or_else(program, std::slice::from_ref);
+            let from_policy = || of_tier.unwrap_or_else(|| policy.quotas_for(None));
+            let quotas = changed.as_ref().map_or_else(from_policy, std::slice::from_ref);
             for quota in quotas {
                 takes.push(Take::new(row, quota, *ask));
                 if is_guarded {

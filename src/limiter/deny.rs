@@ -246,18 +246,18 @@ mod tests {
     use proptest::prelude::*;
 
     fn signals(ip: &str) -> Signals {
-        Signals::new().ip(ip.parse().expect("an address"))
+        Signals::new().ip(ip.parse().expect("a valid address"))
     }
 
     #[test]
     fn each_kind_of_rule_matches_its_signal() {
         let list = DenyList::from_iter([
             DenyRule::key("mallory"),
-            DenyRule::network("192.0.2.0/24").expect("a network"),
-            DenyRule::user_agent("*bot*").expect("a pattern"),
-            DenyRule::user_agent("curl/8.0").expect("a pattern"),
-            DenyRule::country("KP").expect("a country"),
-            DenyRule::label("asn", "64496").expect("a label"),
+            DenyRule::network("192.0.2.0/24").expect("a valid network"),
+            DenyRule::user_agent("*bot*").expect("a valid pattern"),
+            DenyRule::user_agent("curl/8.0").expect("a valid pattern"),
+            DenyRule::country("KP").expect("a valid country"),
+            DenyRule::label("asn", "64496").expect("a valid label"),
         ]);
         let found = |key: Option<&str>, signals: Signals| {
             list.find(key.map(Key::from).as_ref(), &signals).map(|rule| rule.to_string())
@@ -279,7 +279,7 @@ mod tests {
     fn a_deny_list_can_be_edited_while_in_use() {
         let list = DenyList::new();
         let (wide, narrow) = ("10.0.0.0/8", "10.1.0.0/16");
-        let rule = |text: &str| DenyRule::network(text).expect("a network");
+        let rule = |text: &str| DenyRule::network(text).expect("a valid network");
         assert!(list.insert(rule(wide)) && !list.insert(rule(wide)));
         assert_eq!(list.extend([rule(wide), rule(narrow)]), 1);
         assert_eq!(list.find(None, &signals("10.1.2.3")), Some(Arc::new(rule(narrow))));
@@ -305,10 +305,10 @@ mod tests {
     fn network() -> impl Strategy<Value = IpNet> {
         // Few different bits, so that networks overlap often.
         let v4 = (0u32..8, 0u32..8, 0u8..=32).prop_map(|(high, low, prefix)| {
-            IpNet::new(IpAddr::V4((high << 29 | low).into()), prefix).expect("a prefix").trunc()
+            IpNet::new(IpAddr::V4((high << 29 | low).into()), prefix).expect("a valid prefix").trunc()
         });
         let v6 = (0u128..4, 0u128..4, 0u8..=128).prop_map(|(high, low, prefix)| {
-            IpNet::new(IpAddr::V6((high << 126 | low).into()), prefix).expect("a prefix").trunc()
+            IpNet::new(IpAddr::V6((high << 126 | low).into()), prefix).expect("a valid prefix").trunc()
         });
         prop_oneof![v4, v6]
     }
@@ -369,7 +369,7 @@ mod tests {
                 let v4 = IpNet::new(IpAddr::V4((next() as u32).into()), 8 + (next() % 25) as u8);
                 let v6 = u128::from(0x2001_0db8 + next() % 4096) << 96 | u128::from(next()) << 64;
                 let v6 = IpNet::new(IpAddr::V6(v6.into()), 20 + (next() % 45) as u8);
-                if next() % 2 == 0 { v4 } else { v6 }.expect("a prefix").trunc()
+                if next() % 2 == 0 { v4 } else { v6 }.expect("a valid prefix").trunc()
             })
             .collect();
         let rules = compiled(&networks);

@@ -86,7 +86,7 @@ impl Failure {
             let answer = if take { backend.acquire(&scaled) } else { backend.peek(&scaled) };
             steps = match answer.try_ready() {
                 Ok(Ok(steps)) if steps.len() == scaled.len() => steps,
-                Ok(Err(own)) => return Err(own),
+                Ok(Err(fallback_error)) => return Err(fallback_error),
                 // A fallback that has to be awaited cannot decide.
                 _ => return Err(error),
             };

@@ -59,7 +59,7 @@ struct Pending {
 pub(super) fn only(_: &RateLimiter, answer: Answer) -> Result<Decision, Error> {
     match answer?.into_only() {
         Some(decision) => Ok(decision),
-        None => unreachable!("one charge, one decision"),
+        None => unreachable!("one charge has one decision"),
     }
 }
 

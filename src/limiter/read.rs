@@ -105,10 +105,10 @@ impl RateLimiter {
     /// If the backend fails and the failure mode is `Deny`.
     pub async fn now(&self) -> Result<Micros, Error> {
         let row = RowId { policy: CLOCK_POLICY.name(), key: self.row_key(None) };
-        let look = [Take::new(row, CLOCK_POLICY.quota(), Ask::cost(0))];
-        let decided = match self.inner.backend.peek(&look).await {
+        let takes = [Take::new(row, CLOCK_POLICY.quota(), Ask::cost(0))];
+        let decided = match self.inner.backend.peek(&takes).await {
             Ok(steps) => steps.first().map(|step| step.now),
-            Err(error) => self.inner.failure.decide(&look, false, error)?.get(0).map(|decision| decision.step().now),
+            Err(error) => self.inner.failure.decide(&takes, false, error)?.get(0).map(|decision| decision.step().now),
         };
         decided.ok_or_else(|| Error::new(ErrorKind::Protocol, "expected 1 step, found 0; this is a bug in the backend"))
     }

@@ -27,7 +27,7 @@ use crate::policy::PolicyName;
 /// ```
 ///
 /// [`names`] lists the metrics and their labels; `examples/observability` has a Grafana dashboard. No label contains a
-/// key or its digest. The first 512 policies have their own series; others are labelled `(others)`.
+/// key or its digest. The first 512 policies have their own series; others are labeled `(others)`.
 ///
 /// Each decided charge is counted once in [`DECISIONS`](names::DECISIONS). An undecided charge is counted only in
 /// [`BACKEND_ERRORS`](names::BACKEND_ERRORS). If a call's future is dropped before a remote backend replies, its

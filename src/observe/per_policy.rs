@@ -41,7 +41,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn name(number: usize) -> PolicyName {
-        PolicyName::try_new(format!("policy-{number}")).expect("a name")
+        PolicyName::try_new(format!("policy-{number}")).expect("a valid name")
     }
 
     #[test]

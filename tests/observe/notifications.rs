@@ -46,13 +46,13 @@ impl Observer for EventLog {
 
 #[tokio::test]
 async fn observers_are_notified_of_each_charge_once_and_in_order() {
-    let one = EventLog("1: ", Arc::default());
-    let other = EventLog("2: ", Arc::clone(&one.1));
-    let limiter = FlakyBackend::new().limiter().observer(one.clone()).observer(other).build();
+    let first = EventLog("1: ", Arc::default());
+    let second = EventLog("2: ", Arc::clone(&first.1));
+    let limiter = FlakyBackend::new().limiter().observer(first.clone()).observer(second).build();
     let charges = || [Charge::new(&API, 7).cost(2), Charge::new(&LOGIN, 7)];
     drop(limiter.try_limit_all(charges()).await.unwrap());
     assert_eq!(
-        one.take(),
+        first.take(),
         [
             "1: api allowed backend 2",
             "2: api allowed backend 2",
@@ -62,7 +62,7 @@ async fn observers_are_notified_of_each_charge_once_and_in_order() {
     );
     drop(limiter.try_limit_all(charges()).await.unwrap());
     assert_eq!(
-        one.take(),
+        first.take(),
         [
             "1: api denied backend 2",
             "2: api denied backend 2",

@@ -132,11 +132,11 @@ async fn skipped_callers_have_no_limits() {
         assert_eq!((answer.status, text(&answer)), (200, r#"{"limits":[],"now":1767225600000000}"#.to_owned()));
         assert_eq!(status(&app, "ada").await.capacity, 10.0);
     }
-    let some = RateLimitLayer::new(&API, |req: &Parts| user(req)).and(&DAILY, key::bearer().or_skip());
-    let app = app_with_status(&some.limiter(&limiter));
+    let optional = RateLimitLayer::new(&API, |req: &Parts| user(req)).and(&DAILY, key::bearer().or_skip());
+    let app = app_with_status(&optional.limiter(&limiter));
     assert_eq!(names(&statuses(&app, "ada").await), ["api"]);
-    let both = call(&app, "GET /rate-limit", &["x-user: ada", "authorization: Bearer t"]).await;
-    assert_eq!(names(&limits(&text(&both))), ["api", "daily"]);
+    let authenticated = call(&app, "GET /rate-limit", &["x-user: ada", "authorization: Bearer t"]).await;
+    assert_eq!(names(&limits(&text(&authenticated))), ["api", "daily"]);
 }
 
 #[tokio::test]
@@ -150,13 +150,13 @@ async fn limits_that_are_not_enforced_are_not_reported() {
     }
     assert_eq!(text(&call(&shadowed, "GET /rate-limit", &["x-user: ada"]).await), nothing);
 
-    let half = app_with_status(&layer.enforce_share(0.5));
+    let half_enforced = app_with_status(&layer.enforce_share(0.5));
     let mut enforced = 0;
     for i in 0..40 {
         let user = format!("user-{i}");
         limiter.acquire(&API, user.clone()).cost(10).await.unwrap();
-        let refused = chat(&half, &user).await == 429;
-        let answer = text(&call(&half, "GET /rate-limit", &[&format!("x-user: {user}")]).await);
+        let refused = chat(&half_enforced, &user).await == 429;
+        let answer = text(&call(&half_enforced, "GET /rate-limit", &[&format!("x-user: {user}")]).await);
         assert_eq!(answer == nothing, !refused, "{answer}");
         enforced += u32::from(refused);
     }

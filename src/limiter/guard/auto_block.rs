@@ -128,7 +128,7 @@ impl AutoBlock {
         self
     }
 
-    /// Turns off blocking by key, which is safe only for [verified keys](AutoBlock). Default: on.
+    /// Turns off blocking by key. Default: on, which is safe only for [verified keys](AutoBlock).
     #[must_use]
     pub fn without_keys(mut self) -> AutoBlock {
         self.keys = false;

@@ -202,9 +202,9 @@ impl Offender {
         *self = Offender::default();
     }
 
-    /// The rank of the entry; the lowest is replaced. A block without recent attempts ranks as half the threshold:
-    /// callers with few denials do not displace this entry, and this entry does not displace a caller that is close to
-    /// a block.
+    /// Returns the rank of the entry. The entry with the lowest rank is replaced. A block without recent attempts ranks
+    /// as half the threshold: callers with few denials do not displace this entry, and this entry does not displace a
+    /// caller that is close to a block.
     fn eviction_rank(&self, now: Micros, window: u64, threshold: u32) -> u64 {
         let is_current = now.get().saturating_sub(self.since) < window;
         let count = 10 * u64::from(self.count.max(self.before));
@@ -311,18 +311,18 @@ mod tests {
         let rules = rules().threshold(30);
         let mut now = NOW;
         let worst: Vec<Digest> = (0..200).map(|i| id(1_000_000_000 + i)).collect();
-        // The worst offenders arrive amid a flood of callers, most of which come once and every tenth five times.
-        for other in 0..400_000u64 {
+        // The worst offenders call during a flood of callers with one denial each, or five for every tenth caller.
+        for caller in 0..400_000u64 {
             now = now.plus(100);
-            for _ in 0..(if other % 10 == 0 { 5 } else { 1 }) {
-                offenders.denied(id(other), now, &rules);
+            for _ in 0..(if caller % 10 == 0 { 5 } else { 1 }) {
+                offenders.denied(id(caller), now, &rules);
             }
-            let one = worst[(other % 200) as usize];
-            if offenders.blocked(one, now).is_none() {
-                offenders.denied(one, now, &rules);
+            let offender = worst[(caller % 200) as usize];
+            if offenders.blocked(offender, now).is_none() {
+                offenders.denied(offender, now, &rules);
             }
         }
-        let blocked = worst.iter().filter(|one| offenders.blocked(**one, now).is_some()).count();
+        let blocked = worst.iter().filter(|offender| offenders.blocked(**offender, now).is_some()).count();
         assert_eq!(blocked, worst.len());
         assert!(offenders.len(now).0 <= 4096);
         assert_eq!(offenders.len(now).1, worst.len(), "only the worst are blocked");

@@ -140,7 +140,7 @@ fn quotas_are_replaced_in_one_step() {
         let found = find();
         assert!(!found[0]);
         assert_eq!((overrides.len(), overrides.is_empty()), (usize::from(found[1]), !found[1]));
-        // Another change recounts: a quota that only appears now was overlooked before.
+        // Another change updates the count, which would reveal an overlooked quota.
         overrides.set(change(3, Some(quota)));
         assert_eq!(find(), found);
     });

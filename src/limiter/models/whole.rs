@@ -45,10 +45,10 @@ impl Backend for OneRow {
     }
 
     fn settle(&self, all: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        for one in all {
+        for adjustment in all {
             self.0.settled.fetch_add(1, Ordering::Relaxed);
             let mut row = self.0.row.lock().unwrap();
-            *row = settle(&one.quota, &row, &one.receipt, NOW, one.actual);
+            *row = settle(&adjustment.quota, &row, &adjustment.receipt, NOW, adjustment.actual);
         }
         BackendFuture::ready(Ok(true))
     }
