@@ -119,7 +119,7 @@ weaken 'block cache: the permit is had after the backend was asked' limiter/deci
 # Changed quotas and deny lists.
 weaken 'overrides: counted after the lock is given up' limiter/overrides.rs \
     's/self\.count\.store\(policies\.len\(\), Ordering::Release\);/let count = policies.len();\n        drop(policies);\n        self.count.store(count, Ordering::Release);/' \
-    limiter::models::cells::no_set_quota_is_overlooked
+    limiter::models::cells::concurrent_changes_do_not_hide_a_set_quota
 weaken 'overrides: a board is counted after the lock is given up' limiter/overrides.rs \
     's/self\.count\.store\(guard\.len\(\), Ordering::Release\);/let count = guard.len();\n        drop(guard);\n        self.count.store(count, Ordering::Release);/' \
     limiter::models::cells::quotas_are_replaced_in_one_step

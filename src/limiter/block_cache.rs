@@ -1,4 +1,4 @@
-//! The block cache: denies calls by rows of a remote backend that were read a moment ago (step 3).
+//! The block cache, which denies calls based on recently read rows of a remote backend (step 3).
 //!
 //! The cache stores rows, not verdicts. Spending only adds to a row, so unless tokens are given back, the backend
 //! denies whatever a cached row denies, for any cost and wait. Another quota would refill the row at another rate, so

@@ -28,7 +28,7 @@ async fn a_tier_change_keeps_what_was_spent() {
 }
 
 #[tokio::test]
-async fn a_key_has_one_digest_in_decisions_and_rows() {
+async fn a_key_has_the_same_digest_in_decisions_and_rows() {
     let window = Policy::new("window", Quota::fixed_window(10, MINUTE));
     let key = Key::from("ada");
     let secret = Secret::new([7; 16]);
@@ -60,7 +60,7 @@ async fn a_denied_call_reports_which_charge_exceeded_its_quota() {
 }
 
 #[tokio::test]
-async fn the_same_row_twice_in_one_call_is_charged_twice() {
+async fn a_row_that_occurs_twice_in_one_call_is_charged_twice() {
     let (limiter, _clock) = limiter();
     let api = &API;
     let charge = || Charge::new(api, 1).cost(4);
@@ -71,7 +71,7 @@ async fn the_same_row_twice_in_one_call_is_charged_twice() {
 }
 
 #[tokio::test]
-async fn anonymous_callers_share_one_bucket_that_no_key_shares() {
+async fn anonymous_callers_share_one_bucket() {
     let (limiter, _clock) = limiter();
     limiter.limit(&API, Subject::anonymous()).await.unwrap();
     limiter.limit(&API, None::<u64>).await.unwrap();

@@ -91,7 +91,7 @@ async fn fallback_decisions_and_backend_errors_are_counted_during_an_outage() {
 }
 
 #[tokio::test]
-async fn shadow_mode_is_a_label() {
+async fn shadow_mode_is_reported_as_a_label() {
     use http::{Request, Response};
     use tower::{Layer, ServiceExt, service_fn};
 

@@ -53,7 +53,7 @@ fn app_with_status(layer: &RateLimitLayer, limiter: &RateLimiter) -> Router {
 }
 
 #[tokio::test]
-async fn a_failed_backend_is_a_503_without_details() {
+async fn a_backend_failure_returns_503_without_details() {
     let limiter = RateLimiter::new(Broken);
     let app = app_with_status(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
     let limited = call(&app, "GET /", &[]).await;

@@ -97,7 +97,7 @@ fn change(key: u128, quota: Option<Quota>) -> Override {
 
 /// Calls skip the lock while the count is 0.
 #[test]
-fn no_set_quota_is_overlooked() {
+fn concurrent_changes_do_not_hide_a_set_quota() {
     every_order(|| {
         let quota = Quota::token_bucket(2, MINUTE);
         let overrides = Arc::new(Overrides::default());
