@@ -1,4 +1,4 @@
-//! Deciding calls when the backend fails.
+//! Decides calls when the backend fails.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -41,7 +41,7 @@ pub enum FailureMode {
     /// [`FailureMode::fallback(share)`](FailureMode::fallback), which checks the share.
     #[non_exhaustive]
     Fallback {
-        /// More than 0, up to 1.
+        /// The share, more than 0 and at most 1.
         share: f64,
     },
 }

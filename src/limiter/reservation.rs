@@ -16,7 +16,7 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// Charges that can still be given back: [keep](Reservation::into_receipt) them when the work is done, or
 /// [cancel](Reservation::cancel) them.
 ///
-/// If it is dropped, the effect depends on the method that created it:
+/// The effect of dropping a reservation depends on the method that created it:
 ///
 /// - [`hold`](super::Acquire::hold) and [`hold_all`](crate::RateLimiter::hold_all): the charge is given back.
 /// - [`reserve`](super::Acquire::reserve): the charge is kept, because the caller may have slept until the due time and
@@ -37,8 +37,9 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// # Ok(()) }
 /// ```
 ///
-/// A reservation that is not due yet is forfeited if other tokens were reserved after it, because later reservations
-/// keep their due times. After the due time, see [what can be given back](Receipt#what-can-be-given-back).
+/// If a reservation is given back before its due time, its tokens are forfeited if other tokens were reserved after it,
+/// because later reservations keep their due times. After the due time, see [what can be given
+/// back](Receipt#what-can-be-given-back).
 #[derive(Debug)]
 #[must_use = "dropping it may give the charge back; call `wait`, `into_receipt` or `cancel`"]
 pub struct Reservation {
@@ -127,7 +128,7 @@ impl Reservation {
         self.leave(Queues::complete)
     }
 
-    /// Waits until the charges are due, and keeps them. Dropping the future before that gives them back.
+    /// Waits until the charges are due, and keeps them. Dropping the future earlier gives the charges back.
     ///
     /// The wait is shorter than [`delay`](Reservation::delay) if other calls for the key in this process stop waiting.
     ///

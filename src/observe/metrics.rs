@@ -1,4 +1,4 @@
-//! Decisions as counters and histograms.
+//! Exports decisions as counters and histograms.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

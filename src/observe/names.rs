@@ -1,7 +1,7 @@
 //! The names and labels of [`Metrics`](super::Metrics). They are stable.
 //!
-//! Labels have few values: a policy's name (`(others)` beyond 512 policies), fixed words, and the `limiter` if it is
-//! [named](super::Metrics::named).
+//! Label values are policy names (`(others)` beyond 512 policies), fixed words, and the name of a
+//! [named](super::Metrics::named) limiter.
 //!
 //! ```
 //! use tollgate::observe::names;
@@ -37,7 +37,7 @@ pub const SETTLEMENTS: &str = "tollgate_settlements_total";
 pub const RESETS: &str = "tollgate_resets_total";
 
 /// Counter: programming mistakes found by requests, as in [`Stats::mistakes`](crate::limiter::Stats). Label `kind`:
-/// [`MistakeKind::as_str`](crate::observe::MistakeKind::as_str). The event `mistake` of `Tracing` contains the fix.
+/// [`MistakeKind::as_str`](crate::observe::MistakeKind::as_str). The event `mistake` of `Tracing` explains the fix.
 pub const MISTAKES: &str = "tollgate_mistakes_total";
 
 /// Histogram: seconds from the call to the decision, for the [`DECISIONS`] of a remote backend; a backend in this
@@ -67,7 +67,8 @@ pub const BLOCKED: &str = "tollgate_blocked";
 pub const CHANGED_QUOTAS: &str = "tollgate_changed_quotas";
 
 /// Gauge: 1 while the circuit breaker is open and calls fail immediately, otherwise 0. Absent without a circuit
-/// breaker. It stays 0 while a server replies with errors, such as a missing permission: alert on [`BACKEND_ERRORS`].
+/// breaker. The gauge stays 0 while a server replies with errors, such as a missing permission: alert on
+/// [`BACKEND_ERRORS`].
 pub const CIRCUIT_OPEN: &str = "tollgate_circuit_open";
 
 /// All names.

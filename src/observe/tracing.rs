@@ -1,4 +1,4 @@
-//! Decisions as events of `tracing`.
+//! Logs decisions as events of `tracing`.
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -37,11 +37,11 @@ use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settle
 /// | `mistake` | WARN, once for each | `kind`, `mistake`: what was found, and how to fix it |
 ///
 /// The decision fields are `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`
-/// and, if present, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). Names of events and
-/// fields and the fixed values are stable; an event's message is its name.
+/// and, if present, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). The names of events
+/// and fields and their fixed values are stable. The message of an event is its name.
 ///
-/// - **Several policies**: a request emits one event for each. If one policy denies it, all events are `denied`. Those
-///   of the other policies have the `reason` `refused_elsewhere`; exclude them to see each refused request once.
+/// - **Several policies**: a request emits one event for each policy. If one policy denies it, all events are `denied`.
+///   Those of the other policies have the `reason` `refused_elsewhere`; exclude them to see each refused request once.
 /// - **Keys** appear as their digest. A `rule` contains an address, user agent or label, but never a key.
 /// - **Rate**: at most ten denials and ten failures per second are logged for each policy, and ten blocks in total
 ///   ([`per_second`](Tracing::per_second)). `suppressed` counts the events omitted since the last one. The first 512
@@ -87,7 +87,7 @@ impl Tracing {
         self
     }
 
-    /// Sets the clock for [`per_second`](Tracing::per_second). Default: the system's.
+    /// Sets the clock for [`per_second`](Tracing::per_second). Default: the system clock.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Tracing {
         self.clock = Arc::new(clock);

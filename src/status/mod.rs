@@ -80,7 +80,7 @@ pub use named::of_any_caller;
 /// ```
 ///
 /// # Panics
-/// If a bare quota denies everything (capacity 0 without reservations).
+/// If `policy` is a bare quota that denies everything (capacity 0 and no reservations).
 #[track_caller]
 pub fn of<S>(limiter: &RateLimiter, policy: impl Into<Policy>, key: impl KeyExtractor) -> MethodRouter<S>
 where
@@ -89,7 +89,7 @@ where
     of_layer(&RateLimitLayer::new(policy, key).limiter(limiter))
 }
 
-/// Returns the caller's limits under all policies of a layer, with its limiter, keys, tiers and skips.
+/// Returns the caller's limits under all policies of a layer. Uses the layer's limiter, keys, tiers and skips.
 ///
 /// ```
 /// use axum::{routing::post, Router};
@@ -105,7 +105,7 @@ where
 /// ```
 ///
 /// With one policy, the response is its snapshot. With several policies, or for a caller without limits (an empty
-/// list), the response is
+/// list), the response is:
 ///
 /// ```json
 /// {"limits": [..], "now": 1767225600123456}

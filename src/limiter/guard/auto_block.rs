@@ -68,8 +68,8 @@ pub struct AutoBlock {
 }
 
 impl AutoBlock {
-    /// Creates rules that count denials under these policies: 30 denials within 10 minutes block the key and the
-    /// address for 24 hours.
+    /// Creates rules that count denials under these policies. By default, 30 denials within 10 minutes block the key
+    /// and the address for 24 hours.
     pub fn new<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> AutoBlock {
         AutoBlock::of_names(policies.into_iter().map(|policy| policy.name().clone()))
     }
@@ -120,8 +120,8 @@ impl AutoBlock {
         self
     }
 
-    /// Resets the counts of a caller's key and address when a charge is allowed, for policies that good callers rarely
-    /// exceed. Default: off, because a caller far above its quota still succeeds now and then.
+    /// Resets the counts of a caller's key and address when a charge is allowed, for policies that well-behaved callers
+    /// rarely exceed. Default: off, because a caller far above its quota still succeeds now and then.
     #[must_use]
     pub fn reset_on_success(mut self) -> AutoBlock {
         self.resets_on_success = true;
