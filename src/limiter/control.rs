@@ -272,7 +272,7 @@ impl Inner {
         }
     }
 
-    /// Applies notices. If `all`, they replace all set quotas; blocks that they do not contain stay.
+    /// Applies notices. If `all`, they replace all set quotas; existing blocks stay.
     pub(super) fn apply(&self, content: impl IntoIterator<Item = NoticeContent>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();

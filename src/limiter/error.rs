@@ -24,7 +24,7 @@ use crate::policy::{Denied, KeyError, PolicyName};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LimitError {
-    /// A quota is exceeded.
+    /// The call was denied.
     Denied(Denied),
     /// The backend could not decide.
     Backend(Error),

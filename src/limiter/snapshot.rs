@@ -79,7 +79,7 @@ impl Snapshot {
         self.not_before
     }
 
-    /// Returns the whole tokens that can be spent at `instant`, if none are spent until then.
+    /// Returns the whole tokens that can be spent at `instant`, if no tokens are spent until then.
     pub fn available(&self, instant: Micros) -> u64 {
         match self.not_before {
             Some(until) if instant < until => 0,

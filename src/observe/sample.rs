@@ -35,7 +35,7 @@ impl Sampler {
     }
 }
 
-/// If the difference is larger, the clock was set back.
+/// How late a thread may be. A larger difference means that the clock was set back.
 const MAX_LATE_SECONDS: u64 = 10;
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ async fn counters_match_the_responses_of_all_clients() {
             while !done.load(Ordering::Relaxed) {
                 let page = scrape(&mut sender).await;
                 let count = decided(&page, "load", "allowed") + decided(&page, "load", "denied");
-                assert!(count >= last, "a counter went back from {last} to {count}");
+                assert!(count >= last, "a counter decreased from {last} to {count}");
                 (scrapes, last) = (scrapes + 1, count);
             }
             scrapes

@@ -21,7 +21,7 @@ fn reservation(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
     Decisions::from_iter([decision])
 }
 
-fn name(decision: &Decision) -> (u64, u64, usize) {
+fn identity(decision: &Decision) -> (u64, u64, usize) {
     (decision.cost(), decision.due().get() - NOW.get(), decision.step().state.spent as usize)
 }
 
@@ -96,7 +96,7 @@ proptest! {
             if act < 5 || tickets.is_empty() {
                 // Increasing due times, with repetitions.
                 let reservation = reservation(7, cost, 1 + (id as u64 * spread / 4) + wait, id);
-                model.join(id, name(reservation.only().unwrap()));
+                model.join(id, identity(reservation.only().unwrap()));
                 tickets.push((id, queues.join(&reservation, &waker).unwrap()));
                 continue;
             }
@@ -105,22 +105,22 @@ proptest! {
             match act {
                 5 | 6 => {
                     let waker = Waker::from(Arc::new(WakeLog(waiter, Arc::clone(&woken))));
-                    prop_assert_eq!(queues.moved(&tickets[index].1, &waker).as_ref().map(name), model.moved(waiter));
+                    prop_assert_eq!(queues.moved(&tickets[index].1, &waker).as_ref().map(identity), model.moved(waiter));
                 }
                 7 => {
                     let (id, ticket) = tickets.remove(index);
-                    prop_assert_eq!(queues.complete(&ticket).as_ref().map(name), model.complete(id));
+                    prop_assert_eq!(queues.complete(&ticket).as_ref().map(identity), model.complete(id));
                 }
                 _ => {
                     let (id, ticket) = tickets.remove(index);
                     let (left, wakes) = model.leave(id).unwrap();
-                    prop_assert_eq!(queues.leave(&ticket).as_ref().map(name), Some(left));
+                    prop_assert_eq!(queues.leave(&ticket).as_ref().map(identity), Some(left));
                     prop_assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), wakes);
                 }
             }
         }
         for (id, ticket) in tickets {
-            prop_assert_eq!(queues.complete(&ticket).as_ref().map(name), model.complete(id));
+            prop_assert_eq!(queues.complete(&ticket).as_ref().map(identity), model.complete(id));
         }
         prop_assert_eq!(queues.0.len(), 0);
     }
@@ -147,7 +147,7 @@ fn ten_thousand_departures_wake_each_waiter_at_most_once() {
         // All callers leave, beginning with `first`.
         for (left, index) in (first..MANY).chain(0..first).enumerate() {
             let last = queues.leave(&tickets[index]).unwrap();
-            assert_eq!(name(&last).2, MANY - 1 - left, "the last reservation goes back");
+            assert_eq!(identity(&last).2, MANY - 1 - left, "the last reservation goes back");
         }
         assert!(wakes.0.load(Ordering::Relaxed) < MANY);
         assert_eq!(queues.0.len(), 0);
@@ -164,14 +164,14 @@ fn a_departure_wakes_only_later_callers_that_have_polled_since_the_last_departur
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), (51..100).collect::<Vec<_>>());
     for number in [3, 60, 77, 98] {
         let reservation = queues.moved(&tickets[number], &waker(number));
-        assert_eq!(reservation.map(|reservation| name(&reservation).2), (number > 50).then(|| number - 1));
+        assert_eq!(reservation.map(|reservation| identity(&reservation).2), (number > 50).then(|| number - 1));
     }
     drop(queues.leave(&tickets[55]).unwrap());
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), [60, 77, 98]);
     drop(queues.leave(&tickets[0]).unwrap());
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), (1..50).collect::<Vec<_>>());
     // Three callers before caller 99 have left.
-    assert_eq!(queues.moved(&tickets[99], &waker(99)).map(|reservation| name(&reservation).2), Some(96));
+    assert_eq!(queues.moved(&tickets[99], &waker(99)).map(|reservation| identity(&reservation).2), Some(96));
 }
 
 /// Two policies with the same key are two rows.
