@@ -52,13 +52,13 @@ echo '| --- | --- | --- | --- |'
 # The clock.
 weaken 'clock: the look is claimed by a load and a store' clock/mod.rs \
     's/self\.checked\.compare_exchange\(checked, ran, .*?\)\.is_err\(\)/self.checked.load(Ordering::Relaxed) != checked || { self.checked.store(ran, Ordering::Relaxed); false }/' \
-    clock::models::of_two_who_see_the_same_look_due_one_corrects
+    clock::models::only_one_of_two_threads_corrects_the_drift
 weaken 'clock: the drift is loaded, then stored' clock/mod.rs \
     's/let _ = self\.drift\.fetch_update\(.*?\);/if let Some(drift) = corrected(self.drift.load(Ordering::Relaxed)) { self.drift.store(drift, Ordering::Relaxed); }/' \
-    clock::models::who_was_held_up_does_not_undo_a_later_leap
+    clock::models::a_delayed_thread_does_not_undo_a_later_jump
 weaken 'manual clock: the lock is released between reading the time and going to sleep' clock/manual.rs \
     's/(return Poll::Ready\(\(\)\);\s*\}\s*)state\.sleepers\.insert/$1drop(state);\n        self.clock.state().sleepers.insert/' \
-    clock::models::who_waits_is_woken_whenever_the_clock_is_moved
+    clock::models::a_sleeper_is_woken_whenever_the_clock_is_moved
 
 # The breaker.
 weaken 'breaker: looked at under one lock, the probe taken under another' backend/redis/breaker.rs \

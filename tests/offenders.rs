@@ -96,7 +96,7 @@ impl Flood {
 
 // In one test, because each measures the memory of the whole process.
 #[test]
-fn floods_leave_the_tables_as_they_are() {
+fn floods_neither_exceed_the_memory_bound_nor_end_blocks() {
     two_million_denied_keys();
     let (before, begin) = (resident_bytes(), Instant::now());
     std::thread::scope(|scope| {

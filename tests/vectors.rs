@@ -83,7 +83,7 @@ enum Retry {
 }
 
 #[test]
-fn every_line_holds() {
+fn all_vectors_match() {
     let path = std::env::var("TOLLGATE_VECTORS")
         .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/exact.jsonl").into());
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -116,7 +116,7 @@ fn check(text: &str) -> (u32, u32) {
 }
 
 #[test]
-fn lines_before_1970_hold() {
+fn vectors_before_1970_match() {
     // Before, at and after the epoch, and with windows that begin before the first instant of the line.
     let lines = r#"
 {"type":"single","id":"b1","algorithm":"token_bucket","config":{"rate":10,"period":60000},"state_before":{"value":0,"ts":-9000},"now_ms":-3000,"count":1,"expect":{"ok":true,"retry_after_ceil_ms":null,"retry_after_exact":null,"value_after":"0","ts_after":"-3000"}}
@@ -132,7 +132,7 @@ fn lines_before_1970_hold() {
 }
 
 #[test]
-fn every_line_holds_before_1970_too() {
+fn all_vectors_match_when_moved_before_1970() {
     // Moves all instants of a line back by whole periods. Skips lines of the far future: instants beyond the last one
     // would become valid.
     let text = include_str!("vectors/exact.jsonl");

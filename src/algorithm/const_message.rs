@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ascii_or_too_long_does_no_harm() {
+    fn non_ascii_text_is_replaced_and_long_text_is_cut() {
         assert_eq!(text_of(&ConstMessage::new().text("caf\u{e9}\n!")), "tollgate: caf???!");
         assert_eq!(text_of(&ConstMessage::new().text(&"x".repeat(1000)).number(5)).len(), MAX_LEN);
     }

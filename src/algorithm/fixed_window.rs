@@ -65,7 +65,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn boundaries_lie_at_start_modulo_period() {
+    fn boundaries_are_at_start_modulo_period() {
         let quota = Quota::fixed_window(10, DAY).start(25 * HOUR);
         let now = Micros::new(1_700_000_000_000_000);
         let begin = boundary(&quota, index(&quota, now));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_never_begins_earlier_than_it_did() {
+    fn rolling_never_moves_a_row_back() {
         // A row written under another quota may start mid-window. Moving it back to the window's start would repay it at
         // boundaries that came before it.
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_take_longer_than_there_are_instants_are_never_over() {
+    fn a_debt_that_outlasts_the_last_instant_is_never_repaid() {
         // Even if the first window began before the epoch, which makes its end representable. The Redis script does the
         // same.
         let second = Duration::from_secs(1);

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_refund_does_not_lift_the_burst() {
+    fn a_late_refund_does_not_increase_the_burst() {
         let quota = Quota::token_bucket(10, MINUTE);
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(10));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_of_a_charge_partly_paid_back_gives_the_rest() {
+    fn a_refund_returns_the_part_that_is_not_yet_repaid() {
         // Found by the conformance suite in real time: rounding down to whole tokens gave nothing back.
         let quota = Quota::token_bucket(5, MINUTE);
         let mut state = State::default();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_spent_stays_whole_whatever_part_of_the_refund_was_paid_back() {
+    fn a_partly_repaid_refund_leaves_other_charges_whole() {
         let quota = Quota::token_bucket(7, Duration::from_micros(3_333_331)).capacity(20);
         for micros in (1..470_000).step_by(997) {
             let mut state = State::default();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_tokens_of_a_refund_leave_the_grain_that_has_begun() {
+    fn a_refund_of_whole_tokens_does_not_restart_the_current_grain() {
         let quota = Quota::token_bucket(10, MINUTE);
         let mut state = State::default();
         charge(&quota, &mut state, NOW, Ask::cost(5));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_stands_at_its_capacity_promises_nothing_and_gives_back() {
+    fn a_charge_of_the_whole_capacity_can_be_refunded() {
         let quota = Quota::token_bucket(10, MINUTE).max_reserved(50);
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(10));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn settled_newest_first_nothing_is_lost() {
+    fn settling_the_newest_charge_first_loses_no_tokens() {
         let quota = Quota::token_bucket(100_000, MINUTE);
         let mut state = State::default();
         let first = charge(&quota, &mut state, NOW, Ask::cost(1000));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_counts_what_others_gave_back_before() {
+    fn a_refund_accounts_for_earlier_refunds() {
         let quota = Quota::token_bucket(10, MINUTE);
         let mut state = State::default();
         let first = charge(&quota, &mut state, NOW, Ask::cost(5));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn one_in_the_middle_gives_back_and_then_one_before_it() {
+    fn a_charge_can_be_refunded_after_a_later_charge() {
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [first, middle, _last] = [5, 10, 1].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_gives_back_without_a_trace() {
+    fn a_refund_of_the_last_charge_is_not_counted() {
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [_first, middle, last] = [5, 5, 5].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_before_a_charge_does_not_count_against_it() {
+    fn refunds_before_a_charge_do_not_reduce_its_refund() {
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [early, _, _] = [5, 5, 1].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_counted_exactly_or_not_given() {
+    fn a_refund_that_cannot_be_counted_exactly_is_forfeited() {
         // Found by fuzzing: after some 10^15 tokens the count was 2^53, one more than is exact.
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_turn_can_be_given_back_and_no_other() {
+    fn only_the_last_reservation_can_be_refunded() {
         let quota = Quota::token_bucket(1, SECOND).unlimited_reservations();
         let mut state = State::default();
         let turns: Vec<_> = (0..20).map(|_| charge(&quota, &mut state, NOW, Ask::cost(1).reserve())).collect();
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_refund_is_forfeited_while_turns_are_promised() {
+    fn a_plain_refund_is_forfeited_while_reservations_are_pending() {
         let quota = Quota::token_bucket(10, SECOND).max_reserved(50);
         let mut state = State::default();
         let plain = charge(&quota, &mut state, NOW, Ask::cost(10));
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_was_reset_gives_nothing_back() {
+    fn a_charge_before_a_reset_cannot_be_refunded() {
         let quota = Quota::token_bucket(10, MINUTE);
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(8));
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_another_quota_is_not_capped_by_the_old_one() {
+    fn a_settlement_under_the_old_quota_does_not_cap_the_row() {
         // Found by settlement tests: after an upgrade, a late refund under the old plan forgave what was spent since.
         let (small, large) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(1000, MINUTE));
         let mut state = State::default();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_row_stays_its_writers_when_a_charge_of_another_quota_is_settled() {
+    fn a_settlement_does_not_change_the_stamp_of_a_foreign_row() {
         let (small, large) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(1000, MINUTE));
         let mut state = State::default();
         let receipt = charge(&small, &mut state, NOW, Ask::cost(5));
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overrun_of_a_foreign_row_is_clear_no_earlier_than_its_writer_repays_on_average() {
+    fn an_overrun_of_a_foreign_row_does_not_expire_before_its_writer_repays_it() {
         let reader = Quota::token_bucket(3, MINUTE);
         let writers = [
             Quota::token_bucket(60, MINUTE),
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn many_small_overruns_of_a_foreign_row_add_up_and_do_not_multiply() {
+    fn many_small_overruns_postpone_the_expiry_only_in_proportion() {
         // Found in review: each overrun doubled the time, so fifty of them locked the row for good.
         let (reader, writer) = (Quota::token_bucket(3, MINUTE), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
         let mut state = State::default();
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_was_reset_gives_nothing_back() {
+    fn a_sliding_window_charge_before_a_reset_cannot_be_refunded() {
         // Found in review: the old charge was taken off what others had spent since.
         let quota = Quota::sliding_window(10, MINUTE);
         let mut state = State::default();
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_gives_back_in_itself_and_leaves_the_one_before_alone() {
+    fn a_refund_changes_only_the_window_of_its_charge() {
         let quota = Quota::sliding_window(10, MINUTE);
         let begin = Micros::new(1_700_000_040_000_000);
         let mut state = State::default();
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_finds_its_charge_in_the_window_before() {
+    fn a_refund_finds_its_charge_in_the_previous_window() {
         let quota = Quota::sliding_window(10, MINUTE);
         let begin = Micros::new(1_700_000_040_000_000);
         let mut state = State::default();

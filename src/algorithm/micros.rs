@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_hold() {
+    fn instants_saturate_at_both_ends() {
         assert_eq!(Micros::new(u64::MAX), Micros::MAX);
         assert_eq!(Micros::MAX + Duration::MAX, Micros::MAX);
         assert_eq!(Micros::EPOCH.minus(1), Micros::EPOCH);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_round_up_and_end_with_32_bits() {
+    fn seconds_round_up_and_saturate_at_32_bits() {
         let second = |micros| Micros::new(micros).to_whole_second().get();
         assert_eq!((second(0), second(1), second(1_000_000), second(1_000_001)), (0, 1_000_000, 1_000_000, 2_000_000));
         let last = 4_294_967_294_000_000;

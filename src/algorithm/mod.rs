@@ -335,7 +335,7 @@ mod tests {
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
     #[test]
-    fn a_denial_leaves_the_row_alone() {
+    fn a_denial_does_not_change_the_row() {
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
         let state = step(&quota, &State::default(), NOW, Ask::cost(8)).state;
         let denied = step(&quota, &state, NOW, Ask::cost(3));
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_fits_has_no_retry_time() {
+    fn a_cost_that_never_fits_has_no_retry_time() {
         for quota in [
             Quota::token_bucket(10, MINUTE).max_reserved(5),
             Quota::fixed_window(10, MINUTE).max_reserved(5),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capacity_of_zero_spaces_turns_evenly() {
+    fn a_capacity_of_zero_spaces_reservations_evenly() {
         let quota = Quota::token_bucket(10, MINUTE).capacity(0).unlimited_reservations();
         let mut state = State::default();
         for turn in 1..=10 {
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_too_long_is_told_when_to_come_back() {
+    fn a_reservation_denied_for_its_wait_has_a_retry_time() {
         let quota = Quota::token_bucket(1, SECOND).unlimited_reservations();
         let state = step(&quota, &State::default(), NOW, Ask::cost(10).reserve()).state;
         let ask = Ask::cost(1).wait_up_to(Duration::from_secs(4));
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_far_ahead_of_the_clock_is_forgiven() {
+    fn a_row_far_ahead_of_the_clock_is_dropped() {
         let quota = Quota::token_bucket(10, MINUTE);
         let century = NOW + Duration::from_secs(100 * 365 * 86_400);
         let state = step(&quota, &State::default(), century, Ask::cost(10)).state;
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_forgiven_one_microsecond_beyond_a_refill_and_beyond_what_it_owes() {
+    fn a_row_is_dropped_one_microsecond_beyond_a_refill_and_its_own_debt() {
         let (quota, micro) = (Quota::token_bucket(10, MINUTE), Duration::from_micros(1));
         let stands = |spent: f64, at: Micros| {
             let row = roll(&quota, &State { spent, at, stamp: quota.stamp(), ..State::default() }, NOW);
@@ -404,13 +404,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_told_without_one() {
+    fn an_error_about_unlimited_reservations_contains_no_number() {
         let error = Quota::sliding_window(10, MINUTE).try_unlimited_reservations().unwrap_err().to_string();
         assert!(error.starts_with("reservations are unlimited for a sliding window"), "{error}");
     }
 
     #[test]
-    fn a_window_is_forgiven_beyond_a_refill() {
+    fn a_window_more_than_a_refill_ahead_of_the_clock_is_dropped() {
         let quota = Quota::fixed_window(10, MINUTE).capacity(20).start(Duration::ZERO);
         let now = Micros::new(1_700_000_040_000_000);
         let spent = |windows: u32| {
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn part_of_a_token_may_be_all_that_is_owed() {
+    fn a_fraction_of_a_token_can_be_owed() {
         // One token in six seconds; half of one is owed, as after a settlement.
         let quota = Quota::token_bucket(10, MINUTE);
         let verdict = |spent: f64, since: u64| {
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_far_ahead_of_the_clock_is_forgiven_with_the_one_before() {
+    fn a_sliding_row_far_ahead_of_the_clock_loses_both_counts() {
         let quota = Quota::sliding_window(10, MINUTE);
         let ahead = State {
             spent: 6.0,
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sliding_row_that_begins_within_a_window_counts_nothing() {
+    fn a_sliding_row_that_does_not_begin_at_a_boundary_counts_nothing() {
         let quota = Quota::sliding_window(10, MINUTE);
         let at = Micros::new(1_700_000_040_000_001);
         let row = roll(&quota, &State { spent: 3.0, at, carry: 7.0, stamp: quota.stamp(), ..State::default() }, at);
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_available_is_what_a_step_allows() {
+    fn available_tokens_are_exactly_those_that_a_step_allows() {
         // One microsecond refills 10^-8 tokens, far less than the tolerance of 10^-6.
         let quota = Quota::token_bucket(1, Duration::from_secs(100)).capacity(10);
         let state = step(&quota, &State::default(), NOW, Ask::cost(10)).state;
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_too_far_away_comes_nearer_as_its_window_passes() {
+    fn the_wait_for_a_reservation_shrinks_within_a_window() {
         // 5 are owed and 25 may be at most, so not before the next window. At its start the reservation is due in two
         // windows; half a window later it is due soon enough.
         let quota = Quota::fixed_window(10, MINUTE).max_reserved(15).start(Duration::ZERO);
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_only_after_the_last_instant_has_no_retry_time() {
+    fn a_cost_that_fits_only_after_the_last_instant_has_no_retry_time() {
         let century = Quota::MAX_PERIOD;
         for quota in [Quota::token_bucket(1, century), Quota::fixed_window(1, century).start(Duration::ZERO)] {
             // It would be paid back in the year 2370.
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_in_whole_microseconds_rounded_up() {
+    fn a_wait_is_rounded_up_to_whole_microseconds() {
         let ask = Ask::cost(1).wait_up_to(Duration::from_nanos(1500));
         assert_eq!((Ask::cost(1).max_wait(), ask.max_wait()), (None, Some(Duration::from_micros(2))));
         assert_eq!(ask.reserve().max_wait(), Some(Duration::from_micros(u64::MAX - 1)));

@@ -85,7 +85,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_window_end_is_not_yet_enough() {
+    fn a_full_window_denies_beyond_its_end() {
         // After 10 of 10 at the start of a window, the first success is a tenth into the next one, not at its start.
         let quota = Quota::sliding_window(10, Duration::from_secs(10));
         let begin = Micros::new(1_700_000_000_000_000);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_before_counts_as_far_as_it_is_in_view() {
+    fn the_previous_window_is_weighted_by_its_overlap() {
         for (seconds, stands) in [(0, 10.0), (15, 8.0), (30, 6.0), (45, 4.0), (60, 10.0)] {
             assert_eq!(spent(&QUOTA, &row(2.0, 8.0), BEGIN + Duration::from_secs(seconds)), stands, "{seconds}");
         }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_becomes_the_one_before_and_then_is_forgotten() {
+    fn a_window_becomes_the_previous_window_and_is_then_dropped() {
         let at = |seconds| roll(&QUOTA, &row(2.0, 8.0), BEGIN + Duration::from_secs(seconds));
         assert_eq!(at(59), row(2.0, 8.0));
         assert_eq!(at(60), State { at: BEGIN.plus(60_000_000), ..row(0.0, 2.0) });
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_need_not_wait_and_the_rest_waits_to_the_microsecond() {
+    fn waits_are_exact_to_the_microsecond() {
         let when = |row: State, level| when(&QUOTA, &row, BEGIN, level).map(|at| at.micros_since(BEGIN));
         assert_eq!((when(row(2.0, 8.0), 10.0), when(row(2.0, 3.0), 9.0)), (Some(0), Some(0)));
         assert_eq!((when(row(2.0, 8.0), 6.0), when(row(2.0, 8.0), 2.0)), (Some(30_000_000), Some(60_000_000)));

@@ -244,7 +244,7 @@ mod tests {
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
     #[test]
-    fn steps_are_made_from_steps_and_can_be_changed() {
+    fn steps_can_be_collected_and_modified() {
         let quota = Quota::token_bucket(10, SECOND);
         let [one, two] = [1, 2].map(|cost| step(&quota, &State::default(), NOW, Ask::cost(cost)));
         assert_eq!(Steps::from(one)[..], [one]);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_named_twice_is_asked_for_both() {
+    fn the_costs_of_two_lines_on_one_row_are_added() {
         let quota = Quota::token_bucket(1, SECOND).capacity(3);
         let before = State { spent: 2.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let mut states = [before];
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_of_nothing_leaves_another_quotas_row_as_it_is() {
+    fn a_charge_of_0_does_not_change_a_foreign_row() {
         let (old, new) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(20, MINUTE));
         let row = step(&old, &State::default(), NOW, Ask::cost(5)).state;
         let later = NOW + SECOND;
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_that_never_fits_leaves_no_time_for_its_row() {
+    fn a_line_that_never_fits_removes_the_retry_time_of_its_row() {
         let quota = Quota::token_bucket(1, SECOND).capacity(3);
         let mut states = [State { spent: 3.0, at: NOW, stamp: quota.stamp(), ..State::default() }];
         let line = |cost| Line { row: 0, quota: &quota, ask: Ask::cost(cost) };
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_which_nothing_stands_becomes_none() {
+    fn a_fully_refilled_row_becomes_the_default() {
         let quota = Quota::token_bucket(10, MINUTE);
         let mut states = [State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() }];
         let line = Line { row: 0, quota: &quota, ask: Ask::cost(0) };

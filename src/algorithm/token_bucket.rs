@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_odd_steps_round_nothing() {
+    fn a_million_uneven_steps_accumulate_no_rounding_error() {
         // 7 tokens in 3,333,331 us: no step ends on a whole token.
         let quota = Quota::token_bucket(7, std::time::Duration::from_micros(3_333_331)).capacity(1000);
         let (mut state, mut now, mut taken) = (State::default(), Micros::new(1_700_000_000_000_000), 0u64);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_microsecond_is_found_though_rounding_misses_it() {
+    fn waits_are_exact_although_their_estimate_is_rounded() {
         let quotas = [(688, 2_642_333_253_483_893, 458.0), (583, 2_669_512_150_641_176, 221.0)];
         for (tokens, micros, rest) in
             quotas.into_iter().chain([(107, 2_731_336_258_599_208, 58.0), (7, 3_333_331, 3.0)])
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_not_clear_before_its_last_part_of_a_microsecond() {
+    fn a_row_does_not_expire_before_its_last_fraction_of_a_microsecond() {
         // Found by the cache's history tests: at 30,001 tokens per microsecond, one is repaid in less than 0.1 ns.
         let quota = Quota::token_bucket(30_001, std::time::Duration::from_micros(1)).capacity(1);
         assert_eq!(clear(&quota, 1.0, Micros::EPOCH), Micros::new(1_000_000));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_row_has_answers_too() {
+    fn damaged_rows_do_not_panic() {
         // Redis may hold any 32 bytes; the largest number of grains is not taken for -1.
         let at = Micros::new(1_700_000_000_000_000);
         for quota in [Quota::token_bucket(10, MINUTE), Quota::token_bucket(7, MINUTE), Quota::token_bucket(1, MINUTE)] {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_bucket_of_ten_a_minute_waits_six_seconds() {
+    fn an_empty_bucket_of_ten_per_minute_waits_six_seconds() {
         let quota = Quota::token_bucket(10, MINUTE);
         let now = Micros::new(1_700_000_000_000_000);
         let state = step(&quota, &State::default(), now, Ask::cost(10)).state;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grain_of_many_tokens_is_paid_back_smoothly() {
+    fn a_grain_of_several_tokens_is_repaid_smoothly() {
         // 7 tokens in 3 s: both whole grains and a part of one.
         let quota = Quota::token_bucket(7, 3 * super::super::SECOND).capacity(100);
         let at = Micros::new(1_700_000_000_000_000);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_paid_back_only_after_the_last_instant_never_is() {
+    fn a_bucket_refilled_after_the_last_instant_is_never_full() {
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD).capacity(2);
         let at = |micros| State { spent: 2.0, at: Micros::new(micros), stamp: quota.stamp(), ..State::default() };
         let last = Micros::MAX.get() - 2 * quota.period_micros();

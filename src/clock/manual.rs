@@ -160,7 +160,7 @@ mod tests {
     use std::task::Wake;
 
     #[test]
-    fn it_saturates() {
+    fn a_manual_clock_saturates_at_the_last_instant() {
         let clock = ManualClock::at(Micros::MAX);
         clock.advance(Duration::MAX);
         assert_eq!(clock.now(), Micros::MAX);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_is_no_next_wake() {
+    fn next_wake_ignores_sleeps_that_were_never_polled() {
         // Found by the waiting tests: a sleep that was never polled stayed the next wake for ever.
         let clock = ManualClock::new();
         let mut sleeps =

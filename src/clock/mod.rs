@@ -153,14 +153,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_shows_the_systems_time() {
+    fn a_new_clock_shows_the_systems_time() {
         let clock = SystemClock::new();
         let difference = clock.now().get().abs_diff(Micros::from(SystemTime::now()).get());
         assert!(difference < 1_000_000, "{difference} us");
     }
 
     #[test]
-    fn it_follows_the_systems_clock_little_by_little() {
+    fn small_differences_are_corrected_gradually() {
         let clock = SystemClock::new();
         // Half a second behind after ten seconds: half a millisecond per second is corrected.
         let ran = 10_000_000;
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn it_leaps_forward_but_never_back() {
+    fn a_clock_jumps_forward_but_never_back() {
         let clock = SystemClock::new();
         let ran = 10_000_000;
         clock.follow(ran, 0, clock.began.plus(ran + 3_600_000_000));

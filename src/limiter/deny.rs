@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_rule_finds_its_own() {
+    fn each_kind_of_rule_matches_its_own_signal() {
         let list = DenyList::from_iter([
             DenyRule::key("mallory"),
             DenyRule::network("192.0.2.0/24").expect("a network"),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_edited_while_it_is_used() {
+    fn changes_take_effect_immediately() {
         let list = DenyList::new();
         let (wide, narrow) = ("10.0.0.0/8", "10.1.0.0/16");
         let rule = |text: &str| DenyRule::network(text).expect("a network");
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn many_networks_of_real_sizes_are_told_apart() {
+    fn the_smallest_of_many_realistic_networks_is_found() {
         let mut random = 1u64;
         let mut next = || {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

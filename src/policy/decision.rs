@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_wait_counts() {
+    fn retry_after_is_the_longest_wait() {
         let empty = State { spent: 10.0, at: NOW, stamp: Quota::token_bucket(10, MINUTE).stamp(), ..State::default() };
         let short = decide("short", Quota::token_bucket(10, MINUTE), &empty, 1);
         let long = decide("long", Quota::token_bucket(10, MINUTE), &empty, 3);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_never_invites_more_than_the_pace() {
+    fn spending_the_rest_over_the_window_keeps_the_pace() {
         let quota = Quota::token_bucket(10, MINUTE);
         let decision = decide("api", quota, &State::default(), 1);
         assert_eq!(

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_name_the_value() {
+    fn errors_name_the_value() {
         for (result, part) in [
             (DenyRule::network("10.0.0.0/33"), "\"10.0.0.0/33\" is not a network"),
             (DenyRule::network("::ffff:10.0.0.0/90"), "is not a network"),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_has_one_rule() {
+    fn equivalent_rules_are_equal() {
         assert_eq!(DenyRule::network("::ffff:10.0.0.0/104"), DenyRule::network("10.0.0.0/8"));
         assert_eq!(DenyRule::network("::ffff:10.0.0.1"), Ok(DenyRule::ip(IpAddr::from([10, 0, 0, 1]))));
         assert_eq!(DenyRule::country("kp"), DenyRule::label("country", "KP"));

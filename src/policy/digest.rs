@@ -100,7 +100,7 @@ mod tests {
     use std::net::IpAddr;
 
     #[test]
-    fn digests_stay_what_they_were() {
+    fn digests_do_not_change_between_versions() {
         // Stored rows depend on these digests. Computed by another SipHash implementation.
         let secret = Secret::new(*b"0123456789abcdef");
         for (key, digest) in [
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_and_policies_keep_digests_apart() {
+    fn different_secrets_and_policies_give_different_digests() {
         let key = Key::from("ada");
         let digest = Secret::new([1; 16]).digest(&key);
         assert_eq!(digest, Secret::new([1; 16]).digest(&key));

@@ -344,7 +344,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
         #[test]
-        fn no_two_keys_read_the_same(a in part(), b in part()) {
+        fn different_keys_have_different_encodings(a in part(), b in part()) {
             prop_assert_eq!(a == b, Key::from(a) == Key::from(b));
         }
     }
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_of_ipv6_are_masked_too() {
+    fn ipv6_networks_are_masked() {
         let key = |text: &str, v6| Key::network(text.parse().unwrap(), 32, v6);
         assert_eq!(key("2001:db8:1:2::3", 64), key("2001:db8:1:2:ffff::", 64));
         assert_ne!(key("2001:db8:1:2::3", 64), key("2001:db8:1:3::3", 64));
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_any_length_are_read_whole() {
+    fn texts_of_any_length_are_encoded_whole() {
         // Keys of up to 64 bytes, including the 8-byte header, need no allocation.
         for length in [1, 7, 8, 9, 15, 16, 17, 55, 56, 57, 1000] {
             let (one, other) = ("x".repeat(length), "x".repeat(length - 1) + "y");
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_the_bytes_in_order_and_zeros() {
+    fn bytes_are_padded_with_zeros_to_whole_words() {
         let text: Vec<u8> = (0..100).map(|i| (i * 37 + 11) as u8).collect();
         for length in 0..text.len() {
             let key = Key::from(&text[..length]);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn up_to_64_bytes_need_no_allocation() {
+    fn keys_of_up_to_64_bytes_need_no_allocation() {
         let allocates = |key: Key| key.bytes.spilled();
         assert!(!allocates(Key::from("x".repeat(56))) && allocates(Key::from("x".repeat(57))));
         let beside_a_number = |length: usize| allocates(Key::from((7, "x".repeat(length))));
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_keys_have_equal_hashes_and_others_have_others() {
+    fn equal_keys_have_equal_hashes() {
         let hash = |key: &Key| std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(key);
         assert_eq!(hash(&Key::from(7u8)), hash(&Key::from(7i64)));
         assert_ne!(hash(&Key::from(7)), hash(&Key::from(8)));
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_keys_nor_secrets_show() {
+    fn debug_output_shows_neither_keys_nor_secrets() {
         assert_eq!(format!("{:?}", Key::from("hunter2")), "Key(16 bytes)");
         assert_eq!(format!("{:?}", Secret::new(*b"0123456789abcdef")), "Secret(..)");
     }

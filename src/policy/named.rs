@@ -278,7 +278,7 @@ mod tests {
     const QUOTA: Quota = Quota::token_bucket(10, MINUTE);
 
     #[test]
-    fn faults_name_policy_and_value() {
+    fn errors_name_the_policy_and_the_value() {
         for (result, part) in [
             (Policy::try_new("", QUOTA), "policy name \"\""),
             (Policy::try_new("caf\u{e9}", QUOTA), "policy name \"caf\u{e9}\""),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn every_quota_can_name_itself() {
+    fn the_longest_quota_text_is_a_valid_policy_name() {
         let longest = Quota::fixed_window(999_999_999_999_999, Quota::MAX_PERIOD)
             .unlimited_reservations()
             .start(std::time::Duration::from_micros(86_399_999_999));

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_name_finds_its_original_and_another_word_none() {
+    fn only_a_misspelled_name_finds_a_known_name() {
         let tiers = ["free", "premium", "enterprise"];
         for (name, found) in [
             ("premuim", Some("premium")),

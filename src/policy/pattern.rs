@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn only_patterns_with_inner_gaps_are_searched_alone() {
+    fn only_patterns_with_further_inner_text_are_searched_separately() {
         for (pattern, inner) in [("*Bot*", Some("bot")), ("**bot**", Some("bot")), ("bot*", None), ("*a*b*", None)] {
             assert_eq!(Pattern::new(pattern).inner(), inner, "{pattern}");
         }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn case_does_not_count_and_the_rest_stands_for_itself() {
+    fn case_is_ignored_and_other_characters_are_literal() {
         assert!(Pattern::new("*GPTBot/*").matches("mozilla/5.0 gptbot/1.1"));
         assert!(Pattern::new("curl/8.0 (?.+)").matches("curl/8.0 (?.+)"));
         assert!(!Pattern::new("curl/8.0 (?.+)").matches("curl/8.0 (x+)"));

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_differ_between_placements_and_are_spread_evenly() {
+    fn positions_differ_between_placements_and_are_spread_evenly() {
         // Fixed, because about one random draw in several hundred spreads consecutive numbers less evenly.
         let (one, other) = (Placement::of(&Secret::new([7; 16])), Placement::random());
         let digests = || (0..64_000u128).flat_map(|number| [number, number << 64]).skip(1).map(Digest::from_bits);

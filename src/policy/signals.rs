@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_of_ipv6_is_one_signal() {
+    fn an_ipv6_network_of_64_bits_is_one_signal() {
         let signal = |text: &str| Signal::ip(text.parse().expect("an address"));
         assert_eq!(signal("2001:db8::1").to_key(), signal("2001:db8::ffff").to_key());
         assert_ne!(signal("2001:db8::1").to_key(), signal("2001:db8:0:1::1").to_key());

@@ -174,7 +174,7 @@ proptest! {
 
     /// Quotas of one algorithm admit at most what the largest would, plus one capacity.
     #[test]
-    fn alternating_quotas_of_one_kind_keep_the_largest_ones_bound(
+    fn alternating_quotas_of_one_algorithm_keep_the_bound_of_the_largest(
         quotas in prop_oneof![2 => buckets(), 1 => aligned_windows(), 1 => aligned_sliding()],
         begin in begin(),
         history in history(60),
@@ -186,7 +186,7 @@ proptest! {
 
     /// Other mixes are repaid at the pace of each, so they admit at most the sum.
     #[test]
-    fn alternating_quotas_of_any_kind_keep_the_sum_of_their_bounds(
+    fn alternating_quotas_of_any_algorithm_keep_the_sum_of_their_bounds(
         quotas in mixed(),
         begin in begin(),
         history in history(60),
@@ -242,7 +242,7 @@ proptest! {
 
     /// After any spending under other quotas, the rest of the new capacity is available.
     #[test]
-    fn an_upgrade_gives_its_room_at_once(quotas in any_quotas(), begin in begin(), history in history(20)) {
+    fn an_upgrade_takes_effect_immediately(quotas in any_quotas(), begin in begin(), history in history(20)) {
         let inspect = |quota: &Quota, before: &State, _: Ask, step: &tollgate::algorithm::Step| {
             let owed = before.spent + if before.stamp & 7 == 3 { before.carry } else { 0.0 };
             let room = quota.get_capacity().saturating_sub(owed as u64);
@@ -282,7 +282,7 @@ fn long_history() -> impl Strategy<Value = Vec<Raw>> {
 
 /// Each once per second on one row. Regression: capping the row at each change admitted 56,519.
 #[test]
-fn two_quotas_that_alternate_for_a_minute_admit_no_more_than_the_larger_one() {
+fn alternating_quotas_admit_no_more_than_the_larger_quota_in_a_minute() {
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
     let begin = Micros::new(1_700_000_000_000_000);
     let (mut state, mut admitted) = (State::default(), 0);

@@ -20,7 +20,7 @@ proptest! {
     /// After any clock movement, the retry time holds and is at most two refills of the debt: the time that the clock was
     /// ahead, plus the refill after it.
     #[test]
-    fn no_jump_locks_a_key(quota in prop_oneof![quota(), tiny()], history in history(20)) {
+    fn no_clock_jump_locks_out_a_key(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now) = (State::default(), NOW);
         for raw in history {
             now = jumped(&raw, &quota, now);
@@ -48,7 +48,7 @@ proptest! {
 
     /// A jump repays at most what was spent, so the bound holds between two jumps.
     #[test]
-    fn between_jumps_the_bound_holds(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
+    fn the_bound_holds_between_clock_jumps(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut turns) = (Model::of(&quota), State::default(), NOW, Vec::new());
         for raw in history {
             let then = jumped(&raw, &quota, now);
@@ -70,7 +70,7 @@ proptest! {
     /// Small steps back repay nothing: no interval counts twice. For windows, this includes refunds. A bucket's row does
     /// not store how much of a grain is repaid, so a refund after a step back may count it twice.
     #[test]
-    fn no_step_back_pays_back_twice(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
+    fn a_step_back_repays_no_interval_twice(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut latest) = (Model::of(&quota), State::default(), NOW, NOW);
         let (mut turns, mut open) = (Vec::<(Micros, i128)>::new(), Vec::new());
         for raw in history {
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn settling_survives_any_clock(quota in prop_oneof![quota(), tiny()], history in history(20)) {
+    fn settling_leaves_a_valid_row_under_any_clock(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now, mut open) = (State::default(), NOW, Vec::new());
         for raw in history {
             now = jumped(&raw, &quota, now);
@@ -124,7 +124,7 @@ proptest! {
 /// A row written while the clock was a century ahead locks nothing once the clock is right again, although denials store
 /// nothing.
 #[test]
-fn a_century_ahead_and_back_locks_nobody() {
+fn a_clock_that_was_a_century_ahead_locks_out_no_key() {
     for quota in [Quota::token_bucket(10, SECOND), Quota::fixed_window(10, SECOND), Quota::sliding_window(10, SECOND)] {
         let state = step(&quota, &State::default(), NOW + CENTURY, Ask::cost(10)).state;
         let mut admitted = false;
@@ -137,7 +137,7 @@ fn a_century_ahead_and_back_locks_nobody() {
 
 /// After a small step back, reservations are not granted twice.
 #[test]
-fn a_step_back_keeps_promised_turns() {
+fn a_step_back_does_not_grant_reservations_twice() {
     let quota = Quota::token_bucket(1000, SECOND).capacity(0).unlimited_reservations();
     let state = step(&quota, &State::default(), NOW, Ask::cost(5000).reserve()).state;
     let before = Micros::new(NOW.get() - 20_000);

@@ -17,7 +17,7 @@ proptest! {
 
     /// Floating point and stored grains decide like exact arithmetic over any history.
     #[test]
-    fn decisions_agree(quota in quota(), begin in begin(), history in history(40)) {
+    fn decisions_agree_with_exact_arithmetic(quota in quota(), begin in begin(), history in history(40)) {
         let model = Model::of(&quota);
         let (mut state, mut row, mut now, mut promised) = (State::default(), Row::default(), begin, begin);
         for raw in history {
@@ -34,7 +34,7 @@ proptest! {
     }
 
     #[test]
-    fn promises_are_kept_and_tight(quota in quota(), begin in begin(), history in history(40)) {
+    fn retry_times_and_due_times_are_sufficient_and_tight(quota in quota(), begin in begin(), history in history(40)) {
         let (mut state, mut now, mut promised) = (State::default(), begin, begin);
         for raw in history {
             now = raw.moved(&quota, now, promised);
@@ -67,7 +67,7 @@ proptest! {
 
     /// Any number of checks before a call return the same decision and spend nothing.
     #[test]
-    fn a_check_is_the_decision_that_follows(quota in quota(), begin in begin(), history in history(20)) {
+    fn a_check_returns_the_decision_of_the_next_call(quota in quota(), begin in begin(), history in history(20)) {
         let (mut state, mut now, mut promised) = (State::default(), begin, begin);
         for raw in history {
             now = raw.moved(&quota, now, promised);

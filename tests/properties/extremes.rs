@@ -33,7 +33,7 @@ proptest! {
 
     /// A valid row stays valid: counts are finite, exact and not negative, and no retry time is beyond the last instant.
     #[test]
-    fn a_row_in_range_stays_there(
+    fn a_valid_row_stays_valid(
         quota in quota(),
         state in state(honest_spent().boxed()),
         now in instant(),
@@ -61,7 +61,7 @@ proptest! {
 
     /// Only costs within a quota's range are granted: a huge cost does not pass by rounding.
     #[test]
-    fn no_cost_slips_through(quota in quota(), now in instant(), ask in ask()) {
+    fn no_cost_above_the_ceiling_is_granted(quota in quota(), now in instant(), ask in ask()) {
         let step = step(&quota, &State::default(), now, ask);
         let ceiling = quota.get_max_reserved().map_or(1 << 53, |tokens| quota.get_capacity() + tokens);
         prop_assert!(!step.is_allowed() || ask.tokens() <= ceiling);

@@ -16,7 +16,7 @@ proptest! {
 
     /// Capacities of 0 to 5 with any mix of charges, reservations, refunds and cancellations.
     #[test]
-    fn small_quotas_hold_their_bound_through_any_mix(quota in tiny(), begin in begin(), history in history(40)) {
+    fn small_quotas_keep_their_bound_in_any_mix_of_operations(quota in tiny(), begin in begin(), history in history(40)) {
         mixed(&quota, begin, &history, false)?;
     }
 
@@ -31,7 +31,7 @@ proptest! {
 
     /// The same for quotas of all sizes, where amounts are rounded.
     #[test]
-    fn the_bound_holds_through_any_mix(
+    fn quotas_of_all_sizes_keep_their_bound_in_any_mix_of_operations(
         quota in prop_oneof![2 => paying_back(), 1 => sliding()],
         begin in begin(),
         history in history(60),
@@ -41,7 +41,7 @@ proptest! {
 
     /// Reservations cancelled from the last one on leave no trace: the next caller gets the first due time.
     #[test]
-    fn a_cancelled_turn_goes_to_the_next(
+    fn a_canceled_reservation_goes_to_the_next_caller(
         quota in paying_back(),
         begin in begin(),
         history in history(12),
@@ -68,7 +68,7 @@ proptest! {
 
     /// The same after time has passed, if the first cancelled reservation is not yet due.
     #[test]
-    fn a_turn_cancelled_later_keeps_its_instant(
+    fn a_reservation_canceled_later_keeps_its_due_time(
         quota in paying_back(),
         begin in begin(),
         history in history(12),
@@ -91,7 +91,7 @@ proptest! {
 
     /// Settling immediately equals charging the actual cost in the first place; so does settling several, oldest first.
     #[test]
-    fn nothing_is_lost_where_nothing_happened_since(
+    fn an_immediate_settlement_loses_no_tokens(
         quota in prop_oneof![paying_back(), sliding()],
         begin in begin(),
         history in history(12),
@@ -117,7 +117,7 @@ proptest! {
 
     /// A row that was reset or evicted in between holds only later spending, which a refund must not reduce.
     #[test]
-    fn a_lost_row_gives_nothing_back(quota in paying_back(), now in begin(), costs in any::<(u64, u64)>()) {
+    fn a_refund_does_not_reduce_a_row_that_was_reset(quota in paying_back(), now in begin(), costs in any::<(u64, u64)>()) {
         let cost = 1 + costs.0 % quota.get_capacity().max(1);
         let Some(receipt) = ChargeRecord::new(cost, &step(&quota, &State::default(), now, Ask::cost(cost))) else { return Ok(()) };
         let anew = step(&quota, &State::default(), now, Ask::cost(costs.1 % cost)).state;
@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn a_higher_true_cost_is_charged_in_full(
+    fn a_higher_actual_cost_is_charged_in_full(
         quota in prop_oneof![paying_back(), sliding()],
         begin in begin(),
         history in history(12),

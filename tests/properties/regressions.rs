@@ -38,7 +38,7 @@ fn a_wait_of_one_whole_grain_is_tight() {
 
 /// Numbers for which the estimate of the wait, rounded twice, is a microsecond too short or too long.
 #[test]
-fn an_estimated_wait_is_moved_onto_its_microsecond() {
+fn an_estimated_wait_is_corrected_to_the_exact_microsecond() {
     for (rate, micros, cost) in [(2553, 8_281_373_502_938, 1427), (226_467, 463_946_976_623, 138_699)] {
         let quota = Quota::token_bucket(rate, Duration::from_micros(micros));
         let (full, _) = charge(&quota, &State::default(), NOW, Ask::cost(rate));
@@ -55,7 +55,7 @@ fn an_estimated_wait_is_moved_onto_its_microsecond() {
 /// At the start of a window, rounding used to count more than the whole previous window, so the request was denied
 /// with a retry time of 0.
 #[test]
-fn no_more_than_the_window_before_is_in_view() {
+fn the_previous_window_counts_at_most_its_own_tokens() {
     let quota = Quota::sliding_window(999_999_937, DAY);
     let begin = Micros::new(19_675 * 86_400_000_000);
     let (full, _) = charge(&quota, &State::default(), Micros::new(begin.get() - 1), Ask::cost(999_999_937));
@@ -74,7 +74,7 @@ fn the_last_window_is_as_long_as_the_others() {
 
 /// With unlimited reservations, a row exceeded the integers of a float, and a token was granted without a charge.
 #[test]
-fn reservations_without_bound_are_all_counted() {
+fn unlimited_reservations_are_all_counted() {
     let period = Duration::from_micros(999_999_999_999_998);
     let quota = Quota::token_bucket(Quota::MAX_TOKENS, period).unlimited_reservations();
     let (empty, receipt) = charge(&quota, &State::default(), Micros::EPOCH, Ask::cost(0));
@@ -92,7 +92,7 @@ fn reservations_without_bound_are_all_counted() {
 
 /// After a step back, a refund read the receipt at the clock's time and the row at its own later instant.
 #[test]
-fn a_refund_after_a_step_back_is_of_what_the_row_still_holds() {
+fn a_refund_after_a_step_back_takes_only_what_the_row_still_holds() {
     let quota = Quota::fixed_window(3, 5 * SECOND).start(Duration::ZERO).capacity(6);
     let (state, receipt) = charge(&quota, &State::default(), NOW, Ask::cost(6));
     let later = NOW + 10 * SECOND;

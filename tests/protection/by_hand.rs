@@ -21,7 +21,7 @@ fn reason(limiter: &RateLimiter, policy: &Policy, key: impl Into<Subject>, signa
 }
 
 #[test]
-fn each_signal_blocks_whoever_has_it_until_its_end_and_asks_no_backend() {
+fn a_manual_block_of_any_signal_denies_without_a_backend_call() {
     let caller = Signals::new().ip(ip("2001:db8::1")).user_agent("Bot/1").country("kp").label("asn", "64496");
     for signal in [
         Signal::key("eve"),
@@ -57,7 +57,7 @@ fn each_signal_blocks_whoever_has_it_until_its_end_and_asks_no_backend() {
 }
 
 #[test]
-fn of_several_signals_the_longest_block_counts_and_of_one_the_last() {
+fn the_longest_block_applies_and_a_new_block_replaces_the_old() {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(Store::near(&clock));
     now(limiter.block(Signal::key("eve"), HOUR));
@@ -77,7 +77,7 @@ fn of_several_signals_the_longest_block_counts_and_of_one_the_last() {
 }
 
 #[test]
-fn nobody_is_anonymous_by_name() {
+fn a_block_of_the_anonymous_key_has_no_effect() {
     let limiter = RateLimiter::new(Store::near(&ManualClock::new()));
     now(limiter.block(Signal::key(Key::anonymous()), HOUR));
     assert!(now(limiter.try_limit(&API, Subject::anonymous())).is_allowed());
@@ -85,7 +85,7 @@ fn nobody_is_anonymous_by_name() {
 
 /// Regression: a signal was not cut at 1,024 bytes as requests are, so it matched none.
 #[test]
-fn a_long_user_agent_is_blocked_as_it_is_seen() {
+fn blocks_cut_long_user_agents_as_requests_do() {
     let limiter = RateLimiter::new(Store::near(&ManualClock::new()));
     let long = "x".repeat(5000);
     now(limiter.block(Signal::user_agent(long.clone()), HOUR));
@@ -95,7 +95,7 @@ fn a_long_user_agent_is_blocked_as_it_is_seen() {
 }
 
 #[test]
-fn a_block_of_nobody_yet_costs_others_nothing() {
+fn unblocking_an_unknown_key_has_no_effect() {
     let store = Store::near(&ManualClock::new());
     let limiter = RateLimiter::new(Arc::clone(&store));
     now(limiter.unblock(Signal::key("eve")));
@@ -104,7 +104,7 @@ fn a_block_of_nobody_yet_costs_others_nothing() {
 
 /// Regression: manual blocks and offenders shared a table, so a flood of denied keys evicted most of the blocks.
 #[test]
-fn no_flood_of_denials_ends_a_block_that_was_made_by_hand() {
+fn a_flood_of_denials_does_not_end_manual_blocks() {
     let clock = ManualClock::new();
     let limiter =
         RateLimiter::builder(Store::near(&clock)).auto_block(AutoBlock::new([&API]).max_entries(1024)).build();

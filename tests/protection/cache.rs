@@ -32,7 +32,7 @@ fn ready<T>(future: impl IntoFuture<Output = T>) -> T {
 }
 
 #[test]
-fn a_denied_key_costs_one_question_a_second_and_one_at_the_time_at_which_it_may_come_back() {
+fn a_denied_key_causes_one_backend_call_per_second_and_one_at_its_retry_time() {
     for quota in [Quota::token_bucket(10, MINUTE), Quota::fixed_window(10, MINUTE), Quota::sliding_window(10, MINUTE)] {
         let policy = Policy::new("hot", quota);
         let (limiter, store, clock) = remote_limiter();
@@ -67,7 +67,7 @@ fn a_denied_key_costs_one_question_a_second_and_one_at_the_time_at_which_it_may_
 }
 
 #[test]
-fn point_13_a_denial_is_remembered_for_a_second_however_long_the_window_is() {
+fn point_13_a_denial_is_remembered_for_one_second_even_in_a_long_window() {
     for quota in [
         Quota::token_bucket(10, DAY),
         Quota::fixed_window(10, DAY).start(Duration::ZERO),
@@ -91,7 +91,7 @@ fn point_13_a_denial_is_remembered_for_a_second_however_long_the_window_is() {
 
 /// Regression: tokens given back by another process were not seen until the end of the window.
 #[test]
-fn point_13_what_another_process_gives_back_is_admitted_a_second_later() {
+fn point_13_tokens_refunded_by_another_process_are_admitted_a_second_later() {
     let slow = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
     let cases: [fn(&RateLimiter, &Policy, Receipt); 4] = [
         |_, _, usage| _ = now(usage.refund()),
@@ -115,7 +115,7 @@ fn point_13_what_another_process_gives_back_is_admitted_a_second_later() {
 }
 
 #[test]
-fn a_backend_in_this_process_and_a_cache_of_nothing_are_asked_each_time() {
+fn calls_to_a_local_backend_and_without_a_cache_always_reach_the_backend() {
     let clock = ManualClock::new();
     for (store, rows) in [(Store::near(&clock), 1000), (Store::far(&clock), 0)] {
         let limiter = RateLimiter::builder(Arc::clone(&store)).block_cache(rows).build();
@@ -128,7 +128,7 @@ fn a_backend_in_this_process_and_a_cache_of_nothing_are_asked_each_time() {
 }
 
 #[test]
-fn what_would_fit_is_asked_whatever_else_was_denied() {
+fn a_cost_that_may_fit_reaches_the_backend_despite_other_denials() {
     let (limiter, store, clock) = remote_limiter();
     drop(now(limiter.try_acquire(&API, "eve").cost(6).send()));
     assert!(!now(limiter.try_acquire(&API, "eve").cost(5).send()).is_allowed());
@@ -147,7 +147,7 @@ fn what_would_fit_is_asked_whatever_else_was_denied() {
 }
 
 #[test]
-fn a_turn_that_would_be_granted_is_asked_for() {
+fn a_reservation_that_may_be_granted_reaches_the_backend() {
     let (limiter, store, _clock) = remote_limiter();
     drop(now(limiter.try_limit(&QUEUE, "eve")));
     assert!(!now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
@@ -164,7 +164,7 @@ fn a_turn_that_would_be_granted_is_asked_for() {
 }
 
 #[test]
-fn a_call_of_several_charges_is_denied_by_what_is_known_of_all_of_them() {
+fn a_call_of_several_charges_is_denied_locally_if_all_rows_are_known() {
     let other = Policy::new("other", Quota::token_bucket(5, HOUR));
     let (limiter, store, _clock) = remote_limiter();
     let charges = || [Charge::new(&API, "ada"), Charge::new(&other, "eve").cost(2)];
@@ -187,7 +187,7 @@ fn a_call_of_several_charges_is_denied_by_what_is_known_of_all_of_them() {
 }
 
 #[test]
-fn what_is_given_back_reset_or_changed_here_is_seen_at_once() {
+fn local_refunds_resets_and_quota_changes_take_effect_immediately() {
     let (limiter, store, _clock) = remote_limiter();
     let denied = || {
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
@@ -221,7 +221,7 @@ fn what_is_given_back_reset_or_changed_here_is_seen_at_once() {
 
 /// Regression: a row learned under one tier's quota was used for another tier, whose refill time differs.
 #[test]
-fn a_row_that_another_tier_saw_is_asked_for() {
+fn a_row_cached_under_another_tier_is_not_used() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND / 2)).tier("pro", Quota::token_bucket(200, SECOND / 2));
     let (limiter, _store, clock) = remote_limiter();
     // Start at half a second, so that the quotas are refilled at a whole second.
@@ -237,7 +237,7 @@ fn a_row_that_another_tier_saw_is_asked_for() {
 
 /// Regression: the cache denied on, although a charge under the other tier had refilled the row at that tier's rate.
 #[test]
-fn spending_under_another_tier_is_learnt_where_a_row_is_known() {
+fn spending_under_another_tier_updates_a_cached_row() {
     let api = Policy::new("api", Quota::token_bucket(6, 3 * SECOND)).tier("pro", Quota::token_bucket(200, 3 * SECOND));
     let (limiter, _store, clock) = remote_limiter();
     drop(now(limiter.try_acquire(&api, "eve").cost(6).send()));
@@ -249,7 +249,7 @@ fn spending_under_another_tier_is_learnt_where_a_row_is_known() {
 
 /// A settlement under another tier adds to the row, which keeps this tier's quota.
 #[test]
-fn a_higher_true_cost_under_another_tier_is_seen_at_once() {
+fn a_higher_actual_cost_under_another_tier_updates_a_cached_row() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND)).tier("pro", Quota::token_bucket(200, SECOND));
     let (limiter, _store, clock) = remote_limiter();
     let usage = now(limiter.acquire(&api, Subject::new("eve").tier("pro")).hold()).into_receipt();
@@ -266,7 +266,7 @@ fn a_higher_true_cost_under_another_tier_is_seen_at_once() {
 /// Near the end of a window a reservation over several windows is soon enough; at the start of the next it is not.
 /// Regression: the cache decided that by its bounds on the time, and granted a reservation without a charge.
 #[test]
-fn turns_that_come_and_go_are_asked_for() {
+fn reservations_that_depend_on_the_window_reach_the_backend() {
     let policy = Policy::new("bulk", Quota::fixed_window(1, MS * 600).start(Duration::ZERO).unlimited_reservations());
     let (limiter, store, clock) = remote_limiter();
     let ask = || {
@@ -285,7 +285,7 @@ fn turns_that_come_and_go_are_asked_for() {
 
 /// Regression: each manual block emptied the cache.
 #[test]
-fn a_block_leaves_what_is_known() {
+fn a_block_does_not_empty_the_cache() {
     let (limiter, store, _clock) = remote_limiter();
     drop(now(limiter.try_acquire(&API, "eve").cost(10).send()));
     now(limiter.block(Signal::ip(ip("192.0.2.7")), HOUR));
@@ -296,7 +296,7 @@ fn a_block_leaves_what_is_known() {
 }
 
 #[test]
-fn whoever_comes_back_when_they_are_told_is_not_too_early_and_hardly_too_late() {
+fn cached_retry_times_account_for_the_travel_time() {
     let policy = Policy::new("quick", Quota::token_bucket(10, 5 * SECOND));
     let (to_store, from_store) = (MS * 100, MS * 50);
     let (limiter, store, clock) = remote_limiter();

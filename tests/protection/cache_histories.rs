@@ -224,7 +224,7 @@ fn normalized(step: &Step) -> Step {
 }
 
 #[test]
-fn histories_are_admitted_alike_with_the_cache_and_without() {
+fn random_histories_are_admitted_alike_with_and_without_the_cache() {
     let cached = std::cell::Cell::new(0);
     let mut runner = proptest::test_runner::TestRunner::new(cases(16_000));
     let histories = (policies(), begin(), history(50));

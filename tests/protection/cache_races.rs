@@ -68,7 +68,7 @@ fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
 }
 
 #[test]
-fn a_denial_from_before_a_settlement_is_not_learnt_after_it() {
+fn a_denial_from_before_a_settlement_is_not_cached_after_it() {
     for cancel in [false, true] {
         let (limiter, store, _clock) = remote_limiter();
         let held = now(limiter.acquire(&API, "eve").cost(9).hold());
@@ -84,7 +84,7 @@ fn a_denial_from_before_a_settlement_is_not_learnt_after_it() {
 }
 
 #[test]
-fn of_two_answers_the_later_one_is_known_in_whatever_order_they_arrive() {
+fn the_later_of_two_decisions_is_cached_in_either_order_of_arrival() {
     for swapped in [false, true] {
         let (limiter, store, clock) = remote_limiter();
         store.hold();

@@ -50,7 +50,7 @@ fn rule_cases() -> Vec<(DenyRule, Vec<&'static str>, Vec<&'static str>)> {
 }
 
 #[tokio::test]
-async fn each_kind_of_rule_denies_its_own_and_nobody_else_from_when_it_is_there_until_it_is_gone() {
+async fn each_kind_of_rule_denies_only_matching_requests_until_it_is_removed() {
     for (rule, denied, similar) in rule_cases() {
         let clock = ManualClock::new();
         let (list, store, spy) = (DenyList::new(), Store::near(&clock), Spy::new());
@@ -72,7 +72,7 @@ async fn each_kind_of_rule_denies_its_own_and_nobody_else_from_when_it_is_there_
 }
 
 #[tokio::test]
-async fn a_label_of_ones_own_denies_from_a_call_and_a_layer() {
+async fn a_custom_label_denies_calls_and_requests() {
     let list = DenyList::from_iter([DenyRule::label("asn", "64496").unwrap()]);
     let limiter = RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).build();
     let denied = now(limiter.try_acquire(&API, "ada").label("asn", "64496").send());
@@ -89,7 +89,7 @@ async fn a_label_of_ones_own_denies_from_a_call_and_a_layer() {
 }
 
 #[tokio::test]
-async fn a_denied_caller_is_charged_under_no_policy_and_checks_say_so_too() {
+async fn a_deny_rule_denies_all_charges_of_calls_and_checks() {
     let other = Policy::new("other", Quota::token_bucket(10, MINUTE));
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
     let store = Store::near(&ManualClock::new());
@@ -104,7 +104,7 @@ async fn a_denied_caller_is_charged_under_no_policy_and_checks_say_so_too() {
 }
 
 #[tokio::test]
-async fn in_shadow_mode_a_denied_caller_passes_and_the_handler_can_tell() {
+async fn a_denied_request_passes_in_shadow_mode_and_the_handler_sees_the_rule() {
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
     let spy = Spy::new();
     let limiter =

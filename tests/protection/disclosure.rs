@@ -45,7 +45,7 @@ fn assert_discloses_nothing(answer: &Answer) {
 }
 
 #[tokio::test]
-async fn who_is_on_a_deny_list_is_told_that_waiting_does_not_help_and_nothing_else() {
+async fn a_deny_list_refusal_discloses_only_that_retrying_does_not_help() {
     let mut answers = Vec::new();
     for (rule, _) in rules() {
         let list = DenyList::from_iter([rule]);
@@ -66,7 +66,7 @@ async fn who_is_on_a_deny_list_is_told_that_waiting_does_not_help_and_nothing_el
 }
 
 #[tokio::test]
-async fn who_is_blocked_is_told_when_to_come_back_rounded_up() {
+async fn a_block_refusal_discloses_only_the_retry_time_rounded_up() {
     let mut answers = Vec::new();
     for (_, signal) in rules() {
         let clock = ManualClock::new();
@@ -93,7 +93,7 @@ async fn who_is_blocked_is_told_when_to_come_back_rounded_up() {
 }
 
 #[tokio::test]
-async fn every_family_of_headers_and_grpc_keep_the_secret_too() {
+async fn no_header_family_discloses_the_rule_and_neither_does_grpc() {
     let clock = ManualClock::new();
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
     let limiter = RateLimiter::builder(Store::near(&clock)).deny_list(&list).build();
@@ -128,7 +128,7 @@ async fn every_family_of_headers_and_grpc_keep_the_secret_too() {
 }
 
 #[tokio::test]
-async fn whoever_answers_in_their_own_way_can_tell_the_rule_and_observers_see_it() {
+async fn custom_refusals_and_observers_see_the_rule() {
     let spy = crate::app::Spy::new();
     let list = DenyList::from_iter([DenyRule::country("KP").unwrap()]);
     let limiter =

@@ -128,7 +128,7 @@ fn caller() -> impl Strategy<Value = Caller> {
 proptest! {
     #![proptest_config(cases(20_000))]
     #[test]
-    fn a_deny_list_finds_what_a_look_at_every_rule_finds(
+    fn a_deny_list_agrees_with_a_search_of_every_rule(
         rules in prop::collection::vec(model_rule(), 0..24),
         removed in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
         callers in prop::collection::vec(caller(), 1..8),

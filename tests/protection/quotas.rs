@@ -20,7 +20,7 @@ fn limiter() -> (RateLimiter, ManualClock) {
 }
 
 #[test]
-fn a_key_goes_before_its_tier_a_tier_before_everybody_and_none_puts_back_what_was_under_it() {
+fn a_key_quota_overrides_a_tier_quota_which_overrides_the_policy_quota() {
     let (limiter, _clock) = limiter();
     let api = Policy::new("api", per_minute(100)).tier("free", per_minute(10));
     let limits = || {
@@ -62,7 +62,7 @@ fn a_key_goes_before_its_tier_a_tier_before_everybody_and_none_puts_back_what_wa
 }
 
 #[test]
-fn what_was_spent_stays_spent() {
+fn spent_tokens_stay_spent_when_a_quota_changes() {
     let (limiter, clock) = limiter();
     drop(now(limiter.try_acquire(&API, "ada").cost(10).send()));
     // A raised quota applies immediately, less what was spent.
@@ -85,7 +85,7 @@ fn what_was_spent_stays_spent() {
 /// Regression: each change forgave what was spent beyond the new capacity, so alternating quotas admitted 56,519 requests
 /// in a minute.
 #[test]
-fn quotas_that_are_set_in_turn_admit_no_more_than_the_larger_one() {
+fn quotas_set_in_turn_admit_no_more_than_the_larger_quota() {
     let (limiter, clock) = limiter();
     let mut admitted = 0;
     for second in 0..60 {
@@ -120,7 +120,7 @@ async fn headers_show_the_quota_that_was_set() {
 }
 
 #[test]
-fn what_cannot_stand_in_a_quotas_place_is_refused_and_nothing_changes() {
+fn an_invalid_replacement_quota_is_rejected_and_changes_nothing() {
     let (limiter, _clock) = limiter();
     let api = Policy::new("api", per_minute(100)).tier("free", per_minute(10));
     now(limiter.set_quota(&api, Some(per_minute(50))));
@@ -150,7 +150,7 @@ fn what_cannot_stand_in_a_quotas_place_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn there_is_room_for_a_hundred_thousand_and_to_put_back() {
+fn a_hundred_thousand_quotas_can_be_set_and_reverted() {
     let (limiter, _clock) = limiter();
     for key in 0..100_000u64 {
         now(limiter.set_key_quota(&API, key, Some(per_minute(1 + key))));
@@ -166,7 +166,7 @@ fn there_is_room_for_a_hundred_thousand_and_to_put_back() {
 }
 
 #[test]
-fn whoever_reads_meanwhile_sees_one_quota_or_the_other() {
+fn concurrent_readers_see_one_quota_or_the_other() {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(Store::near(&clock));
     let (done, satisfied) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -203,7 +203,7 @@ fn whoever_reads_meanwhile_sees_one_quota_or_the_other() {
 }
 
 #[tokio::test]
-async fn a_route_whose_quota_is_set_takes_it_in_the_middle_of_a_connection() {
+async fn a_changed_quota_applies_to_open_connections() {
     let (limiter, _clock) = limiter();
     let layer = tollgate::RateLimitLayer::new(&API, crate::app::user).limiter(&limiter);
     let client = serve(crate::client::hello().layer(layer)).await;
@@ -219,7 +219,7 @@ async fn a_route_whose_quota_is_set_takes_it_in_the_middle_of_a_connection() {
 
 /// Regression: the quota set for a tier that the policy no longer has could not be reverted.
 #[test]
-fn the_quota_of_a_tier_that_is_gone_counts_for_nobody_and_can_be_taken_back() {
+fn the_quota_of_a_removed_tier_is_ignored_and_can_be_reverted() {
     let (limiter, _clock) = limiter();
     let before = Policy::new("api", per_minute(100)).tier("premium", per_minute(200));
     let api = Policy::new("api", per_minute(100));
@@ -233,7 +233,7 @@ fn the_quota_of_a_tier_that_is_gone_counts_for_nobody_and_can_be_taken_back() {
 
 /// Regression: a key's quota of the policy's former algorithm hid the quota set for the policy.
 #[test]
-fn a_quota_of_another_algorithm_hides_no_other() {
+fn a_quota_of_another_algorithm_does_not_hide_other_quotas() {
     let (limiter, _clock) = limiter();
     let before = Policy::new("api", per_minute(100)).tier("free", per_minute(50));
     now(limiter.set_key_quota(&before, "ada", Some(per_minute(9))));

@@ -27,7 +27,7 @@ async fn statuses(client: &Client, forwarded: &[&str]) -> Vec<u16> {
 }
 
 #[tokio::test]
-async fn without_a_proxy_that_is_believed_a_header_neither_evades_nor_frames() {
+async fn forwarding_headers_are_ignored_without_a_trusted_proxy() {
     for layer in [
         RateLimitLayer::new(&API, key::client_ip()),
         RateLimitLayer::new(&API, |_: &_| "all").client_ip(key::client_ip()),
@@ -40,7 +40,7 @@ async fn without_a_proxy_that_is_believed_a_header_neither_evades_nor_frames() {
 }
 
 #[tokio::test]
-async fn behind_a_proxy_the_address_that_it_saw_counts_and_not_what_the_client_wrote_before() {
+async fn behind_a_proxy_only_the_address_that_the_proxy_saw_counts() {
     let trusting = || key::client_ip().trust(["127.0.0.1", "10.0.0.0/8"]);
     let limiter = denying("192.0.2.7");
     let layers = [
@@ -61,7 +61,7 @@ async fn behind_a_proxy_the_address_that_it_saw_counts_and_not_what_the_client_w
 }
 
 #[tokio::test]
-async fn the_layers_own_choice_of_an_address_goes_before_the_rules() {
+async fn the_layers_client_ip_overrides_the_address_of_the_rules() {
     let layer = RateLimitLayer::new(&API, key::client_ip().trust(["127.0.0.1"]))
         .client_ip(key::client_ip().trust(["127.0.0.1"]).from_header("cf-connecting-ip"));
     let client = serve(hello().layer(layer.limiter(&denying("192.0.2.7")))).await;
@@ -71,7 +71,7 @@ async fn the_layers_own_choice_of_an_address_goes_before_the_rules() {
 }
 
 #[tokio::test]
-async fn denials_block_the_address_that_was_denied_and_no_other() {
+async fn denials_block_only_the_denied_address() {
     let one = Policy::new("one", Quota::token_bucket(1, HOUR));
     let limiter = RateLimiter::builder(Store::near(&ManualClock::new()))
         .auto_block(AutoBlock::new([&one]).threshold(3).within(MINUTE).block_for(HOUR))
@@ -92,7 +92,7 @@ async fn denials_block_the_address_that_was_denied_and_no_other() {
 }
 
 #[tokio::test]
-async fn no_key_that_a_caller_chooses_is_taken_for_an_address_or_a_label() {
+async fn a_key_chosen_by_a_caller_never_matches_a_blocked_address_or_label() {
     // Under a policy of automatic blocking, keys are looked up like addresses and labels.
     let limiter = RateLimiter::builder(Store::near(&ManualClock::new())).auto_block(AutoBlock::new([&API])).build();
     limiter.block(Signal::ip(ip("192.0.2.7")), HOUR).await.unwrap();

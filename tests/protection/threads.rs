@@ -17,7 +17,7 @@ use crate::support::now;
 const ROUNDS: u64 = 2_000;
 
 #[test]
-fn decisions_blocks_and_changes_from_eight_threads_end_as_they_should() {
+fn concurrent_use_from_eight_threads_ends_in_the_expected_state() {
     let clock = ManualClock::new();
     let (list, spy, store) = (DenyList::new(), Spy::new(), Store::far(&clock));
     let limiter = RateLimiter::builder(Arc::clone(&store))

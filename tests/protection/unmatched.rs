@@ -74,7 +74,7 @@ fn extractor_cases() -> Vec<(Box<dyn KeyExtractor>, &'static str, &'static str, 
 }
 
 #[tokio::test]
-async fn point_6_a_rule_for_a_credential_denies_the_requests_that_have_it() {
+async fn point_6_a_rule_for_a_credential_denies_requests_with_that_credential() {
     for (by, text, denied, other) in extractor_cases() {
         let list = DenyList::from_iter([rule(text)]);
         let client = serve(built_with(&list, by).unwrap()).await;
@@ -108,7 +108,7 @@ fn point_6_a_number_and_a_text_of_the_same_digits_are_two_rules() {
 }
 
 #[test]
-fn point_6_a_list_that_no_rule_of_the_layer_can_apply_is_an_error_when_it_is_built() {
+fn point_6_a_layer_that_can_never_apply_a_deny_rule_panics_when_built() {
     let country = || DenyRule::country("KP").unwrap();
     type MakeExtractor = fn() -> Box<dyn KeyExtractor>;
     let cases: [(DenyRule, MakeExtractor, &[&str]); 12] = [
@@ -142,7 +142,7 @@ fn point_6_a_list_that_no_rule_of_the_layer_can_apply_is_an_error_when_it_is_bui
 }
 
 #[test]
-fn point_6_what_the_layer_knows_of_callers_makes_rules_match() {
+fn point_6_a_layer_with_the_signals_of_its_deny_rules_can_be_built() {
     let list = DenyList::from_iter([
         network("192.0.2.0/24"),
         DenyRule::country("KP").unwrap(),
@@ -182,7 +182,7 @@ impl Observer for Warnings {
 }
 
 #[tokio::test]
-async fn point_6_a_rule_added_while_the_layer_runs_is_reported_once_for_each_kind() {
+async fn point_6_unmatched_rules_added_at_run_time_are_reported_once_per_kind() {
     let (list, warnings) = (DenyList::from_iter([rule("bearer:sk_leaked")]), Arc::new(Warnings::default()));
     let limiter =
         RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).observer(Arc::clone(&warnings)).build();
@@ -214,7 +214,7 @@ async fn point_6_a_rule_added_while_the_layer_runs_is_reported_once_for_each_kin
 }
 
 #[test]
-fn point_15_a_denied_network_with_the_address_of_a_host_is_refused_with_both() {
+fn point_15_a_network_with_host_bits_is_rejected_with_both_corrections() {
     for (text, network, address) in [
         ("192.0.2.7/24", "192.0.2.0/24", "192.0.2.7"),
         ("2001:db8::7/32", "2001:db8::/32", "2001:db8::7"),
@@ -231,7 +231,7 @@ fn point_15_a_denied_network_with_the_address_of_a_host_is_refused_with_both() {
 }
 
 #[test]
-fn a_request_without_an_address_is_an_error_if_the_layer_has_to_find_one() {
+fn a_request_without_an_address_fails_if_the_layer_needs_an_address() {
     let list = DenyList::from_iter([network("192.0.2.0/24")]);
     let limiter = limiter(&list);
     let layer = |client_ip| RateLimitLayer::new(&API, key::global()).client_ip(client_ip).limiter(&limiter);

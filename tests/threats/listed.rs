@@ -26,8 +26,8 @@ fn a_test_that_is_not_there_is_noticed() {
     assert!(!has_test("threats", "lockout::a_test_that_is_not_there_is_noticed"));
     assert!(!has_test("threats", "listed::has_test"), "a function without a test attribute");
     assert!(!has_test("nowhere", "listed::a_test_that_is_not_there_is_noticed"));
-    assert!(has_test("lib", "policy::key::tests::no_two_keys_read_the_same"));
-    assert!(!has_test("lib", "policy::name::tests::no_two_keys_read_the_same"));
+    assert!(has_test("lib", "policy::key::tests::different_keys_have_different_encodings"));
+    assert!(!has_test("lib", "policy::name::tests::different_keys_have_different_encodings"));
     assert!(has_test("client", "foreign point 5a headers of another policy change nothing"));
     assert!(!has_test("client", "foreign point 5a headers of another policy"));
     assert!(!has_test("client", "headers point 5a headers of another policy change nothing"));

@@ -494,7 +494,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_kept_in_lowest_terms() {
+    fn a_rate_is_stored_in_lowest_terms() {
         let quota = Quota::token_bucket(10, MINUTE);
         assert_eq!((quota.grain_tokens, quota.grain_micros), (1, 6_000_000));
         let quota = Quota::token_bucket(1_000_000_000_000, 30 * DAY);
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_are_refused_and_named() {
+    fn out_of_range_values_are_rejected_and_named() {
         let most = Quota::MAX_TOKENS;
         for (result, text) in [
             (Quota::try_token_bucket(most + 1, SECOND), "rate is 1000000000000000"),
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capacity_of_nothing_needs_reservations() {
+    fn a_capacity_of_zero_needs_reservations() {
         let quota = Quota::token_bucket(10, MINUTE).capacity(0);
         assert!(quota.validate().is_err());
         assert!(quota.max_reserved(5).validate().is_ok());
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_tell_quotas_apart() {
+    fn different_quotas_have_different_stamps() {
         let quota = Quota::fixed_window(10, MINUTE);
         assert_ne!(quota.stamp(), quota.capacity(11).stamp());
         assert_ne!(quota.stamp(), quota.start(Duration::ZERO).stamp());
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_stay_what_they_were() {
+    fn stamps_do_not_change_between_versions() {
         // Rows in Redis outlive an upgrade and are read by processes of both versions. Computed independently.
         for (quota, stamp) in [
             (Quota::token_bucket(10, MINUTE), 0x191d_e581),
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bound_holds_to_the_last_token_and_microsecond() {
+    fn bounds_are_exact_to_the_token_and_the_microsecond() {
         let (most, micro) = (Quota::MAX_TOKENS, Duration::from_micros(1));
         for rate in [1, 2, most] {
             assert_eq!(Quota::try_token_bucket(rate, SECOND).map(|quota| quota.rate()), Ok(rate));
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_what_is_kept() {
+    fn getters_return_the_configured_values() {
         let quota = Quota::fixed_window(10, MINUTE).capacity(25).max_reserved(7).start(90 * SECOND);
         assert_eq!((quota.algorithm(), quota.rate(), quota.period()), (Algorithm::FixedWindow, 10, MINUTE));
         assert_eq!(
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_every_number_and_at_least_one_token() {
+    fn a_share_scales_every_number_to_at_least_one_token() {
         let quota = Quota::fixed_window(10, MINUTE).capacity(25).max_reserved(7).start(20 * SECOND);
         let half = Quota::fixed_window(5, MINUTE).capacity(12).max_reserved(3).start(20 * SECOND);
         assert_eq!((quota.scaled(0.5), quota.scaled(1.0)), (half, quota));
@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn a_windows_length_is_what_its_limit_is_for() {
+    fn the_window_is_the_time_that_the_limit_covers() {
         assert_eq!(Quota::sliding_window(100, MINUTE).window(), MINUTE);
         assert_eq!(Quota::fixed_window(100, MINUTE).window(), MINUTE);
         assert_eq!(Quota::fixed_window(100, MINUTE).capacity(250).window(), 3 * MINUTE);
