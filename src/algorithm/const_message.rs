@@ -1,5 +1,5 @@
-//! Messages built in a `const`, without allocation or `Display`, so that a panic of a `const` constructor names the
-//! value as the error of its `try_` variant does.
+//! Messages built in a `const`, without allocation or `Display`. With them, the panic of a `const` constructor shows the
+//! same value as the error of its `try_` variant.
 
 pub(crate) struct ConstMessage {
     bytes: [u8; MAX_LEN],
@@ -42,7 +42,7 @@ impl ConstMessage {
     }
 }
 
-/// In bytes: enough for the longest quoted name and the text around it.
+/// In bytes. Enough for the longest quoted name and the text around it.
 const MAX_LEN: usize = 240;
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// An instant: whole microseconds since the Unix epoch.
 ///
-/// The range is `0 ..= 2^53 - 1` (the year 2255), so that every instant is exact in an `f64`, and so in Lua and
-/// JavaScript. Values outside are clamped.
+/// The range is `0 ..= 2^53 - 1` (the year 2255), so that every instant is exact in an `f64`, and therefore in Lua and
+/// JavaScript. Values beyond the range are clamped.
 ///
 /// ```
 /// use tollgate::{algorithm::Micros, HOUR, SECOND};
@@ -94,7 +94,7 @@ impl fmt::Debug for Micros {
     }
 }
 
-/// A duration in microseconds, rounded up: retrying after a shorter wait would be denied again.
+/// A duration in microseconds, rounded up: a retry after a shorter wait would be denied again.
 pub(crate) fn whole_micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
 }

@@ -1,18 +1,18 @@
-//! Token bucket: spent tokens are paid back smoothly.
+//! Token bucket: spent tokens are repaid smoothly.
 //!
 //! Decisions move `at` only in whole *grains*: `rate / period` in lowest terms is `grain_tokens / grain_micros`, so
-//! each grain pays back a whole number of tokens. Stored tokens stay whole, and no history rounds anything, however
-//! long. Only the current part of a grain is computed in floating point, for one decision, and it is never stored.
+//! each grain repays a whole number of tokens. Stored tokens stay whole, and no rounding errors accumulate. Only the
+//! current part of a grain is computed in floating point. It serves one decision and is never stored.
 
 use super::quota::Quota;
 use super::{Micros, State};
 
-/// The row at `now`, with whole grains paid back; `spent` is 0 once all is.
+/// The row at `now`, with whole grains repaid. `spent` is 0 once everything is repaid.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let elapsed = now.micros_since(state.at);
     let mut row = *state;
     if elapsed >= quota.grain_micros {
-        // Whole grains first: over a long time, the product in `repaid` would be rounded.
+        // Subtract whole grains first: for a long time, the product in `repaid` would be rounded.
         let grains = elapsed / quota.grain_micros;
         row.spent -= grains as f64 * quota.grain_tokens as f64;
         row.at = state.at.plus(grains * quota.grain_micros);
@@ -23,12 +23,12 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     row
 }
 
-/// The first whole second at which all of `spent` is paid back, never too early.
+/// The whole second by which all of `spent` is repaid. Never too early.
 pub(super) fn clear(quota: &Quota, spent: f64, at: Micros) -> Micros {
     let micros = if quota.grain_tokens == 1 {
         spent * quota.grain_micros as f64
     } else {
-        // Rounded twice, so add the error bound.
+        // The result is rounded twice, so add the error bound.
         spent * quota.grain_micros as f64 / quota.grain_tokens as f64 * (1.0 + 2.0 * f64::EPSILON)
     };
     at.plus(micros.ceil() as u64).to_whole_second()
@@ -39,7 +39,7 @@ pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
 }
 
 pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> bool {
-    // Not `spent() <= level`: subtracting first would round once more.
+    // `spent() <= level` would round once more.
     state.spent - level <= repaid(quota, now.micros_since(state.at))
 }
 
@@ -49,7 +49,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     if debt <= 0.0 {
         return Some(now);
     }
-    // Whole grains are exact, and `roll` advances the row by them; only the rest of the last one is rounded.
+    // Whole grains are exact, and `roll` advances the row by them. Only the rest of the last grain is rounded.
     let grains = (debt / quota.grain_tokens as f64) as u64;
     if grains as f64 * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
         return None;
@@ -62,7 +62,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
 
 /// Microseconds after which [`repaid`] reaches `rest`, less than a grain.
 fn micros_for(quota: &Quota, rest: f64) -> u64 {
-    // Rounded twice, and up; step to the exact microsecond at which `within` changes its result.
+    // This estimate is rounded, so step to the exact microsecond at which the result of `within` changes.
     let mut elapsed = (rest * quota.grain_micros as f64 / quota.grain_tokens as f64) as u64 + 1;
     for _ in 0..4 {
         if repaid(quota, elapsed) < rest {
@@ -80,7 +80,7 @@ pub(super) const fn micros_to_repay(quota: &Quota, tokens: u64) -> u128 {
     (tokens as u128 * quota.grain_micros as u128).div_ceil(quota.grain_tokens as u128)
 }
 
-/// Tokens paid back in `elapsed` microseconds. Multiplies before dividing: `elapsed * (rate / period)` differs in a
+/// Tokens repaid in `elapsed` microseconds. Multiplies before dividing: `elapsed * (rate / period)` differs in a
 /// quarter of all cases.
 fn repaid(quota: &Quota, elapsed: u64) -> f64 {
     elapsed as f64 * quota.grain_tokens as f64 / quota.grain_micros as f64
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_row_does_not_expire_before_its_last_fraction_of_a_microsecond() {
-        // Found by the cache's history tests: at 30,001 tokens per microsecond, one is repaid in less than 0.1 ns.
+        // At 30,001 tokens per microsecond, one token is repaid in less than 0.1 ns.
         let quota = Quota::token_bucket(30_001, std::time::Duration::from_micros(1)).capacity(1);
         assert_eq!(clear(&quota, 1.0, Micros::EPOCH), Micros::new(1_000_000));
         assert_eq!(clear(&quota, 0.0, Micros::EPOCH), Micros::EPOCH);
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn damaged_rows_do_not_panic() {
-        // Redis may hold any 32 bytes; the largest number of grains is not taken for -1.
+        // Redis may return any 32 bytes. The largest number of grains must not wrap around.
         let at = Micros::new(1_700_000_000_000_000);
         for quota in [Quota::token_bucket(10, MINUTE), Quota::token_bucket(7, MINUTE), Quota::token_bucket(1, MINUTE)] {
             for spent in [1e300, f64::MAX, f64::INFINITY, 2f64.powi(63), 2f64.powi(64), f64::NAN, -1e300] {
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_grain_of_several_tokens_is_repaid_smoothly() {
-        // 7 tokens in 3 s: both whole grains and a part of one.
+        // 7 tokens in 3 s: the row spans whole grains and a part of one.
         let quota = Quota::token_bucket(7, 3 * super::super::SECOND).capacity(100);
         let at = Micros::new(1_700_000_000_000_000);
         let row = State { spent: 20.0, at, stamp: quota.stamp(), ..State::default() };

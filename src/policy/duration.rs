@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::algorithm::{DAY, HOUR, MINUTE, SECOND, WEEK};
 
-/// The units, the largest first. The first name of each is the one written.
+/// The units, largest first. The first name of each unit is used for output.
 const UNITS: [(Duration, &[&str]); 7] = [
     (WEEK, &["w", "week", "weeks"]),
     (DAY, &["d", "day", "days"]),

@@ -1,7 +1,7 @@
 //! Text patterns with wildcards, such as `*bot*`.
 
-/// A pattern in which each `*` matches any text, including none, and ASCII case is ignored. Matching never backtracks,
-/// so it takes time proportional to the text.
+/// A pattern in which each `*` matches any text, including the empty text. ASCII case is ignored. Matching never
+/// backtracks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pattern {
     text: String,
@@ -13,7 +13,7 @@ impl Pattern {
         Pattern { text: text.to_ascii_lowercase(), exact: !text.contains('*') }
     }
 
-    /// A pattern without wildcards: `*` matches itself. For texts from outside.
+    /// A pattern without wildcards: `*` matches itself. For text from callers.
     pub(crate) fn exactly(text: &str) -> Pattern {
         Pattern { text: text.to_ascii_lowercase(), exact: true }
     }
@@ -33,7 +33,7 @@ impl Pattern {
 
     /// Whether the pattern cannot be matched by one prefix, suffix or substring comparison.
     #[cfg(feature = "serde")]
-    pub(crate) fn is_searched_alone(&self) -> bool {
+    pub(crate) fn is_searched_separately(&self) -> bool {
         let is_gap = |gap: &str| gap.trim_matches('*').is_empty();
         let middle = self.text.split_once('*').and_then(|(_, rest)| rest.rsplit_once('*'));
         !self.exact && self.inner().is_none() && middle.is_some_and(|(middle, _)| !is_gap(middle))
@@ -51,7 +51,7 @@ impl Pattern {
         let Some((first, rest)) = self.text.split_once('*') else { return self.text == text };
         let Some(mut text) = text.strip_prefix(first) else { return false };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-        // The first occurrence is as good as a later one: the wildcard after it takes the rest.
+        // The first occurrence is always sufficient, because the wildcard after it matches the rest.
         for part in middle.split('*') {
             match text.find(part) {
                 Some(at) => text = &text[at + part.len()..],
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(Pattern::exactly("*bot*").inner(), None);
         #[cfg(feature = "serde")]
         for (pattern, alone) in [("*bot*", false), ("a*", false), ("a**b", false), ("a*b*", true), ("*a*b*", true)] {
-            assert_eq!(Pattern::new(pattern).is_searched_alone(), alone, "{pattern}");
+            assert_eq!(Pattern::new(pattern).is_searched_separately(), alone, "{pattern}");
         }
     }
 

@@ -13,7 +13,7 @@ impl FromStr for Quota {
     /// Parses `RATE/PERIOD` or `RATE per PERIOD`, followed in any order by `sliding` or `fixed` (default: token
     /// bucket), `burst N` (the capacity), `reserve N` or `reserve unlimited`, and `start DURATION`.
     ///
-    /// A period is a unit, optionally with a number: `us ms s min h d w`, or their long names.
+    /// A period is a unit, optionally with a number before it. The units are `us ms s min h d w`, or their long names.
     ///
     /// ```
     /// use tollgate::{Quota, DAY, HOUR, MINUTE, SECOND};

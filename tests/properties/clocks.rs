@@ -1,4 +1,4 @@
-//! Clocks that step back, jump ahead and return: they admit at most one capacity more, and lock out no key.
+//! Clocks that step back or jump ahead and return admit at most one extra capacity, and lock out no key.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 proptest! {
     #![proptest_config(cases(6000))]
 
-    /// After any clock movement, the retry time holds and is at most two refills of the debt: the time that the clock was
-    /// ahead, plus the refill after it.
+    /// The retry time is correct after any change of the clock. It is at most twice the time for repaying the debt: once for
+    /// the time by which the row is ahead of the clock, and once for the repayment.
     #[test]
     fn no_clock_jump_locks_out_a_key(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now) = (State::default(), NOW);
@@ -37,7 +37,7 @@ proptest! {
             let latest = 2 * refill(&quota, max_debt);
             match step.verdict {
                 Verdict::Deny { retry: Some(retry) } => prop_assert!(retry.as_micros() <= latest, "{retry:?}, at most {latest} us"),
-                // Only beyond the last instant.
+                // `None` only for times beyond the last instant.
                 Verdict::Deny { retry: None } => {
                     prop_assert!(at.get() as u128 + latest >= Micros::MAX.get() as u128, "never, {state:?}");
                 }
@@ -46,7 +46,7 @@ proptest! {
         }
     }
 
-    /// A jump repays at most what was spent, so the bound holds between two jumps.
+    /// A jump repays at most the spent tokens, so the bound holds between two jumps.
     #[test]
     fn the_bound_holds_between_clock_jumps(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut turns) = (Model::of(&quota), State::default(), NOW, Vec::new());
@@ -67,8 +67,8 @@ proptest! {
         prop_assert_eq!(check(&model, &turns), Ok(()));
     }
 
-    /// Small steps back repay nothing: no interval counts twice. For windows, this includes refunds. A bucket's row does
-    /// not store how much of a grain is repaid, so a refund after a step back may count it twice.
+    /// For windows, this includes refunds. A bucket's row does not store the repaid part of a grain, so a refund after a
+    /// step back may count that part twice.
     #[test]
     fn a_step_back_repays_no_interval_twice(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut latest) = (Model::of(&quota), State::default(), NOW, NOW);
@@ -121,8 +121,7 @@ proptest! {
     }
 }
 
-/// A row written while the clock was a century ahead locks nothing once the clock is right again, although denials store
-/// nothing.
+/// A row that was written a century ahead locks out no key once the clock is correct again.
 #[test]
 fn a_clock_that_was_a_century_ahead_locks_out_no_key() {
     for quota in [Quota::token_bucket(10, SECOND), Quota::fixed_window(10, SECOND), Quota::sliding_window(10, SECOND)] {
@@ -135,7 +134,6 @@ fn a_clock_that_was_a_century_ahead_locks_out_no_key() {
     }
 }
 
-/// After a small step back, reservations are not granted twice.
 #[test]
 fn a_step_back_does_not_grant_reservations_twice() {
     let quota = Quota::token_bucket(1000, SECOND).capacity(0).unlimited_reservations();

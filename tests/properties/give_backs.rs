@@ -1,7 +1,7 @@
-//! Refunds and cancellations in any order and at any time: the bound holds for the tokens used, and no tokens are lost
-//! needlessly.
+//! Refunds and cancellations in any order and at any time. The bound holds for the tokens used, and no tokens are lost
+//! unnecessarily.
 //!
-//! A settlement above the charge creates debt, which the bound does not cover: only the admitted charge counts as used.
+//! A settlement above the charge creates debt. The bound does not cover this debt, so only the charge counts as used.
 
 use proptest::prelude::*;
 use tollgate::Quota;
@@ -29,7 +29,6 @@ proptest! {
 proptest! {
     #![proptest_config(cases(6000))]
 
-    /// The same for quotas of all sizes, where amounts are rounded.
     #[test]
     fn quotas_of_all_sizes_keep_their_bound_in_any_mix_of_operations(
         quota in prop_oneof![2 => paying_back(), 1 => sliding()],
@@ -39,7 +38,7 @@ proptest! {
         mixed(&quota, begin, &history, false)?;
     }
 
-    /// Reservations cancelled from the last one on leave no trace: the next caller gets the first due time.
+    /// If the reservations are canceled from the last to the first, the next caller gets the first due time.
     #[test]
     fn a_canceled_reservation_goes_to_the_next_caller(
         quota in paying_back(),
@@ -66,7 +65,7 @@ proptest! {
         prop_assert_eq!(step(&quota, &state, now, ask).verdict, first.verdict);
     }
 
-    /// The same after time has passed, if the first cancelled reservation is not yet due.
+    /// The reservation is canceled some time later, before it is due.
     #[test]
     fn a_reservation_canceled_later_keeps_its_due_time(
         quota in paying_back(),
@@ -84,12 +83,12 @@ proptest! {
         }
         let receipt = ChargeRecord::new(ask.tokens(), &granted).expect("a reservation");
         let later = now + std::time::Duration::from_micros((wait.as_micros() * u128::from(part) / 1000) as u64);
-        let cancelled = settle(&quota, &granted.state, &receipt, later, 0);
-        let next = step(&quota, &cancelled, later, ask);
+        let canceled = settle(&quota, &granted.state, &receipt, later, 0);
+        let next = step(&quota, &canceled, later, ask);
         prop_assert_eq!(ChargeRecord::new(ask.tokens(), &next).map(|receipt| receipt.due), Some(receipt.due));
     }
 
-    /// Settling immediately equals charging the actual cost in the first place; so does settling several, oldest first.
+    /// Settling immediately, oldest charge first, is equivalent to charging the actual costs in the first place.
     #[test]
     fn an_immediate_settlement_loses_no_tokens(
         quota in prop_oneof![paying_back(), sliding()],
@@ -115,7 +114,7 @@ proptest! {
         prop_assert_eq!(max_cost(&quota, &state, now), max_cost(&quota, &honest, now));
     }
 
-    /// A row that was reset or evicted in between holds only later spending, which a refund must not reduce.
+    /// A row that was reset or evicted holds only later charges, which a refund must not reduce.
     #[test]
     fn a_refund_does_not_reduce_a_row_that_was_reset(quota in paying_back(), now in begin(), costs in any::<(u64, u64)>()) {
         let cost = 1 + costs.0 % quota.get_capacity().max(1);
@@ -192,7 +191,7 @@ fn charge_all(quota: &Quota, begin: Micros, history: &[Raw]) -> (State, Micros) 
 
 /// The largest cost that is allowed now.
 pub(crate) fn max_cost(quota: &Quota, state: &State, now: Micros) -> u64 {
-    let refused = |tokens: i128| !step(quota, state, now, Ask::cost(tokens as u64)).is_allowed();
-    crate::model::first(0, i128::from(quota.get_capacity()), |tokens| refused(tokens + 1))
+    let denied = |tokens: i128| !step(quota, state, now, Ask::cost(tokens as u64)).is_allowed();
+    crate::model::first(0, i128::from(quota.get_capacity()), |tokens| denied(tokens + 1))
         .map_or(0, |tokens| tokens as u64)
 }

@@ -20,7 +20,7 @@ fn retry(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Option<Duration
 
 #[test]
 fn alternating_quotas_admit_no_more_than_the_larger_quota() {
-    // An earlier rule capped the row at each change, which admitted 56,519 in a minute.
+    // Regression: each change capped the row, so a minute admitted 56,519 tokens.
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
     let (mut state, mut admitted) = (State::default(), 0);
     for second in 0..60 {
@@ -46,7 +46,7 @@ fn a_downgrade_denies_no_longer_than_the_old_quota_takes_to_be_repaid() {
         let state = charged(&old, &State::default(), NOW, old.get_capacity());
         assert_eq!(state.clear, NOW + old.window());
         assert_eq!(retry(&new, &state, NOW, Ask::cost(1)), Some(first), "{old:?} -> {new:?}");
-        // The full new capacity once the old quota would have been repaid.
+        // The full new capacity is available once the old quota would have been repaid.
         assert_eq!(retry(&new, &state, NOW, Ask::cost(new.get_capacity())), Some(old.window()));
         let later = State { clear: state.clear + 30 * SECOND, ..state };
         assert!(retry(&new, &later, NOW, Ask::cost(1)) > Some(first));
