@@ -14,12 +14,12 @@ use tollgate::{
     protection::AutoBlock,
 };
 
-#[allow(dead_code)] // Shared with other tests.
-#[path = "protection/store.rs"]
-mod store;
 mod support;
-use store::Store;
+#[allow(dead_code)] // Shared with other tests.
+#[path = "protection/test_backend.rs"]
+mod test_backend;
 use support::now;
+use test_backend::TestBackend;
 
 static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
@@ -31,7 +31,7 @@ const THRESHOLD: u32 = 20;
 /// 64 bytes per entry, a lock for every eight entries, and 12 MiB for the rest of the process.
 const MAX_BYTES: u64 = MAX_ENTRIES as u64 * 72 + (12 << 20);
 
-/// A backend without rows, for speed. The calls of this test store no rows in any backend.
+/// A backend without rows, for speed. The calls of this test backend no rows in any backend.
 #[derive(Debug)]
 struct Nothing(ManualClock);
 
@@ -164,9 +164,9 @@ fn just_below_the_threshold() {
 fn two_million_denied_keys() {
     let (before, begin) = (resident_bytes(), Instant::now());
     let clock = ManualClock::new();
-    let store = Store::far(&clock);
+    let backend = TestBackend::remote(&clock);
     let hot = Policy::new("hot", Quota::token_bucket(1, DAY));
-    let limiter = RateLimiter::builder(Arc::clone(&store)).block_cache(ROWS).build();
+    let limiter = RateLimiter::builder(Arc::clone(&backend)).block_cache(ROWS).build();
     let ask = |key: u64| {
         clock.advance(Duration::from_micros(1));
         // A check is denied and stores no row.
@@ -176,10 +176,10 @@ fn two_million_denied_keys() {
     let grown = resident_bytes().saturating_sub(before);
     println!("two million denied keys in {:.1?}: {} KiB grown", begin.elapsed(), grown >> 10);
     assert!(grown < ROWS as u64 * 128 + (2 << 20), "{grown} bytes");
-    assert_eq!(store.asked(), 2_000_000);
+    assert_eq!(backend.take_calls(), 2_000_000);
     // The cache does not exceed its capacity, and holds most of the latest keys.
     (2_000_000 - 2 * ROWS as u64..2_000_000).rev().for_each(ask);
-    let known = 2 * ROWS - store.asked();
+    let known = 2 * ROWS - backend.take_calls();
     println!("{known} of {ROWS} rows known");
     assert!(known <= ROWS && known > ROWS / 2, "{known}");
 }

@@ -1,7 +1,7 @@
 //! Rows written under another quota, as the current quota reads them.
 //!
-//! A row is *foreign* to a quota if it has another stamp and has not expired. An *own* row has the quota's stamp. A change
-//! of quota never cancels debt, so quotas that alternate on one row admit no more than the largest of them:
+//! A row is *foreign* to a quota if it has another stamp and has not expired. An *own* row has the quota's stamp. A
+//! change of quota never cancels debt, so quotas that alternate on one row admit no more than the largest of them:
 //!
 //! - From [`State::clear`] on, the row counts as unspent: the quota that wrote the row would have been repaid by then.
 //! - Between token buckets, the row is repaid at the faster of the two rates.
@@ -126,7 +126,8 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
         Reading::FasterBucket => first(now, clear, holds),
         // Until it expires, rolling the row again gives the same own row.
         Reading::Own => retry_own(quota, &super::roll(quota, state, now), now, ask),
-        // While counts stay whole, only the wait for a reservation changes. The wait shrinks towards the end of a window.
+        // While counts stay whole, only the wait for a reservation changes. The wait shrinks towards the end of a
+        // window.
         Reading::Whole if quota.algorithm() == Algorithm::FixedWindow && quota.reserves() => {
             let end = fixed_window::boundary(quota, fixed_window::index(quota, now.max(state.at)) + 1);
             first(now, end.min(clear), holds)

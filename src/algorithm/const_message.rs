@@ -1,5 +1,5 @@
-//! Messages built in a `const`, without allocation or `Display`. With them, the panic of a `const` constructor shows the
-//! same value as the error of its `try_` variant.
+//! Messages built in a `const`, without allocation or `Display`. With them, the panic of a `const` constructor shows
+//! the same value as the error of its `try_` variant.
 
 pub(crate) struct ConstMessage {
     bytes: [u8; MAX_LEN],

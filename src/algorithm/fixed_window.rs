@@ -31,8 +31,8 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// The whole second at which the row expires, in whole windows from `at`. An [overrun](super::changed::overrun) can leave
-/// an `at` that is not a boundary; even then the result is not too early.
+/// The whole second at which the row expires, in whole windows from `at`. An [overrun](super::changed::overrun) can
+/// leave an `at` that is not a boundary; even then the result is not too early.
 pub(super) fn clear(quota: &Quota, state: &State) -> Micros {
     let micros = (state.spent / quota.rate() as f64).ceil() * quota.period_micros() as f64;
     state.at.plus(micros as u64).to_whole_second()

@@ -4,13 +4,13 @@
 //! been charged, the row might have been fully repaid for some time, in which a full bucket gains no tokens. Refunding
 //! all of `r` could therefore admit more than the quota's bound. Three rules keep the bound:
 //!
-//! 1. **A refund is at most the part of the charge that is still outstanding.** Debts are repaid in order. If a row held
-//!    `x` just after the charge, then `x - repaid since - refunded since for earlier charges` remains of everything up
-//!    to and including the charge. [`State::carry`] counts the refunds of other charges. Without this count, two refunds
-//!    with a refill in between would allow a burst twice. `carry` does not record which charges were refunded, but the
-//!    refunds of earlier charges cannot exceed their cost.
-//! 2. **A reservation that is not due yet can be refunded only as a whole, and only if it is the last one.** Otherwise a
-//!    new reservation could get the due time of a reservation that is still pending.
+//! 1. **A refund is at most the part of the charge that is still outstanding.** Debts are repaid in order. If a row
+//!    held `x` just after the charge, then `x - repaid since - refunded since for earlier charges` remains of
+//!    everything up to and including the charge. [`State::carry`] counts the refunds of other charges. Without this
+//!    count, two refunds with a refill in between would allow a burst twice. `carry` does not record which charges were
+//!    refunded, but the refunds of earlier charges cannot exceed their cost.
+//! 2. **A reservation that is not due yet can be refunded only as a whole, and only if it is the last one.** Otherwise
+//!    a new reservation could get the due time of a reservation that is still pending.
 //! 3. **While reservations are pending, all other refunds are forfeited**, for the same reason.
 //!
 //! A row that holds less than these sums was reset or evicted in between. Such a row is not refunded.
@@ -73,8 +73,8 @@ pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros,
     cleared(quota, settled)
 }
 
-/// Whether [`settle`] with the same arguments has an effect: `false` if the refund is forfeited. `true` if `actual` equals
-/// the cost, although nothing changes then. See [`settle`] for an example.
+/// Whether [`settle`] with the same arguments has an effect: `false` if the refund is forfeited. `true` if `actual`
+/// equals the cost, although nothing changes then. See [`settle`] for an example.
 pub fn takes_effect(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> bool {
     let settled = |actual| settle(quota, state, receipt, now, actual);
     actual == receipt.cost || settled(actual) != settled(receipt.cost)
@@ -142,8 +142,8 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if last || reduced == row { reduced } else { State { carry: row.carry + given, ..reduced } }
 }
 
-/// [`settle_own`] for a sliding window. Its counts shrink only at boundaries, so the whole charge is still in the current
-/// window or in the previous one.
+/// [`settle_own`] for a sliding window. Its counts shrink only at boundaries, so the whole charge is still in the
+/// current window or in the previous one.
 fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, refund: f64) -> State {
     let then = sliding_window::roll(quota, &State { spent: refund, carry: 0.0, ..receipt.state }, now);
     if row.spent < then.spent || row.carry < then.carry {
@@ -152,8 +152,8 @@ fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros
     State { spent: (row.spent - then.spent).max(0.0), carry: (row.carry - then.carry).max(0.0), ..*row }
 }
 
-/// Subtracts `given` tokens from the `outstanding` tokens of a row. `given` is fractional if part of the charge has been
-/// repaid. The rest is rounded up to whole tokens, because rows store whole tokens.
+/// Subtracts `given` tokens from the `outstanding` tokens of a row. `given` is fractional if part of the charge has
+/// been repaid. The rest is rounded up to whole tokens, because rows store whole tokens.
 fn reduced_by(row: State, given: f64, outstanding: f64, now: Micros) -> State {
     if given.fract() == 0.0 && given < outstanding {
         return State { spent: row.spent - given, ..row };

@@ -50,7 +50,8 @@ pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
 pub use step::{Line, Steps, step, step_all};
 use step::{granted, retry_own};
 
-/// The stored state of a key under a policy. The default is the state of a new key. See the [module](self) for an example.
+/// The stored state of a key under a policy. The default is the state of a new key. See the [module](self) for an
+/// example.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
     /// Tokens spent and not yet repaid at [`at`](State::at). More than the capacity while reservations are due.
@@ -220,8 +221,8 @@ fn is_too_far_ahead(quota: &Quota, row: &State, now: Micros) -> bool {
     if row.at <= now || row.at.micros_since(now) <= quota.fill_micros() {
         return false;
     }
-    // A denial stores nothing, so a repayment that began at `now` would begin again at every retry. The row is therefore
-    // dropped, unless its reservations are so large that even a row written now would not be repaid by `at`.
+    // A denial stores nothing, so a repayment that began at `now` would begin again at every retry. The row is
+    // therefore dropped, unless its reservations are so large that even a row written now would not be repaid by `at`.
     let begun = State { at: now, ..*row };
     when_own(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at)
 }
@@ -272,8 +273,8 @@ fn when_own(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micro
 }
 
 /// The next instant at which the available tokens change, for a row that was [rolled if own](roll_if_own). For windows,
-/// this is the end of the window, or the expiry of a foreign row if that is earlier. For a bucket, it is the time of the
-/// next whole token, or `now` if the bucket is full.
+/// this is the end of the window, or the expiry of a foreign row if that is earlier. For a bucket, it is the time of
+/// the next whole token, or `now` if the bucket is full.
 pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Micros> {
     if quota.algorithm() == Algorithm::TokenBucket {
         let outstanding = spent(quota, &own(quota, row, now), now);

@@ -1,5 +1,5 @@
-//! Sliding window: the count of the current window plus the weighted count of the previous window. The weight is the part
-//! of the previous window that is within the last period.
+//! Sliding window: the count of the current window plus the weighted count of the previous window. The weight is the
+//! part of the previous window that is within the last period.
 //!
 //! `spent` is the count of the current window, `at` its start, and `carry` the count of the previous window.
 

@@ -15,8 +15,8 @@ use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_o
 ///
 /// - Decisions agree with exact arithmetic, except within 10^-6 token of the limit. If `rate / period` in lowest terms
 ///   exceeds 2^32 tokens, they agree within the relative precision of an `f64`, 2^-52.
-/// - If the clock steps back, nothing is repaid until it has caught up. A row is dropped if it is ahead of `now` by more
-///   than the time for refilling the capacity and by more than the time for repaying its own debt.
+/// - If the clock steps back, nothing is repaid until it has caught up. A row is dropped if it is ahead of `now` by
+///   more than the time for refilling the capacity and by more than the time for repaying its own debt.
 /// - A row written under another quota (with another stamp) keeps its spent tokens until its [`clear`](State::clear).
 ///   Between token buckets, the row is repaid at the faster of the two rates. A downgrade therefore denies a caller for
 ///   no longer than the old quota takes to be repaid.
@@ -116,8 +116,8 @@ fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>
     }
 }
 
-/// The denial shared by all lines of one row, if one of them is denied. Each line is decided for its own tokens plus those
-/// of the lines before it, within its own maximum wait. The shared retry time is the longest.
+/// The denial shared by all lines of one row, if one of them is denied. Each line is decided for its own tokens plus
+/// those of the lines before it, within its own maximum wait. The shared retry time is the longest.
 fn shared_denial<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Line<'a>>) -> Option<Verdict> {
     let mut tokens = 0u64;
     let mut denial: Option<Option<Duration>> = None;

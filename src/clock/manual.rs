@@ -81,8 +81,8 @@ impl ManualClock {
         self.change(|_| instant);
     }
 
-    /// The earliest instant that a request waits for; `None` if no request waits. To wake all requests, set the clock to
-    /// this instant until it is `None`.
+    /// The earliest instant that a request waits for; `None` if no request waits. To wake all requests, set the clock
+    /// to this instant until it is `None`.
     pub fn next_wake(&self) -> Option<Micros> {
         // `sleepers` excludes sleeps that have been woken or were never polled.
         self.state().sleepers.keys().next().map(|(instant, _)| *instant)

@@ -40,8 +40,8 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// Returns the current time. Must not block: every decision calls it, from many threads.
     fn now(&self) -> Micros;
 
-    /// Returns a future that completes once this clock reaches `instant`. The default, `None`, means that the clock runs
-    /// at the speed of the system clock, so that any timer can be used.
+    /// Returns a future that completes once this clock reaches `instant`. The default, `None`, means that the clock
+    /// runs at the speed of the system clock, so that any timer can be used.
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None
@@ -64,10 +64,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 /// The system's time, read from the processor's time stamp counter where that is reliable. Reading this clock costs a
 /// third of [`Instant::now`](std::time::Instant::now).
 ///
-/// The clock starts at the system's time and compares itself with the system's time at most once a second, when read. If
-/// it is more than a second behind (because the machine slept, or the system clock was set forward), it jumps forward.
-/// Otherwise it corrects at most half a millisecond per second. Windows stay aligned to UTC, and setting the system
-/// clock back does not lock callers out.
+/// The clock starts at the system's time and compares itself with the system's time at most once a second, when read.
+/// If it is more than a second behind (because the machine slept, or the system clock was set forward), it jumps
+/// forward. Otherwise it corrects at most half a millisecond per second. Windows stay aligned to UTC, and setting the
+/// system clock back does not lock callers out.
 ///
 /// ```
 /// use tollgate::clock::{Clock, SystemClock};

@@ -41,9 +41,13 @@ fn key(value: &Value<'_>) -> Option<DenyRule> {
         Node::Integer(number) => Some(DenyRule::key(*number)),
         // These quotes belong to the file format. Without this check, the key would be a number.
         Node::Text(text) if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && !text.is_empty() => value
-            .refuse("expected a key, found a number in quotes; for a number, remove the quotes; for a text, write '\"7\"'"),
+            .refuse(
+                "expected a key, found a number in quotes; for a number, remove the quotes; for a text, write '\"7\"'",
+            ),
         Node::Text(text) => value.accept(text.parse::<Key>()).map(DenyRule::key),
-        node => value.refuse(format_args!("expected a key, found {}; write it as a text, such as 'bearer:…'", node.kind())),
+        node => {
+            value.refuse(format_args!("expected a key, found {}; write it as a text, such as 'bearer:…'", node.kind()))
+        }
     }
 }
 

@@ -11,8 +11,8 @@ use super::agents::Agents;
 use crate::policy::{DenyKind, DenyRule, Key, Pattern, Signals};
 use crate::sync::{Mutex, PoisonError, RwLock};
 
-/// Rules that deny callers regardless of their quotas, by key, address, user agent, country or another label. A list can
-/// be edited while it is in use. Clones share their rules.
+/// Rules that deny callers regardless of their quotas, by key, address, user agent, country or another label. A list
+/// can be edited while it is in use. Clones share their rules.
 ///
 /// ```
 /// use tollgate::protection::{DenyList, DenyRule, Signals};
@@ -47,9 +47,9 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// # Rules that can never match
 /// A rule for a key matches only this exact key, including its type: the text `"7"`, the number 7 and the bearer token
 /// `7` are three keys. A rule for a key that [`bearer`](crate::key::bearer), [`header`](crate::key::header),
-/// [`cookie`](crate::key::cookie) or `path` finds (`bearer:sk_leaked`) also matches composite keys that contain it, such
-/// as the keys of `bearer().and(client_ip())`. Parts of other types do not match: deny the whole composite key, or deny
-/// an address by its network. [`Key::anonymous`] matches all callers without a key.
+/// [`cookie`](crate::key::cookie) or `path` finds (`bearer:sk_leaked`) also matches composite keys that contain it,
+/// such as the keys of `bearer().and(client_ip())`. Parts of other types do not match: deny the whole composite key, or
+/// deny an address by its network. [`Key::anonymous`] matches all callers without a key.
 ///
 /// A layer that can never apply a rule panics when it is applied to a service. The message contains the rule and the
 /// missing setting:

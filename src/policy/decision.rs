@@ -210,8 +210,8 @@ impl Decision {
     ///
     /// - After a denial by this quota: [`retry_after`](Decision::retry_after).
     /// - For windows: the time until the window ends.
-    /// - For a token bucket: the time in which as many tokens are refilled as remain, or the time until the next token if
-    ///   none remains.
+    /// - For a token bucket: the time in which as many tokens are refilled as remain, or the time until the next token
+    ///   if none remains.
     ///
     /// For a reservation, this time begins when the reservation is due.
     pub fn window(&self) -> Duration {

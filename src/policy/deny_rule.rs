@@ -46,8 +46,8 @@ impl DenyRule {
     /// Denies a key under every policy.
     ///
     /// The key must equal the key that the extractor finds, including its type. Make the key with the extractor
-    /// (`key::bearer().key(..)`), or parse its [text form](Key#text-form). A key that [`bearer`], [`header`], [`cookie`]
-    /// or `path` finds is also denied as part of a composite key, as in `bearer().and(client_ip())`.
+    /// (`key::bearer().key(..)`), or parse its [text form](Key#text-form). A key that [`bearer`], [`header`],
+    /// [`cookie`] or `path` finds is also denied as part of a composite key, as in `bearer().and(client_ip())`.
     ///
     /// ```
     /// use tollgate::{key, protection::{DenyList, DenyRule, Signals}, Key};
@@ -74,16 +74,16 @@ impl DenyRule {
     /// Denies a network (`"192.0.2.0/24"`, `"2001:db8::/32"`) or one address.
     ///
     /// # Errors
-    /// If `text` is not a network. Also if `text` is an address within a network, such as `"192.0.2.7/24"`, because this
-    /// could mean the address or the network.
+    /// If `text` is not a network. Also if `text` is an address within a network, such as `"192.0.2.7/24"`, because
+    /// this could mean the address or the network.
     pub fn network(text: &str) -> Result<DenyRule, DenyRuleError> {
         let network =
             parse_network(text).map_err(|error| DenyRuleError { message: error.to_string(), cause: Some(error) })?;
         Ok(DenyRule(DenyKind::Network(network)))
     }
 
-    /// Denies user agents that match a pattern. `*` matches any text, and case is ignored. Only the first 1,024 bytes of
-    /// a user agent are compared.
+    /// Denies user agents that match a pattern. `*` matches any text, and case is ignored. Only the first 1,024 bytes
+    /// of a user agent are compared.
     ///
     /// Patterns such as `*bot*` are matched together: a request takes little longer with a thousand of them than with
     /// ten. `a*`, `*b` and `a*b` take one comparison each. Patterns that combine `*text*` with other text, such as

@@ -8,11 +8,12 @@ use smallvec::SmallVec;
 
 use super::nat64::canonical;
 
-/// What a policy counts by: a user, an address, a tenant, or several of these together. `Debug` does not show the content.
+/// What a policy counts by: a user, an address, a tenant, or several of these together. `Debug` does not show the
+/// content.
 ///
-/// A key is typed: the string `"7"` and the number 7 are different keys, but 7 as `u32` and as `u64` is the same key. Each
-/// part is encoded with its type and length, so `("ab", "c")` and `("a", "bc")` differ too. IPv4-mapped IPv6 addresses and
-/// addresses in NAT64's well-known prefix, `64:ff9b::/96`, count as IPv4 addresses.
+/// A key is typed: the string `"7"` and the number 7 are different keys, but 7 as `u32` and as `u64` is the same key.
+/// Each part is encoded with its type and length, so `("ab", "c")` and `("a", "bc")` differ too. IPv4-mapped IPv6
+/// addresses and addresses in NAT64's well-known prefix, `64:ff9b::/96`, count as IPv4 addresses.
 ///
 /// A `SocketAddr` cannot be a key, because its port changes with each connection. Use its `.ip()`.
 ///
@@ -83,8 +84,8 @@ impl Key {
     /// The default prefix length for IPv6 clients and blocks: one client usually has a whole /64 network.
     pub const DEFAULT_IPV6_PREFIX: u8 = 64;
 
-    /// The network of an address, with a prefix of `prefix_v4` bits for IPv4 or `prefix_v6` bits for IPv6. Larger prefixes
-    /// mean the whole address.
+    /// The network of an address, with a prefix of `prefix_v4` bits for IPv4 or `prefix_v6` bits for IPv6. Larger
+    /// prefixes mean the whole address.
     pub fn network(address: IpAddr, prefix_v4: u8, prefix_v6: u8) -> Key {
         match canonical(address) {
             IpAddr::V4(address) => {
@@ -144,7 +145,8 @@ impl Key {
         key
     }
 
-    /// The [text form](Key#text-form), with the type and the whole content of the key. Do not log the text of a credential.
+    /// The [text form](Key#text-form), with the type and the whole content of the key. Do not log the text of a
+    /// credential.
     pub fn to_text(&self) -> String {
         super::key_text::write(self, true)
     }
@@ -215,8 +217,8 @@ impl<const N: usize> From<&[u8; N]> for Key {
 }
 
 impl From<IpAddr> for Key {
-    /// The whole address. By contrast, [`key::client_ip`](crate::key::client_ip) counts IPv6 addresses by their first 64
-    /// bits: [`Key::network`]`(address, DEFAULT_IPV4_PREFIX, DEFAULT_IPV6_PREFIX)`.
+    /// The whole address. By contrast, [`key::client_ip`](crate::key::client_ip) counts IPv6 addresses by their first
+    /// 64 bits: [`Key::network`]`(address, DEFAULT_IPV4_PREFIX, DEFAULT_IPV6_PREFIX)`.
     fn from(address: IpAddr) -> Key {
         Key::network(address, 32, 128)
     }

@@ -34,8 +34,8 @@ pub(crate) enum KeyFault {
 }
 
 impl KeyError {
-    /// An error in the configuration of the service, with status 500. The message should state what is missing and how to
-    /// fix it. Clients see the message, so do not include secrets.
+    /// An error in the configuration of the service, with status 500. The message should state what is missing and how
+    /// to fix it. Clients see the message, so do not include secrets.
     pub fn new(message: impl Into<String>) -> KeyError {
         KeyError { status: StatusCode::INTERNAL_SERVER_ERROR, message: message.into(), fault: KeyFault::Other }
     }

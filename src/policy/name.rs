@@ -163,7 +163,8 @@ mod tests {
 
     #[test]
     fn names_with_equal_fnv_1a_hashes_have_separate_rows() {
-        // Regression: rows were identified by FNV-1a hashes, so the names of this published collision shared their rows.
+        // Regression: rows were identified by FNV-1a hashes, so the names of this published collision shared their
+        // rows.
         let [one, other] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
         assert_ne!(one.bits(), other.bits());
         assert_ne!(one, other);

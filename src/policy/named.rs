@@ -68,12 +68,12 @@ impl Policy {
     /// Adds a quota for the callers of one tier. This method is not `const`, so a policy with tiers is usually a
     /// `static LazyLock`: see [`Policy`] for an example.
     ///
-    /// Callers of an unknown tier get the policy's own quota. If the policy has other tiers, an unknown tier is reported
-    /// once as a [mistake](crate::observe::Mistake). Each policy of a layer has its own tiers.
+    /// Callers of an unknown tier get the policy's own quota. If the policy has other tiers, an unknown tier is
+    /// reported once as a [mistake](crate::observe::Mistake). Each policy of a layer has its own tiers.
     ///
     /// # Panics
-    /// If the tier was added before, or if its quota refuses everything or has another algorithm than the policy's quota.
-    /// All tiers need the same algorithm, because a key has one row for all tiers. See [`Policy::try_tier`].
+    /// If the tier was added before, or if its quota refuses everything or has another algorithm than the policy's
+    /// quota. All tiers need the same algorithm, because a key has one row for all tiers. See [`Policy::try_tier`].
     #[track_caller]
     #[must_use]
     pub fn tier(self, name: impl Into<Cow<'static, str>>, quota: Quota) -> Policy {

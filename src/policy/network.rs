@@ -7,8 +7,8 @@ use ipnet::IpNet;
 
 use super::nat64::{canonical, embedded, is_well_known, well_known};
 
-/// Parses a network, such as `"10.0.0.0/8"`, or one address. IPv4-mapped and NAT64 networks become IPv4 networks. Rejects
-/// an address within a network, such as `10.0.0.7/8`: it could mean the address or the network.
+/// Parses a network, such as `"10.0.0.0/8"`, or one address. IPv4-mapped and NAT64 networks become IPv4 networks.
+/// Rejects an address within a network, such as `10.0.0.7/8`: it could mean the address or the network.
 pub(crate) fn parse_network(text: &str) -> Result<IpNet, CidrError> {
     let network = parse(text)?;
     if network != network.trunc() {

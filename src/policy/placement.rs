@@ -6,8 +6,8 @@ use super::digest::{Digest, Secret};
 /// is strongly universal (Lemire and Kaser, "Strongly universal string hashing is fast", The Computer Journal, 2014,
 /// section 3).
 ///
-/// A digest alone is not enough: attackers who know the secret could choose keys whose digests fall into one bucket, and
-/// evict another key's entry. With random numbers for each table, two digests collide only by chance.
+/// A digest alone is not enough: attackers who know the secret could choose keys whose digests fall into one bucket,
+/// and evict another key's entry. With random numbers for each table, two digests collide only by chance.
 #[derive(Clone, Copy)]
 pub(crate) struct Placement {
     low: u128,

@@ -65,9 +65,9 @@ pub enum Reason {
     /// [`Decision::denied_rule`](crate::Decision::denied_rule) returns. Clients only learn that retrying does not help.
     DenyList,
     /// The caller is [blocked](crate::protection::AutoBlock) for a time;
-    /// [`Decision::denied_rule`](crate::Decision::denied_rule) is the signal. Clients only learn when to retry. If there
-    /// is no rule, the key is [paused](crate::RateLimiter::pause), or it was blocked while the call waited for its
-    /// reservation.
+    /// [`Decision::denied_rule`](crate::Decision::denied_rule) is the signal. Clients only learn when to retry. If
+    /// there is no rule, the key is [paused](crate::RateLimiter::pause), or it was blocked while the call waited for
+    /// its reservation.
     Blocked,
 }
 

@@ -146,8 +146,8 @@ impl Signal {
         })
     }
 
-    /// The rule as shown in lists of blocks. `None` for keys, whose content is not stored, and for texts that are too long
-    /// for a rule, because clients could fill the memory with them.
+    /// The rule as shown in lists of blocks. `None` for keys, whose content is not stored, and for texts that are too
+    /// long for a rule, because clients could fill the memory with them.
     pub(crate) fn to_listed(&self) -> Option<DenyRule> {
         let longest = match &self.0 {
             SignalKind::Key(_) => return None,

@@ -24,10 +24,10 @@ impl Turn {
 /// Checks every interval between two charges.
 ///
 /// Bucket and fixed window: the tokens used within an interval are at most the capacity plus the refill since the start
-/// of the interval. An interval that *begins* with a reservation may exceed this bound, because the reservation may cost
-/// more than the capacity. Its due time is also rounded up to a microsecond (for a window, to a boundary), which refills
-/// up to a tick more than needed. For such an interval, the cost plus this excess replaces the capacity. At most one
-/// capacity of the charge can be refunded.
+/// of the interval. An interval that *begins* with a reservation may exceed this bound, because the reservation may
+/// cost more than the capacity. Its due time is also rounded up to a microsecond (for a window, to a boundary), which
+/// refills up to a tick more than needed. For such an interval, the cost plus this excess replaces the capacity. At
+/// most one capacity of the charge can be refunded.
 pub(crate) fn check(model: &Model, turns: &[Turn]) -> Result<(), String> {
     let mut turns: Vec<Turn> = turns.to_vec();
     turns.sort_by_key(|turn| turn.due);

@@ -1,7 +1,8 @@
-//! A slow, simple limiter in exact integer arithmetic, written from the definitions of the algorithms, not from the code.
+//! A slow, simple limiter in exact integer arithmetic, written from the definitions of the algorithms, not from the
+//! code.
 //!
-//! A token has `period` *units*, so a bucket refills exactly `rate` units per microsecond, and all amounts are integers.
-//! To find a retry time, it searches for the first instant with a different answer.
+//! A token has `period` *units*, so a bucket refills exactly `rate` units per microsecond, and all amounts are
+//! integers. To find a retry time, it searches for the first instant with a different answer.
 
 use tollgate::Quota;
 use tollgate::algorithm::{Algorithm, Ask, Micros};
@@ -144,8 +145,8 @@ impl Model {
     }
 
     /// The first instant from `now` on at which the ask is granted without further spending. A span is one window for
-    /// fixed windows, otherwise one instant. An ask that is granted at some instant is granted in the rest of that span,
-    /// and at the end of every later span.
+    /// fixed windows, otherwise one instant. An ask that is granted at some instant is granted in the rest of that
+    /// span, and at the end of every later span.
     fn first_granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let span = if self.algorithm == Algorithm::FixedWindow { self.period } else { 1 };
         let begin = if span == 1 { now } else { self.begin(now) };

@@ -22,7 +22,7 @@ pub(crate) fn cases(cases: u32) -> ProptestConfig {
     config
 }
 
-/// A number below `2^bits`. All numbers of bits are equally likely.
+/// A number below `2^bits`. All bit lengths are equally likely.
 pub(crate) fn sized(bits: u32) -> impl Strategy<Value = u64> {
     (0..=bits, any::<u64>()).prop_map(|(bits, raw)| raw & ((1u64 << bits) - 1))
 }
@@ -130,7 +130,7 @@ pub(crate) fn begin() -> impl Strategy<Value = Micros> {
     prop_oneof![Just(Micros::EPOCH), Just(Micros::new(1_700_000_000_000_000)), sized(51).prop_map(Micros::new)]
 }
 
-/// The longest time by which one operation moves the clock: about a year.
+/// The longest time by which one operation moves the clock: about 400 days.
 const MAX_ADVANCE: u64 = 1 << 45;
 
 impl Raw {

@@ -196,8 +196,8 @@ proptest! {
         check(&quotas, &charges, Bound::Sum)?;
     }
 
-    /// A denial changes neither the row nor the retry time. The retry time is sufficient, tight and not after `clear`. A
-    /// later `clear` does not admit more.
+    /// A denial changes neither the row nor the retry time. The retry time is sufficient, tight and not after `clear`.
+    /// A later `clear` does not admit more.
     #[test]
     fn denials_change_nothing_and_their_retry_times_are_exact(
         quotas in any_quotas(),
@@ -298,7 +298,8 @@ fn alternating_quotas_admit_no_more_than_the_larger_quota_in_a_minute() {
     assert!((1900..=2000 + 1000).contains(&admitted), "{admitted}");
 }
 
-/// After all tokens are spent, the first token is available once the debt under the old quota is below the new capacity.
+/// After all tokens are spent, the first token is available once the debt under the old quota is below the new
+/// capacity.
 #[test]
 fn the_first_token_after_a_downgrade_comes_before_the_old_quota_is_repaid() {
     let (premium, free) = (Quota::token_bucket(1000, MINUTE), Quota::token_bucket(60, MINUTE));

@@ -17,8 +17,8 @@ const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 proptest! {
     #![proptest_config(cases(6000))]
 
-    /// The retry time is correct after any change of the clock. It is at most twice the time for repaying the debt: once for
-    /// the time by which the row is ahead of the clock, and once for the repayment.
+    /// The retry time is correct after any change of the clock. It is at most twice the time for repaying the debt:
+    /// once for the time by which the row is ahead of the clock, and once for the repayment.
     #[test]
     fn no_clock_jump_locks_out_a_key(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now) = (State::default(), NOW);
@@ -67,8 +67,8 @@ proptest! {
         prop_assert_eq!(check(&model, &turns), Ok(()));
     }
 
-    /// For windows, this includes refunds. A bucket's row does not store the repaid part of a grain, so a refund after a
-    /// step back may count that part twice.
+    /// For windows, this includes refunds. A bucket's row does not store the repaid part of a grain, so a refund after
+    /// a step back may count that part twice.
     #[test]
     fn a_step_back_repays_no_interval_twice(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut latest) = (Model::of(&quota), State::default(), NOW, NOW);

@@ -119,8 +119,8 @@ fn on_the_edge(model: &Model, row: &Row, now: i128, ask: &Ask) -> bool {
     near(model.capacity) || model.ceiling.is_some_and(near)
 }
 
-/// Checks that the same ask is granted at the retry time and not a microsecond before. A reservation must be due exactly
-/// when all debt over the capacity is repaid.
+/// Checks that the same ask is granted at the retry time and not a microsecond before. A reservation must be due
+/// exactly when all debt over the capacity is repaid.
 pub(crate) fn check_promise(quota: &Quota, state: &State, ask: &Ask, answer: &Step) -> Result<(), TestCaseError> {
     match answer.verdict {
         Verdict::Allow | Verdict::Deny { retry: None } => {}

@@ -52,8 +52,8 @@ fn an_estimated_wait_is_corrected_to_the_exact_microsecond() {
     }
 }
 
-/// At the start of a window, rounding counted more than the whole previous window. The call was denied with a retry time
-/// of 0.
+/// At the start of a window, rounding counted more than the whole previous window. The call was denied with a retry
+/// time of 0.
 #[test]
 fn the_previous_window_counts_at_most_its_own_tokens() {
     let quota = Quota::sliding_window(999_999_937, DAY);

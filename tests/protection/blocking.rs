@@ -14,10 +14,10 @@ use tollgate::{
 
 use crate::app::{API, ONE, Spy, US, behind, ip, layer};
 use crate::client::{hello, serve};
-use crate::store::Store;
 use crate::support::now;
+use crate::test_backend::TestBackend;
 
-/// Three denials within a minute block for an hour.
+/// Blocks for an hour after three denials within a minute.
 fn block_after_three(policies: &[&Policy]) -> AutoBlock {
     AutoBlock::new(policies.iter().copied()).threshold(3).within(MINUTE).block_for(HOUR)
 }
@@ -25,15 +25,15 @@ fn block_after_three(policies: &[&Policy]) -> AutoBlock {
 struct Fixture {
     limiter: RateLimiter,
     clock: ManualClock,
-    store: Arc<Store>,
+    backend: Arc<TestBackend>,
     spy: Arc<Spy>,
 }
 
 fn fixture(rules: AutoBlock) -> Fixture {
     let clock = ManualClock::new();
-    let (store, spy) = (Store::near(&clock), Spy::new());
-    let limiter = RateLimiter::builder(Arc::clone(&store)).auto_block(rules).observer(Arc::clone(&spy)).build();
-    Fixture { limiter, clock, store, spy }
+    let (backend, spy) = (TestBackend::local(&clock), Spy::new());
+    let limiter = RateLimiter::builder(Arc::clone(&backend)).auto_block(rules).observer(Arc::clone(&spy)).build();
+    Fixture { limiter, clock, backend, spy }
 }
 
 impl Fixture {
@@ -62,14 +62,14 @@ async fn the_third_denial_blocks_the_key_and_the_address() {
         assert_eq!((status(&eve).await, fixture.spy.last().0), (429, "quota_exceeded"));
     }
     assert_eq!((fixture.limiter.stats().offenders, fixture.limiter.stats().blocked), (2, 0));
-    // `Retry-After` is the quota's for the third denial, the block's from then on.
+    // The `Retry-After` of the third denial is that of the quota. From then on, it is that of the block.
     assert_eq!(client.send("GET", &eve).await.retry_after(), Some(60));
     let blocked = [("key".to_owned(), HOUR, 1), ("network 192.0.2.7/32".to_owned(), HOUR, 1)];
     assert_eq!(fixture.spy.take_blocked(), blocked);
     assert_eq!((fixture.limiter.stats().offenders, fixture.limiter.stats().blocked), (2, 2));
-    let asked = fixture.store.asked();
-    assert_eq!((client.send("GET", &eve).await.retry_after(), asked, fixture.store.asked()), (Some(3600), 4, 0));
-    // The key or the address is enough; other callers pass.
+    let calls = fixture.backend.take_calls();
+    assert_eq!((client.send("GET", &eve).await.retry_after(), calls, fixture.backend.take_calls()), (Some(3600), 4, 0));
+    // The key or the address alone is blocked. Other callers pass.
     assert_eq!(status(&["x-user: eve"]).await, 429);
     assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.7"]).await, 429);
     assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.8"]).await, 200);
@@ -91,11 +91,11 @@ fn the_window_of_denials_is_exact_to_the_microsecond() {
     }
 }
 
-/// Regression: the first window began with the clock, so it ended too early.
+/// Regression: the first window began with the epoch of the clock, so it ended too early.
 #[test]
 fn the_first_window_begins_with_the_first_denial() {
     let clock = ManualClock::at(tollgate::algorithm::Micros::new(1));
-    let limiter = RateLimiter::builder(Store::far(&clock)).auto_block(block_after_three(&[&ONE])).build();
+    let limiter = RateLimiter::builder(TestBackend::remote(&clock)).auto_block(block_after_three(&[&ONE])).build();
     let deny = || now(limiter.try_acquire(&ONE, "eve").cost(2).send()).reason();
     clock.advance(MINUTE - SECOND);
     deny();
@@ -105,7 +105,7 @@ fn the_first_window_begins_with_the_first_denial() {
     assert_eq!(deny(), Reason::Blocked);
 }
 
-/// Regression: the window from before the success stayed in use.
+/// Regression: the window before the success stayed in use.
 #[test]
 fn the_next_denial_after_a_success_begins_a_window() {
     let fixture = fixture(block_after_three(&[&ONE]).reset_on_success());
@@ -155,12 +155,12 @@ fn a_charge_of_0_does_not_reset_the_count() {
     assert_eq!(fixture.reason(&ONE, "eve"), Reason::Blocked);
 }
 
-/// Regression: other keys with two denials each evicted blocked keys that sent no requests.
+/// Regression: keys with a few denials evicted blocked keys that sent no requests.
 #[test]
 fn a_flood_of_denied_keys_does_not_evict_blocks() {
     let clock = ManualClock::new();
     let rules = AutoBlock::new([&ONE]).threshold(30).within(MINUTE).block_for(HOUR).max_entries(1024);
-    let limiter = RateLimiter::builder(Store::near(&clock)).auto_block(rules).build();
+    let limiter = RateLimiter::builder(TestBackend::local(&clock)).auto_block(rules).build();
     let deny = |key: u64| now(limiter.try_acquire(&ONE, key).cost(2).send()).reason();
     for eve in 0..100 {
         (0..30).for_each(|_| assert_ne!(deny(eve), Reason::WithinQuota));
@@ -279,19 +279,19 @@ async fn checks_and_shadow_mode_do_not_count() {
 fn only_violated_charges_of_the_configured_policies_count() {
     let fixture = fixture(block_after_three(&[&API]));
     for _ in 0..10 {
-        // `API` fits, `ONE` never does.
+        // The charge of `API` fits, the charge of `ONE` never does.
         let charges = [Charge::new(&API, "eve"), Charge::new(&ONE, "eve").cost(2)];
         let decisions = now(fixture.limiter.try_limit_all(charges));
         assert_eq!(decisions.get(0).unwrap().reason(), Reason::RefusedElsewhere);
     }
     assert_eq!(fixture.limiter.stats().offenders, 0);
-    // The block applies under the policies that count...
+    // The block applies under the configured policies...
     for _ in 0..3 {
         fixture.deny(&API, "eve");
     }
     assert_eq!(fixture.reason(&API, "eve"), Reason::Blocked);
     assert_eq!(fixture.reason(&ONE, "eve"), Reason::WithinQuota);
-    // ...and to every charge of a call that includes one of them.
+    // ...and to all charges of a call that includes such a policy.
     let decisions = now(fixture.limiter.try_limit_all([Charge::new(&ONE, "eve"), Charge::new(&API, "eve")]));
     assert!(decisions.iter().all(|decision| decision.reason() == Reason::Blocked));
 }
@@ -372,16 +372,16 @@ async fn denied_reservations_count_and_canceled_reservations_do_not() {
 #[test]
 fn denials_by_a_fallback_count_and_calls_that_fail_open_do_not() {
     let clock = ManualClock::new();
-    let (store, spy) = (Store::far(&clock), Spy::new());
+    let (backend, spy) = (TestBackend::remote(&clock), Spy::new());
     let fallback = tollgate::MemoryBackend::builder().clock(clock.clone()).build();
-    let limiter = RateLimiter::builder(Arc::clone(&store))
+    let limiter = RateLimiter::builder(Arc::clone(&backend))
         .auto_block(block_after_three(&[&ONE, &API]))
         .on_failure(FailureMode::fallback(1.0))
         .on_failure_of(&API, FailureMode::Allow)
         .fallback_backend(fallback)
         .observer(Arc::clone(&spy))
         .build();
-    store.fails.store(true, Ordering::Relaxed);
+    backend.fails.store(true, Ordering::Relaxed);
     for _ in 0..10 {
         assert_eq!(now(limiter.try_limit(&API, "ada")).reason(), Reason::FailOpen);
     }
@@ -396,13 +396,13 @@ fn denials_by_a_fallback_count_and_calls_that_fail_open_do_not() {
 #[test]
 fn denials_from_the_block_cache_count() {
     let clock = ManualClock::new();
-    let store = Store::far(&clock);
-    let limiter = RateLimiter::builder(Arc::clone(&store)).auto_block(block_after_three(&[&ONE])).build();
+    let backend = TestBackend::remote(&clock);
+    let limiter = RateLimiter::builder(Arc::clone(&backend)).auto_block(block_after_three(&[&ONE])).build();
     drop(now(limiter.try_limit(&ONE, "eve")));
     for _ in 0..3 {
         assert_eq!(now(limiter.try_limit(&ONE, "eve")).reason(), Reason::QuotaExceeded);
     }
-    assert_eq!((now(limiter.try_limit(&ONE, "eve")).reason(), store.asked()), (Reason::Blocked, 1));
+    assert_eq!((now(limiter.try_limit(&ONE, "eve")).reason(), backend.take_calls()), (Reason::Blocked, 1));
 }
 
 #[test]
@@ -430,11 +430,11 @@ impl Observer for DenyListAppender {
     }
 }
 
-/// Regression: blocking the user agent `*` made the pattern `*`, which denied every caller.
+/// Regression: a block of the user agent `*` became the pattern `*`, which denied every caller.
 #[test]
 fn an_asterisk_in_a_blocked_user_agent_is_literal() {
     let list = DenyList::new();
-    let limiter = RateLimiter::builder(Store::near(&ManualClock::new()))
+    let limiter = RateLimiter::builder(TestBackend::local(&ManualClock::new()))
         .deny_list(&list)
         .auto_block(block_after_three(&[&ONE]).without_keys().without_ips().user_agents())
         .observer(DenyListAppender(list.clone()))

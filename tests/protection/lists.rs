@@ -73,7 +73,7 @@ fn point_14_manual_and_automatic_blocks_are_listed_until_they_end() {
     let by_hand =
         [("asn \"64496\"".to_owned(), Some(11), 3589, 0, true), (network("192.0.2.7/32"), Some(11), 3589, 0, true)];
     let automatic = [
-        ("-".to_owned(), Some(10), 50, 1, false), // a key has only a digest
+        ("-".to_owned(), Some(10), 50, 1, false), // keys are listed without a rule
         (network("198.51.100.9/32"), Some(10), 50, 1, false),
     ];
     let [key, address] = automatic.clone();

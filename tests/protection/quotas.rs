@@ -7,8 +7,8 @@ use tollgate::{HOUR, MINUTE, Policy, Quota, RateLimiter, SECOND, Subject, clock:
 
 use crate::app::{API, US, behind};
 use crate::client::serve;
-use crate::store::Store;
 use crate::support::now;
+use crate::test_backend::TestBackend;
 
 const fn per_minute(tokens: u64) -> Quota {
     Quota::token_bucket(tokens, MINUTE)
@@ -16,7 +16,7 @@ const fn per_minute(tokens: u64) -> Quota {
 
 fn limiter() -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
-    (RateLimiter::new(Store::near(&clock)), clock)
+    (RateLimiter::new(TestBackend::local(&clock)), clock)
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_key_quota_overrides_a_tier_quota_which_overrides_the_policy_quota() {
     };
     assert_eq!(limits(), [100, 10, 100, 10, 100]);
     now(limiter.set_quota(&api, Some(per_minute(50))));
-    assert_eq!(limits(), [50, 50, 50, 50, 50], "applies to every tier");
+    assert_eq!(limits(), [50, 50, 50, 50, 50], "a set quota applies to every tier");
     now(limiter.set_tier_quota(&api, "free", Some(per_minute(20))));
     assert_eq!(limits(), [50, 20, 50, 20, 50]);
     now(limiter.set_key_quota(&api, "ada", Some(per_minute(7))));
@@ -69,7 +69,8 @@ fn spent_tokens_stay_spent_when_a_quota_changes() {
     now(limiter.set_quota(&API, Some(per_minute(100))));
     assert_eq!(now(limiter.remaining(&API, "ada")), 90);
     drop(now(limiter.try_acquire(&API, "ada").cost(90).send()));
-    // Under a lowered quota the debt of 100 is still repaid at the old rate: 5 are left after 57 s, so one of 6 fits.
+    // Under a lowered quota, the 100 spent tokens are still refilled at the old rate. After 57 s, 5 of them are left, so
+    // one more fits into the capacity of 6.
     now(limiter.set_quota(&API, Some(per_minute(6))));
     assert_eq!(now(limiter.try_limit(&API, "ada")).retry_after(), Some(57 * SECOND));
     clock.advance(57 * SECOND - US);
@@ -82,7 +83,7 @@ fn spent_tokens_stay_spent_when_a_quota_changes() {
     assert_eq!(now(limiter.remaining(&API, "ada")), 10);
 }
 
-/// Regression: each change forgave what was spent beyond the new capacity, so alternating quotas admitted 56,519 requests
+/// Regression: each change capped the spent tokens at the new capacity, so alternating quotas admitted 56,519 requests
 /// in a minute.
 #[test]
 fn quotas_set_in_turn_admit_no_more_than_the_larger_quota() {
@@ -168,7 +169,7 @@ fn a_hundred_thousand_quotas_can_be_set_and_reverted() {
 #[test]
 fn concurrent_readers_see_one_quota_or_the_other() {
     let clock = ManualClock::new();
-    let limiter = RateLimiter::new(Store::near(&clock));
+    let limiter = RateLimiter::new(TestBackend::local(&clock));
     let (done, satisfied) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for reader in 0..3u64 {
@@ -231,7 +232,7 @@ fn the_quota_of_a_removed_tier_is_ignored_and_can_be_reverted() {
     assert_eq!(limiter.stats().changed_quotas, 1);
 }
 
-/// Regression: a key's quota of the policy's former algorithm hid the quota set for the policy.
+/// Regression: a key's quota with the former algorithm of the policy hid the quota that was set for the policy.
 #[test]
 fn a_quota_of_another_algorithm_does_not_hide_other_quotas() {
     let (limiter, _clock) = limiter();

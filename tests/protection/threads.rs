@@ -11,16 +11,16 @@ use tollgate::{
 };
 
 use crate::app::{API, ONE, Spy, ip};
-use crate::store::Store;
 use crate::support::now;
+use crate::test_backend::TestBackend;
 
 const ROUNDS: u64 = 2_000;
 
 #[test]
 fn concurrent_use_from_eight_threads_ends_in_the_expected_state() {
     let clock = ManualClock::new();
-    let (list, spy, store) = (DenyList::new(), Spy::new(), Store::far(&clock));
-    let limiter = RateLimiter::builder(Arc::clone(&store))
+    let (list, spy, backend) = (DenyList::new(), Spy::new(), TestBackend::remote(&clock));
+    let limiter = RateLimiter::builder(Arc::clone(&backend))
         .deny_list(&list)
         .auto_block(AutoBlock::new([&ONE]).threshold(5).within(MINUTE).block_for(HOUR))
         .observer(Arc::clone(&spy))
@@ -37,7 +37,7 @@ fn concurrent_use_from_eight_threads_ends_in_the_expected_state() {
     }
     drop(done);
     for _ in 0..8 {
-        // A panic drops the sender, a deadlock exceeds the timeout.
+        // A panic drops the sender. A deadlock exceeds the timeout.
         all_done.recv_timeout(Duration::from_secs(50)).expect("every thread finishes");
     }
 

@@ -1,4 +1,4 @@
-//! Deny rules that a layer can match, rules that it never can, and networks with host bits set.
+//! Deny rules that a layer can apply, rules that it can never apply, and networks with host bits.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -16,11 +16,11 @@ use tollgate::{
 
 use crate::app::API;
 use crate::client::{hello, serve};
-use crate::store::Store;
 use crate::support::now;
+use crate::test_backend::TestBackend;
 
 fn limiter(list: &DenyList) -> RateLimiter {
-    RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(list).build()
+    RateLimiter::builder(TestBackend::local(&ManualClock::new())).deny_list(list).build()
 }
 
 fn rule(text: &str) -> DenyRule {
@@ -31,7 +31,7 @@ fn network(text: &str) -> DenyRule {
     DenyRule::network(text).unwrap()
 }
 
-/// The router of a service behind a layer, or the panic of building it.
+/// Applies the layer to a service. Returns the router, or the panic message.
 fn build(layer: RateLimitLayer) -> Result<Router, String> {
     let built = catch_unwind(AssertUnwindSafe(|| hello().layer(layer)));
     built.map_err(|panic| *panic.downcast::<String>().unwrap())
@@ -41,7 +41,8 @@ fn built_with(list: &DenyList, by: impl KeyExtractor) -> Result<Router, String> 
     build(RateLimitLayer::new(&API, by).limiter(&limiter(list)))
 }
 
-/// Extractors, a key that each finds, the header of a request with that key, and of one with another key.
+/// Extractors, each with a key that it finds, the header of a request with that key, and that of a request with another
+/// key.
 fn extractor_cases() -> Vec<(Box<dyn KeyExtractor>, &'static str, &'static str, &'static str)> {
     vec![
         (
@@ -134,7 +135,7 @@ fn point_6_a_layer_that_can_never_apply_a_deny_rule_panics_when_built() {
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
         assert!(error.contains(".ignore_unmatched_deny_rules()"), "{error}");
         assert!(!error.contains("leaked") && !error.contains("4711"), "{error}");
-        // Allowed explicitly, for a limiter whose other layers apply the rule.
+        // The check can be turned off, for limiters whose other layers apply the rule.
         let list = DenyList::from_iter([rule]);
         let layer = RateLimitLayer::new(&API, by()).limiter(&limiter(&list));
         assert!(build(layer.ignore_unmatched_deny_rules()).is_ok());
@@ -157,14 +158,14 @@ fn point_6_a_layer_with_the_signals_of_its_deny_rules_can_be_built() {
     assert!(build(layer(Box::new(key::bearer())).client_ip(key::client_ip())).is_ok());
     assert!(build(layer(Box::new(key::bearer().or(key::client_ip())))).is_ok());
     assert!(build(layer(Box::new(crate::app::user)).client_ip(key::client_ip())).is_ok(), "a closure may find any key");
-    assert!(build(layer(Box::new(key::client_ip().map(|caller| caller)))).is_ok(), "so may a mapped extractor");
+    assert!(build(layer(Box::new(key::client_ip().map(|ip| ip)))).is_ok(), "a mapped extractor may find any key");
     assert!(build(layer(Box::new(key::client_ip()))).is_err());
     let two = layer(Box::new(key::client_ip()))
         .and(tollgate::Policy::new("b", tollgate::Quota::per_minute(1)), key::bearer());
     assert!(build(two).is_ok());
     assert!(build(RateLimitLayer::new(&API, key::bearer())).is_ok());
     assert!(built_with(&DenyList::new(), key::bearer()).is_ok());
-    // An extension never contains a credential. Regression: a revoked key kept working.
+    // The key of an extension is never a credential. Regression: a denied credential was still accepted.
     let by_user = || key::extension(|user: &String| user.clone());
     assert!(built_with(&DenyList::from_iter([rule("header(x-api-key):k7")]), by_user()).is_err());
     assert!(built_with(&DenyList::from_iter([rule("\"ada\"")]), by_user()).is_ok());
@@ -184,8 +185,10 @@ impl Observer for Warnings {
 #[tokio::test]
 async fn point_6_unmatched_rules_added_at_run_time_are_reported_once_per_kind() {
     let (list, warnings) = (DenyList::from_iter([rule("bearer:sk_leaked")]), Arc::new(Warnings::default()));
-    let limiter =
-        RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).observer(Arc::clone(&warnings)).build();
+    let limiter = RateLimiter::builder(TestBackend::local(&ManualClock::new()))
+        .deny_list(&list)
+        .observer(Arc::clone(&warnings))
+        .build();
     let layer = RateLimitLayer::new(&API, key::bearer()).limiter(&limiter);
     let client = serve(hello().layer(layer.clone())).await;
     let take_warnings = async || {
@@ -194,7 +197,7 @@ async fn point_6_unmatched_rules_added_at_run_time_are_reported_once_per_kind() 
     };
     assert!(take_warnings().await.is_empty());
     list.extend([DenyRule::key("sk_leaked"), DenyRule::key("sk_other"), network("192.0.2.0/24")]);
-    // The layer can still be built: a running program must not panic.
+    // The layer can still be applied, because a running program must not panic.
     assert!(build(layer).is_ok());
     let warned = take_warnings().await;
     assert_eq!(warned.len(), 2, "{warned:?}");

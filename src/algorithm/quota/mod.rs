@@ -144,7 +144,8 @@ impl Quota {
     /// The longest period: 100 years.
     pub const MAX_PERIOD: Duration = Duration::from_secs(3_155_760_000);
 
-    /// The longest time in which the capacity or the reservable tokens are refilled: `2^53 - 1` microseconds, 285 years.
+    /// The longest time in which the capacity or the reservable tokens are refilled: `2^53 - 1` microseconds, 285
+    /// years.
     pub const MAX_WINDOW: Duration = Duration::from_micros(Micros::MAX.get());
 
     /// A token bucket: refills smoothly, `rate` tokens every `period`, and holds up to `rate` tokens. Set a smaller
@@ -164,8 +165,8 @@ impl Quota {
     /// [`capacity`](Quota::capacity), which defaults to `rate`: with `fixed_window(500, DAY).capacity(1000)`, a key
     /// that spends nothing for two days has a thousand tokens. A new key has the full capacity.
     ///
-    /// Boundaries are one `period` apart. Unless [`start`](Quota::start) sets them, they differ from key to key, so that
-    /// keys do not all reset at the same instant. The first window of a key may therefore be short.
+    /// Boundaries are one `period` apart. Unless [`start`](Quota::start) sets them, they differ from key to key, so
+    /// that keys do not all reset at the same instant. The first window of a key may therefore be short.
     ///
     /// # Panics
     /// As [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
@@ -375,8 +376,8 @@ impl Quota {
         }
     }
 
-    /// The time that the limit covers. Rounded up to seconds, it is `w` of `RateLimit-Policy`. For a sliding window it is
-    /// the period, otherwise the time in which the full capacity (at least one token) is refilled.
+    /// The time that the limit covers. Rounded up to seconds, it is `w` of `RateLimit-Policy`. For a sliding window it
+    /// is the period, otherwise the time in which the full capacity (at least one token) is refilled.
     pub const fn window(&self) -> Duration {
         match self.algorithm {
             Algorithm::SlidingWindow => self.period(),
