@@ -127,7 +127,7 @@ fn first_then_silent() {
     flood.check("first, then silent");
 }
 
-/// The calls of the worst offenders are mixed with those of the others: each calls once in five thousand calls.
+/// The worst offenders call among the others. Each of them makes one of every five thousand calls.
 fn interleaved() {
     let flood = Flood::new();
     for other in 0..OTHERS {

@@ -133,8 +133,8 @@ fn vectors_before_1970_match() {
 
 #[test]
 fn all_vectors_match_when_moved_before_1970() {
-    // Moves all instants of a line back by whole periods. Skips lines in the far future, because instants beyond the last
-    // one would become valid.
+    // Moves all instants of a line back by whole periods. Skips lines in the far future, because instants beyond the
+    // last one would become valid.
     let text = include_str!("vectors/exact.jsonl");
     let mut moved = String::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

@@ -33,7 +33,7 @@ fn owed(state: &State) -> f64 {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// Paid back by the faster of two token buckets.
+    /// Repaid at the faster rate of two token buckets.
     FasterBucket,
     Own,
     /// Counts stay whole until the row expires.
@@ -124,7 +124,7 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     let clear = state.clear;
     let before = match reading(quota, state) {
         Reading::FasterBucket => first(now, clear, holds),
-        // Until it expires, rolling the row again gives the same own row.
+        // Until the row expires, rolling it again gives the same own row.
         Reading::Own => retry_own(quota, &super::roll(quota, state, now), now, ask),
         // While counts stay whole, only the wait for a reservation changes. The wait shrinks towards the end of a
         // window.
@@ -158,8 +158,8 @@ fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Mi
 }
 
 /// A foreign row after a settlement charged `more` tokens. The stamp stays, and `clear` moves in proportion. For
-/// a fixed window, `clear` can be up to one window before the boundary at which the row is repaid. It is never earlier
-/// than the average rate allows, as the bound requires.
+/// a fixed window, `clear` can be up to one window before the boundary at which the row is repaid. `clear` is never
+/// earlier than the average rate allows, as the bound requires.
 #[cold]
 pub(super) fn overrun(state: &State, more: u64) -> State {
     let spent = (state.spent + more.min(MAX_SPENT) as f64).min(MAX_SPENT as f64);

@@ -1,4 +1,4 @@
-//! Fixed window: `rate` tokens are repaid at each boundary. `at` is the last boundary counted.
+//! Fixed window: `rate` tokens are repaid at each boundary. `at` is the last counted boundary.
 
 use super::quota::Quota;
 use super::{Micros, State};

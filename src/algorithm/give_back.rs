@@ -5,8 +5,8 @@
 //! all of `r` could therefore admit more than the quota's bound. Three rules keep the bound:
 //!
 //! 1. **A refund is at most the part of the charge that is still outstanding.** Debts are repaid in order. If a row
-//!    held `x` just after the charge, then `x - repaid since - refunded since for earlier charges` remains of
-//!    everything up to and including the charge. [`State::carry`] counts the refunds of other charges. Without this
+//!    held `x` just after the charge, then `x - repaid since - refunded since for earlier charges` tokens of
+//!    that are still outstanding. [`State::carry`] counts the refunds of other charges. Without this
 //!    count, two refunds with a refill in between would allow a burst twice. `carry` does not record which charges were
 //!    refunded, but the refunds of earlier charges cannot exceed their cost.
 //! 2. **A reservation that is not due yet can be refunded only as a whole, and only if it is the last one.** Otherwise

@@ -22,7 +22,7 @@ impl<T> List<T> {
         }
     }
 
-    /// `item(0)` to `item(length - 1)`.
+    /// Collects `item(0)` to `item(length - 1)`.
     #[inline]
     pub(crate) fn of(length: usize, mut item: impl FnMut(usize) -> T) -> List<T> {
         match length {

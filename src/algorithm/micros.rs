@@ -58,7 +58,7 @@ impl Micros {
         Micros::from_seconds(self.to_seconds())
     }
 
-    /// Whole seconds, rounded up; `u32::MAX` stands for [`Micros::MAX`].
+    /// Whole seconds, rounded up; `u32::MAX` represents [`Micros::MAX`].
     pub(crate) const fn to_seconds(self) -> u32 {
         let seconds = self.0.div_ceil(1_000_000);
         if seconds < u32::MAX as u64 { seconds as u32 } else { u32::MAX }

@@ -56,7 +56,7 @@ use step::{granted, retry_own};
 pub struct State {
     /// Tokens spent and not yet repaid at [`at`](State::at). More than the capacity while reservations are due.
     pub spent: f64,
-    /// The instant from which `spent` is repaid. Windows: the last boundary counted.
+    /// The instant from which `spent` is repaid. For windows, the last counted boundary.
     pub at: Micros,
     /// Sliding window: the count of the previous window. Other algorithms: the tokens refunded so far, which later
     /// settlements need; usually 0.
@@ -64,8 +64,8 @@ pub struct State {
     /// The [stamp](stamp()) of the quota under which the row was written.
     pub stamp: u32,
     /// The whole second at which the row expires. By then the quota that wrote the row has repaid it, and other quotas
-    /// ignore the row. Never too early. A backend may store a later instant, except for a sliding window, where `clear`
-    /// is `at` plus two periods, rounded up. [`Micros::MAX`] means never.
+    /// ignore the row. `clear` is never too early. A backend may store a later instant, except for a sliding window,
+    /// where `clear` is `at` plus two periods, rounded up. [`Micros::MAX`] means never.
     pub clear: Micros,
 }
 

@@ -23,7 +23,7 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     row
 }
 
-/// The whole second by which all of `spent` is repaid. Never too early.
+/// The whole second by which all of `spent` is repaid. The result is never too early.
 pub(super) fn clear(quota: &Quota, spent: f64, at: Micros) -> Micros {
     let micros = if quota.grain_tokens == 1 {
         spent * quota.grain_micros as f64
@@ -60,7 +60,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// Microseconds after which [`repaid`] reaches `rest`, less than a grain.
+/// The microseconds after which [`repaid`] reaches `rest`, which is less than a grain.
 fn micros_for(quota: &Quota, rest: f64) -> u64 {
     // This estimate is rounded, so step to the exact microsecond at which the result of `within` changes.
     let mut elapsed = (rest * quota.grain_micros as f64 / quota.grain_tokens as f64) as u64 + 1;

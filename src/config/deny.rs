@@ -14,10 +14,10 @@ pub(super) fn read(value: &Value<'_>) -> Option<Vec<DenyRule>> {
     if patterns > MAX_PATTERNS {
         value.fault(format_args!("found {patterns} user agents with a `*`; at most {MAX_PATTERNS} are allowed"));
     }
-    let alone = rules.iter().filter(|rule| rule.is_searched_separately()).count();
-    if alone > MAX_ALONE {
+    let separate = rules.iter().filter(|rule| rule.is_searched_separately()).count();
+    if separate > MAX_SEPARATE {
         value.fault(format_args!(
-            "found {alone} user agents that combine `*text*` with other text, such as \"a*b*\"; at most {MAX_ALONE} are allowed. \
+            "found {separate} user agents that combine `*text*` with other text, such as \"a*b*\"; at most {MAX_SEPARATE} are allowed. \
              Write \"*b*\" instead: up to {MAX_PATTERNS} such patterns are allowed"
         ));
     }
@@ -62,5 +62,5 @@ const MAX_RULES: usize = 100_000;
 /// The automaton for patterns takes a few bytes per byte of pattern and is rebuilt when the patterns change.
 const MAX_PATTERNS: usize = 1_000;
 
-/// Each of these patterns is searched for separately, which takes up to a microsecond.
-const MAX_ALONE: usize = 100;
+/// Each search for such a pattern takes up to a microsecond.
+const MAX_SEPARATE: usize = 100;

@@ -45,7 +45,7 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// agents come from the client and countries from the CDN, so such rules do not stop clients that disguise themselves.
 ///
 /// # Rules that can never match
-/// A rule for a key matches only this exact key, including its type: the text `"7"`, the number 7 and the bearer token
+/// A rule for a key matches this exact key, including its type: the text `"7"`, the number 7 and the bearer token
 /// `7` are three keys. A rule for a key that [`bearer`](crate::key::bearer), [`header`](crate::key::header),
 /// [`cookie`](crate::key::cookie) or `path` finds (`bearer:sk_leaked`) also matches composite keys that contain it,
 /// such as the keys of `bearer().and(client_ip())`. Parts of other types do not match: deny the whole composite key, or

@@ -114,7 +114,7 @@ impl Decision {
         self
     }
 
-    /// Turns this into the decision of a check: removes the `tokens` of the call from the row.
+    /// Converts the decision of a call into that of a check: subtracts the `tokens` of the call from the row.
     pub(super) fn uncharged(mut self, tokens: u64) -> Decision {
         self.step.state.spent = (self.step.state.spent - tokens as f64).max(0.0);
         self.charged = false;

@@ -64,8 +64,8 @@ impl Decisions {
         self.into_iter().map(|decision| decision.by(decided_by)).collect()
     }
 
-    /// Turns these into the decisions of a check. Charges on one row were decided in order, so each state includes the
-    /// costs of the charges before it, which are subtracted too.
+    /// Converts the decisions of a call into those of a check: subtracts the costs from the rows. Charges on one row
+    /// were decided in order, so the costs of all charges up to each one are subtracted.
     pub(crate) fn uncharged(self) -> Decisions {
         if !self.is_allowed() {
             return self; // A denied call leaves its rows unchanged.

@@ -74,8 +74,8 @@ impl DenyRule {
     /// Denies a network (`"192.0.2.0/24"`, `"2001:db8::/32"`) or one address.
     ///
     /// # Errors
-    /// If `text` is not a network. Also if `text` is an address within a network, such as `"192.0.2.7/24"`, because
-    /// this could mean the address or the network.
+    /// If `text` is not a network, or if it is an address within a network, such as `"192.0.2.7/24"`, which could mean
+    /// the address or the network.
     pub fn network(text: &str) -> Result<DenyRule, DenyRuleError> {
         let network =
             parse_network(text).map_err(|error| DenyRuleError { message: error.to_string(), cause: Some(error) })?;

@@ -412,8 +412,8 @@ mod tests {
     fn keys_of_up_to_64_bytes_need_no_allocation() {
         let allocates = |key: Key| key.bytes.spilled();
         assert!(!allocates(Key::from("x".repeat(56))) && allocates(Key::from("x".repeat(57))));
-        let beside_a_number = |length: usize| allocates(Key::from((7, "x".repeat(length))));
-        assert!(!beside_a_number(32) && beside_a_number(33));
+        let allocates_with_number = |length: usize| allocates(Key::from((7, "x".repeat(length))));
+        assert!(!allocates_with_number(32) && allocates_with_number(33));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::StatusCode;
 
-/// The error of a key extractor. It refuses the request.
+/// The error of a key extractor. The request is refused.
 ///
 /// ```
 /// use http::{request::Parts, StatusCode};

@@ -366,7 +366,7 @@ impl<'t> Reader<'t> {
             return self.quoted();
         }
         match self.word() {
-            "" => self.expected("a value: write it in quotes if it is empty or not only letters, digits and signs"),
+            "" => self.expected("a value: write it in quotes if it is empty or contains a space or one of \" \\ ( ) ,"),
             word => Ok(word.into()),
         }
     }

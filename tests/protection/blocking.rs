@@ -62,7 +62,7 @@ async fn the_third_denial_blocks_the_key_and_the_address() {
         assert_eq!((status(&eve).await, fixture.spy.last().0), (429, "quota_exceeded"));
     }
     assert_eq!((fixture.limiter.stats().offenders, fixture.limiter.stats().blocked), (2, 0));
-    // The `Retry-After` of the third denial is that of the quota. From then on, it is that of the block.
+    // The third denial has the `Retry-After` of the quota. Later denials have that of the block.
     assert_eq!(client.send("GET", &eve).await.retry_after(), Some(60));
     let blocked = [("key".to_owned(), HOUR, 1), ("network 192.0.2.7/32".to_owned(), HOUR, 1)];
     assert_eq!(fixture.spy.take_blocked(), blocked);

@@ -126,7 +126,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 }
             }
             what => {
-                // Half of the trips take up to about the time of one token; the others take no time.
+                // Half of the trips take no time. The others take at most about the time in which a token is refilled.
                 let scale = (quota.period().as_micros() as u64 / quota.rate()).clamp(2, 1 << 40);
                 let trip = |bits: u64| Duration::from_micros(if bits & 1 == 0 { 0 } else { (bits >> 1) % scale });
                 let (outbound, inbound) = (trip(raw.how.1 >> 8), trip(raw.how.1 >> 24));

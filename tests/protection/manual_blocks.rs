@@ -83,7 +83,7 @@ fn a_block_of_the_anonymous_key_has_no_effect() {
     assert!(now(limiter.try_limit(&API, Subject::anonymous())).is_allowed());
 }
 
-/// Regression: only the user agents of requests were cut at 1,024 bytes, so blocks of longer ones never matched.
+/// Regression: only the user agents of requests were cut at 1,024 bytes, so blocks of longer user agents never matched.
 #[test]
 fn blocks_cut_long_user_agents_as_requests_do() {
     let limiter = RateLimiter::new(TestBackend::local(&ManualClock::new()));

@@ -65,12 +65,12 @@ fn a_key_quota_overrides_a_tier_quota_which_overrides_the_policy_quota() {
 fn spent_tokens_stay_spent_when_a_quota_changes() {
     let (limiter, clock) = limiter();
     drop(now(limiter.try_acquire(&API, "ada").cost(10).send()));
-    // A raised quota applies immediately, less what was spent.
+    // A raised quota applies immediately, less the spent tokens.
     now(limiter.set_quota(&API, Some(per_minute(100))));
     assert_eq!(now(limiter.remaining(&API, "ada")), 90);
     drop(now(limiter.try_acquire(&API, "ada").cost(90).send()));
-    // Under a lowered quota, the 100 spent tokens are still refilled at the old rate. After 57 s, 5 of them are left, so
-    // one more fits into the capacity of 6.
+    // Under a lowered quota, the 100 spent tokens are still refilled at the old rate. After 57 s, 5 of them are left,
+    // so one more fits into the capacity of 6.
     now(limiter.set_quota(&API, Some(per_minute(6))));
     assert_eq!(now(limiter.try_limit(&API, "ada")).retry_after(), Some(57 * SECOND));
     clock.advance(57 * SECOND - US);

@@ -175,9 +175,9 @@ impl Quota {
         built(Quota::try_fixed_window(rate, period))
     }
 
-    /// A sliding window: allows `limit` tokens in the current window and the overlapping part of the previous window
-    /// together, assuming that the tokens of the previous window were spent evenly. Windows are aligned to UTC, or to
-    /// [`start`](Quota::start).
+    /// A sliding window: allows `limit` tokens in the last `period`. Their number is estimated as the tokens of the
+    /// current window plus a share of the tokens of the previous window, as if those were spent evenly. Windows are
+    /// aligned to UTC, or to [`start`](Quota::start).
     ///
     /// Unlike a fixed window, it denies bursts of `limit` on both sides of a boundary. In a period that begins inside a
     /// window it may still admit up to twice the limit, less one, as a token bucket does: see [the worst
@@ -231,7 +231,7 @@ impl Quota {
     /// [`Quota::capacity`] for values known only at run time.
     ///
     /// # Errors
-    /// Where [`Quota::capacity`] panics.
+    /// If [`Quota::capacity`] would panic.
     pub const fn try_capacity(mut self, capacity: u64) -> Result<Quota, QuotaError> {
         if matches!(self.algorithm, Algorithm::SlidingWindow) {
             return Err(QuotaError::new(
@@ -258,7 +258,7 @@ impl Quota {
     /// [`Quota::max_reserved`] for values known only at run time.
     ///
     /// # Errors
-    /// Where [`Quota::max_reserved`] panics.
+    /// If [`Quota::max_reserved`] would panic.
     pub const fn try_max_reserved(mut self, tokens: u64) -> Result<Quota, QuotaError> {
         if tokens > Quota::MAX_TOKENS {
             return Err(QuotaError::new("max_reserved is ", tokens, TOO_MANY));
@@ -542,7 +542,7 @@ mod tests {
         assert_ne!(quota.stamp(), quota.capacity(11).stamp());
         assert_ne!(quota.stamp(), quota.start(Duration::ZERO).stamp());
         assert_eq!(quota.stamp(), quota.seeded(12345).stamp());
-        // Common quotas: a shorter stamp had collisions among these.
+        // A shorter stamp had collisions among these common quotas.
         let mut stamps = std::collections::HashSet::new();
         for rate in
             [1, 2, 3, 5, 6, 10, 15, 20, 24, 30, 40, 50, 60, 100, 120, 200, 250, 300, 400, 500, 600, 1000, 5000, 10_000]
