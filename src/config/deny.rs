@@ -14,11 +14,11 @@ pub(super) fn read(value: &Value<'_>) -> Option<Vec<DenyRule>> {
     if patterns > MAX_PATTERNS {
         value.fault(format_args!("found {patterns} user agents with a `*`; at most {MAX_PATTERNS} are allowed"));
     }
-    let separate = rules.iter().filter(|rule| rule.is_searched_separately()).count();
-    if separate > MAX_SEPARATE {
+    let alone = rules.iter().filter(|rule| rule.is_searched_alone()).count();
+    if alone > MAX_ALONE {
         value.fault(format_args!(
-            "found {separate} user agents that combine `*text*` with other text, such as \"a*b*\"; at most {MAX_SEPARATE} are allowed. \
-             Write \"*b*\" instead: up to {MAX_PATTERNS} such patterns are allowed"
+            "found {alone} user agents with text between two `*` and more beside it, such as \"a*b*\"; at most {MAX_ALONE} are \
+             allowed. Write \"*b*\" instead, of which {MAX_PATTERNS} are allowed"
         ));
     }
     rules.extend(fields.take("countries").and_then(|value| list(&value, DenyRule::country)).unwrap_or_default());
@@ -39,15 +39,11 @@ fn list(value: &Value<'_>, rule: impl Fn(&str) -> Result<DenyRule, DenyRuleError
 fn key(value: &Value<'_>) -> Option<DenyRule> {
     match value.node {
         Node::Integer(number) => Some(DenyRule::key(*number)),
-        // These quotes belong to the file format. Without this check, the key would be a number.
+        // In formats with their own quotes, this would be read as a text.
         Node::Text(text) if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && !text.is_empty() => value
-            .refuse(
-                "expected a key, found a number in quotes; for a number, remove the quotes; for a text, write '\"7\"'",
-            ),
+            .refuse("expected a key, found a number in quotes; write it without quotes for the number, as '\"7\"' for the text"),
         Node::Text(text) => value.accept(text.parse::<Key>()).map(DenyRule::key),
-        node => {
-            value.refuse(format_args!("expected a key, found {}; write it as a text, such as 'bearer:…'", node.kind()))
-        }
+        node => value.refuse(format_args!("expected a key, found {}; write it as a text, such as 'bearer:…'", node.kind())),
     }
 }
 
@@ -59,8 +55,8 @@ fn labels(value: &Value<'_>) -> Option<Vec<DenyRule>> {
 
 const MAX_RULES: usize = 100_000;
 
-/// The automaton for patterns takes a few bytes per byte of pattern and is rebuilt when the patterns change.
+/// Their automaton takes some bytes per byte of pattern and is rebuilt when they change.
 const MAX_PATTERNS: usize = 1_000;
 
-/// Each search for such a pattern takes up to a microsecond.
-const MAX_SEPARATE: usize = 100;
+/// Each of these is searched for separately, which takes up to a microsecond.
+const MAX_ALONE: usize = 100;

@@ -11,8 +11,8 @@ use super::agents::Agents;
 use crate::policy::{DenyKind, DenyRule, Key, Pattern, Signals};
 use crate::sync::{Mutex, PoisonError, RwLock};
 
-/// Rules that deny callers regardless of their quotas, by key, address, user agent, country or another label. A list
-/// can be edited while it is in use. Clones share their rules.
+/// Rules that deny callers whatever the quotas, by key, address, user agent, country or another label. A list can be
+/// edited while it is in use; clones are the same list.
 ///
 /// ```
 /// use tollgate::protection::{DenyList, DenyRule, Signals};
@@ -25,13 +25,13 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// let denied = limiter.try_acquire(&API, "ada").ip("192.0.2.7".parse()?).await?;
 /// assert_eq!(denied.reason(), Reason::DenyList);
 ///
-/// list.insert(DenyRule::key("mallory")); // takes effect immediately
+/// list.insert(DenyRule::key("mallory")); // from now on
 /// assert!(!limiter.try_limit(&API, "mallory").await?.is_allowed());
 /// assert!(list.find(Some(&Key::from("mallory")), &Signals::new()).is_some()); // without a limiter
 ///
 /// assert_eq!(list.extend([DenyRule::key("eve"), DenyRule::key("eve")]), 1);
 /// assert!(list.contains(&DenyRule::key("eve")) && list.remove(&DenyRule::key("eve")));
-/// list.replace([DenyRule::network("192.0.2.0/24")?]); // for example, after reading a file again
+/// list.replace([DenyRule::network("192.0.2.0/24")?]); // after rereading a file, for example
 /// assert_eq!((list.len(), list.rules().len(), list.is_empty()), (1, 1, false));
 /// # Ok(()) }
 /// ```
@@ -40,29 +40,24 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// [`Decision::denied_rule`](crate::Decision::denied_rule) returns the rule, for handlers and observers. Nothing is
 /// denied in [shadow mode](crate::RateLimitLayer::shadow), or for the share of keys that a layer does not enforce.
 ///
-/// A layer takes signals from the request ([`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip),
-/// [`label`](crate::RateLimitLayer::label)). Other calls set them ([`Acquire::ip`](crate::limiter::Acquire::ip)). User
-/// agents come from the client and countries from the CDN, so such rules do not stop clients that disguise themselves.
+/// Signals come with the request ([`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip),
+/// [`label`](crate::RateLimitLayer::label)) or with the call ([`Acquire::ip`](crate::limiter::Acquire::ip)). User
+/// agents and countries are as the client or the CDN reports them, so they only stop clients that do not hide.
 ///
 /// # Rules that can never match
-/// A rule for a key matches this exact key, including its type: the text `"7"`, the number 7 and the bearer token
-/// `7` are three keys. A rule for a key that [`bearer`](crate::key::bearer), [`header`](crate::key::header),
-/// [`cookie`](crate::key::cookie) or `path` finds (`bearer:sk_leaked`) also matches composite keys that contain it,
-/// such as the keys of `bearer().and(client_ip())`. Parts of other types do not match: deny the whole composite key, or
-/// deny an address by its network. [`Key::anonymous`] matches all callers without a key.
+/// A rule for a key matches this exact key, including its type: the text `"7"` is not the number 7, nor the token `7`
+/// of a request. A rule for what [`bearer`](crate::key::bearer), [`header`](crate::key::header),
+/// [`cookie`](crate::key::cookie) or `path` find (`bearer:sk_leaked`) also matches keys with that as a part at any
+/// depth, such as the token in `bearer().and(client_ip())`. Parts of other types do not match: deny the whole pair, or
+/// an address by its network. [`Key::anonymous`] matches all callers without a key.
 ///
-/// A layer that can never apply a rule panics when it is applied to a service. The message contains the rule and the
-/// missing setting:
-///
-/// - Networks need [`client_ip`](crate::RateLimitLayer::client_ip) or a key with an address.
-/// - Countries and labels need [`label_from_header`](crate::RateLimitLayer::label_from_header) or
-///   [`label`](crate::RateLimitLayer::label).
-/// - Keys need an extractor that [can find](crate::key::KeyExtractor::can_find) their kind. Closures, extractors with
-///   [`map`] and custom extractors can find any key, so a wrong type goes unnoticed there.
-///
-/// Unmatched rules that are added later are reported to [observers](crate::observe::Observer::mistake), once for each
-/// kind. If another layer or a handler applies the rule, [turn the check
-/// off](crate::RateLimitLayer::ignore_unmatched_deny_rules).
+/// A layer that can never apply a rule panics when it is put around a service; the message contains the rule and what
+/// to add. Networks need [`client_ip`](crate::RateLimitLayer::client_ip) or a key with an address. Countries and labels
+/// need [`label_from_header`](crate::RateLimitLayer::label_from_header) or [`label`](crate::RateLimitLayer::label).
+/// Keys need an extractor that [can find](crate::key::KeyExtractor::can_find) their kind; closures, extractors with
+/// [`map`] and custom extractors can find any key, so a wrong type goes unnoticed there. A rule that is added later is
+/// reported to [observers](crate::observe::Observer::mistake), once for each kind. If another layer or a handler
+/// applies the rule, [turn the check off](crate::RateLimitLayer::ignore_unmatched_deny_rules).
 ///
 /// [`map`]: crate::key::KeyExtractor::map
 #[derive(Clone, Default)]
@@ -73,7 +68,7 @@ pub struct DenyList {
 #[derive(Default)]
 struct Shared {
     compiled: RwLock<Arc<Compiled>>,
-    /// Serializes writers: they rebuild the list before they lock `compiled`.
+    /// Serializes writers, which rebuild the list before they lock `compiled`.
     changing: Mutex<()>,
     changes: AtomicU64,
 }
@@ -81,7 +76,7 @@ struct Shared {
 #[derive(Default)]
 struct Compiled {
     rules: HashSet<Arc<DenyRule>>,
-    /// The prefix lengths of the networks. A lookup tries each length.
+    /// The prefix lengths of the networks, to try for an address.
     prefixes: BTreeSet<u8>,
     agents: Arc<Agents>,
     kinds: OnceLock<Vec<Arc<DenyRule>>>,
@@ -93,13 +88,13 @@ impl DenyList {
         DenyList::default()
     }
 
-    /// Adds a rule. Returns whether the rule is new. Every change rebuilds the list, so use
-    /// [`extend`](DenyList::extend) to add many rules.
+    /// Adds a rule. Returns whether it is new. Every change rebuilds the list: add many rules with
+    /// [`extend`](DenyList::extend).
     pub fn insert(&self, rule: DenyRule) -> bool {
         self.extend([rule]) > 0
     }
 
-    /// Adds rules. Returns the number of new rules.
+    /// Adds rules. Returns how many are new.
     pub fn extend(&self, rules: impl IntoIterator<Item = DenyRule>) -> usize {
         self.change(|all| {
             let before = all.len();
@@ -108,7 +103,7 @@ impl DenyList {
         })
     }
 
-    /// Removes a rule. Returns whether the rule was on the list. An address cannot be removed from a network.
+    /// Removes a rule. Returns whether it was on the list. An address cannot be removed from a network.
     pub fn remove(&self, rule: &DenyRule) -> bool {
         self.change(|all| all.remove(rule))
     }
@@ -138,8 +133,7 @@ impl DenyList {
         self.compiled().rules.is_empty()
     }
 
-    /// Returns the rule that denies a caller with this key and these signals. If several networks match, returns the
-    /// smallest network.
+    /// Returns the rule that denies a caller with this key and these signals; of several networks, the smallest.
     pub fn find(&self, key: Option<&Key>, signals: &Signals) -> Option<Arc<DenyRule>> {
         let compiled = self.compiled();
         let network = || compiled.find_network(signals.ip?);
@@ -150,6 +144,7 @@ impl DenyList {
         network().or_else(label).or_else(agent).or_else(key).cloned()
     }
 
+    /// Whether a change of one of these lists changes the other.
     #[cfg(feature = "serde")]
     pub(crate) fn is_same(&self, other: &DenyList) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
@@ -169,7 +164,7 @@ impl DenyList {
         Arc::clone(&self.shared.compiled.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Applies `change` to the rules. Readers wait only while the rules are swapped.
+    /// Readers wait only while the rules are exchanged; writers see all earlier changes.
     fn change<T>(&self, change: impl FnOnce(&mut HashSet<Arc<DenyRule>>) -> T) -> T {
         let _one_at_a_time = self.shared.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.compiled();
@@ -199,8 +194,8 @@ impl Compiled {
                 DenyKind::UserAgent(_) | DenyKind::Key(_) | DenyKind::Label { .. } => {}
             }
         }
-        let known = patterns.iter().all(|(_, rule)| before.rules.contains(*rule));
-        let unchanged = known && patterns.len() == before.agents.len();
+        let were_there = patterns.iter().all(|(_, rule)| before.rules.contains(*rule));
+        let unchanged = were_there && patterns.len() == before.agents.len();
         compiled.agents = if unchanged { Arc::clone(&before.agents) } else { Arc::new(Agents::new(&patterns)) };
         Compiled { rules, ..compiled }
     }
@@ -217,7 +212,7 @@ impl Compiled {
 
     fn find_network(&self, address: IpAddr) -> Option<&Arc<DenyRule>> {
         self.prefixes.iter().rev().find_map(|length| {
-            let network = IpNet::new(address, *length).ok()?; // `None` for prefixes over 32 bits and IPv4 addresses.
+            let network = IpNet::new(address, *length).ok()?; // An IPv4 address has no prefix of 64 bits.
             self.find(DenyKind::Network(network.trunc()))
         })
     }
@@ -252,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_rule_matches_its_signal() {
+    fn each_kind_of_rule_finds_its_own() {
         let list = DenyList::from_iter([
             DenyRule::key("mallory"),
             DenyRule::network("192.0.2.0/24").expect("a network"),
@@ -278,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deny_list_can_be_edited_while_in_use() {
+    fn it_is_edited_while_it_is_used() {
         let list = DenyList::new();
         let (wide, narrow) = ("10.0.0.0/8", "10.1.0.0/16");
         let rule = |text: &str| DenyRule::network(text).expect("a network");
@@ -293,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn concurrent_inserts_lose_no_rule() {
+    fn nobody_loses_a_rule_that_somebody_else_adds() {
         let list = DenyList::new();
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -305,7 +300,7 @@ mod tests {
     }
 
     fn network() -> impl Strategy<Value = IpNet> {
-        // Few bits vary, so that networks often overlap.
+        // Few different bits, so that networks overlap often.
         let v4 = (0u32..8, 0u32..8, 0u8..=32).prop_map(|(high, low, prefix)| {
             IpNet::new(IpAddr::V4((high << 29 | low).into()), prefix).expect("a prefix").trunc()
         });
@@ -360,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_of_many_realistic_networks_is_found() {
+    fn many_networks_of_real_sizes_are_told_apart() {
         let mut random = 1u64;
         let mut next = || {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

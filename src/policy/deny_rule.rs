@@ -107,8 +107,8 @@ impl DenyRule {
     }
 
     #[cfg(feature = "serde")]
-    pub(crate) fn is_searched_separately(&self) -> bool {
-        matches!(&self.0, DenyKind::UserAgent(pattern) if pattern.is_searched_separately())
+    pub(crate) fn is_searched_alone(&self) -> bool {
+        matches!(&self.0, DenyKind::UserAgent(pattern) if pattern.is_searched_alone())
     }
 
     /// Denies a country: two letters (ISO 3166-1), `T1` or `XX`. Equivalent to a [label](DenyRule::label) with the name

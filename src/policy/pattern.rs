@@ -33,7 +33,7 @@ impl Pattern {
 
     /// Whether the pattern cannot be matched by one prefix, suffix or substring comparison.
     #[cfg(feature = "serde")]
-    pub(crate) fn is_searched_separately(&self) -> bool {
+    pub(crate) fn is_searched_alone(&self) -> bool {
         let is_gap = |gap: &str| gap.trim_matches('*').is_empty();
         let middle = self.text.split_once('*').and_then(|(_, rest)| rest.rsplit_once('*'));
         !self.exact && self.inner().is_none() && middle.is_some_and(|(middle, _)| !is_gap(middle))
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(Pattern::exactly("*bot*").inner(), None);
         #[cfg(feature = "serde")]
         for (pattern, alone) in [("*bot*", false), ("a*", false), ("a**b", false), ("a*b*", true), ("*a*b*", true)] {
-            assert_eq!(Pattern::new(pattern).is_searched_separately(), alone, "{pattern}");
+            assert_eq!(Pattern::new(pattern).is_searched_alone(), alone, "{pattern}");
         }
     }
 

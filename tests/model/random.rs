@@ -79,7 +79,7 @@ fn period() -> impl Strategy<Value = Duration> {
         2 => (1u64..=20).prop_map(Duration::from_micros),
         4 => sized(42).prop_map(|micros| Duration::from_micros(micros.max(1))),
         2 => prop::sample::select(vec![SECOND, MINUTE, HOUR, DAY, WEEK]),
-        // Coprime to the rates.
+        // These periods are coprime to the rates.
         1 => prop::sample::select(vec![3_333_331u64, 86_400_000_011, 3_000_000_019]).prop_map(Duration::from_micros),
     ]
 }

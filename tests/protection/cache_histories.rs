@@ -74,7 +74,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
     let (mut on, mut off) = (Side::new(begin, 64), Side::new(begin, 0));
     let (mut promised, mut longest, mut cached) = (begin, Duration::ZERO, 0);
     // Keys 0 and 1 change their tier. Key 2 has no tier, and the other limiter spends its tokens too. Under another
-    // quota, such a call could refill the row faster without the knowledge of the cache.
+    // quota, such a call could refill the row faster, and the cache would not know it.
     let key = |bits: u64| [0u64, 0, 0, 0, 1, 2, 2, 2][bits as usize & 7];
     let subject = |policy: &Policy, bits: u64| match caller(policy, key(bits)) {
         subject if key(bits) < 2 && bits >> 3 & 3 == 0 => subject.tier("pro"),

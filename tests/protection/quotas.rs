@@ -69,7 +69,7 @@ fn spent_tokens_stay_spent_when_a_quota_changes() {
     now(limiter.set_quota(&API, Some(per_minute(100))));
     assert_eq!(now(limiter.remaining(&API, "ada")), 90);
     drop(now(limiter.try_acquire(&API, "ada").cost(90).send()));
-    // Under a lowered quota, the 100 spent tokens are still refilled at the old rate. After 57 s, 5 of them are left,
+    // Under a lowered quota, the 100 spent tokens are still refilled at the old rate. After 57 s, 5 are still spent,
     // so one more fits into the capacity of 6.
     now(limiter.set_quota(&API, Some(per_minute(6))));
     assert_eq!(now(limiter.try_limit(&API, "ada")).retry_after(), Some(57 * SECOND));

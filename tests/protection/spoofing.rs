@@ -1,4 +1,4 @@
-//! Deny lists and blocks use the same address as rules, which clients cannot spoof.
+//! Deny lists and blocks use the same client address as rules. Clients cannot spoof it.
 
 use tollgate::key::KeyExtractor;
 use tollgate::{
