@@ -33,9 +33,9 @@ const MAX_BYTES: u64 = MAX_ENTRIES as u64 * 72 + (12 << 20);
 
 /// A backend without rows, for speed. The calls of this test backend no rows in any backend.
 #[derive(Debug)]
-struct Nothing(ManualClock);
+struct NoRows(ManualClock);
 
-impl Backend for Nothing {
+impl Backend for NoRows {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
         let now = self.0.now();
         let steps = takes.iter().map(|take| step(&take.quota, &State::default(), now, take.ask));
@@ -69,7 +69,7 @@ impl Flood {
         let clock = ManualClock::new();
         let rules = AutoBlock::new([&ONE]).threshold(THRESHOLD).within(10 * MINUTE).block_for(HOUR);
         let rules = rules.max_entries(MAX_ENTRIES);
-        Flood { limiter: RateLimiter::builder(Nothing(clock.clone())).auto_block(rules).build(), clock }
+        Flood { limiter: RateLimiter::builder(NoRows(clock.clone())).auto_block(rules).build(), clock }
     }
 
     /// Makes a call that costs more than the capacity, so it is denied and stores no row.

@@ -109,7 +109,7 @@ fn a_flood_of_denials_does_not_end_manual_blocks() {
     let limiter =
         RateLimiter::builder(TestBackend::local(&clock)).auto_block(AutoBlock::new([&API]).max_entries(1024)).build();
     for i in 0..100_000u64 {
-        now(limiter.block(Signal::key(("held", i)), HOUR));
+        now(limiter.block(Signal::key(("blocked", i)), HOUR));
     }
     let error = now(async { Ok::<_, ()>(limiter.block(Signal::key("one more"), HOUR).await) })
         .expect_err("the table of manual blocks is full");
@@ -119,5 +119,5 @@ fn a_flood_of_denials_does_not_end_manual_blocks() {
             assert!(!now(limiter.try_acquire(&API, i).cost(11).send()).is_allowed());
         }
     }
-    assert!((0..100_000u64).all(|i| now(limiter.try_check(&API, ("held", i))).reason() == Reason::Blocked));
+    assert!((0..100_000u64).all(|i| now(limiter.try_check(&API, ("blocked", i))).reason() == Reason::Blocked));
 }

@@ -47,7 +47,7 @@ fn concurrent_use_from_eight_threads_ends_in_the_expected_state() {
         assert_eq!(now(limiter.try_check(&API, ("denied", thread, ROUNDS - 1))).reason(), Reason::DenyList);
         assert!(now(limiter.try_check(&API, ("denied", thread, ROUNDS - 2))).is_allowed());
         assert_eq!(now(limiter.try_check(&API, ("blocked", thread))).reason(), Reason::Blocked);
-        assert_eq!(now(limiter.try_check(&API, ("let go", thread))).reason(), Reason::WithinQuota);
+        assert_eq!(now(limiter.try_check(&API, ("unblocked", thread))).reason(), Reason::WithinQuota);
         assert_eq!(now(limiter.try_check(&ONE, ("offender", thread))).reason(), Reason::Blocked);
         assert_eq!(limiter.quota(&API, ("quota", thread)).get_capacity(), ROUNDS);
     }
@@ -67,7 +67,7 @@ fn work(limiter: &RateLimiter, list: &DenyList, thread: u64, round: u64) {
     if round > 0 {
         list.remove(&DenyRule::key(("denied", thread, round - 1)));
     }
-    now(limiter.block(Signal::key(("let go", thread)), HOUR));
+    now(limiter.block(Signal::key(("unblocked", thread)), HOUR));
     now(limiter.set_key_quota(&API, ("quota", thread), Some(Quota::token_bucket(round + 1, MINUTE))));
     now(limiter.block(Signal::key(("blocked", thread)), HOUR));
     let signals = Signals::new().ip(ip(&format!("192.0.2.{thread}")));
@@ -76,6 +76,6 @@ fn work(limiter: &RateLimiter, list: &DenyList, thread: u64, round: u64) {
     drop(now(limiter.try_limit(&API, "shared")));
     assert_eq!(now(limiter.try_check(&API, ("blocked", thread))).reason(), Reason::Blocked);
     assert_eq!(limiter.quota(&API, ("quota", thread)).get_capacity(), round + 1);
-    now(limiter.unblock(Signal::key(("let go", thread))));
+    now(limiter.unblock(Signal::key(("unblocked", thread))));
     assert!(limiter.stats().offenders <= 32);
 }
