@@ -31,7 +31,7 @@ const THRESHOLD: u32 = 20;
 /// 64 bytes per entry, a lock for every eight entries, and 12 MiB for the rest of the process.
 const MAX_BYTES: u64 = MAX_ENTRIES as u64 * 72 + (12 << 20);
 
-/// A backend without rows, for speed. The calls of this test backend no rows in any backend.
+/// A backend without rows, for speed. The calls of this test store no rows in any backend.
 #[derive(Debug)]
 struct NoRows(ManualClock);
 

@@ -178,7 +178,7 @@ mod tests {
         let clock = SystemClock::new();
         let ran = 10_000_000;
         clock.follow(ran, 0, clock.began.plus(ran + 3_600_000_000));
-        assert_eq!(clock.drift.load(Ordering::Relaxed), 3_600_000_000, "an hour asleep");
+        assert_eq!(clock.drift.load(Ordering::Relaxed), 3_600_000_000, "after an hour of sleep");
         clock.follow(2 * ran, ran, clock.began.plus(2 * ran));
         assert_eq!(clock.drift.load(Ordering::Relaxed), 3_600_000_000 - 5_000);
     }

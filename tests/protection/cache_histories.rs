@@ -150,9 +150,9 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                     off.backend.set_travel_times(outbound, inbound);
                     longest = longest.max(outbound + inbound);
                 }
-                let (expected, kept_too) = decide(&mut off, what, &charges);
+                let (expected, other_kept) = decide(&mut off, what, &charges);
                 prop_assert_eq!(on.clock.now(), off.clock.now());
-                prop_assert_eq!(kept, kept_too);
+                prop_assert_eq!(kept, other_kept);
                 compare(&decided, &expected, is_cached, is_exclusive.then_some(longest))?;
                 let at = expected.iter().map(|decision| decision.retry_after().unwrap_or(decision.delay())).max();
                 promised = on.clock.now() + at.unwrap_or_default().min(Duration::from_secs(1 << 30));

@@ -17,8 +17,8 @@ fn remote_limiter() -> (RateLimiter, Arc<TestBackend>, ManualClock) {
     (RateLimiter::new(Arc::clone(&backend)), backend, clock)
 }
 
-/// Sends a call that is denied, runs `meanwhile`, then lets the reply arrive.
-fn denied_meanwhile(limiter: &RateLimiter, backend: &TestBackend, meanwhile: impl FnOnce()) {
+/// Sends a call that is denied, runs `meanwhile`, and then releases the reply.
+fn receive_denial_after(limiter: &RateLimiter, backend: &TestBackend, meanwhile: impl FnOnce()) {
     backend.hold_replies();
     let mut answer = Box::pin(take_two(limiter));
     assert!(poll(answer.as_mut()).is_pending());
@@ -48,7 +48,7 @@ fn a_denial_from_before_a_reset_or_quota_change_is_not_cached_after_it() {
     // Without a change, the denial is cached.
     let (limiter, backend, _clock) = remote_limiter();
     take_nine(&limiter);
-    denied_meanwhile(&limiter, &backend, || ());
+    receive_denial_after(&limiter, &backend, || ());
     backend.take_calls();
     assert!(!now(take_two(&limiter)).is_allowed());
     assert_eq!(backend.take_calls(), 0);
@@ -62,7 +62,7 @@ fn a_denial_from_before_a_reset_or_quota_change_is_not_cached_after_it() {
     for meanwhile in cases {
         let (limiter, backend, _clock) = remote_limiter();
         take_nine(&limiter);
-        denied_meanwhile(&limiter, &backend, || meanwhile(&limiter));
+        receive_denial_after(&limiter, &backend, || meanwhile(&limiter));
         assert!(now(take_two(&limiter)).is_allowed());
     }
 }
@@ -72,7 +72,7 @@ fn a_denial_from_before_a_settlement_is_not_cached_after_it() {
     for cancel in [false, true] {
         let (limiter, backend, _clock) = remote_limiter();
         let held = now(limiter.acquire(&API, "eve").cost(9).hold());
-        denied_meanwhile(&limiter, &backend, || {
+        receive_denial_after(&limiter, &backend, || {
             if cancel {
                 drop(held);
             } else {

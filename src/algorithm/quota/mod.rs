@@ -169,7 +169,7 @@ impl Quota {
     /// that keys do not all reset at the same instant. The first window of a key may therefore be short.
     ///
     /// # Panics
-    /// As [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
+    /// Same as [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
     #[track_caller]
     pub const fn fixed_window(rate: u64, period: Duration) -> Quota {
         built(Quota::try_fixed_window(rate, period))
@@ -185,7 +185,7 @@ impl Quota {
     /// limit.
     ///
     /// # Panics
-    /// As [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
+    /// Same as [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
     #[track_caller]
     pub const fn sliding_window(limit: u64, period: Duration) -> Quota {
         built(Quota::try_sliding_window(limit, period))
@@ -202,7 +202,7 @@ impl Quota {
     /// [`Quota::fixed_window`] for values known only at run time.
     ///
     /// # Errors
-    /// As [`Quota::try_token_bucket`].
+    /// Same as [`Quota::try_token_bucket`].
     pub const fn try_fixed_window(rate: u64, period: Duration) -> Result<Quota, QuotaError> {
         Quota::base(Algorithm::FixedWindow, rate, period)
     }
@@ -210,7 +210,7 @@ impl Quota {
     /// [`Quota::sliding_window`] for values known only at run time.
     ///
     /// # Errors
-    /// As [`Quota::try_token_bucket`].
+    /// Same as [`Quota::try_token_bucket`].
     pub const fn try_sliding_window(limit: u64, period: Duration) -> Result<Quota, QuotaError> {
         Quota::base(Algorithm::SlidingWindow, limit, period)
     }
@@ -451,7 +451,7 @@ impl Quota {
     /// ```
     ///
     /// # Panics
-    /// As [`Quota::token_bucket`].
+    /// Same as [`Quota::token_bucket`].
     #[track_caller]
     pub const fn per_second(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, SECOND)
