@@ -41,7 +41,7 @@ pub(crate) fn check(model: &Model, turns: &[Turn]) -> Result<(), String> {
         let mut used = 0;
         for last in &turns[i..] {
             used += last.used * model.period;
-            let limit = burst + model.paid_back(first.due, last.due);
+            let limit = burst + model.repaid(first.due, last.due);
             // Decisions tolerate a millionth of a token, which does not add up.
             if (used - limit) * 1_000_000 > model.period {
                 let (used, limit) = (used as f64 / model.period as f64, limit as f64 / model.period as f64);

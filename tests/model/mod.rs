@@ -71,12 +71,12 @@ impl Model {
 
     /// The row after `tokens` were charged at `now`.
     pub(crate) fn charged(&self, row: &Row, now: i128, tokens: u64) -> Row {
-        let row = self.brought_to(row, now);
+        let row = self.rolled_to(row, now);
         Row { spent: row.spent + self.units(tokens), ..row }
     }
 
     pub(crate) fn level(&self, row: &Row, now: i128) -> i128 {
-        let row = self.brought_to(row, now);
+        let row = self.rolled_to(row, now);
         match self.algorithm {
             Algorithm::SlidingWindow => {
                 let overlap = self.period - (now - self.begin(now));
@@ -97,14 +97,14 @@ impl Model {
     }
 
     /// The units repaid between two instants.
-    pub(crate) fn paid_back(&self, from: i128, to: i128) -> i128 {
+    pub(crate) fn repaid(&self, from: i128, to: i128) -> i128 {
         match self.algorithm {
             Algorithm::FixedWindow => self.boundaries(from, to) * self.rate * self.period,
             _ => (to - from) * self.rate,
         }
     }
 
-    fn brought_to(&self, row: &Row, now: i128) -> Row {
+    fn rolled_to(&self, row: &Row, now: i128) -> Row {
         assert!(now >= row.at, "the model does not support clocks that step back");
         if self.algorithm == Algorithm::SlidingWindow {
             return match self.boundaries(row.at, now) {
@@ -113,7 +113,7 @@ impl Model {
                 _ => Row { spent: 0, before: 0, at: now },
             };
         }
-        Row { spent: (row.spent - self.paid_back(row.at, now)).max(0), before: 0, at: now }
+        Row { spent: (row.spent - self.repaid(row.at, now)).max(0), before: 0, at: now }
     }
 
     fn begin(&self, now: i128) -> i128 {

@@ -96,7 +96,7 @@ proptest! {
         }
         for (i, (from, _)) in turns.iter().enumerate() {
             let used: i128 = turns[i..].iter().map(|(_, units)| units).sum();
-            let most = model.units(quota.get_capacity()) + model.paid_back(instant(*from), instant(latest));
+            let most = model.units(quota.get_capacity()) + model.repaid(instant(*from), instant(latest));
             prop_assert!((used - most) * 1_000_000 <= model.period, "{} of at most {} from {:?}", used, most, from);
         }
     }

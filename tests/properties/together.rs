@@ -30,7 +30,7 @@ pub(crate) fn excess(quotas: &[Quota], charges: &[Charge], bound: Bound) -> f64 
         let mut used = 0.0;
         for last in &charges[i..] {
             used += last.used as f64;
-            let paid = quotas.iter().map(|quota| paid_back(quota, first.at, last.at));
+            let paid = quotas.iter().map(|quota| repaid(quota, first.at, last.at));
             let paid = if bound == Bound::Largest { paid.fold(0.0, f64::max) } else { paid.sum() };
             worst = worst.max(used - capacities * capacity - paid);
         }
@@ -38,7 +38,7 @@ pub(crate) fn excess(quotas: &[Quota], charges: &[Charge], bound: Bound) -> f64 
     worst
 }
 
-fn paid_back(quota: &Quota, from: Micros, to: Micros) -> f64 {
+fn repaid(quota: &Quota, from: Micros, to: Micros) -> f64 {
     let (rate, period) = (quota.rate() as f64, quota.period().as_micros() as u64);
     if quota.algorithm() == Algorithm::TokenBucket {
         return to.since(from).as_micros() as f64 * rate / period as f64;
