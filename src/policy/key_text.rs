@@ -366,7 +366,7 @@ impl<'t> Reader<'t> {
             return self.quoted();
         }
         match self.word() {
-            "" => self.expected("a value: write it in quotes if it is empty or contains a space or one of \" \\ ( ) ,"),
+            "" => self.expected("a value: write it in quotes if it is empty or contains a space, a non-ASCII character or one of \" \\ ( ) ,"),
             word => Ok(word.into()),
         }
     }
