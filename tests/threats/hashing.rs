@@ -11,7 +11,7 @@ fn t09_keys_that_collide_under_one_secret_spread_under_another() {
     let colliding: Vec<Key> =
         (0_u64..).map(Key::from).filter(|key| bucket(&known, key) == 0).take(16 * BUCKETS as usize).collect();
     // Under an unknown secret, the same keys spread out to about 16 per bucket. (The memory backend adds another hash:
-    // `places_differ_between_placements_and_are_spread_evenly`.)
+    // `positions_differ_between_placements_and_are_spread_evenly`.)
     let secret = Secret::random();
     let mut bucket_sizes: HashMap<u64, usize> = HashMap::new();
     for key in &colliding {

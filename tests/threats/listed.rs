@@ -26,8 +26,8 @@ fn missing_tests_are_detected() {
     assert!(!has_test("threats", "lockout::missing_tests_are_detected"));
     assert!(!has_test("threats", "listed::has_test"), "a function without a test attribute");
     assert!(!has_test("nowhere", "listed::missing_tests_are_detected"));
-    assert!(has_test("lib", "policy::key::tests::no_two_keys_read_the_same"));
-    assert!(!has_test("lib", "policy::name::tests::no_two_keys_read_the_same"));
+    assert!(has_test("lib", "policy::key::tests::different_keys_have_different_encodings"));
+    assert!(!has_test("lib", "policy::name::tests::different_keys_have_different_encodings"));
     assert!(has_test("client", "foreign point 5a headers of another policy are ignored"));
     assert!(!has_test("client", "foreign point 5a headers of another policy"));
     assert!(!has_test("client", "headers point 5a headers of another policy are ignored"));
