@@ -15,9 +15,9 @@ fn every_block_of_the_pages_is_in_the_sources() {
             true => format!("migrating/src/theirs/{peer}.rs"),
             false => format!("migrating/typescript/src/{peer}.ts"),
         };
-        for (heading, source) in [("Theirs", theirs), ("Ours", format!("migrating/src/ours/{peer}.rs"))] {
+        for (heading, source) in [("Before", theirs), ("After", format!("migrating/src/ours/{peer}.rs"))] {
             let mut sources = read(&source);
-            if (peer, heading) == ("tower_rate_limiter", "Theirs") {
+            if (peer, heading) == ("tower_rate_limiter", "Before") {
                 sources += &read("migrating/src/theirs/tower_rate_limiter_01.rs");
             }
             let blocks = blocks(&page, heading);
