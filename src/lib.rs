@@ -113,7 +113,7 @@
 //! [axum]: https://docs.rs/axum
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// In the library only: tests may panic.
+// Only in the library: tests may panic.
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 
 /// Implements `Debug` with only the named fields: the others cannot or must not be shown.
