@@ -15,9 +15,9 @@ fn every_block_of_the_pages_is_in_the_sources() {
             true => format!("migrating/src/theirs/{peer}.rs"),
             false => format!("migrating/typescript/src/{peer}.ts"),
         };
-        for (heading, source) in [("Theirs", theirs), ("Ours", format!("migrating/src/ours/{peer}.rs"))] {
+        for (heading, source) in [("Before", theirs), ("After", format!("migrating/src/ours/{peer}.rs"))] {
             let mut sources = read(&source);
-            if (peer, heading) == ("tower_rate_limiter", "Theirs") {
+            if (peer, heading) == ("tower_rate_limiter", "Before") {
                 sources += &read("migrating/src/theirs/tower_rate_limiter_01.rs");
             }
             let blocks = blocks(&page, heading);
@@ -84,7 +84,7 @@ fn every_test_that_the_front_page_names_is_there() {
 #[test]
 fn every_claim_of_the_comparison_names_what_shows_it() {
     let page = read("PROOF.md");
-    let (_, table) = page.split_once("\n## Beside other crates\n").expect("the comparison");
+    let (_, table) = page.split_once("\n## Comparison with other crates\n").expect("the comparison");
     let (table, _) = table.split_once("\n## ").expect("a section after the comparison");
     let tests: String =
         IN_RUST.iter().chain(&IN_TYPESCRIPT).map(|it| read(&format!("migrating/tests/{it}.rs"))).collect();
