@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 let info = "type.googleapis.com/google.rpc.RetryInfo";
                 println!(
                     "    grpc-status-details-bin: {}",
-                    if details.contains(info) { info } else { "nothing known" }
+                    if details.contains(info) { info } else { "no RetryInfo" }
                 );
                 tokio::time::sleep(Duration::from_millis(pushback.parse()?)).await;
             }

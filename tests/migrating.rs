@@ -8,7 +8,7 @@ const IN_RUST: [&str; 5] =
 const IN_TYPESCRIPT: [&str; 3] = ["convex", "express_rate_limit", "upstash"];
 
 #[test]
-fn every_block_of_the_pages_is_in_the_sources() {
+fn every_code_block_in_the_guides_is_in_the_sources() {
     for peer in IN_RUST.into_iter().chain(IN_TYPESCRIPT) {
         let page = read(&page(peer));
         let theirs = match IN_RUST.contains(&peer) {
@@ -31,7 +31,7 @@ fn every_block_of_the_pages_is_in_the_sources() {
 }
 
 #[test]
-fn every_page_is_held_to_its_sources() {
+fn every_guide_is_checked_against_its_sources() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs/migrating");
     let pages = fs::read_dir(folder).expect("the pages").map(|it| it.expect("a file").path());
     for path in pages.filter(|path| path.extension().is_some_and(|it| it == "md") && !path.ends_with("index.md")) {
@@ -41,7 +41,7 @@ fn every_page_is_held_to_its_sources() {
 }
 
 #[test]
-fn every_test_that_a_page_names_is_there() {
+fn every_test_named_in_a_guide_exists() {
     for peer in IN_RUST.into_iter().chain(IN_TYPESCRIPT) {
         let mut tests = read(&format!("migrating/tests/{peer}.rs"));
         if IN_TYPESCRIPT.contains(&peer) {
@@ -67,7 +67,7 @@ fn every_test_that_a_page_names_is_there() {
 }
 
 #[test]
-fn every_test_that_the_front_page_names_is_there() {
+fn every_test_named_in_the_index_exists() {
     let page = read("src/docs/migrating/index.md");
     let page: String = page.split("```").step_by(2).collect(); // without code blocks
     let named: Vec<String> = quoted(&page).filter(|it| it.matches('_').count() > 4).collect();
@@ -82,7 +82,7 @@ fn every_test_that_the_front_page_names_is_there() {
 }
 
 #[test]
-fn every_claim_of_the_comparison_names_what_shows_it() {
+fn every_claim_in_the_comparison_names_a_test_or_table() {
     let page = read("PROOF.md");
     let (_, table) = page.split_once("\n## Beside other crates\n").expect("the comparison");
     let (table, _) = table.split_once("\n## ").expect("a section after the comparison");

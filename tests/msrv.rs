@@ -15,7 +15,7 @@ use serde_json::Value;
 type Rust = u32;
 
 #[test]
-fn the_default_features_need_the_rust_that_cargo_toml_and_the_readme_state() {
+fn the_default_features_need_the_stated_rust_version() {
     let stated = minor(env!("CARGO_PKG_RUST_VERSION"));
     let (needed, package) = needed(&[]);
     assert_eq!(needed, stated, "Cargo.toml states 1.{stated}; {package} requires 1.{needed}");
@@ -26,7 +26,7 @@ fn the_default_features_need_the_rust_that_cargo_toml_and_the_readme_state() {
 }
 
 #[test]
-fn all_features_need_the_rust_that_is_stated_for_redis_and_only_redis_does() {
+fn only_the_redis_feature_needs_a_newer_rust_version() {
     let (all, package) = needed(&["--all-features"]);
     let (redis, _) = needed(&["--no-default-features", "--features", "redis"]);
     assert_eq!(
@@ -41,7 +41,7 @@ fn all_features_need_the_rust_that_is_stated_for_redis_and_only_redis_does() {
 }
 
 #[test]
-fn no_let_chain_stands_in_the_library() {
+fn the_library_has_no_let_chains() {
     let stated = minor(env!("CARGO_PKG_RUST_VERSION"));
     assert!(stated < 88, "let chains are stable from 1.88: delete this test");
     let found: Vec<String> = rust_files(&root().join("src")).into_iter().flat_map(|file| let_chains(&file)).collect();

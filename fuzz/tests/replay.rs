@@ -6,7 +6,7 @@ use std::path::Path;
 use tollgate_fuzz::TARGETS;
 
 #[test]
-fn everything_that_was_kept_still_holds() {
+fn all_kept_inputs_pass() {
     let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     // What a hostile server says is said over sockets, too.
     let over_sockets = ("redis_server", tollgate_fuzz::redis_socket::one as fn(&[u8]));

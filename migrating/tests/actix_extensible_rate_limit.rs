@@ -50,7 +50,7 @@ fn backend() -> InMemoryBackend {
 }
 
 #[actix_web::test]
-async fn the_same_limit_and_the_same_headers() {
+async fn both_have_the_same_limit_and_headers() {
     let theirs = their_app!(theirs::actix_extensible_rate_limit::limits(backend()));
     let ours = our_app();
     for left in ["4", "3", "2", "1", "0"] {
@@ -73,7 +73,7 @@ async fn the_same_limit_and_the_same_headers() {
 }
 
 #[actix_web::test]
-async fn what_the_server_broke_is_not_charged_by_either() {
+async fn server_errors_are_not_charged_by_either_crate() {
     let theirs = their_app!(theirs::actix_extensible_rate_limit::limits(backend()));
     let ours = our_app();
     for _ in 0..20 {
@@ -85,7 +85,7 @@ async fn what_the_server_broke_is_not_charged_by_either() {
 }
 
 #[actix_web::test]
-async fn without_an_address_they_panic() {
+async fn without_an_address_actix_panics_and_tollgate_returns_500() {
     let theirs = their_app!(theirs::actix_extensible_rate_limit::limits(backend()));
     let answer =
         actix_web::rt::spawn(
@@ -122,7 +122,7 @@ async fn real_ip_key_lets_a_client_choose_its_key() {
 }
 
 #[actix_web::test]
-async fn an_ipv6_network_is_one_client_to_both() {
+async fn both_count_an_ipv6_network_as_one_client() {
     let theirs = their_app!(theirs::actix_extensible_rate_limit::limits(backend()));
     let ours = our_app();
     let mut passed = [0, 0];
@@ -175,7 +175,7 @@ unsafe impl GlobalAlloc for Counting {
 /// The task that sweeps ends with the first clone of the backend that is dropped, and the middleware clones it for each
 /// request.
 #[actix_web::test]
-async fn their_sweep_ends_with_the_first_request() {
+async fn the_sweep_of_actix_ends_with_the_first_request() {
     const KEYS: usize = 50_000;
     tokio::time::pause();
     let mut freed = Vec::new();

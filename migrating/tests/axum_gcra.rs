@@ -35,7 +35,7 @@ fn method(method: Method, path: &str) -> Request<Full<Bytes>> {
 }
 
 #[tokio::test]
-async fn the_same_bursts_by_route_and_no_headers_with_them() {
+async fn both_allow_the_same_bursts_but_axum_gcra_sends_no_headers() {
     let (theirs, ours) = (theirs::axum_gcra::app(), ours::axum_gcra::app());
     for (verb, path, burst) in [(Method::POST, "/todos", 5), (Method::GET, "/search", 10), (Method::GET, "/todos", 20)]
     {
@@ -55,7 +55,7 @@ async fn the_same_bursts_by_route_and_no_headers_with_them() {
 }
 
 #[tokio::test]
-async fn their_fallback_is_one_bucket_a_method_and_ours_is_one() {
+async fn the_default_quota_is_per_method_in_axum_gcra_but_not_in_tollgate() {
     let (theirs, ours) = (theirs::axum_gcra::app(), ours::axum_gcra::app());
     for _ in 0..21 {
         ask(&theirs, method(Method::GET, "/todos")).await;
@@ -66,7 +66,7 @@ async fn their_fallback_is_one_bucket_a_method_and_ours_is_one() {
 }
 
 #[tokio::test]
-async fn a_key_that_was_idle_gets_one_more_than_the_burst_with_them() {
+async fn axum_gcra_allows_an_idle_key_one_more_than_the_burst() {
     let quota = gcra::Quota::new(SECOND, NonZeroU64::new(10).unwrap());
     let theirs = gcra::RateLimiter::<u64>::default();
     let burst = |at: Instant| (0..20).filter(|_| theirs.req_sync(1, quota, at).is_ok()).count();
@@ -98,7 +98,7 @@ async fn real_ip_lets_a_client_choose_its_key() {
 }
 
 #[tokio::test]
-async fn behind_a_proxy_they_read_the_clients_end_of_the_field() {
+async fn axum_gcra_reads_the_forgeable_end_of_x_forwarded_for() {
     let theirs = theirs_by_address();
     let ours = ours_by(key::client_ip().trust(["10.0.0.0/8"]));
     let mut passed = [0, 0];
@@ -112,7 +112,7 @@ async fn behind_a_proxy_they_read_the_clients_end_of_the_field() {
 }
 
 #[tokio::test]
-async fn they_cannot_read_an_ipv6_address_in_a_header() {
+async fn axum_gcra_cannot_read_ipv6_addresses_in_headers() {
     let theirs = theirs_by_address();
     let ours = ours_by(key::client_ip().trust(["10.0.0.0/8"]));
     let mut passed = [0, 0];
@@ -126,7 +126,7 @@ async fn they_cannot_read_an_ipv6_address_in_a_header() {
 }
 
 #[tokio::test]
-async fn without_an_address_they_answer_400_and_we_500() {
+async fn without_an_address_axum_gcra_returns_400_and_tollgate_500() {
     let theirs = ask(&theirs::axum_gcra::app(), nobody("/search")).await;
     let ours = ask(&ours::axum_gcra::app(), nobody("/search")).await;
     assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (400, 500));
@@ -135,7 +135,7 @@ async fn without_an_address_they_answer_400_and_we_500() {
 
 /// Tower's contract: who calls a service has seen it ready.
 #[tokio::test]
-async fn their_layer_panics_in_front_of_a_concurrency_limit() {
+async fn axum_gcra_panics_in_front_of_a_concurrency_limit() {
     let handler = || {
         tower::service_fn(|_: Request<Full<Bytes>>| async {
             Ok::<_, std::convert::Infallible>(Response::new(axum::body::Body::empty()))
@@ -154,7 +154,7 @@ async fn their_layer_panics_in_front_of_a_concurrency_limit() {
 
 /// `penalize` by time is `settle` by tokens.
 #[tokio::test]
-async fn their_penalty_is_our_settlement() {
+async fn penalize_by_time_corresponds_to_settle_by_tokens() {
     let quota = gcra::Quota::new(SECOND, NonZeroU64::new(10).unwrap());
     let theirs = gcra::RateLimiter::<u64>::default();
     let now = Instant::now();

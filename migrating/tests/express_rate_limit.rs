@@ -22,7 +22,7 @@ fn bare() -> Router {
 }
 
 #[tokio::test]
-async fn a_hundred_pass_under_fields_of_draft_11() {
+async fn a_hundred_requests_pass_with_draft_11_headers() {
     let app = ours::express_rate_limit::app();
     for left in (0..100).rev() {
         let answer = ask(&app, request("/", "203.0.113.9")).await;
@@ -39,7 +39,7 @@ async fn a_hundred_pass_under_fields_of_draft_11() {
 }
 
 #[tokio::test]
-async fn as_many_hops_as_said_are_read_from_the_right() {
+async fn trusted_hops_are_counted_from_the_right() {
     let app = limited(key::client_ip().trust_hops(1));
     let mut passed = 0;
     for i in 0..20 {
@@ -51,7 +51,7 @@ async fn as_many_hops_as_said_are_read_from_the_right() {
 }
 
 #[tokio::test]
-async fn without_trust_all_clients_of_a_proxy_are_one() {
+async fn without_trust_all_clients_behind_a_proxy_share_a_key() {
     let app = limited(key::client_ip());
     let mut passed = 0;
     for i in 0..20 {
@@ -63,7 +63,7 @@ async fn without_trust_all_clients_of_a_proxy_are_one() {
 
 /// And the same for one key at each limiter with its secret.
 #[test]
-fn a_window_begins_where_the_key_says() {
+fn each_key_has_its_own_window_start() {
     let quota = Quota::fixed_window(100, 15 * MINUTE);
     let policy = Policy::new("api", quota);
     let limiter = || {
@@ -87,7 +87,7 @@ fn a_window_begins_where_the_key_says() {
 }
 
 #[tokio::test]
-async fn of_ipv6_64_bits_count_unless_told() {
+async fn ipv6_clients_count_by_64_bits_by_default() {
     for (client, clients) in [(key::client_ip(), 3), (key::client_ip().prefixes(32, 56), 2)] {
         let app = limited(client);
         let mut passed = 0;
@@ -99,7 +99,7 @@ async fn of_ipv6_64_bits_count_unless_told() {
 }
 
 #[tokio::test]
-async fn what_failed_is_given_back_by_settle() {
+async fn failed_requests_are_refunded_by_on_response() {
     let layer = RateLimitLayer::new(Quota::fixed_window(1, HOUR), key::client_ip());
     let app = bare()
         .layer(layer.on_response(|res| if res.status.as_u16() >= 400 { OnResponse::Refund } else { OnResponse::Keep }));
@@ -111,7 +111,7 @@ async fn what_failed_is_given_back_by_settle() {
 }
 
 #[tokio::test]
-async fn refused_by_one_rule_charged_by_none() {
+async fn a_request_refused_by_one_rule_is_charged_to_none() {
     let limiter = RateLimiter::new(MemoryBackend::new());
     let daily = Policy::new("daily", Quota::fixed_window(1000, DAY));
     let layer = RateLimitLayer::new(&daily, key::global()).and(Quota::fixed_window(10, HOUR), key::client_ip());
@@ -123,7 +123,7 @@ async fn refused_by_one_rule_charged_by_none() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_is_503_unless_told() {
+async fn a_failing_backend_results_in_503_by_default() {
     for (mode, status) in [(FailureMode::Deny, 503), (FailureMode::Allow, 200), (FailureMode::fallback(1.0), 200)] {
         let limiter = RateLimiter::builder(Down).on_failure(mode).build();
         let layer = RateLimitLayer::new(Quota::fixed_window(1, HOUR), key::client_ip()).limiter(&limiter);

@@ -61,7 +61,7 @@ fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[test]
-fn the_same_requests_pass_and_the_same_waits_are_told() {
+fn both_allow_the_same_requests_and_report_the_same_waits() {
     let mut seed = 7_u64;
     let mut random = move |below: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -81,7 +81,7 @@ fn the_same_requests_pass_and_the_same_waits_are_told() {
 }
 
 #[test]
-fn more_than_the_burst_is_never_granted_by_either() {
+fn a_cost_above_the_burst_is_never_granted() {
     let pair = Pair::new(Duration::from_millis(100), 10);
     let eleven = NonZeroU32::new(11).unwrap();
     assert_eq!(pair.theirs.check_key_n(&1, eleven).unwrap_err().0, 10);
@@ -93,7 +93,7 @@ fn more_than_the_burst_is_never_granted_by_either() {
 }
 
 #[tokio::test]
-async fn refused_by_the_second_limiter_charged_by_the_first() {
+async fn a_request_refused_by_the_second_limiter_is_charged_by_the_first() {
     let theirs = theirs::governor::Limits::new();
     let clock = ManualClock::new();
     let limiter = manual(&clock);
@@ -117,7 +117,7 @@ async fn refused_by_the_second_limiter_charged_by_the_first() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_overtaken_by_a_newcomer_with_them() {
+async fn newcomers_overtake_waiting_callers_in_governor() {
     let quota = governor::Quota::with_period(SECOND).unwrap();
     let theirs = governor::RateLimiter::direct(quota);
     theirs.check().unwrap();
@@ -139,7 +139,7 @@ async fn whoever_waits_is_overtaken_by_a_newcomer_with_them() {
 }
 
 #[tokio::test]
-async fn any_number_wait_with_them_and_as_many_as_said_with_us() {
+async fn waiting_is_unbounded_in_governor_and_bounded_in_tollgate() {
     let theirs = Arc::new(theirs::governor::Limits::new());
     let waiting: Vec<_> = (0..1000)
         .map(|_| {
@@ -171,7 +171,7 @@ async fn any_number_wait_with_them_and_as_many_as_said_with_us() {
 }
 
 #[tokio::test]
-async fn without_reservations_nobody_waits_and_with_unlimited_ones_all_do() {
+async fn calls_wait_only_if_the_quota_has_reservations() {
     let limiter = manual(&ManualClock::new());
     let plain = Policy::new("plain", Quota::token_bucket(10, SECOND));
     let endless = Policy::new("endless", Quota::token_bucket(10, SECOND).unlimited_reservations());
@@ -194,7 +194,7 @@ async fn without_reservations_nobody_waits_and_with_unlimited_ones_all_do() {
 
 /// A burst, and what comes back meanwhile: a limit of ten in each second is kept by neither of the plain quotas.
 #[tokio::test]
-async fn ten_a_second_are_19_in_one_second_and_nine_with_capacity_1_are_not_over_ten() {
+async fn a_burst_exceeds_ten_per_second_unless_the_capacity_is_1() {
     let pair = Pair::new(Duration::from_millis(100), 10);
     let mut passed = [0, 0];
     for _ in 0..1000 {
@@ -229,7 +229,7 @@ async fn ten_a_second_are_19_in_one_second_and_nine_with_capacity_1_are_not_over
 }
 
 #[test]
-fn their_keys_stay_until_they_are_swept() {
+fn governor_keeps_keys_until_they_are_swept() {
     let pair = Pair::new(Duration::from_millis(1), 1);
     for key in 0..10_000 {
         pair.ask(key);

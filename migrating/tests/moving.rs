@@ -21,7 +21,7 @@ fn theirs() -> Router {
 }
 
 #[tokio::test]
-async fn outside_of_theirs_a_shadow_marks_what_theirs_refuses() {
+async fn an_outer_shadow_layer_marks_requests_that_the_inner_layer_refuses() {
     let shadow = RateLimitLayer::new(API, key::client_ip()).shadow().shadow_header("x-ratelimit-shadow");
     let app = theirs().layer(shadow);
     let mut answers = Vec::new();
@@ -35,7 +35,7 @@ async fn outside_of_theirs_a_shadow_marks_what_theirs_refuses() {
 }
 
 #[tokio::test]
-async fn inside_of_theirs_it_sees_only_what_theirs_lets_through() {
+async fn an_inner_shadow_layer_sees_only_requests_that_the_outer_layer_allows() {
     let shadow = RateLimitLayer::new(API, key::client_ip()).shadow().shadow_header("x-ratelimit-shadow");
     let config = GovernorConfigBuilder::default().per_second(2).burst_size(5).finish().unwrap();
     let app = Router::new().route("/", get(|| async { "hello" })).layer(shadow).layer(GovernorLayer::new(config));
@@ -47,7 +47,7 @@ async fn inside_of_theirs_it_sees_only_what_theirs_lets_through() {
 /// A route with a layer of its own: ours around theirs, on the route. Between the two the compiler has to be told an
 /// error type; without it see the doctest of `tollgate_migrating`.
 #[tokio::test]
-async fn on_a_route_ours_goes_around_theirs_with_an_error_type_between() {
+async fn two_layers_on_one_route_need_an_explicit_error_type() {
     let by = |seconds, burst| {
         let mut config = GovernorConfigBuilder::default().per_second(seconds).burst_size(burst).use_headers();
         Arc::new(config.finish().unwrap())

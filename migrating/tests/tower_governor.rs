@@ -51,7 +51,7 @@ async fn six(app: &Router) -> Vec<Answer> {
 }
 
 #[tokio::test]
-async fn the_same_burst_and_other_headers() {
+async fn both_allow_the_same_burst_with_different_headers() {
     let theirs = six(&theirs::tower_governor::app()).await;
     let ours = six(&ours::tower_governor::app()).await;
     assert_eq!(statuses(&theirs), [200, 200, 200, 200, 200, 429]);
@@ -73,7 +73,7 @@ async fn the_same_burst_and_other_headers() {
 }
 
 #[tokio::test]
-async fn on_a_200_reset_tells_when_all_of_it_is_back() {
+async fn on_a_200_the_reset_is_the_time_until_the_bucket_is_full() {
     let ours = six(&ours::tower_governor::app()).await;
     let resets: Vec<_> = ours.iter().map(|it| it.header("x-ratelimit-reset")).collect();
     assert_eq!(resets, ["2", "4", "6", "8", "10", "2"], "a token comes back every two seconds");
@@ -81,7 +81,7 @@ async fn on_a_200_reset_tells_when_all_of_it_is_back() {
 }
 
 #[tokio::test]
-async fn without_more_words_other_headers_and_another_body() {
+async fn the_default_headers_and_bodies_differ() {
     let mut config = GovernorConfigBuilder::default();
     let theirs = bare().layer(GovernorLayer::new(config.per_second(2).burst_size(5).finish().unwrap()));
     let ours = bare().layer(RateLimitLayer::new(
@@ -102,7 +102,7 @@ async fn without_more_words_other_headers_and_another_body() {
 
 /// Of a login that is refused, their headers say that there is one left: of the layer around the router.
 #[tokio::test]
-async fn of_two_layers_their_outer_one_writes_last_and_our_inner_ones_headers_stay() {
+async fn an_outer_layer_overwrites_headers_in_tower_governor_but_not_in_tollgate() {
     let post = || {
         let mut login = request("/login", "203.0.113.9");
         *login.method_mut() = Method::POST;
@@ -125,13 +125,13 @@ async fn of_two_layers_their_outer_one_writes_last_and_our_inner_ones_headers_st
 
 /// What the table of names writes goes into a `const`.
 #[test]
-fn one_token_every_n_seconds_is_a_const() {
+fn one_token_every_n_seconds_can_be_a_const() {
     const EVERY: Quota = Quota::token_bucket(1, Duration::from_secs(2));
     assert_eq!((EVERY.rate(), EVERY.period()), (1, Duration::from_secs(2)));
 }
 
 #[tokio::test]
-async fn their_retry_after_is_too_short_and_ours_is_not() {
+async fn retry_after_is_too_short_in_tower_governor_but_not_in_tollgate() {
     let began = Instant::now();
     let app = theirs_by!(tower_governor::key_extractor::PeerIpKeyExtractor);
     ask(&app, request("/", "203.0.113.9")).await;
@@ -175,7 +175,7 @@ async fn smart_ip_lets_a_client_choose_its_key() {
 }
 
 #[tokio::test]
-async fn smart_ip_believes_a_client_without_a_proxy() {
+async fn smart_ip_trusts_clients_without_a_proxy() {
     let theirs = theirs_by!(SmartIpKeyExtractor);
     let ours = ours_by(key::client_ip().trust(["10.0.0.0/8"]));
     let mut passed = [0, 0];
@@ -188,7 +188,7 @@ async fn smart_ip_believes_a_client_without_a_proxy() {
 }
 
 #[tokio::test]
-async fn an_ipv6_network_is_many_clients_to_them() {
+async fn the_peer_counts_an_ipv6_network_as_many_clients() {
     let theirs = theirs_by!(tower_governor::key_extractor::PeerIpKeyExtractor);
     let ours = ours_by(key::client_ip());
     let mut passed = [0, 0];
@@ -201,7 +201,7 @@ async fn an_ipv6_network_is_many_clients_to_them() {
 }
 
 #[tokio::test]
-async fn a_dual_stack_socket_gives_an_ipv4_client_two_keys_with_them() {
+async fn a_dual_stack_socket_gives_ipv4_clients_two_keys_in_tower_governor() {
     let theirs = theirs_by!(tower_governor::key_extractor::PeerIpKeyExtractor);
     let ours = ours_by(key::client_ip());
     let mut passed = [0, 0];
@@ -213,7 +213,7 @@ async fn a_dual_stack_socket_gives_an_ipv4_client_two_keys_with_them() {
 }
 
 #[tokio::test]
-async fn without_an_address_both_answer_500_and_ours_says_what_is_missing() {
+async fn without_an_address_both_return_500_and_tollgate_states_the_cause() {
     let theirs = ask(&theirs::tower_governor::app(), nobody("/")).await;
     let ours = ask(&ours::tower_governor::app(), nobody("/")).await;
     assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (500, 500));
@@ -222,7 +222,7 @@ async fn without_an_address_both_answer_500_and_ours_says_what_is_missing() {
 }
 
 #[tokio::test]
-async fn their_methods_are_our_skip() {
+async fn the_methods_option_corresponds_to_skip() {
     let mut config = GovernorConfigBuilder::default();
     let mut config = config.per_second(3600).burst_size(1).use_headers();
     let config = config.methods(vec![Method::POST]).finish().unwrap();
@@ -239,7 +239,7 @@ async fn their_methods_are_our_skip() {
 }
 
 #[tokio::test]
-async fn their_table_keeps_every_key_until_it_is_swept_and_ours_is_bounded() {
+async fn tower_governor_keeps_keys_until_swept_and_tollgate_bounds_its_rows() {
     const KEYS: u32 = 20_000;
     let address = |i: u32| std::net::IpAddr::from(std::net::Ipv4Addr::from(0x0a00_0000 + i)).to_string();
 

@@ -43,7 +43,7 @@ fn t(answer: &Answer) -> u64 {
 }
 
 #[tokio::test]
-async fn the_same_limit_and_the_same_fields() {
+async fn both_have_the_same_limit_and_header_fields() {
     let (theirs, ours) = (theirs::tower_rate_limiter::app().unwrap(), ours::tower_rate_limiter::app());
     for left in (0..100).rev() {
         let theirs = ask(&theirs, request("/", "203.0.113.9")).await;
@@ -67,7 +67,7 @@ async fn the_same_limit_and_the_same_fields() {
 }
 
 #[tokio::test]
-async fn both_skip_what_they_are_told_to() {
+async fn both_skip_the_health_check() {
     let (theirs, ours) = (theirs::tower_rate_limiter::app().unwrap(), ours::tower_rate_limiter::app());
     for _ in 0..101 {
         let theirs = ask(&theirs, nobody("/health")).await;
@@ -79,7 +79,7 @@ async fn both_skip_what_they_are_told_to() {
 
 /// Our windows begin where a key's digest says, so that all keys do not refill at once.
 #[tokio::test]
-async fn our_windows_begin_elsewhere_for_each_key_unless_told() {
+async fn each_key_has_its_own_window_start_by_default() {
     let window = |quota: Quota| async move {
         let clock = ManualClock::new();
         let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock).build());
@@ -98,7 +98,7 @@ async fn our_windows_begin_elsewhere_for_each_key_unless_told() {
 
 /// The proxy sets `X-Forwarded-For` and knows nothing of `Forwarded`, which the client sends.
 #[tokio::test]
-async fn a_client_behind_their_trusted_proxy_chooses_its_key_by_another_field() {
+async fn a_client_behind_a_trusted_proxy_chooses_its_key_by_another_field() {
     let theirs = theirs_by!(their_proxies());
     let ours = ours_by(key::client_ip().trust(["10.0.0.0/8"]));
     let mut passed = [0, 0];
@@ -115,7 +115,7 @@ async fn a_client_behind_their_trusted_proxy_chooses_its_key_by_another_field() 
 
 /// Of `X-Forwarded-For`, they take the last entry.
 #[tokio::test]
-async fn both_read_x_forwarded_for_from_the_right_and_they_stop_at_the_first() {
+async fn both_read_x_forwarded_for_from_the_right_but_the_peer_reads_one_entry() {
     let theirs = theirs_by!(their_proxies());
     let ours = ours_by(key::client_ip().trust(["10.0.0.0/8"]));
     let mut passed = [0, 0];
@@ -139,7 +139,7 @@ async fn both_read_x_forwarded_for_from_the_right_and_they_stop_at_the_first() {
 }
 
 #[tokio::test]
-async fn a_field_that_makes_no_sense_is_500_with_them() {
+async fn the_peer_returns_500_for_an_unreadable_field() {
     let theirs = theirs_by!(their_proxies());
     let ours = ours_by(key::client_ip().trust(["10.0.0.0/8"]));
     let odd = || with(request("/", "10.0.0.1"), "x-forwarded-for", "unknown");
@@ -148,7 +148,7 @@ async fn a_field_that_makes_no_sense_is_500_with_them() {
 }
 
 #[tokio::test]
-async fn an_ipv6_network_is_many_clients_to_them() {
+async fn the_peer_counts_an_ipv6_network_as_many_clients() {
     let theirs = theirs_by!(IpKeyExtractor::new());
     let ours = ours_by(key::client_ip());
     let mut passed = [0, 0];
@@ -161,7 +161,7 @@ async fn an_ipv6_network_is_many_clients_to_them() {
 }
 
 #[tokio::test]
-async fn without_an_address_both_answer_500_and_ours_says_what_is_missing() {
+async fn without_an_address_both_return_500_and_tollgate_states_the_cause() {
     let theirs = ask(&theirs::tower_rate_limiter::app().unwrap(), nobody("/")).await;
     let ours = ask(&ours::tower_rate_limiter::app(), nobody("/")).await;
     assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (500, 500));
@@ -208,7 +208,7 @@ async fn version_0_1_differs_in_the_same_ways() {
 }
 
 #[tokio::test]
-async fn their_gcra_invites_to_come_back_before_the_window_that_it_tells_ends() {
+async fn the_peer_sends_a_retry_after_before_the_end_of_its_window() {
     let policy = MemoryGcra::new(GcraQuota::new(10, MINUTE, 5).unwrap());
     let layer = tower_rate_limiter::RateLimitLayer::builder(IpKeyExtractor::new()).with_policy(policy);
     let theirs = bare().layer(layer.build().unwrap());
@@ -227,7 +227,7 @@ async fn their_gcra_invites_to_come_back_before_the_window_that_it_tells_ends() 
 
 /// One of theirs: at the end of the window and at the beginning of the next, the limit twice.
 #[tokio::test]
-async fn a_fixed_window_admits_twice_its_limit_around_a_boundary_and_a_sliding_one_does_not() {
+async fn a_fixed_window_admits_twice_its_limit_at_a_boundary_and_a_sliding_window_does_not() {
     let window = 3 * SECOND;
     let policy = FixedWindow::new(MemoryStore::new(), 10, window).unwrap();
     let layer = tower_rate_limiter::RateLimitLayer::builder(IpKeyExtractor::new()).with_policy(policy);

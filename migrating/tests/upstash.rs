@@ -26,7 +26,7 @@ async fn granted(limiter: &RateLimiter, policy: &Policy, tries: u32) -> u32 {
 }
 
 #[tokio::test]
-async fn ten_pass_and_the_eleventh_is_told_when() {
+async fn the_eleventh_request_is_refused_with_a_retry_time() {
     let app = ours::upstash::app(RateLimiter::default());
     for _ in 0..10 {
         assert_eq!(ask(&app, request("/search/ada", "203.0.113.9")).await.body, "found");
@@ -39,7 +39,7 @@ async fn ten_pass_and_the_eleventh_is_told_when() {
 }
 
 #[tokio::test]
-async fn whoever_was_denied_passes_as_soon_as_there_is_room() {
+async fn a_denied_caller_passes_as_soon_as_tokens_are_available() {
     let clock = ManualClock::at(Micros::EPOCH + 300_000 * SECOND + Duration::from_millis(2100));
     let (limiter, policy) = (manual(&clock), ten_in_three_seconds());
     assert_eq!(granted(&limiter, &policy, 10).await, 10);
@@ -50,7 +50,7 @@ async fn whoever_was_denied_passes_as_soon_as_there_is_room() {
 }
 
 #[tokio::test]
-async fn the_time_that_is_told_suffices() {
+async fn a_request_at_the_retry_time_is_allowed() {
     let clock = ManualClock::at(Micros::EPOCH + 300_000 * SECOND + Duration::from_millis(2100));
     let (limiter, policy) = (manual(&clock), ten_in_three_seconds());
     granted(&limiter, &policy, 10).await;
@@ -60,7 +60,7 @@ async fn the_time_that_is_told_suffices() {
 }
 
 #[tokio::test]
-async fn a_request_that_costs_more_than_is_left_is_refused_and_not_charged() {
+async fn a_refused_request_is_not_charged() {
     let (limiter, policy) = (manual(&ManualClock::new()), ten_in_three_seconds());
     assert_eq!(granted(&limiter, &policy, 8).await, 8);
     assert!(!limiter.try_acquire(&policy, "ada").cost(5).await.unwrap().is_allowed());
@@ -77,7 +77,7 @@ async fn a_token_bucket_refills_smoothly() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_refuses_unless_told() {
+async fn requests_are_refused_by_default_while_the_server_is_down() {
     let app = |mode| ours::upstash::app(RateLimiter::builder(Down).on_failure(mode).build());
     let refused = ask(&app(FailureMode::default()), request("/search/ada", "203.0.113.9")).await;
     assert_eq!(refused.status, 503);

@@ -17,7 +17,7 @@ use std::path::Path;
 use self::list::List;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_error_says_what_happened_with_which_value_and_what_to_do() {
+async fn all_error_messages_match_the_list() {
     let mut list = List::default();
     values::quotas(&mut list);
     values::texts_of_quotas(&mut list);

@@ -9,7 +9,7 @@ async fn without_a_session_an_address_has_three_requests() {
 }
 
 #[tokio::test]
-async fn a_session_has_more_and_whoever_answers_the_captcha_has_most() {
+async fn sessions_have_a_larger_limit_and_the_captcha_raises_it() {
     let example = Example::start("anonymous_sessions", &[]);
     let server = example.address();
     let cookie = open(&example, server).await;
@@ -27,7 +27,7 @@ async fn a_session_has_more_and_whoever_answers_the_captcha_has_most() {
 }
 
 #[tokio::test]
-async fn an_invented_session_is_none() {
+async fn an_invented_session_is_limited_by_address() {
     let example = Example::start("anonymous_sessions", &[]);
     let server = example.address();
     for left in (0..3).rev() {
@@ -39,7 +39,7 @@ async fn an_invented_session_is_none() {
 
 #[cfg(target_os = "linux")] // Only Linux assigns all of 127.0.0.0/8.
 #[tokio::test]
-async fn a_session_counts_only_from_the_address_that_it_was_given_to() {
+async fn a_session_is_ignored_from_another_address() {
     let example = Example::start("anonymous_sessions", &[]);
     let server = example.address();
     let cookie = open(&example, server).await;
@@ -48,7 +48,7 @@ async fn a_session_counts_only_from_the_address_that_it_was_given_to() {
 }
 
 #[tokio::test]
-async fn sessions_and_guesses_are_limited_together() {
+async fn opening_sessions_and_guessing_share_one_limit() {
     let example = Example::start("anonymous_sessions", &[]);
     let server = example.address();
     example.promised("Opening sessions and guessing are limited too, to five per hour for each address");

@@ -9,7 +9,7 @@ const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 
 #[tokio::test]
-async fn forged_addresses_gain_nothing_and_each_client_has_its_own_bucket() {
+async fn forged_addresses_do_not_bypass_the_limit() {
     let example = Example::start("behind_proxy", &[]);
     let (proxy, app) = (example.address(), example.address());
     assert_eq!(forging(4, ONE, proxy).await, example.promised("200 200 200 429"));

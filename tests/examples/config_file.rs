@@ -62,7 +62,7 @@ async fn routes_have_the_limits_of_the_file() {
 }
 
 #[tokio::test]
-async fn a_changed_file_is_in_force_after_a_reload_and_what_was_spent_stays_spent() {
+async fn a_reload_applies_the_changed_file_and_refills_nothing() {
     let running = Running::start("config_file_changed");
     assert_eq!(running.create().await.status(), 201);
     running.change("\"5/min\"", "\"3/min\"");
@@ -79,7 +79,7 @@ async fn a_changed_file_is_in_force_after_a_reload_and_what_was_spent_stays_spen
 }
 
 #[tokio::test]
-async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
+async fn a_broken_file_changes_nothing_and_all_errors_are_reported() {
     let running = Running::start("config_file_broken");
     running.change("\"5/min\"", "\"3/mim\"");
     running.change("\"/search\" = \"search\"", "\"/search\" = \"saerch\"");
@@ -115,7 +115,7 @@ async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
 }
 
 #[test]
-fn with_a_broken_file_it_does_not_start() {
+fn the_server_does_not_start_with_a_broken_file() {
     let file = copy("config_file_start");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("\"60/min\"", "60")).unwrap();

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use crate::running::{Answer, Example, LOCALHOST, send};
 
 #[tokio::test]
-async fn an_answer_costs_what_it_was_in_the_end_be_it_less_than_estimated_or_more() {
+async fn an_answer_is_charged_its_actual_cost() {
     let example = Example::start("llm_tokens", &[]);
     let server = example.address();
     let short = complete(server, example.promised("12")).await;
@@ -25,7 +25,7 @@ async fn an_answer_costs_what_it_was_in_the_end_be_it_less_than_estimated_or_mor
 }
 
 #[tokio::test]
-async fn the_estimate_stays_if_the_client_leaves_and_goes_back_if_the_model_is_down() {
+async fn the_estimate_is_kept_on_disconnect_and_refunded_on_failure() {
     let example = Example::start("llm_tokens", &[]);
     let server = example.address();
     complete(server, "12").await;
@@ -41,7 +41,7 @@ async fn the_estimate_stays_if_the_client_leaves_and_goes_back_if_the_model_is_d
 }
 
 #[tokio::test]
-async fn of_five_batches_one_begins_three_wait_for_a_second_each_and_one_is_refused() {
+async fn of_five_batches_one_starts_three_wait_and_one_is_refused() {
     let example = Example::start("llm_tokens", &[]);
     let server = example.address();
     example.promised("three follow a second apart, and the fifth would have to wait too long");

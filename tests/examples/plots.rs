@@ -3,7 +3,7 @@ use std::path::Path;
 use crate::running::Example;
 
 #[test]
-fn the_plots_of_the_documentation_are_what_the_arithmetic_draws() {
+fn the_plots_in_the_documentation_are_up_to_date() {
     let folder = std::env::temp_dir().join(format!("tollgate-plots-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let example = Example::start("plots", &[folder.to_str().unwrap()]);

@@ -2,7 +2,7 @@ use crate::running::{Example, get};
 use crate::server::Server;
 
 #[tokio::test]
-async fn two_processes_share_one_budget() {
+async fn two_processes_share_one_limit() {
     let server = Server::start();
     let example = Example::start_with("redis", &[], &[("REDIS_URL", &server.url())]);
     assert_eq!(example.line(), example.promised("two processes, one limit of 10 per minute for each user:"));

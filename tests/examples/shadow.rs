@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use crate::running::{Answer, Example, LOCALHOST, get, send};
 
 #[tokio::test]
-async fn in_shadow_mode_the_fourth_request_passes_marked_and_counted() {
+async fn the_fourth_request_passes_in_shadow_mode_and_is_marked_and_counted() {
     let example = Example::start("shadow", &[]);
     let server = example.address();
     for _ in 0..3 {
@@ -37,7 +37,7 @@ async fn a_share_is_enforced_for_the_same_clients_each_time() {
 }
 
 #[tokio::test]
-async fn a_share_of_one_refuses_everybody_over_the_limit() {
+async fn a_share_of_one_refuses_all_clients_over_the_limit() {
     let example = Example::start("shadow", &["1.0"]);
     let server = example.address();
     for i in 0..5 {

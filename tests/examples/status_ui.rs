@@ -17,7 +17,7 @@ async fn status(server: SocketAddr, limit: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_page_and_its_parts_come_from_here_only() {
+async fn the_page_loads_files_of_its_own_origin_only() {
     let example = Example::start("status_ui", &[]);
     let line = example.line();
     assert!(
@@ -47,7 +47,7 @@ async fn the_page_and_its_parts_come_from_here_only() {
 }
 
 #[tokio::test]
-async fn the_seventh_message_is_refused_until_the_instant_that_the_status_told_before() {
+async fn the_seventh_message_is_refused_until_the_time_in_the_status() {
     let example = Example::start("status_ui", &[]);
     let server = example.address();
     for limit in LIMITS {
@@ -73,7 +73,7 @@ async fn the_seventh_message_is_refused_until_the_instant_that_the_status_told_b
 }
 
 #[tokio::test]
-async fn the_status_and_the_time_are_told_as_promised() {
+async fn the_status_and_time_endpoints_respond_as_documented() {
     let example = Example::start("status_ui", &[]);
     let server = example.address();
     let begin = example.promised(

@@ -3,7 +3,7 @@ use crate::running::{Example, LOCALHOST, get, send, statuses};
 const ADA: &[&str] = &["authorization: Bearer ada"];
 
 #[tokio::test]
-async fn an_upgrade_gives_its_room_at_once_and_what_was_spent_stays_spent() {
+async fn an_upgrade_takes_effect_immediately_and_refills_nothing() {
     let example = Example::start("tiers", &[]);
     let server = example.address();
     assert_eq!(statuses(6, server, "GET /", ADA).await, example.promised("200 200 200 200 200 429"));

@@ -57,7 +57,7 @@ async function granted(limits: Ratelimit, user: string, tries: number, rate = 1)
   return granted;
 }
 
-test("ten_pass_and_the_eleventh_does_not", async () => {
+test("the_eleventh_request_is_refused", async () => {
   const search = searching(redis);
   await at(0.1, 10_000);
   for (let i = 0; i < 10; i++) {
@@ -68,7 +68,7 @@ test("ten_pass_and_the_eleventh_does_not", async () => {
   assert.ok(Number(denied.headers.get("retry-after")) <= 9);
 });
 
-test("whoever_was_denied_waits_for_the_end_of_the_window_though_there_is_room", async () => {
+test("a_denied_caller_waits_for_the_window_end_although_tokens_are_available", async () => {
   const options = { redis, limiter: Ratelimit.slidingWindow(10, "3 s") };
   const cached = new Ratelimit({ ...options, prefix: "cached" });
   const uncached = new Ratelimit({ ...options, prefix: "uncached", ephemeralCache: false });
@@ -85,7 +85,7 @@ test("whoever_was_denied_waits_for_the_end_of_the_window_though_there_is_room", 
   assert.ok(without >= 5, `${without}`);
 });
 
-test("a_request_that_costs_more_than_is_left_is_refused_and_charged", async () => {
+test("a_refused_request_is_charged", async () => {
   const limiter = Ratelimit.slidingWindow(10, "10 s");
   const limits = new Ratelimit({ redis, prefix: "cost", limiter, ephemeralCache: false });
   await at(0.1, 10_000);
@@ -94,7 +94,7 @@ test("a_request_that_costs_more_than_is_left_is_refused_and_charged", async () =
   assert.equal((await limits.limit("ada", { rate: 2 })).success, false, "two of ten were left");
 });
 
-test("the_share_of_the_window_before_is_rounded_down", async () => {
+test("the_count_of_the_previous_window_is_rounded_down", async () => {
   const limiter = Ratelimit.slidingWindow(10, "3 s");
   const limits = new Ratelimit({ redis, prefix: "rounded", limiter, ephemeralCache: false });
   await at(0.8, 3000);
@@ -103,7 +103,7 @@ test("the_share_of_the_window_before_is_rounded_down", async () => {
   assert.equal(await granted(limits, "ada", 5), 1, "more than nine of the ten are in view");
 });
 
-test("the_time_is_that_of_the_calling_process", async (context) => {
+test("the_time_comes_from_the_calling_process", async (context) => {
   const limiter = Ratelimit.fixedWindow(10, "1 h");
   const limits = new Ratelimit({ redis, prefix: "clock", limiter, ephemeralCache: false });
   assert.equal(await granted(limits, "ada", 20), 10);
@@ -122,7 +122,7 @@ test("a_token_bucket_refills_in_steps", async () => {
   assert.equal(await granted(limits, "ada", 20), 10, "and then all at once");
 });
 
-test("a_server_that_does_not_answer_lets_everybody_through", async () => {
+test("an_unresponsive_server_allows_all_requests", async () => {
   const silent = { evalsha: () => new Promise(() => {}) } as unknown as Redis;
   const limits = new Ratelimit({ redis: silent, timeout: 100, limiter: Ratelimit.slidingWindow(1, "1 h") });
   for (let i = 0; i < 3; i++) {
@@ -131,7 +131,7 @@ test("a_server_that_does_not_answer_lets_everybody_through", async () => {
   }
 });
 
-test("a_server_that_refuses_is_an_exception", async () => {
+test("a_server_error_throws_an_exception", async () => {
   const down = { evalsha: () => Promise.reject(new Error("down")) } as unknown as Redis;
   const limits = new Ratelimit({ redis: down, limiter: Ratelimit.slidingWindow(1, "1 h") });
   await assert.rejects(limits.limit("ada"), /down/);
