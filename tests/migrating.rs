@@ -1,4 +1,5 @@
-//! The migration guides only show code that `migrating/` compiles, and claims that its tests check; so does PROOF.md.
+//! The migration guides show only code that `migrating/` compiles, and name an existing test for each claim. The comparison
+//! in PROOF.md names a test or a table for each claim.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,7 +53,7 @@ fn every_test_named_in_a_guide_exists() {
             page.split_once("# What changes\n").unwrap_or_else(|| panic!("{peer}.md: no section \"What changes\"")).1;
         let rows: Vec<&str> = changes.lines().filter(|line| line.starts_with('|')).skip(2).collect();
         assert!(rows.len() > 4, "{peer}.md");
-        // In the last column of the table, all quoted names; elsewhere, those that look like a test's.
+        // All quoted names in the last column of the table; elsewhere, only those that look like test names.
         let mut named: Vec<String> = quoted(changes).filter(|it| it.matches('_').count() > 4).collect();
         for row in rows {
             let shown = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();

@@ -38,12 +38,12 @@ pub(crate) async fn refusals(list: &mut List) {
     list.part("Refusals: responses");
     let app = behind(RateLimitLayer::new(API, key::global()).grpc());
     assert_eq!(ask(&app, "text/plain").await.status(), 200);
-    list.answer("a quota that is exceeded", ask(&app, "text/plain").await).await;
-    list.answer("the same, by gRPC", ask(&app, "application/grpc").await).await;
+    list.answer("an exceeded quota", ask(&app, "text/plain").await).await;
+    list.answer("the same over gRPC", ask(&app, "application/grpc").await).await;
     let costly = behind(RateLimitLayer::new(API, key::global()).cost(|_| 5).grpc());
     list.answer("a cost that never fits", ask(&costly, "text/plain").await).await;
-    list.answer("the same, by gRPC", ask(&costly, "application/grpc").await).await;
-    let down = || Error::new(ErrorKind::Timeout, "the store did not answer within 100 ms");
+    list.answer("the same over gRPC", ask(&costly, "application/grpc").await).await;
+    let down = || Error::new(ErrorKind::Timeout, "the backend did not respond within 100 ms");
     list.answer("a backend that could not decide", down().into_response()).await;
     let limiter = limiter();
     limiter.limit(&API, 7).await.unwrap();
@@ -55,20 +55,20 @@ pub(crate) async fn extractors(list: &mut List) {
     list.part("Keys and extractors: KeyError, as responses");
     let quota = Quota::token_bucket(1, MINUTE);
     let app = behind(RateLimitLayer::new(quota, key::client_ip()));
-    list.answer("a server that does not tell its peers", ask(&app, "text/plain").await).await;
+    list.answer("a server without peer addresses", ask(&app, "text/plain").await).await;
     let app = behind(RateLimitLayer::new(quota, key::client_ip().from_header("cf-connecting-ip")));
     list.answer("a header without a trusted proxy", ask(&app, "text/plain").await).await;
     let app = behind(RateLimitLayer::new(quota, key::header("x-api-key").or_reject()).grpc());
-    list.answer("a request that does not say who asks", ask(&app, "text/plain").await).await;
-    list.answer("the same, by gRPC", ask(&app, "application/grpc").await).await;
+    list.answer("a request without a key", ask(&app, "text/plain").await).await;
+    list.answer("the same over gRPC", ask(&app, "application/grpc").await).await;
     let own = |_: &axum::http::request::Parts| Err::<u64, _>(KeyError::new("no tenant: put the tenant layer outside"));
     let app = behind(RateLimitLayer::new(quota, own));
-    list.answer("a closure of the program's", ask(&app, "text/plain").await).await;
+    list.answer("an error of a custom extractor", ask(&app, "text/plain").await).await;
 
     let app = Router::new().route("/", get(|_: RateLimitStatus| async {}));
-    list.answer("a handler that wants a status, and no layer", ask(&app, "text/plain").await).await;
+    list.answer("a handler with `RateLimitStatus`, without a layer", ask(&app, "text/plain").await).await;
     let app = Router::new().route("/", get(|_: Receipt| async {}));
-    list.answer("a handler that wants its charges, and no layer", ask(&app, "text/plain").await).await;
+    list.answer("a handler with `Receipt`, without a layer", ask(&app, "text/plain").await).await;
 }
 
 pub(crate) async fn status_endpoints(list: &mut List) {
@@ -77,5 +77,5 @@ pub(crate) async fn status_endpoints(list: &mut List) {
     let app = Router::new().route("/", status::of_any_caller(&limiter, API, |name: &str| name.to_owned()));
     list.answer("a caller without a key", ask(&app, "text/plain").await).await;
     let app = Router::new().route("/", status::of(&limiter, API, key::client_ip()));
-    list.answer("a server that does not tell its peers", ask(&app, "text/plain").await).await;
+    list.answer("a server without peer addresses", ask(&app, "text/plain").await).await;
 }

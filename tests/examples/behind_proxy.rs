@@ -1,4 +1,4 @@
-//! Needs all of 127.0.0.0/8 for its clients, which only Linux assigns.
+//! The clients need all of 127.0.0.0/8, which only Linux assigns.
 #![cfg(target_os = "linux")]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ async fn forged_addresses_do_not_bypass_the_limit() {
     assert!(other.has(example.promised(r#"ratelimit-policy: "app";q=3;w=3600"#)), "{other:?}");
     assert!(other.has(example.promised(r#"ratelimit: "app";r=2;t=2400"#)), "{other:?}");
 
-    // Without the proxy: the same client, the same empty bucket.
+    // A direct request of the same client uses the same empty bucket.
     assert_eq!(forging(2, ONE, app).await, "429 429");
 }
 

@@ -1,6 +1,6 @@
 use crate::running::Example;
 
-/// Retried once, in case the machine stalled for longer than the margin.
+/// Retries once if the machine stalled for longer than the margin.
 #[test]
 fn limited_calls_pass_within_five_seconds_and_most_unlimited_calls_are_refused() {
     match run() {
