@@ -1,4 +1,4 @@
-//! What `docs::migrating::actix_extensible_rate_limit` says of both.
+//! Checks the claims of `docs::migrating::actix_extensible_rate_limit` about both crates.
 #![cfg(feature = "actix")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -15,7 +15,7 @@ use actix_web::test::{TestRequest, call_service, init_service};
 use actix_web::{App, HttpResponse, web};
 use axum::{Router, routing::get};
 use tollgate::{HOUR, MINUTE, Quota, RateLimitLayer, key};
-use tollgate_migrating::{ask, get as request, nobody, ours, theirs, with};
+use tollgate_migrating::{ask, get as request, get_without_peer, ours, theirs, with};
 
 fn from(peer: &str) -> TestRequest {
     TestRequest::get().uri("/").peer_addr(SocketAddr::new(peer.parse().unwrap(), 40_000))
@@ -92,7 +92,7 @@ async fn without_an_address_actix_panics_and_tollgate_returns_500() {
             async move { call_service(&theirs, TestRequest::get().uri("/").to_request()).await.status() },
         );
     assert!(answer.await.is_err_and(|it| it.is_panic()));
-    let ours = ask(&our_app(), nobody("/")).await;
+    let ours = ask(&our_app(), get_without_peer("/")).await;
     assert_eq!(ours.status, 500);
     assert!(ours.body.contains("into_make_service_with_connect_info"), "{}", ours.body);
 }
@@ -110,7 +110,7 @@ async fn real_ip_key_lets_a_client_choose_its_key() {
             let forged = if name == "forwarded" {
                 format!("for=198.51.100.{i}")
             } else {
-                format!("198.51.100.{i}, 203.0.113.9") // the second is what the proxy saw
+                format!("198.51.100.{i}, 203.0.113.9") // the proxy appended the second
             };
             let theirs = call_service(&theirs, from("10.0.0.1").insert_header((name, forged.clone())).to_request());
             passed[0] += u32::from(theirs.await.status() == 200);
@@ -151,7 +151,7 @@ async fn a_fixed_window_admits_nearly_twice_its_limit_around_its_end() {
     assert_eq!(granted, [1, 4, 5]);
 }
 
-/// Bytes that are allocated and not freed.
+/// Counts the allocated bytes that are not freed.
 struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -159,7 +159,7 @@ static LIVE: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: System does it all; a counter beside it.
+// SAFETY: `System` does all the work; this only counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Ordering::Relaxed);
@@ -172,8 +172,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The task that sweeps ends with the first clone of the backend that is dropped, and the middleware clones it for each
-/// request.
+/// The sweeping task ends when any clone of the backend is dropped, and the middleware clones it for each request.
 #[actix_web::test]
 async fn the_sweep_of_actix_ends_with_the_first_request() {
     const KEYS: usize = 50_000;
@@ -187,7 +186,7 @@ async fn the_sweep_of_actix_ends_with_the_first_request() {
         }
         tokio::time::advance(Duration::from_millis(1)).await;
         for key in 0..KEYS {
-            // Keys long enough to be seen among what other tests allocate.
+            // Long keys, to exceed the allocations of other tests.
             let input = SimpleInput { interval: MINUTE, max_requests: 1, key: format!("{key:0>1000}") };
             backend.request(input).await.unwrap();
         }
@@ -198,6 +197,6 @@ async fn the_sweep_of_actix_ends_with_the_first_request() {
         }
         freed.push(before.saturating_sub(LIVE.load(Ordering::Relaxed)) / KEYS);
     }
-    assert!(freed[0] >= 1000, "{freed:?} bytes a key: swept while nothing was served");
-    assert!(freed[1] < 100, "{freed:?} bytes a key: nobody sweeps after that");
+    assert!(freed[0] >= 1000, "{freed:?} bytes per key: expected a sweep if no request was served");
+    assert!(freed[1] < 100, "{freed:?} bytes per key: expected no sweep after a request");
 }

@@ -1,4 +1,4 @@
-//! What `docs::migrating::axum_gcra` says of both.
+//! Checks the claims of `docs::migrating::axum_gcra` about both crates.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -9,20 +9,20 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND, clock::ManualClock, key};
-use tollgate_migrating::{ask, get as request, nobody, ours, theirs, with};
+use tollgate_migrating::{ask, get as request, get_without_peer, ours, theirs, with};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 
 fn once_an_hour() -> gcra::Quota {
     gcra::Quota::simple(HOUR)
 }
 
-/// One request an hour, by axum_gcra.
+/// One request per hour, with axum_gcra.
 fn theirs_by_address() -> axum07::Router {
     let layer = axum_gcra::RateLimitLayer::<RealIp>::builder().with_default_quota(once_an_hour());
     axum07::Router::new().route("/", axum07::routing::get(|| async { "hello" })).layer(layer.default_handle_error())
 }
 
-/// One request an hour, by us.
+/// One request per hour, with tollgate.
 fn ours_by(key: key::ClientIp) -> axum::Router {
     let layer = RateLimitLayer::new(Quota::token_bucket(1, HOUR), key);
     axum::Router::new().route("/", axum::routing::get(|| async { "hello" })).layer(layer)
@@ -103,7 +103,7 @@ async fn axum_gcra_reads_the_forgeable_end_of_x_forwarded_for() {
     let ours = ours_by(key::client_ip().trust(["10.0.0.0/8"]));
     let mut passed = [0, 0];
     for i in 0..20 {
-        let forged = format!("198.51.100.{i}, 203.0.113.9"); // the second is what the proxy saw
+        let forged = format!("198.51.100.{i}, 203.0.113.9"); // the proxy appended the second
         let forged = || with(request("/", "10.0.0.1"), "x-forwarded-for", &forged);
         passed[0] += u32::from(ask(&theirs, forged()).await.status == 200);
         passed[1] += u32::from(ask(&ours, forged()).await.status == 200);
@@ -122,18 +122,18 @@ async fn axum_gcra_cannot_read_ipv6_addresses_in_headers() {
         passed[0] += u32::from(ask(&theirs, forwarded()).await.status == 200);
         passed[1] += u32::from(ask(&ours, forwarded()).await.status == 200);
     }
-    assert_eq!(passed, [1, 20], "theirs fall back to the proxy's own: one bucket for all");
+    assert_eq!(passed, [1, 20], "axum_gcra falls back to the proxy's address: one bucket for all clients");
 }
 
 #[tokio::test]
 async fn without_an_address_axum_gcra_returns_400_and_tollgate_500() {
-    let theirs = ask(&theirs::axum_gcra::app(), nobody("/search")).await;
-    let ours = ask(&ours::axum_gcra::app(), nobody("/search")).await;
+    let theirs = ask(&theirs::axum_gcra::app(), get_without_peer("/search")).await;
+    let ours = ask(&ours::axum_gcra::app(), get_without_peer("/search")).await;
     assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (400, 500));
     assert!(ours.body.contains("into_make_service_with_connect_info"), "{}", ours.body);
 }
 
-/// Tower's contract: who calls a service has seen it ready.
+/// Tower's contract: `call` requires that `poll_ready` returned `Ready`.
 #[tokio::test]
 async fn axum_gcra_panics_in_front_of_a_concurrency_limit() {
     let handler = || {
@@ -152,7 +152,6 @@ async fn axum_gcra_panics_in_front_of_a_concurrency_limit() {
     assert_eq!(answer.status(), 200);
 }
 
-/// `penalize` by time is `settle` by tokens.
 #[tokio::test]
 async fn penalize_by_time_corresponds_to_settle_by_tokens() {
     let quota = gcra::Quota::new(SECOND, NonZeroU64::new(10).unwrap());

@@ -1,4 +1,4 @@
-//! What `docs::migrating::convex` says of ours; of theirs, `typescript/tests` does.
+//! Checks the claims of `docs::migrating::convex` about tollgate; those about the peer are checked in `typescript/tests`.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn a_larger_capacity_takes_effect_immediately() {
     assert_eq!(limiter.remaining(&policy, "ada").await.unwrap(), 20);
     limiter.limit(&policy, "ada").await.unwrap();
     limiter.set_quota(&policy, None).await.unwrap();
-    assert_eq!(limiter.remaining(&policy, "ada").await.unwrap(), 2, "what was spent stays spent");
+    assert_eq!(limiter.remaining(&policy, "ada").await.unwrap(), 2, "spent tokens stay spent");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What `docs::migrating::express_rate_limit` says of ours; of theirs, `typescript/tests` does.
+//! Checks the claims of `docs::migrating::express_rate_limit` about tollgate; those about the peer are checked in `typescript/tests`.
 
 mod down;
 
@@ -61,7 +61,7 @@ async fn without_trust_all_clients_behind_a_proxy_share_a_key() {
     assert_eq!(passed, 1);
 }
 
-/// And the same for one key at each limiter with its secret.
+/// A key has the same start with all limiters that share the secret.
 #[test]
 fn each_key_has_its_own_window_start() {
     let quota = Quota::fixed_window(100, 15 * MINUTE);

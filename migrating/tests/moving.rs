@@ -1,4 +1,4 @@
-//! What `docs::migrating` says of both layers at once.
+//! Checks the claims of `docs::migrating` about using both layers together.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ async fn an_outer_shadow_layer_marks_requests_that_the_inner_layer_refuses() {
     let mut answers = Vec::new();
     for _ in 0..6 {
         let answer = ask(&app, request("/", "203.0.113.9")).await;
-        assert_eq!(answer.header("ratelimit"), "", "clients are told nothing");
+        assert_eq!(answer.header("ratelimit"), "", "a shadow layer must not send headers");
         answers.push((answer.status.as_u16(), answer.header("x-ratelimit-shadow").to_owned()));
     }
     assert!(answers[..5].iter().all(|it| *it == (200, String::new())), "{answers:?}");
@@ -44,8 +44,8 @@ async fn an_inner_shadow_layer_sees_only_requests_that_the_outer_layer_allows() 
     }
 }
 
-/// A route with a layer of its own: ours around theirs, on the route. Between the two the compiler has to be told an
-/// error type; without it see the doctest of `tollgate_migrating`.
+/// On a route that has its own layer, tollgate's goes around it. The error type between the two must be specified; see the
+/// doctest of `tollgate_migrating`.
 #[tokio::test]
 async fn two_layers_on_one_route_need_an_explicit_error_type() {
     let by = |seconds, burst| {
@@ -66,10 +66,10 @@ async fn two_layers_on_one_route_need_an_explicit_error_type() {
         let marked = (answer.status.as_u16(), answer.header("x-shadow-login"));
         assert_eq!(marked, if i < 3 { (200, "") } else { (429, "denied") });
     }
-    // It is inside of their outer layer, and sees what that lets through.
+    // The shadow layer is inside the outer layer of tower_governor, so it sees only requests that this layer allows.
     assert_eq!(ask(&shadow, request("/login", "203.0.113.9")).await.header("x-shadow-login"), "");
 
-    // Enforced, its refusals are written over by their outer layer: two limiters in one answer.
+    // If tollgate enforces, the outer layer overwrites the headers of its refusals: one response mixes two limiters.
     let enforced = app(login().headers(HeaderFamily::XRateLimit(ResetUnit::Seconds)));
     for _ in 0..3 {
         assert_eq!(ask(&enforced, request("/login", "198.51.100.1")).await.status, 200);
@@ -102,7 +102,7 @@ async fn two_layers_on_one_limiter_enforce_for_the_same_clients() {
     assert!((20..80).contains(&chosen.iter().filter(|it| **it).count()));
     assert_eq!(chosen, enforced_for(layer("login", &one)).await);
     assert_eq!(chosen, enforced_for(layer("api", &after_a_restart)).await);
-    // With random secrets each draws its own.
+    // With different secrets, the layers choose different clients.
     let own = layer("login", &RateLimiter::default());
     assert_ne!(chosen, enforced_for(own).await);
 }

@@ -1,4 +1,4 @@
-//! What `docs::migrating::tower_governor` says of both.
+//! Checks the claims of `docs::migrating::tower_governor` about both crates.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,12 +7,12 @@ use axum::{Router, routing::get};
 use http::Method;
 use tollgate::key::ClientIp;
 use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, clock::ManualClock, key};
-use tollgate_migrating::{Answer, ask, get as request, nobody, ours, theirs, with};
+use tollgate_migrating::{Answer, ask, get as request, get_without_peer, ours, theirs, with};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::SmartIpKeyExtractor;
 
-/// One request an hour, by tower_governor.
+/// One request per hour, with tower_governor.
 macro_rules! theirs_by {
     ($extractor:expr) => {{
         let mut config = GovernorConfigBuilder::default();
@@ -21,7 +21,7 @@ macro_rules! theirs_by {
     }};
 }
 
-/// One request an hour, by us.
+/// One request per hour, with tollgate.
 fn ours_by(key: ClientIp) -> Router {
     bare().layer(RateLimitLayer::new(Quota::token_bucket(1, HOUR), key))
 }
@@ -34,7 +34,7 @@ fn statuses(answers: &[Answer]) -> Vec<u16> {
     answers.iter().map(|it| it.status.as_u16()).collect()
 }
 
-/// The names of the headers that speak of limits.
+/// The names of the headers about limits.
 fn names(answer: &Answer) -> Vec<&str> {
     let mut names: Vec<_> = answer.headers.keys().map(|it| it.as_str()).collect();
     names.retain(|it| it.contains("rate") || it.contains("retry") || it.contains("cache"));
@@ -67,8 +67,8 @@ async fn both_allow_the_same_burst_with_different_headers() {
     }
     for answer in [&theirs[5], &ours[5]] {
         assert_eq!(answer.header("content-type"), "application/json");
-        let said = answer.retry_after();
-        assert_eq!(answer.body, format!(r#"{{"error":"too_many_requests","retry_in":{said}}}"#));
+        let retry_after_secs = answer.retry_after();
+        assert_eq!(answer.body, format!(r#"{{"error":"too_many_requests","retry_in":{retry_after_secs}}}"#));
     }
 }
 
@@ -76,8 +76,8 @@ async fn both_allow_the_same_burst_with_different_headers() {
 async fn on_a_200_the_reset_is_the_time_until_the_bucket_is_full() {
     let ours = six(&ours::tower_governor::app()).await;
     let resets: Vec<_> = ours.iter().map(|it| it.header("x-ratelimit-reset")).collect();
-    assert_eq!(resets, ["2", "4", "6", "8", "10", "2"], "a token comes back every two seconds");
-    assert_eq!(ours[5].header("retry-after"), "2", "on a 429 it is the wait");
+    assert_eq!(resets, ["2", "4", "6", "8", "10", "2"], "a token is refilled every two seconds");
+    assert_eq!(ours[5].header("retry-after"), "2", "on a 429 it is the retry time");
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn the_default_headers_and_bodies_differ() {
     assert!(ours[5].body.contains(r#""violated-policies":["api"]"#), "{}", ours[5].body);
 }
 
-/// Of a login that is refused, their headers say that there is one left: of the layer around the router.
+/// With tower_governor, the headers of a refused login are those of the outer layer, which still has a token.
 #[tokio::test]
 async fn an_outer_layer_overwrites_headers_in_tower_governor_but_not_in_tollgate() {
     let post = || {
@@ -115,15 +115,18 @@ async fn an_outer_layer_overwrites_headers_in_tower_governor_but_not_in_tollgate
         }
         let refused = ask(&app, post()).await;
         assert_eq!(refused.status, 429);
-        let told = (refused.header("x-ratelimit-limit"), refused.header("x-ratelimit-remaining"));
-        assert_eq!(told, (limit, remaining));
-        assert!(refused.retry_after() > 50, "of the login, in both");
-        assert_eq!(ask(&app, request("/", "203.0.113.9")).await.status, 200, "and the refused one was charged outside");
+        let headers = (refused.header("x-ratelimit-limit"), refused.header("x-ratelimit-remaining"));
+        assert_eq!(headers, (limit, remaining));
+        assert!(refused.retry_after() > 50, "expected the wait of the login policy");
+        assert_eq!(
+            ask(&app, request("/", "203.0.113.9")).await.status,
+            200,
+            "one token left: the outer layer charged the refused login"
+        );
         assert_eq!(ask(&app, request("/", "203.0.113.9")).await.status, 429);
     }
 }
 
-/// What the table of names writes goes into a `const`.
 #[test]
 fn one_token_every_n_seconds_can_be_a_const() {
     const EVERY: Quota = Quota::token_bucket(1, Duration::from_secs(2));
@@ -135,10 +138,13 @@ async fn retry_after_is_too_short_in_tower_governor_but_not_in_tollgate() {
     let began = Instant::now();
     let app = theirs_by!(tower_governor::key_extractor::PeerIpKeyExtractor);
     ask(&app, request("/", "203.0.113.9")).await;
-    let said = ask(&app, request("/", "203.0.113.9")).await.retry_after();
-    assert!(began.elapsed() + Duration::from_secs(said) < HOUR, "whoever waits {said} s comes before the token");
+    let retry_after_secs = ask(&app, request("/", "203.0.113.9")).await.retry_after();
+    assert!(
+        began.elapsed() + Duration::from_secs(retry_after_secs) < HOUR,
+        "a client that waits {retry_after_secs} s is too early"
+    );
 
-    // Under a second, they say 0.
+    // For waits under a second, tower_governor sends 0.
     let mut config = GovernorConfigBuilder::default();
     let config = config.per_millisecond(999).burst_size(1).finish().unwrap();
     let app = bare().layer(GovernorLayer::new(config));
@@ -153,13 +159,13 @@ async fn retry_after_is_too_short_in_tower_governor_but_not_in_tollgate() {
     let quota = Quota::token_bucket(1, Duration::from_millis(999));
     let app = bare().layer(RateLimitLayer::new(quota, key::client_ip()).limiter(&limiter));
     ask(&app, request("/", "203.0.113.9")).await;
-    let said = ask(&app, request("/", "203.0.113.9")).await.retry_after();
-    assert_eq!(said, 1);
-    clock.advance(Duration::from_secs(said));
+    let retry_after_secs = ask(&app, request("/", "203.0.113.9")).await.retry_after();
+    assert_eq!(retry_after_secs, 1);
+    clock.advance(Duration::from_secs(retry_after_secs));
     assert_eq!(ask(&app, request("/", "203.0.113.9")).await.status, 200);
 }
 
-/// The peer is a proxy that appends whom it saw.
+/// The peer is a proxy that appends the client's address.
 #[tokio::test]
 async fn smart_ip_lets_a_client_choose_its_key() {
     let theirs = theirs_by!(SmartIpKeyExtractor);
@@ -214,8 +220,8 @@ async fn a_dual_stack_socket_gives_ipv4_clients_two_keys_in_tower_governor() {
 
 #[tokio::test]
 async fn without_an_address_both_return_500_and_tollgate_states_the_cause() {
-    let theirs = ask(&theirs::tower_governor::app(), nobody("/")).await;
-    let ours = ask(&ours::tower_governor::app(), nobody("/")).await;
+    let theirs = ask(&theirs::tower_governor::app(), get_without_peer("/")).await;
+    let ours = ask(&ours::tower_governor::app(), get_without_peer("/")).await;
     assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (500, 500));
     assert_eq!(theirs.body, "Unable To Extract Key!");
     assert!(ours.body.contains("no peer address"), "{}", ours.body);
@@ -250,12 +256,12 @@ async fn tower_governor_keeps_keys_until_swept_and_tollgate_bounds_its_rows() {
     for i in 0..KEYS {
         ask(&theirs, request("/", &address(i))).await;
     }
-    thread::sleep(Duration::from_millis(50)); // all of it is paid back
+    thread::sleep(Duration::from_millis(50)); // until all buckets are full
     assert_eq!(limiter.len(), KEYS as usize);
     limiter.retain_recent();
     assert_eq!(limiter.len(), 0);
 
-    // One token an hour, so that nothing is paid back; and a thousand rows, if that many are wanted.
+    // One token per hour, so that no row expires during the test.
     let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(1000).build());
     let policy = Policy::new("flood", Quota::token_bucket(1, HOUR));
     let ours = bare().layer(RateLimitLayer::new(policy, key::client_ip()).limiter(&limiter));

@@ -1,4 +1,4 @@
-//! What `docs::migrating::tower_rate_limiter` says of both.
+//! Checks the claims of `docs::migrating::tower_rate_limiter` about both crates.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -9,12 +9,12 @@ use tollgate::algorithm::Micros;
 use tollgate::{
     HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND, clock::ManualClock, key,
 };
-use tollgate_migrating::{Answer, ask, get as request, nobody, ours, theirs, with};
+use tollgate_migrating::{Answer, ask, get as request, get_without_peer, ours, theirs, with};
 use tower_rate_limiter::{
     FixedWindow, GcraQuota, IpKeyExtractor, MemoryGcra, MemoryStore, TrustedProxyClientIpKeyExtractor,
 };
 
-/// One request an hour, by tower-rate-limiter.
+/// One request per hour, with tower-rate-limiter.
 macro_rules! theirs_by {
     ($extractor:expr) => {{
         let policy = FixedWindow::new(MemoryStore::new(), 1, HOUR).unwrap();
@@ -22,12 +22,12 @@ macro_rules! theirs_by {
     }};
 }
 
-/// One request an hour, by us.
+/// One request per hour, with tollgate.
 fn ours_by(key: key::ClientIp) -> Router {
     bare().layer(RateLimitLayer::new(Quota::fixed_window(1, HOUR), key))
 }
 
-/// The proxies of 10.0.0.0/8 are trusted.
+/// Trusts the proxies in 10.0.0.0/8.
 fn their_proxies() -> TrustedProxyClientIpKeyExtractor {
     TrustedProxyClientIpKeyExtractor::new(|peer| matches!(peer, std::net::IpAddr::V4(it) if it.octets()[0] == 10))
 }
@@ -55,7 +55,7 @@ async fn both_have_the_same_limit_and_header_fields() {
         assert!(theirs.header("ratelimit").starts_with(&field) && ours.header("ratelimit").starts_with(&field));
         assert!(t(&ours) <= 60);
         if left == 99 {
-            assert_eq!(t(&theirs), 60, "their window begins with the first request");
+            assert_eq!(t(&theirs), 60, "the peer's window starts with the first request");
         }
     }
     let theirs = ask(&theirs, request("/", "203.0.113.9")).await;
@@ -70,14 +70,14 @@ async fn both_have_the_same_limit_and_header_fields() {
 async fn both_skip_the_health_check() {
     let (theirs, ours) = (theirs::tower_rate_limiter::app().unwrap(), ours::tower_rate_limiter::app());
     for _ in 0..101 {
-        let theirs = ask(&theirs, nobody("/health")).await;
-        let ours = ask(&ours, nobody("/health")).await;
+        let theirs = ask(&theirs, get_without_peer("/health")).await;
+        let ours = ask(&ours, get_without_peer("/health")).await;
         assert_eq!((theirs.body.as_str(), ours.body.as_str()), ("well", "well"));
         assert_eq!((theirs.header("ratelimit"), ours.header("ratelimit")), ("", ""));
     }
 }
 
-/// Our windows begin where a key's digest says, so that all keys do not refill at once.
+/// The digest of a key determines the start of its windows, so that keys do not all reset together.
 #[tokio::test]
 async fn each_key_has_its_own_window_start_by_default() {
     let window = |quota: Quota| async move {
@@ -96,7 +96,7 @@ async fn each_key_has_its_own_window_start_by_default() {
     assert_eq!(window(Quota::fixed_window(100, MINUTE).start(Duration::ZERO)).await, 1);
 }
 
-/// The proxy sets `X-Forwarded-For` and knows nothing of `Forwarded`, which the client sends.
+/// The proxy sets `X-Forwarded-For`, but passes on the client's `Forwarded`.
 #[tokio::test]
 async fn a_client_behind_a_trusted_proxy_chooses_its_key_by_another_field() {
     let theirs = theirs_by!(their_proxies());
@@ -113,7 +113,7 @@ async fn a_client_behind_a_trusted_proxy_chooses_its_key_by_another_field() {
     assert_eq!(passed, [20, 1]);
 }
 
-/// Of `X-Forwarded-For`, they take the last entry.
+/// tower-rate-limiter reads only the last entry of `X-Forwarded-For`.
 #[tokio::test]
 async fn both_read_x_forwarded_for_from_the_right_but_the_peer_reads_one_entry() {
     let theirs = theirs_by!(their_proxies());
@@ -127,7 +127,7 @@ async fn both_read_x_forwarded_for_from_the_right_but_the_peer_reads_one_entry()
     }
     assert_eq!(passed, [1, 1]);
 
-    // Twenty clients behind two proxies, of which the second saw the first.
+    // Twenty clients behind two proxies: the second proxy appended the address of the first.
     let (mut passed, theirs) = ([0, 0], theirs_by!(their_proxies()));
     for i in 0..20 {
         let forwarded = format!("198.51.100.{i}, 10.0.0.2");
@@ -162,8 +162,8 @@ async fn the_peer_counts_an_ipv6_network_as_many_clients() {
 
 #[tokio::test]
 async fn without_an_address_both_return_500_and_tollgate_states_the_cause() {
-    let theirs = ask(&theirs::tower_rate_limiter::app().unwrap(), nobody("/")).await;
-    let ours = ask(&ours::tower_rate_limiter::app(), nobody("/")).await;
+    let theirs = ask(&theirs::tower_rate_limiter::app().unwrap(), get_without_peer("/")).await;
+    let ours = ask(&ours::tower_rate_limiter::app(), get_without_peer("/")).await;
     assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (500, 500));
     assert_eq!(theirs.body, "");
     assert!(ours.body.contains("no peer address"), "{}", ours.body);
@@ -188,8 +188,8 @@ async fn version_0_1_differs_in_the_same_ways() {
         assert_eq!(answer.body, if i < 100 { "hello" } else { "" });
         assert!(i > 0 || t(&answer) == 60);
     }
-    assert_eq!(ask(&app, nobody("/")).await.status, 500);
-    assert_eq!(ask(&app, nobody("/health")).await.header("ratelimit"), "");
+    assert_eq!(ask(&app, get_without_peer("/")).await.status, 500);
+    assert_eq!(ask(&app, get_without_peer("/health")).await.header("ratelimit"), "");
 
     let (by_forwarded, by_chain, by_peer) =
         (once_an_hour!(trusting()), once_an_hour!(trusting()), once_an_hour!(v01::IpKeyExtractor::new()));
@@ -225,7 +225,6 @@ async fn the_peer_sends_a_retry_after_before_the_end_of_its_window() {
     assert!(ours.retry_after() <= 6);
 }
 
-/// One of theirs: at the end of the window and at the beginning of the next, the limit twice.
 #[tokio::test]
 async fn a_fixed_window_admits_twice_its_limit_at_a_boundary_and_a_sliding_window_does_not() {
     let window = 3 * SECOND;
@@ -239,13 +238,13 @@ async fn a_fixed_window_admits_twice_its_limit_at_a_boundary_and_a_sliding_windo
     while std::time::Instant::now() < until {
         passed += u32::from(ask(&theirs, request("/", "203.0.113.9")).await.status == 200);
     }
-    assert!(passed == 19, "{passed} in a fifth of the window");
+    assert!(passed == 19, "{passed} passed in a fifth of the window");
 
     assert_eq!(most_in_a_minute(Quota::fixed_window(10, MINUTE).start(Duration::ZERO)), 20);
     assert_eq!(most_in_a_minute(Quota::sliding_window(10, MINUTE)), 11);
 }
 
-/// Of requests that come around a boundary, all together, every three minutes.
+/// The maximum number of requests allowed in a minute, with bursts around a window boundary every three minutes.
 fn most_in_a_minute(quota: Quota) -> usize {
     let clock = ManualClock::at(Micros::EPOCH + 1_000_000 * MINUTE);
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());

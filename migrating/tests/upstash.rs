@@ -1,4 +1,4 @@
-//! What `docs::migrating::upstash` says of ours; of theirs, `typescript/tests` does.
+//! Checks the claims of `docs::migrating::upstash` about tollgate; those about the peer are checked in `typescript/tests`.
 
 mod down;
 
@@ -43,9 +43,9 @@ async fn a_denied_caller_passes_as_soon_as_tokens_are_available() {
     let clock = ManualClock::at(Micros::EPOCH + 300_000 * SECOND + Duration::from_millis(2100));
     let (limiter, policy) = (manual(&clock), ten_in_three_seconds());
     assert_eq!(granted(&limiter, &policy, 10).await, 10);
-    clock.advance(Duration::from_millis(960)); // the next window has just begun
+    clock.advance(Duration::from_millis(960)); // to the start of the next window
     assert_eq!(granted(&limiter, &policy, 5).await, 0);
-    clock.advance(Duration::from_millis(2340)); // and four fifths of it are over
+    clock.advance(Duration::from_millis(2340)); // to four fifths of this window
     assert_eq!(granted(&limiter, &policy, 20).await, 8);
 }
 

@@ -1,4 +1,4 @@
-// What `docs::migrating::convex` says of theirs: of the arithmetic, which it exports.
+// Checks the claims of `docs::migrating::convex` about the peer's exported arithmetic.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// What `docs::migrating::express_rate_limit` says of theirs.
+// Checks the claims of `docs::migrating::express_rate_limit` about the peer.
 
 import assert from "node:assert/strict";
 import type { AddressInfo } from "node:net";
@@ -12,7 +12,7 @@ const HOUR = 3_600_000;
 
 type Ask = (path?: string, headers?: Record<string, string>) => Promise<Response>;
 
-/** Serves it on the loopback while `check` asks. */
+/** Serves the app on loopback while `check` runs. */
 async function serving(app: Express, check: (ask: Ask) => Promise<void>) {
   const listening = app.listen(0, "127.0.0.1");
   await new Promise((resolve) => listening.once("listening", resolve));
@@ -25,7 +25,7 @@ async function serving(app: Express, check: (ask: Ask) => Promise<void>) {
   }
 }
 
-/** One request an hour, and silence: it logs what it thinks of the settings. */
+/** One request per hour, without the peer's log messages about its settings. */
 function limited(proxies: unknown, options: Partial<Options> = {}): Express {
   const app = express();
   app.set("trust proxy", proxies);
@@ -53,7 +53,7 @@ test("a_hundred_requests_pass_with_draft_8_headers", async () => {
       assert.match(response.headers.get("ratelimit-policy")!, /^"api"; q=100; w=900; pk=:\S+:$/);
       assert.match(response.headers.get("ratelimit")!, new RegExp(`^"api"; r=${left}; t=\\d+$`));
       if (left === 99) {
-        assert.match(response.headers.get("ratelimit")!, /t=900$/, "the window begins with the first request");
+        assert.match(response.headers.get("ratelimit")!, /t=900$/, "the window starts with the first request");
       }
     }
     const denied = await ask();

@@ -1,4 +1,4 @@
-// What `docs::migrating::upstash` says of theirs, on a Redis server of its own.
+// Checks the claims of `docs::migrating::upstash` about the peer, on a separate Redis server.
 
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
@@ -19,8 +19,8 @@ const client = createClient({ socket: { path, tls: false } });
 let server: ChildProcess;
 
 /**
- * What theirs calls of a client for HTTP, on a client for sockets. The first line of each script is for their own
- * servers, which know a flag that Redis does not.
+ * Adapts a socket client to the interface of Upstash's HTTP client. Removes the first line of each script, which has a flag
+ * that only Upstash's servers support.
  */
 const redis = {
   evalsha: (hash: string, keys: string[], values: unknown[]) =>
@@ -43,7 +43,7 @@ after(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** Waits for a part of the current window of so many milliseconds; windows begin at multiples of it. */
+/** Waits until this part of a window, given its length in milliseconds. Windows start at multiples of their length. */
 async function at(part: number, window: number) {
   const now = Date.now() % window;
   await sleep((part * window - now + window) % window);
@@ -75,8 +75,8 @@ test("a_denied_caller_waits_for_the_window_end_although_tokens_are_available", a
   const second = async (limits: Ratelimit) => {
     await granted(limits, "ada", 10);
     await at(0.02, 3000);
-    assert.ok((await granted(limits, "ada", 5)) < 5, "nearly all of the window before is in view");
-    await at(0.8, 3000); // and now a fifth: 2 of 10
+    assert.ok((await granted(limits, "ada", 5)) < 5, "nearly all of the previous window still counts");
+    await at(0.8, 3000); // a fifth of the previous window still counts: 2 of 10
     return granted(limits, "ada", 20);
   };
   await at(0.7, 3000);
@@ -100,7 +100,7 @@ test("the_count_of_the_previous_window_is_rounded_down", async () => {
   await at(0.8, 3000);
   assert.equal(await granted(limits, "ada", 10), 10);
   await at(0.01, 3000);
-  assert.equal(await granted(limits, "ada", 5), 1, "more than nine of the ten are in view");
+  assert.equal(await granted(limits, "ada", 5), 1, "more than nine of the ten still count");
 });
 
 test("the_time_comes_from_the_calling_process", async (context) => {
@@ -117,9 +117,9 @@ test("a_token_bucket_refills_in_steps", async () => {
   const limits = new Ratelimit({ redis, prefix: "steps", limiter, ephemeralCache: false });
   assert.equal(await granted(limits, "ada", 10), 10);
   await sleep(1500);
-  assert.equal(await granted(limits, "ada", 1), 0, "three quarters of the interval gave nothing");
+  assert.equal(await granted(limits, "ada", 1), 0, "no tokens after three quarters of the interval");
   await sleep(700);
-  assert.equal(await granted(limits, "ada", 20), 10, "and then all at once");
+  assert.equal(await granted(limits, "ada", 20), 10, "all tokens at the end of the interval");
 });
 
 test("an_unresponsive_server_allows_all_requests", async () => {
