@@ -1,4 +1,4 @@
-//! Checks the claims of `docs::migrating::express_rate_limit` about tollgate; those about the peer are checked in `typescript/tests`.
+//! Checks the claims of `docs::migrating::express_rate_limit` about tollgate. `typescript/tests` checks those about the peer.
 
 mod down;
 

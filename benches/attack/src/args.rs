@@ -37,7 +37,7 @@ impl Args {
                 "--results" => args.results = PathBuf::from(&value),
                 "--server" => args.server = Some(value.parse().map_err(|error| wrong(&error))?),
                 "--max-rows" => args.max_rows = value.parse().map_err(|error| wrong(&error))?,
-                _ => return Err(format!("{name} is none of --seconds, --flood, --results").into()),
+                _ => return Err(format!("{name} is not one of --seconds, --flood, --results").into()),
             }
         }
         Ok(args)

@@ -37,7 +37,7 @@ pub const EACH: u8 = 20;
 pub const CLIENTS: usize = EACH as usize * KINDS.len();
 /// The pace of a client: below the quotas of an address (10/s), of a key (1,000 in 5 minutes) and of waiting (5/s).
 const PACE: Duration = Duration::from_millis(500);
-/// The requests per connection: like browsers, clients reconnect now and then. Connecting counts as latency.
+/// The requests per connection: clients reconnect from time to time, as browsers do. Latency includes connecting.
 const REQUESTS_A_CONNECTION: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// One of the proxies that the server trusts.

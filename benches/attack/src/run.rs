@@ -30,7 +30,7 @@ pub struct Course {
     pub phase: Phase,
     /// In the whole phase.
     pub whole: Honest,
-    /// In the seconds without CPU steal in them or in the previous second, and their number.
+    /// In the seconds without CPU steal (also none in the previous second), and the number of these seconds.
     pub undisturbed: Honest,
     pub seconds: usize,
 }
@@ -54,7 +54,7 @@ impl Run {
 /// Whether every promise was kept.
 pub fn run(args: &Args) -> Result<bool> {
     if args.seconds < 90 {
-        return Err("a run takes 90 seconds at least: its phases would say nothing".into());
+        return Err("a run takes at least 90 seconds; shorter phases are not meaningful".into());
     }
     std::fs::create_dir_all(&args.results)?;
     let run = attack(args)?;
@@ -69,13 +69,13 @@ pub fn run(args: &Args) -> Result<bool> {
 }
 
 fn attack(args: &Args) -> Result<Run> {
-    // The flood has to fill the table in the first half of its warm-up.
+    // The flood must fill the table in the first half of the warm-up.
     let max_rows = (args.flood * Phase::WarmUp.lasts(args.seconds).as_secs() / 2).clamp(10_000, 100_000) as usize;
     let is_pinned = pin();
     let mut server = Running::start(is_pinned, max_rows)?;
-    let (tell, seen) = channel();
-    honest::start(server.address, &tell)?;
-    drop(tell);
+    let (sender, seen) = channel();
+    honest::start(server.address, &sender)?;
+    drop(sender);
 
     let mut run = Run {
         seconds: args.seconds,
@@ -202,7 +202,7 @@ impl Drop for Running {
     }
 }
 
-/// The attackers, at a lower priority than the honest clients on their core, so that those measure the server.
+/// The attackers. They have a lower priority than the honest clients on the same core, so that latencies are the server's.
 struct Hostile(Child);
 
 impl Hostile {

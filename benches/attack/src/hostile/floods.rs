@@ -24,7 +24,7 @@ pub async fn new_keys(target: Target, a_second: u64) {
     }
 }
 
-/// A few keys, spent in the first seconds: the cost of denials.
+/// A few keys, whose tokens are spent in the first seconds, so that nearly all requests are denied.
 pub async fn storm(target: Target, a_second: u64) {
     for key in 0..STORM_KEYS {
         let mut connection = Renewed::new(target.clone(), Ipv4Addr::new(127, 65, 0, key as u8 + 1));

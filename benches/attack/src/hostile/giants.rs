@@ -9,7 +9,8 @@ use super::{Target, pace, start};
 use crate::Result;
 use crate::honest::connect;
 
-/// In the key's header and elsewhere, over HTTP/1 and 2. Each on a new connection, since the server closes most.
+/// Sends them as the key's header and others, over HTTP/1 and HTTP/2. Each request uses a new connection, since the server
+/// closes most of them.
 pub async fn giants(target: Target, a_second: u64) {
     let mut pace = pace(a_second as f64);
     for count in 0_u64.. {

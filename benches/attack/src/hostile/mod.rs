@@ -141,8 +141,8 @@ fn start(attack: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(attack));
 }
 
-/// A timer with at most this rate, also after a pause. It starts at a random part of its period,
-/// so that attackers do not run in step.
+/// A timer with at most this rate, even after a pause. It starts at a random part of its period, so that attackers do not run
+/// in step.
 fn pace(a_second: f64) -> Interval {
     static BEGUN: AtomicU64 = AtomicU64::new(0);
     let part = scatter(BEGUN.fetch_add(1, Ordering::Relaxed)) as f64 / u64::MAX as f64;

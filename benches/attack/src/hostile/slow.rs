@@ -21,7 +21,7 @@ pub async fn readers(target: Target, a_second: u64) {
             if stream.write_all(b"GET /large HTTP/1.1\r\nhost: slow\r\n\r\n").await.is_err() {
                 return target.tally.cut();
             }
-            // The server gives up earlier, which is not visible here, since its kernel has more to send.
+            // The server closes the connection earlier, but its kernel still has data to send, so the client does not notice.
             sleep(HOLD).await;
         });
     }
