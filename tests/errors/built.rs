@@ -28,7 +28,9 @@ pub(crate) fn constructors(list: &mut List) {
     list.panic("a sliding window's capacity", || Quota::sliding_window(10, MINUTE).capacity(20));
     list.panic("too many reservations", || TEN_PER_MINUTE.max_reserved(max + 1));
     list.panic("a sliding window's reservations", || Quota::sliding_window(10, MINUTE).max_reserved(5));
-    list.panic("unlimited reservations of a sliding window", || Quota::sliding_window(10, MINUTE).unlimited_reservations());
+    list.panic("unlimited reservations of a sliding window", || {
+        Quota::sliding_window(10, MINUTE).unlimited_reservations()
+    });
     list.panic("a start with nanoseconds", || Quota::fixed_window(10, MINUTE).start(Duration::from_nanos(1500)));
     list.panic("a name that headers cannot contain", || PolicyName::new("caf\u{e9}"));
     list.panic("too long a name", || {
@@ -88,7 +90,9 @@ pub(crate) fn routes(list: &mut List) {
     };
     list.panic("an unknown policy", || limits().route("serach"));
     list.panic("a duplicate policy", || limits().policy(Policy::new("search", TEN_PER_MINUTE)));
-    list.panic("a default policy with the name of another policy", || limits().default_policy(Policy::new("search", TEN_PER_MINUTE)));
+    list.panic("a default policy with the name of another policy", || {
+        limits().default_policy(Policy::new("search", TEN_PER_MINUTE))
+    });
     list.panic("a line with an unknown policy", || limits().table([("GET /search", "serach")]));
     list.panic("a duplicate line", || limits().table([("/search", "search"), ("/search", "search")]));
     list.panic("a method in lower case", || limits().table([("get /search", "search")]));

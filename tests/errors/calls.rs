@@ -48,7 +48,10 @@ pub(crate) async fn changed_quotas(list: &mut List) {
     let limiter = RateLimiter::default();
     list.error("a quota that refuses everything", limiter.set_quota(&api, Some(no_capacity)).await);
     list.error("a quota with another algorithm", limiter.set_key_quota(&api, "ada", Some(sliding)).await);
-    list.error("a tier's quota that refuses everything", limiter.set_tier_quota(&tiers, "free", Some(no_capacity)).await);
+    list.error(
+        "a tier's quota that refuses everything",
+        limiter.set_tier_quota(&tiers, "free", Some(no_capacity)).await,
+    );
     list.error("a quota for an unknown tier", limiter.set_tier_quota(&tiers, "gold", Some(*api.quota())).await);
     list.error("the same for a policy without tiers", limiter.set_tier_quota(&api, "gold", Some(*api.quota())).await);
     for key in 0..100_000 {

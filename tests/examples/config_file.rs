@@ -66,7 +66,10 @@ async fn a_reload_applies_the_changed_file_and_refills_nothing() {
     let running = Running::start("config_file_changed");
     assert_eq!(running.create().await.status(), 201);
     running.change("\"5/min\"", "\"3/min\"");
-    assert!(running.create().await.has(r#"ratelimit-policy: "create";q=5;w=60"#), "the limit changed before the reload");
+    assert!(
+        running.create().await.has(r#"ratelimit-policy: "create";q=5;w=60"#),
+        "the limit changed before the reload"
+    );
     let report = running.reload(200).await;
     assert_eq!(report, running.example.promised("policies.create.quota: 5/min → 3/min\n"));
     let answer = running.create().await;
