@@ -98,39 +98,39 @@ where
     let began = Instant::now();
     let mut calls = JoinSet::new();
     for _ in 0..CALLS {
-        let answer = service.clone().oneshot(Request::get(url).body(Body::empty())?);
-        calls.spawn(async move { answer.await.map(|response| (began.elapsed(), response.status())) });
+        let response = service.clone().oneshot(Request::get(url).body(Body::empty())?);
+        calls.spawn(async move { response.await.map(|response| (began.elapsed(), response.status())) });
     }
-    let mut outcome = Outcome { answered: Vec::new(), refused: 0 };
+    let mut outcome = Outcome { finished_at: Vec::new(), refused: 0 };
     for call in calls.join_all().await {
         let (at, status) = call?;
-        outcome.answered.push(at);
+        outcome.finished_at.push(at);
         outcome.refused += u32::from(status == StatusCode::TOO_MANY_REQUESTS);
     }
-    outcome.answered.sort();
+    outcome.finished_at.sort();
     Ok(outcome)
 }
 
 /// The times of the responses, sorted, and the number of 429s.
 struct Outcome {
-    answered: Vec<Duration>,
+    finished_at: Vec<Duration>,
     refused: u32,
 }
 
 impl Outcome {
     fn took(&self) -> Duration {
-        self.answered.last().copied().unwrap_or_default()
+        self.finished_at.last().copied().unwrap_or_default()
     }
 
     /// The maximum time between due time and response.
     fn lateness(&self) -> Duration {
         let due_times = (0..).map(|call| Duration::from_secs_f64(f64::from(call) / RATE as f64));
-        self.answered.iter().zip(due_times).map(|(at, due)| at.saturating_sub(due)).max().unwrap_or_default()
+        self.finished_at.iter().zip(due_times).map(|(at, due)| at.saturating_sub(due)).max().unwrap_or_default()
     }
 }
 
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} calls in {:.2} s, {} refused", self.answered.len(), self.took().as_secs_f64(), self.refused)
+        write!(f, "{} calls in {:.2} s, {} refused", self.finished_at.len(), self.took().as_secs_f64(), self.refused)
     }
 }

@@ -17,13 +17,13 @@ use tower::{Service, ServiceExt};
 
 /// The response of a service.
 #[derive(Debug)]
-pub struct Answer {
+pub struct TestResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: String,
 }
 
-impl Answer {
+impl TestResponse {
     /// The value of a header; empty if the header is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("text"))
@@ -56,36 +56,36 @@ pub fn with(mut request: Request<Full<Bytes>>, name: &'static str, value: &str) 
 }
 
 /// Sends a request to a clone of the service, as a server would, and reads the whole response.
-pub async fn ask<S, B>(service: &S, request: Request<Full<Bytes>>) -> Answer
+pub async fn send<S, B>(service: &S, request: Request<Full<Bytes>>) -> TestResponse
 where
     S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone,
     S::Error: std::fmt::Debug,
     B: Body,
     B::Error: std::fmt::Debug,
 {
-    let response = service.clone().oneshot(request).await.expect("an answer");
+    let response = service.clone().oneshot(request).await.expect("a response");
     let (parts, body) = response.into_parts();
     let body = body.collect().await.expect("a body").to_bytes();
-    Answer { status: parts.status, headers: parts.headers, body: String::from_utf8(body.into()).expect("text") }
+    TestResponse { status: parts.status, headers: parts.headers, body: String::from_utf8(body.into()).expect("text") }
 }
 
 /// A service with a body that is not axum's. tower_governor's layer does not work around it, even with an error handler:
 ///
 /// ```compile_fail,E0277
-/// # use tollgate_migrating::{called, inner};
+/// # use tollgate_migrating::{assert_http_service, inner};
 /// # use tower::Layer;
 /// # use tower_governor::{governor::GovernorConfigBuilder, GovernorLayer};
 /// let config = GovernorConfigBuilder::default().finish().expect("neither is 0");
-/// called(GovernorLayer::new(config).error_handler(|_| Default::default()).layer(inner()));
+/// assert_http_service(GovernorLayer::new(config).error_handler(|_| Default::default()).layer(inner()));
 /// ```
 ///
 /// tollgate's layer does:
 ///
 /// ```
-/// # use tollgate_migrating::{called, inner};
+/// # use tollgate_migrating::{assert_http_service, inner};
 /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
 /// # use tower::Layer;
-/// called(RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).layer(inner()));
+/// assert_http_service(RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).layer(inner()));
 /// ```
 pub fn inner() -> impl Service<Request<()>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send> + Clone
 {
@@ -93,7 +93,7 @@ pub fn inner() -> impl Service<Request<()>, Response = Response<Full<Bytes>>, Er
 }
 
 /// Compiles only if the argument is an HTTP service.
-pub fn called<S: Service<Request<()>>>(_: S) {}
+pub fn assert_http_service<S: Service<Request<()>>>(_: S) {}
 
 /// With a layer of tower_governor and one of tollgate on the same route, the compiler cannot infer the error type between
 /// them:

@@ -15,7 +15,7 @@ use actix_web::test::{TestRequest, call_service, init_service};
 use actix_web::{App, HttpResponse, web};
 use axum::{Router, routing::get};
 use tollgate::{HOUR, MINUTE, Quota, RateLimitLayer, key};
-use tollgate_migrating::{ask, get as request, get_without_peer, ours, theirs, with};
+use tollgate_migrating::{get as request, get_without_peer, ours, send, theirs, with};
 
 fn from(peer: &str) -> TestRequest {
     TestRequest::get().uri("/").peer_addr(SocketAddr::new(peer.parse().unwrap(), 40_000))
@@ -55,7 +55,7 @@ async fn both_have_the_same_limit_and_headers() {
     let ours = our_app();
     for left in ["4", "3", "2", "1", "0"] {
         let theirs = call_service(&theirs, from("203.0.113.9").to_request()).await;
-        let ours = ask(&ours, request("/", "203.0.113.9")).await;
+        let ours = send(&ours, request("/", "203.0.113.9")).await;
         assert_eq!((theirs.status().as_u16(), ours.status.as_u16()), (200, 200));
         for (name, value) in [("x-ratelimit-limit", "5"), ("x-ratelimit-remaining", left)] {
             assert_eq!(header(&theirs, name), value);
@@ -64,7 +64,7 @@ async fn both_have_the_same_limit_and_headers() {
         assert!(!header(&theirs, "x-ratelimit-reset").is_empty() && !ours.header("x-ratelimit-reset").is_empty());
     }
     let theirs = call_service(&theirs, from("203.0.113.9").to_request()).await;
-    let ours = ask(&ours, request("/", "203.0.113.9")).await;
+    let ours = send(&ours, request("/", "203.0.113.9")).await;
     assert_eq!((theirs.status().as_u16(), ours.status.as_u16()), (429, 429));
     assert_eq!(header(&theirs, "retry-after"), header(&theirs, "x-ratelimit-reset"));
     assert_eq!(ours.header("retry-after"), ours.header("x-ratelimit-reset"));
@@ -79,7 +79,7 @@ async fn server_errors_are_not_charged_by_either_crate() {
     for _ in 0..20 {
         let broken = call_service(&theirs, from("203.0.113.9").uri("/broken").to_request()).await;
         assert_eq!((broken.status().as_u16(), header(&broken, "x-ratelimit-remaining")), (500, "5"));
-        let broken = ask(&ours, request("/broken", "203.0.113.9")).await;
+        let broken = send(&ours, request("/broken", "203.0.113.9")).await;
         assert_eq!((broken.status.as_u16(), broken.header("x-ratelimit-remaining")), (500, "4"));
     }
 }
@@ -87,12 +87,12 @@ async fn server_errors_are_not_charged_by_either_crate() {
 #[actix_web::test]
 async fn without_an_address_actix_panics_and_tollgate_returns_500() {
     let theirs = their_app!(theirs::actix_extensible_rate_limit::limits(backend()));
-    let answer =
+    let response =
         actix_web::rt::spawn(
             async move { call_service(&theirs, TestRequest::get().uri("/").to_request()).await.status() },
         );
-    assert!(answer.await.is_err_and(|it| it.is_panic()));
-    let ours = ask(&our_app(), get_without_peer("/")).await;
+    assert!(response.await.is_err_and(|it| it.is_panic()));
+    let ours = send(&our_app(), get_without_peer("/")).await;
     assert_eq!(ours.status, 500);
     assert!(ours.body.contains("into_make_service_with_connect_info"), "{}", ours.body);
 }
@@ -114,7 +114,7 @@ async fn real_ip_key_lets_a_client_choose_its_key() {
             };
             let theirs = call_service(&theirs, from("10.0.0.1").insert_header((name, forged.clone())).to_request());
             passed[0] += u32::from(theirs.await.status() == 200);
-            let ours = ask(&ours, with(request("/", "10.0.0.1"), name, &forged)).await;
+            let ours = send(&ours, with(request("/", "10.0.0.1"), name, &forged)).await;
             passed[1] += u32::from(ours.status == 200);
         }
         assert_eq!(passed, [20, 1], "{name}");
@@ -129,7 +129,7 @@ async fn both_count_an_ipv6_network_as_one_client() {
     for i in 1..=20 {
         let peer = format!("2001:db8::{i:x}");
         passed[0] += u32::from(call_service(&theirs, from(&peer).to_request()).await.status() == 200);
-        passed[1] += u32::from(ask(&ours, request("/", &peer)).await.status == 200);
+        passed[1] += u32::from(send(&ours, request("/", &peer)).await.status == 200);
     }
     assert_eq!(passed, [5, 5]);
 }

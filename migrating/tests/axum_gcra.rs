@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND, clock::ManualClock, key};
-use tollgate_migrating::{ask, get as request, get_without_peer, ours, theirs, with};
+use tollgate_migrating::{get as request, get_without_peer, ours, send, theirs, with};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 
 fn once_an_hour() -> gcra::Quota {
@@ -40,11 +40,11 @@ async fn both_allow_the_same_bursts_but_axum_gcra_sends_no_headers() {
     for (verb, path, burst) in [(Method::POST, "/todos", 5), (Method::GET, "/search", 10), (Method::GET, "/todos", 20)]
     {
         for _ in 0..burst {
-            assert_eq!(ask(&theirs, method(verb.clone(), path)).await.status, 200);
-            assert_eq!(ask(&ours, method(verb.clone(), path)).await.status, 200);
+            assert_eq!(send(&theirs, method(verb.clone(), path)).await.status, 200);
+            assert_eq!(send(&ours, method(verb.clone(), path)).await.status, 200);
         }
-        let theirs = ask(&theirs, method(verb.clone(), path)).await;
-        let ours = ask(&ours, method(verb.clone(), path)).await;
+        let theirs = send(&theirs, method(verb.clone(), path)).await;
+        let ours = send(&ours, method(verb.clone(), path)).await;
         assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (429, 429), "{verb} {path}");
         assert!(theirs.body.starts_with("rate limit exceeded, retry in "), "{}", theirs.body);
         for name in ["retry-after", "ratelimit", "ratelimit-policy"] {
@@ -58,11 +58,11 @@ async fn both_allow_the_same_bursts_but_axum_gcra_sends_no_headers() {
 async fn the_default_quota_is_per_method_in_axum_gcra_but_not_in_tollgate() {
     let (theirs, ours) = (theirs::axum_gcra::app(), ours::axum_gcra::app());
     for _ in 0..21 {
-        ask(&theirs, method(Method::GET, "/todos")).await;
-        ask(&ours, method(Method::GET, "/todos")).await;
+        send(&theirs, method(Method::GET, "/todos")).await;
+        send(&ours, method(Method::GET, "/todos")).await;
     }
-    assert_eq!(ask(&theirs, method(Method::HEAD, "/todos")).await.status, 200);
-    assert_eq!(ask(&ours, method(Method::HEAD, "/todos")).await.status, 429);
+    assert_eq!(send(&theirs, method(Method::HEAD, "/todos")).await.status, 200);
+    assert_eq!(send(&ours, method(Method::HEAD, "/todos")).await.status, 429);
 }
 
 #[tokio::test]
@@ -90,8 +90,8 @@ async fn real_ip_lets_a_client_choose_its_key() {
         let mut passed = [0, 0];
         for i in 0..20 {
             let forged = || with(request("/", "203.0.113.9"), name, &format!("198.51.100.{i}"));
-            passed[0] += u32::from(ask(&theirs, forged()).await.status == 200);
-            passed[1] += u32::from(ask(&ours, forged()).await.status == 200);
+            passed[0] += u32::from(send(&theirs, forged()).await.status == 200);
+            passed[1] += u32::from(send(&ours, forged()).await.status == 200);
         }
         assert_eq!(passed, [20, 1], "{name}");
     }
@@ -105,8 +105,8 @@ async fn axum_gcra_reads_the_forgeable_end_of_x_forwarded_for() {
     for i in 0..20 {
         let forged = format!("198.51.100.{i}, 203.0.113.9"); // the proxy appended the second
         let forged = || with(request("/", "10.0.0.1"), "x-forwarded-for", &forged);
-        passed[0] += u32::from(ask(&theirs, forged()).await.status == 200);
-        passed[1] += u32::from(ask(&ours, forged()).await.status == 200);
+        passed[0] += u32::from(send(&theirs, forged()).await.status == 200);
+        passed[1] += u32::from(send(&ours, forged()).await.status == 200);
     }
     assert_eq!(passed, [20, 1]);
 }
@@ -119,16 +119,16 @@ async fn axum_gcra_cannot_read_ipv6_addresses_in_headers() {
     for i in 0..20 {
         let client = format!("2001:db8:{i:x}::1");
         let forwarded = || with(request("/", "10.0.0.1"), "x-forwarded-for", &client);
-        passed[0] += u32::from(ask(&theirs, forwarded()).await.status == 200);
-        passed[1] += u32::from(ask(&ours, forwarded()).await.status == 200);
+        passed[0] += u32::from(send(&theirs, forwarded()).await.status == 200);
+        passed[1] += u32::from(send(&ours, forwarded()).await.status == 200);
     }
     assert_eq!(passed, [1, 20], "axum_gcra falls back to the proxy's address: one bucket for all clients");
 }
 
 #[tokio::test]
 async fn without_an_address_axum_gcra_returns_400_and_tollgate_500() {
-    let theirs = ask(&theirs::axum_gcra::app(), get_without_peer("/search")).await;
-    let ours = ask(&ours::axum_gcra::app(), get_without_peer("/search")).await;
+    let theirs = send(&theirs::axum_gcra::app(), get_without_peer("/search")).await;
+    let ours = send(&ours::axum_gcra::app(), get_without_peer("/search")).await;
     assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (400, 500));
     assert!(ours.body.contains("into_make_service_with_connect_info"), "{}", ours.body);
 }
@@ -143,13 +143,13 @@ async fn axum_gcra_panics_in_front_of_a_concurrency_limit() {
     };
     let theirs = axum_gcra::RateLimitLayer::<()>::builder().with_default_quota(once_an_hour()).build();
     let theirs = theirs.layer(ServiceBuilder::new().concurrency_limit(8).service(handler()));
-    let answer = tokio::spawn(theirs.oneshot(request("/", "203.0.113.9"))).await;
-    assert!(answer.is_err_and(|it| it.is_panic()));
+    let response = tokio::spawn(theirs.oneshot(request("/", "203.0.113.9"))).await;
+    assert!(response.is_err_and(|it| it.is_panic()));
 
     let ours = RateLimitLayer::new(Quota::token_bucket(1, HOUR), key::client_ip());
     let ours = ours.layer(ServiceBuilder::new().concurrency_limit(8).service(handler()));
-    let answer = ours.oneshot(request("/", "203.0.113.9")).await.unwrap();
-    assert_eq!(answer.status(), 200);
+    let response = ours.oneshot(request("/", "203.0.113.9")).await.unwrap();
+    assert_eq!(response.status(), 200);
 }
 
 #[tokio::test]

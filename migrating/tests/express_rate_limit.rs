@@ -10,7 +10,7 @@ use tollgate::{
     clock::ManualClock,
     key::{self, Secret},
 };
-use tollgate_migrating::{ask, get as request, ours, with};
+use tollgate_migrating::{get as request, ours, send, with};
 
 fn limited(key: key::ClientIp) -> Router {
     bare().layer(RateLimitLayer::new(Quota::fixed_window(1, HOUR), key))
@@ -25,16 +25,16 @@ fn bare() -> Router {
 async fn a_hundred_requests_pass_with_draft_11_headers() {
     let app = ours::express_rate_limit::app();
     for left in (0..100).rev() {
-        let answer = ask(&app, request("/", "203.0.113.9")).await;
-        assert_eq!(answer.status, 200);
-        assert_eq!(answer.header("ratelimit-policy"), r#""api";q=100;w=900"#);
-        assert!(answer.header("ratelimit").starts_with(&format!(r#""api";r={left};t="#)));
+        let response = send(&app, request("/", "203.0.113.9")).await;
+        assert_eq!(response.status, 200);
+        assert_eq!(response.header("ratelimit-policy"), r#""api";q=100;w=900"#);
+        assert!(response.header("ratelimit").starts_with(&format!(r#""api";r={left};t="#)));
     }
-    let denied = ask(&app, request("/", "203.0.113.9")).await;
+    let denied = send(&app, request("/", "203.0.113.9")).await;
     assert_eq!(denied.status, 429);
     assert_eq!(denied.header("content-type"), "application/problem+json");
     assert!(denied.header("ratelimit").ends_with(&format!("t={}", denied.retry_after())));
-    let health = ask(&app, request("/health", "203.0.113.9")).await;
+    let health = send(&app, request("/health", "203.0.113.9")).await;
     assert_eq!((health.status.as_u16(), health.header("ratelimit")), (200, ""));
 }
 
@@ -45,7 +45,7 @@ async fn trusted_hops_are_counted_from_the_right() {
     for i in 0..20 {
         let forwarded = format!("198.51.100.{i}, 203.0.113.9");
         passed +=
-            u32::from(ask(&app, with(request("/", "10.0.0.1"), "x-forwarded-for", &forwarded)).await.status == 200);
+            u32::from(send(&app, with(request("/", "10.0.0.1"), "x-forwarded-for", &forwarded)).await.status == 200);
     }
     assert_eq!(passed, 1);
 }
@@ -56,7 +56,7 @@ async fn without_trust_all_clients_behind_a_proxy_share_a_key() {
     let mut passed = 0;
     for i in 0..20 {
         let request = with(request("/", "10.0.0.1"), "x-forwarded-for", &format!("198.51.100.{i}"));
-        passed += u32::from(ask(&app, request).await.status == 200);
+        passed += u32::from(send(&app, request).await.status == 200);
     }
     assert_eq!(passed, 1);
 }
@@ -92,7 +92,7 @@ async fn ipv6_clients_count_by_64_bits_by_default() {
         let app = limited(client);
         let mut passed = 0;
         for peer in ["2001:db8::1", "2001:db8:0:ff::1", "2001:db8:0:100::1"] {
-            passed += u32::from(ask(&app, request("/", peer)).await.status == 200);
+            passed += u32::from(send(&app, request("/", peer)).await.status == 200);
         }
         assert_eq!(passed, clients);
     }
@@ -104,10 +104,10 @@ async fn failed_requests_are_refunded_by_on_response() {
     let app = bare()
         .layer(layer.on_response(|res| if res.status.as_u16() >= 400 { OnResponse::Refund } else { OnResponse::Keep }));
     for _ in 0..5 {
-        assert_eq!(ask(&app, request("/broken", "203.0.113.9")).await.status, 500);
+        assert_eq!(send(&app, request("/broken", "203.0.113.9")).await.status, 500);
     }
-    assert_eq!(ask(&app, request("/", "203.0.113.9")).await.status, 200);
-    assert_eq!(ask(&app, request("/", "203.0.113.9")).await.status, 429);
+    assert_eq!(send(&app, request("/", "203.0.113.9")).await.status, 200);
+    assert_eq!(send(&app, request("/", "203.0.113.9")).await.status, 429);
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn a_request_refused_by_one_rule_is_charged_to_none() {
     let layer = RateLimitLayer::new(&daily, key::global()).and(Quota::fixed_window(10, HOUR), key::client_ip());
     let app = bare().layer(layer.limiter(&limiter));
     for _ in 0..100 {
-        ask(&app, request("/", "203.0.113.9")).await;
+        send(&app, request("/", "203.0.113.9")).await;
     }
     assert_eq!(limiter.remaining(&daily, tollgate::Key::global()).await.unwrap(), 990);
 }
@@ -127,9 +127,9 @@ async fn a_failing_backend_results_in_503_by_default() {
     for (mode, status) in [(FailureMode::Deny, 503), (FailureMode::Allow, 200), (FailureMode::fallback(1.0), 200)] {
         let limiter = RateLimiter::builder(Down).on_failure(mode).build();
         let layer = RateLimitLayer::new(Quota::fixed_window(1, HOUR), key::client_ip()).limiter(&limiter);
-        let answer = ask(&bare().layer(layer), request("/", "203.0.113.9")).await;
-        assert_eq!(answer.status, status);
-        assert_eq!(answer.headers.contains_key("retry-after"), status == 503);
+        let response = send(&bare().layer(layer), request("/", "203.0.113.9")).await;
+        assert_eq!(response.status, status);
+        assert_eq!(response.headers.contains_key("retry-after"), status == 503);
     }
 }
 

@@ -7,7 +7,7 @@ use axum::{Router, routing::get};
 use http::Method;
 use tollgate::key::ClientIp;
 use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, clock::ManualClock, key};
-use tollgate_migrating::{Answer, ask, get as request, get_without_peer, ours, theirs, with};
+use tollgate_migrating::{TestResponse, get as request, get_without_peer, ours, send, theirs, with};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::SmartIpKeyExtractor;
@@ -30,24 +30,24 @@ fn bare() -> Router {
     Router::new().route("/", get(|| async { "hello" }))
 }
 
-fn statuses(answers: &[Answer]) -> Vec<u16> {
-    answers.iter().map(|it| it.status.as_u16()).collect()
+fn statuses(responses: &[TestResponse]) -> Vec<u16> {
+    responses.iter().map(|it| it.status.as_u16()).collect()
 }
 
 /// The names of the headers about limits.
-fn names(answer: &Answer) -> Vec<&str> {
-    let mut names: Vec<_> = answer.headers.keys().map(|it| it.as_str()).collect();
+fn names(response: &TestResponse) -> Vec<&str> {
+    let mut names: Vec<_> = response.headers.keys().map(|it| it.as_str()).collect();
     names.retain(|it| it.contains("rate") || it.contains("retry") || it.contains("cache"));
     names.sort();
     names
 }
 
-async fn six(app: &Router) -> Vec<Answer> {
-    let mut answers = Vec::new();
+async fn six(app: &Router) -> Vec<TestResponse> {
+    let mut responses = Vec::new();
     for _ in 0..6 {
-        answers.push(ask(app, request("/", "203.0.113.9")).await);
+        responses.push(send(app, request("/", "203.0.113.9")).await);
     }
-    answers
+    responses
 }
 
 #[tokio::test]
@@ -65,10 +65,10 @@ async fn both_allow_the_same_burst_with_different_headers() {
     for name in &three[..2] {
         assert!(ours.iter().map(|it| it.header(name)).eq(theirs.iter().map(|it| it.header(name))), "{name}");
     }
-    for answer in [&theirs[5], &ours[5]] {
-        assert_eq!(answer.header("content-type"), "application/json");
-        let retry_after_secs = answer.retry_after();
-        assert_eq!(answer.body, format!(r#"{{"error":"too_many_requests","retry_in":{retry_after_secs}}}"#));
+    for response in [&theirs[5], &ours[5]] {
+        assert_eq!(response.header("content-type"), "application/json");
+        let retry_after_secs = response.retry_after();
+        assert_eq!(response.body, format!(r#"{{"error":"too_many_requests","retry_in":{retry_after_secs}}}"#));
     }
 }
 
@@ -111,19 +111,19 @@ async fn an_outer_layer_overwrites_headers_in_tower_governor_but_not_in_tollgate
     for (app, limit, remaining) in [(theirs::tower_governor::app(), "5", "1"), (ours::tower_governor::app(), "3", "0")]
     {
         for _ in 0..3 {
-            assert_eq!(ask(&app, post()).await.status, 200);
+            assert_eq!(send(&app, post()).await.status, 200);
         }
-        let refused = ask(&app, post()).await;
+        let refused = send(&app, post()).await;
         assert_eq!(refused.status, 429);
         let headers = (refused.header("x-ratelimit-limit"), refused.header("x-ratelimit-remaining"));
         assert_eq!(headers, (limit, remaining));
         assert!(refused.retry_after() > 50, "expected the wait of the login policy");
         assert_eq!(
-            ask(&app, request("/", "203.0.113.9")).await.status,
+            send(&app, request("/", "203.0.113.9")).await.status,
             200,
             "one token left: the outer layer charged the refused login"
         );
-        assert_eq!(ask(&app, request("/", "203.0.113.9")).await.status, 429);
+        assert_eq!(send(&app, request("/", "203.0.113.9")).await.status, 429);
     }
 }
 
@@ -137,8 +137,8 @@ fn one_token_every_n_seconds_can_be_a_const() {
 async fn retry_after_is_too_short_in_tower_governor_but_not_in_tollgate() {
     let began = Instant::now();
     let app = theirs_by!(tower_governor::key_extractor::PeerIpKeyExtractor);
-    ask(&app, request("/", "203.0.113.9")).await;
-    let retry_after_secs = ask(&app, request("/", "203.0.113.9")).await.retry_after();
+    send(&app, request("/", "203.0.113.9")).await;
+    let retry_after_secs = send(&app, request("/", "203.0.113.9")).await.retry_after();
     assert!(
         began.elapsed() + Duration::from_secs(retry_after_secs) < HOUR,
         "a client that waits {retry_after_secs} s is too early"
@@ -148,9 +148,9 @@ async fn retry_after_is_too_short_in_tower_governor_but_not_in_tollgate() {
     let mut config = GovernorConfigBuilder::default();
     let config = config.per_millisecond(999).burst_size(1).finish().unwrap();
     let app = bare().layer(GovernorLayer::new(config));
-    let mut denied = ask(&app, request("/", "203.0.113.9")).await;
+    let mut denied = send(&app, request("/", "203.0.113.9")).await;
     while denied.status == 200 {
-        denied = ask(&app, request("/", "203.0.113.9")).await;
+        denied = send(&app, request("/", "203.0.113.9")).await;
     }
     assert_eq!(denied.header("retry-after"), "0");
 
@@ -158,11 +158,11 @@ async fn retry_after_is_too_short_in_tower_governor_but_not_in_tollgate() {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
     let quota = Quota::token_bucket(1, Duration::from_millis(999));
     let app = bare().layer(RateLimitLayer::new(quota, key::client_ip()).limiter(&limiter));
-    ask(&app, request("/", "203.0.113.9")).await;
-    let retry_after_secs = ask(&app, request("/", "203.0.113.9")).await.retry_after();
+    send(&app, request("/", "203.0.113.9")).await;
+    let retry_after_secs = send(&app, request("/", "203.0.113.9")).await.retry_after();
     assert_eq!(retry_after_secs, 1);
     clock.advance(Duration::from_secs(retry_after_secs));
-    assert_eq!(ask(&app, request("/", "203.0.113.9")).await.status, 200);
+    assert_eq!(send(&app, request("/", "203.0.113.9")).await.status, 200);
 }
 
 /// The peer is a proxy that appends the client's address.
@@ -174,8 +174,8 @@ async fn smart_ip_lets_a_client_choose_its_key() {
     for i in 0..20 {
         let forged = format!("198.51.100.{i}, 203.0.113.9");
         let forged = || with(request("/", "10.0.0.1"), "x-forwarded-for", &forged);
-        passed_theirs += u32::from(ask(&theirs, forged()).await.status == 200);
-        passed_ours += u32::from(ask(&ours, forged()).await.status == 200);
+        passed_theirs += u32::from(send(&theirs, forged()).await.status == 200);
+        passed_ours += u32::from(send(&ours, forged()).await.status == 200);
     }
     assert_eq!((passed_theirs, passed_ours), (20, 1));
 }
@@ -187,8 +187,8 @@ async fn smart_ip_trusts_clients_without_a_proxy() {
     let mut passed = [0, 0];
     for i in 0..20 {
         let forged = || with(request("/", "203.0.113.9"), "x-forwarded-for", &format!("198.51.100.{i}"));
-        passed[0] += u32::from(ask(&theirs, forged()).await.status == 200);
-        passed[1] += u32::from(ask(&ours, forged()).await.status == 200);
+        passed[0] += u32::from(send(&theirs, forged()).await.status == 200);
+        passed[1] += u32::from(send(&ours, forged()).await.status == 200);
     }
     assert_eq!(passed, [20, 1]);
 }
@@ -200,8 +200,8 @@ async fn the_peer_counts_an_ipv6_network_as_many_clients() {
     let mut passed = [0, 0];
     for i in 1..=20 {
         let peer = format!("2001:db8::{i:x}");
-        passed[0] += u32::from(ask(&theirs, request("/", &peer)).await.status == 200);
-        passed[1] += u32::from(ask(&ours, request("/", &peer)).await.status == 200);
+        passed[0] += u32::from(send(&theirs, request("/", &peer)).await.status == 200);
+        passed[1] += u32::from(send(&ours, request("/", &peer)).await.status == 200);
     }
     assert_eq!(passed, [20, 1]);
 }
@@ -212,16 +212,16 @@ async fn a_dual_stack_socket_gives_ipv4_clients_two_keys_in_tower_governor() {
     let ours = ours_by(key::client_ip());
     let mut passed = [0, 0];
     for peer in ["203.0.113.9", "::ffff:203.0.113.9"] {
-        passed[0] += u32::from(ask(&theirs, request("/", peer)).await.status == 200);
-        passed[1] += u32::from(ask(&ours, request("/", peer)).await.status == 200);
+        passed[0] += u32::from(send(&theirs, request("/", peer)).await.status == 200);
+        passed[1] += u32::from(send(&ours, request("/", peer)).await.status == 200);
     }
     assert_eq!(passed, [2, 1]);
 }
 
 #[tokio::test]
 async fn without_an_address_both_return_500_and_tollgate_states_the_cause() {
-    let theirs = ask(&theirs::tower_governor::app(), get_without_peer("/")).await;
-    let ours = ask(&ours::tower_governor::app(), get_without_peer("/")).await;
+    let theirs = send(&theirs::tower_governor::app(), get_without_peer("/")).await;
+    let ours = send(&ours::tower_governor::app(), get_without_peer("/")).await;
     assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (500, 500));
     assert_eq!(theirs.body, "Unable To Extract Key!");
     assert!(ours.body.contains("no peer address"), "{}", ours.body);
@@ -236,8 +236,8 @@ async fn the_methods_option_corresponds_to_skip() {
     let ours = RateLimitLayer::new(Quota::token_bucket(1, HOUR), key::client_ip());
     let ours = bare().layer(ours.skip(|request: &http::request::Parts| request.method != Method::POST));
     for _ in 0..3 {
-        let theirs = ask(&theirs, request("/", "203.0.113.9")).await;
-        let ours = ask(&ours, request("/", "203.0.113.9")).await;
+        let theirs = send(&theirs, request("/", "203.0.113.9")).await;
+        let ours = send(&ours, request("/", "203.0.113.9")).await;
         assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (200, 200));
         assert_eq!(theirs.header("x-ratelimit-whitelisted"), "true");
         assert_eq!(ours.header("ratelimit"), "");
@@ -254,7 +254,7 @@ async fn tower_governor_keeps_keys_until_swept_and_tollgate_bounds_its_rows() {
     let limiter = config.limiter().clone();
     let theirs = bare().layer(GovernorLayer::new(config));
     for i in 0..KEYS {
-        ask(&theirs, request("/", &address(i))).await;
+        send(&theirs, request("/", &address(i))).await;
     }
     thread::sleep(Duration::from_millis(50)); // until all buckets are full
     assert_eq!(limiter.len(), KEYS as usize);
@@ -266,7 +266,7 @@ async fn tower_governor_keeps_keys_until_swept_and_tollgate_bounds_its_rows() {
     let policy = Policy::new("flood", Quota::token_bucket(1, HOUR));
     let ours = bare().layer(RateLimitLayer::new(policy, key::client_ip()).limiter(&limiter));
     for i in 0..KEYS {
-        ask(&ours, request("/", &address(i))).await;
+        send(&ours, request("/", &address(i))).await;
         assert!(limiter.stats().rows.unwrap() <= 1000);
     }
 }

@@ -9,7 +9,7 @@ use tollgate::algorithm::Micros;
 use tollgate::{
     HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, SECOND, clock::ManualClock, key,
 };
-use tollgate_migrating::{Answer, ask, get as request, get_without_peer, ours, theirs, with};
+use tollgate_migrating::{TestResponse, get as request, get_without_peer, ours, send, theirs, with};
 use tower_rate_limiter::{
     FixedWindow, GcraQuota, IpKeyExtractor, MemoryGcra, MemoryStore, TrustedProxyClientIpKeyExtractor,
 };
@@ -37,8 +37,8 @@ fn bare() -> Router {
 }
 
 /// `t` of `RateLimit`.
-fn t(answer: &Answer) -> u64 {
-    let field = answer.header("ratelimit");
+fn t(response: &TestResponse) -> u64 {
+    let field = response.header("ratelimit");
     field.rsplit_once("t=").expect(field).1.parse().expect(field)
 }
 
@@ -46,8 +46,8 @@ fn t(answer: &Answer) -> u64 {
 async fn both_have_the_same_limit_and_header_fields() {
     let (theirs, ours) = (theirs::tower_rate_limiter::app().unwrap(), ours::tower_rate_limiter::app());
     for left in (0..100).rev() {
-        let theirs = ask(&theirs, request("/", "203.0.113.9")).await;
-        let ours = ask(&ours, request("/", "203.0.113.9")).await;
+        let theirs = send(&theirs, request("/", "203.0.113.9")).await;
+        let ours = send(&ours, request("/", "203.0.113.9")).await;
         assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (200, 200));
         assert_eq!(theirs.header("ratelimit-policy"), r#""public-api";q=100;w=60"#);
         assert_eq!(ours.header("ratelimit-policy"), theirs.header("ratelimit-policy"));
@@ -58,8 +58,8 @@ async fn both_have_the_same_limit_and_header_fields() {
             assert_eq!(t(&theirs), 60, "the peer's window starts with the first request");
         }
     }
-    let theirs = ask(&theirs, request("/", "203.0.113.9")).await;
-    let ours = ask(&ours, request("/", "203.0.113.9")).await;
+    let theirs = send(&theirs, request("/", "203.0.113.9")).await;
+    let ours = send(&ours, request("/", "203.0.113.9")).await;
     assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (429, 429));
     assert_eq!((theirs.body.as_str(), theirs.header("content-type")), ("", ""));
     assert_eq!(ours.header("content-type"), "application/problem+json");
@@ -70,8 +70,8 @@ async fn both_have_the_same_limit_and_header_fields() {
 async fn both_skip_the_health_check() {
     let (theirs, ours) = (theirs::tower_rate_limiter::app().unwrap(), ours::tower_rate_limiter::app());
     for _ in 0..101 {
-        let theirs = ask(&theirs, get_without_peer("/health")).await;
-        let ours = ask(&ours, get_without_peer("/health")).await;
+        let theirs = send(&theirs, get_without_peer("/health")).await;
+        let ours = send(&ours, get_without_peer("/health")).await;
         assert_eq!((theirs.body.as_str(), ours.body.as_str()), ("well", "well"));
         assert_eq!((theirs.header("ratelimit"), ours.header("ratelimit")), ("", ""));
     }
@@ -86,7 +86,7 @@ async fn each_key_has_its_own_window_start_by_default() {
         let app = bare().layer(RateLimitLayer::new(Policy::new("w", quota), key::client_ip()).limiter(&limiter));
         let mut ends = Vec::new();
         for i in 1..=50 {
-            ends.push(t(&ask(&app, request("/", &format!("203.0.113.{i}"))).await));
+            ends.push(t(&send(&app, request("/", &format!("203.0.113.{i}"))).await));
         }
         ends.sort_unstable();
         ends.dedup();
@@ -107,8 +107,8 @@ async fn a_client_behind_a_trusted_proxy_chooses_its_key_by_another_field() {
             let request = with(request("/", "10.0.0.1"), "x-forwarded-for", "203.0.113.9");
             with(request, "forwarded", &format!("for=198.51.100.{i}"))
         };
-        passed[0] += u32::from(ask(&theirs, forged()).await.status == 200);
-        passed[1] += u32::from(ask(&ours, forged()).await.status == 200);
+        passed[0] += u32::from(send(&theirs, forged()).await.status == 200);
+        passed[1] += u32::from(send(&ours, forged()).await.status == 200);
     }
     assert_eq!(passed, [20, 1]);
 }
@@ -122,8 +122,8 @@ async fn both_read_x_forwarded_for_from_the_right_but_the_peer_reads_one_entry()
     for i in 0..20 {
         let forged = format!("198.51.100.{i}, 203.0.113.9");
         let forged = || with(request("/", "10.0.0.1"), "x-forwarded-for", &forged);
-        passed[0] += u32::from(ask(&theirs, forged()).await.status == 200);
-        passed[1] += u32::from(ask(&ours, forged()).await.status == 200);
+        passed[0] += u32::from(send(&theirs, forged()).await.status == 200);
+        passed[1] += u32::from(send(&ours, forged()).await.status == 200);
     }
     assert_eq!(passed, [1, 1]);
 
@@ -132,8 +132,8 @@ async fn both_read_x_forwarded_for_from_the_right_but_the_peer_reads_one_entry()
     for i in 0..20 {
         let forwarded = format!("198.51.100.{i}, 10.0.0.2");
         let forwarded = || with(request("/", "10.0.0.1"), "x-forwarded-for", &forwarded);
-        passed[0] += u32::from(ask(&theirs, forwarded()).await.status == 200);
-        passed[1] += u32::from(ask(&ours, forwarded()).await.status == 200);
+        passed[0] += u32::from(send(&theirs, forwarded()).await.status == 200);
+        passed[1] += u32::from(send(&ours, forwarded()).await.status == 200);
     }
     assert_eq!(passed, [1, 20]);
 }
@@ -143,8 +143,8 @@ async fn the_peer_returns_500_for_an_unreadable_field() {
     let theirs = theirs_by!(their_proxies());
     let ours = ours_by(key::client_ip().trust(["10.0.0.0/8"]));
     let odd = || with(request("/", "10.0.0.1"), "x-forwarded-for", "unknown");
-    assert_eq!(ask(&theirs, odd()).await.status, 500);
-    assert_eq!(ask(&ours, odd()).await.status, 200, "counted by the proxy");
+    assert_eq!(send(&theirs, odd()).await.status, 500);
+    assert_eq!(send(&ours, odd()).await.status, 200, "counted by the proxy");
 }
 
 #[tokio::test]
@@ -154,16 +154,16 @@ async fn the_peer_counts_an_ipv6_network_as_many_clients() {
     let mut passed = [0, 0];
     for i in 1..=20 {
         let peer = format!("2001:db8::{i:x}");
-        passed[0] += u32::from(ask(&theirs, request("/", &peer)).await.status == 200);
-        passed[1] += u32::from(ask(&ours, request("/", &peer)).await.status == 200);
+        passed[0] += u32::from(send(&theirs, request("/", &peer)).await.status == 200);
+        passed[1] += u32::from(send(&ours, request("/", &peer)).await.status == 200);
     }
     assert_eq!(passed, [20, 1]);
 }
 
 #[tokio::test]
 async fn without_an_address_both_return_500_and_tollgate_states_the_cause() {
-    let theirs = ask(&theirs::tower_rate_limiter::app().unwrap(), get_without_peer("/")).await;
-    let ours = ask(&ours::tower_rate_limiter::app(), get_without_peer("/")).await;
+    let theirs = send(&theirs::tower_rate_limiter::app().unwrap(), get_without_peer("/")).await;
+    let ours = send(&ours::tower_rate_limiter::app(), get_without_peer("/")).await;
     assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (500, 500));
     assert_eq!(theirs.body, "");
     assert!(ours.body.contains("no peer address"), "{}", ours.body);
@@ -182,14 +182,14 @@ async fn version_0_1_differs_in_the_same_ways() {
 
     let app = theirs::tower_rate_limiter_01::app().unwrap();
     for i in 0..=100 {
-        let answer = ask(&app, request("/", "203.0.113.9")).await;
-        assert_eq!(answer.status, if i < 100 { 200 } else { 429 });
-        assert_eq!(answer.header("ratelimit-policy"), r#""public-api";q=100;w=60"#);
-        assert_eq!(answer.body, if i < 100 { "hello" } else { "" });
-        assert!(i > 0 || t(&answer) == 60);
+        let response = send(&app, request("/", "203.0.113.9")).await;
+        assert_eq!(response.status, if i < 100 { 200 } else { 429 });
+        assert_eq!(response.header("ratelimit-policy"), r#""public-api";q=100;w=60"#);
+        assert_eq!(response.body, if i < 100 { "hello" } else { "" });
+        assert!(i > 0 || t(&response) == 60);
     }
-    assert_eq!(ask(&app, get_without_peer("/")).await.status, 500);
-    assert_eq!(ask(&app, get_without_peer("/health")).await.header("ratelimit"), "");
+    assert_eq!(send(&app, get_without_peer("/")).await.status, 500);
+    assert_eq!(send(&app, get_without_peer("/health")).await.header("ratelimit"), "");
 
     let (by_forwarded, by_chain, by_peer) =
         (once_an_hour!(trusting()), once_an_hour!(trusting()), once_an_hour!(v01::IpKeyExtractor::new()));
@@ -197,14 +197,14 @@ async fn version_0_1_differs_in_the_same_ways() {
     for i in 1..=20 {
         let forged = with(request("/", "10.0.0.1"), "x-forwarded-for", "203.0.113.9");
         let forged = with(forged, "forwarded", &format!("for=198.51.100.{i}"));
-        passed[0] += u32::from(ask(&by_forwarded, forged).await.status == 200);
+        passed[0] += u32::from(send(&by_forwarded, forged).await.status == 200);
         let chain = with(request("/", "10.0.0.1"), "x-forwarded-for", &format!("198.51.100.{i}, 10.0.0.2"));
-        passed[1] += u32::from(ask(&by_chain, chain).await.status == 200);
-        passed[2] += u32::from(ask(&by_peer, request("/", &format!("2001:db8::{i:x}"))).await.status == 200);
+        passed[1] += u32::from(send(&by_chain, chain).await.status == 200);
+        passed[2] += u32::from(send(&by_peer, request("/", &format!("2001:db8::{i:x}"))).await.status == 200);
     }
     assert_eq!(passed, [20, 1, 20]);
     let odd = with(request("/", "10.0.0.1"), "x-forwarded-for", "unknown");
-    assert_eq!(ask(&once_an_hour!(trusting()), odd).await.status, 500);
+    assert_eq!(send(&once_an_hour!(trusting()), odd).await.status, 500);
 }
 
 #[tokio::test]
@@ -214,11 +214,11 @@ async fn the_peer_sends_a_retry_after_before_the_end_of_its_window() {
     let theirs = bare().layer(layer.build().unwrap());
     let ours = bare().layer(RateLimitLayer::new(Quota::token_bucket(10, MINUTE).capacity(5), key::client_ip()));
     for _ in 0..5 {
-        ask(&theirs, request("/", "203.0.113.9")).await;
-        ask(&ours, request("/", "203.0.113.9")).await;
+        send(&theirs, request("/", "203.0.113.9")).await;
+        send(&ours, request("/", "203.0.113.9")).await;
     }
-    let theirs = ask(&theirs, request("/", "203.0.113.9")).await;
-    let ours = ask(&ours, request("/", "203.0.113.9")).await;
+    let theirs = send(&theirs, request("/", "203.0.113.9")).await;
+    let ours = send(&ours, request("/", "203.0.113.9")).await;
     assert_eq!((theirs.status.as_u16(), ours.status.as_u16()), (429, 429));
     assert!(theirs.retry_after() <= 6 && t(&theirs) > 20, "{} and {}", theirs.retry_after(), t(&theirs));
     assert_eq!(ours.retry_after(), t(&ours));
@@ -231,12 +231,12 @@ async fn a_fixed_window_admits_twice_its_limit_at_a_boundary_and_a_sliding_windo
     let policy = FixedWindow::new(MemoryStore::new(), 10, window).unwrap();
     let layer = tower_rate_limiter::RateLimitLayer::builder(IpKeyExtractor::new()).with_policy(policy);
     let theirs = bare().layer(layer.build().unwrap());
-    ask(&theirs, request("/", "203.0.113.9")).await;
+    send(&theirs, request("/", "203.0.113.9")).await;
     thread::sleep(window * 9 / 10);
     let mut passed = 0;
     let until = std::time::Instant::now() + window / 5;
     while std::time::Instant::now() < until {
-        passed += u32::from(ask(&theirs, request("/", "203.0.113.9")).await.status == 200);
+        passed += u32::from(send(&theirs, request("/", "203.0.113.9")).await.status == 200);
     }
     assert!(passed == 19, "{passed} passed in a fifth of the window");
 

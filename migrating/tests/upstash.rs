@@ -7,7 +7,7 @@ use std::time::Duration;
 use down::Down;
 use tollgate::algorithm::Micros;
 use tollgate::{FailureMode, MemoryBackend, Policy, Quota, RateLimiter, SECOND, clock::ManualClock};
-use tollgate_migrating::{ask, get as request, ours};
+use tollgate_migrating::{get as request, ours, send};
 
 fn manual(clock: &ManualClock) -> RateLimiter {
     RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build())
@@ -29,13 +29,13 @@ async fn granted(limiter: &RateLimiter, policy: &Policy, tries: u32) -> u32 {
 async fn the_eleventh_request_is_refused_with_a_retry_time() {
     let app = ours::upstash::app(RateLimiter::default());
     for _ in 0..10 {
-        assert_eq!(ask(&app, request("/search/ada", "203.0.113.9")).await.body, "found");
+        assert_eq!(send(&app, request("/search/ada", "203.0.113.9")).await.body, "found");
     }
-    let denied = ask(&app, request("/search/ada", "203.0.113.9")).await;
+    let denied = send(&app, request("/search/ada", "203.0.113.9")).await;
     assert_eq!(denied.status, 429);
     assert!(denied.retry_after() >= 1);
     assert_eq!(denied.header("content-type"), "application/problem+json");
-    assert_eq!(ask(&app, request("/search/eve", "203.0.113.9")).await.status, 200);
+    assert_eq!(send(&app, request("/search/eve", "203.0.113.9")).await.status, 200);
 }
 
 #[tokio::test]
@@ -79,17 +79,17 @@ async fn a_token_bucket_refills_smoothly() {
 #[tokio::test]
 async fn requests_are_refused_by_default_while_the_server_is_down() {
     let app = |mode| ours::upstash::app(RateLimiter::builder(Down).on_failure(mode).build());
-    let refused = ask(&app(FailureMode::default()), request("/search/ada", "203.0.113.9")).await;
+    let refused = send(&app(FailureMode::default()), request("/search/ada", "203.0.113.9")).await;
     assert_eq!(refused.status, 503);
     assert!(refused.retry_after() >= 1);
     let open = app(FailureMode::Allow);
     for _ in 0..20 {
-        assert_eq!(ask(&open, request("/search/ada", "203.0.113.9")).await.status, 200);
+        assert_eq!(send(&open, request("/search/ada", "203.0.113.9")).await.status, 200);
     }
     let alone = app(FailureMode::fallback(0.5));
     let mut passed = 0;
     for _ in 0..20 {
-        passed += u32::from(ask(&alone, request("/search/ada", "203.0.113.9")).await.status == 200);
+        passed += u32::from(send(&alone, request("/search/ada", "203.0.113.9")).await.status == 200);
     }
     assert_eq!(passed, 5);
 }

@@ -19,7 +19,7 @@ fn limiter(list: &DenyList) -> RateLimiter {
 }
 
 pub(crate) async fn denials(list: &mut List) {
-    list.part("Denials: Denied and LimitError, with the same texts");
+    list.section("Denials: Denied and LimitError, with the same texts");
     let limiter = limiter(&DenyList::from_iter([DenyRule::key("mallory")]));
     limiter.limit_all([Charge::new(&API, 7).cost(10), Charge::new(&DAILY, 7).cost(3)]).await.unwrap();
 
@@ -40,7 +40,7 @@ pub(crate) async fn denials(list: &mut List) {
 }
 
 pub(crate) async fn changed_quotas(list: &mut List) {
-    list.part("Quotas changed at run time: SetQuotaError");
+    list.section("Quotas changed at run time: SetQuotaError");
     let api = Policy::new("api", Quota::token_bucket(10, MINUTE));
     let tiers =
         api.clone().tier("free", Quota::token_bucket(20, MINUTE)).tier("premium", Quota::token_bucket(90, MINUTE));
@@ -83,7 +83,7 @@ impl Backend for BuggyBackend {
 }
 
 pub(crate) async fn backends(list: &mut List) {
-    list.part("Backends: Error");
+    list.section("Backends: Error");
     let limiter = RateLimiter::new(BuggyBackend);
     list.error("a backend with a bug", limiter.try_limit(&API, 7).await);
     list.error("the same for a held charge", limiter.acquire(&API, 7).hold().await);

@@ -16,7 +16,7 @@ static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 const DEADLINE: Duration = Duration::from_millis(300);
 
 pub(crate) async fn connecting(list: &mut List) {
-    list.part("Redis, when connecting: Error");
+    list.section("Redis, when connecting: Error");
     list.error("no URL", RedisBackend::connect("localhost").await);
     list.error("a URL of another scheme", RedisBackend::connect("http://app:hunter2@localhost").await);
     list.error("an invalid port", RedisBackend::connect("redis://app:hunter2@127.0.0.1:port").await);
@@ -29,8 +29,8 @@ pub(crate) async fn connecting(list: &mut List) {
 }
 
 pub(crate) async fn deciding(list: &mut List) {
-    list.part("Redis, when deciding: Error");
-    for (what, reply) in [
+    list.section("Redis, when deciding: Error");
+    for (label, reply) in [
         ("no reply before the deadline", ""),
         ("a reply that is not the script's", "$3\r\nabc\r\n"),
         ("a server that is not Redis", "HTTP/1.1 400 Bad Request\r\n\r\n"),
@@ -83,7 +83,7 @@ pub(crate) async fn deciding(list: &mut List) {
         ),
         ("any other error", "-ERR something\r\n"),
     ] {
-        list.error(what, ask(&fake_server(reply.as_bytes())).await);
+        list.error(label, decide(&fake_server(reply.as_bytes())).await);
     }
 
     let limiter = limiter(&fake_server(b"")).await;
@@ -98,7 +98,7 @@ async fn limiter(url: &str) -> RateLimiter {
     RateLimiter::builder(builder.connect(url).await.unwrap()).on_failure(FailureMode::Deny).build()
 }
 
-async fn ask(url: &str) -> Result<(), Error> {
+async fn decide(url: &str) -> Result<(), Error> {
     limiter(url).await.try_limit(&API, 7).await.map(drop)
 }
 

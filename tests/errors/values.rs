@@ -7,7 +7,7 @@ use tollgate::{DAY, Key, MINUTE, Policy, Quota, SECOND, WEEK, key, policy::Polic
 use crate::list::List;
 
 pub(crate) fn quotas(list: &mut List) {
-    list.part("Quotas: QuotaError");
+    list.section("Quotas: QuotaError");
     let (max, nanos) = (Quota::MAX_TOKENS, Duration::from_nanos(1500));
     list.error("no rate", Quota::try_token_bucket(0, MINUTE));
     list.error("too large a rate", Quota::try_fixed_window(max + 1, MINUTE));
@@ -29,7 +29,7 @@ pub(crate) fn quotas(list: &mut List) {
 }
 
 pub(crate) fn texts_of_quotas(list: &mut List) {
-    list.part("Texts of quotas: ParseQuotaError");
+    list.section("Texts of quotas: ParseQuotaError");
     for text in [
         "",
         "100",
@@ -52,7 +52,7 @@ pub(crate) fn texts_of_quotas(list: &mut List) {
 }
 
 pub(crate) fn policies(list: &mut List) {
-    list.part("Policies: PolicyError");
+    list.section("Policies: PolicyError");
     let (ten_per_minute, no_capacity) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(10, MINUTE).capacity(0));
     let api = || Policy::new("api", ten_per_minute);
     list.error("an empty name", PolicyName::try_new(""));
@@ -65,7 +65,7 @@ pub(crate) fn policies(list: &mut List) {
 }
 
 pub(crate) fn deny_rules_and_networks(list: &mut List) {
-    list.part("Deny lists and networks: DenyRuleError, CidrError, ParseKeyError");
+    list.section("Deny lists and networks: DenyRuleError, CidrError, ParseKeyError");
     list.error("a prefix that is too long", DenyRule::network("10.0.0.0/33"));
     list.error("a host name as a network", key::client_ip().try_trust(["10.0.0.0/8", "proxy.example.com"]));
     list.error("a network with host bits", DenyRule::network("192.0.2.7/24"));

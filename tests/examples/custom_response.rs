@@ -40,10 +40,10 @@ async fn the_reset_is_a_unix_time_and_retry_after_has_jitter() {
     }
     let mut waits = Vec::new();
     for _ in 0..8 {
-        let answer = get(server, &[]).await;
+        let response = get(server, &[]).await;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        let wait = answer.number("retry-after");
-        let reset = answer.number("x-ratelimit-reset");
+        let wait = response.number("retry-after");
+        let reset = response.number("x-ratelimit-reset");
         // On a slow machine, the first request was some seconds ago.
         assert!((15..=30).contains(&wait), "retry-after: {wait}");
         assert!((now + 14..=now + 22).contains(&reset), "x-ratelimit-reset: {reset}, now: {now}");

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::running::{Answer, Example, LOCALHOST, send};
+use crate::running::{Example, LOCALHOST, TestResponse, send};
 
 #[tokio::test]
 async fn an_answer_is_charged_its_actual_cost() {
@@ -50,8 +50,8 @@ async fn of_five_batches_one_starts_three_wait_and_one_is_refused() {
     for _ in 0..5 {
         batches.spawn(async move {
             // Exactly the estimate, so nothing is refunded.
-            let answer = send(LOCALHOST, server, "POST /batch", &["x-team: blue"], "50").await;
-            (answer.status(), began.elapsed())
+            let response = send(LOCALHOST, server, "POST /batch", &["x-team: blue"], "50").await;
+            (response.status(), began.elapsed())
         });
     }
     let mut ended = batches.join_all().await;
@@ -64,7 +64,7 @@ async fn of_five_batches_one_starts_three_wait_and_one_is_refused() {
     }
 }
 
-async fn complete(server: SocketAddr, words: &str) -> Answer {
+async fn complete(server: SocketAddr, words: &str) -> TestResponse {
     send(LOCALHOST, server, "POST /complete", &["x-team: blue"], words).await
 }
 

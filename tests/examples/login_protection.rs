@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 
 use tokio::task::JoinSet;
 
-use crate::running::{Answer, Example, LOCALHOST, send};
+use crate::running::{Example, LOCALHOST, TestResponse, send};
 
 #[tokio::test]
 async fn five_of_eight_parallel_guesses_are_checked_and_then_even_the_password_is_refused() {
@@ -56,7 +56,7 @@ async fn the_right_code_resets_the_count_of_wrong_codes() {
     assert_eq!(statuses.join(" "), example.promised("403 403 200 403 403 403 429"));
 }
 
-async fn login(server: SocketAddr, account: &str, password: &str) -> Answer {
+async fn login(server: SocketAddr, account: &str, password: &str) -> TestResponse {
     let body = format!("account={account}&password={password}");
     send(LOCALHOST, server, "POST /login", &["content-type: application/x-www-form-urlencoded"], &body).await
 }

@@ -15,8 +15,11 @@ async fn each_route_and_tier_has_the_limit_in_the_table() {
             let limits = example.promised(row).split_whitespace().skip(1);
             for (tier, limit) in tiers.iter().zip(limits) {
                 let headers: &[&str] = if tier.is_empty() { &[] } else { &[tier] };
-                let answer = send(LOCALHOST, server, request, headers, "").await;
-                assert!(answer.has(&format!("ratelimit-policy: {policy:?};q={limit};w=60")), "{request}: {answer:?}");
+                let response = send(LOCALHOST, server, request, headers, "").await;
+                assert!(
+                    response.has(&format!("ratelimit-policy: {policy:?};q={limit};w=60")),
+                    "{request}: {response:?}"
+                );
             }
         }
         for line in [
@@ -43,7 +46,7 @@ async fn the_sixth_todo_is_refused_and_listing_still_works() {
 #[tokio::test]
 async fn requests_without_a_route_use_the_default_policy_of_the_table() {
     let example = Example::start("routes", &["table"]);
-    let answer = send(LOCALHOST, example.address(), "GET /nowhere", &[], "").await;
-    assert_eq!(answer.status(), 404);
-    assert!(answer.has(r#"ratelimit-policy: "default";q=30;w=60"#), "{answer:?}");
+    let response = send(LOCALHOST, example.address(), "GET /nowhere", &[], "").await;
+    assert_eq!(response.status(), 404);
+    assert!(response.has(r#"ratelimit-policy: "default";q=30;w=60"#), "{response:?}");
 }

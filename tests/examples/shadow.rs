@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use crate::running::{Answer, Example, LOCALHOST, get, send};
+use crate::running::{Example, LOCALHOST, TestResponse, get, send};
 
 #[tokio::test]
 async fn the_fourth_request_passes_in_shadow_mode_and_is_marked_and_counted() {
@@ -64,14 +64,14 @@ enum Outcome {
     Refused,
 }
 
-fn outcome(example: &Example, answer: &Answer) -> Outcome {
-    let marked = answer.has(example.promised("x-ratelimit-shadow: denied"));
-    let informed = answer.has(example.promised(r#"ratelimit-policy: "api";q=3;w=3600"#));
-    match (answer.status(), informed, marked) {
+fn outcome(example: &Example, response: &TestResponse) -> Outcome {
+    let marked = response.has(example.promised("x-ratelimit-shadow: denied"));
+    let informed = response.has(example.promised(r#"ratelimit-policy: "api";q=3;w=3600"#));
+    match (response.status(), informed, marked) {
         (200, false, false) => Outcome::Quiet,
         (200, false, true) => Outcome::Marked,
         (200, true, false) => Outcome::Informed,
         (429, true, false) => Outcome::Refused,
-        _ => panic!("{answer:?}"),
+        _ => panic!("{response:?}"),
     }
 }

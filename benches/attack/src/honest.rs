@@ -38,7 +38,7 @@ pub const CLIENTS: usize = EACH as usize * KINDS.len();
 /// The pace of a client: below the quotas of an address (10/s), of a key (1,000 in 5 minutes) and of waiting (5/s).
 const PACE: Duration = Duration::from_millis(500);
 /// The requests per connection: clients reconnect from time to time, as browsers do. Latency includes connecting.
-const REQUESTS_A_CONNECTION: u32 = 50;
+const REQUESTS_PER_CONNECTION: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// One of the proxies that the server trusts.
 pub const PROXY: Ipv4Addr = Ipv4Addr::new(127, 9, 0, 1);
@@ -88,7 +88,7 @@ impl Client {
         for count in 0_u32.. {
             tokio::time::sleep_until(due).await;
             // At different times for each client.
-            if (count + u32::from(self.number)).is_multiple_of(REQUESTS_A_CONNECTION) {
+            if (count + u32::from(self.number)).is_multiple_of(REQUESTS_PER_CONNECTION) {
                 connection = None;
             }
             // A request delayed by the previous one counts from its scheduled time. A request delayed by the timer's

@@ -77,7 +77,7 @@ fn phases(text: &mut String, run: &Run) {
 
 fn attackers(text: &mut String, run: &Run) {
     text.push_str(
-        "\n| Attacker | Sent | 2xx | 429 | Other answers | Cut off |\n| --- | ---: | ---: | ---: | ---: | ---: |\n",
+        "\n| Attacker | Sent | 2xx | 429 | Other responses | Disconnected |\n| --- | ---: | ---: | ---: | ---: | ---: |\n",
     );
     for stats in &run.hostile {
         let _ = writeln!(

@@ -6,11 +6,11 @@ use super::wire::Renewed;
 use super::{STORM_KEYS, Target, pace, scatter, start};
 
 /// Each request has a new key, to fill the table and evict other rows.
-pub async fn new_keys(target: Target, a_second: u64) {
+pub async fn new_keys(target: Target, per_second: u64) {
     for lane in 0..LANES {
         let mut connection = Renewed::new(target.clone(), Ipv4Addr::new(127, 64, 0, lane as u8 + 1));
         start(async move {
-            let mut pace = pace(a_second as f64 / (LANES * BATCH) as f64);
+            let mut pace = pace(per_second as f64 / (LANES * BATCH) as f64);
             for batch in 0_u64.. {
                 pace.tick().await;
                 let mut requests = String::new();
@@ -25,11 +25,11 @@ pub async fn new_keys(target: Target, a_second: u64) {
 }
 
 /// A few keys, whose tokens are spent in the first seconds, so that nearly all requests are denied.
-pub async fn storm(target: Target, a_second: u64) {
+pub async fn storm(target: Target, per_second: u64) {
     for key in 0..STORM_KEYS {
         let mut connection = Renewed::new(target.clone(), Ipv4Addr::new(127, 65, 0, key as u8 + 1));
         start(async move {
-            let mut pace = pace(a_second as f64 / (STORM_KEYS * BATCH) as f64);
+            let mut pace = pace(per_second as f64 / (STORM_KEYS * BATCH) as f64);
             let request = format!("GET /api HTTP/1.1\r\nhost: storm\r\nx-api-key: storm-{key}\r\n\r\n");
             let requests = request.repeat(BATCH as usize);
             loop {

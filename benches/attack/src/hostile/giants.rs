@@ -11,8 +11,8 @@ use crate::honest::connect;
 
 /// Sends them as the key's header and others, over HTTP/1 and HTTP/2. Each request uses a new connection, since the server
 /// closes most of them.
-pub async fn giants(target: Target, a_second: u64) {
-    let mut pace = pace(a_second as f64);
+pub async fn giants(target: Target, per_second: u64) {
+    let mut pace = pace(per_second as f64);
     for count in 0_u64.. {
         pace.tick().await;
         let target = target.clone();
@@ -38,7 +38,7 @@ async fn http1(target: &Target, from: Ipv4Addr, size: usize, count: u64) -> Resu
     let request = format!("GET /api HTTP/1.1\r\nhost: giants\r\n{name}: {value}\r\n\r\n");
     target.tally.sent(1);
     wire.send(request.as_bytes()).await?;
-    wire.answers(1, &target.tally).await?;
+    wire.read_responses(1, &target.tally).await?;
     Ok(())
 }
 
@@ -48,7 +48,7 @@ async fn http2(target: &Target, from: Ipv4Addr, size: usize) -> Result<()> {
     let request = Request::get("http://giants/api").header("x-api-key", "a".repeat(size)).body(())?;
     let (response, _stream) = ready.ready().await?.send_request(request, true)?;
     target.tally.sent(1);
-    target.tally.answered(response.await?.status().as_u16());
+    target.tally.count_status(response.await?.status().as_u16());
     Ok(())
 }
 

@@ -11,12 +11,12 @@ use crate::Result;
 use crate::honest::connect;
 
 /// hyper closes a connection that resets too many unprocessed streams; the attackers then reconnect.
-pub async fn resets(target: Target, a_second: u64) {
+pub async fn resets(target: Target, per_second: u64) {
     for lane in 0..LANES {
         let target = target.clone();
         start(async move {
             let from = Ipv4Addr::new(127, 68, 0, lane as u8 + 1);
-            let mut pace = pace(a_second as f64 / (LANES * BATCH) as f64);
+            let mut pace = pace(per_second as f64 / (LANES * BATCH) as f64);
             let mut connection = None;
             loop {
                 pace.tick().await;

@@ -8,13 +8,13 @@ use crate::honest::PROXY;
 
 /// Half of the attackers connect directly, so the server must ignore the header. The others connect through the proxy, which
 /// appends the actual address.
-pub async fn spoof(target: Target, a_second: u64) {
+pub async fn spoof(target: Target, per_second: u64) {
     for spoofer in 0..SPOOFERS {
         let direct = spoofer % 2 == 0;
         let from = if direct { Ipv4Addr::new(127, 66, 0, spoofer as u8 + 1) } else { PROXY };
         let mut connection = Renewed::new(target.clone(), from);
         start(async move {
-            let mut pace = pace(a_second as f64 / SPOOFERS as f64);
+            let mut pace = pace(per_second as f64 / SPOOFERS as f64);
             for count in 0_u64.. {
                 pace.tick().await;
                 let mut request = "GET /page HTTP/1.1\r\nhost: spoof\r\n".to_owned() + &forged_header(count, spoofer);

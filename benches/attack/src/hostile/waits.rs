@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::wire::Wire;
 use super::{Target, pace, scatter, start};
 
-pub async fn hang_up(target: Target, a_second: u64) {
-    let mut pace = pace(a_second as f64);
+pub async fn hang_up(target: Target, per_second: u64) {
+    let mut pace = pace(per_second as f64);
     for count in 0_u64.. {
         pace.tick().await;
         let target = target.clone();
@@ -22,7 +22,7 @@ pub async fn hang_up(target: Target, a_second: u64) {
             target.tally.sent(1);
             let patience = Duration::from_millis(scatter(count) % 1_000);
             // Responses within that time count; otherwise, dropping the connection is the attack.
-            let _ = tokio::time::timeout(patience, wire.answers(1, &target.tally)).await;
+            let _ = tokio::time::timeout(patience, wire.read_responses(1, &target.tally)).await;
         });
     }
 }

@@ -24,15 +24,15 @@ impl Wire {
     }
 
     /// Reads and counts this many responses.
-    pub async fn answers(&mut self, count: u64, tally: &Tally) -> Result<()> {
+    pub async fn read_responses(&mut self, count: u64, tally: &Tally) -> Result<()> {
         for _ in 0..count {
-            tally.answered(self.answer().await?);
+            tally.count_status(self.read_response().await?);
         }
         Ok(())
     }
 
     /// The status of the next response, which has a content length or no body.
-    async fn answer(&mut self) -> Result<u16> {
+    async fn read_response(&mut self) -> Result<u16> {
         let head = loop {
             if let Some(end) = find(&self.unread, b"\r\n\r\n") {
                 break end + 4;
@@ -86,7 +86,7 @@ impl Renewed {
         };
         wire.send(requests).await?;
         self.target.tally.sent(count);
-        wire.answers(count, &self.target.tally).await
+        wire.read_responses(count, &self.target.tally).await
     }
 }
 

@@ -17,7 +17,7 @@ const TEN_PER_MINUTE: Quota = Quota::token_bucket(10, MINUTE);
 const NO_CAPACITY: Quota = Quota::token_bucket(10, MINUTE).capacity(0);
 
 pub(crate) fn constructors(list: &mut List) {
-    list.part("Constructors: panics");
+    list.section("Constructors: panics");
     let max = Quota::MAX_TOKENS;
     list.panic("no rate", || Quota::token_bucket(0, MINUTE));
     list.panic("no period", || Quota::fixed_window(1, Duration::ZERO));
@@ -50,7 +50,7 @@ pub(crate) fn constructors(list: &mut List) {
 }
 
 pub(crate) fn layers(list: &mut List) {
-    list.part("Layers and keys: panics");
+    list.section("Layers and keys: panics");
     let layer = || RateLimitLayer::new(Policy::new("api", TEN_PER_MINUTE), key::global());
     list.panic("a quota that refuses everything", || RateLimitLayer::new(NO_CAPACITY, key::global()));
     list.panic("a rule with such a quota", || Rule::new(NO_CAPACITY, key::global()));
@@ -82,7 +82,7 @@ pub(crate) fn layers(list: &mut List) {
 }
 
 pub(crate) fn routes(list: &mut List) {
-    list.part("Routes: panics");
+    list.section("Routes: panics");
     let limits = || {
         RouteLimits::new(key::global())
             .policy(Policy::new("search", TEN_PER_MINUTE))
