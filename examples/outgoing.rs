@@ -87,7 +87,7 @@ async fn count(State(window): State<Window>) -> StatusCode {
     if calls < LIMIT { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS }
 }
 
-/// Makes all calls together. A refusal is a 429, by the third party or, after waiting too long, by the layer;
+/// Makes all calls together. A 429 comes from the third party, or from the layer if the wait would be too long;
 /// `response.body().is_refusal()` distinguishes them.
 async fn call_all<S, B>(service: S, url: &str) -> Result<Outcome, Box<dyn Error>>
 where

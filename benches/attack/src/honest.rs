@@ -49,10 +49,10 @@ enum Kind {
     KeyOverHttp2,
     Address,
     AddressBehindProxy,
-    Turn,
+    Waiting,
 }
 
-const KINDS: [Kind; 5] = [Kind::Key, Kind::KeyOverHttp2, Kind::Address, Kind::AddressBehindProxy, Kind::Turn];
+const KINDS: [Kind; 5] = [Kind::Key, Kind::KeyOverHttp2, Kind::Address, Kind::AddressBehindProxy, Kind::Waiting];
 
 /// Runs all clients on a separate thread until the receiver is dropped.
 pub fn start(server: SocketAddr, seen: &Sender<Seen>) -> Result<()> {
@@ -136,7 +136,7 @@ impl Client {
 
     fn address(&self) -> Ipv4Addr {
         match self.kind {
-            Kind::Key | Kind::KeyOverHttp2 | Kind::Turn => Ipv4Addr::new(127, 1, 1, 1),
+            Kind::Key | Kind::KeyOverHttp2 | Kind::Waiting => Ipv4Addr::new(127, 1, 1, 1),
             Kind::Address => Ipv4Addr::new(127, 1, 0, self.number + 1),
             Kind::AddressBehindProxy => PROXY,
         }
@@ -146,7 +146,7 @@ impl Client {
         let path = match self.kind {
             Kind::Key | Kind::KeyOverHttp2 => "/api",
             Kind::Address | Kind::AddressBehindProxy => "/page",
-            Kind::Turn => "/turn",
+            Kind::Waiting => "/wait",
         };
         let mut request = match self.kind {
             Kind::KeyOverHttp2 => Request::get(format!("http://honest{path}")),
@@ -155,7 +155,7 @@ impl Client {
         match self.kind {
             Kind::Key => request = request.header("x-api-key", format!("honest-{}", self.number)),
             Kind::KeyOverHttp2 => request = request.header("x-api-key", format!("honest-2-{}", self.number)),
-            Kind::Turn => request = request.header("x-api-key", format!("honest-turn-{}", self.number)),
+            Kind::Waiting => request = request.header("x-api-key", format!("honest-waiting-{}", self.number)),
             Kind::AddressBehindProxy => {
                 request = request.header("x-forwarded-for", format!("198.51.100.{}", self.number));
             }

@@ -49,7 +49,7 @@ pub const CLIENT_CAPACITY: u64 = 20;
 const TRIAL: Policy = Policy::new("trial", Quota::token_bucket(3, DAY));
 
 /// By API key, delaying requests instead of refusing them.
-const TURN: Policy = Policy::new("turn", Quota::token_bucket(5, SECOND).capacity(5).max_reserved(50));
+const WAIT: Policy = Policy::new("wait", Quota::token_bucket(5, SECOND).capacity(5).max_reserved(50));
 
 /// A response larger than the kernel buffers.
 const LARGE: usize = 1 << 20;
@@ -100,7 +100,7 @@ fn app(limiter: &RateLimiter) -> Router {
     let client_ip = || key::client_ip().trust([PROXIES]);
     let by_key = RateLimitLayer::new(KEY, key::header("x-api-key")).limiter(limiter).client_ip(client_ip());
     let by_address = RateLimitLayer::new(CLIENT, client_ip()).limiter(limiter);
-    let turns = RateLimitLayer::new(TURN, key::header("x-api-key")).limiter(limiter).wait_up_to(5 * SECOND);
+    let waiting = RateLimitLayer::new(WAIT, key::header("x-api-key")).limiter(limiter).wait_up_to(5 * SECOND);
     let trial = RateLimitLayer::new(TRIAL, key::header("x-api-key")).limiter(limiter);
     let large = Bytes::from(vec![b'x'; LARGE]);
     Router::new()
@@ -109,7 +109,7 @@ fn app(limiter: &RateLimiter) -> Router {
         .route("/large", get(|| async { large }).layer(by_address.clone()))
         .route("/upload", post(upload).layer(by_address))
         .route("/trial", get(|| async { "ok" }).layer(trial))
-        .route("/turn", get(|| async { "ok" }).layer(turns))
+        .route("/wait", get(|| async { "ok" }).layer(waiting))
 }
 
 async fn upload(body: Body) -> StatusCode {

@@ -6,7 +6,7 @@ use crate::args::Phase;
 use crate::hostile::{
     AttackerStats, KEY_FLOOD, NEWCOMERS, NEWCOMERS_OF_ANOTHER, POLICY_FLOOD, SPOOFERS, SPOOFS, STORM, STORM_KEYS,
 };
-use crate::run::{Course, Run};
+use crate::run::{PhaseStats, Run};
 use crate::sample::{Sample, Server};
 use crate::server::{CLIENT_CAPACITY, CLIENT_RATE, KEY_LIMIT, KEY_WINDOW};
 
@@ -35,7 +35,7 @@ fn memory(run: &Run) -> Verdict {
     let points: Vec<(f64, f64)> =
         run.of(Phase::Attack).map(|sample| (sample.second, sample.server.rss_kib as f64)).collect();
     let slope = slope(&points);
-    let grown = slope * Phase::Attack.lasts(run.seconds).as_secs_f64();
+    let grown = slope * Phase::Attack.duration(run.seconds).as_secs_f64();
     let mean = points.iter().map(|(_, y)| y).sum::<f64>() / points.len() as f64;
     Verdict {
         promise: "Memory is flat after the warm-up (growth over the attack: at most 5 %)",
@@ -96,7 +96,7 @@ fn within_twice(run: &Run, phase: Phase, promise: &'static str) -> Verdict {
         return Verdict { promise, found: "a phase is missing".to_owned(), holds: false };
     };
     let times = then.undisturbed.p99.as_secs_f64() / quiet.undisturbed.p99.as_secs_f64().max(1e-9);
-    let of = |course: &Course| (course.seconds, run.of(course.phase).count());
+    let of = |course: &PhaseStats| (course.seconds, run.of(course.phase).count());
     let [(some, all), (some_then, all_then)] = [of(quiet), of(then)];
     let enough = 4 * some >= all && 4 * some_then >= all_then;
     Verdict {
@@ -269,7 +269,9 @@ mod tests {
             max_rows: 1_000,
             is_pinned: true,
             samples: Phase::ALL.iter().flat_map(|phase| (0..10).map(|second| sample(second, *phase))).collect(),
-            phases: Phase::ALL.map(|phase| Course { phase, whole: honest, undisturbed: honest, seconds: 10 }).to_vec(),
+            phases: Phase::ALL
+                .map(|phase| PhaseStats { phase, whole: honest, undisturbed: honest, seconds: 10 })
+                .to_vec(),
             hostile: (0..11).map(stats).collect(),
         }
     }
@@ -280,7 +282,7 @@ mod tests {
         }
     }
 
-    fn course_of(run: &mut Run, phase: Phase) -> &mut Course {
+    fn course_of(run: &mut Run, phase: Phase) -> &mut PhaseStats {
         run.phases.iter_mut().find(|course| course.phase == phase).expect("a phase")
     }
 }

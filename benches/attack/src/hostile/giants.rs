@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use http::Request;
 
-use super::wire::Wire;
+use super::client::Client;
 use super::{Target, pace, start};
 use crate::Result;
 use crate::honest::connect;
@@ -29,7 +29,7 @@ pub async fn giants(target: Target, per_second: u64) {
 }
 
 async fn http1(target: &Target, from: Ipv4Addr, size: usize, count: u64) -> Result<()> {
-    let mut wire = Wire::connect(from, target.server).await?;
+    let mut client = Client::connect(from, target.server).await?;
     let name = ["x-api-key", "x-forwarded-for", "cookie"][count as usize / 3 % 3];
     let value = match name {
         "x-forwarded-for" => "192.0.2.1, ".repeat(size / 11),
@@ -37,8 +37,8 @@ async fn http1(target: &Target, from: Ipv4Addr, size: usize, count: u64) -> Resu
     };
     let request = format!("GET /api HTTP/1.1\r\nhost: giants\r\n{name}: {value}\r\n\r\n");
     target.tally.sent(1);
-    wire.send(request.as_bytes()).await?;
-    wire.read_responses(1, &target.tally).await?;
+    client.send(request.as_bytes()).await?;
+    client.read_responses(1, &target.tally).await?;
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! The attackers, each at a bounded pace, all together.
 
+mod client;
 mod floods;
 mod giants;
 mod policies;
@@ -7,7 +8,6 @@ mod resets;
 mod slow;
 mod spoofs;
 mod waits;
-mod wire;
 
 use std::future::Future;
 use std::net::SocketAddr;

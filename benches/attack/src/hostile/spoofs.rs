@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::wire::Renewed;
+use super::client::ReconnectingClient;
 use super::{SPOOFERS, Target, pace, scatter, start};
 use crate::honest::PROXY;
 
@@ -12,7 +12,7 @@ pub async fn spoof(target: Target, per_second: u64) {
     for spoofer in 0..SPOOFERS {
         let direct = spoofer % 2 == 0;
         let from = if direct { Ipv4Addr::new(127, 66, 0, spoofer as u8 + 1) } else { PROXY };
-        let mut connection = Renewed::new(target.clone(), from);
+        let mut connection = ReconnectingClient::new(target.clone(), from);
         start(async move {
             let mut pace = pace(per_second as f64 / SPOOFERS as f64);
             for count in 0_u64.. {

@@ -62,7 +62,7 @@ static POLICIES: [Policy; 3] =
 const DEADLINE: Duration = Duration::from_secs(2);
 
 fn main() {
-    let choice = Choice::of_arguments();
+    let choice = Choice::from_arguments();
     pin(0);
     let mut server = Server::start();
     pin(1);
@@ -90,7 +90,7 @@ struct Choice {
 }
 
 impl Choice {
-    fn of_arguments() -> Choice {
+    fn from_arguments() -> Choice {
         let mut choice = Choice { keys: KEYS, rounds: ROUNDS, tasks: None, charges: None, names: Vec::new() };
         for argument in std::env::args().skip(1) {
             let (name, value) = argument.split_once('=').unwrap_or((&argument, ""));
@@ -101,7 +101,7 @@ impl Choice {
                 "tasks" => choice.tasks = Some(number()),
                 "charges" => choice.charges = Some(number()),
                 "only" => choice.names = value.split(',').map(str::to_owned).collect(),
-                _ => panic!("{argument}: choose by keys=, rounds=, tasks=, charges=, only="),
+                _ => panic!("{argument}: expected keys=, rounds=, tasks=, charges=, only="),
             }
         }
         choice
