@@ -54,11 +54,11 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     //         async { response?.await.map(http::Response::<reqwest::Body>::from) }
     //     })
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
-    // Fifty connections. Calls that wait in the layer outside hold none of them.
+    // Fifty connections. Calls that wait in the rate-limit layer do not hold one.
     let client = ServiceBuilder::new().concurrency_limit(50).service(client);
     let limits = RateLimitLayer::new(THEIRS, key::host()) // a separate limit per server
         .wait_up_to(10 * SECOND)
-        .on_response(OnResponse::pause_on_retry_after) // if they refuse anyway, delay the waiting calls
+        .on_response(OnResponse::pause_on_retry_after) // if the server refuses anyway, delay the waiting calls
         .headers(HeaderFamily::None); // keep the third party's headers
     let limited = ServiceBuilder::new().layer(limits).service(client.clone());
 
@@ -68,7 +68,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let late = through.lateness().as_millis();
     println!("largest delay: {late} ms, up to {} ms is harmless", harmless.as_millis());
 
-    tokio::time::sleep(WINDOW).await; // until the server's last window has ended
+    tokio::time::sleep(WINDOW).await; // until the third party's last window has ended
     println!("without it: {}", call_all(client, &url).await?);
 
     let ideal = WINDOW * CALLS / LIMIT;

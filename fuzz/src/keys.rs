@@ -9,9 +9,9 @@ use tollgate::{Key, key::Secret};
 /// Reads `data` as two typed keys.
 pub fn run(data: &[u8]) {
     let mut u = Unstructured::new(data);
-    let (Ok(one), Ok(other)) = (Part::arbitrary(&mut u), Part::arbitrary(&mut u)) else { return };
-    let (meaning, other_meaning) = (one.meaning(), other.meaning());
-    let (key, other_key) = (Key::from(one), Key::from(other));
+    let (Ok(part), Ok(other)) = (Part::arbitrary(&mut u), Part::arbitrary(&mut u)) else { return };
+    let (meaning, other_meaning) = (part.meaning(), other.meaning());
+    let (key, other_key) = (Key::from(part), Key::from(other));
     reads_back(&meaning, &key);
     reads_back(&other_meaning, &other_key);
     let is_same = meaning == other_meaning;

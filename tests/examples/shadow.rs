@@ -32,7 +32,7 @@ async fn a_share_is_enforced_for_the_same_clients_each_time() {
             }
         }
     }
-    // 40 fair coin tosses are outside this range once in 10^8 runs.
+    // A fair coin tossed 40 times is outside this range once in 10^8 runs.
     assert!((3..=37).contains(&enforced), "{enforced} of 40");
 }
 
