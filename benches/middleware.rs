@@ -39,7 +39,7 @@ fn headers(bencher: Bencher) {
 
 #[divan::bench(sample_count = 300, sample_size = 1000)]
 fn three_rules(bencher: Bencher) {
-    let layer = layer(LARGE).and(Policy::new("everybody", LARGE), key::global());
+    let layer = layer(LARGE).and(Policy::new("global", LARGE), key::global());
     bench(bencher, layer.and(Policy::new("route", LARGE), |_: &Parts| "/").layer(Bare), 200);
 }
 

@@ -1,4 +1,4 @@
-//! Visitors without an account: a small limit per address, more for a session, most after a captcha.
+//! Visitors without an account: a small limit per address, a larger one per session, and the largest after a captcha.
 //!
 //! Run it with `cargo run --example anonymous_sessions`.
 //! Without a session, an address has three requests per hour:
@@ -16,13 +16,13 @@
 //! ratelimit: "pages";r=9;t=3240
 //! ```
 //!
-//! It is bound to the address that opened it. From another address it is ignored, as is an invented one:
+//! A session is bound to the address that opened it. From another address it is ignored, like an invented session:
 //! ```text
 //! $ curl -si -b cookies --interface 127.0.0.2 http://127.0.0.1:3000 | grep ratelimit-policy
 //! ratelimit-policy: "pages";q=3;w=3600
 //! ```
 //!
-//! Solving the captcha promotes the session. What it has spent stays spent: two of a hundred, with this request.
+//! Solving the captcha promotes the session but refills nothing. With this request, it has spent two of a hundred:
 //! ```text
 //! $ curl -b cookies -d 'six times nine' http://127.0.0.1:3000/captcha
 //! wrong
@@ -75,7 +75,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let caller = move |request: &Parts| {
         let address = key::client_ip().resolve(request);
         match address.and_then(|address| known.tier(&request.headers, address)) {
-            // A cookie that was checked. An invented cookie has no tier and is limited by address.
+            // The session exists. Requests with an invented cookie have no tier and are limited by address.
             Some(tier) => {
                 key::cookie("sid").and(key::client_ip()).map(move |session| session.tier(tier)).extract(request)
             }

@@ -2,16 +2,16 @@
 //!
 //! Run it with `cargo run --example behind_proxy`.
 //! The program runs a proxy and an app behind it. The app allows three requests per hour for each client address and trusts
-//! the proxy at 127.0.0.1. The clients below use other loopback addresses (available on Linux; elsewhere add them).
+//! the proxy at 127.0.0.1. The clients below use other loopback addresses. Linux provides them; on other systems, add them.
 //!
-//! Forging a new address for each request gains nothing, since forged entries are left of the one that the proxy adds:
+//! Forging a new address for each request does not help: the app uses the last address, which the proxy appends:
 //! ```text
 //! $ for i in $(seq 4); do curl -s -o /dev/null -w '%{http_code} ' --interface 127.0.0.2 \
 //!       -H "x-forwarded-for: 203.0.113.$i" http://127.0.0.1:3000; done
 //! 200 200 200 429
 //! ```
 //!
-//! Another client behind the same proxy has a bucket of its own:
+//! Another client behind the same proxy has a separate bucket:
 //! ```text
 //! $ curl -i --interface 127.0.0.3 http://127.0.0.1:3000
 //! HTTP/1.1 200 OK

@@ -2,7 +2,7 @@
 //! together.
 //!
 //! Run it with `cargo run --example custom_response`.
-//! Three requests are allowed, then one every 20 seconds. The fourth, as a program sees it:
+//! Three requests are allowed, then one every 20 seconds. A program's first and fourth responses:
 //! ```text
 //! $ for i in $(seq 4); do curl -i http://127.0.0.1:3000; done
 //! HTTP/1.1 200 OK
@@ -22,7 +22,7 @@
 //! {"error":"too_many_requests","policies":["api"],"retry_after":26}
 //! ```
 //!
-//! `x-ratelimit-reset` is a Unix time. `retry-after` adds up to ten random seconds: from 20 to 30. And a browser:
+//! `x-ratelimit-reset` is a Unix time. `retry-after` adds up to ten random seconds: from 20 to 30. A browser gets a page:
 //! ```text
 //! $ curl -i -H 'accept: text/html' http://127.0.0.1:3000
 //! HTTP/1.1 429 Too Many Requests

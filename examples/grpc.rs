@@ -52,10 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 // A google.rpc.Status. With tonic-types, use `status.get_details_retry_info()`.
                 let details = String::from_utf8_lossy(status.details());
                 let info = "type.googleapis.com/google.rpc.RetryInfo";
-                println!(
-                    "    grpc-status-details-bin: {}",
-                    if details.contains(info) { info } else { "nothing known" }
-                );
+                println!("    grpc-status-details-bin: {}", if details.contains(info) { info } else { "no RetryInfo" });
                 tokio::time::sleep(Duration::from_millis(pushback.parse()?)).await;
             }
         }

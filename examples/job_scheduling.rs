@@ -2,7 +2,7 @@
 //!
 //! Run it with `cargo run --example job_scheduling`.
 //! A team has two units of work per second. A job of n units runs when n units have been refilled, after all earlier jobs.
-//! Job 4 is cancelled while it is last, so job 5, added afterwards, takes its time:
+//! Job 4 is cancelled while it is the last one. Job 5 is added afterwards and takes over its due time:
 //! ```text
 //! job 1 runs in 0.5 s
 //! job 2 runs in 1.5 s
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Jobs by due time. A team's reservations are due in the order of reserving, between those of other teams.
+/// Jobs of all teams, sorted by due time. The reservations of one team are due in the order in which they were made.
 struct Queue {
     limiter: RateLimiter,
     began: Instant,
@@ -57,8 +57,7 @@ impl Queue {
         let reservation = self.limiter.acquire(&JOBS, "team").cost(units).reserve().await?;
         self.added += 1;
         println!("job {} runs in {:.1} s", self.added, reservation.delay().as_secs_f64());
-        // Dropping a job also drops its reservation, which gives it back. For a queue in a database, store the time and
-        // call `into_receipt()` instead.
+        // For a queue in a database, store the time and call `into_receipt()` instead.
         self.jobs.insert((Instant::now() + reservation.delay(), self.added), reservation);
         Ok(())
     }
@@ -66,7 +65,7 @@ impl Queue {
     async fn cancel(&mut self, number: u32) -> Result<(), tollgate::backend::Error> {
         let entry = self.jobs.keys().copied().find(|(_, job)| *job == number);
         if let Some(reservation) = entry.and_then(|entry| self.jobs.remove(&entry)) {
-            // Dropping it would do the same, but without the result.
+            // Dropping it would keep the charge.
             let given_back = reservation.cancel().await?;
             println!("job {number} is cancelled{}", if given_back { "" } else { ", its reservation is forfeited" });
         }

@@ -1,7 +1,7 @@
 //! A gateway to a language model: a request is charged an estimate, then settled at its actual cost after streaming.
 //!
 //! Run it with `cargo run --example llm_tokens`.
-//! Each team has 1000 tokens and 20 calls per day. The model returns as many words as requested, a token each. A request
+//! Each team has 1000 tokens and 20 calls per day. The model returns as many words as requested, one token each. A request
 //! is charged 50 tokens; the answer has 12 words, so 38 are refunded:
 //! ```text
 //! $ curl -si -H 'x-team: blue' -d 12 http://127.0.0.1:3000/complete | grep -E '^(ratelimit:|word)'
@@ -12,7 +12,7 @@
 //! 988 tokens, 19 calls
 //! ```
 //!
-//! A longer answer is charged in full. If the client disconnects early, the estimate stays. If the model is down, neither
+//! A longer answer is charged in full. If the client disconnects early, the estimate is kept. If the model is down, neither
 //! tokens nor a call are charged:
 //! ```text
 //! $ curl -s -o /dev/null -H 'x-team: blue' -d 60 http://127.0.0.1:3000/complete
@@ -27,7 +27,7 @@
 //! 878 tokens, 17 calls
 //! ```
 //!
-//! Batches have a separate limit of 50 tokens per second and wait for up to three seconds. With five together, one starts
+//! Batches have a separate limit of 50 tokens per second and wait for up to three seconds. Of five sent together, one starts
 //! immediately, three follow a second apart, and the fifth would have to wait too long:
 //! ```text
 //! $ for i in $(seq 5); do curl -s -o /dev/null -w '%{http_code} after %{time_starttransfer} s\n' -H 'x-team: blue' \
@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let limiter = RateLimiter::default();
     let limits = RateLimitLayer::from(Rule::new(TOKENS, team.or_reject()).cost(|_| ESTIMATE))
         .rule(Rule::new(CALLS, team.or_reject()))
-        // For both rules. A rule that counts failures too would have its own `on_response`.
+        // Applies to both rules. A rule that also counts failures needs its own `on_response`.
         .on_response(|response| if response.status.is_server_error() { OnResponse::Refund } else { OnResponse::Keep })
         .with_receipt() // for `complete`
         .limiter(&limiter); // shared with `balance`
@@ -99,14 +99,14 @@ async fn batch(State(limiter): State<RateLimiter>, request: Parts, prompt: Strin
 }
 
 /// Streams the answer and settles its actual cost before the end of the stream. If the client disconnects early, the stream
-/// is dropped with the receipt, and the estimate stays.
+/// is dropped with the receipt, and the estimate is kept.
 fn streamed(model: Model, usage: Option<Receipt>) -> Body {
     Body::from_stream(stream::unfold((model, usage), |(mut model, usage)| async move {
         if let Some(word) = model.next().await {
             return Some((Ok::<_, Infallible>(word), (model, usage)));
         }
         if let Some(usage) = usage {
-            let _ = usage.settle(model.sent).await; // if the backend is down, the estimate stays
+            let _ = usage.settle(model.sent).await; // if the backend is down, the estimate is kept
         }
         None
     }))

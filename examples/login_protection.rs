@@ -1,7 +1,7 @@
 //! Limits on password guesses: few per account, more per address, each charged before the password is checked.
 //!
 //! Run it with `cargo run --example login_protection`.
-//! Parallel guesses gain nothing. Of eight, five are checked:
+//! Parallel guesses do not help. Of eight, five are checked:
 //! ```text
 //! $ for i in $(seq 8); do curl -s -o /dev/null -w '%{http_code}\n' -d account=ada -d password=guess$i \
 //!       http://127.0.0.1:3000/login & done | sort | uniq -c
@@ -21,8 +21,8 @@
 //! ...
 //! ```
 //!
-//! A successful login resets the account's attempts, but not the address's. Eve guesses at a list of accounts, logs in to
-//! her own in between, and gains nothing:
+//! A successful login resets the account's attempts, but not the address's. Eve tries a password on a list of
+//! accounts and logs in to her own account in between, which does not help:
 //! ```text
 //! $ for i in $(seq 11); do for login in "account=user$i&password=123456" 'account=eve&password=polastri'; do
 //!       curl -s -o /dev/null -w '%{http_code} ' --interface 127.0.0.2 -d "$login" http://127.0.0.1:3000/login
@@ -56,7 +56,7 @@ const CODE: Policy = Policy::new("code", Quota::token_bucket(3, HOUR));
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Not by address: an attacker could reset their address's count with their own account.
+    // Not keyed by address: an attacker could reset their address's count with their own account.
     let codes = RateLimitLayer::new(CODE, key::path("account")).on_response(OnResponse::reset_on_success);
     let app = Router::new()
         .route("/reset/{account}", post(reset).layer(codes))
@@ -93,7 +93,7 @@ async fn login(
 /// Charges an attempt to the account and the address, or to neither if one of them denies it. Unknown accounts are charged
 /// too, so that responses do not reveal which accounts exist.
 ///
-/// Use the account as it is looked up: if the lookup ignores case, lowercase the key, or `ADA` has five more guesses.
+/// Use the same spelling as the lookup: if the lookup ignores case, lowercase the key, or `ADA` gets five more guesses.
 async fn attempt(limiter: &RateLimiter, account: &str, address: IpAddr) -> Result<(), LimitError> {
     let address = key::client_ip().key(address); // the key that a layer would use
     limiter.limit_all([Charge::new(&ACCOUNT, account), Charge::new(&ADDRESS, address)]).await?;

@@ -54,11 +54,11 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     //         async { response?.await.map(http::Response::<reqwest::Body>::from) }
     //     })
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
-    // Fifty connections. Calls that wait in the layer outside hold none of them.
+    // Fifty connections. Calls that wait in the rate-limit layer do not hold one.
     let client = ServiceBuilder::new().concurrency_limit(50).service(client);
     let limits = RateLimitLayer::new(THEIRS, key::host()) // a separate limit per server
         .wait_up_to(10 * SECOND)
-        .on_response(OnResponse::pause_on_retry_after) // if they refuse anyway, delay the waiting calls
+        .on_response(OnResponse::pause_on_retry_after) // if the server refuses anyway, delay the waiting calls
         .headers(HeaderFamily::None); // keep the third party's headers
     let limited = ServiceBuilder::new().layer(limits).service(client.clone());
 
@@ -68,7 +68,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let late = through.lateness().as_millis();
     println!("largest delay: {late} ms, up to {} ms is harmless", harmless.as_millis());
 
-    tokio::time::sleep(WINDOW).await; // until the server's last window has ended
+    tokio::time::sleep(WINDOW).await; // until the third party's last window has ended
     println!("without it: {}", call_all(client, &url).await?);
 
     let ideal = WINDOW * CALLS / LIMIT;
@@ -87,7 +87,7 @@ async fn count(State(window): State<Window>) -> StatusCode {
     if calls < LIMIT { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS }
 }
 
-/// Makes all calls together. A refusal is a 429, by the third party or, after waiting too long, by the layer;
+/// Makes all calls together. A 429 comes from the third party, or from the layer if the wait would be too long;
 /// `response.body().is_refusal()` distinguishes them.
 async fn call_all<S, B>(service: S, url: &str) -> Result<Outcome, Box<dyn Error>>
 where
@@ -98,39 +98,39 @@ where
     let began = Instant::now();
     let mut calls = JoinSet::new();
     for _ in 0..CALLS {
-        let answer = service.clone().oneshot(Request::get(url).body(Body::empty())?);
-        calls.spawn(async move { answer.await.map(|response| (began.elapsed(), response.status())) });
+        let response = service.clone().oneshot(Request::get(url).body(Body::empty())?);
+        calls.spawn(async move { response.await.map(|response| (began.elapsed(), response.status())) });
     }
-    let mut outcome = Outcome { answered: Vec::new(), refused: 0 };
+    let mut outcome = Outcome { finished_at: Vec::new(), refused: 0 };
     for call in calls.join_all().await {
         let (at, status) = call?;
-        outcome.answered.push(at);
+        outcome.finished_at.push(at);
         outcome.refused += u32::from(status == StatusCode::TOO_MANY_REQUESTS);
     }
-    outcome.answered.sort();
+    outcome.finished_at.sort();
     Ok(outcome)
 }
 
 /// The times of the responses, sorted, and the number of 429s.
 struct Outcome {
-    answered: Vec<Duration>,
+    finished_at: Vec<Duration>,
     refused: u32,
 }
 
 impl Outcome {
     fn took(&self) -> Duration {
-        self.answered.last().copied().unwrap_or_default()
+        self.finished_at.last().copied().unwrap_or_default()
     }
 
     /// The maximum time between due time and response.
     fn lateness(&self) -> Duration {
         let due_times = (0..).map(|call| Duration::from_secs_f64(f64::from(call) / RATE as f64));
-        self.answered.iter().zip(due_times).map(|(at, due)| at.saturating_sub(due)).max().unwrap_or_default()
+        self.finished_at.iter().zip(due_times).map(|(at, due)| at.saturating_sub(due)).max().unwrap_or_default()
     }
 }
 
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} calls in {:.2} s, {} refused", self.answered.len(), self.took().as_secs_f64(), self.refused)
+        write!(f, "{} calls in {:.2} s, {} refused", self.finished_at.len(), self.took().as_secs_f64(), self.refused)
     }
 }

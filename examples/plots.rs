@@ -5,7 +5,8 @@
 //! cargo run --example plots -- some/folder
 //! ```
 //!
-//! A test compares the files. The documentation includes them, so create a new one as an empty file first. It prints:
+//! A test checks that the files are up to date. The documentation includes them, so create an empty file before you add a
+//! plot. The program prints:
 //! ```text
 //! algorithms.svg: 31 + 30 + 28 requests pass
 //! burst.svg: 22 + 32 + 40 requests pass
@@ -70,15 +71,15 @@ fn lanes(title: &str, quotas: &[(Quota, &str, &str, &str)], traffic: &[Duration]
     let mut drawn = String::new();
     let mut passed = Vec::new();
     for (i, (quota, name, hint, color)) in quotas.iter().enumerate() {
-        let seen = replay(quota, traffic);
-        let count = seen.requests.iter().filter(|(_, ok)| *ok).count();
+        let timeline = replay(quota, traffic);
+        let count = timeline.requests.iter().filter(|(_, ok)| *ok).count();
         let _ = writeln!(drawn, r#"<g transform="translate(0 {})">"#, HEAD + i as u64 * LANE);
         let _ = writeln!(
             drawn,
             r#"<text x="{LEFT}" y="12"><tspan fill="{color}" font-weight="700">{name}</tspan> <tspan dx="6">{hint}</tspan></text><text x="{RIGHT}" y="12" text-anchor="end">{count} of {} pass</text>"#,
             traffic.len()
         );
-        seen.draw(&mut drawn, quota.get_capacity(), color);
+        timeline.draw(&mut drawn, quota.get_capacity(), color);
         drawn.push_str("</g>\n");
         passed.push(count.to_string());
     }
@@ -95,20 +96,20 @@ fn lanes(title: &str, quotas: &[(Quota, &str, &str, &str)], traffic: &[Duration]
 }
 
 /// The remaining tokens over time, and whether each request was allowed.
-struct Seen {
+struct Timeline {
     left: Vec<(Duration, u64)>,
     requests: Vec<(Duration, bool)>,
 }
 
-fn replay(quota: &Quota, traffic: &[Duration]) -> Seen {
-    let mut seen = Seen { left: Vec::new(), requests: Vec::new() };
+fn replay(quota: &Quota, traffic: &[Duration]) -> Timeline {
+    let mut timeline = Timeline { left: Vec::new(), requests: Vec::new() };
     let mut state = State::default();
     let mut requests = traffic.iter().copied().peekable();
     let tenth = Duration::from_millis(100);
     for now in (0..1800).map(|i| tenth * i) {
         while let Some(at) = requests.next_if(|at| *at <= now) {
             let step = step(quota, &state, BEGIN + at, Ask::cost(1));
-            seen.requests.push((at, step.is_allowed()));
+            timeline.requests.push((at, step.is_allowed()));
             if step.is_allowed() {
                 state = step.state;
             }
@@ -117,14 +118,14 @@ fn replay(quota: &Quota, traffic: &[Duration]) -> Seen {
             .rev()
             .find(|cost| step(quota, &state, BEGIN + now, Ask::cost(*cost)).is_allowed());
         let left = left.unwrap_or(0);
-        if seen.left.last().is_none_or(|(_, before)| *before != left) {
-            seen.left.push((now, left));
+        if timeline.left.last().is_none_or(|(_, before)| *before != left) {
+            timeline.left.push((now, left));
         }
     }
-    seen
+    timeline
 }
 
-impl Seen {
+impl Timeline {
     fn draw(&self, out: &mut String, limit: u64, color: &str) {
         let y = |left: u64| TOP + (limit - left) * (FLOOR - TOP) / limit;
         let _ = write!(out, r#"<path d=""#);
@@ -203,8 +204,8 @@ fn waiting() -> Plot {
     Plot { svg: svg(title, description, height, &drawn), summary }
 }
 
-/// The maximum number of requests that pass within a time of any length, at ten per minute: for an idle caller who starts at
-/// the worst moment and spends each token immediately.
+/// The maximum number of requests that pass within a given time, at ten per minute: the caller was idle, starts at the worst
+/// moment and spends each token immediately.
 fn worst_window() -> Plot {
     let bucket = Quota::token_bucket(10, MINUTE);
     let quotas = [
@@ -265,7 +266,7 @@ fn worst_window() -> Plot {
     Plot { svg: svg(title, &description, HEAD + 230, &drawn), summary }
 }
 
-/// The maximum number of requests that pass, and the length of time from which on, over all starts within a window.
+/// The maximum number of requests that pass, over all starts within a window, with each length of time at which it grows.
 fn worst(quota: &Quota) -> Vec<(Duration, u64)> {
     let quarter = Duration::from_millis(250);
     let mut most: Vec<u64> = vec![0; 480];

@@ -8,7 +8,7 @@
 //! What clients see:  curl -i http://127.0.0.1:3000
 //! ```
 //!
-//! The first command prints 200 ten times and then 429. The second, right after it:
+//! The first command prints 200 ten times and then 429. The second command, right after it, prints:
 //! ```text
 //! HTTP/1.1 429 Too Many Requests
 //! content-type: application/problem+json

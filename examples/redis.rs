@@ -87,15 +87,15 @@ async fn start_two() -> Result<(), Box<dyn std::error::Error>> {
     let mut statuses = Vec::new();
     for _ in 0..6 {
         for process in &processes {
-            let answer = ask(&process.address, &format!("GET / HTTP/1.1\r\nx-user: {user}")).await?;
-            statuses.push(answer.split(' ').nth(1).unwrap_or("?").to_owned());
+            let response = send(&process.address, &format!("GET / HTTP/1.1\r\nx-user: {user}")).await?;
+            statuses.push(response.split(' ').nth(1).unwrap_or("?").to_owned());
         }
     }
     println!("6 requests to each, alternating: {}", statuses.join(" "));
     let mut remaining = Vec::new();
     for (i, process) in processes.iter().enumerate() {
-        let answer = ask(&process.address, &format!("GET /left/{user} HTTP/1.1")).await?;
-        remaining.push(format!("process {}: {} remaining.", i + 1, answer.lines().last().unwrap_or("?")));
+        let response = send(&process.address, &format!("GET /left/{user} HTTP/1.1")).await?;
+        remaining.push(format!("process {}: {} remaining.", i + 1, response.lines().last().unwrap_or("?")));
     }
     println!("{}", remaining.join(" "));
     println!("try it: curl -i -H 'x-user: ada' http://{}", processes[0].address);
@@ -130,10 +130,10 @@ impl Drop for Process {
     }
 }
 
-async fn ask(address: &str, request: &str) -> std::io::Result<String> {
+async fn send(address: &str, request: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(format!("{request}\r\nhost: example\r\nconnection: close\r\n\r\n").as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer)
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await?;
+    Ok(response)
 }

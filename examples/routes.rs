@@ -60,7 +60,7 @@ fn beside_the_handlers(limits: &RouteLimits) -> Router {
         .route("/todos", post(create).layer(limits.route("todo/create")))
 }
 
-/// Looks routes up in one layer. Requests that are not in the table, or match no route, have the default policy.
+/// Looks routes up in one layer. Requests that are not in the table, or match no route, use the default policy.
 fn in_a_table(limits: &RouteLimits) -> Router {
     Router::new().route("/todos", get(list).post(create)).layer(limits.table([("POST /todos", "todo/create")]))
 }

@@ -19,7 +19,7 @@
 //! 1 request would have been refused
 //! ```
 //!
-//! With 0.5, half of the keys see the above, and the limit is enforced for the others:
+//! With 0.5, half of the keys get the responses above, and the limit is enforced for the other half:
 //! ```text
 //! HTTP/1.1 200 OK
 //! ratelimit-policy: "api";q=3;w=3600
@@ -28,7 +28,7 @@
 //! HTTP/1.1 429 Too Many Requests
 //! ```
 //!
-//! The limiter's secret, here a new one at each start, determines the half.
+//! The limiter's secret determines which half. The example uses a new secret at each start.
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -7,7 +7,7 @@
 //! 200 200 200 200 200 429
 //! ```
 //!
-//! She upgrades. What she has spent stays spent, now 5 of 20; the request below is her sixth:
+//! She upgrades. Her five requests now count against 20. The request below is her sixth:
 //! ```text
 //! $ curl -X POST -H 'authorization: Bearer ada' http://127.0.0.1:3000/upgrade
 //! ada is premium now

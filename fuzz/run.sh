@@ -12,7 +12,7 @@ cd "$(dirname "$0")"
 export RUSTC_BOOTSTRAP=1
 # Exports the crate's entry points for fuzzing.
 export RUSTFLAGS="--cfg tollgate_fuzzing ${RUSTFLAGS:-}"
-# The quarantine of freed memory takes most of the time of a small input, and needs to outlive none.
+# A small quarantine for freed memory: it takes most of the time of a small input, and need not outlive one.
 export ASAN_OPTIONS=quarantine_size_mb=4:malloc_context_size=0:${ASAN_OPTIONS:-}
 
 executions=${1:-10000000}
@@ -34,7 +34,7 @@ record() {
             echo "# Fuzzing results"
             echo
             echo "Written by \`fuzz/run.sh\`, with overflow checks and debug assertions. The corpus holds the inputs that reach"
-            echo "an edge no other input reaches; edges are those of the code. Each file in \`fuzz/src/\` documents what its"
+            echo "a code edge that no other input reaches. Each file in \`fuzz/src/\` documents what its"
             echo "target checks."
             echo
             echo "| target | executions | corpus | coverage edges | crashes | seconds | sanitizer |"

@@ -1,4 +1,4 @@
-//! Says to the crate's code, and to no other, that it is built on loom's locks.
+//! Sets `cfg(tollgate_models)` for this package only, so that the crate uses loom's locks.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(tollgate_fuzzing, tollgate_models)");

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Weakens one lock or memory ordering at a time in a copy of the tree, and expects the model of that code to fail. Prints
-# a table. A mutation that no longer matches the code, does not compile, or is not detected is an error.
+# a table. It is an error if a mutation no longer matches the code, does not compile, or is not detected.
 #
-#   proof/weaken.sh            all of them
-#   proof/weaken.sh breaker    those whose name contains `breaker`
+#   proof/weaken.sh            all mutations
+#   proof/weaken.sh breaker    mutations whose name or model contains `breaker`
 set -uo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-}
@@ -25,10 +25,10 @@ weaken() {
         cmp -s "src/$file" "$copy/src/$file" && changed=false
     done
     if ! $changed; then
-        verdict='**nothing to weaken: the code has changed**'
+        verdict='**the pattern does not match the code**'
     elif timeout "${TIMEOUT:-300}" cargo test --quiet --manifest-path "$copy/proof/Cargo.toml" --lib "$model" \
         >"$log" 2>&1 </dev/null; then
-        verdict='**not noticed**'
+        verdict='**not detected**'
         grep -q '^running 0 tests' "$log" && verdict='**no such model**'
     elif grep -q 'could not compile' "$log"; then
         verdict='**does not compile**'
@@ -36,7 +36,7 @@ weaken() {
     elif grep -q '^test result: FAILED' "$log" || grep -q 'panicked at' "$log"; then
         verdict=$(grep -A1 -m1 'panicked at' "$log" | tail -1 | cut -c 1-90 | tr '|' '/')
     else
-        verdict='**ended otherwise**'
+        verdict='**failed without a test result**'
         tail -3 "$log" >&2
     fi
     [[ $verdict == '**'* ]] && faults=$((faults + 1))
@@ -46,128 +46,128 @@ weaken() {
     done
 }
 
-echo '| weakened | where | the model that notices | how |'
+echo '| mutation | file | detected by | failure |'
 echo '| --- | --- | --- | --- |'
 
 # The clock.
-weaken 'clock: the look is claimed by a load and a store' clock/mod.rs \
+weaken 'clock: the comparison is claimed by a load and a store' clock/mod.rs \
     's/self\.checked\.compare_exchange\(checked, ran, .*?\)\.is_err\(\)/self.checked.load(Ordering::Relaxed) != checked || { self.checked.store(ran, Ordering::Relaxed); false }/' \
-    clock::models::of_two_who_see_the_same_look_due_one_corrects
-weaken 'clock: the drift is loaded, then stored' clock/mod.rs \
+    clock::models::only_one_of_two_threads_corrects_the_drift
+weaken 'clock: the drift is updated by a load and a store' clock/mod.rs \
     's/let _ = self\.drift\.fetch_update\(.*?\);/if let Some(drift) = corrected(self.drift.load(Ordering::Relaxed)) { self.drift.store(drift, Ordering::Relaxed); }/' \
-    clock::models::who_was_held_up_does_not_undo_a_later_leap
-weaken 'manual clock: the lock is released between reading the time and going to sleep' clock/manual.rs \
+    clock::models::a_delayed_thread_does_not_undo_a_later_jump
+weaken 'manual clock: the lock is released between reading the time and registering the sleep' clock/manual.rs \
     's/(return Poll::Ready\(\(\)\);\s*\}\s*)state\.sleepers\.insert/$1drop(state);\n        self.clock.state().sleepers.insert/' \
-    clock::models::who_waits_is_woken_whenever_the_clock_is_moved
+    clock::models::a_sleeper_is_woken_whenever_the_clock_is_moved
 
 # The breaker.
-weaken 'breaker: looked at under one lock, the probe taken under another' backend/redis/breaker.rs \
+weaken 'breaker: the state is read under one lock, and the probe is taken under another' backend/redis/breaker.rs \
     's/(fn permit\(&self, now: Instant\) -> Permit \{)/$1\n        if self.state().as_ref().is_some_and(|open| !open.probing && now >= open.until) {\n            if let Some(open) = &mut *self.state() {\n                open.probing = true;\n            }\n            return Permit::Probe;\n        }/' \
-    redis::models::breaker::one_of_several_concurrent_callers_probes
-weaken 'breaker: a late call opens it anew' backend/redis/breaker.rs \
+    redis::models::breaker::only_one_of_several_concurrent_callers_probes
+weaken 'breaker: a late failure opens it again' backend/redis/breaker.rs \
     's/if state\.is_none\(\) \{/if true {/' \
     redis::models::breaker::at_most_one_probe_runs_and_another_can_follow
 
 # The batcher.
-weaken 'batcher: a worker ends under another lock than the one that found the queue empty' backend/redis/batcher.rs \
+weaken 'batcher: the lock is released between finding the queue empty and ending the worker' backend/redis/batcher.rs \
     's/if operations\.is_empty\(\) \{/if operations.is_empty() {\n            drop(queues);\n            let mut queues = self.queues();\n            let by_slot = &mut queues.by_slot;\n            let queue = by_slot.get_mut(&slot)?;/' \
-    redis::models::batcher::every_operation_completes_and_the_queue_is_empty_afterwards
+    redis::models::batcher::all_operations_complete_and_the_queue_is_empty_afterwards
 weaken 'batcher: operations do not wait for a reset of their row' backend/redis/batcher.rs \
     's/ \|\| queue\.is_locked\(next\)//' \
     redis::models::batcher::a_decision_does_not_overtake_a_reset_of_its_row
 
 # The waiting queue.
-weaken 'queue: the last turn is found under one lock and taken under another' limiter/queue/mod.rs \
+weaken 'queue: the last reservation is found under one lock and taken under another' limiter/queue/mod.rs \
     's/(let \(_waiter, decision, wakers\) = self\.remove\(ticket, )Queue::leave\)\?;/let last = self.0.with(&ticket.queue, |queue| queue.reserved.at(queue.reserved.len() - 1))??;\n        $1|queue, waiter| queue.leave(waiter, last))?;/; s/fn leave\(&mut self, waiter: EntryId\)/fn leave(&mut self, waiter: EntryId, last: EntryId)/; s/let last = self\.reserved\.at\(self\.reserved\.len\(\)\.checked_sub\(1\)\?\)\?;//' \
-    limiter::models::cells::who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost
-weaken 'queue: the waker of the last poll is not kept' limiter/queue/mod.rs \
+    limiter::models::cells::the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost
+weaken 'queue: the waker of the last poll is not stored' limiter/queue/mod.rs \
     's/std::mem::replace\(&mut waiter\.waker, waker\.clone\(\)\)/waker.clone()/' \
-    limiter::models::cells::who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost
-weaken 'queue: a caller that has asked still counts as woken' limiter/queue/mod.rs \
+    limiter::models::cells::the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost
+weaken 'queue: a polled caller still counts as woken' limiter/queue/mod.rs \
     's/std::mem::take\(&mut waiter\.moved\)/waiter.moved/' \
-    limiter::models::cells::who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost
-weaken 'queue: the turn is read under one lock and left under another' limiter/queue/mod.rs \
+    limiter::models::cells::the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost
+weaken 'queue: the reservation is read under one lock and released under another' limiter/queue/mod.rs \
     's/let \(_waiter, decision\) = self\.remove\(ticket, Queue::complete\)\?;/let decision = self.0.with(&ticket.queue, |queue| queue.reserved.at(queue.waiters.rank(ticket.waiter)).map(|reserved| queue.reserved.get(reserved).clone()))??;\n        self.remove(ticket, Queue::complete)?;/' \
-    limiter::models::cells::a_turn_that_comes_while_another_is_passed_on_is_used_once
-weaken 'queue: removed without another look whether it is empty' limiter/queue/mod.rs \
+    limiter::models::cells::a_reservation_is_used_once_if_it_is_due_while_another_is_passed_on
+weaken 'queue: removed without a second check that it is empty' limiter/queue/mod.rs \
     's/let removed = self\.0\.with\(&ticket\.queue, \|queue\| exit\(queue, ticket\.waiter\)\)\?;\s*self\.0\.remove_if\(&ticket\.queue, \|queue\| queue\.waiters\.len\(\) == 0\);/let (removed, is_empty) = self.0.with(&ticket.queue, |queue| (exit(queue, ticket.waiter), queue.waiters.len() == 0))?;\n        self.0.remove_if(&ticket.queue, |_| is_empty);/' \
-    limiter::models::cells::a_queue_that_somebody_joins_is_not_removed
-weaken 'places: counted, then taken' limiter/waiting.rs \
+    limiter::models::cells::a_queue_is_not_removed_while_a_caller_joins
+weaken 'slots: counted by a load, then taken by a store' limiter/waiting.rs \
     's/self\.inner\.waiting\.fetch_update\(.*?\)\.ok\(\)\?;/let taken = one_more(self.inner.waiting.load(Ordering::Relaxed))?;\n        self.inner.waiting.store(taken, Ordering::Relaxed);/' \
-    limiter::models::whole::places_are_given_to_as_many_as_there_are_and_never_to_nobody
-weaken 'places: taken, then given back if there was none' limiter/waiting.rs \
+    limiter::models::whole::concurrent_calls_take_exactly_max_waiting_slots
+weaken 'slots: taken, then released if none was free' limiter/waiting.rs \
     's/self\.inner\.waiting\.fetch_update\(.*?\)\.ok\(\)\?;/let taken = self.inner.waiting.fetch_add(1, Ordering::Relaxed);\n        if one_more(taken).is_none() {\n            self.inner.waiting.fetch_sub(1, Ordering::Relaxed);\n            return None;\n        }/' \
-    limiter::models::whole::a_place_that_comes_back_is_somebodys_who_asks
+    limiter::models::whole::a_released_slot_goes_to_exactly_one_of_two_calls
 
 # The block cache.
-weaken 'block cache: what was forgotten meanwhile is learnt' limiter/block_cache.rs \
+weaken 'block cache: a denial from before an invalidation is cached' limiter/block_cache.rs \
     's/bucket\.forgotten == \*forgotten && //; s/for \(\(take, step\), forgotten\)/for ((take, step), _forgotten)/' \
-    limiter::models::cells::a_denial_from_before_something_was_given_back_is_not_learnt_after_it
-weaken 'block cache: the answer that comes last stays' limiter/block_cache.rs \
+    limiter::models::cells::a_denial_read_before_a_refund_is_not_cached_after_the_refund
+weaken 'block cache: the decision that arrives last is kept' limiter/block_cache.rs \
     's/ && known\.seen > row\.seen && / \&\& false \&\& /' \
-    limiter::models::cells::of_two_answers_the_later_one_stays
-weaken 'block cache: forgotten before the backend is told of a reset' limiter/control.rs \
+    limiter::models::cells::the_block_cache_keeps_the_later_of_two_answers
+weaken 'block cache: invalidated before the reset is sent to the backend' limiter/control.rs \
     's/(let done = self\.backend\.reset\(rows\);)\s*(self\.forget_denials\(rows\.iter\(\)\.copied\(\)\);)/$2\n        $1/' \
-    limiter::models::whole::after_a_reset_no_denial_from_before_it_is_remembered
-weaken 'block cache: forgotten before the backend is told of a settlement' limiter/receipt.rs \
+    limiter::models::whole::denials_from_before_a_reset_are_not_cached_after_the_reset
+weaken 'block cache: invalidated before the settlement is sent to the backend' limiter/receipt.rs \
     's/(let done = inner\.backend\.settle\(&charges\);)(.*?)(inner\.forget_denials\(.*?\);)/$3\n        $1/s' \
-    limiter::models::whole::after_a_cancellation_no_denial_from_before_it_is_remembered
-weaken 'block cache: the permit is had after the backend was asked' limiter/decide.rs \
+    limiter::models::whole::denials_from_before_a_cancellation_are_not_cached_after_the_cancellation
+weaken 'block cache: the permit is taken after the backend call' limiter/decide.rs \
     's/call\.permit = Some\(cache\.permit\(&takes, now\)\);//; s/(match answer\.try_ready\(\))/if let Some(cache) = &self.inner.block_cache {\n            call.permit = Some(cache.permit(takes, self.inner.time.now()));\n        }\n        $1/' \
-    limiter::models::whole::after_a_reset_no_denial_from_before_it_is_remembered
+    limiter::models::whole::denials_from_before_a_reset_are_not_cached_after_the_reset
 
 # Changed quotas and deny lists.
-weaken 'overrides: counted after the lock is given up' limiter/overrides.rs \
+weaken 'overrides: the count is updated after the lock is released' limiter/overrides.rs \
     's/self\.count\.store\(policies\.len\(\), Ordering::Release\);/let count = policies.len();\n        drop(policies);\n        self.count.store(count, Ordering::Release);/' \
-    limiter::models::cells::a_changed_quota_is_never_taken_for_none
-weaken 'overrides: a board is counted after the lock is given up' limiter/overrides.rs \
+    limiter::models::cells::concurrent_changes_do_not_hide_a_set_quota
+weaken 'overrides: the count is updated after the lock is released for several quotas' limiter/overrides.rs \
     's/self\.count\.store\(guard\.len\(\), Ordering::Release\);/let count = guard.len();\n        drop(guard);\n        self.count.store(count, Ordering::Release);/' \
     limiter::models::cells::quotas_are_replaced_in_one_step
-weaken 'deny list: writers do not wait for each other' limiter/deny.rs \
+weaken 'deny list: writers are not serialized' limiter/deny.rs \
     's/let _one_at_a_time = self/let _ = self/' \
-    limiter::models::cells::nobody_loses_a_rule_that_somebody_else_adds
+    limiter::models::cells::concurrent_inserts_lose_no_rule
 
 # The guard.
 weaken 'offenders: blocks are counted by a load and a store' limiter/guard/offenders.rs \
     's/blocks\.fetch_add\(1, Ordering::Relaxed\);/blocks.store(blocks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);/' \
-    guard::models::while_somebody_is_blocked_the_table_says_that_there_are_blocks
-weaken 'offenders: a bucket is copied out, changed and put back' limiter/guard/offenders.rs \
+    guard::models::the_block_count_is_positive_while_a_block_is_active
+weaken 'offenders: a bucket is copied, changed and written back' limiter/guard/offenders.rs \
     's/(fn denied\(&self, id: Digest, now: Micros, rules: &AutoBlock\) -> Option<\(Duration, u32\)> \{)\s*let mut bucket = self\.bucket\(id\);\s*let entry = self\.entry\(&mut bucket, id, now\);/$1\n        let mut copy = self.bucket(id).clone();\n        let answer = self.denied_in(&mut copy, id, now, rules);\n        *self.bucket(id) = copy;\n        answer\n    }\n\n    fn denied_in(&self, bucket: &mut [Offender; WAYS], id: Digest, now: Micros, rules: &AutoBlock) -> Option<(Duration, u32)> {\n        let entry = self.entry(bucket, id, now);/; s/#\[derive\(Default\)\]\nstruct Offender/#[derive(Clone, Default)]\nstruct Offender/' \
-    guard::models::of_denials_at_once_as_many_as_earn_a_block_earn_one
-weaken 'blocks by hand: looked up before the lock' limiter/guard/manual_blocks.rs \
+    guard::models::concurrent_denials_at_the_threshold_cause_one_block
+weaken 'manual blocks: looked up before the lock is taken' limiter/guard/manual_blocks.rs \
     's/let mut ends = self\.ends\(\);\s*if let Some\(before\) = self\.until\.with\(&id, \|\(until, _\)\| \*until\) \{/let before = self.until.with(\&id, |(until, _)| *until);\n        let mut ends = self.ends();\n        if let Some(before) = before {/' \
-    guard::models::two_blocks_of_one_caller_by_hand_are_one
-weaken 'blocks by hand: the flag is not set' limiter/guard/manual_blocks.rs \
+    guard::models::two_manual_blocks_of_one_caller_count_once
+weaken 'manual blocks: the flag is not set' limiter/guard/manual_blocks.rs \
     's/self\.any\.store\(true, Ordering::Release\);//' \
-    guard::models::blocks_by_hand_are_seen_by_whoever_comes_after_them
+    guard::models::manual_blocks_are_visible_to_later_calls
 
 # Whole limiters.
-weaken 'steps: nobody looks for blocks' limiter/decide.rs \
+weaken 'decisions: blocks are not checked' limiter/decide.rs \
     's/let is_guarded = guard\.is_needed\(\);/let is_guarded = false;/' \
-    limiter::models::whole::once_somebody_is_blocked_no_call_overlooks_it
-weaken 'steps: nobody looks for changed quotas' limiter/decide.rs \
+    limiter::models::whole::no_call_is_allowed_once_a_block_takes_effect
+weaken 'decisions: changed quotas are not checked' limiter/decide.rs \
     's/let changed = overrides\.quota\(.*?\);/let changed = overrides.quota(policy, None, None).filter(|_| false);/' \
-    limiter::models::whole::once_a_quota_is_changed_no_call_overlooks_it
-weaken 'settlement: looked at, then marked' limiter/receipt.rs \
+    limiter::models::whole::no_call_uses_the_old_quota_once_a_change_takes_effect
+weaken 'settlement: the mark is set by a load and a store' limiter/receipt.rs \
     's/!self\.inner\.settled\[index\]\.swap\(true, Ordering::Relaxed\)/{ let first = !self.inner.settled[index].load(Ordering::Relaxed); self.inner.settled[index].store(true, Ordering::Relaxed); first }/' \
-    limiter::models::whole::a_charge_is_settled_once_by_however_many_clones
+    limiter::models::whole::clones_of_a_receipt_settle_a_charge_once
 
 # The table of rows.
 relock='s/(fn decide_lines\(.*?\{\n)/$1        let incoming: Vec<usize> = self.shards.iter().map(|shard| shard.incoming).collect();\n        self.shards.clear();\n        let mut numbers: Vec<usize> = self.pinned.iter().map(|key| self.table.shard_of(*key)).collect();\n        numbers.sort_unstable();\n        numbers.dedup();\n        for (number, incoming) in numbers.into_iter().zip(incoming) {\n            let mut shard = self.table.lock(number);\n            shard.incoming = incoming;\n            self.shards.push(shard);\n        }\n/s'
 weaken 'row update: the shard is unlocked between reading and writing a row' backend/memory/call.rs "$relock" \
     memory::models::one_row_admits_exactly_its_limit
-weaken 'calls of several rows: unlocked between reading and writing' backend/memory/call.rs "$relock" \
-    memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
-weaken 'eviction: unlocked between finding a place and taking it, which is not looked at again' backend/memory/call.rs \
+weaken 'calls of several rows: the shards are unlocked between reading and writing' backend/memory/call.rs "$relock" \
+    memory::models::calls_on_two_rows_in_opposite_order_are_atomic_and_do_not_deadlock
+weaken 'eviction: unlocked between finding a slot and using it, without a second check' backend/memory/call.rs \
     "$relock; s/if shard\.is_full\(\) && !shard\.ensure_slot/if false \&\& !shard.ensure_slot/" \
-    memory::models::newcomers_at_once_pass_no_cap_and_push_out_nobody_who_is_denied
-weaken 'multi-lock: in the order of the call' backend/memory/call.rs \
+    memory::models::concurrent_newcomers_keep_the_cap_and_do_not_evict_denied_keys
+weaken 'calls of several rows: the shards are locked in the order of the call' backend/memory/call.rs \
     's/numbers\.sort_unstable\(\);//' \
-    memory::models::calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end
-weaken 'overflow: unlocked between reading and writing' backend/memory/call.rs "$relock" \
-    memory::models::newcomers_of_full_shards_share_one_budget_and_come_to_an_end
-weaken 'settlement of a row: unlocked between reading and writing' backend/memory/mod.rs \
+    memory::models::calls_on_two_rows_in_opposite_order_are_atomic_and_do_not_deadlock
+weaken 'overflow rows: the shard is unlocked between reading and writing' backend/memory/call.rs "$relock" \
+    memory::models::newcomers_to_full_shards_share_a_quota_and_do_not_deadlock
+weaken 'settlement of a row: the shard is unlocked between reading and writing' backend/memory/mod.rs \
     's/(let mut row = call\.load\(.*?\);\n)/$1        drop(call);\n        let mut call = LockedCall::new(\&self.table, std::iter::once(\&settlement.row));\n/' \
-    memory::models::any_three_acts_at_once_are_as_one_after_the_other
+    memory::models::three_concurrent_operations_are_linearizable
 
 exit $((faults > 0))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lints the library with each pair of features, and the tests with each feature alone: features only add. `make lint` covers
-# the library with none, each, the default and all.
+# Lints the library with each pair of features, and the tests with each feature alone. `make lint` lints the library without
+# features, with each feature, with the default and with all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 features=("$@")

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks the links between files: of Markdown files in the repository, and of the rendered documentation.
+"""Checks the links between Markdown files of the repository, and within the rendered documentation.
 
     scripts/links.py target/doc/tollgate
 
-Other hosts are not asked. A page that reads on a code host has no rustdoc links and no hidden lines.
+Links to other hosts are not checked. Markdown files outside src/docs must not have rustdoc links or hidden lines, since code
+hosts do not support them.
 """
 import os
 import re
@@ -12,11 +13,11 @@ import sys
 from html.parser import HTMLParser
 from urllib.parse import unquote, urldefrag
 
-faults = []
+errors = []
 
 
 def anchors_of_markdown(path):
-    """The anchors that a code host makes of headings."""
+    """Returns the anchors that code hosts create for headings."""
     found = set()
     fenced = False
     for line in open(path, encoding="utf-8"):
@@ -35,20 +36,20 @@ def without_code(text):
 
 
 def markdown(path):
-    """Relative links lead to files that are there."""
+    """Checks that relative links point to existing files and headings."""
     text = open(path, encoding="utf-8").read()
     for target in re.findall(r"\]\(([^()\s]+)\)", without_code(text)):
         if re.match(r"[a-z]+:", target):
             continue
         if "::" in target:
-            faults.append(f"{path}: {target} is a link of rustdoc")
+            errors.append(f"{path}: {target} is a rustdoc link")
             continue
         file, anchor = urldefrag(target)
-        there = os.path.normpath(os.path.join(os.path.dirname(path), unquote(file))) if file else path
-        if not os.path.exists(there):
-            faults.append(f"{path}: {target} is not there")
-        elif anchor and there.endswith(".md") and anchor not in anchors_of_markdown(there):
-            faults.append(f"{path}: {target} has no such heading")
+        target_path = os.path.normpath(os.path.join(os.path.dirname(path), unquote(file))) if file else path
+        if not os.path.exists(target_path):
+            errors.append(f"{path}: {target} does not exist")
+        elif anchor and target_path.endswith(".md") and anchor not in anchors_of_markdown(target_path):
+            errors.append(f"{path}: {target}: no such heading")
 
 
 class Page(HTMLParser):
@@ -65,7 +66,7 @@ class Page(HTMLParser):
 
 
 def rendered(root):
-    """Links within the rendered documentation lead to pages and anchors that are there."""
+    """Checks that links within the rendered documentation point to existing pages and anchors."""
     pages = {}
     for folder, _, names in os.walk(root):
         for name in names:
@@ -77,38 +78,37 @@ def rendered(root):
     for path, page in pages.items():
         for link in page.links:
             file, anchor = urldefrag(link)
-            there = os.path.normpath(os.path.join(os.path.dirname(path), unquote(file))) if file else path
-            # Other crates are not rendered here, but docs of their traits are repeated, with links that lead nowhere from
-            # here; sources have lines instead of anchors.
+            target_path = os.path.normpath(os.path.join(os.path.dirname(path), unquote(file))) if file else path
+            # Skips links to other crates, which are not rendered, and to sources, which have lines instead of anchors.
             foreign = file and not file.endswith(".html")
-            if re.match(r"[a-z]+:", link) or foreign or "/src/" in there or not there.startswith(root):
+            if re.match(r"[a-z]+:", link) or foreign or "/src/" in target_path or not target_path.startswith(root):
                 continue
             links += 1
-            if there not in pages:
-                if not os.path.exists(there):
-                    faults.append(f"{path}: {link} is not there")
-            elif anchor and not {anchor, unquote(anchor)} & pages[there].ids:
-                faults.append(f"{path}: {link} has no such anchor")
+            if target_path not in pages:
+                if not os.path.exists(target_path):
+                    errors.append(f"{path}: {link} does not exist")
+            elif anchor and not {anchor, unquote(anchor)} & pages[target_path].ids:
+                errors.append(f"{path}: {link}: no such anchor")
     return len(pages), links
 
 
-def read_on_a_code_host(path):
+def check_hidden_lines(path):
     text = open(path, encoding="utf-8").read()
     for block in re.findall(r"(?ms)^```rust.*?^```", text):
         if re.search(r"(?m)^# ", block):
-            faults.append(f"{path}: hidden lines are shown on a code host")
+            errors.append(f"{path}: code hosts show the hidden lines")
 
 
 repository = subprocess.check_output(["git", "ls-files", "*.md"], text=True).split()
 on_a_code_host = [path for path in repository if not path.startswith("src/docs/")]
 for path in on_a_code_host:
     markdown(path)
-    read_on_a_code_host(path)
+    check_hidden_lines(path)
 root = os.path.normpath(sys.argv[1])
 pages, links = rendered(root)
 if links == 0:
-    faults.append(f"{root}: no links; run `cargo doc --no-deps --all-features` first")
-for fault in sorted(set(faults)):
-    print(fault)
-print(f"{len(on_a_code_host)} Markdown files, {pages} rendered pages with {links} links: {len(set(faults))} faults")
-sys.exit(1 if faults else 0)
+    errors.append(f"{root}: no links; run `cargo doc --no-deps --all-features` first")
+for error in sorted(set(errors)):
+    print(error)
+print(f"{len(on_a_code_host)} Markdown files, {pages} rendered pages with {links} links: {len(set(errors))} errors")
+sys.exit(1 if errors else 0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the crate with the oldest versions that Cargo.toml allows, and runs the library's tests on them: a lower bound that
-# is too low would break builds with an old lock file.
+# Builds the crate with the oldest dependencies that Cargo.toml allows, and runs the library's tests with them. A lower bound
+# that is too low would break builds with an old lock file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
@@ -20,6 +20,6 @@ cargo check --quiet --lib
 cargo check --quiet --lib --no-default-features
 echo "builds with the oldest versions that Cargo.toml allows"
 
-# The tests need newer versions of a few crates (bytes, serde, hyper-util): cargo updates those and keeps the others.
+# The tests need newer versions of some crates (bytes, serde, hyper-util). Cargo updates those and keeps the others.
 mv whole.toml Cargo.toml
 cargo test --quiet --lib --all-features

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Compares the public items, with all features, with tests/public-api.txt, so that a commit's diff shows its API changes.
-# --write rewrites that file. The format of rustdoc's JSON changes with the compiler: cargo-public-api 0.52 reads that of Rust
-# 1.95, and another Rust may render an item differently.
+# Compares the public items (with all features) with tests/public-api.txt, so that the diff of a commit shows API changes.
+# --write rewrites the file. rustdoc's JSON format depends on the compiler: cargo-public-api 0.52 reads that of Rust 1.95, and
+# other versions may render items differently.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kept=tests/public-api.txt
 made=$(mktemp)
 trap 'rm -f "$made"' EXIT
 target=${CARGO_TARGET_DIR:-target}
-# RUSTC_BOOTSTRAP makes a stable rustdoc write JSON; the tool would use a nightly one.
+# RUSTC_BOOTSTRAP lets a stable rustdoc write JSON; by default, the tool would use a nightly toolchain.
 RUSTC_BOOTSTRAP=1 cargo rustdoc --quiet --lib --all-features --target-dir "$target" -- \
   -Z unstable-options --output-format json --cap-lints allow
 # Send, Sync and Unpin are kept, since losing one breaks callers. Blanket implementations, and traits that stable programs

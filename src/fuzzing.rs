@@ -1,4 +1,4 @@
-//! What the fuzz targets of `fuzz/` see that nobody else does. There under `--cfg fuzzing` only, and no promise.
+//! Internals for the fuzz targets in `fuzz/`, compiled only under `--cfg fuzzing`. Not part of the public API.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::policy::{Decision, Digest, PolicyName};
 pub use crate::backend::{Answered, Operation, decided, notices, value_of};
 pub use crate::middleware::sent;
 
-/// What is read of a duration as text.
+/// Parses a duration.
 pub fn duration(text: &str) -> Option<Duration> {
     crate::policy::parse_duration(text)
 }
 
-/// What a limiter makes of a backend's step.
+/// Returns the decision that a limiter makes from a backend's step.
 pub fn decision(policy: PolicyName, quota: Quota, cost: u64, step: Step, all_granted: bool) -> Decision {
     Decision::new(policy, Digest::from_bits(0), quota, cost, step, all_granted)
 }

@@ -11,14 +11,15 @@
 //! | the server a client sends to | [`host`] |
 //! | anything axum can extract | `from_extractor` (feature `axum`) |
 //!
-//! Combine them with [`or`](KeyExtractor::or), [`and`](KeyExtractor::and) and [`map`](KeyExtractor::map). Callers
+//! Combine extractors with [`or`](KeyExtractor::or), [`and`](KeyExtractor::and) and [`map`](KeyExtractor::map). Callers
 //! without a key are anonymous and share one row, unless the extractor ends in [`or_reject`](KeyExtractor::or_reject)
 //! or [`or_skip`](KeyExtractor::or_skip).
 //!
 //! # Which keys a client can invent
 //!
-//! A client that can invent keys gets a full bucket for each; one that can name another client's key can spend its
-//! tokens or get it [blocked](crate::protection::AutoBlock). So clients must not be able to choose their keys.
+//! A client that can invent keys gets a full bucket for each of them. A client that can name another client's key can
+//! spend its tokens or get it [blocked](crate::protection::AutoBlock). Clients must therefore not be able to choose
+//! their keys.
 //!
 //! | key | vouched for by | a client can |
 //! | --- | --- | --- |
@@ -30,12 +31,13 @@
 //! | [`global`] | nothing to choose | spend all tokens |
 //!
 //! Combinators do not help: a pair with an invented half is an invented key, so `bearer().and(client_ip())` admits any
-//! number of requests from one address. With [`or`](KeyExtractor::or), any header bypasses the address. Instead:
+//! number of requests from one address. With [`or`](KeyExtractor::or), any value of the header bypasses the limit by
+//! address. Instead:
 //!
 //! - Check the credential in a layer outside the limiter and count by its result:
 //!   `extension(|user: &User| user.id).or(client_ip())`.
-//! - If it can only be checked inside, add a rule by address, which requests have to pass as well:
-//!   `RateLimitLayer::new(PER_TOKEN, bearer().or_skip()).and(PER_ADDRESS, client_ip())`.
+//! - If the credential can only be checked inside the limiter, add a rule by address, which requests have to pass as
+//!   well: `RateLimitLayer::new(PER_TOKEN, bearer().or_skip()).and(PER_ADDRESS, client_ip())`.
 //! - Count attempts on an account by account *and* address (see [limits turned against
 //!   others](crate::docs::limitations#limits-turned-against-others)), and block by address alone
 //!   ([`AutoBlock::without_keys`](crate::protection::AutoBlock::without_keys)).

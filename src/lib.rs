@@ -1,5 +1,5 @@
-//! Rate limiting for [Tower] and [axum]: limits per user, IP address or tenant, by request or by cost, in one process or
-//! across many with Redis.
+//! Rate limiting for [Tower] and [axum]: limits per user, IP address or tenant, in one process or across many with
+//! Redis.
 //!
 //! ```
 //! use axum::{routing::get, Router};
@@ -25,7 +25,7 @@
 //! Each client address can send a burst of 20 requests, and 10 per minute on average. Further requests get 429 with a
 //! correct `Retry-After`, and never reach the handler.
 //!
-//! Handlers call the same limiter, with any key, and with several limits at once:
+//! Handlers can call a limiter directly, with any key and with several limits:
 //!
 //! ```
 //! use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR, MINUTE};
@@ -73,48 +73,50 @@
 //! | `docs::axum` | layer order, 404s, shared state (feature `axum`) |
 //! | `docs::grpc` | methods, statuses, streams (feature `tonic`) |
 //! | [`docs::hyper`] | servers without axum |
-//! | [`docs::testing`] | tests of your own limits |
+//! | [`docs::testing`] | testing your own limits |
 //! | [`docs::proxies`] | client addresses behind nginx, Envoy or a CDN |
-//! | `docs::redis` | what a server needs; outages (feature `redis`) |
+//! | `docs::redis` | setting up a Redis server; outages (feature `redis`) |
 //! | [`docs::observing`] | logs, metrics, alerts |
 //! | [`docs::migrating`] | from other libraries and services |
-//! | [`docs::mistakes`] | wrongly written limits, and how they show |
-//! | [`docs::limitations`] | what is missing; what a restart or an eviction costs |
+//! | [`docs::mistakes`] | mistakes in writing limits, and how you notice them |
+//! | [`docs::limitations`] | what is missing, and what a restart or an eviction forgives |
 //! | [`docs::glossary`] | the terms that these pages use |
-//! | [`docs::design`] | how the crate is built, and why |
+//! | [`docs::design`] | the structure of the crate, and the reasons for it |
 //!
 //! # Algorithms
-//! Use a [token bucket](Quota::token_bucket) unless you have a reason not to: it is smooth, allows a burst that you choose, and
-//! admits at most `capacity + rate * time / period` in any interval. A [sliding window](Quota::sliding_window) admits at most
-//! its limit in each window of the clock. A
-//! [fixed window](Quota::fixed_window) suits budgets that people read, such as 500 per day, optionally with rollover.
+//! Use a [token bucket](Quota::token_bucket) unless you have a reason not to. A token bucket refills smoothly and
+//! allows a burst of `capacity`. In any interval, at most `capacity + rate * time / period` requests pass. A
+//! [sliding window](Quota::sliding_window) admits at most its limit in each window of the clock. A
+//! [fixed window](Quota::fixed_window) suits budgets that people read, for example 500 per day, and unspent tokens can
+//! roll over.
 //!
 #![doc = include_str!("docs/plots/algorithms.svg")]
 //!
 //! # Features
 //! | feature | default | adds | brings |
 //! | --- | --- | --- | --- |
-//! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] and [`Receipt`] as extractors, the peer address from `ConnectInfo`, `key::path`, `status` | axum 0.8 |
+//! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] and [`Receipt`] as extractors, peer addresses from `ConnectInfo`, `key::path`, `status` | axum 0.8 |
 //! | `wait` | yes | waiting until a reservation is due: `wait_up_to` | tokio's timer |
 //! | `redis` | | `backend::RedisBackend`: limits shared by many processes; Rust 1.88 | redis 1.8, tokio |
 //! | `redis-tls` | | `redis`, and `rediss://` | rustls |
-//! | `serde` | | [`Quota`] as text or table in any format, and `config` | serde |
-//! | `tonic` | | the peer address from tonic's connection info, denials and errors as `tonic::Status` | tonic 0.14 |
+//! | `serde` | | quotas as text or tables in any serde format, and `config` | serde |
+//! | `tonic` | | peer addresses from tonic, denials and errors as `tonic::Status` | tonic 0.14 |
 //! | `uuid` | | `Uuid` as a key | uuid 1 |
 //! | `tracing` | | `observe::Tracing`: decisions as events, denials sampled | tracing |
 //! | `metrics` | | `observe::Metrics`: counters, latencies and gauges, with a dashboard | metrics 0.24 |
-//! | `conformance` | | the tests that every backend must pass; not covered by semver | |
+//! | `conformance` | | the tests that every backend must pass; exempt from semver | |
 //!
-//! Features only add. Without features there is no axum and no async runtime in the dependency tree. Rust 1.85 or newer.
+//! Features are additive. Without features, the crate depends on neither axum nor an async runtime. It requires Rust
+//! 1.85 or newer.
 //!
 //! [Tower]: https://docs.rs/tower
 //! [axum]: https://docs.rs/axum
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Of the library only: a test says what is wrong by panicking.
+// Only in the library: tests may panic.
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 
-/// Implements `Debug` for a type by the fields that are named here: the others cannot be shown, or must not be.
+/// Implements `Debug` with only the named fields: the others cannot or must not be shown.
 macro_rules! debug_fields {
     ($type:ident, |$value:ident| $($name:ident: $field:expr),+) => {
         impl std::fmt::Debug for $type {

@@ -28,10 +28,10 @@ fn an_allowed_decision_allocates_nothing() {
         now(limiter.limit(&API, (text, address)));
         now(limiter.limit(&tiers, subject.clone()));
     }
-    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&API, text)).is_allowed())), 0, "a text");
-    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&API, (text, address))).is_allowed())), 0, "a tuple");
-    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&tiers, subject.clone())).is_allowed())), 0, "a tier");
-    assert_eq!(allocations(|| assert!(now(limiter.try_check(&API, text)).is_allowed())), 0, "a check");
+    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&API, text)).is_allowed())), 0, "text key");
+    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&API, (text, address))).is_allowed())), 0, "tuple key");
+    assert_eq!(allocations(|| assert!(now(limiter.try_limit(&tiers, subject.clone())).is_allowed())), 0, "tier");
+    assert_eq!(allocations(|| assert!(now(limiter.try_check(&API, text)).is_allowed())), 0, "check");
 }
 
 #[test]
@@ -44,17 +44,17 @@ fn a_denied_decision_allocates_nothing() {
 
 #[cfg(all(feature = "metrics", feature = "tracing"))]
 #[test]
-fn a_watched_decision_allocates_nothing() {
+fn an_observed_decision_allocates_nothing() {
     use tollgate::observe::{Metrics, Tracing};
 
-    struct Nothing;
-    impl tollgate::observe::Observer for Nothing {
+    struct NoopObserver;
+    impl tollgate::observe::Observer for NoopObserver {
         fn decided(&self, _: &tollgate::observe::Decided<'_>) {}
     }
     let builder = || RateLimiter::builder(tollgate::MemoryBackend::new());
     let policy = Policy::new("three", Quota::token_bucket(3, HOUR));
     let limiters = [
-        builder().observer(Nothing).build(),
+        builder().observer(NoopObserver).build(),
         builder().observer(Metrics::new()).build(),
         builder().observer(Tracing::new()).build(),
     ];
@@ -66,21 +66,22 @@ fn a_watched_decision_allocates_nothing() {
 }
 
 #[test]
-fn two_charges_at_once_allocate_only_the_lists_of_answers() {
+fn a_call_with_two_charges_allocates_at_most_three_lists() {
     let limiter = RateLimiter::default();
     let (api, other) = (API, OTHER);
     let charges = || [Charge::new(&api, 7), Charge::new(&other, 7)];
     now(limiter.limit_all(charges()));
-    // The lists of steps, of charges and of decisions: each holds one element without allocating.
+    // The lists of steps, charges and decisions allocate, because each holds only one element inline.
     assert!(allocations(|| assert!(now(limiter.try_limit_all(charges())).is_allowed())) <= 3);
 }
 
 #[test]
-fn the_layer_allocates_nothing_but_headers() {
+fn the_layer_allocates_only_headers() {
     let key = |_: &http::request::Parts| 7;
-    let bare = count_calls(Inner);
-    let without_headers = count_calls(RateLimitLayer::new(API, key).headers(tollgate::HeaderFamily::None).layer(Inner));
-    let with_headers = count_calls(RateLimitLayer::new(API, key).layer(Inner));
+    let bare = allocations_per_call(Inner);
+    let without_headers =
+        allocations_per_call(RateLimitLayer::new(API, key).headers(tollgate::HeaderFamily::None).layer(Inner));
+    let with_headers = allocations_per_call(RateLimitLayer::new(API, key).layer(Inner));
     println!(
         "allocations per request: {bare} without the layer, {without_headers} without headers, {with_headers} with headers"
     );
@@ -90,7 +91,7 @@ fn the_layer_allocates_nothing_but_headers() {
 }
 
 #[test]
-fn a_denial_allocates_a_response_its_headers_and_two_values() {
+fn a_refusal_allocates_only_its_headers_and_body() {
     let key = |_: &http::request::Parts| 7;
     let one = Policy::new("one", Quota::token_bucket(1, HOUR));
     let mut service = RateLimitLayer::new(one, key).layer(Inner);
@@ -101,13 +102,13 @@ fn a_denial_allocates_a_response_its_headers_and_two_values() {
     let mut response = None;
     let count = allocations(|| response = Some(now(service.call(request))));
     assert_eq!(response.as_ref().map(|response| response.status().as_u16()), Some(429));
-    // Two for the header map, two for the body, one each for `RateLimit` and `Retry-After`.
+    // Two are for the header map, two for the body, and one each for `RateLimit` and `Retry-After`.
     assert_eq!(count, 6);
     drop(response);
 }
 
 /// The allocations of one call, after three warm-up calls.
-fn count_calls<S, B>(mut service: S) -> usize
+fn allocations_per_call<S, B>(mut service: S) -> usize
 where
     S: Service<Request<()>, Response = Response<B>, Error = Infallible>,
 {
@@ -154,14 +155,14 @@ thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-struct Counting;
+struct CountingAllocator;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-// SAFETY: every call is forwarded to the system allocator unchanged; counting touches neither memory nor layout.
+// SAFETY: every call is forwarded to the system allocator unchanged. Counting touches neither memory nor layout.
 #[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
         // SAFETY: the caller upholds the contract of `GlobalAlloc`, which the system allocator requires.
@@ -170,12 +171,12 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
-        // SAFETY: as above.
+        // SAFETY: as in `alloc`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
+        // SAFETY: as in `alloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

@@ -18,13 +18,13 @@ const MODULES: [(&str, u8); 14] = [
     // Re-exports by topic.
     ("key", 6),
     ("protection", 6),
-    // Locks and atomics, replaced when a model checker runs.
+    // Locks and atomics, which model checkers replace.
     ("sync", 0),
     ("docs", 0),
 ];
 
 #[test]
-fn rooms_look_only_at_smaller_numbers() {
+fn modules_name_only_modules_of_lower_levels() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut faults = Vec::new();
     let mut files = 0;
@@ -43,9 +43,9 @@ fn rooms_look_only_at_smaller_numbers() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The two functions that decide, the files that define them, and the files that call them. `step` projects single rows;
-/// all charges go through `step_all`.
-const DECIDING: [(&str, &str, &[&str]); 2] = [
+/// The two deciding functions, with the file that defines each and the files that call it. All charges go through
+/// `step_all`. `step` only projects single rows.
+const DECIDING_FUNCTIONS: [(&str, &str, &[&str]); 2] = [
     (
         "step",
         "algorithm/step.rs",
@@ -55,9 +55,9 @@ const DECIDING: [(&str, &str, &[&str]); 2] = [
 ];
 
 #[test]
-fn what_decides_is_written_once_and_called_by_few() {
+fn deciding_functions_have_one_definition_and_known_callers() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for (name, home, callers) in DECIDING {
+    for (name, home, callers) in DECIDING_FUNCTIONS {
         let (mut homes, mut calls) = (Vec::new(), Vec::new());
         for file in rust_files(&source) {
             let inside = file.strip_prefix(&source).expect("inside src").to_string_lossy().replace('\\', "/");
@@ -79,7 +79,7 @@ fn what_decides_is_written_once_and_called_by_few() {
     }
 }
 
-/// Only what applications need is at the root.
+/// The root has only the items that most applications need.
 const MAX_ROOT_ITEMS: usize = 40;
 
 #[test]
@@ -90,7 +90,7 @@ fn the_crate_root_has_at_most_forty_items() {
 }
 
 #[test]
-fn items_at_the_root_are_counted_as_modules_and_by_name() {
+fn root_items_include_modules_and_re_exports() {
     let text = "pub mod a;\n#[doc(hidden)]\npub mod hidden;\nmod b;\npub use a::{C,\n    D};\npub use b::E;\n";
     assert_eq!(root_items(text), ["a", "C", "D", "E"]);
 }
@@ -112,7 +112,7 @@ fn root_items(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_second_implementation_and_another_caller_are_caught() {
+fn second_definitions_and_new_callers_are_detected() {
     let counted = |text: &str| definitions_and_calls(text, "step");
     assert_eq!(counted("pub fn step(quota: &Quota) {}\nfn steps() {}"), (1, 0));
     assert_eq!(counted("fn step<R>(row: R) {}\n    let x = step(q, s);\n// step(q)"), (1, 1));
@@ -142,7 +142,7 @@ fn definitions_and_calls(text: &str, name: &str) -> (usize, usize) {
 }
 
 #[test]
-fn an_upward_import_is_caught() {
+fn upward_imports_are_detected() {
     assert!(upward_names("algorithm", "use std::fmt;\nuse crate::policy::Key;").len() == 1);
     assert!(upward_names("backend", "use crate::{algorithm::Quota, limiter::RateLimiter};").len() == 1);
     assert!(upward_names("policy", "fn f() -> crate::backend::Error {}").len() == 1);
@@ -154,14 +154,14 @@ fn an_upward_import_is_caught() {
     assert!(upward_names("middleware", "use super::key;\nuse crate::middleware::x;").is_empty());
 }
 
-/// The names in `text`, a file of `module`, that the order forbids.
+/// Returns the names that the order forbids in `text`, a file of `module`.
 fn upward_names(module: &str, text: &str) -> Vec<String> {
     let Some(own) = level(module) else {
         return vec![format!("add the module {module:?} to MODULES in tests/architecture.rs")];
     };
     let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
     let mut faults = Vec::new();
-    // The length of a `super` chain does not matter: only the name after it counts.
+    // Only the name after a `super` chain matters, not the length of the chain.
     for (at, _) in code.match_indices("super::super::") {
         let rest = code[at..].trim_start_matches("super::");
         let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();

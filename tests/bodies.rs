@@ -21,7 +21,7 @@ fn one() -> RateLimitLayer {
 }
 
 #[tokio::test]
-async fn any_response_body_will_do() {
+async fn any_response_body_is_supported() {
     passes_and_is_refused(|| axum::body::Body::from("hello"), "hello").await;
     passes_and_is_refused(|| Full::new(Bytes::from("hello")), "hello").await;
     passes_and_is_refused(|| Full::new(Bytes::from("hello")).boxed(), "hello").await;
@@ -62,8 +62,8 @@ where
 }
 
 #[tokio::test]
-async fn any_request_body_will_do_and_a_refusal_does_not_touch_it() {
-    /// Neither a `Body` nor `Clone`: only the inner service can use it.
+async fn any_request_body_is_supported_and_refusals_do_not_read_it() {
+    /// A request body that is neither a `Body` nor `Clone`: only the inner service can use it.
     struct Untouched(&'static str);
 
     let inner = service_fn(|request: Request<Untouched>| async move {
@@ -77,7 +77,7 @@ async fn any_request_body_will_do_and_a_refusal_does_not_touch_it() {
 }
 
 #[tokio::test]
-async fn frames_trailers_and_errors_pass_as_they_are() {
+async fn frames_trailers_and_errors_are_passed_through() {
     let mut trailers = HeaderMap::new();
     trailers.insert("x-checksum", "7".parse().unwrap());
     let sent = trailers.clone();
@@ -100,7 +100,7 @@ async fn frames_trailers_and_errors_pass_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_stream_is_passed_on_as_it_comes() {
+async fn a_stream_is_forwarded_chunk_by_chunk() {
     let (sender, receiver) = mpsc::channel(1);
     let inner = tower::ServiceBuilder::new().layer(one()).service_fn({
         let receiver = std::sync::Arc::new(std::sync::Mutex::new(Some(receiver)));

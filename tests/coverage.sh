@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Line coverage by room, over the tests with all features: `make coverage` writes `tests/coverage.md`.
+# Line coverage by module, over the tests with all features: `make coverage` writes `tests/coverage.md`.
 #
-# Tests that live in `src/` are not counted as covered lines, though they are run. Left out are the examples, what runs
-# for long what others run briefly (two floods of millions of keys, all short histories there are), and the examples in
-# the documentation, which stable Rust cannot count.
+# Tests in `src/` are run, but their own lines are not counted. The run omits the examples, the long tests (two floods of
+# millions of keys, the exhaustive test), and doctests, which stable Rust cannot measure.
 #
-# cargo-llvm-cov needs LLVM's tools of the compiler's own version: `rustup component add llvm-tools`, or a package such
-# as llvm-22, named by LLVM_COV and LLVM_PROFDATA.
+# cargo-llvm-cov needs LLVM tools of the compiler's LLVM version: run `rustup component add llvm-tools`, or install a package
+# such as llvm-22 and set LLVM_COV and LLVM_PROFDATA.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 lcov="${CARGO_TARGET_DIR:-target}/coverage.lcov"
@@ -22,8 +21,8 @@ for file in tests/*.rs tests/*/main.rs; do
     esac
 done
 
-# Counting makes everything slower; what a test says of time and allocations is not at stake here.
-# The quickstart is an example, which is not built here.
+# Instrumentation slows the tests down, so failures of tests that check time or allocations are ignored.
+# The quickstart tests run an example, which is not built here.
 cargo llvm-cov --all-features "${targets[@]}" --ignore-run-fail --lcov --output-path "$lcov" -- \
     --skip no_short_history --skip quickstart
 
@@ -31,27 +30,27 @@ awk -v date="$(date -u +%F)" -v commit="$(git rev-parse --short HEAD)" -v here="
     /^SF:/ {
         file = substr($0, 4)
         sub(here, "", file)
-        room = file
-        sub(/^src\//, "", room)
-        sub(/\/.*|\.rs$/, "", room)
-        # Where the tests of the file begin.
+        module = file
+        sub(/^src\//, "", module)
+        sub(/\/.*|\.rs$/, "", module)
+        # The first line of the file's tests.
         end = file ~ /\/tests\.rs$/ ? 0 : 1e9
         for (n = 1; (getline line < file) > 0; n++) if (line == "#[cfg(test)]" && n < end) end = n
         close(file)
     }
     /^DA:/ {
         split(substr($0, 4), at, ",")
-        if (at[1] < end && file ~ /^src\//) { lines[room]++; covered[room] += at[2] > 0 }
+        if (at[1] < end && file ~ /^src\//) { lines[module]++; covered[module] += at[2] > 0 }
     }
     END {
         printf "# Line coverage\n\nWritten by `make coverage`, %s, at %s.\n\n", date, commit
-        print "| room | lines | covered | |\n| --- | ---: | ---: | ---: |"
+        print "| module | lines | covered | |\n| --- | ---: | ---: | ---: |"
         sort = "sort"
-        for (room in lines) {
-            share = 100 * covered[room] / lines[room]
-            printf "| %s | %d | %d | %.1f %% |\n", room, lines[room], covered[room], share | sort
-            all += lines[room]
-            hit += covered[room]
+        for (module in lines) {
+            share = 100 * covered[module] / lines[module]
+            printf "| %s | %d | %d | %.1f %% |\n", module, lines[module], covered[module], share | sort
+            all += lines[module]
+            hit += covered[module]
         }
         close(sort)
         printf "| all | %d | %d | %.1f %% |\n", all, hit, 100 * hit / all

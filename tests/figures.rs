@@ -1,4 +1,4 @@
-//! The figures in the docs match `benches/peers/RESULTS.md`, which `make bench` writes.
+//! The figures in the docs match `benches/peers/RESULTS.md`, written by `make bench`.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn figures_of_the_comparison() -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_comparison_has_the_figures_of_the_results() {
+fn the_comparison_shows_the_measured_figures() {
     let results = read("benches/peers/RESULTS.md");
     let figures = figures_of_the_comparison();
     assert!(figures.len() > 8, "{figures:?}");
@@ -40,7 +40,7 @@ fn the_comparison_has_the_figures_of_the_results() {
 }
 
 #[test]
-fn the_readme_has_the_first_figures_of_the_comparison() {
+fn the_readme_and_the_comparison_show_the_same_figures() {
     let readme = rows(&read("README.md"));
     let row = readme.iter().find(|row| row[0].starts_with("nanoseconds per decision")).expect("the row");
     let figures = figures_of_the_comparison();
@@ -48,7 +48,7 @@ fn the_readme_has_the_first_figures_of_the_comparison() {
 }
 
 #[test]
-fn a_row_in_memory_costs_what_was_measured() {
+fn the_docs_state_the_measured_size_of_a_row() {
     let results = rows(&section(&read("benches/peers/RESULTS.md"), "Memory and the longest call"));
     let page = read("src/docs/choosing/costs.md").replace('\n', " ");
     for keys in ["1,000,000", "10,000,000"] {

@@ -10,13 +10,13 @@ use support::now;
 
 const KEYS: u64 = 10_000_000;
 const MAX_ROWS: usize = 1_000_000;
-/// Rows of 40 bytes plus a control byte, in a table whose load is lowest just after growing (churn may make it grow once
-/// more than its rows need), plus 64 MiB for the rest of the process.
+/// Each row takes 40 bytes and a control byte. The table may be at its lowest load, just after growing, and churn may
+/// double it once more. The rest of the process gets 64 MiB.
 const MAX_BYTES: u64 = MAX_ROWS as u64 * 41 * 16 / 7 * 2 + 64 * 1024 * 1024;
 
-// In one test, because each measures the memory of the whole process.
+// A single test, because it measures the memory of the whole process.
 #[test]
-fn a_flood_of_keys_is_held_and_lets_nobody_out() {
+fn a_flood_of_keys_stays_in_bounds_and_evicts_no_denied_key() {
     flood(Quota::token_bucket(100, DAY));
     // Each key exhausts its row.
     flood(Quota::token_bucket(1, DAY));
@@ -59,10 +59,10 @@ fn flood(quota: Quota) {
         );
     }
     if quota.get_capacity() == 1 {
-        // One newcomer per row, and one per overflow row: sixteen in each of 256 shards.
-        assert!(admitted <= MAX_ROWS as u64 + 16 * 256, "{admitted} newcomers were admitted to a full table");
+        // One new key is admitted per row and per overflow row. Each of the 256 shards has 16 overflow rows.
+        assert!(admitted <= MAX_ROWS as u64 + 16 * 256, "{admitted} new keys were admitted to a full table");
     } else {
-        assert!(admitted > KEYS / 2, "only {admitted} newcomers were admitted, although most rows could be evicted");
+        assert!(admitted > KEYS / 2, "only {admitted} new keys were admitted, although most rows could be evicted");
     }
 }
 
@@ -70,7 +70,7 @@ fn reclaim() {
     let clock = ManualClock::new();
     let backend = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
     let limiter = RateLimiter::new(Arc::clone(&backend));
-    // A hundred newcomers per millisecond, each of which expires after a second: 100,000 live rows.
+    // A hundred new keys per millisecond expire after one second each, so 100,000 rows are live.
     let policies = [
         Policy::new("tb", Quota::token_bucket(1, Duration::from_secs(1))),
         Policy::new("fw", Quota::fixed_window(1, Duration::from_millis(500))),

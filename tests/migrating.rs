@@ -1,4 +1,5 @@
-//! The migration guides only show code that `migrating/` compiles, and claims that its tests check; so does PROOF.md.
+//! The migration guides show only code that `migrating/` compiles, and name an existing test for each claim. The comparison
+//! in PROOF.md names a test or a table for each claim.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,16 +9,16 @@ const IN_RUST: [&str; 5] =
 const IN_TYPESCRIPT: [&str; 3] = ["convex", "express_rate_limit", "upstash"];
 
 #[test]
-fn every_block_of_the_pages_is_in_the_sources() {
+fn every_code_block_in_the_guides_is_in_the_sources() {
     for peer in IN_RUST.into_iter().chain(IN_TYPESCRIPT) {
         let page = read(&page(peer));
         let theirs = match IN_RUST.contains(&peer) {
             true => format!("migrating/src/theirs/{peer}.rs"),
             false => format!("migrating/typescript/src/{peer}.ts"),
         };
-        for (heading, source) in [("Theirs", theirs), ("Ours", format!("migrating/src/ours/{peer}.rs"))] {
+        for (heading, source) in [("Before", theirs), ("After", format!("migrating/src/ours/{peer}.rs"))] {
             let mut sources = read(&source);
-            if (peer, heading) == ("tower_rate_limiter", "Theirs") {
+            if (peer, heading) == ("tower_rate_limiter", "Before") {
                 sources += &read("migrating/src/theirs/tower_rate_limiter_01.rs");
             }
             let blocks = blocks(&page, heading);
@@ -31,7 +32,7 @@ fn every_block_of_the_pages_is_in_the_sources() {
 }
 
 #[test]
-fn every_page_is_held_to_its_sources() {
+fn every_guide_is_checked_against_its_sources() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs/migrating");
     let pages = fs::read_dir(folder).expect("the pages").map(|it| it.expect("a file").path());
     for path in pages.filter(|path| path.extension().is_some_and(|it| it == "md") && !path.ends_with("index.md")) {
@@ -41,7 +42,7 @@ fn every_page_is_held_to_its_sources() {
 }
 
 #[test]
-fn every_test_that_a_page_names_is_there() {
+fn every_test_named_in_a_guide_exists() {
     for peer in IN_RUST.into_iter().chain(IN_TYPESCRIPT) {
         let mut tests = read(&format!("migrating/tests/{peer}.rs"));
         if IN_TYPESCRIPT.contains(&peer) {
@@ -52,7 +53,7 @@ fn every_test_that_a_page_names_is_there() {
             page.split_once("# What changes\n").unwrap_or_else(|| panic!("{peer}.md: no section \"What changes\"")).1;
         let rows: Vec<&str> = changes.lines().filter(|line| line.starts_with('|')).skip(2).collect();
         assert!(rows.len() > 4, "{peer}.md");
-        // In the last column of the table, all quoted names; elsewhere, those that look like a test's.
+        // All quoted names in the last column of the table; elsewhere, only those that look like test names.
         let mut named: Vec<String> = quoted(changes).filter(|it| it.matches('_').count() > 4).collect();
         for row in rows {
             let shown = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
@@ -67,7 +68,7 @@ fn every_test_that_a_page_names_is_there() {
 }
 
 #[test]
-fn every_test_that_the_front_page_names_is_there() {
+fn every_test_named_in_the_index_exists() {
     let page = read("src/docs/migrating/index.md");
     let page: String = page.split("```").step_by(2).collect(); // without code blocks
     let named: Vec<String> = quoted(&page).filter(|it| it.matches('_').count() > 4).collect();
@@ -82,9 +83,9 @@ fn every_test_that_the_front_page_names_is_there() {
 }
 
 #[test]
-fn every_claim_of_the_comparison_names_what_shows_it() {
+fn every_claim_in_the_comparison_names_a_test_or_table() {
     let page = read("PROOF.md");
-    let (_, table) = page.split_once("\n## Beside other crates\n").expect("the comparison");
+    let (_, table) = page.split_once("\n## Comparison with other crates\n").expect("the comparison");
     let (table, _) = table.split_once("\n## ").expect("a section after the comparison");
     let tests: String =
         IN_RUST.iter().chain(&IN_TYPESCRIPT).map(|it| read(&format!("migrating/tests/{it}.rs"))).collect();

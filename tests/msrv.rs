@@ -1,8 +1,8 @@
 //! The minimum Rust version: `Cargo.toml` and the README state what the dependencies require.
 //!
-//! Runs without an older toolchain. For the library itself, clippy checks the standard library (`incompatible_msrv`, in
-//! `make lint`), and this file checks for let chains, the newer syntax most easily used by habit. Only
-//! `cargo +1.85 check` is a complete check.
+//! These tests need no older toolchain. They also check that the library has no let chains, the newer syntax most easily used
+//! by habit. In `make lint`, clippy checks the use of the standard library (`incompatible_msrv`). Only `cargo +1.85 check` is
+//! complete.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -15,7 +15,7 @@ use serde_json::Value;
 type Rust = u32;
 
 #[test]
-fn the_default_features_need_the_rust_that_cargo_toml_and_the_readme_state() {
+fn the_default_features_need_the_stated_rust_version() {
     let stated = minor(env!("CARGO_PKG_RUST_VERSION"));
     let (needed, package) = needed(&[]);
     assert_eq!(needed, stated, "Cargo.toml states 1.{stated}; {package} requires 1.{needed}");
@@ -26,7 +26,7 @@ fn the_default_features_need_the_rust_that_cargo_toml_and_the_readme_state() {
 }
 
 #[test]
-fn all_features_need_the_rust_that_is_stated_for_redis_and_only_redis_does() {
+fn only_the_redis_feature_needs_a_newer_rust_version() {
     let (all, package) = needed(&["--all-features"]);
     let (redis, _) = needed(&["--no-default-features", "--features", "redis"]);
     assert_eq!(
@@ -41,7 +41,7 @@ fn all_features_need_the_rust_that_is_stated_for_redis_and_only_redis_does() {
 }
 
 #[test]
-fn no_let_chain_stands_in_the_library() {
+fn the_library_has_no_let_chains() {
     let stated = minor(env!("CARGO_PKG_RUST_VERSION"));
     assert!(stated < 88, "let chains are stable from 1.88: delete this test");
     let found: Vec<String> = rust_files(&root().join("src")).into_iter().flat_map(|file| let_chains(&file)).collect();
@@ -49,7 +49,7 @@ fn no_let_chain_stands_in_the_library() {
 }
 
 /// The highest `rust-version` of the dependencies with these features, on any platform, and the package that requires
-/// it. Reads the lock file, for which cargo chose the lowest that the manifest allows.
+/// it. The versions are those of the lock file.
 fn needed(features: &[&str]) -> (Rust, String) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -60,9 +60,9 @@ fn needed(features: &[&str]) -> (Rust, String) {
     let packages: HashMap<&str, &Value> = list(&metadata["packages"]).map(|package| (id(package), package)).collect();
     let nodes: HashMap<&str, &Value> = list(&metadata["resolve"]["nodes"]).map(|node| (id(node), node)).collect();
 
-    let us = metadata["resolve"]["root"].as_str().expect("a root");
-    let mut seen = HashSet::from([us]);
-    let mut next = vec![us];
+    let root = metadata["resolve"]["root"].as_str().expect("a root");
+    let mut seen = HashSet::from([root]);
+    let mut next = vec![root];
     let mut highest = (0, String::from("no package"));
     while let Some(package) = next.pop() {
         for dependency in list(&nodes[package]["deps"]) {
@@ -73,9 +73,9 @@ fn needed(features: &[&str]) -> (Rust, String) {
             let package = dependency["pkg"].as_str().expect("an id");
             if seen.insert(package) {
                 next.push(package);
-                let asks = packages[package]["rust_version"].as_str().map_or(0, minor);
+                let required = packages[package]["rust_version"].as_str().map_or(0, minor);
                 highest =
-                    highest.max((asks, format!("{} {}", packages[package]["name"], packages[package]["version"])));
+                    highest.max((required, format!("{} {}", packages[package]["name"], packages[package]["version"])));
             }
         }
     }

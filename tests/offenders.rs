@@ -1,5 +1,5 @@
-//! Ten million offenders in three orders, and two million keys that a remote backend denies: memory stays bounded, and
-//! the worst offenders stay blocked.
+//! Floods of ten million offenders in three orders, and of two million keys that a remote backend denies. Memory stays
+//! bounded, and the worst offenders stay blocked.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
@@ -14,16 +14,16 @@ use tollgate::{
     protection::AutoBlock,
 };
 
-#[allow(dead_code)] // Shared with other tests.
-#[path = "protection/store.rs"]
-mod store;
 mod support;
-use store::Store;
+#[allow(dead_code)] // Shared with other tests.
+#[path = "protection/test_backend.rs"]
+mod test_backend;
 use support::now;
+use test_backend::TestBackend;
 
 static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
-/// For the first two orders; fewer for the last, where each calls nineteen times.
+/// The number of other offenders in the first two floods. The third has fewer, but each of them calls nineteen times.
 const OTHERS: u64 = 5_000_000;
 const WORST: u64 = 500;
 const MAX_ENTRIES: usize = 50_000;
@@ -31,11 +31,11 @@ const THRESHOLD: u32 = 20;
 /// 64 bytes per entry, a lock for every eight entries, and 12 MiB for the rest of the process.
 const MAX_BYTES: u64 = MAX_ENTRIES as u64 * 72 + (12 << 20);
 
-/// A backend without rows, for speed: these calls store no rows in other backends either.
+/// A backend without rows, for speed. The calls of this test store no rows in any backend.
 #[derive(Debug)]
-struct Nothing(ManualClock);
+struct NoRows(ManualClock);
 
-impl Backend for Nothing {
+impl Backend for NoRows {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
         let now = self.0.now();
         let steps = takes.iter().map(|take| step(&take.quota, &State::default(), now, take.ask));
@@ -69,10 +69,10 @@ impl Flood {
         let clock = ManualClock::new();
         let rules = AutoBlock::new([&ONE]).threshold(THRESHOLD).within(10 * MINUTE).block_for(HOUR);
         let rules = rules.max_entries(MAX_ENTRIES);
-        Flood { limiter: RateLimiter::builder(Nothing(clock.clone())).auto_block(rules).build(), clock }
+        Flood { limiter: RateLimiter::builder(NoRows(clock.clone())).auto_block(rules).build(), clock }
     }
 
-    /// Makes a call that costs more than the capacity, so no row is stored.
+    /// Makes a call that costs more than the capacity, so it is denied and stores no row.
     fn offend(&self, key: impl Into<Subject>) -> Reason {
         now(self.limiter.try_acquire(&ONE, key).cost(2).send()).reason()
     }
@@ -94,9 +94,9 @@ impl Flood {
     }
 }
 
-// In one test, because each measures the memory of the whole process.
+// A single test, because it measures the memory of the whole process.
 #[test]
-fn floods_leave_the_tables_as_they_are() {
+fn floods_neither_exceed_the_memory_bound_nor_end_blocks() {
     two_million_denied_keys();
     let (before, begin) = (resident_bytes(), Instant::now());
     std::thread::scope(|scope| {
@@ -109,7 +109,7 @@ fn floods_leave_the_tables_as_they_are() {
     assert!(grown < 3 * MAX_BYTES, "{grown} bytes");
 }
 
-/// The worst offenders call first; then each of the others calls once.
+/// The worst offenders call first. Then each of the others calls once.
 fn first_then_silent() {
     let flood = Flood::new();
     for _ in 0..THRESHOLD {
@@ -127,7 +127,7 @@ fn first_then_silent() {
     flood.check("first, then silent");
 }
 
-/// The worst offenders call among the others, each once in five thousand calls.
+/// The worst offenders call among the others. Each of them makes one of every five thousand calls.
 fn interleaved() {
     let flood = Flood::new();
     for other in 0..OTHERS {
@@ -142,7 +142,7 @@ fn interleaved() {
     flood.check("interleaved");
 }
 
-/// Each of the others makes one call less than would get it blocked.
+/// Each of the others makes one call fewer than the threshold.
 fn just_below_the_threshold() {
     let flood = Flood::new();
     let rounds = u64::from(THRESHOLD - 1);
@@ -164,9 +164,9 @@ fn just_below_the_threshold() {
 fn two_million_denied_keys() {
     let (before, begin) = (resident_bytes(), Instant::now());
     let clock = ManualClock::new();
-    let store = Store::far(&clock);
+    let backend = TestBackend::remote(&clock);
     let hot = Policy::new("hot", Quota::token_bucket(1, DAY));
-    let limiter = RateLimiter::builder(Arc::clone(&store)).block_cache(ROWS).build();
+    let limiter = RateLimiter::builder(Arc::clone(&backend)).block_cache(ROWS).build();
     let ask = |key: u64| {
         clock.advance(Duration::from_micros(1));
         // A check is denied and stores no row.
@@ -176,10 +176,10 @@ fn two_million_denied_keys() {
     let grown = resident_bytes().saturating_sub(before);
     println!("two million denied keys in {:.1?}: {} KiB grown", begin.elapsed(), grown >> 10);
     assert!(grown < ROWS as u64 * 128 + (2 << 20), "{grown} bytes");
-    assert_eq!(store.asked(), 2_000_000);
-    // The cache holds no more than its capacity, and most of the latest keys.
+    assert_eq!(backend.take_calls(), 2_000_000);
+    // The cache does not exceed its capacity, and holds most of the latest keys.
     (2_000_000 - 2 * ROWS as u64..2_000_000).rev().for_each(ask);
-    let known = 2 * ROWS - store.asked();
+    let known = 2 * ROWS - backend.take_calls();
     println!("{known} of {ROWS} rows known");
     assert!(known <= ROWS && known > ROWS / 2, "{known}");
 }

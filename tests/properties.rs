@@ -1,6 +1,6 @@
-//! Properties of the algebra over random histories, compared with a slow, obvious model in exact integers.
+//! Properties of the algorithms over random histories, compared with a slow, simple model in exact integers.
 //!
-//! Set `PROPTEST_CASES` to run more cases, `PROPTEST_RNG_SEED` for different ones.
+//! Set `PROPTEST_CASES` to run more cases, and `PROPTEST_RNG_SEED` to run different cases.
 
 #![allow(clippy::expect_used)] // Panicking is how tests and their helpers fail.
 

@@ -18,7 +18,7 @@ fn one_key_admits_exactly_the_limit() {
         [Quota::token_bucket(250_000, HOUR), Quota::fixed_window(250_000, HOUR), Quota::sliding_window(250_000, HOUR)]
     {
         let policy = Policy::new("exact", quota);
-        let limiter = frozen();
+        let limiter = limiter_with_stopped_clock();
         let admitted = on_all_threads(|_| now(limiter.try_limit(&policy, "hot")).is_allowed());
         assert_eq!(admitted, 250_000, "{quota}");
         assert_eq!(now(limiter.remaining(&policy, "hot")), 0);
@@ -26,12 +26,12 @@ fn one_key_admits_exactly_the_limit() {
 }
 
 #[test]
-fn two_keys_in_both_orders_admit_exactly_the_smaller_limit() {
+fn calls_with_two_keys_in_both_orders_admit_exactly_the_smaller_limit() {
     let (large, small) = (
         Policy::new("large", Quota::token_bucket(500_000, HOUR)),
         Policy::new("small", Quota::token_bucket(300_000, HOUR)),
     );
-    let limiter = frozen();
+    let limiter = limiter_with_stopped_clock();
     let admitted = on_all_threads(|thread| {
         let (a, b) = (Charge::new(&large, "a"), Charge::new(&small, "b"));
         let charges = if thread % 2 == 0 { [a, b] } else { [b, a] };
@@ -43,9 +43,9 @@ fn two_keys_in_both_orders_admit_exactly_the_smaller_limit() {
 }
 
 #[test]
-fn three_keys_of_many_in_any_order_never_deadlock() {
+fn calls_with_three_keys_in_any_order_never_deadlock() {
     let policy = Policy::new("ring", Quota::token_bucket(1_000_000, HOUR));
-    let limiter = frozen();
+    let limiter = limiter_with_stopped_clock();
     let calls = AtomicU64::new(0);
     on_all_threads(|thread| {
         // Each thread has its own stride through the keys, so that calls overlap in every order.
@@ -57,7 +57,7 @@ fn three_keys_of_many_in_any_order_never_deadlock() {
     assert_eq!(spent, 3 * (THREADS * TRIES) as u64);
 }
 
-fn frozen() -> RateLimiter {
+fn limiter_with_stopped_clock() -> RateLimiter {
     RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build())
 }
 

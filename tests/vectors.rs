@@ -1,4 +1,4 @@
-//! The exact vectors: decisions computed in rational arithmetic, independently of this crate.
+//! Test vectors: decisions computed in rational arithmetic, independently of this crate.
 //!
 //! Set `TOLLGATE_VECTORS` to check another file of the same format.
 
@@ -83,7 +83,7 @@ enum Retry {
 }
 
 #[test]
-fn every_line_holds() {
+fn all_vectors_match() {
     let path = std::env::var("TOLLGATE_VECTORS")
         .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/exact.jsonl").into());
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -116,8 +116,8 @@ fn check(text: &str) -> (u32, u32) {
 }
 
 #[test]
-fn lines_before_1970_hold() {
-    // Before, at and after the epoch, and with windows that begin before the first instant of the line.
+fn vectors_before_1970_match() {
+    // Instants before, at and after the epoch, and windows that begin before the first instant of a line.
     let lines = r#"
 {"type":"single","id":"b1","algorithm":"token_bucket","config":{"rate":10,"period":60000},"state_before":{"value":0,"ts":-9000},"now_ms":-3000,"count":1,"expect":{"ok":true,"retry_after_ceil_ms":null,"retry_after_exact":null,"value_after":"0","ts_after":"-3000"}}
 {"type":"single","id":"b2","algorithm":"token_bucket","config":{"rate":10,"period":60000},"state_before":{"value":0,"ts":-5000},"now_ms":0,"count":1,"expect":{"ok":false,"retry_after_ceil_ms":1000,"retry_after_exact":"1000","value_after":"-1/6","ts_after":"0"}}
@@ -132,9 +132,9 @@ fn lines_before_1970_hold() {
 }
 
 #[test]
-fn every_line_holds_before_1970_too() {
-    // Moves all instants of a line back by whole periods. Skips lines of the far future: instants beyond the last one
-    // would become valid.
+fn all_vectors_match_when_moved_before_1970() {
+    // Moves all instants of a line back by whole periods. Skips lines in the far future, because instants beyond the
+    // last one would become valid.
     let text = include_str!("vectors/exact.jsonl");
     let mut moved = String::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -155,7 +155,7 @@ fn every_line_holds_before_1970_too() {
     assert!(singles > 400 && sequences > 30, "{singles} and {sequences}");
 }
 
-/// Applies `change` to every instant of a line. All are numbers, except one string.
+/// Applies `change` to every instant of a line. One field is a string, the others are numbers.
 fn instants(line: &mut serde_json::Value, change: &mut impl FnMut(&mut i64)) {
     match line {
         serde_json::Value::Object(fields) => {
@@ -180,7 +180,7 @@ fn single(line: &Line) {
     let id = &line.id;
     let (now_ms, count) = (line.now_ms.expect("now_ms"), line.count.expect("count"));
     let expect = line.expect.as_ref().expect("expect");
-    let quota = quota(line, line.state_before.as_ref().map_or(drawn(line, now_ms), |before| before.ts));
+    let quota = quota(line, line.state_before.as_ref().map_or(random_start(line, now_ms), |before| before.ts));
     let clock = Clock::of(line);
     let now = clock.instant(now_ms);
     let state = before(line, &quota, &clock);
@@ -192,7 +192,7 @@ fn single(line: &Line) {
         tight(id, &quota, &state, now, ask, &step.verdict);
     }
 
-    // The row after the call; after a denial, the row as if the denial had been stored.
+    // The row after the call. After a denial, the row as if the tokens had been spent.
     let mut after = step.state;
     if !step.is_allowed() {
         after.spent += count as f64;
@@ -201,7 +201,7 @@ fn single(line: &Line) {
         let ts: i64 = expect.ts_after.as_ref().expect("ts_after").parse().expect("ts_after");
         match quota.algorithm() {
             Algorithm::TokenBucket => assert_eq!(clock.instant(ts), now, "{id}: ts_after"),
-            // Instants end in the year 2255; a vector of the year 3871 is decided at the last one.
+            // Instants end in the year 2255, so a vector of the year 3871 is decided at the last instant.
             _ if clock.instant(ts) == Micros::MAX => {
                 assert!(after.at + quota.period() >= Micros::MAX, "{id}: ts_after")
             }
@@ -211,7 +211,7 @@ fn single(line: &Line) {
         close(id, left, value);
     }
     if let Some(remaining) = &expect.remaining_exact {
-        // The tokens left at `now` minus the count, whether or not it was charged.
+        // The tokens left at `now` minus `count`, whether or not `count` was charged.
         close(id, quota.get_capacity() as f64 - spent_at(&quota, &after, now), remaining);
         assert_eq!(after.at, clock.instant(expect.window_start.expect("window_start")), "{id}: window_start");
     }
@@ -219,7 +219,7 @@ fn single(line: &Line) {
 
 fn sequence(line: &Line) {
     let first = line.steps.first().expect("a step").now_ms;
-    let quota = quota(line, drawn(line, first));
+    let quota = quota(line, random_start(line, first));
     let clock = Clock::of(line);
     let mut state = State::default();
     for (i, operation) in line.steps.iter().enumerate() {
@@ -243,7 +243,7 @@ fn sequence(line: &Line) {
 }
 
 /// The start of the first window: the fraction `rand` of a period before `first_ms`.
-fn drawn(line: &Line, first_ms: i64) -> i64 {
+fn random_start(line: &Line, first_ms: i64) -> i64 {
     first_ms - (line.rand.unwrap_or(0.0) * line.config.period as f64).floor() as i64
 }
 
@@ -310,7 +310,7 @@ fn verdict(id: &str, verdict: &Verdict, expect: &Expect) {
     }
 }
 
-/// Checks that the same request succeeds at the promised microsecond, and not one before.
+/// Checks that the same ask is granted at the retry time or due time, and not a microsecond before.
 fn tight(id: &str, quota: &Quota, state: &State, now: Micros, ask: Ask, verdict: &Verdict) {
     let plain = Ask::cost(ask.tokens());
     match *verdict {
@@ -351,7 +351,7 @@ fn rational(text: &str) -> f64 {
     }
 }
 
-/// Moves vectors from before the epoch, where instants begin, by whole periods. This changes no decision.
+/// Moves instants before the epoch to valid instants, by whole periods. This changes no decision.
 struct Clock {
     moved_ms: i64,
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Counts the instructions of each path under callgrind, and keeps them in benches/instructions.md.
+# Counts the instructions of each path under callgrind, and stores them in benches/instructions.md.
 #
-#   measure.sh          writes the table anew
-#   measure.sh --check  fails if a path has grown by more than 3 % over the table that is kept
+#   measure.sh          rewrites the table
+#   measure.sh --check  fails if a path exceeds the stored count by more than 3 %
 #
-# Only what is done in `counted`: before that, the clock is calibrated, for as long as it takes. The difference between
-# N and N + 100,000 times leaves out what is made once. Valgrind hides the time stamp counter, so the clock is read by a
-# system call there, of which only the way into it counts.
+# Only instructions in `counted` count, since the clock is calibrated before that. The difference between N and N + 100,000
+# runs excludes the setup. Valgrind hides the time stamp counter, so reading the clock is a system call, and the kernel's part
+# does not count.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kept="$here/../instructions.md"
@@ -30,8 +30,8 @@ count() {
 {
     echo "# Instructions"
     echo
-    echo "Written by \`make instructions\`; \`make instructions-check\` fails if one has grown by more than $allowed %."
-    echo "Counted under callgrind, which has no cheap clock: reading the time is left out for the most part."
+    echo "Written by \`make instructions\`; \`make instructions-check\` fails if a count has grown by more than $allowed %."
+    echo "Counted under callgrind. Reading the clock is a system call there, which is mostly not counted."
     echo
     echo "$(rustc --version | cut -d' ' -f1-2), $(uname -m)"
     echo
@@ -48,11 +48,11 @@ if [ "${1:-}" = --check ]; then
     awk -F' *[|] *' -v allowed=$allowed '
         $3 !~ /^[0-9]+$/ { next }
         NR == FNR { kept[$2] = $3; next }
-        !($2 in kept) { print $2 ": not in the table; write it anew"; failed = 1; next }
+        !($2 in kept) { print $2 ": not in the table; rewrite the table"; failed = 1; next }
         {
             part = ($3 - kept[$2]) * 100 / kept[$2]
-            printf "%s: %d, kept %d (%+.1f %%)\n", $2, $3, kept[$2], part
-            if (part > allowed) { print "  grown too much"; failed = 1 }
+            printf "%s: %d, stored %d (%+.1f %%)\n", $2, $3, kept[$2], part
+            if (part > allowed) { print "  exceeds the maximum growth"; failed = 1 }
             delete kept[$2]
         }
         END { for (path in kept) { print path ": in the table, but not measured"; failed = 1 } exit failed }

@@ -1,6 +1,7 @@
 /**
- * The crate's example `status_ui`, a page without React, in a real browser whose clock is 90 s wrong. `STATUS_UI_URL`
- * is its address; `scripts/on-real-server.sh` starts it. `CHROMIUM` is the browser's executable.
+ * Tests the crate's example `status_ui`, a page without React, in a real browser whose clock is 90 s wrong.
+ * `scripts/on-real-server.sh` starts the example and sets `STATUS_UI_URL` to its address. `CHROMIUM` is the browser's
+ * executable.
  */
 
 import assert from 'node:assert/strict';
@@ -22,71 +23,72 @@ before(async () => {
 
 after(() => browser?.close());
 
-for (const wrong of [0, 90_000, -90_000]) {
-  test(`the example's button opens when the server does, in a browser whose clock is ${wrong / 1000} s wrong`, async () => {
-    const { page, requests } = await open(wrong);
-    const isOff = async (): Promise<boolean> => (await page.getAttribute('#send', 'aria-disabled')) === 'true';
+for (const clockError of [0, 90_000, -90_000]) {
+  test(`the button is enabled when the server allows it, with a clock ${clockError / 1000} s wrong`, async () => {
+    const { page, requests } = await open(clockError);
+    const isDisabled = async (): Promise<boolean> => (await page.getAttribute('#send', 'aria-disabled')) === 'true';
 
-    // The last message disables the button, which keeps the focus.
+    // The last message disables the button, but the button keeps the focus.
     await page.focus('#send');
-    for (let { available } = await ask(); available > 0; available--) {
-      assert.equal(await isOff(), false, `disabled with ${available} messages left`);
+    for (let { available } = await fetchLimit(); available > 0; available--) {
+      assert.equal(await isDisabled(), false, `disabled with ${available} messages left`);
       await press(page);
     }
-    assert.equal(await isOff(), true);
+    assert.equal(await isDisabled(), true);
     assert.match((await page.textContent('#send')) ?? '', /^\s*Send again in \d s\s*$/);
     assert.match((await page.textContent('#news')) ?? '', /^No messages left. You can send again in \d seconds.$/);
     assert.equal(await page.evaluate(() => document.activeElement?.id), 'send');
 
-    // The button is enabled at the server's instant, without requests meanwhile.
-    const { opens } = await ask();
-    const asked = requests.length;
+    // The button is enabled when the server allows the next message, without a request in the meantime.
+    const { allowedAt } = await fetchLimit();
+    const requestsBefore = requests.length;
     const enabled = await page.waitForFunction(() => document.querySelector('#send[aria-disabled=false]'), null, {
       polling: 5,
       timeout: 30_000,
     });
-    const late = performance.now() - opens;
+    const late = performance.now() - allowedAt;
     await enabled.dispose();
-    console.log(`clock ${wrong / 1000} s wrong: the example's button opened ${Math.round(late)} ms late`);
+    console.log(`clock ${clockError / 1000} s wrong: the example enabled its button ${Math.round(late)} ms late`);
     assert.ok(late > -PRECISION && late < PRECISION, `${late} ms late`);
-    assert.equal(requests.length, asked, 'no request while waiting');
+    assert.equal(requests.length, requestsBefore, 'no request while waiting');
     assert.equal(await page.textContent('#news'), 'You can send again.');
 
     // The next click succeeds.
     await press(page);
-    assert.deepEqual(requests.slice(asked).filter((request) => request.endsWith('bucket')), ['200 /send/bucket']);
+    const sent = requests.slice(requestsBefore).filter((request) => request.endsWith('bucket'));
+    assert.deepEqual(sent, ['200 /send/bucket']);
     await page.context().close();
   });
 }
 
 /** Sends a message with the keyboard, and waits for the responses under all three limits. */
 async function press(page: Page): Promise<void> {
-  const answers = ['bucket', 'fixed', 'sliding'].map((name) =>
+  const responses = ['bucket', 'fixed', 'sliding'].map((name) =>
     page.waitForResponse((response) => response.url().endsWith(`/send/${name}`)),
   );
   await page.keyboard.press('Enter');
-  await Promise.all(answers);
+  await Promise.all(responses);
   await page.waitForTimeout(50);
 }
 
-/** The bucket's messages left, and the time of the next one by this process's clock. */
-async function ask(): Promise<{ available: number; opens: number }> {
-  const begun = performance.now();
+/** The messages left in the bucket, and when the next one is allowed by this process's monotonic clock. */
+async function fetchLimit(): Promise<{ available: number; allowedAt: number }> {
+  const sent = performance.now();
   const body: unknown = await (await fetch(`${url}/limits/bucket`)).json();
-  const back = performance.now();
+  const received = performance.now();
   const [snapshot] = parseSnapshots(body);
   assert.ok(snapshot);
   const { available, retryAfter } = calculateRateLimit(snapshot, snapshot.now, 1);
-  return { available, opens: (begun + back) / 2 + (retryAfter ?? 0) / 1000 };
+  return { available, allowedAt: (sent + received) / 2 + (retryAfter ?? 0) / 1000 };
 }
 
-/** Opens the page and waits until it knows its limits. */
-async function open(wrong: number): Promise<{ page: Page; requests: string[] }> {
+/** Opens the page and waits until it has received its limits. */
+async function open(clockError: number): Promise<{ page: Page; requests: string[] }> {
   const page = await (await browser.newContext()).newPage();
   await page.addInitScript((shift) => {
-    const right = Date.now;
-    Date.now = () => right() + shift;
-  }, wrong);
+    const correct = Date.now;
+    Date.now = () => correct() + shift;
+  }, clockError);
   const requests: string[] = [];
   page.on('response', (response) => requests.push(`${response.status()} ${new URL(response.url()).pathname}`));
   await page.goto(`${url}/`);

@@ -1,9 +1,9 @@
 /**
- * The demo page in a real browser whose clock is 90 s wrong, with a real server on this machine (`TOLLGATE_URL`) or a
- * stand-in. The server responds to `GET /limits/chat` with the snapshot and to `POST /chat` with 200 or 429, for the
- * user in `x-user`. Its quota has a few tokens and refills one within about ten seconds.
+ * Tests the demo page in a real browser whose clock is 90 s wrong. The server is a real one on this machine
+ * (`TOLLGATE_URL`) or a stand-in. For the user in `x-user`, the server responds to `GET /limits/chat` with the snapshot
+ * and to `POST /chat` with 200 or 429. The quota has a few tokens and refills one within about ten seconds.
  *
- * `CHROMIUM` is the browser's executable, `SHOTS` a folder for screenshots.
+ * `CHROMIUM` is the browser's executable. `SHOTS` is a folder for screenshots.
  */
 
 import assert from 'node:assert/strict';
@@ -26,7 +26,7 @@ let url: string;
 before(async () => {
   if (!existsSync(executablePath)) {
     throw new Error(
-      `There is no ${executablePath}. Install one (apt-get install --no-install-recommends chromium), or set CHROMIUM.`,
+      `${executablePath} does not exist: run apt-get install --no-install-recommends chromium, or set CHROMIUM`,
     );
   }
   server = process.env['TOLLGATE_URL'] ?? (await listen(servers[0] ?? standIn()));
@@ -40,12 +40,12 @@ after(async () => {
   servers.forEach((each) => each.close());
 });
 
-for (const wrong of [0, 90_000, -90_000]) {
-  test(`the button waits as long as the server, in a browser whose clock is ${wrong / 1000} s wrong`, async () => {
-    const user = `browser-${wrong}-${Math.random()}`;
-    const { page, requests } = await open(user, wrong);
+for (const clockError of [0, 90_000, -90_000]) {
+  test(`the button is disabled as long as the server requires, with a clock ${clockError / 1000} s wrong`, async () => {
+    const user = `browser-${clockError}-${Math.random()}`;
+    const { page, requests } = await open(user, clockError);
     const button = page.getByRole('button');
-    const { available } = await ask(user);
+    const { available } = await fetchLimit(user);
     assert.ok(available >= 1, 'a new user has tokens');
 
     // Exactly the last token disables the button.
@@ -57,19 +57,19 @@ for (const wrong of [0, 90_000, -90_000]) {
     assert.match((await button.textContent()) ?? '', /^Send again in \d+ s$/);
     assert.equal(await button.isDisabled(), true);
 
-    // The retry time and the countdown are the server's.
-    const { retryAt: opens } = await ask(user);
+    // The page shows the server's retry time and countdown.
+    const { retryAt: allowedAt } = await fetchLimit(user);
     const shownWait = await shownWaitOf(page);
-    const serverWait = opens - Date.now();
+    const serverWait = allowedAt - Date.now();
     assert.ok(Math.abs(shownWait - serverWait) <= PRECISION, `expected a wait of ${serverWait} ms, found ${shownWait}`);
-    await page.screenshot(shot(`waiting-${wrong / 1000}`));
+    await page.screenshot(shot(`waiting-${clockError / 1000}`));
 
-    // The button is enabled when the server would allow the request, without requests meanwhile.
-    const asked = requests.length;
+    // The button is enabled when the server would allow the request, without a request in the meantime.
+    const requestsBefore = requests.length;
     await page.waitForFunction(() => document.querySelector('button')?.textContent === 'Send', null, {
       timeout: 60_000,
     });
-    assert.equal(requests.length, asked, 'no request while waiting');
+    assert.equal(requests.length, requestsBefore, 'no request while waiting');
     await button.click();
     await page.waitForFunction((sent) => document.querySelectorAll('li').length === sent, available + 1);
     assert.equal(await page.getAttribute('form', 'data-refused'), '0', 'the next click succeeds');
@@ -77,12 +77,12 @@ for (const wrong of [0, 90_000, -90_000]) {
     const labels = await page.evaluate(() => window.labels);
     const errors = labels
       .slice(labels.findIndex(({ text }) => text.startsWith('Send again')) + 1)
-      .map(({ at, text }) => ({ text, at: Math.round(at - opens) }))
+      .map(({ at, text }) => ({ text, at: Math.round(at - allowedAt) }))
       .slice(0, Math.ceil(serverWait / 1000))
       .map(({ text, at }) => at + 1000 * Number(/\d+/.exec(text)?.[0] ?? 0));
     assert.equal(errors.length, Math.ceil(serverWait / 1000), 'one label per second, then `Send`');
     console.log(
-      `clock ${wrong / 1000} s wrong: off by ${Math.round(shownWait - serverWait)} ms; labels late by ${errors.join(', ')} ms`,
+      `clock ${clockError / 1000} s wrong: off by ${Math.round(shownWait - serverWait)} ms; labels late by ${errors.join(', ')} ms`,
     );
     for (const error of errors) {
       assert.ok(Math.abs(error) <= PRECISION, `labels late by ${errors.join(', ')} ms`);
@@ -92,23 +92,23 @@ for (const wrong of [0, 90_000, -90_000]) {
   });
 }
 
-test('a user who is limited already is told so from the start', async () => {
+test('a user without tokens sees the wait from the start', async () => {
   const user = `browser-limited-${Math.random()}`;
-  let { available } = await ask(user);
+  let { available } = await fetchLimit(user);
   for (; available > 0; available--) {
     await fetch(`${server}/chat`, { method: 'POST', headers: { 'x-user': user } });
   }
   const { page } = await open(user, 90_000);
-  const { retryAt } = await ask(user);
+  const { retryAt } = await fetchLimit(user);
   const shownWait = await shownWaitOf(page);
   assert.ok(Math.abs(shownWait - (retryAt - Date.now())) <= PRECISION);
   await page.context().close();
 });
 
-test('a refusal that the page could not foresee disables the button until the server lets it pass', async () => {
+test('an unexpected refusal disables the button until the server allows a request', async () => {
   const user = `browser-two-tabs-${Math.random()}`;
   const { page, requests } = await open(user, -90_000);
-  for (let { available } = await ask(user); available > 0; available--) {
+  for (let { available } = await fetchLimit(user); available > 0; available--) {
     await fetch(`${server}/chat`, { method: 'POST', headers: { 'x-user': user } });
   }
   await page.getByRole('button').click();
@@ -116,7 +116,7 @@ test('a refusal that the page could not foresee disables the button until the se
   await page.waitForFunction(() => document.querySelector('button')?.textContent?.startsWith('Send again'));
   // The refusal fetches the snapshot, which makes the countdown exact.
   await page.waitForTimeout(500);
-  const { retryAt } = await ask(user);
+  const { retryAt } = await fetchLimit(user);
   const shownWait = await shownWaitOf(page);
   const serverWait = retryAt - Date.now();
   assert.ok(Math.abs(shownWait - serverWait) <= PRECISION, `expected a wait of ${serverWait} ms, found ${shownWait}`);
@@ -124,7 +124,7 @@ test('a refusal that the page could not foresee disables the button until the se
   await page.context().close();
 });
 
-test('nothing is cut off at any width, in light and dark', async () => {
+test('the page fits any width in light and dark mode', async () => {
   for (const colorScheme of ['light', 'dark'] as const) {
     for (const [name, width] of [
       ['desktop', 1280],
@@ -157,14 +157,14 @@ declare global {
   }
 }
 
-/** Opens the demo page in a browser whose time of day is `wrong` milliseconds ahead; waits until it knows its limit. */
+/** Opens the demo page with a clock that is `clockError` milliseconds ahead, and waits until the page has its limit. */
 async function open(
   user: string,
-  wrong: number,
+  clockError: number,
   options: BrowserContextOptions = {},
 ): Promise<{ page: Page; requests: string[] }> {
   const context = await browser.newContext(options);
-  await context.addInitScript(setClock, wrong);
+  await context.addInitScript(setClock, clockError);
   const page = await context.newPage();
   const requests: string[] = [];
   page.on('request', (request) => requests.push(new URL(request.url()).pathname));
@@ -174,14 +174,14 @@ async function open(
 }
 
 /** Runs in the page before its scripts. */
-function setClock(wrong: number): void {
-  const Right = Date;
-  class Wrong extends Right {
+function setClock(clockError: number): void {
+  const Correct = Date;
+  class Wrong extends Correct {
     constructor(...given: []) {
-      super(...(given.length ? given : ([Right.now() + wrong] as unknown as [])));
+      super(...(given.length ? given : ([Correct.now() + clockError] as unknown as [])));
     }
     static override now(): number {
-      return Right.now() + wrong;
+      return Correct.now() + clockError;
     }
   }
   globalThis.Date = Wrong as DateConstructor;
@@ -200,10 +200,10 @@ function shownWaitOf(page: Page): Promise<number> {
   return page.evaluate(() => Number(document.querySelector('form')?.dataset['retryAt']) - Date.now());
 }
 
-/** The server's tokens left, and when it allows the next request: milliseconds since the epoch. */
-async function ask(user: string): Promise<{ available: number; retryAt: number }> {
-  const answer = await fetch(`${server}/limits/chat`, { headers: { 'x-user': user } });
-  const [limit] = parseSnapshots(await answer.json());
+/** The tokens left, and when the server allows the next request (milliseconds since the epoch). */
+async function fetchLimit(user: string): Promise<{ available: number; retryAt: number }> {
+  const response = await fetch(`${server}/limits/chat`, { headers: { 'x-user': user } });
+  const [limit] = parseSnapshots(await response.json());
   assert.ok(limit);
   const { available, retryAfter } = calculateRateLimit(limit, limit.now, 1);
   return { available, retryAt: (limit.now + (retryAfter ?? 0)) / 1000 };

@@ -8,17 +8,17 @@ const FILES = new URL('../../demo/dist/', import.meta.url);
 const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css' };
 
 /**
- * Serves the built demo page. Forwards `/send/` to the server at `other`, which has different limits, and all other
- * requests to the server at `base`, so that everything shares one origin.
+ * Serves the built demo page, and both servers from the same origin. Forwards `/send/` to the server at `other`, which
+ * has different limits, and all other requests to the server at `base`.
  */
 export function site(base: string, other = base): Server {
   return createServer((request, response) => {
     const path = new URL(request.url ?? '/', base).pathname;
-    const asked =
+    const served =
       path === '/' || path.startsWith('/assets/') || path === '/style.css'
         ? file(path, response)
         : forward(path.startsWith('/send/') ? other : base, request, response);
-    asked.catch((error: unknown) => response.writeHead(502).end(String(error)));
+    served.catch((error: unknown) => response.writeHead(502).end(String(error)));
   });
 }
 
@@ -31,12 +31,12 @@ async function file(path: string, response: ServerResponse): Promise<void> {
 async function forward(base: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const { method = 'GET', url = '/', headers } = request;
   const user = headers['x-user'] ?? /\buser=([\w.-]+)/.exec(headers.cookie ?? '')?.[1];
-  const answer = await fetch(new URL(url, base), { method, headers: { 'x-user': String(user) } });
+  const forwarded = await fetch(new URL(url, base), { method, headers: { 'x-user': String(user) } });
   // Node's `fetch` has already decoded the body.
-  const fields = [...answer.headers].filter(
+  const fields = [...forwarded.headers].filter(
     ([name]) => !/^(content-(encoding|length)|transfer-encoding|connection)$/.test(name),
   );
-  response.writeHead(answer.status, Object.fromEntries(fields)).end(Buffer.from(await answer.arrayBuffer()));
+  response.writeHead(forwarded.status, Object.fromEntries(fields)).end(Buffer.from(await forwarded.arrayBuffer()));
 }
 
 /** Starts `server` on a free local port and returns its URL. */

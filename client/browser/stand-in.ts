@@ -1,7 +1,7 @@
 /**
- * Replaces a tollgate server in the browser tests unless `TOLLGATE_URL` is set: a bucket of three tokens for each
- * `x-user`, refilled every three seconds. It uses the client's own algebra; `tests/differential.test.ts` compares that
- * with the crate.
+ * Replaces a tollgate server in the browser tests unless `TOLLGATE_URL` is set. Each `x-user` has a bucket of three
+ * tokens that refills one every three seconds. Uses the client's algebra, which `tests/differential.test.ts` compares
+ * with the crate's.
  */
 
 import { createServer, type Server } from 'node:http';
@@ -14,7 +14,7 @@ export function standIn(): Server {
   return createServer((request, response) => {
     const now = serverNow();
     const user = String(request.headers['x-user']);
-    const limit = { ...(users.get(user) ?? untouched(now)), now };
+    const limit = { ...(users.get(user) ?? newSnapshot(now)), now };
     request.resume();
     if (request.method === 'GET' && request.url === '/limits/chat') {
       const { row } = calculateRateLimit(limit, now, 0);
@@ -35,7 +35,7 @@ export function standIn(): Server {
   });
 }
 
-function untouched(now: number): Snapshot {
+function newSnapshot(now: number): Snapshot {
   return {
     policy: 'chat',
     algorithm: 'token_bucket',

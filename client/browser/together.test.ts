@@ -1,7 +1,7 @@
 /**
- * Stores on one page: users who sign in and out, a hook and a button without React, and responses of another limit;
- * then the README's code without React. In a real browser with the servers of `scripts/on-real-server.sh`:
- * `TOLLGATE_URL` (or a stand-in), and `STATUS_UI_URL` for the other limit.
+ * Tests in a real browser. On the first page, users sign in and out, a hook and a button without React show one limit,
+ * and some responses are about another limit. The second page runs the README's code without React. The servers are
+ * those of `scripts/on-real-server.sh`: `TOLLGATE_URL` (or a stand-in), and `STATUS_UI_URL` for the other limit.
  */
 
 import assert from 'node:assert/strict';
@@ -40,22 +40,22 @@ after(async () => {
   servers.forEach((each) => each.close());
 });
 
-test('point 5a 5b 5c login, logout, responses of the whole app, and a hook beside a button without React', async () => {
+test('point 5a 5b 5c a hook and a button without React show the limit of the current user', async () => {
   const [ada, grace] = ['ada', 'grace'].map((name) => `${name}.${Math.random().toString(36).slice(2)}`);
   assert.ok(ada && grace);
   const { page, requests } = await open({ entryPoints: [`${CLIENT}build/browser/together.js`] }, `user=${ada}&user=${grace}`);
-  const asked = (): number => requests.filter((path) => path === '/limits/chat').length;
+  const snapshotRequests = (): number => requests.filter((path) => path === '/limits/chat').length;
   const labels = (): Promise<(string | null)[]> =>
     Promise.all(['#hooked', '#plain'].map((each) => page.textContent(each)));
   await page.waitForSelector('#hooked[data-known=true]');
   assert.deepEqual(await labels(), ['Send', 'Send']);
-  assert.equal(asked(), 1, 'one request for both buttons');
+  assert.equal(snapshotRequests(), 1, 'one request for both buttons');
 
-  // The app observes all responses; those of another policy, even refusals, do not change this limit.
+  // The app observes all responses. Responses under another policy, even refusals, do not change this limit.
   for (let status = 200; status !== 429; ) {
-    const answered = page.waitForResponse((response) => response.url().endsWith('/send/fixed'));
+    const arrival = page.waitForResponse((response) => response.url().endsWith('/send/fixed'));
     await page.click('#search');
-    const response = await answered;
+    const response = await arrival;
     status = response.status();
     assert.match(response.headers()['ratelimit'] ?? '', /^"fixed";r=\d;t=\d+$/);
     assert.deepEqual(await labels(), ['Send', 'Send'], `after a ${status} under another policy`);
@@ -64,10 +64,10 @@ test('point 5a 5b 5c login, logout, responses of the whole app, and a hook besid
   await page.waitForTimeout(100);
   assert.equal(await page.isEnabled('#hooked'), true);
   assert.equal(await page.isEnabled('#plain'), true);
-  assert.equal(asked(), 1, 'and fetches nothing');
+  assert.equal(snapshotRequests(), 1, 'responses under another policy do not fetch a snapshot');
   await page.screenshot(shot('together-1-another-policy-refused'));
 
-  // Both buttons show what either one spends.
+  // Both buttons reflect the tokens spent by either button.
   for (const [i, button] of ['#hooked', '#plain', '#plain'].entries()) {
     assert.deepEqual(await labels(), ['Send', 'Send']);
     await page.click(button);
@@ -78,18 +78,18 @@ test('point 5a 5b 5c login, logout, responses of the whole app, and a hook besid
   const [hooked, plain] = await labels();
   assert.match(hooked ?? '', /^Send again in \d s$/);
   assert.equal(plain, hooked);
-  assert.equal(asked(), 1);
+  assert.equal(snapshotRequests(), 1);
   await page.screenshot(shot('together-2-ada-waits'));
 
-  // Another user signs in, and nothing of the first user remains.
+  // Another user signs in, and no state of the first user remains.
   await page.click('#as-grace');
   assert.deepEqual(await labels(), ['Send', 'Send']);
   await page.waitForSelector('#hooked[data-known=true]');
   assert.equal(await page.isEnabled('#plain'), true);
-  assert.equal(asked(), 2);
-  await page.screenshot(shot('together-3-grace-may'));
+  assert.equal(snapshotRequests(), 2);
+  await page.screenshot(shot('together-3-grace-can-send'));
 
-  // Signed out; then the first user signs in again and waits until the server's instant.
+  // The user signs out. The first user signs in again and waits until the server allows a request.
   await page.click('#as-');
   assert.equal(await page.locator('#hooked').count(), 0);
   await page.screenshot(shot('together-4-signed-out'));
@@ -98,23 +98,23 @@ test('point 5a 5b 5c login, logout, responses of the whole app, and a hook besid
   await page.click('#as-ada');
   await page.waitForSelector('#hooked[data-known=true]');
   await page.waitForSelector('#plain:disabled');
-  assert.equal(asked(), 3);
-  const opens = await opensAt(ada);
+  assert.equal(snapshotRequests(), 3);
+  const allowedAt = await allowedAtOf(ada);
   const shown = await page.evaluate(() => Number(document.querySelector('#hooked')?.getAttribute('data-retry-at')));
-  assert.ok(Math.abs(shown - opens) <= PRECISION, `${shown - opens} ms`);
+  assert.ok(Math.abs(shown - allowedAt) <= PRECISION, `${shown - allowedAt} ms`);
   await page.screenshot(shot('together-5-ada-again'));
   await page.waitForSelector('#hooked:enabled');
   await page.waitForSelector('#plain:enabled');
   assert.deepEqual(await labels(), ['Send', 'Send']);
   for (const id of ['hooked', 'plain']) {
-    const late = ((await labelsOf(page, id)).at(-1)?.at ?? NaN) - opens;
-    assert.ok(Math.abs(late) <= PRECISION, `${id} opened ${late} ms late`);
+    const late = ((await labelsOf(page, id)).at(-1)?.at ?? NaN) - allowedAt;
+    assert.ok(Math.abs(late) <= PRECISION, `${id} was enabled ${late} ms late`);
   }
-  assert.equal(asked(), 3, 'no request while waiting');
+  assert.equal(snapshotRequests(), 3, 'no request while waiting');
   await page.context().close();
 });
 
-test('point 5d the code of the README counts down without React', async () => {
+test('point 5d the code without React in the README counts down', async () => {
   const readme = await readFile(`${CLIENT}README.md`, 'utf8');
   const code = /^## Without React$.*?^```ts\n(.*?)^```$/ms.exec(readme)?.[1];
   assert.ok(code);
@@ -124,12 +124,12 @@ test('point 5d the code of the README counts down without React', async () => {
   const button = page.getByRole('button');
   assert.equal(await button.textContent(), 'Send');
   for (let sent = 0; sent < 3; sent++) {
-    const answered = page.waitForResponse((response) => response.url().endsWith('/chat') && response.ok());
+    const arrival = page.waitForResponse((response) => response.url().endsWith('/chat') && response.ok());
     await button.click();
-    await answered;
+    await arrival;
   }
   await page.waitForSelector('button:disabled');
-  const opens = await opensAt(user);
+  const allowedAt = await allowedAtOf(user);
   await page.screenshot(shot('readme-counts-down'));
   await page.waitForSelector('button:enabled');
   const counted = (await labelsOf(page, '')).slice(-3);
@@ -138,18 +138,18 @@ test('point 5d the code of the README counts down without React', async () => {
     ['Send again in 2 s', 'Send again in 1 s', 'Send'],
   );
   for (const { text, at } of counted) {
-    const late = at + 1000 * Number(/\d+/.exec(text)?.[0] ?? 0) - opens;
+    const late = at + 1000 * Number(/\d+/.exec(text)?.[0] ?? 0) - allowedAt;
     assert.ok(Math.abs(late) <= PRECISION, `${text}: ${late} ms late`);
   }
   assert.equal(await button.isEnabled(), true);
   assert.equal(requests.filter((path) => path === '/limits/chat').length, 1);
-  const answered = page.waitForResponse((response) => response.url().endsWith('/chat'));
+  const arrival = page.waitForResponse((response) => response.url().endsWith('/chat'));
   await button.click();
-  assert.equal((await answered).status(), 200, 'the next click succeeds');
+  assert.equal((await arrival).status(), 200, 'the next click succeeds');
   await page.context().close();
 });
 
-/** Opens a page with one script, for the user of the cookie, if any. */
+/** Opens a page with one script. If `user` is given, a cookie identifies that user. */
 async function open(script: BuildOptions, query: string, user?: string): Promise<{ page: Page; requests: string[] }> {
   const bundled = await build({
     ...script,
@@ -205,9 +205,9 @@ async function labelsOf(page: Page, id: string): Promise<{ at: number; text: str
 }
 
 /** When the server allows the next request: milliseconds since the epoch. */
-async function opensAt(user: string): Promise<number> {
-  const answer = await fetch(`${server}/limits/chat`, { headers: { 'x-user': user } });
-  const [limit] = parseSnapshots(await answer.json());
+async function allowedAtOf(user: string): Promise<number> {
+  const response = await fetch(`${server}/limits/chat`, { headers: { 'x-user': user } });
+  const [limit] = parseSnapshots(await response.json());
   assert.ok(limit);
   return (limit.now + (calculateRateLimit(limit, limit.now, 1).retryAfter ?? 0)) / 1000;
 }

@@ -1,4 +1,4 @@
-/** A page where users sign in and out: two buttons for one limit (the hook; without React), and another limit. */
+/** A page where users sign in and out. Two buttons, one of them without React, share a limit; a third has another. */
 
 import { StrictMode, useEffect, useRef, useState, type ReactNode } from 'react';
 import { createRoot } from 'react-dom/client';
@@ -8,7 +8,7 @@ import { useCountdown, useRateLimit } from 'tollgate-client/react';
 const users = new URLSearchParams(location.search).getAll('user');
 const initOf = (user: string): RequestInit => ({ headers: { 'x-user': user } });
 
-/** Observes every response of the app, under any limit. */
+/** Observes every response of the app, whatever its limit. */
 let observe: (response: Response) => void = () => {};
 const { fetch } = window;
 window.fetch = async (...request) => {
@@ -69,11 +69,11 @@ function Hooked({ user }: { user: string }): ReactNode {
 
 /** A part of the page outside React. */
 function Plain({ user }: { user: string }): ReactNode {
-  const place = useRef<HTMLButtonElement>(null);
+  const element = useRef<HTMLButtonElement>(null);
   useEffect(() => {
     const limit = createRateLimit({ url: '/limits/chat', init: initOf(user) });
     observe = limit.observe;
-    const button = place.current;
+    const button = element.current;
     let tick: ReturnType<typeof setTimeout>;
     function draw(): void {
       const { ok, retryAt } = limit.getStatus();
@@ -95,7 +95,7 @@ function Plain({ user }: { user: string }): ReactNode {
       clearTimeout(tick);
     };
   }, [user]);
-  return <button type="button" id="plain" ref={place} />;
+  return <button type="button" id="plain" ref={element} />;
 }
 
 async function send(user: string, spend: () => void): Promise<void> {

@@ -1,4 +1,4 @@
-/** A page with one limited button. `?user=ada` says who is limited. */
+/** A page with one limited button. The query `?user=ada` sets the user. */
 
 import { StrictMode, useState, type FormEvent, type ReactNode } from 'react';
 import { createRoot } from 'react-dom/client';
@@ -45,10 +45,10 @@ function Chat(): ReactNode {
       <button disabled={!status.ok || sending}>{status.ok ? 'Send' : `Send again in ${seconds} s`}</button>
       <p className="note">
         {status.error
-          ? 'How your limit stands is not known just now.'
+          ? 'Your limit is currently unknown.'
           : status.ok
             ? ' '
-            : 'You have sent a lot. One moment.'}
+            : 'You have sent many messages. Please wait a moment.'}
       </p>
     </form>
   );

@@ -21,7 +21,7 @@ for (const [version, alias] of Object.entries(VERSIONS)) {
     alias,
     external: ['happy-dom'],
     define: { 'process.env.NODE_ENV': '"development"' },
-    // React's modules are CommonJS and `require` Node's.
+    // React's CommonJS modules use `require` to load Node's modules.
     banner: { js: `import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);` },
   });
 }

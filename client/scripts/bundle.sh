@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Rebuilds the copy that the example `status_ui` embeds; with --check, fails if it is outdated.
+# Rebuilds the bundle that the example `status_ui` embeds. With --check, fails if the bundle is outdated.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-kept=../examples/status_ui/tollgate-client.js
-made=$kept
+bundle=../examples/status_ui/tollgate-client.js
+output=$bundle
 if [[ ${1:-} == --check ]]; then
-  made=$(mktemp --suffix=.js)
-  trap 'rm -f "$made"' EXIT
+  output=$(mktemp --suffix=.js)
+  trap 'rm -f "$output"' EXIT
 fi
 npx esbuild src/index.ts --bundle --format=esm --target=es2022 --log-level=warning \
-  '--banner:js=// Made from client/; see main.rs.' --outfile="$made" --allow-overwrite
-cmp "$made" "$kept" || { echo "$kept is outdated: run client/scripts/bundle.sh"; exit 1; }
+  '--banner:js=// Made from client/; see main.rs.' --outfile="$output" --allow-overwrite
+cmp "$output" "$bundle" || { echo "$bundle is outdated: run client/scripts/bundle.sh"; exit 1; }

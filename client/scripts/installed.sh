@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the package in an empty project with the README's commands: the README's code compiles against the installed
-# types, and both entries run.
+# Installs the package in an empty project with the README's commands. Checks that the README's code compiles against
+# the installed types, and that both entries run.
 set -euo pipefail
 client=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d)
@@ -25,9 +25,9 @@ if (code.length !== 3) {
 code.forEach(([, language, text], i) => writeFileSync(`readme${i}.${language}`, `${text}export {};\n`));
 SCRIPT
 bash -euo pipefail install.sh
-rm -r "$folder/tollgate/client/src" # From here on, only the package is used.
+rm -r "$folder/tollgate/client/src" # The installed package does not need the sources.
 
-# A React project has React and its types.
+# The project also has React and its types, as any React project does.
 tools=$folder/tollgate/client/node_modules
 ln -s "$tools/react" "$tools/@types" node_modules/
 "$tools/.bin/tsc" --noEmit --strict --target es2022 --module nodenext --jsx react-jsx --types react readme*.ts*

@@ -7,7 +7,7 @@ target=$(cargo metadata --format-version 1 --no-deps | node -pe 'JSON.parse(requ
 folder=$(mktemp -d)
 trap 'kill $(jobs -p); rm -rf "$folder"' EXIT
 
-# Starts an example on a free port; sets `url`.
+# Starts an example on a free port and sets `url`.
 start() {
   PORT=0 "$target/debug/examples/$1" > "$folder/$1" &
   for _ in $(seq 100); do

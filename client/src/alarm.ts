@@ -1,6 +1,6 @@
-/** One timer for the earliest of several due times (milliseconds of the monotonic clock). */
+/** One timer for several due times, in milliseconds of the monotonic clock. */
 export interface Alarm {
-  /** Rings at `due` at the latest; earlier for an earlier due time, or if a timer cannot wait that long. */
+  /** Rings at `due` or earlier: at the earliest due time, or when a timer reaches its longest wait. */
   set(due: number): void;
   /** Cancels all due times. */
   clear(): void;

@@ -3,11 +3,11 @@ import { reservationsOf } from './algorithm/reservations.js';
 import { project } from './project.js';
 import type { Snapshot } from './snapshot.js';
 
-/** Whether the request may be reserved for later, if the quota allows reservations. Default: no. */
+/** Whether the request may make a reservation, if the quota allows reservations. Default: no. */
 export interface CalculateOptions {
-  /** Reserve the tokens however long the wait is. */
+  /** Accepts a reservation, however long the wait is. */
   readonly reserve?: boolean;
-  /** The longest acceptable wait. */
+  /** Accepts a reservation that is due within this time. */
   readonly maxWaitMicros?: number;
 }
 
@@ -19,19 +19,20 @@ export interface RateLimitResult {
   readonly available: number;
   /** Whole tokens available after the request; unchanged if it is denied. */
   readonly remaining: number;
-  /** Time until a reservation is due; 0 if it is due now, or there is none. */
+  /** Time until the reservation is due; 0 without a reservation. */
   readonly wait: number;
-  /** The shortest wait after which the same request succeeds; `null` if it never would, or if `ok` is true. */
+  /** The shortest wait after which the same request is allowed; `null` if it never is, or if `ok` is true. */
   readonly retryAfter: number | null;
   /** The resulting row; unchanged if the request is denied. */
   readonly row: Row;
 }
 
 /**
- * Computes the server's decision at `now` (microseconds since the Unix epoch, by the server's clock) on a request that
- * costs `count` tokens, assuming that no other request spends tokens in the meantime. A `count` of 0 asks whether the key is out of debt.
+ * Computes the server's decision on a request of `count` tokens at `now` (microseconds since the Unix epoch, by the
+ * server's clock). Assumes that no other request spends tokens in the meantime. A `count` of 0 checks that the key is
+ * not in debt.
  *
- * Uses the same operations on the same doubles as the server, so the results are identical to the last bit.
+ * Uses the same operations on the same doubles as the server, so the results are identical.
  *
  * @throws RangeError if `count` is not a whole number from 0 to 2^53 - 1.
  */
@@ -49,7 +50,7 @@ export function calculateRateLimit(
   const due = fitsAt > at && reservations ? reservations.due(before, at, count) : fitsAt;
   const ok = reservations ? due < Infinity : due === at;
   const retryAt = ok ? Infinity : reservations ? reservations.retryAt(state, at, count) : fitsAt;
-  // A foreign row changes only when something is spent or reserved.
+  // A foreign row changes only when tokens are spent or reserved.
   const row = ok && (count || due > at) ? { ...before, spent: before.spent + count } : state;
   return {
     ok,

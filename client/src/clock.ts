@@ -1,21 +1,20 @@
 /** An estimate of the server's clock, relative to the page's monotonic clock. The browser's time of day is not used. */
 export interface ServerClock {
   /**
-   * Records that the server reported `now` (microseconds) in a response to a request sent and answered at these
-   * instants of the monotonic clock (milliseconds). Half the round trip is the best estimate of the way back, and is
-   * off by at most the other half. The clock is set back by that half too: one that runs ahead would enable a button
-   * too early.
+   * Records that the server reported `now` (microseconds). `sent` and `received` are the times of the request and the
+   * response by the monotonic clock (milliseconds). The estimate assumes that the response took no time to arrive, so
+   * it is never ahead of the server. An estimate that is ahead would enable a button too early.
    *
-   * The sample with the shortest round trip is kept until drift may have made it the worse one.
+   * Keeps the sample with the shortest round trip, until clock drift may have made a newer sample more accurate.
    */
   sample(now: number, sent: number, received: number): void;
-  /** Makes the next sample count, whatever its round trip: the monotonic clock may have stopped meanwhile. */
+  /** Accepts the next sample, however long its round trip is: the monotonic clock may have stopped in the meantime. */
   distrust(): void;
   /** The server's time (microseconds since the epoch) at `monotonic` (milliseconds). */
   at(monotonic: number): number;
 }
 
-/** `offset` is how far the server is ahead until the first sample, in milliseconds. */
+/** Until the first sample, the server is assumed to be `offset` milliseconds ahead. */
 export function createServerClock(offset: number): ServerClock {
   let shortest = Infinity;
   let sampledAt = 0;

@@ -3,11 +3,11 @@ export interface RateLimitItem {
   readonly policy: string;
   /** Tokens left: `r`. */
   readonly remaining: number;
-  /** Seconds for which that holds, rounded up: `t`. `null` if absent. */
+  /** Seconds for which `r` applies, rounded up: `t`. `null` if absent. */
   readonly reset: number | null;
   /** The policy's capacity: `q`. */
   readonly quota: number | null;
-  /** Seconds in which `q` tokens are repaid: `w`. */
+  /** Seconds in which `q` tokens are refilled: `w`. */
   readonly window: number | null;
 }
 
@@ -19,8 +19,8 @@ export interface HeaderSource {
 /**
  * Parses `RateLimit` and `RateLimit-Policy`, with several policies in one or more fields.
  *
- * A field that is not a list of structured items (RFC 9651), or is longer than 8 KiB, is ignored; so is an item without
- * a name or without `r`.
+ * Ignores a field that is not a list of structured items (RFC 9651) or is longer than 8 KiB, and an item without a name
+ * or without `r`.
  */
 export function parseRateLimit(headers: HeaderSource): RateLimitItem[] {
   const policies = new Map(parseList(headers.get('ratelimit-policy')));
@@ -28,8 +28,9 @@ export function parseRateLimit(headers: HeaderSource): RateLimitItem[] {
   for (const [policy, parameters] of parseList(headers.get('ratelimit'))) {
     const remaining = integer(parameters.get('r'));
     if (remaining !== null) {
-      const of = policies.get(policy);
-      const [reset, quota, window] = [integer(parameters.get('t')), integer(of?.get('q')), integer(of?.get('w'))];
+      const described = policies.get(policy);
+      const [quota, window] = [integer(described?.get('q')), integer(described?.get('w'))];
+      const reset = integer(parameters.get('t'));
       items.push({ policy, remaining, reset, quota, window });
     }
   }
@@ -37,10 +38,10 @@ export function parseRateLimit(headers: HeaderSource): RateLimitItem[] {
 }
 
 /**
- * Parses `Retry-After`: seconds, or a date in any of the three forms of RFC 9110, section 5.6.7. A date is relative to
- * the response's `Date`, otherwise to `now` (milliseconds since the epoch).
+ * Parses `Retry-After`: seconds, or a date in any of the three forms of RFC 9110, section 5.6.7. The wait until a date
+ * is counted from the response's `Date` or, without one, from `now` (milliseconds since the epoch).
  *
- * @returns milliseconds from now, `null` if the field is absent or malformed.
+ * @returns milliseconds from now; `null` if the field is absent or malformed.
  */
 export function parseRetryAfter(headers: HeaderSource, now: number): number | null {
   const value = headers.get('retry-after');
@@ -52,7 +53,7 @@ export function parseRetryAfter(headers: HeaderSource, now: number): number | nu
   return Number.isNaN(wait) ? null : Math.max(wait, 0);
 }
 
-/** The strings of a list with their parameters; none if the field is malformed. */
+/** The strings of a list with their parameters; empty if the field is malformed. */
 function parseList(field: string | null): [string, Map<string, string>][] {
   const text = (field ?? '').trim();
   const members: [string, Map<string, string>][] = [];
@@ -73,14 +74,14 @@ function parseList(field: string | null): [string, Map<string, string>][] {
   return members;
 }
 
-/** Parses a non-negative integer of a structured field: at most 15 digits, so exact. */
+/** Parses a non-negative integer of a structured field. It has at most 15 digits, so a double is exact. */
 function integer(value: string | undefined): number | null {
   return /^\d{1,15}$/.test(value ?? '') ? Number(value) : null;
 }
 
 /** Milliseconds since the epoch, or `NaN`. */
 function httpDate(value: string | null): number {
-  // `Date.parse` accepts nearly anything, and the oldest of the three forms does not name its time zone, UTC.
+  // `Date.parse` accepts nearly anything. The oldest form has no time zone and means UTC.
   const form = HTTP_DATE.exec(value ?? '');
   return form ? Date.parse(form[1] ? form[0] : `${form[0]} GMT`) : NaN;
 }

@@ -1,16 +1,16 @@
 import { parseRateLimit, parseRetryAfter, type HeaderSource, type RateLimitItem } from './headers.js';
 
-/** A temporary ban from a response, on requests that cost more than `remaining`. */
+/** Denies requests that cost more than `remaining` until a given time, because of a response. */
 export interface Hold {
-  /** The policy; absent if all requests are banned. */
+  /** The policy; absent for `Retry-After`. */
   readonly policy?: string;
-  /** The policies that the response names; empty if its header family has no names. */
+  /** The policies named in the response; empty if its header family has no policy names. */
   readonly items: readonly RateLimitItem[];
-  /** Tokens; -1 bans every request. */
+  /** Tokens; -1 denies every request. */
   readonly remaining: number;
-  /** Tokens; a request that costs more never fits. */
+  /** Tokens; a request that costs more is never allowed. */
   readonly quota?: number | null;
-  /** Instants of the monotonic clock, milliseconds. */
+  /** `since` and `until` are milliseconds of the monotonic clock. */
   readonly since: number;
   readonly until: number;
 }
@@ -21,7 +21,10 @@ export interface LimitedResponse {
   readonly headers: HeaderSource;
 }
 
-/** The bans in a response that arrived at `since` (monotonic clock), which is `now` since the epoch; milliseconds. */
+/**
+ * The holds of a response that was received at `now` (milliseconds since the epoch), which is `since` by the monotonic
+ * clock.
+ */
 export function holdsOf({ status, headers }: LimitedResponse, now: number, since: number): Hold[] {
   const items = parseRateLimit(headers);
   const holds: Hold[] = items.map((item) => {

@@ -3,24 +3,24 @@ import { isForeign } from './algorithm/changed.js';
 import { quotaOf, type Quota } from './algorithm/quota.js';
 import type { Snapshot } from './snapshot.js';
 
-/** The state of a limit at an instant, for a request without a reservation. Microseconds. */
+/** The state of a limit at an instant, for a request without a reservation. Times in microseconds. */
 export interface Projected {
   readonly quota: Quota;
   readonly at: number;
   /** The row, rolled to `at`. */
   readonly row: Row;
-  /** The row, rolled unless it is foreign: such a row changes only when something is spent. */
+  /** The row, rolled unless it is foreign. A foreign row changes only when tokens are spent. */
   readonly state: Row;
   /** Whole tokens that can be spent at `at`. */
   readonly available: number;
-  /** When the cost fits: `at`, a later instant, or `Infinity`. */
+  /** When the request is allowed: `at`, a later instant, or `Infinity`. */
   readonly retryAt: number;
   /** Whether the user is blocked, regardless of the row. */
   readonly blocked: boolean;
 }
 
 /**
- * Projects `snapshot` to `now` (microseconds since the epoch), for a cost of `count` tokens.
+ * Projects `snapshot` to `now` (microseconds since the epoch), for a request of `count` tokens.
  *
  * @throws RangeError if `count` is not a whole number from 0 to 2^53 - 1.
  */
@@ -29,9 +29,9 @@ export function project(snapshot: Snapshot, now: number, count: number): Project
   const quota = quotaOf(snapshot);
   const { spent, ts, previous, clear, written_by, capacity, not_before = 0 } = snapshot;
   const at = Math.min(Math.max(Math.floor(now), 0), LAST);
-  const read: Row = { spent, ts, previous, ...(clear !== undefined && written_by && { clear, written_by }) };
-  const row = quota.roll(read, at);
-  const state = isForeign(read, at) ? read : row;
+  const stored: Row = { spent, ts, previous, ...(clear !== undefined && written_by && { clear, written_by }) };
+  const row = quota.roll(stored, at);
+  const state = isForeign(stored, at) ? stored : row;
   const fitsAt = quota.fits(row, at, count) ? at : quota.when(state, at, capacity - count);
   const blocked = not_before > at;
   const retryAt = Math.max(fitsAt, not_before === LAST ? Infinity : not_before);

@@ -5,26 +5,25 @@ import { project } from './project.js';
 import type { RateLimitConfig, Snapshot } from './snapshot.js';
 
 export interface Decision {
-  /** Milliseconds until it is allowed; `Infinity` if it never is. */
+  /** Milliseconds until the request is allowed; `Infinity` if it never is. */
   readonly wait: number;
   /** Whole tokens that can be spent. */
   readonly value: number;
-  /** The policy that denies; if none does, the one with the fewest tokens left. */
+  /** The policy that denies; if none denies, the policy with the fewest tokens left. */
   readonly config: RateLimitConfig | null;
 }
 
 /** A user's limits, projected to any instant (milliseconds of the monotonic clock). */
 export interface Projection {
   decide(at: number, count: number): Decision;
-  /** Replaces the limits by a snapshot that was requested at `asked`. */
-  replace(limits: readonly Snapshot[], asked: number): void;
-  /** Charges `count` at `at`. */
+  /** Replaces the limits with a snapshot that was requested at `sent`. */
+  replace(limits: readonly Snapshot[], sent: number): void;
   spend(count: number, at: number): void;
-  /** Applies a response received at `now` (milliseconds since the epoch); returns whether it refused unexpectedly. */
+  /** Applies a response received at `now` (milliseconds since the epoch); returns whether the refusal is unexpected. */
   observe(response: LimitedResponse, now: number): boolean;
 }
 
-/** `policies` are the names known before the first snapshot. */
+/** `policies` are the policy names known before the first snapshot. */
 export function createProjection(
   clock: ServerClock,
   monotonic: () => number,
@@ -39,10 +38,10 @@ export function createProjection(
     let config: RateLimitConfig | null = null;
     for (const limit of limits) {
       const { available, retryAt, at: instant } = project(limit, micros, count);
-      const waits = (retryAt - instant) / 1000;
-      if (waits > wait || (waits === wait && available <= value)) {
+      const limitWait = (retryAt - instant) / 1000;
+      if (limitWait > wait || (limitWait === wait && available <= value)) {
         config = limit;
-        wait = waits;
+        wait = limitWait;
       }
       value = Math.min(value, available);
     }
@@ -56,31 +55,31 @@ export function createProjection(
     return { wait, value, config };
   }
 
-  function replace(fresh: readonly Snapshot[], asked: number): void {
+  function replace(fresh: readonly Snapshot[], sent: number): void {
     limits = fresh;
-    holds = holds.filter(({ since }) => since > asked);
+    holds = holds.filter(({ since }) => since > sent);
   }
 
   function spend(count: number, at: number): void {
     limits = limits.map((limit) => {
       const { row } = project(limit, clock.at(at), 0);
-      // Spending makes the row this quota's own.
+      // After spending, the row is no longer foreign.
       const { clear: _, written_by: __, ...own } = limit;
       return { ...own, ...row, spent: Math.min(row.spent + count, LAST) };
     });
     dropHolds();
   }
 
-  /** Drops holds that are past, covered by a row, or about another limit. */
+  /** Drops holds that are over, already reflected in a row, or about another limit. */
   function dropHolds(): void {
     const now = monotonic();
-    // A row is exact to the microsecond, while headers round up to seconds; unless the row is behind.
-    const known = ({ items }: Hold): boolean =>
+    // If the row has no more tokens than the headers report, the row is more precise: headers round up to seconds.
+    const reflected = ({ items }: Hold): boolean =>
       items.some(({ policy, remaining }) => {
         const limit = limitOf(policy);
         return limit && project(limit, clock.at(now), 0).available <= remaining;
       });
-    holds = holds.filter((hold) => hold.until > now && !known(hold) && mayBeOwn(hold)).slice(-MAX_HOLDS);
+    holds = holds.filter((hold) => hold.until > now && !reflected(hold) && mayBeOwn(hold)).slice(-MAX_HOLDS);
   }
 
   function observe(response: LimitedResponse, now: number): boolean {
@@ -91,10 +90,10 @@ export function createProjection(
     return response.status === 429 && (!received.length || fresh.some((hold) => holds.includes(hold)));
   }
 
-  /** Holds without names may be about this limit, so they count until the next snapshot. */
+  /** Holds without policy names may be about this limit, so they count until the next snapshot. */
   const isOwn = ({ items }: Hold): boolean =>
     !items.length || items.some(({ policy }) => limitOf(policy) || policies.includes(policy));
-  /** Before the first snapshot names the policies, every hold is kept. */
+  /** Keeps every hold until the first snapshot names the policies. */
   const mayBeOwn = (hold: Hold): boolean => !limits.length || isOwn(hold);
   const limitOf = (policy: string): Snapshot | undefined => limits.find((limit) => limit.policy === policy);
 

@@ -12,14 +12,15 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
 }
 
 /**
- * Returns the state of a limit for requests of `count` tokens, and renders again exactly when it changes. When
- * `source`, `init` or `key` change, for example because another user signs in, the status is unknown until the next
- * snapshot.
+ * Returns the state of a limit for requests of `count` tokens. Renders again exactly when the status changes.
  *
- * @param source - the status endpoint, whose store is shared as by `createRateLimit`; or your own store.
+ * When `source`, `init` or `key` changes, for example because another user signs in, the status is unknown until the
+ * next snapshot.
+ *
+ * @param source - the URL of the status endpoint, whose store is shared as with `createRateLimit`; or your own store.
  */
 export function useRateLimit(source: string | RateLimitStore, options: UseRateLimitOptions = {}): UseRateLimit {
-  // Memoized by the request: on a server, where stores are not shared, each render would create another.
+  // Where stores are not shared, each render would otherwise create a new store.
   const [identity, create] =
     typeof source === 'string'
       ? [identityOf({ ...options, url: source }), () => createRateLimit({ ...options, url: source })]
@@ -34,7 +35,7 @@ export function useRateLimit(source: string | RateLimitStore, options: UseRateLi
 
 /**
  * Returns the whole seconds until `retryAt` (milliseconds since the epoch), rounded up; 0 if it is `null` or past.
- * Renders again whenever that changes.
+ * Renders again whenever this number changes.
  */
 export function useCountdown(retryAt: number | null): number {
   const [, tick] = useReducer((ticks: number) => ticks + 1, 0);
@@ -49,5 +50,5 @@ export function useCountdown(retryAt: number | null): number {
   return Math.ceil(left / 1000);
 }
 
-/** The status on a server, and until the page is hydrated. */
+/** The status on a server and until hydration. */
 const unknown = (): RateLimitStatus => UNKNOWN;

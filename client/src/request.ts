@@ -8,7 +8,7 @@ export class RateLimitError extends Error {
     message: string,
     /** Whether a retry may succeed. */
     readonly temporary: boolean,
-    /** Milliseconds that the server requires before a retry. */
+    /** How long the server asks to wait before a retry, in milliseconds. */
     readonly retryAfter = 0,
     cause?: unknown,
   ) {
@@ -16,8 +16,8 @@ export class RateLimitError extends Error {
   }
 }
 
-/** A JSON response, with the times of request and response in milliseconds of the monotonic clock. */
-export interface Answer {
+/** A JSON response. The times of request and response are milliseconds of the monotonic clock. */
+export interface JsonResponse {
   readonly body: unknown;
   readonly sent: number;
   readonly received: number;
@@ -33,11 +33,11 @@ export interface RequestOptions {
 }
 
 /**
- * Fetches JSON, never from a cache.
+ * Fetches JSON, bypassing the cache.
  *
- * @throws RateLimitError on any failure, after `timeout` at the latest.
+ * @throws RateLimitError on any failure, and if there is no response within `timeout`.
  */
-export async function request(url: string, options: RequestOptions): Promise<Answer> {
+export async function request(url: string, options: RequestOptions): Promise<JsonResponse> {
   const { fetch, init, timeout, now, monotonic } = options;
   const signal = AbortSignal.timeout(timeout);
   try {
@@ -47,27 +47,27 @@ export async function request(url: string, options: RequestOptions): Promise<Ans
     const { ok, status, headers } = response;
     if (!ok) {
       const temporary = status >= 500 || status === 429 || status === 408;
-      throw new RateLimitError(`${url} answered ${status}`, temporary, parseRetryAfter(headers, now()) ?? 0);
+      throw new RateLimitError(`${url} returned ${status}`, temporary, parseRetryAfter(headers, now()) ?? 0);
     }
     const body = await orAbort(response.json(), signal);
-    return { body, sent, received: arrival(response.url, sent, received) };
+    return { body, sent, received: arrivedAt(response.url, sent, received) };
   } catch (cause) {
     if (cause instanceof RateLimitError) {
       throw cause;
     }
-    const reason = signal.aborted ? `did not answer within ${timeout} ms` : 'could not be asked, or answered no JSON';
+    const reason = signal.aborted ? `did not respond within ${timeout} ms` : 'could not be fetched, or is not JSON';
     throw new RateLimitError(`${url} ${reason}`, true, 0, cause);
   }
 }
 
-/** When the response really arrived: a busy page, for example while loading, is notified later. */
-function arrival(url: string, sent: number, notified: number): number {
-  // The entry may be missing, and its `responseStart` is 0 for other origins.
+/** When the response really arrived. A busy page, for example while loading, is notified later. */
+function arrivedAt(url: string, sent: number, notified: number): number {
+  // The timing entry may be missing. For other origins, `responseStart` is 0.
   const start = (performance.getEntriesByName(url).at(-1) as PerformanceResourceTiming | undefined)?.responseStart ?? 0;
   return start > sent && start <= notified ? start : notified;
 }
 
-/** A custom `fetch` may ignore its signal. */
+/** Rejects when `signal` aborts, even if a custom `fetch` ignores it. */
 function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason), { once: true });

@@ -3,9 +3,9 @@ import { createStore, type RateLimitOptions, type RateLimitStore } from './store
 /**
  * Creates a store of one limit. It does nothing until it is subscribed to or refreshed.
  *
- * On a page, all stores and hooks with the same `url`, `timeUrl`, `init` and `key` share one store from the first
- * listener to the last; the other options are those of the first. The next listener starts with a new snapshot. Without
- * a `document`, as in server rendering, nothing is shared.
+ * On a page, all stores and hooks with the same `url`, `timeUrl`, `init` and `key` share one store. The first of them
+ * sets the other options. The store is released when its last listener leaves, and the next listener starts with a new
+ * snapshot. Without a `document`, for example during server rendering, nothing is shared.
  */
 export function createRateLimit(options: RateLimitOptions): RateLimitStore {
   if (!globalThis.document) {
@@ -27,7 +27,7 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
   };
 }
 
-/** The identity of a user's limit: everything that is sent, and `key`. Headers are normalized. */
+/** The identity of a user's limit: everything that is sent, with headers normalized, and `key`. */
 export function identityOf({ url, timeUrl, init, key }: RateLimitOptions): string {
   return JSON.stringify([url, timeUrl, key, { ...init, headers: [...new Headers(init?.headers)] }]);
 }

@@ -1,19 +1,19 @@
 import { LAST } from './algorithm/algebra.js';
 
-/** How spending is repaid: smoothly, at boundaries, or as the previous window slides out of view. */
+/** How a limit recovers: refilled smoothly, refilled at window boundaries, or over a sliding window. */
 export type Algorithm = 'token_bucket' | 'fixed_window' | 'sliding_window';
 
 /** A policy and its quota. Tokens are whole; times are whole microseconds. */
 export interface RateLimitConfig {
   readonly policy: string;
   readonly algorithm: Algorithm;
-  /** Tokens repaid every `period`. */
+  /** Tokens refilled every `period`. */
   readonly rate: number;
   /** Microseconds. */
   readonly period: number;
   /** The most tokens that can be spent together. */
   readonly capacity: number;
-  /** The phase of window boundaries: microseconds after the epoch, less than `period`. 0 for a bucket. */
+  /** The offset of window boundaries from the epoch, in microseconds, less than `period`. 0 for a bucket. */
   readonly start: number;
   /** Tokens that may be reserved over the capacity; `null` means unlimited. */
   readonly max_reserved: number | null;
@@ -21,26 +21,26 @@ export interface RateLimitConfig {
 
 /** The state of a limit for one key, from the status endpoint. Instants in microseconds since the epoch. */
 export interface Snapshot extends RateLimitConfig {
-  /** Tokens spent and, at `ts`, not yet repaid. */
+  /** Tokens spent and not yet refilled at `ts`. */
   readonly spent: number;
-  /** Sliding window: tokens of the previous window. Otherwise 0. */
+  /** Sliding window: the count of the previous window. Otherwise 0. */
   readonly previous: number;
-  /** The instant from which `spent` is repaid. */
+  /** The instant from which `spent` is refilled. */
   readonly ts: number;
-  /** If another quota wrote the row: the instant by which it is fully repaid; 2^53 - 1 means never. */
+  /** If another quota wrote the row: the instant at which the row expires; 2^53 - 1 means never. */
   readonly clear?: number;
   /** If another quota wrote the row: that quota's algorithm. */
   readonly written_by?: Algorithm;
   /** The server's time of the snapshot. */
   readonly now: number;
-  /** If present, nothing is allowed before this instant; 2^53 - 1 means never. */
+  /** If present, no request is allowed before this instant; 2^53 - 1 means never. */
   readonly not_before?: number;
 }
 
 /**
  * Parses the response of a status endpoint: one snapshot, or `{ limits: [snapshot, ...] }` for several policies.
  *
- * @throws TypeError that names the field that is missing or out of range.
+ * @throws TypeError if a field is missing or out of range; the message names the field.
  */
 export function parseSnapshots(body: unknown): readonly Snapshot[] {
   const limits = fieldsOf(body)['limits'];
@@ -80,7 +80,7 @@ export function parseNow(body: unknown): number {
 }
 
 function fieldsOf(value: unknown): Record<string, unknown> {
-  // `Object()` turns any other value into an object without these fields.
+  // `Object()` converts any other value to an object without these fields.
   return Object(value) as Record<string, unknown>;
 }
 
@@ -97,7 +97,7 @@ const FRACTIONS = ['spent', 'previous'];
 const MAX_TOKENS = 999_999_999_999_999;
 /** 100 years in microseconds. */
 const MAX_PERIOD = 3_155_760_000_000_000;
-/** The server's bounds: within them, doubles are exact. */
+/** The server's bounds, within which doubles are exact. */
 const NUMBERS: readonly (readonly [keyof Snapshot, number, number])[] = [
   ['rate', 1, MAX_TOKENS],
   ['period', 1, MAX_PERIOD],

@@ -6,35 +6,35 @@ import { createProjection } from './projection.js';
 import { RateLimitError, request } from './request.js';
 import { parseNow, parseSnapshots, type RateLimitConfig } from './snapshot.js';
 
-/** The options of a store. Times in milliseconds. */
+/** The options of a store. Times are in milliseconds. */
 export interface RateLimitOptions {
   /** The status endpoint: returns a `Snapshot`, or `{ limits: [snapshot, ...] }` for several policies. */
   readonly url: string;
-  /** A server-time endpoint, `{ now }`, for when responses of `url` may come from a cache. */
+  /** A server-time endpoint, which returns `{ now }`. Needed if responses from `url` may be cached. */
   readonly timeUrl?: string;
   /** Options of both requests. */
   readonly init?: RequestInit;
-  /** Identifies the user if `url` and `init` do not, as with a cookie. Stores with different keys share nothing. */
+  /** The user, needed if a cookie identifies the user. Stores with different keys share nothing. */
   readonly key?: string | number | null | undefined;
-  /** Names of the limit's policies, for `observe` without a status endpoint. Those of the snapshot are known. */
+  /** Names of the limit's policies, for `observe` without a status endpoint. Policies of the snapshot are added. */
   readonly policies?: readonly string[];
   /** Default 10,000. */
   readonly timeout?: number;
-  /** How often a failed request is retried: after 1, 2, 4, ... s. Default 5. */
+  /** How many times a failed request is retried, after 1, 2, 4, ... s. Default 5. */
   readonly retries?: number;
   /** Replaces the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch;
-  /** Replaces `Date.now`, the clock of the instants in arguments and results. */
+  /** Replaces `Date.now`, the clock of all instants in arguments and results. */
   readonly now?: () => number;
   /** Replaces `performance.now`, the clock that measures waits. */
   readonly monotonic?: () => number;
 }
 
-/** Whether a request would be allowed now. The same object as long as nothing changes. */
+/** Whether a request would be allowed now. Stays the same object until its content changes. */
 export interface RateLimitStatus {
-  /** `true` before the first snapshot: the server decides. */
+  /** `true` before the first snapshot, because the server decides. */
   readonly ok: boolean;
-  /** When the request will be allowed, like `Date.now()`, rounded up. `null` if it is allowed now, or never. */
+  /** When the request will be allowed, by `Date.now()`, rounded up. `null` if it is allowed now, or never. */
   readonly retryAt: number | null;
   /** Whether a snapshot has been received. */
   readonly known: boolean;
@@ -45,49 +45,49 @@ export interface RateLimitStatus {
 export interface RateLimitCheck {
   /** Whole tokens available at `ts`, before the request. */
   readonly value: number;
-  /** The instant of the request: milliseconds since the epoch, like `Date.now()`. */
+  /** The instant of the request: milliseconds since the epoch, by `Date.now()`. */
   readonly ts: number;
-  /** The policy that denies; if none does, the one with the fewest tokens left. */
+  /** The policy that denies; if none denies, the policy with the fewest tokens left. */
   readonly config: RateLimitConfig;
   readonly ok: boolean;
   readonly retryAt: number | null;
 }
 
-/** One limit of one user, projected in this page. Its functions do not depend on `this`. */
+/** The limit of one user, projected in this page. The functions do not use `this`. */
 export interface RateLimitStore {
   /**
-   * Calls `listener` after every change, until the returned function is called. While there are listeners, the snapshot
-   * is fetched, failures are retried, and one timer waits for the next change.
+   * Calls `listener` after every change, until the returned function is called. While it has listeners, the store
+   * fetches the snapshot, retries failed requests and keeps one timer for the next change.
    */
   subscribe(listener: () => void): () => void;
   /** Whether a request of `count` tokens (default 1) is allowed now. */
   getStatus(count?: number): RateLimitStatus;
   /**
    * The outcome of a request of `count` tokens (default 1) at `ts` (milliseconds since the epoch, default
-   * `Date.now()`), if no other request spends until then. `null` before the first snapshot.
+   * `Date.now()`), if no other request spends tokens until then. `null` before the first snapshot.
    */
   check(ts?: number, count?: number): RateLimitCheck | null;
   /**
    * Subtracts the `count` tokens (default 1) of an allowed request, without fetching. `ts` is when the server charged
-   * it; the default, now, errs on the side of waiting too long.
+   * the request. The default is now, which makes the wait too long rather than too short.
    */
   spend(count?: number, ts?: number): void;
   /**
-   * Reads the headers of any response of the limited server. `RateLimit`, `RateLimit-Policy` and `Retry-After` apply if
-   * they name this limit's policies and are stricter than the snapshot. A `Retry-After` without a policy's name applies
-   * until the next snapshot. An unexpected refusal fetches the snapshot again.
+   * Reads the headers of any response of the server. `RateLimit`, `RateLimit-Policy` and `Retry-After` apply if they
+   * name policies of this limit and are stricter than the snapshot. `Retry-After` without policy names applies until
+   * the next snapshot. An unexpected refusal fetches the snapshot again.
    */
   observe(response: LimitedResponse): void;
-  /** Fetches the snapshot; concurrent calls share one request. Never rejects: see `getStatus().error`. */
+  /** Fetches the snapshot. Concurrent calls share one request. Never rejects; see `getStatus().error`. */
   refresh(): Promise<void>;
 }
 
-/** Creates an unshared store. It calls `idle` when its last listener leaves. */
+/** Creates a store that is not shared. Calls `idle` when the last listener leaves. */
 export function createStore(options: RateLimitOptions, idle?: () => void): RateLimitStore {
   const { url, timeUrl, retries = 5, timeout = 10_000, init, policies = [] } = options;
   const { now = () => Date.now(), monotonic = () => performance.now() } = options;
   const fetch = options.fetch ?? ((...args) => globalThis.fetch(...args));
-  /** The time of day minus the monotonic clock. It changes when one of them is set or stops. */
+  /** The time of day minus the monotonic clock. Changes when one of the two clocks is set or stops. */
   let gap = now() - monotonic();
   const clock = createServerClock(gap);
   const projection = createProjection(clock, monotonic, policies);
@@ -96,12 +96,12 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
 
   let known = false;
   let error: Error | null = null;
-  /** By count; computed on demand, discarded on each change. */
-  let statuses = new Map<number, Timed>();
+  /** Statuses by count, computed on demand and discarded on each change. */
+  let statuses = new Map<number, TimedStatus>();
   let statusesBefore = statuses;
 
-  let flight: Promise<void> | undefined;
-  let spentInFlight = 0;
+  let pending: Promise<void> | undefined;
+  let spentWhilePending = 0;
   let failures = 0;
   let fetchAt = Infinity;
 
@@ -151,38 +151,38 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
 
   function spend(count = 1, ts = now()): void {
     checkCount(count);
-    if (flight) {
-      // The pending snapshot may or may not include it. Counting it twice until the next one is safer than not at all.
-      spentInFlight += count;
+    if (pending) {
+      // The pending snapshot may already include these tokens. Counting them twice is safer than not at all.
+      spentWhilePending += count;
     }
     projection.spend(count, monotonicAt(ts));
     changed();
   }
 
   function observe(response: LimitedResponse): void {
-    const unforeseen = projection.observe(response, now());
+    const unexpected = projection.observe(response, now());
     changed();
-    // Not if a request is under way (this may be its response) or scheduled.
-    if (unforeseen && !flight && fetchAt === Infinity) {
+    // A pending request may be the one that was refused; a scheduled retry fetches the snapshot anyway.
+    if (unexpected && !pending && fetchAt === Infinity) {
       void refresh();
     }
   }
 
   function refresh(): Promise<void> {
     failures = 0;
-    return ask();
+    return fetchOnce();
   }
 
-  function ask(): Promise<void> {
-    if (!flight) {
+  function fetchOnce(): Promise<void> {
+    if (!pending) {
       fetchAt = Infinity;
-      spentInFlight = 0;
-      flight = read().finally(() => {
-        flight = undefined;
+      spentWhilePending = 0;
+      pending = read().finally(() => {
+        pending = undefined;
         changed();
       });
     }
-    return flight;
+    return pending;
   }
 
   async function read(): Promise<void> {
@@ -196,7 +196,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
         clock.sample(serverNow, sent, received);
       }
       projection.replace(limits, status.sent);
-      projection.spend(spentInFlight, monotonic());
+      projection.spend(spentWhilePending, monotonic());
       known = true;
       error = null;
     } catch (cause) {
@@ -229,7 +229,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
     }
   }
 
-  /** Runs when the alarm rings or the page is shown: timers or a clock may have stopped while the machine slept. */
+  /** Runs when the alarm rings or the page is shown. Timers and clocks may have stopped while the machine slept. */
   function wake(): void {
     const gapNow = now() - monotonic();
     if (Math.abs(gapNow - gap) > CLOCK_JUMP) {
@@ -237,13 +237,13 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
       clock.distrust();
       void refresh();
     } else if (fetchAt <= monotonic()) {
-      void ask();
+      void fetchOnce();
     }
     changed();
     alarm.set(fetchAt);
   }
 
-  function watch({ until }: Timed): void {
+  function watch({ until }: TimedStatus): void {
     if (listeners.size > 0) {
       alarm.set(until);
     }
@@ -262,21 +262,21 @@ function retryAt(now: number, wait: number): number | null {
   return wait > 0 && wait < Infinity ? Math.min(Math.ceil(now + wait), LAST_DATE) : null;
 }
 
-/** Tolerates a millisecond, by which independent clocks differ between readings. */
+/** Compares statuses. Retry times may differ by a millisecond, as two clocks are not read at the same instant. */
 function isSame(a: RateLimitStatus, b: RateLimitStatus): boolean {
   const moved = Math.abs((a.retryAt ?? 0) - (b.retryAt ?? 0));
   return a.ok === b.ok && moved <= 1 && a.known === b.known && a.error === b.error;
 }
 
-interface Timed {
+interface TimedStatus {
   readonly status: RateLimitStatus;
-  /** Milliseconds of the monotonic clock; valid until then. */
+  /** The status is valid until then, in milliseconds of the monotonic clock. */
   readonly until: number;
 }
 
 /** Milliseconds; reached only with more than the default number of retries. */
 const MAX_BACKOFF = 60_000;
-/** Milliseconds; more than two clocks drift apart while a page is open. */
+/** Milliseconds; larger than the drift between two clocks while a page is open. */
 const CLOCK_JUMP = 1000;
 /** The last instant that a `Date` can represent. */
 const LAST_DATE = 8.64e15;

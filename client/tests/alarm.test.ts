@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import { createAlarm } from '../src/alarm.js';
 
-test('the earliest instant that is waited for rings, once', (t) => {
+test('the alarm rings once, at the earliest due time', (t) => {
   mock.timers.enable({ apis: ['setTimeout', 'Date'], now: 0 });
   t.after(() => mock.timers.reset());
   const rings: number[] = [];
@@ -24,7 +24,7 @@ test('the earliest instant that is waited for rings, once', (t) => {
   assert.equal(rings.length, 2);
 });
 
-test('a wait beyond 2^31 ms, which a timer takes for none, is cut', (t) => {
+test('waits are limited to the longest timeout that browsers support', (t) => {
   const waits: unknown[] = [];
   const timers = mock.method(globalThis, 'setTimeout', (_ring: unknown, wait: unknown) => waits.push(wait));
   t.after(() => timers.mock.restore());

@@ -20,19 +20,19 @@ test('an empty bucket of ten a minute waits six seconds', () => {
   assert.equal(calculateRateLimit(empty, NOW + 6 * SECOND, 1).ok, true);
 });
 
-test('what passes is taken off', () => {
+test('an allowed request spends its tokens', () => {
   const { ok, available, remaining, row } = calculateRateLimit(snapshot({ spent: 3 }), NOW, 2);
   assert.deepEqual({ ok, available, remaining, spent: row.spent }, { ok: true, available: 7, remaining: 5, spent: 5 });
 });
 
-test('what never fits has no retry time', () => {
+test('a cost larger than the capacity has no retry time', () => {
   for (const options of [{}, { reserve: true }, { maxWaitMicros: 5 * SECOND }]) {
     const { ok, retryAfter } = calculateRateLimit(snapshot({}), NOW, 11, options);
     assert.deepEqual({ ok, retryAfter }, { ok: false, retryAfter: null });
   }
 });
 
-test('a reservation gets a turn, and one that may not wait so long is told when to come back', () => {
+test('a reservation has a due time, or a retry time if the wait would be too long', () => {
   const empty = snapshot({ spent: 10, max_reserved: 5 });
   assert.equal(calculateRateLimit(empty, NOW, 1, { reserve: true }).wait, 6 * SECOND);
   assert.equal(calculateRateLimit(empty, NOW, 1, { maxWaitMicros: 6 * SECOND }).ok, true);
@@ -40,7 +40,7 @@ test('a reservation gets a turn, and one that may not wait so long is told when 
   assert.deepEqual({ ok, retryAfter }, { ok: false, retryAfter: 2 * SECOND });
 });
 
-test('whoever is kept out waits until that is over, and for a token besides', () => {
+test('a blocked user waits until the block ends and a token is available', () => {
   const blocked = snapshot({ spent: 10, max_reserved: null, not_before: NOW + 20 * SECOND });
   for (const options of [{}, { reserve: true }]) {
     const { ok, available, remaining, retryAfter } = calculateRateLimit(blocked, NOW, 1, options);
@@ -54,14 +54,14 @@ test('whoever is kept out waits until that is over, and for a token besides', ()
   assert.deepEqual({ ok, retryAfter }, { ok: false, retryAfter: null });
 });
 
-test('an instant of microseconds with a fraction, or outside of time, is the one before it or the end of time', () => {
+test('instants are rounded down and limited to the valid range', () => {
   const empty = snapshot({ spent: 10 });
   assert.deepEqual(calculateRateLimit(empty, NOW + 0.5, 1), calculateRateLimit(empty, NOW, 1));
   assert.equal(calculateRateLimit(empty, Infinity, 1).ok, true);
-  assert.equal(calculateRateLimit(empty, -Infinity, 1).row.ts, 0, 'a row far ahead is forgiven');
+  assert.equal(calculateRateLimit(empty, -Infinity, 1).row.ts, 0, 'a row far ahead of the clock is forgiven');
 });
 
-test('a count that is no number of tokens is an error', () => {
+test('an invalid count is an error', () => {
   for (const count of [NaN, -1, 0.5, Infinity, 2 ** 53]) {
     assert.throws(
       () => calculateRateLimit(snapshot({}), NOW, count),

@@ -5,11 +5,11 @@ import { createServerClock } from '../src/clock.js';
 /** Microseconds since the epoch. */
 const NOW = 1_700_000_000_000_000;
 
-test('until a server told its time, the browser is believed', () => {
+test('the browser clock counts until the first sample', () => {
   assert.equal(createServerClock(NOW / 1000).at(5), NOW + 5000);
 });
 
-test('the clock is never ahead of the server, and behind by no more than the way back', () => {
+test('the clock is never ahead of the server, and at most one response delay behind', () => {
   for (const [there, back] of [
     [0, 40],
     [20, 20],
@@ -23,17 +23,17 @@ test('the clock is never ahead of the server, and behind by no more than the way
   }
 });
 
-test('the shorter round trip counts, until both clocks may have drifted apart by the difference', () => {
+test('the sample with the shortest round trip counts until clock drift may exceed the difference', () => {
   const clock = createServerClock(0);
   clock.sample(NOW, 0, 20);
   clock.sample(NOW + 999_000_000, 100, 200);
   assert.equal(clock.at(20), NOW, 'a longer round trip does not count');
-  const hours = 3_600_000;
-  clock.sample(NOW + hours * 1000, hours, hours + 200);
-  assert.equal(clock.at(hours + 200), NOW + hours * 1000, 'after an hour it counts');
+  const hour = 3_600_000;
+  clock.sample(NOW + hour * 1000, hour, hour + 200);
+  assert.equal(clock.at(hour + 200), NOW + hour * 1000, 'after an hour it counts');
 });
 
-test('after a distrust the next sample counts', () => {
+test('the next sample after `distrust` counts', () => {
   const clock = createServerClock(0);
   clock.sample(NOW, 0, 20);
   clock.distrust();

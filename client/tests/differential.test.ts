@@ -1,5 +1,5 @@
 /**
- * The client's verdict, wait, row and tokens left equal those of the crate's algebra (`differential/`) to the last bit.
+ * Compares the client's decisions with those of the crate's algebra (`differential/`), which must be identical.
  *
  * `TOLLGATE_CASES` is the number of random cases (default 200,000), `TOLLGATE_SEED` their seed.
  */
@@ -36,13 +36,13 @@ interface Case {
   remaining: number;
 }
 
-/** The generator's text for an unlimited wait. */
-const HOWEVER_LONG = 2 ** 53;
+/** The generator's value for an unlimited wait. */
+const UNLIMITED_WAIT = 2 ** 53;
 
 const count = Number(process.env['TOLLGATE_CASES'] ?? 200_000);
 const seed = Number(process.env['TOLLGATE_SEED'] ?? 1);
 
-test(`${count} decisions of the crate, each to the last bit`, () => {
+test(`the client decides ${count} random requests exactly like the crate`, () => {
   const seen = new Map<string, number>();
   for (const line of generate().split('\n').filter(Boolean)) {
     const expected = JSON.parse(line) as Case;
@@ -73,7 +73,7 @@ test(`${count} decisions of the crate, each to the last bit`, () => {
     }
   }
   console.log(Object.fromEntries(seen));
-  // Every kind of decision is frequent, with any seed.
+  // Every kind of decision is frequent with any seed.
   for (const algorithm of ['token_bucket', 'fixed_window', 'sliding_window']) {
     for (const writer of ['token_bucket', 'fixed_window', 'sliding_window']) {
       const kind = `${writer} -> ${algorithm}`;
@@ -123,5 +123,5 @@ function optionsOf({ max_wait }: Case): CalculateOptions {
   if (max_wait === null) {
     return {};
   }
-  return max_wait === HOWEVER_LONG ? { reserve: true } : { maxWaitMicros: max_wait };
+  return max_wait === UNLIMITED_WAIT ? { reserve: true } : { maxWaitMicros: max_wait };
 }

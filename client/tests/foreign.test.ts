@@ -1,4 +1,4 @@
-/** Point 5a: of all responses on a page, a store applies those of its own policies. */
+/** Point 5a: a store observes all responses on a page, and applies only those of its own policies. */
 
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
@@ -13,7 +13,7 @@ function refusal(fields: Record<string, string>): Response {
   return new Response(null, { status: 429, headers: fields });
 }
 
-test('point 5a headers of another policy change nothing', async (t) => {
+test('point 5a headers of another policy are ignored', async (t) => {
   const w = world(t);
   w.store.subscribe(() => {});
   await w.pass(10);
@@ -21,10 +21,10 @@ test('point 5a headers of another policy change nothing', async (t) => {
   assert.deepEqual(w.store.getStatus(1), { ok: true, retryAt: null, known: true, error: null });
   w.store.observe(new Response(null, { headers: { ratelimit: '"other";r=0;t=20, "chat";r=3;t=18' } }));
   assert.equal(w.store.getStatus(3).ok, true);
-  assert.equal(w.store.getStatus(4).ok, false, 'the item of its own policy applies');
+  assert.equal(w.store.getStatus(4).ok, false, 'the item of the own policy applies');
 });
 
-test('point 5a a refusal under another policy changes nothing and has nothing fetched', async (t) => {
+test('point 5a a refusal under another policy is ignored and does not fetch a snapshot', async (t) => {
   const w = world(t);
   w.store.subscribe(() => {});
   await w.pass(10);
@@ -34,7 +34,7 @@ test('point 5a a refusal under another policy changes nothing and has nothing fe
   assert.equal(w.urls.length, 1);
 });
 
-test('point 5a a refusal under another policy does not replace one of its own', async (t) => {
+test('point 5a a refusal under another policy does not replace an earlier refusal', async (t) => {
   const w = world(t);
   w.store.subscribe(() => {});
   await w.pass(10);
@@ -45,20 +45,20 @@ test('point 5a a refusal under another policy does not replace one of its own', 
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 10 + 9000);
 });
 
-test('point 5a until the snapshot names its policies, an item waits for that', async (t) => {
+test('point 5a items received before the first snapshot apply when it arrives', async (t) => {
   const w = world(t);
   w.latency = [50, 50];
   w.store.subscribe(() => {});
   await w.pass(60);
   w.store.observe(new Response(null, { headers: { ratelimit: '"chat";r=1;t=40, "other";r=0;t=900' } }));
   w.store.observe(refusal({ ratelimit: '"other";r=0;t=20', 'retry-after': '20' }));
-  assert.equal(w.store.getStatus(2).ok, true, 'unknown, so the server decides');
+  assert.equal(w.store.getStatus(2).ok, true, 'before the first snapshot, the server decides');
   await w.pass(100);
   assert.equal(w.store.getStatus(1).ok, true);
   assert.equal(w.store.getStatus(2).retryAt, BEGIN + 60 + 40_000);
 });
 
-test('point 5a where the status endpoint names no policy, the option does', async (t) => {
+test('point 5a the option `policies` names the policies if there is no snapshot', async (t) => {
   const w = world(t, { policies: ['chat'] });
   w.answer = new Response(null, { status: 404 });
   w.store.subscribe(() => {});
@@ -69,15 +69,15 @@ test('point 5a where the status endpoint names no policy, the option does', asyn
   assert.equal(w.store.getStatus(1).retryAt, Date.now() + 6000);
 });
 
-test('point 5a observing the responses to its own requests too, a store gives up as often', async (t) => {
+test('point 5a a store that observes its own requests does not retry more often', async (t) => {
   mock.timers.enable({ apis: ['setTimeout', 'Date'] });
   t.after(() => mock.timers.reset());
-  let asked = 0;
+  let requests = 0;
   const store = createRateLimit({
     url: '/limits/chat',
     monotonic: () => Date.now(),
     fetch: async () => {
-      asked += 1;
+      requests += 1;
       const response = await Promise.resolve(refusal({}));
       store.observe(response);
       return response;
@@ -88,7 +88,7 @@ test('point 5a observing the responses to its own requests too, a store gives up
     mock.timers.tick(100);
     await settle();
   }
-  assert.equal(asked, 6);
+  assert.equal(requests, 6);
   stop();
 });
 
@@ -99,7 +99,7 @@ for (const [family, fields] of Object.entries({
   'RateLimit-Policy alone': { 'ratelimit-policy': '"other";q=5;w=60' },
   'draft 7': { ratelimit: 'limit=10, remaining=0, reset=20' },
 })) {
-  test(`point 5a of headers without names (${family}) a refusal counts until the next snapshot`, async (t) => {
+  test(`point 5a a refusal without policy names (${family}) counts until the next snapshot`, async (t) => {
     const w = world(t);
     w.store.subscribe(() => {});
     await w.pass(10);
@@ -110,14 +110,14 @@ for (const [family, fields] of Object.entries({
     w.store.observe(refusal({ ...fields, 'retry-after': '20' }));
     assert.equal(w.store.getStatus(1).retryAt, BEGIN + 10 + 20_000);
     await w.pass(110);
-    assert.equal(w.urls.length, 2, 'fetched, since this limit may have refused it');
-    assert.equal(w.store.getStatus(1).ok, true, 'another limit refused it');
+    assert.equal(w.urls.length, 2, 'fetched, because this limit may have refused the request');
+    assert.equal(w.store.getStatus(1).ok, true, 'another limit refused the request');
 
     w.answer = snapshot({ spent: 10, ts: Date.now() * 1000 });
-    const emptied = Date.now();
+    const refusedAt = Date.now();
     w.store.observe(refusal({ ...fields, 'retry-after': '20' }));
     await w.pass(110);
     const { retryAt } = w.store.getStatus(1);
-    assert.ok(retryAt !== null && retryAt - emptied <= 6050, 'this limit refused it, and is exact to the microsecond');
+    assert.ok(retryAt !== null && retryAt - refusedAt <= 6050, 'the time is exact, because this limit refused it');
   });
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import { request } from '../src/request.js';
 
-/** Requests at 100 and is notified of the response at 400; the browser's timing entry has its arrival. */
+/** Sends a request at 100, and is notified at 400 of a response whose timing entry has this `responseStart`. */
 async function receivedAt(responseStart?: number): Promise<number> {
   const entries = responseStart === undefined ? [] : [{ responseStart: 1 }, { responseStart }];
   const timing = mock.method(performance, 'getEntriesByName', () => entries);
@@ -19,11 +19,11 @@ async function receivedAt(responseStart?: number): Promise<number> {
   return received;
 }
 
-test('an answer came when the browser says so, not when a busy page got to it', async () => {
+test('a response arrives at the time in the timing entry, even if a busy page is notified later', async () => {
   assert.equal(await receivedAt(120), 120);
 });
 
-test('where the browser does not say, or of another request, it came when the page was told', async () => {
+test('without a valid timing entry, a response arrives when the page is notified', async () => {
   assert.deepEqual(
     [await receivedAt(), await receivedAt(0), await receivedAt(100), await receivedAt(401)],
     [400, 400, 400, 400],

@@ -6,7 +6,7 @@ import { createRateLimit, type RateLimitOptions, type RateLimitStore } from '../
 import { snapshot } from './support.js';
 import { settle } from './world.js';
 
-/** A page; a server with a limit per URL and user; and the requests so far. */
+/** A page and a server with a limit for each URL and user. `requests` are the requests so far. */
 function page(test: TestContext, spent: (user: string | null) => number = () => 0) {
   Object.assign(globalThis, { document: Object.assign(new EventTarget(), { visibilityState: 'visible' }) });
   const stops: (() => void)[] = [];
@@ -14,15 +14,15 @@ function page(test: TestContext, spent: (user: string | null) => number = () => 
     stops.forEach((stop) => stop());
     Reflect.deleteProperty(globalThis, 'document');
   });
-  const asked: string[] = [];
+  const requests: string[] = [];
   const fetch = async (url: unknown, init?: RequestInit): Promise<Response> => {
     const user = new Headers(init?.headers).get('x-user');
-    asked.push(`${url} ${user}`);
+    requests.push(`${url} ${user}`);
     const now = Date.now() * 1000;
     return Response.json(snapshot({ spent: spent(user), ts: now, now }));
   };
   return {
-    asked,
+    requests,
     create: (options: Partial<RateLimitOptions> = {}) => createRateLimit({ url: '/limits/chat', fetch, ...options }),
     use(store: RateLimitStore, listener = () => {}) {
       const stop = store.subscribe(listener);
@@ -32,14 +32,14 @@ function page(test: TestContext, spent: (user: string | null) => number = () => 
   };
 }
 
-test('point 5c stores of one url share their state and one request', async (t) => {
-  const { asked, create, use } = page(t);
+test('point 5c stores of the same url share their state and one request', async (t) => {
+  const { requests, create, use } = page(t);
   const [a, b] = [create(), create()];
   let calls = 0;
   use(a);
   use(b, () => (calls += 1));
   await settle();
-  assert.deepEqual(asked, ['/limits/chat null']);
+  assert.deepEqual(requests, ['/limits/chat null']);
   calls = 0;
   a.spend(10);
   assert.equal(calls, 1);
@@ -47,37 +47,37 @@ test('point 5c stores of one url share their state and one request', async (t) =
   assert.equal(b.getStatus(), a.getStatus());
 
   const third = create();
-  assert.equal(third.getStatus().ok, false, 'without its own listener');
+  assert.equal(third.getStatus().ok, false, 'a store without listeners uses the shared state');
   third.observe(new Response(null, { status: 429, headers: { 'retry-after': '900' } }));
   assert.ok((a.getStatus().retryAt ?? 0) > Date.now() + 800_000);
 });
 
-test('point 5c the last user who leaves releases the state', async (t) => {
-  const { asked, create, use } = page(t);
+test('point 5c the shared state is released with its last listener', async (t) => {
+  const { requests, create, use } = page(t);
   const [a, b] = [create(), create()];
   const stops = [use(a), use(b)];
   await settle();
   a.spend(10);
   stops[0]?.();
   stops[0]?.();
-  assert.equal(create().getStatus().known, true, 'another store still uses it');
+  assert.equal(create().getStatus().known, true, 'another store still uses the state');
   stops[1]?.();
   assert.equal(a.getStatus().ok, false, 'a released store keeps its state');
   const fresh = create();
   assert.deepEqual(fresh.getStatus(), { ok: true, retryAt: null, known: false, error: null });
   use(fresh);
   await settle();
-  assert.equal(asked.length, 2);
+  assert.equal(requests.length, 2);
   assert.equal(fresh.getStatus().ok, true);
 
   use(a);
   await settle();
-  assert.equal(asked.length, 2, 'a store that is used again joins the shared one');
+  assert.equal(requests.length, 2, 'a store that is used again joins the shared one');
   assert.equal(a.getStatus(), fresh.getStatus());
 });
 
-test('point 5b stores share nothing across urls, requests and keys', async (t) => {
-  const { asked, create, use } = page(t, (user) => (user === 'ada' ? 10 : 0));
+test('point 5b stores with different urls, requests or keys share nothing', async (t) => {
+  const { requests, create, use } = page(t, (user) => (user === 'ada' ? 10 : 0));
   const init = (user: string): RequestInit => ({ headers: { 'x-user': user } });
   const ada = create({ init: init('ada') });
   const others = [
@@ -99,26 +99,26 @@ test('point 5b stores share nothing across urls, requests and keys', async (t) =
   for (const [i, other] of others.entries()) {
     assert.ok((other.getStatus().retryAt ?? 0) < Date.now() + 100_000, `${i}`);
   }
-  assert.ok(asked.length >= 9);
+  assert.ok(requests.length >= 9);
 });
 
-test('point 5b one request spelled in two ways is one', async (t) => {
-  const { asked, create, use } = page(t);
+test('point 5b equal requests share a store, however they are written', async (t) => {
+  const { requests, create, use } = page(t);
   use(create({ key: undefined, init: { mode: 'cors', headers: { 'X-User': 'ada', Accept: '*/*' } } }));
   use(create({ key: null, init: { mode: 'cors', headers: new Headers([['accept', '*/*'], ['x-user', 'ada']]) } }));
   use(create({ timeout: 5000, init: { mode: 'cors', headers: [['accept', '*/*'], ['x-user', 'ada']] } }));
   await settle();
-  assert.deepEqual(asked, ['/limits/chat ada']);
+  assert.deepEqual(requests, ['/limits/chat ada']);
 });
 
-test('point 5b without a page, as on a server, nothing is shared', async (t) => {
-  const { asked, create, use } = page(t);
+test('point 5b without a document, nothing is shared', async (t) => {
+  const { requests, create, use } = page(t);
   Reflect.deleteProperty(globalThis, 'document');
   const [a, b] = [create(), create()];
   use(a);
   use(b);
   await settle();
-  assert.equal(asked.length, 2);
+  assert.equal(requests.length, 2);
   a.spend(10);
   assert.equal(b.getStatus().ok, true);
 });

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { parseSnapshots } from '../src/index.js';
 import { snapshot } from './support.js';
 
-test('one policy answers itself, several a list', () => {
+test('a snapshot has one policy or a list of policies', () => {
   const one = snapshot({ spent: 3.5, max_reserved: null });
   assert.deepEqual(parseSnapshots(one), [one]);
   assert.deepEqual(parseSnapshots({ limits: [one, snapshot({ policy: 'day' })], now: one.now }), [
@@ -15,7 +15,7 @@ test('one policy answers itself, several a list', () => {
   assert.deepEqual(parseSnapshots(foreign), [foreign]);
 });
 
-test('what is missing or out of range is named', () => {
+test('the error names the field that is missing or out of range', () => {
   const bad: Record<string, unknown[]> = {
     policy: [undefined, 1],
     algorithm: [undefined, 'leaky_bucket', 'toString'],

@@ -8,7 +8,7 @@ const EMPTY = snapshot({ spent: 10 });
 /** Milliseconds since the epoch. */
 const BEGIN = NOW / 1000;
 
-test('nothing is asked before anybody listens, and then once for all', async (t) => {
+test('the snapshot is fetched with the first listener, and only once', async (t) => {
   const w = world(t, {});
   w.latency = [20, 20];
   await w.pass(100);
@@ -24,26 +24,26 @@ test('nothing is asked before anybody listens, and then once for all', async (t)
   assert.deepEqual(w.urls, ['/limits/chat']);
 });
 
-test('as long as nothing is known, the server decides', (t) => {
+test('requests are allowed before the first snapshot', (t) => {
   const w = world(t);
   assert.deepEqual(w.store.getStatus(5), { ok: true, retryAt: null, known: false, error: null });
   assert.equal(w.store.check(), null);
 });
 
-for (const wrong of [0, 90_000, -90_000]) {
-  test(`with a browser clock ${wrong / 1000} s wrong, the wait is right to the way back of the answer`, async (t) => {
-    const w = world(t, {}, wrong);
+for (const clockError of [0, 90_000, -90_000]) {
+  test(`the wait is exact up to the response delay with a browser clock ${clockError / 1000} s wrong`, async (t) => {
+    const w = world(t, {}, clockError);
     w.answer = EMPTY;
     w.latency = [10, 30];
     w.store.subscribe(() => {});
     await w.pass(50);
     const { ok, retryAt } = w.store.getStatus(1);
     assert.equal(ok, false);
-    assert.equal(retryAt, BEGIN + 6000 + wrong + 30, 'earlier, a request would be refused');
+    assert.equal(retryAt, BEGIN + 6000 + clockError + 30, 'an earlier request would be denied');
   });
 }
 
-test('a listener is called exactly when the retry time passes, and nothing is fetched for it', async (t) => {
+test('a listener is called exactly at the retry time, without fetching', async (t) => {
   const w = world(t);
   w.answer = EMPTY;
   const calls: number[] = [];
@@ -51,14 +51,14 @@ test('a listener is called exactly when the retry time passes, and nothing is fe
   await w.pass(50);
   const before = w.store.getStatus(1);
   await w.pass(5940);
-  assert.equal(w.store.getStatus(1), before, 'the same object as long as nothing changes');
+  assert.equal(w.store.getStatus(1), before, 'the same object until the status changes');
   calls.length = 0;
   await w.pass(100);
   assert.deepEqual(calls, [6000, 1]);
   assert.equal(w.urls.length, 1);
 });
 
-test('each count has its own time, with one timer', async (t) => {
+test('each count has its own retry time, with one timer', async (t) => {
   const w = world(t);
   w.answer = EMPTY;
   const passed = new Map<number, number>();
@@ -81,7 +81,7 @@ test('each count has its own time, with one timer', async (t) => {
   );
 });
 
-test('no timer without a listener', async (t) => {
+test('there is no timer without listeners', async (t) => {
   const w = world(t);
   w.answer = EMPTY;
   const stop = w.store.subscribe(() => void w.store.getStatus(1));
@@ -92,10 +92,10 @@ test('no timer without a listener', async (t) => {
   assert.equal(w.store.getStatus(2).ok, false);
   assert.equal(w.timers(), 0);
   await w.pass(6000);
-  assert.equal(w.store.getStatus(1).ok, true, 'a call reads the clock');
+  assert.equal(w.store.getStatus(1).ok, true, '`getStatus` reads the clock');
 });
 
-test('a status that was read before anybody listened is waited for', async (t) => {
+test('the timer includes statuses that were read before the first listener', async (t) => {
   const w = world(t);
   w.answer = EMPTY;
   await Promise.all([w.store.refresh(), w.pass(10)]);
@@ -106,7 +106,7 @@ test('a status that was read before anybody listened is waited for', async (t) =
   assert.equal(w.timers(), 1);
 });
 
-test('a listener that is added twice is two', async (t) => {
+test('a listener that is added twice is called twice', async (t) => {
   const w = world(t);
   let calls = 0;
   const listener = () => (calls += 1);
@@ -120,19 +120,19 @@ test('a listener that is added twice is two', async (t) => {
   assert.equal(calls, 3);
 });
 
-test('a wait of a hundred days is no wait of none', async (t) => {
+test('a wait of a hundred days does not end early', async (t) => {
   const w = world(t);
   const days = 100 * 86_400_000;
   w.answer = snapshot({ algorithm: 'fixed_window', spent: 10, period: days * 1000, start: NOW % (days * 1000) });
-  let opened = 0;
-  w.store.subscribe(() => (opened ||= w.store.getStatus(1).ok && w.store.getStatus(1).known ? Date.now() : 0));
+  let allowedAt = 0;
+  w.store.subscribe(() => (allowedAt ||= w.store.getStatus(1).ok && w.store.getStatus(1).known ? Date.now() : 0));
   await w.pass(50);
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + days);
   await w.pass(days - 50);
-  assert.equal(opened, BEGIN + days);
+  assert.equal(allowedAt, BEGIN + days);
 });
 
-test('what is spent here is taken off at once, without a request', async (t) => {
+test('spent tokens are subtracted immediately, without a request', async (t) => {
   const w = world(t);
   w.answer = snapshot({ spent: 8 });
   w.store.subscribe(() => {});
@@ -144,7 +144,7 @@ test('what is spent here is taken off at once, without a request', async (t) => 
   assert.equal(w.urls.length, 1);
 });
 
-test('what was spent a while ago is paid back since then', async (t) => {
+test('tokens spent earlier are refilled from that time on', async (t) => {
   const w = world(t);
   w.store.subscribe(() => {});
   await w.pass(10);
@@ -154,7 +154,7 @@ test('what was spent a while ago is paid back since then', async (t) => {
   assert.equal(w.store.getStatus(1).retryAt, sent + 6000);
 });
 
-test('what is spent while a snapshot is on its way is not lost', async (t) => {
+test('tokens spent while a snapshot is pending are not lost', async (t) => {
   const w = world(t);
   w.answer = snapshot({ spent: 9 });
   w.latency = [0, 50];
@@ -166,13 +166,13 @@ test('what is spent while a snapshot is on its way is not lost', async (t) => {
   assert.equal(w.store.getStatus(1).ok, false);
 });
 
-test('a check tells what becomes of a request at any time', async (t) => {
+test('`check` returns the outcome of a request at any time', async (t) => {
   const w = world(t, {}, -90_000);
   w.answer = EMPTY;
   await Promise.all([w.store.refresh(), w.pass(10)]);
   const now = BEGIN - 90_000;
-  const { config, ...now_ } = w.store.check(now, 2) ?? assert.fail();
-  assert.deepEqual(now_, { value: 0, ts: now, ok: false, retryAt: now + 12_000 });
+  const { config, ...current } = w.store.check(now, 2) ?? assert.fail();
+  assert.deepEqual(current, { value: 0, ts: now, ok: false, retryAt: now + 12_000 });
   assert.equal(config.policy, 'chat');
   const later = w.store.check(now + 13_000, 2);
   assert.deepEqual([later?.value, later?.ok, later?.retryAt], [2, true, null]);
@@ -180,7 +180,7 @@ test('a check tells what becomes of a request at any time', async (t) => {
   assert.deepEqual([never?.ok, never?.retryAt], [false, null]);
 });
 
-test('of several policies all have to let a request pass', async (t) => {
+test('a request must be allowed by all policies', async (t) => {
   const w = world(t);
   const day = snapshot({ policy: 'day', rate: 100, capacity: 100, period: 86_400_000_000, spent: 100 });
   w.answer = { limits: [EMPTY, day], now: NOW };
@@ -190,10 +190,10 @@ test('of several policies all have to let a request pass', async (t) => {
   w.answer = { limits: [snapshot({ spent: 9 }), snapshot({ policy: 'day', spent: 4 })], now: NOW };
   await Promise.all([w.store.refresh(), w.pass(10)]);
   const check = w.store.check(BEGIN, 1);
-  assert.deepEqual([check?.ok, check?.value, check?.config.policy], [true, 1, 'chat'], 'the one with the fewest left');
+  assert.deepEqual([check?.ok, check?.value, check?.config.policy], [true, 1, 'chat'], 'the fewest tokens left');
 });
 
-test('a count that is no number of tokens is an error at once', (t) => {
+test('an invalid count throws immediately', (t) => {
   const { store } = world(t);
   for (const call of [() => store.getStatus(-1), () => store.check(0, 0.5), () => store.spend(NaN)]) {
     assert.throws(call, RangeError);
@@ -202,40 +202,40 @@ test('a count that is no number of tokens is an error at once', (t) => {
 
 // Failures
 
-test('a failure is told, not thrown, and retried after twice the time each, five times', async (t) => {
+test('failed requests do not throw, and are retried five times with exponential backoff', async (t) => {
   const w = world(t);
   w.answer = new Error('offline');
-  const asked: number[] = [];
+  const requestTimes: number[] = [];
   let calls = 0;
   w.store.subscribe(() => {
     calls += 1;
-    if (w.urls.length > asked.length) {
-      asked.push(Date.now() - BEGIN);
+    if (w.urls.length > requestTimes.length) {
+      requestTimes.push(Date.now() - BEGIN);
     }
     assert.ok(w.timers() <= 1);
   });
   await w.pass(90_000);
   assert.equal(w.urls.length, 6);
-  const waits = asked.slice(1).map((at, i) => at - (asked[i] ?? NaN));
+  const waits = requestTimes.slice(1).map((at, i) => at - (requestTimes[i] ?? NaN));
   for (const [i, wait] of waits.entries()) {
     assert.ok(wait >= 500 * 2 ** i && wait <= 1000 * 2 ** i + 20, `${waits}`);
   }
   const { ok, known, error } = w.store.getStatus(1);
   assert.deepEqual({ ok, known }, { ok: true, known: false });
   assert.ok(error instanceof RateLimitError);
-  assert.match(error.message, /could not be asked/);
+  assert.match(error.message, /could not be fetched/);
   assert.equal((error.cause as Error).message, 'offline');
 
   void w.store.refresh();
   await w.pass(90_000);
-  assert.equal(w.urls.length, 12, 'another refresh is retried as often');
+  assert.equal(w.urls.length, 12, 'another refresh is retried five times, too');
 
   w.answer = { ...EMPTY, ts: serverNow() };
   await Promise.all([w.store.refresh(), w.pass(10)]);
   assert.deepEqual([w.store.getStatus(1).ok, w.store.getStatus(1).error], [false, null]);
 });
 
-test('a failure does not forget what was known', async (t) => {
+test('a failed request does not discard the snapshot', async (t) => {
   const w = world(t);
   w.answer = EMPTY;
   w.store.subscribe(() => {});
@@ -244,10 +244,10 @@ test('a failure does not forget what was known', async (t) => {
   await Promise.all([w.store.refresh(), w.pass(10)]);
   const { ok, known, error } = w.store.getStatus(1);
   assert.deepEqual({ ok, known }, { ok: false, known: true });
-  assert.match(`${error}`, /\/limits\/chat answered 500/);
+  assert.match(`${error}`, /\/limits\/chat returned 500/);
 });
 
-test('a status endpoint that asks to wait is not asked before', async (t) => {
+test('retries wait for the `Retry-After` of the status endpoint', async (t) => {
   const w = world(t);
   w.answer = new Response(null, { status: 429, headers: { 'retry-after': '30' } });
   w.store.subscribe(() => {});
@@ -259,9 +259,9 @@ test('a status endpoint that asks to wait is not asked before', async (t) => {
   assert.equal(w.urls.length, 2);
 });
 
-test('what no repetition mends is not repeated', async (t) => {
+test('permanent errors are not retried', async (t) => {
   for (const [answer, text] of [
-    [new Response(null, { status: 404 }), /answered 404/],
+    [new Response(null, { status: 404 }), /returned 404/],
     [Response.json({ hello: 'world' }), /"rate" of the snapshot is undefined/],
   ] as const) {
     await t.test(`${text}`, async (t) => {
@@ -286,7 +286,7 @@ test('a failure after the last listener left is not retried', async (t) => {
   assert.equal(w.timers(), 0);
 });
 
-test('retries stop with the last listener, and the next one begins anew', async (t) => {
+test('retries stop with the last listener, and the next listener fetches again', async (t) => {
   const w = world(t);
   w.answer = new Error('offline');
   const stop = w.store.subscribe(() => {});
@@ -300,24 +300,24 @@ test('retries stop with the last listener, and the next one begins anew', async 
   assert.equal(w.store.getStatus(1).ok, false);
 });
 
-test('a server that never answers is given up, even by a fetch that heeds no signal', async () => {
+test('a request times out, even if `fetch` ignores its signal', async () => {
   const store = createRateLimit({ url: '/limits', fetch: () => new Promise(() => {}), timeout: 20, retries: 0 });
-  const awake = setInterval(() => {}, 1000);
+  const keepAlive = setInterval(() => {}, 1000);
   await store.refresh();
-  clearInterval(awake);
-  assert.match(`${store.getStatus().error}`, /did not answer within 20 ms/);
+  clearInterval(keepAlive);
+  assert.match(`${store.getStatus().error}`, /did not respond within 20 ms/);
 });
 
-test('a body that never ends is given up too', async () => {
+test('a request times out if the body never ends', async () => {
   const body = new ReadableStream({ start: (stream) => stream.enqueue(new TextEncoder().encode('{')) });
   const store = createRateLimit({ url: '/limits', fetch: async () => new Response(body), timeout: 20, retries: 0 });
-  const awake = setInterval(() => {}, 1000);
+  const keepAlive = setInterval(() => {}, 1000);
   await store.refresh();
-  clearInterval(awake);
-  assert.match(`${store.getStatus().error}`, /did not answer within 20 ms/);
+  clearInterval(keepAlive);
+  assert.match(`${store.getStatus().error}`, /did not respond within 20 ms/);
 });
 
-test('requests carry what they are given, and are not answered from a cache', async () => {
+test('requests use the options in `init` and bypass the cache', async () => {
   let seen: RequestInit | undefined;
   const store = createRateLimit({
     url: '/limits',
@@ -335,7 +335,7 @@ test('requests carry what they are given, and are not answered from a cache', as
 
 // Clocks
 
-test('the sample with the shorter round trip counts', async (t) => {
+test('the response with the shorter round trip sets the clock', async (t) => {
   const w = world(t);
   w.answer = EMPTY;
   w.latency = [10, 10];
@@ -346,7 +346,7 @@ test('the sample with the shorter round trip counts', async (t) => {
   assert.equal(w.store.check(Date.now(), 1)?.retryAt, BEGIN + 6010, 'not 400 ms late');
 });
 
-test('a server-time endpoint tells the time where a snapshot may be old', async (t) => {
+test('the server-time endpoint sets the clock if snapshots are cached', async (t) => {
   const time = (): Response => Response.json({ now: serverNow() });
   const stale = { ...EMPTY, now: NOW - 60_000_000 };
   const urls: string[] = [];
@@ -362,7 +362,7 @@ test('a server-time endpoint tells the time where a snapshot may be old', async 
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000);
 });
 
-test('a page that comes back asks again if a clock stood still or was set', async (t) => {
+test('a page that becomes visible fetches again if a clock was stopped or set', async (t) => {
   const page = Object.assign(new EventTarget(), { visibilityState: 'hidden' });
   Object.assign(globalThis, { document: page });
   t.after(() => Reflect.deleteProperty(globalThis, 'document'));
@@ -379,7 +379,7 @@ test('a page that comes back asks again if a clock stood still or was set', asyn
   assert.equal(ok, false);
 
   await show();
-  assert.equal(w.urls.length, 1, 'nothing changed meanwhile');
+  assert.equal(w.urls.length, 1, 'nothing changed in the meantime');
 
   w.slept = 4000;
   await w.pass(10);
@@ -390,24 +390,24 @@ test('a page that comes back asks again if a clock stood still or was set', asyn
   await show();
   await w.pass(10);
   await show();
-  assert.equal(w.urls.length, 2, 'once per jump');
-  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000, 'the sleep of the machine counts');
+  assert.equal(w.urls.length, 2, 'one request per clock jump');
+  assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000, 'the time asleep counts');
 
-  w.wrong = 90_000;
+  w.clockError = 90_000;
   await show();
   await w.pass(10);
   assert.equal(w.urls.length, 3);
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000 + 90_000, 'by the changed browser clock');
 
   stop();
-  w.wrong = 0;
+  w.clockError = 0;
   await show();
   assert.equal(w.urls.length, 3, 'no listeners');
 });
 
 // Responses
 
-test('a refusal says until when, also where nothing else is known', async (t) => {
+test('a refusal has a retry time, even without a snapshot', async (t) => {
   const w = world(t);
   w.answer = new Response(null, { status: 404 });
   let ok = true;
@@ -420,17 +420,17 @@ test('a refusal says until when, also where nothing else is known', async (t) =>
   assert.equal(ok, false);
   await w.pass(200);
   assert.equal(ok, true);
-  assert.equal(w.urls.length, 2, 'an unexpected refusal fetches');
+  assert.equal(w.urls.length, 2, 'an unexpected refusal fetches a snapshot');
 });
 
-test('a refusal with a date counts by the clock of the response', async (t) => {
+test('a date in `Retry-After` is compared with the date of the response', async (t) => {
   const w = world(t, {}, 90_000);
   const dates = { date: 'Tue, 14 Nov 2023 22:13:20 GMT', 'retry-after': 'Tue, 14 Nov 2023 22:13:27 GMT' };
   w.store.observe(new Response(null, { status: 503, headers: dates }));
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 90_000 + 7000);
 });
 
-test('what is left of a policy forbids only what costs more', (t) => {
+test('a response denies only requests that cost more than the remaining tokens', (t) => {
   const { store } = world(t, { policies: ['api'] });
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=2;t=18', 'ratelimit-policy': '"api";q=5;w=60' } }));
   assert.equal(store.getStatus(2).ok, true);
@@ -438,11 +438,11 @@ test('what is left of a policy forbids only what costs more', (t) => {
   assert.deepEqual(
     store.getStatus(6),
     { ok: false, retryAt: null, known: false, error: null },
-    'more than it ever has',
+    'more than the capacity',
   );
 });
 
-test('a check knows of what responses said', async (t) => {
+test('`check` applies observed responses', async (t) => {
   const w = world(t, { policies: ['api'] });
   await Promise.all([w.store.refresh(), w.pass(10)]);
   w.store.observe(new Response(null, { headers: { ratelimit: '"api";r=2;t=18' } }));
@@ -455,19 +455,19 @@ test('a check knows of what responses said', async (t) => {
   assert.equal(w.urls.length, 1, 'no refusal, no fetch');
 });
 
-test('without a time, what is left counts for the whole window', (t) => {
+test('an item without a reset time applies for the whole window', (t) => {
   const { store } = world(t, { policies: ['api'] });
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=0', 'ratelimit-policy': '"api";q=5;w=60' } }));
   assert.equal(store.getStatus(1).retryAt, BEGIN + 60_000);
 });
 
-test('a wait of a million years is still a date', (t) => {
+test('a retry time in a million years is still a valid date', (t) => {
   const { store } = world(t);
   store.observe(new Response(null, { status: 429, headers: { 'retry-after': '999999999999999' } }));
   assert.doesNotThrow(() => new Date(store.getStatus(1).retryAt ?? NaN).toISOString());
 });
 
-test('the later response about a policy counts', (t) => {
+test('a later response about a policy replaces an earlier one', (t) => {
   const { store } = world(t, { policies: ['api', 'day'] });
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=0;t=18, "day";r=1;t=900' } }));
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=4;t=12' } }));
@@ -475,7 +475,7 @@ test('the later response about a policy counts', (t) => {
   assert.equal(store.getStatus(2).retryAt, BEGIN + 900_000);
 });
 
-test('where the row knows the microsecond, whole seconds of a header are not waited for', async (t) => {
+test('the exact retry time of the snapshot takes precedence over whole seconds in headers', async (t) => {
   const w = world(t);
   w.answer = snapshot({ spent: 9, ts: NOW - 700_000 });
   w.store.subscribe(() => {});
@@ -486,10 +486,10 @@ test('where the row knows the microsecond, whole seconds of a header are not wai
   assert.equal(w.store.getStatus(1).retryAt, exact);
   w.store.observe(new Response(null, { status: 429, headers: { ratelimit: '"chat";r=0;t=6', 'retry-after': '6' } }));
   assert.equal(w.store.getStatus(1).retryAt, exact);
-  assert.equal(w.urls.length, 1, 'an expected refusal does not fetch');
+  assert.equal(w.urls.length, 1, 'an expected refusal does not fetch a snapshot');
 });
 
-test('told of a response before what it spent, the row still counts in the end', async (t) => {
+test('the exact retry time applies even if a response is observed before its tokens are spent', async (t) => {
   const w = world(t);
   w.answer = snapshot({ spent: 9 });
   w.store.subscribe(() => {});
@@ -500,7 +500,7 @@ test('told of a response before what it spent, the row still counts in the end',
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6000);
 });
 
-test('an unforeseen refusal has the snapshot fetched, which then counts', async (t) => {
+test('an unexpected refusal fetches the snapshot, which then applies', async (t) => {
   const w = world(t);
   w.store.subscribe(() => {});
   await w.pass(10);
@@ -512,13 +512,13 @@ test('an unforeseen refusal has the snapshot fetched, which then counts', async 
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 5500);
 });
 
-test('a response that is no refusal does not say when to come back', (t) => {
+test('`Retry-After` of a successful response is ignored', (t) => {
   const { store } = world(t);
   store.observe(new Response(null, { status: 200, headers: { 'retry-after': '5' } }));
   assert.equal(store.getStatus(1).ok, true);
 });
 
-test('a snapshot takes the place of what responses said before it', async (t) => {
+test('a snapshot replaces responses observed before its request', async (t) => {
   const w = world(t, { policies: ['day'] });
   w.latency = [50, 50];
   const refreshed = w.store.refresh();
@@ -529,10 +529,10 @@ test('a snapshot takes the place of what responses said before it', async (t) =>
   const again = w.store.refresh();
   await w.pass(200);
   await again;
-  assert.equal(w.store.getStatus(10).ok, true, 'the snapshot takes precedence');
+  assert.equal(w.store.getStatus(10).ok, true, 'the snapshot replaced the response');
 });
 
-test('a refusal while a snapshot is on its way counts until that knows of it', async (t) => {
+test('a refusal while a snapshot is pending applies until a snapshot includes it', async (t) => {
   const w = world(t);
   w.answer = snapshot({ spent: 10, ts: NOW - 500_000 });
   w.latency = [50, 50];
@@ -545,7 +545,7 @@ test('a refusal while a snapshot is on its way counts until that knows of it', a
   assert.equal(w.urls.length, 1);
 });
 
-test('a snapshot that was asked for before a response does not take its place', async (t) => {
+test('a snapshot does not replace responses observed after its request', async (t) => {
   const w = world(t);
   w.latency = [50, 50];
   const refreshed = w.store.refresh();
@@ -556,7 +556,7 @@ test('a snapshot that was asked for before a response does not take its place', 
   assert.equal(w.store.getStatus(2).ok, false);
 });
 
-test('a flood of policies is not remembered without bound', (t) => {
+test('the number of remembered policies is bounded', (t) => {
   const { store } = world(t, { policies: ['p0', 'p999'] });
   for (let i = 0; i < 1000; i++) {
     const seconds = i === 0 ? 100_000 : 1;
@@ -565,7 +565,7 @@ test('a flood of policies is not remembered without bound', (t) => {
   assert.equal(store.getStatus(1).retryAt, BEGIN + 1000, 'the oldest policy is discarded');
 });
 
-test('a flood of counts is not remembered without bound', (t) => {
+test('the number of remembered counts is bounded', (t) => {
   const { store } = world(t);
   store.observe(new Response(null, { status: 429, headers: { 'retry-after': '5' } }));
   const began = store.getStatus(1);

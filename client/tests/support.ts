@@ -3,7 +3,7 @@ import type { Snapshot } from '../src/index.js';
 /** Microseconds since the epoch. */
 export const NOW = 1_700_000_000_000_000;
 
-/** A full bucket of ten per minute, with these fields changed. */
+/** A full bucket of ten tokens per minute, with these fields replaced. */
 export function snapshot(fields: Partial<Snapshot>): Snapshot {
   return {
     policy: 'chat',

@@ -1,6 +1,6 @@
 /**
- * The crate's exact vectors, with the assertions of `tests/vectors.rs`: decisions computed in rational arithmetic,
- * independently of client and crate. Times are milliseconds.
+ * Checks the client with the crate's exact vectors, as `tests/vectors.rs` checks the crate. The vectors were computed
+ * in rational arithmetic, independently of client and crate. Their times are in milliseconds.
  */
 
 import assert from 'node:assert/strict';
@@ -42,32 +42,32 @@ interface Row {
 const LAST = Number.MAX_SAFE_INTEGER;
 const NEW: Row = { spent: 0, ts: 0, previous: 0 };
 
-test('every exact vector of the crate', () => {
+test('the client agrees with every exact vector of the crate', () => {
   const file = new URL('../../../tests/vectors/exact.jsonl', import.meta.url);
   const lines = readFileSync(file, 'utf8')
     .split('\n')
     .filter((line) => line.trim());
-  const count = { single: 0, sequence: 0 };
+  const counts = { single: 0, sequence: 0 };
   for (const line of lines.map((text) => JSON.parse(text) as Line)) {
     (line.type === 'single' ? single : sequence)(line);
-    count[line.type] += 1;
+    counts[line.type] += 1;
   }
-  assert.deepEqual(count, { single: 492, sequence: 38 });
+  assert.deepEqual(counts, { single: 492, sequence: 38 });
 });
 
 function single(line: Line): void {
   const { id, now_ms = 0, count = 0, reserve = false, expect = {}, state_before: before } = line;
-  const quota = quotaOf(line, before?.ts ?? drawn(line, now_ms));
+  const quota = quotaOf(line, before?.ts ?? firstWindow(line, now_ms));
   const instant = clockOf(line);
   const now = instant(now_ms);
   const state = rowBefore(line, quota, instant);
   const result = calculateRateLimit({ ...quota, ...state }, now, count, { reserve });
-  verdict(id, result, expect);
+  checkVerdict(id, result, expect);
   if (result.ok) {
-    tight(id, quota, state, now, count, reserve, result);
+    checkTight(id, quota, state, now, count, reserve, result);
   }
 
-  // The row after the call; after a denial, the row as if the denial had been stored.
+  // The expected row includes the cost even after a denial.
   const after = { ...result.row, spent: result.row.spent + (result.ok ? 0 : count) };
   if (expect.value_after !== undefined) {
     const ts = instant(Number(expect.ts_after));
@@ -78,17 +78,17 @@ function single(line: Line): void {
     } else {
       assert.equal(after.ts, ts, `${id}: ts_after`);
     }
-    close(id, quota.capacity - spentAt(quota, after, now), expect.value_after);
+    checkClose(id, quota.capacity - spentAt(quota, after, now), expect.value_after);
   }
   if (expect.remaining_exact !== undefined) {
-    close(id, quota.capacity - spentAt(quota, after, now), expect.remaining_exact);
+    checkClose(id, quota.capacity - spentAt(quota, after, now), expect.remaining_exact);
     assert.equal(after.ts, instant(expect.window_start ?? NaN), `${id}: window_start`);
   }
 }
 
 function sequence(line: Line): void {
   const steps = line.steps ?? [];
-  const quota = quotaOf(line, drawn(line, steps[0]?.now_ms ?? NaN));
+  const quota = quotaOf(line, firstWindow(line, steps[0]?.now_ms ?? NaN));
   const instant = clockOf(line);
   let state = NEW;
   for (const [i, { op, now_ms, count = 0, reserve = false, expect = {} }] of steps.entries()) {
@@ -99,16 +99,16 @@ function sequence(line: Line): void {
     }
     const now = instant(now_ms);
     const result = calculateRateLimit({ ...quota, ...state }, now, count, { reserve });
-    verdict(id, result, expect);
-    tight(id, quota, state, now, count, reserve, result);
+    checkVerdict(id, result, expect);
+    checkTight(id, quota, state, now, count, reserve, result);
     if (op === 'limit' && result.ok) {
       state = result.row;
     }
   }
 }
 
-/** The beginning of the first window, `rand` of a period before `first`. */
-function drawn({ rand = 0, config }: Line, first: number): number {
+/** The start of the first window: `rand` periods before `first`. */
+function firstWindow({ rand = 0, config }: Line, first: number): number {
   return first - Math.floor(rand * config.period);
 }
 
@@ -121,7 +121,7 @@ function quotaOf({ algorithm, config }: Line, anchor: number): Omit<Snapshot, ke
     rate,
     period: period * 1000,
     capacity,
-    // Sliding windows are aligned to UTC, in the vectors and in the crate's test.
+    // The vectors align sliding windows to UTC.
     start: algorithm === 'fixed_window' ? (((start % period) + period) % period) * 1000 : 0,
     max_reserved: sliding ? 0 : maxReserved,
     now: 0,
@@ -144,7 +144,7 @@ function rowBefore(
   return { spent: quota.capacity - before.value, ts, previous: 0 };
 }
 
-function verdict(id: string, { ok, wait, retryAfter }: RateLimitResult, expect: Expect): void {
+function checkVerdict(id: string, { ok, wait, retryAfter }: RateLimitResult, expect: Expect): void {
   assert.equal(ok, expect.ok, `${id}: ok`);
   const ms = expect.retry_after_ceil_ms ?? expect.retry_after_tight_ms ?? null;
   const micros = ok ? wait || null : retryAfter;
@@ -156,7 +156,7 @@ function verdict(id: string, { ok, wait, retryAfter }: RateLimitResult, expect: 
   assert.ok(micros !== null, `${id}: no retry time`);
   assert.equal(Math.ceil(micros / 1000), ms, `${id}: retry`);
   if (expect.retry_after_exact != null) {
-    // At most one microsecond late, never early.
+    // Never early, and at most one microsecond late.
     const exact = rational(expect.retry_after_exact);
     assert.ok(
       micros / 1000 >= exact - 1e-9 && micros / 1000 <= exact + 0.001 + 1e-9,
@@ -165,8 +165,8 @@ function verdict(id: string, { ok, wait, retryAfter }: RateLimitResult, expect: 
   }
 }
 
-/** Checks that the same request succeeds at the promised microsecond, and not one before. */
-function tight(
+/** Checks that the same request succeeds at the promised microsecond, and fails one microsecond earlier. */
+function checkTight(
   id: string,
   quota: Omit<Snapshot, keyof Row>,
   state: Row,
@@ -186,7 +186,7 @@ function tight(
   }
 }
 
-/** The tokens spent at `now`, computed from the definitions instead of the client. */
+/** The tokens spent at `now`, computed independently of the client. */
 function spentAt(
   { algorithm, rate, period }: Omit<Snapshot, keyof Row>,
   { spent, ts, previous }: Row,
@@ -199,7 +199,7 @@ function spentAt(
   return algorithm === 'sliding_window' ? spent + (previous * (period - elapsed)) / period : spent;
 }
 
-function close(id: string, value: number, text: string): void {
+function checkClose(id: string, value: number, text: string): void {
   const exact = rational(text);
   assert.ok(Math.abs(value - exact) <= 1e-9 * Math.max(Math.abs(exact), 1), `${id}: expected ${text}, found ${value}`);
 }
@@ -211,7 +211,7 @@ function rational(text: string): number {
 
 type Clock = (ms: number) => number;
 
-/** Moves vectors from before the epoch, where instants begin, by whole periods. */
+/** Moves vectors that begin before the epoch by whole periods, because instants begin at the epoch. */
 function clockOf({ steps = [], now_ms, state_before: before, config: { period } }: Line): Clock {
   const times = steps.map((step) => step.now_ms);
   const earliest = Math.min(...times, now_ms ?? Infinity, before ? before.ts - period : Infinity);

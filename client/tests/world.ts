@@ -8,29 +8,29 @@ import {
 } from '../src/index.js';
 import { NOW, snapshot } from './support.js';
 
-/** A server, a network and a browser with simulated time, in milliseconds. */
+/** A simulated server, network and browser. Times are in milliseconds. */
 export interface World {
   readonly store: RateLimitStore;
-  /** The server's answer: its limit, a response, or a network failure. */
+  /** The server's answer: a snapshot, a response or a network error. */
   answer: Snapshot | { limits: Snapshot[]; now: number } | Response | Error;
   /** The delays of requests and responses. */
   latency: [number, number];
   /** How far the browser's time of day is ahead. */
-  wrong: number;
-  /** How long its monotonic clock has been stopped in total. */
+  clockError: number;
+  /** How long the browser's monotonic clock has been stopped in total. */
   slept: number;
-  /** Requests so far. */
+  /** The requested URLs so far. */
   readonly urls: string[];
   /** The store's pending timers. */
   readonly timers: () => number;
-  /** Advances time and runs what is due. */
+  /** Advances time and runs the timers that are due. */
   pass(milliseconds: number): Promise<void>;
 }
 
 /** Server time in microseconds. */
 export const serverNow = (): number => Date.now() * 1000;
 
-export function world(test: TestContext, options: Partial<RateLimitOptions> = {}, wrong = 0): World {
+export function world(test: TestContext, options: Partial<RateLimitOptions> = {}, clockError = 0): World {
   mock.timers.enable({ apis: ['setTimeout', 'Date'], now: NOW / 1000 });
   const mocked = globalThis.setTimeout;
   const mockedClear = globalThis.clearTimeout;
@@ -54,10 +54,10 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
     mock.timers.reset();
   });
 
-  const here = {
+  const state = {
     answer: snapshot({}) as World['answer'],
     latency: [0, 0] as [number, number],
-    wrong,
+    clockError,
     slept: 0,
     urls: [] as string[],
   };
@@ -67,10 +67,10 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
     }
   };
   async function fetch(url: string | URL | Request): Promise<Response> {
-    here.urls.push(String(url));
-    const [there, back] = here.latency;
+    state.urls.push(String(url));
+    const [there, back] = state.latency;
     await later(there);
-    const answer = readAt(here.answer);
+    const answer = answerNow(state.answer);
     await later(back);
     if (answer instanceof Error) {
       throw answer;
@@ -81,16 +81,16 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
   const store = createRateLimit({
     url: '/limits/chat',
     fetch,
-    now: () => Date.now() + here.wrong,
-    monotonic: () => Date.now() - NOW / 1000 - here.slept,
+    now: () => Date.now() + state.clockError,
+    monotonic: () => Date.now() - NOW / 1000 - state.slept,
     ...options,
   });
-  return Object.assign(here, {
+  return Object.assign(state, {
     store,
     timers: () => set.size,
     async pass(milliseconds: number) {
       const end = Date.now() + milliseconds;
-      // Small steps, except while no response is in flight.
+      // Small steps, because responses may be in flight; long waits have none.
       const tick = milliseconds > 100_000 ? milliseconds / 100 : 10;
       await settle();
       while (Date.now() < end) {
@@ -101,8 +101,8 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
   });
 }
 
-/** The server's snapshot now. */
-function readAt(answer: World['answer']): World['answer'] {
+/** The server's answer, with a snapshot brought up to date. */
+function answerNow(answer: World['answer']): World['answer'] {
   if (answer instanceof Response || answer instanceof Error || 'limits' in answer) {
     return answer;
   }

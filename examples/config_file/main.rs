@@ -12,8 +12,8 @@
 //! ratelimit-policy: "default";q=60;w=60
 //! ```
 //!
-//! Change `quota = "5/min"` to `quota = "3/min"` in the file, and reload it on the second port, which is for operators. What
-//! a caller has spent stays spent:
+//! Change `quota = "5/min"` to `quota = "3/min"` in the file, and reload it on the second port, which is for operators.
+//! The reload does not refill tokens:
 //! ```text
 //! $ curl -X POST http://127.0.0.1:3001/reload
 //! policies.create.quota: 5/min → 3/min
@@ -70,8 +70,8 @@ fn app(limits: &Limits) -> Router {
         .layer(limits.config.layer(&limits.limiter, key::client_ip()))
 }
 
-/// For operators only, on a separate port that proxies must not forward. A signal (SIGHUP) would work too, but has no
-/// response.
+/// For operators only, on a separate port that proxies must not forward. A signal (SIGHUP) would work too, but
+/// cannot return errors.
 fn operators(limits: Arc<Limits>) -> Router {
     Router::new().route("/reload", post(reload)).with_state(limits)
 }
@@ -95,7 +95,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).unwrap_or_else(|| ours.into());
     let limits = match Limits::read(file.into()) {
         Ok(limits) => Arc::new(limits),
-        // `Display` prints an error per line; returning the error would print it with `Debug`.
+        // `Display` prints one error per line; returning the error would print it with `Debug`.
         Err(error) => {
             eprintln!("{error}");
             std::process::exit(1);

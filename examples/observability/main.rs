@@ -13,7 +13,7 @@
 //! INFO tollgate: denied policy="api" outcome="denied" reason="quota_exceeded" decided_by="backend" cost=1 remaining=0 ...
 //! ```
 //!
-//! At most ten lines per second are logged; the next line has the number of suppressed ones. The metrics count all:
+//! At most ten lines per second are logged; the next line has the number of suppressed lines. The metrics count all denials:
 //! ```text
 //! tollgate_decisions_total{policy="api",outcome="denied",reason="quota_exceeded",decided_by="backend",enforced="true"} 2
 //! ```
@@ -39,7 +39,7 @@ use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter
 
 static API: Policy = Policy::new("api", Quota::token_bucket(3, MINUTE));
 
-type Watched = (PrometheusHandle, Arc<Metrics>, RateLimiter);
+type AppState = (PrometheusHandle, Arc<Metrics>, RateLimiter);
 
 /// Whether an API key was issued. In production, look it up in a database.
 fn is_issued(key: &str) -> bool {
@@ -87,7 +87,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// The page that Prometheus scrapes. In production, serve it on a separate port.
-async fn show(State((prometheus, metrics, limiter)): State<Watched>) -> impl IntoResponse {
+async fn show(State((prometheus, metrics, limiter)): State<AppState>) -> impl IntoResponse {
     metrics.sample(&limiter);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], prometheus.render())
 }

@@ -1,4 +1,4 @@
-//! A page whose send button is disabled while its user is limited and counts down to the microsecond. It compares how the
+//! A page with a send button that is disabled while the user is limited, with a countdown. The page also compares how the
 //! three algorithms refill under the same clicks.
 //!
 //! Run it with `cargo run --example status_ui`.
@@ -7,7 +7,7 @@
 //! status_ui: 6 messages in 30 seconds, under three algorithms, on http://127.0.0.1:3000
 //! ```
 //!
-//! The page reads the status of its limits once and projects it from then on:
+//! The page reads the status of its limits once and then predicts the server's decisions:
 //! ```text
 //! $ curl http://127.0.0.1:3000/limits/bucket
 //! {"policy":"bucket","algorithm":"token_bucket","rate":6,"period":30000000,"capacity":6,"start":0,"max_reserved":0,"spent":0,...}
@@ -39,7 +39,7 @@ use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, 
 
 const HALF_A_MINUTE: Duration = Duration::from_secs(30);
 
-/// The same numbers for each algorithm: the same average, but different times.
+/// Each algorithm has the same average rate, but refills at different times.
 const POLICIES: [Policy; 3] = [
     Policy::new("bucket", Quota::token_bucket(6, HALF_A_MINUTE)),
     Policy::new("fixed", Quota::fixed_window(6, HALF_A_MINUTE)),

@@ -22,7 +22,7 @@ const limits = Object.keys(TITLES).map((name) => ({
 let chosen = limits[0];
 let sending = false;
 /** The last announcement to screen readers: whether the button is enabled. */
-let told = null;
+let announced = null;
 
 for (const limit of limits) {
   limit.store.subscribe(draw);
@@ -44,7 +44,7 @@ setInterval(draw, matchMedia('(prefers-reduced-motion: reduce)').matches ? 1000 
 function choose(name) {
   chosen = limits.find((limit) => limit.name === name);
   panel.dataset.limit = name;
-  told = null;
+  announced = null;
   draw();
 }
 
@@ -84,7 +84,7 @@ function draw() {
   drawGauge(now);
   const { error } = chosen.store.getStatus();
   trouble.hidden = !error;
-  trouble.textContent = error ? 'The server does not answer just now.' : '';
+  trouble.textContent = error ? 'The server is not responding.' : '';
 }
 
 function drawPlot(limit, now) {
@@ -109,10 +109,10 @@ function drawButton(now) {
   setText(label, ok ? 'Send a message' : 'Send again');
   setText(countdown, ok || seconds === null ? '' : ` in ${seconds} s`);
   // Announces only changes, not every second.
-  if (told !== ok) {
+  if (announced !== ok) {
     const stopped = `No messages left. You can send again in ${seconds} seconds.`;
-    setText(news, ok ? (told === null ? '' : 'You can send again.') : stopped);
-    told = ok;
+    setText(news, ok ? (announced === null ? '' : 'You can send again.') : stopped);
+    announced = ok;
   }
 }
 

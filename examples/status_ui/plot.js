@@ -39,8 +39,8 @@ export function createPlot(figure, title) {
     clicks = clicks.filter((one) => one.at > at - PAST);
   }
 
-  /** `foretell(at)` returns the messages left at a future instant. */
-  function show(now, capacity, foretell) {
+  /** `predict(at)` returns the messages left at a future instant. */
+  function show(now, capacity, predict) {
     const { width, height } = svg.getBoundingClientRect();
     if (width === 0 || points.length === 0) {
       return;
@@ -58,10 +58,10 @@ export function createPlot(figure, title) {
     past.setAttribute('d', line);
     area.setAttribute('d', `${line}V${px(floor)}H${px(x(from))}Z`);
 
-    let value = foretell(now);
+    let value = predict(now);
     line = `M${px(x(now))} ${px(y(value))}`;
     for (let at = now; at <= now + AHEAD; at += 100) {
-      const then = foretell(at);
+      const then = predict(at);
       if (then !== value) {
         line += `H${px(x(at))}V${px(y(then))}`;
         value = then;
@@ -80,9 +80,9 @@ export function createPlot(figure, title) {
       label(x(now), height - 4, 'middle', 'now'),
     );
     const refused = clicks.filter(({ ok }) => !ok).length;
-    const told = `${title}: ${foretell(now)} of ${capacity} left; in the last minute ${clicks.length - refused} passed, ${refused} refused`;
-    if (name.textContent !== told) {
-      name.textContent = told;
+    const summary = `${title}: ${predict(now)} of ${capacity} left; in the last minute ${clicks.length - refused} passed, ${refused} refused`;
+    if (name.textContent !== summary) {
+      name.textContent = summary;
     }
   }
 

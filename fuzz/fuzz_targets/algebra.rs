@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tollgate_fuzz::algebra::one(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tollgate_fuzz::algebra::run(data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tollgate_fuzz::quotas::one(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tollgate_fuzz::quotas::run(data));

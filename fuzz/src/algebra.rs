@@ -1,5 +1,4 @@
-//! The arithmetic: whatever is asked, whenever, nothing panics, nothing more is admitted than the bound, and a denial's
-//! retry time is right to the microsecond.
+//! The arithmetic: no input panics or admits more than the bound, and a denial's retry time is exact to the microsecond.
 
 use std::time::Duration;
 
@@ -12,16 +11,16 @@ use crate::model::Model;
 use crate::raw;
 
 /// Reads `data` as a quota and a history under it.
-pub fn one(data: &[u8]) {
+pub fn run(data: &[u8]) {
     let mut u = Unstructured::new(data);
     let _ = match data.len() % 4 {
-        0 => any(&mut u),
-        _ => honest(&mut u),
+        0 => arbitrary_history(&mut u),
+        _ => realistic_history(&mut u),
     };
 }
 
-/// A clock that goes forward, and numbers that are met in life: the bound holds over every interval.
-fn honest(u: &mut Unstructured<'_>) -> Result<()> {
+/// Realistic quotas, and a clock that never goes back: the bound holds over every interval.
+fn realistic_history(u: &mut Unstructured<'_>) -> Result<()> {
     let quota = raw::quota(u)?;
     if quota.rate() > 1 << 30
         || quota.get_capacity() > 1 << 32
@@ -35,8 +34,8 @@ fn honest(u: &mut Unstructured<'_>) -> Result<()> {
         now = later(u, &quota, now, promised)?;
         let ask = raw::ask(u, &quota)?;
         let answer = step(&quota, &state, now, ask);
-        kept(&quota, &state, ask, &answer);
-        in_range(&answer.state);
+        check_promise(&quota, &state, ask, &answer);
+        check_range(&answer.state);
         if let Some(receipt) = ChargeRecord::new(ask.tokens(), &answer) {
             (state, promised) = (answer.state, receipt.due);
             turns.push(Turn::of(&receipt, now));
@@ -45,13 +44,13 @@ fn honest(u: &mut Unstructured<'_>) -> Result<()> {
         }
     }
     if let Err(text) = admitted::check(&Model::of(&quota), &turns) {
-        panic!("{text}, of {quota} {turns:?}");
+        panic!("{text}: {quota}, {turns:?}");
     }
     Ok(())
 }
 
-/// Any quotas, changed meanwhile, any clock, rows that no honest history leaves, settlements of anything.
-fn any(u: &mut Unstructured<'_>) -> Result<()> {
+/// Two alternating quotas with any clock, any row (even an impossible one), and arbitrary settlements.
+fn arbitrary_history(u: &mut Unstructured<'_>) -> Result<()> {
     let (quota, other) = (raw::quota(u)?, raw::quota(u)?);
     let mut state = raw::state(u, &quota)?;
     let is_honest = state.spent >= 0.0 && state.spent <= MOST && state.carry >= 0.0 && state.carry <= MOST;
@@ -67,7 +66,7 @@ fn any(u: &mut Unstructured<'_>) -> Result<()> {
         let ask = raw::ask(u, quota)?;
         let answer = step(quota, &state, now, ask);
         if is_honest {
-            in_range(&answer.state);
+            check_range(&answer.state);
         }
         if let Some(receipt) = ChargeRecord::new(ask.tokens(), &answer) {
             state = answer.state;
@@ -76,14 +75,14 @@ fn any(u: &mut Unstructured<'_>) -> Result<()> {
         if let (Some(receipt), true) = (last, shape & 8 == 8) {
             state = settle(quota, &state, &receipt, now, raw::number(u)?);
             if is_honest {
-                in_range(&state);
+                check_range(&state);
             }
         }
     }
     Ok(())
 }
 
-/// An instant that matters: the same, one microsecond on, the end of a period, what was promised.
+/// An instant at an edge: now, a microsecond later, the end of a period, or the promised instant.
 fn later(u: &mut Unstructured<'_>, quota: &Quota, now: Micros, promised: Micros) -> Result<Micros> {
     let (period, each) = (quota.period().as_micros() as u64, (quota.period() / quota.rate().max(1) as u32).as_micros());
     let step = match u.arbitrary::<u8>()? % 9 {
@@ -96,18 +95,18 @@ fn later(u: &mut Unstructured<'_>, quota: &Quota, now: Micros, promised: Micros)
         7 => (promised.since(now).as_micros() as u64).saturating_sub(1),
         _ => raw::number(u)?,
     };
-    // 300 days at most, as far from the last instant as any history goes.
+    // At most about 400 days, so that a history ends long before the last instant.
     Ok(if step > 1 << 45 { now } else { now + Duration::from_micros(step) })
 }
 
-/// The same ask at the promised instant is granted, and not a microsecond before; a turn comes when all over the
-/// capacity is paid back, and not a microsecond before.
-fn kept(quota: &Quota, state: &State, ask: Ask, answer: &Step) {
+/// Checks that the same ask is granted at the promised instant but not a microsecond earlier, and that a reservation is due
+/// exactly when the tokens spent beyond the capacity are repaid.
+fn check_promise(quota: &Quota, state: &State, ask: Ask, answer: &Step) {
     let (wait, state, ask) = match answer.verdict {
         Verdict::Deny { retry: Some(retry) } => (retry, state, ask),
         Verdict::Reserve { wait } => {
             assert!(Some(wait) <= ask.max_wait(), "{wait:?} for {ask:?}");
-            // Nothing more asks whether anything is owed.
+            // A cost of 0 is granted if no debt is left.
             (wait, &answer.state, Ask::cost(0))
         }
         Verdict::Allow | Verdict::Deny { retry: None } => return,
@@ -115,20 +114,23 @@ fn kept(quota: &Quota, state: &State, ask: Ask, answer: &Step) {
     assert!(!wait.is_zero(), "{ask:?} of {quota}");
     let (then, before) = (answer.now + wait, answer.now + (wait - Duration::from_micros(1)));
     assert!(then < Micros::MAX, "{ask:?} of {quota} at {then:?}");
-    assert!(step(quota, state, then, ask).is_allowed(), "{ask:?} refused after {wait:?}: {quota} {state:?} {answer:?}");
+    assert!(
+        step(quota, state, then, ask).is_allowed(),
+        "{ask:?} was denied after {wait:?}: {quota} {state:?} {answer:?}"
+    );
     assert!(
         !step(quota, state, before, ask).is_allowed(),
-        "{ask:?}: {wait:?} is too late: {quota} {state:?} {answer:?}"
+        "{ask:?} was allowed before {wait:?}: {quota} {state:?} {answer:?}"
     );
 }
 
-/// What is stored is counted exactly and not negative.
-fn in_range(state: &State) {
+/// Checks that the stored numbers are not negative and small enough to be exact.
+fn check_range(state: &State) {
     assert!((0.0..=MOST).contains(&state.spent) && (0.0..=MOST).contains(&state.carry), "{state:?}");
 }
 
-/// What an f64 counts exactly.
+/// The largest integer up to which an `f64` is exact.
 const MOST: f64 = 9_007_199_254_740_991.0;
 
-/// Each is compared with every other.
+/// Each turn is compared with every other turn.
 const MOST_TURNS: usize = 64;

@@ -1,7 +1,7 @@
-//! The client's address: whatever a client writes in front, what trusted proxies wrote decides.
+//! The client's address depends only on the entries of trusted proxies, not on those that a client wrote before them.
 //!
-//! An input is a few bytes of choices, then the entries that proxies append, then two beginnings that a client may have
-//! written, parted by `|`; lines of the field end with a newline.
+//! An input consists of a few bytes of choices, the entries that proxies append, and two possible prefixes written by a
+//! client, separated by `|`. Lines of the header end with a newline.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::LazyLock;
@@ -22,13 +22,13 @@ pub fn forwarded(data: &[u8]) {
 
 const TRUSTED: [&str; 3] = ["10.0.0.0/8", "fd00::/8", "192.0.2.64/26"];
 
-/// Who believes those networks, by the header that they read: `X-Forwarded-For`, `Forwarded`, each as a single address.
-static BELIEVERS: LazyLock<[ClientIp; 4]> = LazyLock::new(|| {
+/// Extractors that trust these networks: for lists in `X-Forwarded-For` and `Forwarded`, and for a single address in each.
+static EXTRACTORS: LazyLock<[ClientIp; 4]> = LazyLock::new(|| {
     let trusting = || client_ip().trust(TRUSTED);
     [trusting(), trusting().from_forwarded(), trusting().from_header(X), trusting().from_header("forwarded")]
 });
 
-/// Who may be met: the first four are believed.
+/// The addresses in the inputs. The first four are trusted.
 const ADDRESSES: [IpAddr; 8] = [
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 100)),
@@ -40,15 +40,15 @@ const ADDRESSES: [IpAddr; 8] = [
     IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 1, 2, 3, 4)),
 ];
 
-/// By the definition of a network.
-fn is_believed(address: &IpAddr) -> bool {
+/// Whether the address is in [`TRUSTED`], computed independently.
+fn is_trusted(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.octets()[0] == 10 || u32::from(*v4) & !63 == u32::from(Ipv4Addr::new(192, 0, 2, 64)),
         IpAddr::V6(v6) => v6.octets()[0] == 0xfd,
     }
 }
 
-/// An entry that a proxy appends: the address, if it is one, and how it is spelled.
+/// An entry that a proxy appends: its address, if it has one, and its text.
 #[derive(Debug)]
 struct Entry(Option<IpAddr>, String);
 
@@ -59,7 +59,7 @@ struct Input<'a> {
     hops: usize,
     /// Whether the first proxy appends to the client's line, or adds one.
     joins: bool,
-    /// The nearest one's last.
+    /// The entries of the proxies, the nearest proxy's last.
     tail: Vec<Entry>,
     one: &'a [u8],
     other: &'a [u8],
@@ -71,88 +71,88 @@ impl<'a> Input<'a> {
         let entries = usize::from(byte(2) % 5);
         let tail = (0..entries).map(|i| Entry::of(byte(3 + 2 * i), byte(4 + 2 * i), is_forwarded)).collect();
         let rest = data.get(3 + 2 * entries..).unwrap_or(&[]);
-        let mut beginnings = rest.splitn(2, |byte| *byte == b'|');
+        let mut prefixes = rest.splitn(2, |byte| *byte == b'|');
         Input {
             is_forwarded,
             peer: ADDRESSES[usize::from(byte(0) % 8)],
             hops: usize::from(byte(1) >> 1) % 7,
             joins: byte(1) & 1 == 1,
             tail,
-            one: beginnings.next().unwrap_or(&[]),
-            other: beginnings.next().unwrap_or(&[]),
+            one: prefixes.next().unwrap_or(&[]),
+            other: prefixes.next().unwrap_or(&[]),
         }
     }
 
     fn check(&self) {
         let (one, other) = (self.parts(self.one), self.parts(self.other));
-        self.by_networks(&one, &other);
-        self.by_hops(&one, &other);
-        assert_eq!(self.source().resolve(&one), Some(self.peer), "nobody is believed: {self:?}");
-        let single = &BELIEVERS[2 + usize::from(self.is_forwarded)];
-        self.is_somebody_named(single.resolve(&one), &one);
+        self.check_networks(&one, &other);
+        self.check_hops(&one, &other);
+        assert_eq!(self.source().resolve(&one), Some(self.peer), "without trusted proxies: {self:?}");
+        let single = &EXTRACTORS[2 + usize::from(self.is_forwarded)];
+        self.check_origin(single.resolve(&one), &one);
         if !self.is_forwarded {
-            self.as_read_from_the_left(&one);
+            self.check_against_split(&one);
         }
     }
 
-    fn by_networks(&self, one: &Parts, other: &Parts) {
-        let client_ip = &BELIEVERS[usize::from(self.is_forwarded)];
-        let (found, found_too) = (client_ip.resolve(one), client_ip.resolve(other));
+    fn check_networks(&self, one: &Parts, other: &Parts) {
+        let client_ip = &EXTRACTORS[usize::from(self.is_forwarded)];
+        let (found, other_found) = (client_ip.resolve(one), client_ip.resolve(other));
         match self.walk() {
             Ok(expected) => {
                 assert_eq!(found, Some(expected), "{self:?}");
-                assert_eq!(found_too, Some(expected), "another beginning: {self:?}");
+                assert_eq!(other_found, Some(expected), "the other prefix changes the result: {self:?}");
             }
-            // Everybody is believed: it is whom the last of them names, or that one itself.
+            // All hops are trusted: the result is the last hop, or an address that the client wrote.
             Err(last) => {
                 if found != Some(last) {
-                    self.is_somebody_named(found, one);
+                    self.check_origin(found, one);
                 }
             }
         }
     }
 
-    fn by_hops(&self, one: &Parts, other: &Parts) {
+    fn check_hops(&self, one: &Parts, other: &Parts) {
         let client_ip = self.source().trust_hops(self.hops);
-        let (found, found_too) = (client_ip.resolve(one), client_ip.resolve(other));
+        let (found, other_found) = (client_ip.resolve(one), client_ip.resolve(other));
         if self.hops > self.tail.len() {
-            return self.is_somebody_named(found, one);
+            return self.check_origin(found, one);
         }
         let nearest = self.tail.iter().rev();
         let named = if self.hops == 0 { None } else { nearest.skip(self.hops - 1).map(|entry| entry.0).next() };
         assert_eq!(found, Some(named.flatten().unwrap_or(self.peer)), "{self:?}");
-        assert_eq!(found_too, found, "another beginning: {self:?}");
+        assert_eq!(other_found, found, "the other prefix changes the result: {self:?}");
     }
 
-    /// The client's address, if what the proxies wrote tells; else the last one that they name.
+    /// The first address from the right that is not trusted; an error with the leftmost hop if all are trusted.
     fn walk(&self) -> Result<IpAddr, IpAddr> {
         let mut hop = self.peer;
-        if !is_believed(&hop) {
+        if !is_trusted(&hop) {
             return Ok(hop);
         }
         for Entry(address, _) in self.tail.iter().rev() {
             let Some(address) = *address else { return Ok(hop) };
             hop = address;
-            if !is_believed(&hop) {
+            if !is_trusted(&hop) {
                 return Ok(hop);
             }
         }
         Err(hop)
     }
 
-    /// No address comes from nowhere.
-    fn is_somebody_named(&self, found: Option<IpAddr>, parts: &Parts) {
-        let found = found.expect("there is a peer");
+    /// Checks that the found address is the peer's, or occurs in the header.
+    fn check_origin(&self, found: Option<IpAddr>, parts: &Parts) {
+        let found = found.expect("the peer at least");
         let name = if self.is_forwarded { "forwarded" } else { X };
         let mut lines = parts.headers.get_all(name).iter();
         assert!(
             found == self.peer || lines.any(|line| named(line.as_bytes()).contains(&found)),
-            "{found} is nowhere: {self:?}"
+            "{found} is neither the peer nor in the header: {self:?}"
         );
     }
 
-    /// The whole field as a list, its last entries looked at.
-    fn as_read_from_the_left(&self, parts: &Parts) {
+    /// Checks the result against an implementation that splits the whole header.
+    fn check_against_split(&self, parts: &Parts) {
         let lines: Vec<&[u8]> = parts.headers.get_all(X).iter().map(HeaderValue::as_bytes).collect();
         let all = lines.join(&b',');
         let read = |entry: &[u8]| address(std::str::from_utf8(entry.trim_ascii()).ok()?);
@@ -160,10 +160,10 @@ impl<'a> Input<'a> {
         let entries: Vec<Option<IpAddr>> = entries.map(read).collect();
         let mut hop = self.peer;
         for entry in &entries {
-            let (Some(address), true) = (*entry, is_believed(&hop)) else { break };
+            let (Some(address), true) = (*entry, is_trusted(&hop)) else { break };
             hop = address;
         }
-        assert_eq!(BELIEVERS[0].resolve(parts), Some(hop), "{self:?}");
+        assert_eq!(EXTRACTORS[0].resolve(parts), Some(hop), "{self:?}");
         let nth = self.hops.checked_sub(1).and_then(|i| entries.get(i).copied()).flatten();
         assert_eq!(client_ip().trust_hops(self.hops).resolve(parts), Some(nth.unwrap_or(self.peer)), "{self:?}");
     }
@@ -172,11 +172,11 @@ impl<'a> Input<'a> {
         if self.is_forwarded { client_ip().from_forwarded() } else { client_ip() }
     }
 
-    /// A request with this beginning, and what the proxies append.
-    fn parts(&self, beginning: &[u8]) -> Parts {
+    /// A request with this prefix and the entries of the proxies.
+    fn parts(&self, prefix: &[u8]) -> Parts {
         let (mut parts, ()) = http::Request::new(()).into_parts();
-        // What is no header value no server lets in.
-        let lines = beginning.split(|byte| *byte == b'\n');
+        // Servers reject invalid header values.
+        let lines = prefix.split(|byte| *byte == b'\n');
         let mut lines: Vec<Vec<u8>> =
             lines.filter(|l| HeaderValue::from_bytes(l).is_ok()).map(<[u8]>::to_vec).collect();
         for (i, Entry(_, text)) in self.tail.iter().enumerate() {
@@ -234,7 +234,7 @@ impl Entry {
     }
 }
 
-/// An entry, by the words of the documentation.
+/// Parses an entry as the documentation describes.
 fn address(text: &str) -> Option<IpAddr> {
     let plain = text.parse::<IpAddr>().ok();
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
@@ -242,7 +242,7 @@ fn address(text: &str) -> Option<IpAddr> {
     plain.or_else(with_port).or_else(in_brackets).map(crate::as_counted)
 }
 
-/// Every address that somebody could mean to read in a line.
+/// All addresses that any parser could find in a line.
 fn named(line: &[u8]) -> Vec<IpAddr> {
     let text: String = line.iter().filter(|byte| **byte != b'\\').map(|byte| char::from(*byte)).collect();
     let runs = text.split(|c: char| !c.is_ascii_hexdigit() && c != ':' && c != '.');

@@ -1,4 +1,4 @@
-//! Configurations: of any text there comes a message, or a configuration that a server can be built from.
+//! Configurations: any text results in an error message or in a configuration from which layers can be built.
 
 use std::error::Error;
 
@@ -8,11 +8,11 @@ use tollgate::{Config, MemoryBackend, config::ConfigError, key};
 use crate::quotas::reads_back;
 
 /// Reads `data` as JSON if it begins with a brace, else as TOML.
-pub fn one(data: &[u8]) {
+pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match read(text) {
-        Ok(config) => good(&config, text),
-        Err(error) => bad(&error),
+        Ok(config) => check_config(&config, text),
+        Err(error) => check_error(&error),
     }
 }
 
@@ -26,8 +26,8 @@ fn read(text: &str) -> Result<Config, ConfigError> {
 
 const NAME: &str = "limits";
 
-/// Whatever is accepted can be served: nothing is left to panic when layers are made of it.
-fn good(config: &Config, text: &str) {
+/// Checks that building a limiter and a layer from an accepted configuration does not panic.
+fn check_config(config: &Config, text: &str) {
     for policy in config.policies() {
         let name = policy.name().as_str();
         assert!(config.policy(name).is_some_and(|found| found.quota() == policy.quota()), "{name:?}");
@@ -39,17 +39,17 @@ fn good(config: &Config, text: &str) {
     }
     let limiter = config.limiter(MemoryBackend::new()).build();
     let _layer = config.layer(&limiter, key::global());
-    let again = read(text).expect("it was good a moment ago");
+    let again = read(text).expect("the same text, which parsed before");
     assert_eq!(format!("{config:?}"), format!("{again:?}"));
 }
 
-fn bad(error: &ConfigError) {
+fn check_error(error: &ConfigError) {
     let message = error.to_string();
     assert!(message.len() > NAME.len() + 2 && message.starts_with(NAME), "{message:?}");
     if error.kind() == ConfigErrorKind::Invalid {
-        let (told, count) = (error.faults().len(), error.fault_count());
-        assert!((1..=20).contains(&told) && told <= count, "{told} of {count}: {message:?}");
-        assert_eq!(message.lines().count(), told + usize::from(told < count), "{message:?}");
+        let (listed, count) = (error.faults().len(), error.fault_count());
+        assert!((1..=20).contains(&listed) && listed <= count, "{listed} of {count}: {message:?}");
+        assert_eq!(message.lines().count(), listed + usize::from(listed < count), "{message:?}");
         assert!(message.lines().all(|line| line.starts_with(NAME)), "{message:?}");
         assert!(message.len() < 100_000, "{} bytes", message.len());
     }
@@ -58,5 +58,5 @@ fn bad(error: &ConfigError) {
         let Some(inner) = cause else { return };
         cause = inner.source();
     }
-    panic!("causes without end: {message:?}");
+    panic!("an endless chain of causes: {message:?}");
 }

@@ -1,11 +1,11 @@
-//! Durations as text: read as the documentation says, printed so that they read back.
+//! Durations as text: parsing follows the documentation, and printed durations parse to the same value.
 
 use std::time::Duration;
 
 use tollgate::{Quota, fuzzing};
 
 /// Reads `data` as a duration.
-pub fn one(data: &[u8]) {
+pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let read = fuzzing::duration(text);
     assert_eq!(read, expected(text), "{text:?}");
@@ -26,7 +26,7 @@ pub fn one(data: &[u8]) {
     }
 }
 
-/// A number, if there is one, and a unit.
+/// The duration by the documentation: an optional number and a unit.
 fn expected(text: &str) -> Option<Duration> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! Headers: whatever was decided, each family's fields read back to the numbers and the names of the decisions.
+//! Headers: for any decisions, the headers of each family parse back to the numbers and names of the decisions.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use tollgate::{Decision, Decisions, HeaderFamily, Policy, Quota, fuzzing, middle
 
 use crate::raw;
 
-/// Reads `data` as a family, and up to three decisions of one instant.
-pub fn one(data: &[u8]) {
+/// Reads `data` as a header family and up to four decisions at the same instant.
+pub fn run(data: &[u8]) {
     let _ = check(&mut Unstructured::new(data));
 }
 
@@ -29,7 +29,7 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
         let length = 1 + usize::from(u.arbitrary::<u8>()?) % 128;
         let name: String = u.bytes(length.min(u.len()))?.iter().map(|byte| char::from(b' ' + byte % 95)).collect();
         let policy = Policy::try_new(name, quota).map_err(|_| arbitrary::Error::IncorrectFormat)?;
-        // A tier or none, and perhaps a caller of it.
+        // The policy may have a tier, and the caller may be in it.
         let (policy, quota) = match policy.clone().try_tier("tier", other) {
             Ok(tiered) => (tiered, if shape & 32 == 0 { quota } else { other }),
             Err(_) => (policy, quota),
@@ -46,9 +46,9 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
     let decisions: Decisions = decided.collect();
     let headers = fuzzing::sent(family, &policies, &decisions);
     match family {
-        HeaderFamily::Draft11 => draft_11(&headers, &decisions),
-        HeaderFamily::Draft6 => three(&headers, &decisions, "", false),
-        HeaderFamily::XRateLimit(unit) => three(&headers, &decisions, "x-", unit == ResetUnit::Epoch),
+        HeaderFamily::Draft11 => check_draft_11(&headers, &decisions),
+        HeaderFamily::Draft6 => check_three_fields(&headers, &decisions, "", false),
+        HeaderFamily::XRateLimit(unit) => check_three_fields(&headers, &decisions, "x-", unit == ResetUnit::Epoch),
         _ => {}
     }
     let retry = decisions.retry_after();
@@ -58,8 +58,8 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The structured fields of the draft, one item for each policy.
-fn draft_11(headers: &HeaderMap, decisions: &Decisions) {
+/// Checks the structured fields of draft 11, with an item for each policy.
+fn check_draft_11(headers: &HeaderMap, decisions: &Decisions) {
     let allowed = decisions.is_allowed();
     let shown: Vec<&Decision> = decisions.iter().filter(|decision| allowed || decision.is_violated()).collect();
     let policies = items(headers, "ratelimit-policy");
@@ -78,15 +78,16 @@ fn draft_11(headers: &HeaderMap, decisions: &Decisions) {
         }
         assert_eq!(*parameters, expected, "{decision:?}");
     }
-    // `Retry-After` does not point before the end of a window that is sent (draft-11, section 6).
+    // `Retry-After` must not be earlier than the end of any window in the header (draft-11, section 6).
     if let Some(retry) = one_number(headers, "retry-after") {
         let ends = limits.iter().flat_map(|(_, parameters)| parameters).filter(|(key, _)| key == "t");
         assert!(ends.into_iter().all(|(_, ends)| *ends <= retry), "{headers:?}");
     }
 }
 
-/// The fields of which there are three, of one decision: that of the smallest share left, or of the longest wait.
-fn three(headers: &HeaderMap, decisions: &Decisions, x: &str, epoch: bool) {
+/// Checks the three fields of the older families. They describe the decision with the smallest remaining share or the
+/// longest wait.
+fn check_three_fields(headers: &HeaderMap, decisions: &Decisions, x: &str, epoch: bool) {
     let number = |name: &str| one_number(headers, &format!("{x}ratelimit-{name}")).expect("a field");
     let (limit, remaining, reset) = (number("limit"), number("remaining"), number("reset"));
     let numbers = |decision: &Decision| (decision.capacity(), decision.remaining());
@@ -99,7 +100,7 @@ fn three(headers: &HeaderMap, decisions: &Decisions, x: &str, epoch: bool) {
             decision.reset()
         };
         let reset_fits = reset == if epoch { (at + wait).get().div_ceil(1_000_000) } else { seconds(wait) };
-        // Only the drafts' family has a policy.
+        // Only the draft's family has a policy.
         let policy = format!("{};w={}", decision.capacity(), seconds(window(decision.quota())));
         reset_fits && headers.get("ratelimit-policy").is_none_or(|text| text == policy.as_str())
     });
@@ -112,7 +113,7 @@ fn three(headers: &HeaderMap, decisions: &Decisions, x: &str, epoch: bool) {
     }
 }
 
-/// The strings of a list, each with its parameters.
+/// The strings of a structured list, with their parameters.
 fn items(headers: &HeaderMap, name: &str) -> Vec<(String, Vec<(String, u64)>)> {
     let lines: Vec<&[u8]> = headers.get_all(name).iter().map(|line| line.as_bytes()).collect();
     let text = lines.join(&b", "[..]);
@@ -129,16 +130,16 @@ fn items(headers: &HeaderMap, name: &str) -> Vec<(String, Vec<(String, u64)>)> {
 fn one_number(headers: &HeaderMap, name: &str) -> Option<u64> {
     let mut all = headers.get_all(name).iter();
     let number = all.next()?.to_str().ok()?.parse().expect("a number");
-    assert!(all.next().is_none(), "{name} is there twice: {headers:?}");
+    assert!(all.next().is_none(), "duplicate {name}: {headers:?}");
     Some(number)
 }
 
-/// Seconds for a header: rounded up, at least 1, of at most fifteen digits.
+/// Seconds for a header: rounded up, at least 1, and at most fifteen digits.
 fn seconds(duration: Duration) -> u64 {
     duration.as_nanos().div_ceil(1_000_000_000).clamp(1, 999_999_999_999_999) as u64
 }
 
-/// `w` by the words of the draft: the time that the limit is for; of one that has no capacity, one token's.
+/// `w` as the draft defines it: the time window of the limit. For capacity 0, the time of one token.
 fn window(quota: &Quota) -> Duration {
     let (period, limit, rate) =
         (quota.period().as_micros(), u128::from(quota.get_capacity().max(1)), u128::from(quota.rate()));

@@ -1,4 +1,4 @@
-//! Keys: what is written reads back to the parts that went in, so no two different keys are written alike.
+//! Keys: the hashed bytes of a key can be parsed back to its parts, so different keys never hash the same bytes.
 
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -7,19 +7,19 @@ use arbitrary::{Arbitrary, Unstructured};
 use tollgate::{Key, key::Secret};
 
 /// Reads `data` as two typed keys.
-pub fn one(data: &[u8]) {
+pub fn run(data: &[u8]) {
     let mut u = Unstructured::new(data);
-    let (Ok(one), Ok(other)) = (Part::arbitrary(&mut u), Part::arbitrary(&mut u)) else { return };
-    let (meant, meant_too) = (one.meaning(), other.meaning());
-    let (key, key_too) = (Key::from(one), Key::from(other));
-    reads_back(&meant, &key);
-    reads_back(&meant_too, &key_too);
-    let is_same = meant == meant_too;
-    assert_eq!(key == key_too, is_same, "{meant:?} and {meant_too:?}");
+    let (Ok(part), Ok(other)) = (Part::arbitrary(&mut u), Part::arbitrary(&mut u)) else { return };
+    let (meaning, other_meaning) = (part.meaning(), other.meaning());
+    let (key, other_key) = (Key::from(part), Key::from(other));
+    reads_back(&meaning, &key);
+    reads_back(&other_meaning, &other_key);
+    let is_same = meaning == other_meaning;
+    assert_eq!(key == other_key, is_same, "{meaning:?} and {other_meaning:?}");
     let digest = |key: &Key| Secret::new(*b"0123456789abcdef").digest(key);
-    assert_eq!(digest(&key) == digest(&key_too), is_same, "{meant:?} and {meant_too:?}");
+    assert_eq!(digest(&key) == digest(&other_key), is_same, "{meaning:?} and {other_meaning:?}");
     let pair = |a: &Key, b: &Key| Key::from((a, b));
-    assert_eq!(pair(&key, &key_too) == pair(&key_too, &key), is_same, "{meant:?} and {meant_too:?}");
+    assert_eq!(pair(&key, &other_key) == pair(&other_key, &key), is_same, "{meaning:?} and {other_meaning:?}");
 }
 
 #[derive(Arbitrary, Debug)]
@@ -36,16 +36,16 @@ enum Part {
     Mapped(std::net::Ipv4Addr),
     Network(IpAddr, u8, u8),
     Anonymous,
-    Everybody,
+    Global,
     Tuple(Vec<Part>),
 }
 
-/// What a key stands for, however it was spelled.
+/// The meaning of a key, independent of how it was created.
 #[derive(Debug, PartialEq)]
 enum Meaning {
     Text(Vec<u8>),
     Bytes(Vec<u8>),
-    /// Whether it is negative, and its size.
+    /// Whether the number is negative, and its magnitude.
     Number(bool, u128),
     Bool(bool),
     V4(u32, u8),
@@ -69,7 +69,7 @@ impl Part {
             Part::Mapped(address) => Meaning::V4((*address).into(), 32),
             Part::Network(address, v4, v6) => network(*address, *v4, *v6),
             Part::Anonymous => Meaning::Anonymous,
-            Part::Everybody => Meaning::Tuple(Vec::new()),
+            Part::Global => Meaning::Tuple(Vec::new()),
             Part::Tuple(parts) => Meaning::Tuple(parts.iter().take(6).map(Part::meaning).collect()),
         }
     }
@@ -106,13 +106,13 @@ impl From<Part> for Key {
             Part::Mapped(address) => address.to_ipv6_mapped().into(),
             Part::Network(address, v4, v6) => Key::network(address, v4, v6),
             Part::Anonymous => Key::anonymous(),
-            Part::Everybody => Key::global(),
+            Part::Global => Key::global(),
             Part::Tuple(parts) => tuple(parts),
         }
     }
 }
 
-/// The first six: there are no longer tuples.
+/// A tuple of the first six parts, the maximum length.
 fn tuple(parts: Vec<Part>) -> Key {
     let mut keys = parts.into_iter().take(6).map(Key::from);
     let six = [(); 6].map(|()| keys.next());
@@ -127,26 +127,26 @@ fn tuple(parts: Vec<Part>) -> Key {
     }
 }
 
-/// Whatever can be read back without asking what it was is written like nothing else.
-fn reads_back(meant: &Meaning, key: &Key) {
-    let mut written = Written::default();
-    key.hash(&mut written);
-    let mut rest = &written.0[..];
+/// Checks that the hashed bytes parse back to the meaning of the key.
+fn reads_back(meaning: &Meaning, key: &Key) {
+    let mut recorded = RecordingHasher::default();
+    key.hash(&mut recorded);
+    let mut rest = &recorded.0[..];
     let read = read(&mut rest);
     assert!(rest.is_empty(), "{} bytes too many after {read:?}", rest.len());
-    assert_eq!(read.as_ref(), Some(meant), "{:?}", written.0);
+    assert_eq!(read.as_ref(), Some(meaning), "{:?}", recorded.0);
 }
 
-/// Hears what a key is hashed as: the bytes that a digest is made of.
+/// Records the bytes that a key hashes, from which its digest is computed.
 #[derive(Default)]
-struct Written(Vec<u8>);
+struct RecordingHasher(Vec<u8>);
 
-impl Hasher for Written {
+impl Hasher for RecordingHasher {
     fn write(&mut self, bytes: &[u8]) {
         self.0.extend(bytes);
     }
 
-    // The length in front of a slice is not the key's.
+    // Ignores the length prefix of slices.
     fn write_usize(&mut self, _: usize) {}
 
     fn finish(&self) -> u64 {
@@ -156,18 +156,18 @@ impl Hasher for Written {
 
 fn read(bytes: &mut &[u8]) -> Option<Meaning> {
     let head = u64::from_le_bytes(take(bytes)?);
-    let (tag, about) = (head as u8, head >> 8);
-    Some(match (tag, about) {
+    let (tag, info) = (head as u8, head >> 8);
+    Some(match (tag, info) {
         (0, 0) => Meaning::Anonymous,
-        (1, length) => Meaning::Text(sized(bytes, length)?),
-        (2, length) => Meaning::Bytes(sized(bytes, length)?),
+        (1, length) => Meaning::Text(padded_bytes(bytes, length)?),
+        (2, length) => Meaning::Bytes(padded_bytes(bytes, length)?),
         (3 | 4, 0) => Meaning::Number(tag == 4, u64::from_le_bytes(take(bytes)?).into()),
         (10 | 11, 0) => {
             let number = u128::from_le_bytes(take(bytes)?);
-            // What fits one word is written in one.
+            // Numbers that fit in one word must be recorded in one word.
             u64::try_from(number).is_err().then_some(Meaning::Number(tag == 11, number))?
         }
-        (5, about) => Meaning::V4(u32::try_from(about >> 8).ok()?, about as u8),
+        (5, info) => Meaning::V4(u32::try_from(info >> 8).ok()?, info as u8),
         (6, prefix) => Meaning::V6(u128::from_le_bytes(take(bytes)?), u8::try_from(prefix).ok()?),
         (8, parts) => Meaning::Tuple((0..parts).map(|_| read(bytes)).collect::<Option<_>>()?),
         (9, value @ (0 | 1)) => Meaning::Bool(value == 1),
@@ -175,8 +175,8 @@ fn read(bytes: &mut &[u8]) -> Option<Meaning> {
     })
 }
 
-/// Bytes, and zeros up to a whole word.
-fn sized(bytes: &mut &[u8], length: u64) -> Option<Vec<u8>> {
+/// Bytes, padded with zeros to whole words.
+fn padded_bytes(bytes: &mut &[u8], length: u64) -> Option<Vec<u8>> {
     let length = usize::try_from(length).ok()?;
     let (part, rest) = bytes.split_at_checked(length)?;
     let (padding, rest) = rest.split_at_checked(length.next_multiple_of(8) - length)?;

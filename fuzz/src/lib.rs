@@ -1,7 +1,7 @@
-//! The bodies of the fuzz targets: each takes any bytes, and panics if something does not hold.
+//! The bodies of the fuzz targets: each accepts any bytes, and panics if a property is violated.
 //!
-//! What is checked against is written here anew, from the words of the documentation: a round trip alone would agree
-//! with itself.
+//! The expected results are computed independently, as the documentation describes, since a round trip alone could repeat
+//! the same mistake in both directions.
 
 #[path = "../../tests/model/admitted.rs"]
 #[allow(dead_code)]
@@ -21,24 +21,24 @@ pub mod redis_replies;
 pub mod redis_server;
 pub mod redis_socket;
 
-/// A target: its name, which is its corpus's too, and its body.
+/// The name of a target and of its corpus, and its body.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target, for whoever replays their corpora.
+/// All targets, to replay their corpora.
 pub const TARGETS: [Target; 10] = [
-    ("algebra", algebra::one),
-    ("configuration", configuration::one),
-    ("durations", durations::one),
+    ("algebra", algebra::run),
+    ("configuration", configuration::run),
+    ("durations", durations::run),
     ("forwarded", client_address::forwarded),
-    ("headers", headers::one),
-    ("keys", keys::one),
-    ("quotas", quotas::one),
-    ("redis_replies", redis_replies::one),
-    ("redis_server", redis_server::one),
+    ("headers", headers::run),
+    ("keys", keys::run),
+    ("quotas", quotas::run),
+    ("redis_replies", redis_replies::run),
+    ("redis_server", redis_server::run),
     ("x_forwarded_for", client_address::x_forwarded_for),
 ];
 
-/// The address that counts: IPv4 if it is IPv4-mapped, or in NAT64's well-known prefix and not private.
+/// The address under which a client counts: IPv4 if it is IPv4-mapped, or public and in NAT64's well-known prefix.
 pub(crate) fn as_counted(address: std::net::IpAddr) -> std::net::IpAddr {
     use std::net::{IpAddr, Ipv4Addr};
     let IpAddr::V6(v6) = address.to_canonical() else { return address.to_canonical() };

@@ -1,26 +1,26 @@
-//! Quotas as text: what parses means what it says, prints, and reads back to the same.
+//! Quotas as text: a parsed quota has the values in the text, and its printed form parses to the same quota.
 
 use tollgate::algorithm::Algorithm;
 use tollgate::{Policy, Quota};
 
 /// Reads `data` as a quota.
-pub fn one(data: &[u8]) {
+pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match text.parse::<Quota>() {
         Ok(quota) => {
-            means_what_it_says(text, &quota);
+            check_values(text, &quota);
             reads_back(&quota);
         }
         Err(error) => {
             let message = error.to_string();
             assert!(message.starts_with("quota \""), "{message}");
-            // Two quotes of 80 characters each, escaped at their worst.
+            // Two quotations of up to 80 characters each, all of them escaped.
             assert!(message.len() < 2500, "{} bytes: {message}", message.len());
         }
     }
 }
 
-/// Through its own text and through serde; and it can name itself in a header.
+/// Checks that the quota parses back from its text and from serde, and that its text is a valid policy name.
 pub fn reads_back(quota: &Quota) {
     let printed = quota.to_string();
     assert_eq!(printed.parse().as_ref(), Ok(quota), "{printed}");
@@ -32,19 +32,19 @@ pub fn reads_back(quota: &Quota) {
     );
 }
 
-fn means_what_it_says(text: &str, quota: &Quota) {
+fn check_values(text: &str, quota: &Quota) {
     let number = |text: &str| text.trim().replace('_', "").parse::<u64>().expect("a number");
     let (rate, rest) = text.split_once('/').or_else(|| text.split_once(" per ")).expect("two halves");
     assert_eq!(quota.rate(), number(rate), "{text:?}");
     let words: Vec<&str> = rest.split_whitespace().collect();
     let after = |word: &str| words.iter().position(|other| *other == word).map(|at| words[at + 1]);
     assert_eq!(quota.get_capacity(), after("burst").map_or(quota.rate(), number), "{text:?}");
-    let reservable = match after("reserve") {
+    let max_reserved = match after("reserve") {
         None => Some(0),
         Some("unlimited") => None,
         Some(tokens) => Some(number(tokens)),
     };
-    assert_eq!(quota.get_max_reserved(), reservable, "{text:?}");
+    assert_eq!(quota.get_max_reserved(), max_reserved, "{text:?}");
     let algorithm = match (words.contains(&"fixed"), words.contains(&"sliding")) {
         (false, false) => Algorithm::TokenBucket,
         (true, false) => Algorithm::FixedWindow,

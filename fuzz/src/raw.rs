@@ -1,4 +1,4 @@
-//! Quotas, rows and asks from bytes: of sizes that are met in life, and of those at the edges.
+//! Reads quotas, rows and asks from bytes, with realistic values and edge cases.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use arbitrary::{Result, Unstructured};
 use tollgate::Quota;
 use tollgate::algorithm::{Ask, Micros, State};
 
-/// A quota that exists; an error if the numbers make none.
+/// Reads a valid quota; an error if the numbers are invalid.
 pub fn quota(u: &mut Unstructured<'_>) -> Result<Quota> {
     let shape: u8 = u.arbitrary()?;
     let (rate, period) = (number(u)?.max(1), Duration::from_micros(number(u)?.max(1)));
@@ -41,9 +41,9 @@ pub fn quota(u: &mut Unstructured<'_>) -> Result<Quota> {
     quota.ok().filter(|quota| tollgate::algorithm::validate(&quota).is_ok()).ok_or(arbitrary::Error::IncorrectFormat)
 }
 
-/// A number of any size: one byte says how large, so that small ones are as likely as others.
+/// Reads a number. The first byte determines its size, so that small numbers are as likely as large ones.
 pub fn number(u: &mut Unstructured<'_>) -> Result<u64> {
-    const MET: [u64; 16] = [
+    const TYPICAL: [u64; 16] = [
         0,
         1,
         10,
@@ -63,19 +63,19 @@ pub fn number(u: &mut Unstructured<'_>) -> Result<u64> {
     ];
     Ok(match u.arbitrary::<u8>()? {
         size @ 0..=191 => size.into(),
-        size @ 192..=207 => MET[usize::from(size - 192)],
+        size @ 192..=207 => TYPICAL[usize::from(size - 192)],
         size @ 208..=223 => u64::from(u.arbitrary::<u16>()?) << (size - 208),
         size => u.arbitrary::<u64>()? >> (2 * (size - 224)),
     })
 }
 
-/// An instant anywhere.
+/// Reads any instant.
 pub fn instant(u: &mut Unstructured<'_>) -> Result<Micros> {
     let micros = number(u)?;
     Ok(if micros < 192 { Micros::new(1_700_000_000_000_000 + micros) } else { Micros::new(micros) })
 }
 
-/// A row as a backend may give it: finite, else anything.
+/// Reads a row as a backend may return it: finite, but otherwise arbitrary.
 pub fn state(u: &mut Unstructured<'_>, quota: &Quota) -> Result<State> {
     let shape: u8 = u.arbitrary()?;
     let mut tokens = |whole: bool| -> Result<f64> {
@@ -89,7 +89,7 @@ pub fn state(u: &mut Unstructured<'_>, quota: &Quota) -> Result<State> {
     Ok(State { spent, at: instant(u)?, carry, stamp, clear: instant(u)? })
 }
 
-/// What is asked.
+/// Reads an ask.
 pub fn ask(u: &mut Unstructured<'_>, quota: &Quota) -> Result<Ask> {
     let shape: u8 = u.arbitrary()?;
     let cost = match shape & 7 {

@@ -1,4 +1,4 @@
-//! What a Redis server replies: of any bytes there comes an error, or decisions whose numbers are in range.
+//! Replies of a Redis server: any bytes result in an error, or in decisions with numbers in range.
 
 use arbitrary::{Result, Unstructured};
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, step};
@@ -7,8 +7,8 @@ use tollgate::{Quota, backend::ErrorKind, policy::PolicyName};
 
 use crate::raw;
 
-/// Reads `data` as operations, and what the server says to them: as the protocol has it, or already unpacked.
-pub fn one(data: &[u8]) {
+/// Reads `data` as operations and the server's reply to them, either on the wire or already decoded.
+pub fn run(data: &[u8]) {
     let _ = check(&mut Unstructured::new(data));
 }
 
@@ -19,19 +19,19 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
         return Ok(());
     }
     let operations = (0..=shape >> 2 & 3).map(|_| operation(u)).collect::<Result<Vec<_>>>()?;
-    // Mostly as long as it has to be: whatever is not is refused at a glance.
+    // Mostly replies of the right length, since all others are rejected immediately.
     let reply = if shape >> 4 == 0 { u.bytes(u.len())?.to_vec() } else { reply(u, &operations)? };
-    answered(&operations, &reply);
+    check_answers(&operations, &reply);
     if let [Operation::Decide(takes, _)] = &operations[..]
         && let [(_, quota, ask)] = takes[..]
     {
-        as_it_says(quota, ask, &operations, &reply);
+        check_decision(quota, ask, &operations, &reply);
     }
     Ok(())
 }
 
-/// Of one take alone: what is decided follows from the instant and the row, and has to be what the server says.
-fn as_it_says(quota: Quota, ask: Ask, operations: &[Operation], reply: &[u8]) {
+/// For a single take, computes the decision from the instant and the row, and compares it with the server's.
+fn check_decision(quota: Quota, ask: Ask, operations: &[Operation], reply: &[u8]) {
     let Ok(bytes) = <[u8; 49]>::try_from(reply) else { return };
     let number = |at: usize| f64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
     let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
@@ -39,14 +39,14 @@ fn as_it_says(quota: Quota, ask: Ask, operations: &[Operation], reply: &[u8]) {
     let (now, kind, spent, at, carry) = (number(0), word(9), number(17), number(25), number(33));
     let answer = decided(operations, reply).remove(0);
     let tokens = 0.0..=Micros::MAX.get() as f64;
-    let is_row = kind == OURS && in_range(at) && tokens.contains(&spent) && tokens.contains(&carry);
+    let is_row = kind == ROW_HEAD && in_range(at) && tokens.contains(&spent) && tokens.contains(&carry);
     if !in_range(now) || kind != 0 && !is_row {
         return assert!(answer.is_err(), "{bytes:?}");
     }
     let (now, at) = (Micros::new(now as u64), Micros::new(at as u64));
     let clear = if word(45) == u32::MAX { Micros::MAX } else { Micros::new(u64::from(word(45)) * 1_000_000) };
     let row = State { spent, at, carry, stamp: word(41), clear };
-    let expected = step(&quota, if kind == 0 { &NONE } else { &row }, now, ask);
+    let expected = step(&quota, if kind == 0 { &NO_ROW } else { &row }, now, ask);
     match answer {
         Ok(steps) => {
             assert!(*steps == [expected] && (bytes[8] == 1) == expected.is_allowed(), "{steps:?} {expected:?}")
@@ -56,24 +56,24 @@ fn as_it_says(quota: Quota, ask: Ask, operations: &[Operation], reply: &[u8]) {
 }
 
 /// The first bytes of a row: version, windows, sections.
-const OURS: u32 = u32::from_le_bytes([2, 1, 0, 0]);
+const ROW_HEAD: u32 = u32::from_le_bytes([2, 1, 0, 0]);
 
-const NONE: State = State { spent: 0.0, at: Micros::EPOCH, carry: 0.0, stamp: 0, clear: Micros::EPOCH };
+const NO_ROW: State = State { spent: 0.0, at: Micros::EPOCH, carry: 0.0, stamp: 0, clear: Micros::EPOCH };
 
-/// Any bytes on the wire.
+/// Parses any bytes as a reply on the wire.
 fn protocol(bytes: &[u8]) {
     let Ok(value) = redis::parse_redis_value(bytes) else { return };
     if let Some(notices) = fuzzing::notices(value.clone()) {
         assert!(notices.iter().all(|notice| notice.text.is_some() || notice.lasts.is_none()), "{notices:?}");
     }
     match fuzzing::value_of(value) {
-        Ok(reply) => answered(&[Operation::Decide(vec![(0, Quota::per_second(10), Ask::cost(1))], true)], &reply),
+        Ok(reply) => check_answers(&[Operation::Decide(vec![(0, Quota::per_second(10), Ask::cost(1))], true)], &reply),
         Err(error) => assert!(!error.to_string().is_empty(), "{error:?}"),
     }
 }
 
-/// Each operation is answered, and none with numbers out of range.
-fn answered(operations: &[Operation], reply: &[u8]) {
+/// Checks that each operation gets an answer, and that its numbers are in range.
+fn check_answers(operations: &[Operation], reply: &[u8]) {
     let answers = decided(operations, reply);
     assert_eq!(answers.len(), operations.len());
     for (operation, answer) in operations.iter().zip(answers) {
@@ -118,16 +118,16 @@ fn operation(u: &mut Unstructured<'_>) -> Result<Operation> {
     })
 }
 
-/// So many flags and rows as there have to be, the numbers the bytes' own or such as there may be.
+/// Reads a reply with the right number of flags and rows, and with mostly plausible numbers.
 fn reply(u: &mut Unstructured<'_>, operations: &[Operation]) -> Result<Vec<u8>> {
     let mut rows: Vec<(u8, Option<Quota>)> = Vec::new();
     for operation in operations {
-        let of_it: Vec<(u8, Option<Quota>)> = match operation {
+        let of_operation: Vec<(u8, Option<Quota>)> = match operation {
             Operation::Decide(takes, _) => takes.iter().map(|(row, quota, _)| (*row, Some(*quota))).collect(),
             Operation::Settle(row, quota, ..) => vec![(*row, Some(*quota))],
             Operation::Reset(row) => vec![(*row, None)],
         };
-        for (row, quota) in of_it {
+        for (row, quota) in of_operation {
             if !rows.iter().any(|(known, _)| *known == row) {
                 rows.push((row, quota));
             }
@@ -139,12 +139,12 @@ fn reply(u: &mut Unstructured<'_>, operations: &[Operation]) -> Result<Vec<u8>> 
     }
     for (_, quota) in rows {
         let state = raw::state(u, &quota.unwrap_or(Quota::per_second(1)))?;
-        // Mostly a row; now and then none, or what is there in place of one.
+        // Mostly a row; sometimes a missing or a foreign value.
         let kind = match u.arbitrary::<u8>()? {
             0 => 0,
             1 => u32::MAX,
             2 => u.arbitrary()?,
-            _ => OURS,
+            _ => ROW_HEAD,
         };
         bytes.extend(kind.to_le_bytes());
         bytes.extend(u.arbitrary::<[u8; 4]>()?);

@@ -1,8 +1,7 @@
-//! A server that means harm: whatever it says and whenever it hangs up, a decision comes to an end, with a message if it is
-//! an error.
+//! A malicious server: whatever it sends and whenever it disconnects, each decision completes, and errors have messages.
 //!
-//! The client is redis-rs's own, on a pipe in memory, and made anew when the server has hung up; time passes when nobody
-//! has anything to do.
+//! The client is that of redis-rs, over an in-memory pipe. It reconnects after a disconnect. Time is simulated: it advances
+//! while all tasks are idle.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,9 +15,9 @@ use tollgate::{Policy, Quota, RateLimiter, protection::Signal};
 
 static API: Policy = Policy::new("api", Quota::token_bucket(10, Duration::from_secs(60)));
 
-/// Reads `data` as what is asked, how politely the server begins, and what it says then: pieces parted by `|`, one
-/// after each thing that it hears.
-pub fn one(data: &[u8]) {
+/// Reads `data` as the calls, whether the server accepts the handshake, and its output: pieces separated by `|`, each sent
+/// after it received something.
+pub fn run(data: &[u8]) {
     let Some((shape, script)) = Script::read(data) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
@@ -27,7 +26,7 @@ pub fn one(data: &[u8]) {
     });
 }
 
-/// What is asked, and what holds of each answer.
+/// Makes the calls and checks their results.
 pub(crate) async fn ask(limiter: &RateLimiter, shape: u8) {
     for i in 0..=shape >> 2 & 3 {
         let answer = match shape >> (4 + i) & 1 {
@@ -42,28 +41,28 @@ pub(crate) async fn ask(limiter: &RateLimiter, shape: u8) {
     }
 }
 
-/// What the server says.
+/// The output of the server.
 pub(crate) struct Script {
-    is_polite: bool,
+    accepts_handshake: bool,
     pieces: Vec<Vec<u8>>,
 }
 
 impl Script {
-    /// What is asked, and what is said then.
+    /// Reads the calls and the script.
     pub(crate) fn read(data: &[u8]) -> Option<(u8, Arc<Script>)> {
-        let (shape, said) = data.split_first()?;
-        let pieces = said.split(|byte| *byte == b'|').map(<[u8]>::to_vec).collect();
-        Some((*shape, Arc::new(Script { is_polite: shape & 1 == 0, pieces })))
+        let (shape, output) = data.split_first()?;
+        let pieces = output.split(|byte| *byte == b'|').map(<[u8]>::to_vec).collect();
+        Some((*shape, Arc::new(Script { accepts_handshake: shape & 1 == 0, pieces })))
     }
 }
 
-/// How the backend is made but for its connection: with or without a board of notices.
+/// The builder of the backend, with or without a notice channel.
 pub(crate) fn builder(shape: u8) -> RedisBackendBuilder {
     let notices = if shape & 2 == 0 { Duration::ZERO } else { Duration::from_secs(3600) };
     RedisBackend::builder().deadline(DEADLINE).notices_every(notices)
 }
 
-/// Connects when it has to, to a server that follows the script from its beginning.
+/// A client that connects when necessary, each time to a server that starts the script from the beginning.
 #[derive(Clone)]
 struct Client {
     script: Arc<Script>,
@@ -114,22 +113,23 @@ impl ConnectionLike for Client {
     }
 }
 
-/// Answers each thing heard with the next piece, and hangs up behind the last one.
+/// Responds to each received chunk with the next piece, and disconnects after the last one.
 pub(crate) async fn mislead(mut socket: impl AsyncRead + AsyncWrite + Unpin, script: Arc<Script>) {
-    let mut heard = vec![0; 16 * 1024];
-    let mut begun = !script.is_polite;
+    let mut buffer = vec![0; 16 * 1024];
+    let mut has_greeted = !script.accepts_handshake;
     let mut pieces = script.pieces.iter();
     loop {
-        // Whoever waits for the rest of a piece says nothing more: so the next piece follows by itself.
-        let length = match timeout(PAUSE, socket.read(&mut heard)).await {
+        // A client that waits for the rest of a reply sends nothing, so the next piece is sent after a pause.
+        let length = match timeout(PAUSE, socket.read(&mut buffer)).await {
             Ok(Ok(0) | Err(_)) => return,
             Ok(Ok(length)) => length,
             Err(_) => 0,
         };
-        let asked = String::from_utf8_lossy(&heard[..length]);
-        if !std::mem::replace(&mut begun, true) {
-            let greeted = asked.matches("SETINFO").count();
-            if greeted > 0 && socket.write_all(&b"+OK\r\n".repeat(greeted)).await.is_ok() && !asked.contains("EVAL") {
+        let asked = String::from_utf8_lossy(&buffer[..length]);
+        if !std::mem::replace(&mut has_greeted, true) {
+            let greetings = asked.matches("SETINFO").count();
+            if greetings > 0 && socket.write_all(&b"+OK\r\n".repeat(greetings)).await.is_ok() && !asked.contains("EVAL")
+            {
                 continue;
             }
         }
@@ -140,7 +140,7 @@ pub(crate) async fn mislead(mut socket: impl AsyncRead + AsyncWrite + Unpin, scr
     }
 }
 
-/// Nobody waits longer for a decision.
+/// The deadline of each call.
 const DEADLINE: Duration = Duration::from_millis(20);
 
 const PAUSE: Duration = Duration::from_millis(2);

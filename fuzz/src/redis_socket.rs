@@ -1,13 +1,13 @@
-//! [`redis_server`](crate::redis_server) once more, over real sockets and in real time: a hundred inputs a second, so only
-//! the kept ones are run (`tests/replay.rs`). Here the backend connects, and connects again, by itself.
+//! The same as [`redis_server`](crate::redis_server), over real sockets and in real time, so that the backend's own connection
+//! code runs. At a hundred inputs per second, only the stored inputs are run (`tests/replay.rs`).
 
 use tokio::net::TcpListener;
 use tollgate::RateLimiter;
 
 use crate::redis_server::{Script, ask, builder, mislead};
 
-/// Reads `data` as [`redis_server::one`](crate::redis_server::one) does.
-pub fn one(data: &[u8]) {
+/// Reads `data` as [`redis_server::run`](crate::redis_server::run) does.
+pub fn run(data: &[u8]) {
     let Some((shape, script)) = Script::read(data) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {

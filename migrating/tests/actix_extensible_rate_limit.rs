@@ -1,4 +1,4 @@
-//! What `docs::migrating::actix_extensible_rate_limit` says of both.
+//! Checks the claims of `docs::migrating::actix_extensible_rate_limit` about both crates.
 #![cfg(feature = "actix")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -15,7 +15,7 @@ use actix_web::test::{TestRequest, call_service, init_service};
 use actix_web::{App, HttpResponse, web};
 use axum::{Router, routing::get};
 use tollgate::{HOUR, MINUTE, Quota, RateLimitLayer, key};
-use tollgate_migrating::{ask, get as request, nobody, ours, theirs, with};
+use tollgate_migrating::{get as request, get_without_peer, ours, send, theirs, with};
 
 fn from(peer: &str) -> TestRequest {
     TestRequest::get().uri("/").peer_addr(SocketAddr::new(peer.parse().unwrap(), 40_000))
@@ -50,12 +50,12 @@ fn backend() -> InMemoryBackend {
 }
 
 #[actix_web::test]
-async fn the_same_limit_and_the_same_headers() {
+async fn both_have_the_same_limit_and_headers() {
     let theirs = their_app!(theirs::actix_extensible_rate_limit::limits(backend()));
     let ours = our_app();
     for left in ["4", "3", "2", "1", "0"] {
         let theirs = call_service(&theirs, from("203.0.113.9").to_request()).await;
-        let ours = ask(&ours, request("/", "203.0.113.9")).await;
+        let ours = send(&ours, request("/", "203.0.113.9")).await;
         assert_eq!((theirs.status().as_u16(), ours.status.as_u16()), (200, 200));
         for (name, value) in [("x-ratelimit-limit", "5"), ("x-ratelimit-remaining", left)] {
             assert_eq!(header(&theirs, name), value);
@@ -64,7 +64,7 @@ async fn the_same_limit_and_the_same_headers() {
         assert!(!header(&theirs, "x-ratelimit-reset").is_empty() && !ours.header("x-ratelimit-reset").is_empty());
     }
     let theirs = call_service(&theirs, from("203.0.113.9").to_request()).await;
-    let ours = ask(&ours, request("/", "203.0.113.9")).await;
+    let ours = send(&ours, request("/", "203.0.113.9")).await;
     assert_eq!((theirs.status().as_u16(), ours.status.as_u16()), (429, 429));
     assert_eq!(header(&theirs, "retry-after"), header(&theirs, "x-ratelimit-reset"));
     assert_eq!(ours.header("retry-after"), ours.header("x-ratelimit-reset"));
@@ -73,26 +73,26 @@ async fn the_same_limit_and_the_same_headers() {
 }
 
 #[actix_web::test]
-async fn what_the_server_broke_is_not_charged_by_either() {
+async fn server_errors_are_not_charged_by_either_crate() {
     let theirs = their_app!(theirs::actix_extensible_rate_limit::limits(backend()));
     let ours = our_app();
     for _ in 0..20 {
         let broken = call_service(&theirs, from("203.0.113.9").uri("/broken").to_request()).await;
         assert_eq!((broken.status().as_u16(), header(&broken, "x-ratelimit-remaining")), (500, "5"));
-        let broken = ask(&ours, request("/broken", "203.0.113.9")).await;
+        let broken = send(&ours, request("/broken", "203.0.113.9")).await;
         assert_eq!((broken.status.as_u16(), broken.header("x-ratelimit-remaining")), (500, "4"));
     }
 }
 
 #[actix_web::test]
-async fn without_an_address_they_panic() {
+async fn without_an_address_actix_panics_and_tollgate_returns_500() {
     let theirs = their_app!(theirs::actix_extensible_rate_limit::limits(backend()));
-    let answer =
+    let response =
         actix_web::rt::spawn(
             async move { call_service(&theirs, TestRequest::get().uri("/").to_request()).await.status() },
         );
-    assert!(answer.await.is_err_and(|it| it.is_panic()));
-    let ours = ask(&our_app(), nobody("/")).await;
+    assert!(response.await.is_err_and(|it| it.is_panic()));
+    let ours = send(&our_app(), get_without_peer("/")).await;
     assert_eq!(ours.status, 500);
     assert!(ours.body.contains("into_make_service_with_connect_info"), "{}", ours.body);
 }
@@ -110,11 +110,11 @@ async fn real_ip_key_lets_a_client_choose_its_key() {
             let forged = if name == "forwarded" {
                 format!("for=198.51.100.{i}")
             } else {
-                format!("198.51.100.{i}, 203.0.113.9") // the second is what the proxy saw
+                format!("198.51.100.{i}, 203.0.113.9") // the proxy appended the second
             };
             let theirs = call_service(&theirs, from("10.0.0.1").insert_header((name, forged.clone())).to_request());
             passed[0] += u32::from(theirs.await.status() == 200);
-            let ours = ask(&ours, with(request("/", "10.0.0.1"), name, &forged)).await;
+            let ours = send(&ours, with(request("/", "10.0.0.1"), name, &forged)).await;
             passed[1] += u32::from(ours.status == 200);
         }
         assert_eq!(passed, [20, 1], "{name}");
@@ -122,14 +122,14 @@ async fn real_ip_key_lets_a_client_choose_its_key() {
 }
 
 #[actix_web::test]
-async fn an_ipv6_network_is_one_client_to_both() {
+async fn both_count_an_ipv6_network_as_one_client() {
     let theirs = their_app!(theirs::actix_extensible_rate_limit::limits(backend()));
     let ours = our_app();
     let mut passed = [0, 0];
     for i in 1..=20 {
         let peer = format!("2001:db8::{i:x}");
         passed[0] += u32::from(call_service(&theirs, from(&peer).to_request()).await.status() == 200);
-        passed[1] += u32::from(ask(&ours, request("/", &peer)).await.status == 200);
+        passed[1] += u32::from(send(&ours, request("/", &peer)).await.status == 200);
     }
     assert_eq!(passed, [5, 5]);
 }
@@ -151,7 +151,7 @@ async fn a_fixed_window_admits_nearly_twice_its_limit_around_its_end() {
     assert_eq!(granted, [1, 4, 5]);
 }
 
-/// Bytes that are allocated and not freed.
+/// Counts the allocated bytes that are not freed.
 struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -159,7 +159,7 @@ static LIVE: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: System does it all; a counter beside it.
+// SAFETY: `System` does all the work; this only counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Ordering::Relaxed);
@@ -172,10 +172,9 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The task that sweeps ends with the first clone of the backend that is dropped, and the middleware clones it for each
-/// request.
+/// The sweeping task ends when any clone of the backend is dropped, and the middleware clones it for each request.
 #[actix_web::test]
-async fn their_sweep_ends_with_the_first_request() {
+async fn the_sweep_of_actix_ends_with_the_first_request() {
     const KEYS: usize = 50_000;
     tokio::time::pause();
     let mut freed = Vec::new();
@@ -187,7 +186,7 @@ async fn their_sweep_ends_with_the_first_request() {
         }
         tokio::time::advance(Duration::from_millis(1)).await;
         for key in 0..KEYS {
-            // Keys long enough to be seen among what other tests allocate.
+            // Long keys, to exceed the allocations of other tests.
             let input = SimpleInput { interval: MINUTE, max_requests: 1, key: format!("{key:0>1000}") };
             backend.request(input).await.unwrap();
         }
@@ -198,6 +197,6 @@ async fn their_sweep_ends_with_the_first_request() {
         }
         freed.push(before.saturating_sub(LIVE.load(Ordering::Relaxed)) / KEYS);
     }
-    assert!(freed[0] >= 1000, "{freed:?} bytes a key: swept while nothing was served");
-    assert!(freed[1] < 100, "{freed:?} bytes a key: nobody sweeps after that");
+    assert!(freed[0] >= 1000, "{freed:?} bytes per key: expected a sweep if no request was served");
+    assert!(freed[1] < 100, "{freed:?} bytes per key: expected no sweep after a request");
 }

@@ -1,4 +1,4 @@
-//! What `docs::migrating::convex` says of ours; of theirs, `typescript/tests` does.
+//! Checks the claims of `docs::migrating::convex` about tollgate. `typescript/tests` checks those about the peer.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn manual(clock: &ManualClock) -> RateLimiter {
 const BUCKET: Quota = Quota::token_bucket(10, MINUTE).capacity(3);
 
 #[tokio::test]
-async fn three_at_once_and_then_one_in_six_seconds() {
+async fn three_pass_together_and_then_one_every_six_seconds() {
     let clock = ManualClock::new();
     let limiter = manual(&clock);
     for _ in 0..3 {
@@ -30,7 +30,7 @@ async fn three_at_once_and_then_one_in_six_seconds() {
 }
 
 #[tokio::test]
-async fn a_greater_capacity_gives_its_room_at_once() {
+async fn a_larger_capacity_takes_effect_immediately() {
     let limiter = manual(&ManualClock::new());
     let policy = Policy::new("sendMessage", BUCKET);
     assert_eq!(limiter.remaining(&policy, "ada").await.unwrap(), 3);
@@ -38,11 +38,11 @@ async fn a_greater_capacity_gives_its_room_at_once() {
     assert_eq!(limiter.remaining(&policy, "ada").await.unwrap(), 20);
     limiter.limit(&policy, "ada").await.unwrap();
     limiter.set_quota(&policy, None).await.unwrap();
-    assert_eq!(limiter.remaining(&policy, "ada").await.unwrap(), 2, "what was spent stays spent");
+    assert_eq!(limiter.remaining(&policy, "ada").await.unwrap(), 2, "spent tokens stay spent");
 }
 
 #[tokio::test]
-async fn reservations_are_bounded_unless_told() {
+async fn reservations_are_bounded_by_default() {
     let limiter = manual(&ManualClock::new());
     let reserved = |policy: Policy| {
         let limiter = limiter.clone();
@@ -64,7 +64,7 @@ async fn reservations_are_bounded_unless_told() {
 }
 
 #[test]
-fn a_window_begins_where_the_key_says() {
+fn each_key_has_its_own_window_start() {
     let clock = ManualClock::at(Micros::EPOCH + 1_000_000 * MINUTE);
     let limiter = manual(&clock);
     let policy = Policy::new("window", Quota::fixed_window(1, MINUTE));
@@ -94,7 +94,7 @@ async fn unused_tokens_of_a_window_roll_over_up_to_the_capacity() {
 }
 
 #[tokio::test]
-async fn a_charge_that_is_not_kept_is_given_back() {
+async fn a_dropped_charge_is_given_back() {
     let limiter = manual(&ManualClock::new());
     let policy = Policy::new("sendMessage", BUCKET);
     for _ in 0..20 {
@@ -106,7 +106,7 @@ async fn a_charge_that_is_not_kept_is_given_back() {
 }
 
 #[tokio::test]
-async fn more_than_the_capacity_is_a_denial_without_a_retry_time() {
+async fn a_cost_above_the_capacity_is_denied_without_a_retry_time() {
     let limiter = manual(&ManualClock::new());
     let policy = Policy::new("sendMessage", BUCKET);
     let denied = limiter.try_acquire(&policy, "ada").cost(4).await.unwrap().into_result().unwrap_err();

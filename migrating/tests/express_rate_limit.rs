@@ -1,4 +1,4 @@
-//! What `docs::migrating::express_rate_limit` says of ours; of theirs, `typescript/tests` does.
+//! Checks the claims of `docs::migrating::express_rate_limit` about tollgate. `typescript/tests` checks those about the peer.
 
 mod down;
 
@@ -10,7 +10,7 @@ use tollgate::{
     clock::ManualClock,
     key::{self, Secret},
 };
-use tollgate_migrating::{ask, get as request, ours, with};
+use tollgate_migrating::{get as request, ours, send, with};
 
 fn limited(key: key::ClientIp) -> Router {
     bare().layer(RateLimitLayer::new(Quota::fixed_window(1, HOUR), key))
@@ -22,48 +22,48 @@ fn bare() -> Router {
 }
 
 #[tokio::test]
-async fn a_hundred_pass_under_fields_of_draft_11() {
+async fn a_hundred_requests_pass_with_draft_11_headers() {
     let app = ours::express_rate_limit::app();
     for left in (0..100).rev() {
-        let answer = ask(&app, request("/", "203.0.113.9")).await;
-        assert_eq!(answer.status, 200);
-        assert_eq!(answer.header("ratelimit-policy"), r#""api";q=100;w=900"#);
-        assert!(answer.header("ratelimit").starts_with(&format!(r#""api";r={left};t="#)));
+        let response = send(&app, request("/", "203.0.113.9")).await;
+        assert_eq!(response.status, 200);
+        assert_eq!(response.header("ratelimit-policy"), r#""api";q=100;w=900"#);
+        assert!(response.header("ratelimit").starts_with(&format!(r#""api";r={left};t="#)));
     }
-    let denied = ask(&app, request("/", "203.0.113.9")).await;
+    let denied = send(&app, request("/", "203.0.113.9")).await;
     assert_eq!(denied.status, 429);
     assert_eq!(denied.header("content-type"), "application/problem+json");
     assert!(denied.header("ratelimit").ends_with(&format!("t={}", denied.retry_after())));
-    let health = ask(&app, request("/health", "203.0.113.9")).await;
+    let health = send(&app, request("/health", "203.0.113.9")).await;
     assert_eq!((health.status.as_u16(), health.header("ratelimit")), (200, ""));
 }
 
 #[tokio::test]
-async fn as_many_hops_as_said_are_read_from_the_right() {
+async fn trusted_hops_are_counted_from_the_right() {
     let app = limited(key::client_ip().trust_hops(1));
     let mut passed = 0;
     for i in 0..20 {
         let forwarded = format!("198.51.100.{i}, 203.0.113.9");
         passed +=
-            u32::from(ask(&app, with(request("/", "10.0.0.1"), "x-forwarded-for", &forwarded)).await.status == 200);
+            u32::from(send(&app, with(request("/", "10.0.0.1"), "x-forwarded-for", &forwarded)).await.status == 200);
     }
     assert_eq!(passed, 1);
 }
 
 #[tokio::test]
-async fn without_trust_all_clients_of_a_proxy_are_one() {
+async fn without_trust_all_clients_behind_a_proxy_share_a_key() {
     let app = limited(key::client_ip());
     let mut passed = 0;
     for i in 0..20 {
         let request = with(request("/", "10.0.0.1"), "x-forwarded-for", &format!("198.51.100.{i}"));
-        passed += u32::from(ask(&app, request).await.status == 200);
+        passed += u32::from(send(&app, request).await.status == 200);
     }
     assert_eq!(passed, 1);
 }
 
-/// And the same for one key at each limiter with its secret.
+/// A key has the same start with all limiters that share the secret.
 #[test]
-fn a_window_begins_where_the_key_says() {
+fn each_key_has_its_own_window_start() {
     let quota = Quota::fixed_window(100, 15 * MINUTE);
     let policy = Policy::new("api", quota);
     let limiter = || {
@@ -87,49 +87,49 @@ fn a_window_begins_where_the_key_says() {
 }
 
 #[tokio::test]
-async fn of_ipv6_64_bits_count_unless_told() {
+async fn ipv6_clients_count_by_64_bits_by_default() {
     for (client, clients) in [(key::client_ip(), 3), (key::client_ip().prefixes(32, 56), 2)] {
         let app = limited(client);
         let mut passed = 0;
         for peer in ["2001:db8::1", "2001:db8:0:ff::1", "2001:db8:0:100::1"] {
-            passed += u32::from(ask(&app, request("/", peer)).await.status == 200);
+            passed += u32::from(send(&app, request("/", peer)).await.status == 200);
         }
         assert_eq!(passed, clients);
     }
 }
 
 #[tokio::test]
-async fn what_failed_is_given_back_by_settle() {
+async fn failed_requests_are_refunded_by_on_response() {
     let layer = RateLimitLayer::new(Quota::fixed_window(1, HOUR), key::client_ip());
     let app = bare()
         .layer(layer.on_response(|res| if res.status.as_u16() >= 400 { OnResponse::Refund } else { OnResponse::Keep }));
     for _ in 0..5 {
-        assert_eq!(ask(&app, request("/broken", "203.0.113.9")).await.status, 500);
+        assert_eq!(send(&app, request("/broken", "203.0.113.9")).await.status, 500);
     }
-    assert_eq!(ask(&app, request("/", "203.0.113.9")).await.status, 200);
-    assert_eq!(ask(&app, request("/", "203.0.113.9")).await.status, 429);
+    assert_eq!(send(&app, request("/", "203.0.113.9")).await.status, 200);
+    assert_eq!(send(&app, request("/", "203.0.113.9")).await.status, 429);
 }
 
 #[tokio::test]
-async fn refused_by_one_rule_charged_by_none() {
+async fn a_request_refused_by_one_rule_is_charged_to_none() {
     let limiter = RateLimiter::new(MemoryBackend::new());
     let daily = Policy::new("daily", Quota::fixed_window(1000, DAY));
     let layer = RateLimitLayer::new(&daily, key::global()).and(Quota::fixed_window(10, HOUR), key::client_ip());
     let app = bare().layer(layer.limiter(&limiter));
     for _ in 0..100 {
-        ask(&app, request("/", "203.0.113.9")).await;
+        send(&app, request("/", "203.0.113.9")).await;
     }
     assert_eq!(limiter.remaining(&daily, tollgate::Key::global()).await.unwrap(), 990);
 }
 
 #[tokio::test]
-async fn a_store_that_fails_is_503_unless_told() {
+async fn a_failing_backend_results_in_503_by_default() {
     for (mode, status) in [(FailureMode::Deny, 503), (FailureMode::Allow, 200), (FailureMode::fallback(1.0), 200)] {
         let limiter = RateLimiter::builder(Down).on_failure(mode).build();
         let layer = RateLimitLayer::new(Quota::fixed_window(1, HOUR), key::client_ip()).limiter(&limiter);
-        let answer = ask(&bare().layer(layer), request("/", "203.0.113.9")).await;
-        assert_eq!(answer.status, status);
-        assert_eq!(answer.headers.contains_key("retry-after"), status == 503);
+        let response = send(&bare().layer(layer), request("/", "203.0.113.9")).await;
+        assert_eq!(response.status, status);
+        assert_eq!(response.headers.contains_key("retry-after"), status == 503);
     }
 }
 

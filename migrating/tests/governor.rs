@@ -1,4 +1,4 @@
-//! What `docs::migrating::governor` says of both.
+//! Checks the claims of `docs::migrating::governor` about both crates.
 
 use std::num::NonZeroU32;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use governor::state::keyed::DashMapStateStore;
 use tollgate::{DAY, LimitError, MemoryBackend, Policy, Quota, RateLimiter, Reason, SECOND, clock::ManualClock};
 use tollgate_migrating::{ours, theirs};
 
-/// Both, on clocks that go by hand.
+/// Both limiters, with manual clocks.
 struct Pair {
     theirs:
         governor::RateLimiter<u64, DashMapStateStore<u64>, FakeRelativeClock, NoOpMiddleware<governor::nanos::Nanos>>,
@@ -42,7 +42,7 @@ impl Pair {
         self.our_clock.advance(by);
     }
 
-    /// `None`: allowed.
+    /// The waits of both limiters; `None` if allowed.
     fn ask(&self, key: u64) -> [Option<Duration>; 2] {
         use governor::clock::Clock;
         let theirs = self.theirs.check_key(&key).err().map(|it| it.wait_time_from(self.their_clock.now()));
@@ -55,13 +55,13 @@ fn manual(clock: &ManualClock) -> RateLimiter {
     RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build())
 }
 
-/// One poll, without anybody to wake.
+/// Polls once with a no-op waker.
 fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 #[test]
-fn the_same_requests_pass_and_the_same_waits_are_told() {
+fn both_allow_the_same_requests_and_report_the_same_waits() {
     let mut seed = 7_u64;
     let mut random = move |below: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -76,12 +76,12 @@ fn the_same_requests_pass_and_the_same_waits_are_told() {
             assert_eq!(theirs, ours, "request {i}, one token in {period} us, burst {burst}");
             denied += u32::from(ours.is_some());
         }
-        assert!(burst == 1000 || denied > 500, "{denied} denied: nothing was compared");
+        assert!(burst == 1000 || denied > 500, "only {denied} denied: too few to compare");
     }
 }
 
 #[test]
-fn more_than_the_burst_is_never_granted_by_either() {
+fn a_cost_above_the_burst_is_never_granted() {
     let pair = Pair::new(Duration::from_millis(100), 10);
     let eleven = NonZeroU32::new(11).unwrap();
     assert_eq!(pair.theirs.check_key_n(&1, eleven).unwrap_err().0, 10);
@@ -93,7 +93,7 @@ fn more_than_the_burst_is_never_granted_by_either() {
 }
 
 #[tokio::test]
-async fn refused_by_the_second_limiter_charged_by_the_first() {
+async fn a_request_refused_by_the_second_limiter_is_charged_by_the_first() {
     let theirs = theirs::governor::Limits::new();
     let clock = ManualClock::new();
     let limiter = manual(&clock);
@@ -106,9 +106,9 @@ async fn refused_by_the_second_limiter_charged_by_the_first() {
         }
         passed[1] += u32::from(ours.search(1).await.is_ok());
     }
-    assert!(passed[0] < 500, "most were refused by the burst: {} passed", passed[0]);
+    assert!(passed[0] < 500, "expected the burst limit to refuse most: {} passed", passed[0]);
     assert_eq!(passed[1], 10);
-    // Their daily thousand is gone all the same.
+    // The refused requests have still spent the daily limit of governor.
     thread::sleep(SECOND);
     assert!(theirs.search(1).unwrap_err() > SECOND);
     clock.advance(SECOND);
@@ -117,16 +117,16 @@ async fn refused_by_the_second_limiter_charged_by_the_first() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_overtaken_by_a_newcomer_with_them() {
+async fn newcomers_overtake_waiting_callers_in_governor() {
     let quota = governor::Quota::with_period(SECOND).unwrap();
     let theirs = governor::RateLimiter::direct(quota);
     theirs.check().unwrap();
     let mut waiting = pin!(theirs.until_ready());
     assert!(poll(waiting.as_mut()).is_pending());
-    thread::sleep(SECOND); // its turn has come
-    theirs.check().expect("a newcomer takes it");
+    thread::sleep(SECOND); // until the waiting call's time
+    theirs.check().expect("the newcomer takes the token");
     tokio::time::sleep(Duration::from_millis(10)).await;
-    assert!(poll(waiting.as_mut()).is_pending(), "and it waits once more");
+    assert!(poll(waiting.as_mut()).is_pending(), "the waiting call waits again");
 
     let clock = ManualClock::new();
     let limiter = manual(&clock);
@@ -135,11 +135,11 @@ async fn whoever_waits_is_overtaken_by_a_newcomer_with_them() {
     let turn = limiter.acquire(&policy, 1_u64).reserve().await.unwrap();
     assert_eq!(turn.delay(), SECOND);
     clock.advance(SECOND);
-    assert!(!limiter.try_limit(&policy, 1_u64).await.unwrap().is_allowed(), "that token is promised");
+    assert!(!limiter.try_limit(&policy, 1_u64).await.unwrap().is_allowed(), "that token is reserved");
 }
 
 #[tokio::test]
-async fn any_number_wait_with_them_and_as_many_as_said_with_us() {
+async fn waiting_is_unbounded_in_governor_and_bounded_in_tollgate() {
     let theirs = Arc::new(theirs::governor::Limits::new());
     let waiting: Vec<_> = (0..1000)
         .map(|_| {
@@ -150,7 +150,7 @@ async fn any_number_wait_with_them_and_as_many_as_said_with_us() {
     let pending = waiting.into_iter().map(|mut it| poll(it.as_mut()).is_pending()).filter(|it| *it).count();
     assert!(pending > 900, "{pending}");
 
-    // One at once, and a hundred turns; the last of those is eleven seconds away.
+    // One is allowed immediately, and a hundred wait; the last is due in about eleven seconds.
     let clock = ManualClock::new();
     let ours = ours::governor::Limits::new(manual(&clock));
     let mut outcomes = [0, 0, 0];
@@ -171,7 +171,7 @@ async fn any_number_wait_with_them_and_as_many_as_said_with_us() {
 }
 
 #[tokio::test]
-async fn without_reservations_nobody_waits_and_with_unlimited_ones_all_do() {
+async fn calls_wait_only_if_the_quota_has_reservations() {
     let limiter = manual(&ManualClock::new());
     let plain = Policy::new("plain", Quota::token_bucket(10, SECOND));
     let endless = Policy::new("endless", Quota::token_bucket(10, SECOND).unlimited_reservations());
@@ -183,18 +183,20 @@ async fn without_reservations_nobody_waits_and_with_unlimited_ones_all_do() {
 
         let mut turn = Box::pin(limiter.acquire(&endless, key).wait_up_to(Duration::MAX));
         match poll(turn.as_mut()) {
-            Poll::Ready(Ok(_)) => assert!(i < 1000, "ten of each key fit at once"),
+            Poll::Ready(Ok(_)) => assert!(i < 1000, "only ten of each key fit immediately"),
             Poll::Pending => held.push(turn),
-            Poll::Ready(Err(LimitError::Denied(_))) => assert!(i >= 11_000, "all places are taken at {i}"),
+            Poll::Ready(Err(LimitError::Denied(_))) => {
+                assert!(i >= 11_000, "denied at {i}, before max_waiting was reached")
+            }
             Poll::Ready(Err(error)) => panic!("{error}"),
         }
     }
-    assert_eq!(held.len(), 10_000, "max_waiting, unless told otherwise: of all keys together");
+    assert_eq!(held.len(), 10_000, "the default max_waiting, for all keys together");
 }
 
-/// A burst, and what comes back meanwhile: a limit of ten in each second is kept by neither of the plain quotas.
+/// A bucket of ten per second admits a burst and the tokens refilled meanwhile, so more than ten in a second.
 #[tokio::test]
-async fn ten_a_second_are_19_in_one_second_and_nine_with_capacity_1_are_not_over_ten() {
+async fn a_burst_exceeds_ten_per_second_unless_the_capacity_is_1() {
     let pair = Pair::new(Duration::from_millis(100), 10);
     let mut passed = [0, 0];
     for _ in 0..1000 {
@@ -221,7 +223,7 @@ async fn ten_a_second_are_19_in_one_second_and_nine_with_capacity_1_are_not_over
         clock.advance(Duration::from_millis(1));
     }
     assert_eq!(passed.len(), 40);
-    // Each of them up to 100 ms late: a second may see those of 1.1 s.
+    // If calls arrive up to 100 ms late, a window of one second contains those of 1.1 s.
     for window in [1000, 1100] {
         let most = passed.iter().map(|&from| passed.iter().filter(|&&it| (from..from + window).contains(&it)).count());
         assert!(most.max().unwrap() <= 10, "{passed:?}");
@@ -229,7 +231,7 @@ async fn ten_a_second_are_19_in_one_second_and_nine_with_capacity_1_are_not_over
 }
 
 #[test]
-fn their_keys_stay_until_they_are_swept() {
+fn governor_keeps_keys_until_they_are_swept() {
     let pair = Pair::new(Duration::from_millis(1), 1);
     for key in 0..10_000 {
         pair.ask(key);
@@ -239,7 +241,7 @@ fn their_keys_stay_until_they_are_swept() {
     pair.theirs.retain_recent();
     assert_eq!(pair.theirs.len(), 0);
 
-    // Ours go as others come: those that were paid back make room.
+    // tollgate drops expired rows as it adds new keys.
     for round in 1..=20_u64 {
         for key in 0..10_000 {
             drop(pair.ours.try_limit_now(&pair.policy, round * 10_000 + key));
@@ -247,5 +249,5 @@ fn their_keys_stay_until_they_are_swept() {
         pair.advance(SECOND);
     }
     let rows = pair.ours.stats().rows.unwrap();
-    assert!(rows < 40_000, "{rows} rows after 210,000 keys, of which none owes anything");
+    assert!(rows < 40_000, "{rows} rows after 210,000 keys, all of them refilled");
 }

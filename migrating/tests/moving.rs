@@ -1,4 +1,4 @@
-//! What `docs::migrating` says of both layers at once.
+//! Checks the claims of `docs::migrating` about using both layers together.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tollgate::{
     key::{self, Secret},
     middleware::ResetUnit,
 };
-use tollgate_migrating::{ask, get as request};
+use tollgate_migrating::{get as request, send};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 
@@ -21,33 +21,33 @@ fn theirs() -> Router {
 }
 
 #[tokio::test]
-async fn outside_of_theirs_a_shadow_marks_what_theirs_refuses() {
+async fn an_outer_shadow_layer_marks_requests_that_the_inner_layer_refuses() {
     let shadow = RateLimitLayer::new(API, key::client_ip()).shadow().shadow_header("x-ratelimit-shadow");
     let app = theirs().layer(shadow);
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for _ in 0..6 {
-        let answer = ask(&app, request("/", "203.0.113.9")).await;
-        assert_eq!(answer.header("ratelimit"), "", "clients are told nothing");
-        answers.push((answer.status.as_u16(), answer.header("x-ratelimit-shadow").to_owned()));
+        let response = send(&app, request("/", "203.0.113.9")).await;
+        assert_eq!(response.header("ratelimit"), "", "a shadow layer must not send headers");
+        responses.push((response.status.as_u16(), response.header("x-ratelimit-shadow").to_owned()));
     }
-    assert!(answers[..5].iter().all(|it| *it == (200, String::new())), "{answers:?}");
-    assert_eq!(answers[5], (429, "denied".to_owned()));
+    assert!(responses[..5].iter().all(|it| *it == (200, String::new())), "{responses:?}");
+    assert_eq!(responses[5], (429, "denied".to_owned()));
 }
 
 #[tokio::test]
-async fn inside_of_theirs_it_sees_only_what_theirs_lets_through() {
+async fn an_inner_shadow_layer_sees_only_requests_that_the_outer_layer_allows() {
     let shadow = RateLimitLayer::new(API, key::client_ip()).shadow().shadow_header("x-ratelimit-shadow");
     let config = GovernorConfigBuilder::default().per_second(2).burst_size(5).finish().unwrap();
     let app = Router::new().route("/", get(|| async { "hello" })).layer(shadow).layer(GovernorLayer::new(config));
     for _ in 0..20 {
-        assert_eq!(ask(&app, request("/", "203.0.113.9")).await.header("x-ratelimit-shadow"), "");
+        assert_eq!(send(&app, request("/", "203.0.113.9")).await.header("x-ratelimit-shadow"), "");
     }
 }
 
-/// A route with a layer of its own: ours around theirs, on the route. Between the two the compiler has to be told an
-/// error type; without it see the doctest of `tollgate_migrating`.
+/// On a route that has its own layer, tollgate's goes around it. The error type between the two must be specified; see the
+/// doctest of `tollgate_migrating`.
 #[tokio::test]
-async fn on_a_route_ours_goes_around_theirs_with_an_error_type_between() {
+async fn two_layers_on_one_route_need_an_explicit_error_type() {
     let by = |seconds, burst| {
         let mut config = GovernorConfigBuilder::default().per_second(seconds).burst_size(burst).use_headers();
         Arc::new(config.finish().unwrap())
@@ -62,19 +62,19 @@ async fn on_a_route_ours_goes_around_theirs_with_an_error_type_between() {
         || RateLimitLayer::new(Policy::new("login", Quota::token_bucket(1, MINUTE).capacity(3)), key::client_ip());
     let shadow = app(login().shadow().shadow_header("x-shadow-login"));
     for i in 0..5 {
-        let answer = ask(&shadow, request("/login", "203.0.113.9")).await;
-        let marked = (answer.status.as_u16(), answer.header("x-shadow-login"));
+        let response = send(&shadow, request("/login", "203.0.113.9")).await;
+        let marked = (response.status.as_u16(), response.header("x-shadow-login"));
         assert_eq!(marked, if i < 3 { (200, "") } else { (429, "denied") });
     }
-    // It is inside of their outer layer, and sees what that lets through.
-    assert_eq!(ask(&shadow, request("/login", "203.0.113.9")).await.header("x-shadow-login"), "");
+    // The shadow layer is inside the outer layer of tower_governor, so it sees only requests that this layer allows.
+    assert_eq!(send(&shadow, request("/login", "203.0.113.9")).await.header("x-shadow-login"), "");
 
-    // Enforced, its refusals are written over by their outer layer: two limiters in one answer.
+    // If tollgate enforces, the outer layer overwrites the headers of its refusals: one response mixes two limiters.
     let enforced = app(login().headers(HeaderFamily::XRateLimit(ResetUnit::Seconds)));
     for _ in 0..3 {
-        assert_eq!(ask(&enforced, request("/login", "198.51.100.1")).await.status, 200);
+        assert_eq!(send(&enforced, request("/login", "198.51.100.1")).await.status, 200);
     }
-    let refused = ask(&enforced, request("/login", "198.51.100.1")).await;
+    let refused = send(&enforced, request("/login", "198.51.100.1")).await;
     assert_eq!(refused.status, 429);
     assert_eq!((refused.header("x-ratelimit-limit"), refused.header("x-ratelimit-reset")), ("5", "60"));
 }
@@ -93,8 +93,8 @@ async fn two_layers_on_one_limiter_enforce_for_the_same_clients() {
         let mut refused = Vec::new();
         for i in 0..100 {
             let peer = format!("203.0.113.{i}");
-            ask(&app, request("/", &peer)).await;
-            refused.push(ask(&app, request("/", &peer)).await.status == 429);
+            send(&app, request("/", &peer)).await;
+            refused.push(send(&app, request("/", &peer)).await.status == 429);
         }
         refused
     };
@@ -102,7 +102,7 @@ async fn two_layers_on_one_limiter_enforce_for_the_same_clients() {
     assert!((20..80).contains(&chosen.iter().filter(|it| **it).count()));
     assert_eq!(chosen, enforced_for(layer("login", &one)).await);
     assert_eq!(chosen, enforced_for(layer("api", &after_a_restart)).await);
-    // With random secrets each draws its own.
+    // With different secrets, the layers choose different clients.
     let own = layer("login", &RateLimiter::default());
     assert_ne!(chosen, enforced_for(own).await);
 }

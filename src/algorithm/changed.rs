@@ -1,12 +1,12 @@
 //! Rows written under another quota, as the current quota reads them.
 //!
-//! A row is *foreign* to a quota if it carries another stamp and has not expired. Its debt is never forgiven, so quotas
-//! that alternate on one row admit no more than the larger of them would:
+//! A row is *foreign* to a quota if it has another stamp and has not expired. An *own* row has the quota's stamp. A
+//! change of quota never cancels debt, so quotas that alternate on one row admit no more than the largest of them:
 //!
-//! - From [`State::clear`] on it counts as unspent: the quota that wrote it would have been repaid by then.
-//! - Between token buckets, the lesser of what either quota would leave is outstanding.
+//! - From [`State::clear`] on, the row counts as unspent: the quota that wrote the row would have been repaid by then.
+//! - Between token buckets, the row is repaid at the faster of the two rates.
 //! - Between fixed windows, and between sliding windows of one period and phase, the row is rolled like an own row.
-//! - In all other cases its counts stay whole until `clear`.
+//! - In all other cases, the counts of the row stay whole until `clear`.
 
 use super::{Algorithm, Ask, MAX_SPENT, Micros, Quota, State};
 use super::{fixed_window, granted, retry_own, roll_own, roll_within, sliding_window, token_bucket, within_own};
@@ -33,7 +33,7 @@ fn owed(state: &State) -> f64 {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// Paid back by the faster of two token buckets.
+    /// Repaid at the faster rate of two token buckets.
     FasterBucket,
     Own,
     /// Counts stay whole until the row expires.
@@ -58,7 +58,7 @@ fn is_same_window(quota: &Quota, state: &State) -> bool {
         && sliding_window::aligned(quota, state)
 }
 
-/// Converts a row with another stamp to an own row that owes as much at `now`.
+/// Converts a row with another stamp to an own row with the same debt at `now`.
 #[cold]
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let own = State { stamp: quota.stamp(), carry: 0.0, ..*state };
@@ -69,12 +69,12 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let reading = reading(quota, state);
     let row = match reading {
         Reading::FasterBucket => own,
-        // The previous window carries over; other algorithms keep data for their receipts in `carry`.
+        // `carry` is the count of the previous window. Other algorithms count refunds in it.
         Reading::Own if quota.algorithm() == Algorithm::SlidingWindow => State { carry: state.carry, ..own },
         Reading::Own => own,
         Reading::Whole => State { spent: owed(state), ..own },
     };
-    if super::is_forgiven(quota, &row, now) {
+    if super::is_too_far_ahead(quota, &row, now) {
         return roll_own(quota, &State { spent: 0.0, at: now, carry: 0.0, ..own }, now);
     }
     match reading {
@@ -84,7 +84,7 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     }
 }
 
-/// The lesser of what `quota` leaves and what the bucket that wrote the row, paid back by `clear`, leaves.
+/// Rolls the row at the rate of `quota` and at that of the bucket that wrote the row. Returns the row with less debt.
 fn roll_faster(quota: &Quota, row: &State, now: Micros) -> State {
     let rolled = token_bucket::roll(quota, row, now);
     if now <= row.at || row.clear == Micros::MAX {
@@ -112,21 +112,22 @@ fn roll_whole(quota: &Quota, row: &State, now: Micros) -> State {
 #[cold]
 pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Option<Micros> {
     let holds = |at: Micros| within_own(quota, &super::roll(quota, state, at), at, level);
-    // Debts only fall, and from `clear` on there are none.
+    // The debt only falls, and it is 0 from `clear` on.
     let first = first(now, state.clear, holds).unwrap_or(state.clear);
     (first < Micros::MAX).then_some(first)
 }
 
-/// When `ask` would be granted, for a foreign row that denies it at `now`.
+/// The first instant at which `ask` would be granted, for a foreign row that denies it at `now`.
 #[cold]
 pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Option<Micros> {
     let holds = |at: Micros| granted(quota, &super::roll(quota, state, at), at, ask).is_some();
     let clear = state.clear;
     let before = match reading(quota, state) {
         Reading::FasterBucket => first(now, clear, holds),
-        // Until it expires, rolling the row again gives the same own row.
+        // Until the row expires, rolling it again gives the same own row.
         Reading::Own => retry_own(quota, &super::roll(quota, state, now), now, ask),
-        // While counts stay whole, only the wait for a reservation changes: it shrinks towards the end of a window.
+        // While counts stay whole, only the wait for a reservation changes. The wait shrinks towards the end of a
+        // window.
         Reading::Whole if quota.algorithm() == Algorithm::FixedWindow && quota.reserves() => {
             let end = fixed_window::boundary(quota, fixed_window::index(quota, now.max(state.at)) + 1);
             first(now, end.min(clear), holds)
@@ -143,7 +144,7 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     if granted(quota, &unspent, clear, ask).is_some() { Some(clear) } else { retry_own(quota, &unspent, clear, ask) }
 }
 
-/// The first instant in `from..end` at which `holds`, a condition that stays true once it is.
+/// The first instant in `from..end` at which `holds` is true. `holds` must stay true from then on.
 fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Micros> {
     if from >= end || !holds(end.minus(1)) {
         return None;
@@ -156,8 +157,9 @@ fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Mi
     Some(high)
 }
 
-/// A foreign row after a settlement charged `more` tokens. It stays the other quota's, and `clear` moves in proportion.
-/// A fixed window is repaid at boundaries, up to one window later, but no faster than its rate, as the bound requires.
+/// A foreign row after a settlement charged `more` tokens. The stamp stays, and `clear` moves in proportion. For
+/// a fixed window, `clear` can be up to one window before the boundary at which the row is repaid. `clear` is never
+/// earlier than the average rate allows, as the bound requires.
 #[cold]
 pub(super) fn overrun(state: &State, more: u64) -> State {
     let spent = (state.spent + more.min(MAX_SPENT) as f64).min(MAX_SPENT as f64);
@@ -166,7 +168,7 @@ pub(super) fn overrun(state: &State, more: u64) -> State {
         _ if state.clear == Micros::MAX => Micros::MAX,
         Some(Algorithm::TokenBucket | Algorithm::FixedWindow) => {
             let micros = state.clear.micros_since(state.at) as f64 * spent / state.spent;
-            // Rounded up by a second more, so that floating-point rounding never makes it early.
+            // One extra second, so that floating-point rounding never makes `clear` too early.
             let seconds = ((state.at.get() as f64 + micros) * 1e-6) as u64;
             Micros::new(seconds.saturating_add(1).saturating_mul(1_000_000)).to_whole_second()
         }

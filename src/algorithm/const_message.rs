@@ -1,5 +1,5 @@
-//! Messages built in a `const`, without allocation or `Display`, so that a panic of a `const` constructor names the
-//! value as the error of its `try_` variant does.
+//! Messages built in a `const`, without allocation or `Display`. With them, the panic of a `const` constructor shows
+//! the same value as the error of its `try_` variant.
 
 pub(crate) struct ConstMessage {
     bytes: [u8; MAX_LEN],
@@ -42,7 +42,7 @@ impl ConstMessage {
     }
 }
 
-/// In bytes: enough for the longest quoted name and the text around it.
+/// In bytes. Enough for the longest quoted name and the text around it.
 const MAX_LEN: usize = 240;
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ascii_or_too_long_does_no_harm() {
+    fn non_ascii_text_is_replaced_and_long_text_is_cut() {
         assert_eq!(text_of(&ConstMessage::new().text("caf\u{e9}\n!")), "tollgate: caf???!");
         assert_eq!(text_of(&ConstMessage::new().text(&"x".repeat(1000)).number(5)).len(), MAX_LEN);
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::const_message::ConstMessage;
 
-/// An invalid quota: names the value and what it may be.
+/// An invalid quota. The message shows the value and the valid range.
 ///
 /// ```
 /// use tollgate::{Quota, MINUTE};

@@ -1,14 +1,14 @@
-//! Fixed window: `rate` tokens are paid back at each boundary. `at` is the last boundary counted.
+//! Fixed window: `rate` tokens are repaid at each boundary. `at` is the last counted boundary.
 
 use super::quota::Quota;
 use super::{Micros, State};
 
-/// The row at `now`, with every boundary since `at` paid back.
+/// The row at `now`, with every boundary since `at` repaid.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let (row_window, window) = (index(quota, state.at), index(quota, now));
     if window <= row_window {
-        // The same window, or a clock that stepped back. `at` never moves back, not even to the start of its window:
-        // otherwise what another quota paid back in between would be paid back again.
+        // The same window, or a clock that stepped back. `at` never moves back, not even to the start of its window.
+        // Otherwise tokens that another quota has repaid since would be repaid again.
         return *state;
     }
     State {
@@ -31,8 +31,8 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// The whole second at which the row expires. Counted in whole windows from `at`, so that it is not too early after [an
-/// overrun](super::changed::overrun) of a row whose `at` is not a boundary.
+/// The whole second at which the row expires, in whole windows from `at`. An [overrun](super::changed::overrun) can
+/// leave an `at` that is not a boundary; even then the result is not too early.
 pub(super) fn clear(quota: &Quota, state: &State) -> Micros {
     let micros = (state.spent / quota.rate() as f64).ceil() * quota.period_micros() as f64;
     state.at.plus(micros as u64).to_whole_second()
@@ -43,7 +43,7 @@ pub(super) fn index(quota: &Quota, instant: Micros) -> u64 {
     (instant.get() + quota.period_micros() - quota.start_micros()) / quota.period_micros()
 }
 
-/// The start of window `index`; the epoch for a window 0 that begins before it.
+/// The start of window `index`, but not before the epoch.
 pub(super) fn boundary(quota: &Quota, index: u64) -> Micros {
     instant(quota, index, 0)
 }
@@ -65,7 +65,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn boundaries_lie_at_start_modulo_period() {
+    fn boundaries_are_at_start_modulo_period() {
         let quota = Quota::fixed_window(10, DAY).start(25 * HOUR);
         let now = Micros::new(1_700_000_000_000_000);
         let begin = boundary(&quota, index(&quota, now));
@@ -75,9 +75,9 @@ mod tests {
     }
 
     #[test]
-    fn a_row_never_begins_earlier_than_it_did() {
-        // A row written under another quota may start mid-window. Moving it back to the window's start would repay it at
-        // boundaries that came before it.
+    fn rolling_never_moves_a_row_back() {
+        // A row written under another quota may begin inside a window. If `at` moved back to the start of that window,
+        // boundaries before the row would repay it.
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
         let (begin, now) = (Micros::new(1_700_000_040_000_000), Micros::new(1_700_000_050_000_000));
         let row =
@@ -90,9 +90,9 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_take_longer_than_there_are_instants_are_never_over() {
-        // Even if the first window began before the epoch, which makes its end representable. The Redis script does the
-        // same.
+    fn a_debt_that_outlasts_the_last_instant_is_never_repaid() {
+        // This holds even if the first window began before the epoch, so that its end is representable. The Redis
+        // script agrees.
         let second = Duration::from_secs(1);
         let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
         let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);

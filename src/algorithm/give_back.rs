@@ -1,19 +1,19 @@
-//! Settling a charge afterwards: its actual cost is higher or lower than charged, or it is cancelled.
+//! Settling a charge: its actual cost is higher or lower than charged, or the charge is canceled.
 //!
-//! A lower cost is the delicate case. Suppose a row is charged `n` and later given `r` back. Charged `n - r` from the
-//! start, it might have owed nothing for some time, in which refilling is lost. Giving back all of `r` could therefore
-//! allow more than the quota's bound. Three rules keep the bound:
+//! A lower cost needs care. Suppose that a row is charged `n` tokens and later refunded `r`. If only `n - r` tokens had
+//! been charged, the row might have been fully repaid for some time, in which a full bucket gains no tokens. Refunding
+//! all of `r` could therefore admit more than the quota's bound. Three rules keep the bound:
 //!
-//! 1. **A charge gives back at most what is still outstanding of it.** Debts are paid back in order: if a row held `x`
-//!    just after the charge, then `x - paid back since - given back since by earlier charges` remains of everything up
-//!    to and including the charge. [`State::carry`] counts what other charges gave back; without it, two give-backs
-//!    with a refill in between would allow a burst twice. It does not record which charge gave back, but earlier ones
-//!    cannot have given back more than they cost.
-//! 2. **A reservation that is not due yet can be given back only whole, and only if it is the last one.** Otherwise a
-//!    new reservation would get a due time that a later one still holds.
-//! 3. **While reservations are pending, other give-backs are forfeited**, for the same reason.
+//! 1. **A refund is at most the part of the charge that is still outstanding.** Debts are repaid in order. If a row
+//!    held `x` just after the charge, then `x - repaid since - refunded since for earlier charges` tokens of
+//!    that are still outstanding. [`State::carry`] counts the refunds of other charges. Without this
+//!    count, two refunds with a refill in between would allow a burst twice. `carry` does not record which charges were
+//!    refunded, but the refunds of earlier charges cannot exceed their cost.
+//! 2. **A reservation that is not due yet can be refunded only as a whole, and only if it is the last one.** Otherwise
+//!    a new reservation could get the due time of a reservation that is still pending.
+//! 3. **While reservations are pending, all other refunds are forfeited**, for the same reason.
 //!
-//! A row that holds less than these sums was reset or evicted in between; then nothing is given back.
+//! A row that holds less than these sums was reset or evicted in between. Such a row is not refunded.
 
 use super::{Algorithm, MAX_SPENT, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, is_foreign, roll, sliding_window, spent, when};
@@ -43,11 +43,11 @@ impl ChargeRecord {
 
 /// Returns the row after settling a charge of `receipt.cost` tokens at its `actual` cost.
 ///
-/// A higher cost is charged in full, even into debt. A lower cost is given back as far as neither the quota's bound nor
-/// the due times of reservations suffer; the rest is forfeited. Settle a charge at most once.
+/// A higher cost is charged in full, even into debt. A lower cost is refunded as far as the quota's bound and the due
+/// times of other reservations allow; the rest is forfeited. Settle a charge at most once.
 ///
-/// A row written under another quota that has not [expired](State::clear) gives nothing back. A higher cost is added to
-/// it; it stays the other quota's, and `clear` moves to when that quota would be repaid.
+/// If the row was written under another quota and has not [expired](State::clear), refunds are forfeited. A higher cost
+/// is added to that row: its stamp stays, and `clear` moves to the time at which the other quota would be repaid.
 ///
 /// ```
 /// use tollgate::{algorithm::{settle, step, takes_effect, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
@@ -62,7 +62,7 @@ impl ChargeRecord {
 pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {
     if state.stamp != quota.stamp() {
         if actual <= receipt.cost {
-            // Tokens spent under another quota are not this quota's to give back.
+            // This quota cannot refund tokens that were spent under another quota.
             return *state;
         }
         if is_foreign(quota, state, now) {
@@ -73,8 +73,8 @@ pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros,
     cleared(quota, settled)
 }
 
-/// Whether [`settle`] with the same arguments has an effect: `false` if the refund is forfeited. Also `true` if
-/// `actual` equals the cost, so that there is nothing to settle. See [`settle`] for an example.
+/// Whether [`settle`] with the same arguments has an effect: `false` if the refund is forfeited. `true` if `actual`
+/// equals the cost, although nothing changes then. See [`settle`] for an example.
 pub fn takes_effect(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> bool {
     let settled = |actual| settle(quota, state, receipt, now, actual);
     actual == receipt.cost || settled(actual) != settled(receipt.cost)
@@ -83,10 +83,10 @@ pub fn takes_effect(quota: &Quota, state: &State, receipt: &ChargeRecord, now: M
 /// The instant from which the `carry` of a row written under `quota` is no longer needed.
 pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
     if quota.algorithm().carries_a_count() {
-        // Another quota counts both windows until then.
+        // Until then, another quota counts both windows.
         return state.clear;
     }
-    // Until the last receipt issued before now is fully paid back; none was above the ceiling.
+    // The time at which the last charge made before `now` is fully repaid. No charge left the row above the ceiling.
     let most = (state.spent + state.carry).min(quota.ceiling() as f64);
     let owed = State { spent: most, at: now, stamp: quota.stamp(), ..State::default() };
     when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
@@ -94,7 +94,7 @@ pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
 
 fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {
     let row = *row;
-    // After a clock that stepped back: the charge was paid back up to the same instant as the row.
+    // If the clock stepped back, the charge is still repaid up to the same instant as the row.
     let now = now.max(row.at);
     if actual >= receipt.cost {
         let more = row.spent + (actual - receipt.cost) as f64;
@@ -102,7 +102,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     }
     let refund = (receipt.cost - actual) as f64;
     if quota.stamp() != receipt.state.stamp {
-        // The quota changed in between, so the charge may already be repaid under another one.
+        // The quota changed in between, so the charge may already be repaid under the other quota.
         return row;
     }
     if quota.algorithm() == Algorithm::SlidingWindow {
@@ -110,7 +110,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     }
 
     let outstanding = spent(quota, &row, now);
-    // What would be outstanding if nothing had been spent or given back since the charge.
+    // The tokens that would be outstanding without later charges and refunds.
     let own = spent(quota, &roll(quota, &receipt.state, now), now);
     if receipt.due > now {
         let last = (outstanding - own).abs() <= ROUNDING;
@@ -122,7 +122,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if row.carry < receipt.state.carry {
         return row;
     }
-    // Earlier charges can have given back at most what they had spent. Later charges gave back the rest.
+    // The refunds of earlier charges are at most their cost. The other refunds were of later charges.
     let before = receipt.state.spent - receipt.cost as f64;
     let left = own - (row.carry - receipt.state.carry).min(before);
     if outstanding < left - ROUNDING {
@@ -132,18 +132,18 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if given <= 0.0 {
         return row;
     }
-    // After the last charge there is none that needs `carry`; earlier charges are paid back first in any case.
+    // No receipt needs the refund of the last charge in `carry`: earlier charges are repaid first in any case.
     let last = outstanding - left <= ROUNDING;
     if !last && row.carry + given > MAX_SPENT as f64 {
-        // Not countable exactly, and what is not counted could be given back twice.
+        // `carry` could not count this refund exactly, and uncounted tokens could be refunded twice.
         return row;
     }
     let reduced = reduced_by(row, given, outstanding, now);
     if last || reduced == row { reduced } else { State { carry: row.carry + given, ..reduced } }
 }
 
-/// [`settle_own`] for a sliding window, whose counts shrink only at boundaries: the charge is still there in full, in
-/// the current window or the previous one.
+/// [`settle_own`] for a sliding window. Its counts shrink only at boundaries, so the whole charge is still in the
+/// current window or in the previous one.
 fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, refund: f64) -> State {
     let then = sliding_window::roll(quota, &State { spent: refund, carry: 0.0, ..receipt.state }, now);
     if row.spent < then.spent || row.carry < then.carry {
@@ -152,19 +152,19 @@ fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros
     State { spent: (row.spent - then.spent).max(0.0), carry: (row.carry - then.carry).max(0.0), ..*row }
 }
 
-/// The row, of which `outstanding` tokens are owed, less `given`. `given` is fractional if part of the charge has been
-/// paid back. The rest is then whole again if only this charge was owed in parts; otherwise it is rounded up.
+/// Subtracts `given` tokens from the `outstanding` tokens of a row. `given` is fractional if part of the charge has
+/// been repaid. The rest is rounded up to whole tokens, because rows store whole tokens.
 fn reduced_by(row: State, given: f64, outstanding: f64, now: Micros) -> State {
     if given.fract() == 0.0 && given < outstanding {
         return State { spent: row.spent - given, ..row };
     }
     let rest = (outstanding - given).max(0.0);
     let whole = if (rest - rest.round()).abs() <= ROUNDING { rest.round() } else { rest.ceil() };
-    // Rounding up may exceed what was outstanding; a refund never charges.
+    // Rounded up, the rest may exceed `outstanding`, but a refund never charges.
     if whole >= outstanding { row } else { State { spent: whole, at: row.at.max(now), ..row } }
 }
 
-/// Upper bound of the difference between two sums of the same whole tokens less the same fraction of a token.
+/// Upper bound of the rounding error between two sums that are equal in exact arithmetic.
 const ROUNDING: f64 = 1e-6;
 
 #[cfg(test)]
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_refund_does_not_lift_the_burst() {
+    fn a_late_refund_does_not_increase_the_burst() {
         let quota = Quota::token_bucket(10, MINUTE);
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(10));
@@ -192,8 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_of_a_charge_partly_paid_back_gives_the_rest() {
-        // Found by the conformance suite in real time: rounding down to whole tokens gave nothing back.
+    fn a_refund_returns_the_part_that_is_not_yet_repaid() {
+        // Regression: rounding down to whole tokens refunded nothing. Found by the conformance suite.
         let quota = Quota::token_bucket(5, MINUTE);
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(1));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_spent_stays_whole_whatever_part_of_the_refund_was_paid_back() {
+    fn a_partly_repaid_refund_leaves_other_charges_whole() {
         let quota = Quota::token_bucket(7, Duration::from_micros(3_333_331)).capacity(20);
         for micros in (1..470_000).step_by(997) {
             let mut state = State::default();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_tokens_of_a_refund_leave_the_grain_that_has_begun() {
+    fn a_refund_of_whole_tokens_does_not_restart_the_current_grain() {
         let quota = Quota::token_bucket(10, MINUTE);
         let mut state = State::default();
         charge(&quota, &mut state, NOW, Ask::cost(5));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_stands_at_its_capacity_promises_nothing_and_gives_back() {
+    fn a_charge_of_the_whole_capacity_can_be_refunded() {
         let quota = Quota::token_bucket(10, MINUTE).max_reserved(50);
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(10));
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_refund_never_charges() {
-        // Found in review: the last refund was rounded up to more than was outstanding, 2.4 to 3.
+        // Regression: the last refund rounded 2.4 outstanding tokens up to 3. Found in review.
         let quota = Quota::token_bucket(2, SECOND).capacity(4);
         let mut state = State::default();
         let at = |ms| NOW + Duration::from_millis(ms);
@@ -251,14 +251,14 @@ mod tests {
         let third = charge(&quota, &mut state, at(800), Ask::cost(1));
         charge(&quota, &mut state, at(1600), Ask::cost(2));
         state = settle(&quota, &state, &third, at(1600), 0);
-        let stands = |state: &State| spent(&quota, &roll(&quota, state, at(1600)), at(1600));
-        let before = stands(&state);
+        let outstanding = |state: &State| spent(&quota, &roll(&quota, state, at(1600)), at(1600));
+        let before = outstanding(&state);
         state = settle(&quota, &state, &second, at(1600), 1);
-        assert!(stands(&state) <= before, "{before} became {}", stands(&state));
+        assert!(outstanding(&state) <= before, "{before} became {}", outstanding(&state));
     }
 
     #[test]
-    fn settled_newest_first_nothing_is_lost() {
+    fn settling_the_newest_charge_first_loses_no_tokens() {
         let quota = Quota::token_bucket(100_000, MINUTE);
         let mut state = State::default();
         let first = charge(&quota, &mut state, NOW, Ask::cost(1000));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_counts_what_others_gave_back_before() {
+    fn a_refund_accounts_for_earlier_refunds() {
         let quota = Quota::token_bucket(10, MINUTE);
         let mut state = State::default();
         let first = charge(&quota, &mut state, NOW, Ask::cost(5));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn one_in_the_middle_gives_back_and_then_one_before_it() {
+    fn a_charge_can_be_refunded_after_a_later_charge() {
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [first, middle, _last] = [5, 10, 1].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_gives_back_without_a_trace() {
+    fn a_refund_of_the_last_charge_is_not_counted() {
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [_first, middle, last] = [5, 5, 5].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_before_a_charge_does_not_count_against_it() {
+    fn refunds_before_a_charge_do_not_reduce_its_refund() {
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [early, _, _] = [5, 5, 1].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
@@ -312,8 +312,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_counted_exactly_or_not_given() {
-        // Found by fuzzing: after some 10^15 tokens the count was 2^53, one more than is exact.
+    fn a_refund_that_cannot_be_counted_exactly_is_forfeited() {
+        // Regression: after about 10^15 tokens, `carry` was 2^53, which is beyond the exact integers. Found by fuzzing.
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [first, _last] = [5, 5].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
@@ -331,32 +331,32 @@ mod tests {
     }
 
     #[test]
-    fn the_last_turn_can_be_given_back_and_no_other() {
+    fn only_the_last_reservation_can_be_refunded() {
         let quota = Quota::token_bucket(1, SECOND).unlimited_reservations();
         let mut state = State::default();
-        let turns: Vec<_> = (0..20).map(|_| charge(&quota, &mut state, NOW, Ask::cost(1).reserve())).collect();
-        let forfeited = settle(&quota, &state, &turns[10], NOW, 0);
+        let reservations: Vec<_> = (0..20).map(|_| charge(&quota, &mut state, NOW, Ask::cost(1).reserve())).collect();
+        let forfeited = settle(&quota, &state, &reservations[10], NOW, 0);
         assert_eq!(forfeited.spent, 20.0);
-        for turn in turns[10..].iter().rev() {
-            state = settle(&quota, &state, turn, NOW, 0);
+        for reservation in reservations[10..].iter().rev() {
+            state = settle(&quota, &state, reservation, NOW, 0);
         }
-        let inherited = charge(&quota, &mut state, NOW, Ask::cost(1).reserve());
-        assert_eq!(inherited.due, turns[10].due);
+        let next = charge(&quota, &mut state, NOW, Ask::cost(1).reserve());
+        assert_eq!(next.due, reservations[10].due);
     }
 
     #[test]
-    fn a_plain_refund_is_forfeited_while_turns_are_promised() {
+    fn a_plain_refund_is_forfeited_while_reservations_are_pending() {
         let quota = Quota::token_bucket(10, SECOND).max_reserved(50);
         let mut state = State::default();
         let plain = charge(&quota, &mut state, NOW, Ask::cost(10));
-        let promised = charge(&quota, &mut state, NOW, Ask::cost(10).reserve());
+        let pending = charge(&quota, &mut state, NOW, Ask::cost(10).reserve());
         state = settle(&quota, &state, &plain, NOW, 0);
         let next = charge(&quota, &mut state, NOW, Ask::cost(10).reserve());
-        assert!(next.due > promised.due);
+        assert!(next.due > pending.due);
     }
 
     #[test]
-    fn a_row_that_was_reset_gives_nothing_back() {
+    fn a_charge_before_a_reset_cannot_be_refunded() {
         let quota = Quota::token_bucket(10, MINUTE);
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(8));
@@ -366,8 +366,8 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_another_quota_is_not_capped_by_the_old_one() {
-        // Found by settlement tests: after an upgrade, a late refund under the old plan forgave what was spent since.
+    fn a_settlement_under_the_old_quota_does_not_cap_the_row() {
+        // Regression: after an upgrade, a late refund under the old quota also removed later charges.
         let (small, large) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(1000, MINUTE));
         let mut state = State::default();
         let receipt = charge(&small, &mut state, NOW, Ask::cost(5));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_row_stays_its_writers_when_a_charge_of_another_quota_is_settled() {
+    fn a_settlement_does_not_change_the_stamp_of_a_foreign_row() {
         let (small, large) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(1000, MINUTE));
         let mut state = State::default();
         let receipt = charge(&small, &mut state, NOW, Ask::cost(5));
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overrun_of_a_foreign_row_is_clear_no_earlier_than_its_writer_repays_on_average() {
+    fn an_overrun_of_a_foreign_row_does_not_expire_before_its_writer_repays_it() {
         let reader = Quota::token_bucket(3, MINUTE);
         let writers = [
             Quota::token_bucket(60, MINUTE),
@@ -418,8 +418,8 @@ mod tests {
     }
 
     #[test]
-    fn many_small_overruns_of_a_foreign_row_add_up_and_do_not_multiply() {
-        // Found in review: each overrun doubled the time, so fifty of them locked the row for good.
+    fn many_small_overruns_postpone_the_expiry_only_in_proportion() {
+        // Regression: each overrun doubled the time to `clear`, so the row never expired. Found in review.
         let (reader, writer) = (Quota::token_bucket(3, MINUTE), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
         let mut state = State::default();
         let receipt = charge(&reader, &mut state, NOW, Ask::cost(1));
@@ -433,8 +433,8 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_was_reset_gives_nothing_back() {
-        // Found in review: the old charge was taken off what others had spent since.
+    fn a_sliding_window_charge_before_a_reset_cannot_be_refunded() {
+        // Regression: the refund was subtracted from later charges. Found in review.
         let quota = Quota::sliding_window(10, MINUTE);
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(8));
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_gives_back_in_itself_and_leaves_the_one_before_alone() {
+    fn a_refund_changes_only_the_window_of_its_charge() {
         let quota = Quota::sliding_window(10, MINUTE);
         let begin = Micros::new(1_700_000_040_000_000);
         let mut state = State::default();
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_finds_its_charge_in_the_window_before() {
+    fn a_refund_finds_its_charge_in_the_previous_window() {
         let quota = Quota::sliding_window(10, MINUTE);
         let begin = Micros::new(1_700_000_040_000_000);
         let mut state = State::default();

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// An instant: whole microseconds since the Unix epoch.
 ///
-/// The range is `0 ..= 2^53 - 1` (the year 2255), so that every instant is exact in an `f64`, and so in Lua and
-/// JavaScript. Values outside are clamped.
+/// The range is `0 ..= 2^53 - 1` (the year 2255), so that every instant is exact in an `f64`, and therefore in Lua and
+/// JavaScript. Values beyond the range are clamped.
 ///
 /// ```
 /// use tollgate::{algorithm::Micros, HOUR, SECOND};
@@ -58,7 +58,7 @@ impl Micros {
         Micros::from_seconds(self.to_seconds())
     }
 
-    /// Whole seconds, rounded up; `u32::MAX` stands for [`Micros::MAX`].
+    /// Whole seconds, rounded up; `u32::MAX` represents [`Micros::MAX`].
     pub(crate) const fn to_seconds(self) -> u32 {
         let seconds = self.0.div_ceil(1_000_000);
         if seconds < u32::MAX as u64 { seconds as u32 } else { u32::MAX }
@@ -94,7 +94,7 @@ impl fmt::Debug for Micros {
     }
 }
 
-/// A duration in microseconds, rounded up: retrying after a shorter wait would be denied again.
+/// A duration in microseconds, rounded up: a retry after a shorter wait would be denied again.
 pub(crate) fn whole_micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
 }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_hold() {
+    fn instants_saturate_at_both_ends() {
         assert_eq!(Micros::new(u64::MAX), Micros::MAX);
         assert_eq!(Micros::MAX + Duration::MAX, Micros::MAX);
         assert_eq!(Micros::EPOCH.minus(1), Micros::EPOCH);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_round_up_and_end_with_32_bits() {
+    fn seconds_round_up_and_saturate_at_32_bits() {
         let second = |micros| Micros::new(micros).to_whole_second().get();
         assert_eq!((second(0), second(1), second(1_000_000), second(1_000_001)), (0, 1_000_000, 1_000_000, 2_000_000));
         let last = 4_294_967_294_000_000;

@@ -1,10 +1,10 @@
 //! The rate-limiting arithmetic: decides an [`Ask`] from a quota, a row of state and an instant.
 //!
-//! Pure functions of numbers, without clock, heap or waiting. All backends use them, so all decide alike; use them
-//! directly to project a limit without a backend.
+//! The functions are pure: they read no clock and never wait. All backends use them, so all backends decide alike. Call
+//! them directly to simulate a limit without a backend.
 //!
-//! The state of a key is the number of tokens **spent** and the instant of that count. Spent tokens are paid back over
-//! time, as the algorithm defines; the rest of the capacity is available. A new key has spent nothing.
+//! The state of a key is the number of tokens **spent** and the instant of that count. Spent tokens are a debt that is
+//! **repaid** over time, as the algorithm defines. The rest of the capacity is available. A new key has spent nothing.
 //!
 //! ```
 //! use std::time::Duration;
@@ -50,21 +50,22 @@ pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
 pub use step::{Line, Steps, step, step_all};
 use step::{granted, retry_own};
 
-/// The stored state of a key under a policy. The default is that of a new key. See the [module](self) for an example.
+/// The stored state of a key under a policy. The default is the state of a new key. See the [module](self) for an
+/// example.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
-    /// Tokens spent and not yet paid back at [`at`](State::at). More than the capacity while reservations are due.
+    /// Tokens spent and not yet repaid at [`at`](State::at). More than the capacity while reservations are due.
     pub spent: f64,
-    /// The instant from which `spent` is paid back. Windows: the last boundary counted.
+    /// The instant from which `spent` is repaid. For windows, the last counted boundary.
     pub at: Micros,
-    /// Sliding window: the count of the previous window. Other algorithms: tokens given back so far, which later
-    /// settlements need. Mostly 0.
+    /// Sliding window: the count of the previous window. Other algorithms: the tokens refunded so far, which later
+    /// settlements need; usually 0.
     pub carry: f64,
     /// The [stamp](stamp()) of the quota under which the row was written.
     pub stamp: u32,
-    /// The whole second at which the row expires: all of it is paid back under the quota that wrote it, and other
-    /// quotas ignore it. Never too early, and not much too late. A backend may store a later instant, except for a
-    /// sliding window, where it is `at` plus two periods, rounded up. [`Micros::MAX`] means never.
+    /// The whole second at which the row expires. By then the quota that wrote the row has repaid it, and other quotas
+    /// ignore the row. `clear` is never too early. A backend may store a later instant, except for a sliding window,
+    /// where `clear` is `at` plus two periods, rounded up. [`Micros::MAX`] means never.
     pub clear: Micros,
 }
 
@@ -74,7 +75,7 @@ impl State {
     }
 }
 
-/// A number of tokens asked for, immediately or within a maximum wait.
+/// A request for tokens, immediately or within a maximum wait.
 ///
 /// The cost may be any `u64`; a cost that the quota can never cover is denied without a retry time. Times are whole
 /// microseconds, rounded up.
@@ -100,14 +101,14 @@ impl Ask {
         Ask { cost, max_wait: NO_WAIT }
     }
 
-    /// Accepts a reservation that is due within `wait`, rounded up. No effect if the quota has no reservations.
+    /// Accepts a reservation that is due within `wait`, rounded up. Has no effect if the quota has no reservations.
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> Ask {
         self.max_wait = whole_micros(wait).min(ANY_WAIT);
         self
     }
 
-    /// Accepts a reservation, however late it is due. No effect if the quota has no reservations.
+    /// Accepts a reservation, however late it is due. Has no effect if the quota has no reservations.
     #[must_use]
     pub const fn reserve(mut self) -> Ask {
         self.max_wait = ANY_WAIT;
@@ -169,7 +170,7 @@ pub enum Verdict {
 pub struct Step {
     /// The answer.
     pub verdict: Verdict,
-    /// The row after the decision. A denial only refills tokens, and leaves a row of another quota unchanged.
+    /// The row after the decision. A denial only refills tokens. It does not change a row of another quota.
     pub state: State,
     /// The instant of the decision.
     pub now: Micros,
@@ -191,8 +192,7 @@ fn cleared(quota: &Quota, row: State) -> State {
     State { clear, ..row }
 }
 
-/// The row at `now`, with what has been paid back taken off. A foreign row becomes an equivalent own row; see
-/// [`changed`].
+/// The row at `now`, less the tokens repaid by then. A foreign row becomes an equivalent own row; see [`changed`].
 pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     if state.stamp == quota.stamp() { roll_own(quota, state, now) } else { changed::roll(quota, state, now) }
 }
@@ -207,7 +207,7 @@ fn roll_own(quota: &Quota, state: &State, now: Micros) -> State {
     if quota.algorithm() == Algorithm::SlidingWindow && !sliding_window::aligned(quota, &row) {
         row = State { spent: 0.0, carry: 0.0, ..row };
     }
-    if is_forgiven(quota, &row, now) {
+    if is_too_far_ahead(quota, &row, now) {
         row = State { spent: 0.0, at: now, ..row };
         if quota.algorithm() == Algorithm::SlidingWindow {
             row.carry = 0.0;
@@ -216,13 +216,13 @@ fn roll_own(quota: &Quota, state: &State, now: Micros) -> State {
     roll_within(quota, &row, now)
 }
 
-/// Whether the row was written by a clock so far ahead that it is dropped.
-fn is_forgiven(quota: &Quota, row: &State, now: Micros) -> bool {
+/// Whether the row is so far ahead of the clock that it is dropped.
+fn is_too_far_ahead(quota: &Quota, row: &State, now: Micros) -> bool {
     if row.at <= now || row.at.micros_since(now) <= quota.fill_micros() {
         return false;
     }
-    // Restarting the repayment at `now` would restart it at every retry, since a denial stores nothing. So the row is
-    // dropped, unless it owes so much (reservations) that even a row written now would not be paid back by `at`.
+    // A denial stores nothing, so a repayment that began at `now` would begin again at every retry. The row is
+    // therefore dropped, unless its reservations are so large that even a row written now would not be repaid by `at`.
     let begun = State { at: now, ..*row };
     when_own(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at)
 }
@@ -250,7 +250,7 @@ fn own(quota: &Quota, row: &State, now: Micros) -> State {
 
 pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
     let (limit, row) = (quota.get_capacity(), &own(quota, row, now));
-    // Must equal exactly what `step` would allow, so the test that `step` uses decides.
+    // The result must be exactly what `step` would allow, so the condition of `step` decides.
     let guess = (limit as f64 - spent(quota, row, now) + 1e-6).clamp(0.0, limit as f64) as u64;
     if guess > 0 && !within_own(quota, row, now, (limit - guess) as f64) { guess - 1 } else { guess }
 }
@@ -272,8 +272,9 @@ fn when_own(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micro
     }
 }
 
-/// The next instant at which the available tokens change, for a row that was [rolled if own](roll_if_own): the end of
-/// the window or, if earlier, the expiry of a foreign row; for a bucket the next whole token, `now` if none is owed.
+/// The next instant at which the available tokens change, for a row that was [rolled if own](roll_if_own). For windows,
+/// this is the end of the window, or the expiry of a foreign row if that is earlier. For a bucket, it is the time of
+/// the next whole token, or `now` if the bucket is full.
 pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Micros> {
     if quota.algorithm() == Algorithm::TokenBucket {
         let outstanding = spent(quota, &own(quota, row, now), now);
@@ -296,8 +297,8 @@ pub const fn stamp(quota: &Quota) -> u32 {
     quota.stamp()
 }
 
-/// The quota with fixed window boundaries: at its `start`, or (fixed windows without one) derived from `seed`, a part
-/// of the key's digest. The stamp stays the same. For authors of backends; the quota of a
+/// The quota with known window boundaries. If a fixed window has no `start`, its boundaries are derived from `seed`, a
+/// part of the key's digest. The stamp stays the same. For authors of backends; the quota of a
 /// [`Take`](crate::backend::Take) is already seeded.
 ///
 /// ```
@@ -313,7 +314,7 @@ pub const fn seeded(quota: Quota, seed: u64) -> Quota {
     quota.seeded(seed)
 }
 
-/// Checks a finished quota: a capacity of 0 needs reservations. Policies call this themselves.
+/// Checks a finished quota: a capacity of 0 needs reservations. Policies call this function themselves.
 ///
 /// ```
 /// use tollgate::{algorithm::validate, Quota, SECOND};
@@ -335,7 +336,7 @@ mod tests {
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
     #[test]
-    fn a_denial_leaves_the_row_alone() {
+    fn a_denial_does_not_change_the_row() {
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
         let state = step(&quota, &State::default(), NOW, Ask::cost(8)).state;
         let denied = step(&quota, &state, NOW, Ask::cost(3));
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_fits_has_no_retry_time() {
+    fn a_cost_that_never_fits_has_no_retry_time() {
         for quota in [
             Quota::token_bucket(10, MINUTE).max_reserved(5),
             Quota::fixed_window(10, MINUTE).max_reserved(5),
@@ -358,18 +359,18 @@ mod tests {
     }
 
     #[test]
-    fn a_capacity_of_zero_spaces_turns_evenly() {
+    fn a_capacity_of_zero_spaces_reservations_evenly() {
         let quota = Quota::token_bucket(10, MINUTE).capacity(0).unlimited_reservations();
         let mut state = State::default();
-        for turn in 1..=10 {
+        for number in 1..=10 {
             let step = step(&quota, &state, NOW, Ask::cost(1).reserve());
-            assert_eq!(step.verdict, Verdict::Reserve { wait: Duration::from_secs(6 * turn) });
+            assert_eq!(step.verdict, Verdict::Reserve { wait: Duration::from_secs(6 * number) });
             state = step.state;
         }
     }
 
     #[test]
-    fn a_wait_too_long_is_told_when_to_come_back() {
+    fn a_reservation_denied_for_its_wait_has_a_retry_time() {
         let quota = Quota::token_bucket(1, SECOND).unlimited_reservations();
         let state = step(&quota, &State::default(), NOW, Ask::cost(10).reserve()).state;
         let ask = Ask::cost(1).wait_up_to(Duration::from_secs(4));
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_far_ahead_of_the_clock_is_forgiven() {
+    fn a_row_far_ahead_of_the_clock_is_dropped() {
         let quota = Quota::token_bucket(10, MINUTE);
         let century = NOW + Duration::from_secs(100 * 365 * 86_400);
         let state = step(&quota, &State::default(), century, Ask::cost(10)).state;
@@ -391,26 +392,26 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_forgiven_one_microsecond_beyond_a_refill_and_beyond_what_it_owes() {
+    fn a_row_is_dropped_one_microsecond_beyond_a_refill_and_its_own_debt() {
         let (quota, micro) = (Quota::token_bucket(10, MINUTE), Duration::from_micros(1));
-        let stands = |spent: f64, at: Micros| {
+        let rolled = |spent: f64, at: Micros| {
             let row = roll(&quota, &State { spent, at, stamp: quota.stamp(), ..State::default() }, NOW);
             (row.spent, row.at.max(NOW) == at)
         };
-        assert_eq!(stands(5.0, NOW + MINUTE), (5.0, true));
-        assert_eq!(stands(5.0, NOW + MINUTE + micro), (0.0, false));
-        assert_eq!(stands(20.0, NOW + 2 * MINUTE), (20.0, true));
-        assert_eq!(stands(20.0, NOW + 2 * MINUTE + micro), (0.0, false));
+        assert_eq!(rolled(5.0, NOW + MINUTE), (5.0, true));
+        assert_eq!(rolled(5.0, NOW + MINUTE + micro), (0.0, false));
+        assert_eq!(rolled(20.0, NOW + 2 * MINUTE), (20.0, true));
+        assert_eq!(rolled(20.0, NOW + 2 * MINUTE + micro), (0.0, false));
     }
 
     #[test]
-    fn what_is_no_number_is_told_without_one() {
+    fn an_error_about_unlimited_reservations_contains_no_number() {
         let error = Quota::sliding_window(10, MINUTE).try_unlimited_reservations().unwrap_err().to_string();
         assert!(error.starts_with("reservations are unlimited for a sliding window"), "{error}");
     }
 
     #[test]
-    fn a_window_is_forgiven_beyond_a_refill() {
+    fn a_window_more_than_a_refill_ahead_of_the_clock_is_dropped() {
         let quota = Quota::fixed_window(10, MINUTE).capacity(20).start(Duration::ZERO);
         let now = Micros::new(1_700_000_040_000_000);
         let spent = |windows: u32| {
@@ -421,8 +422,8 @@ mod tests {
     }
 
     #[test]
-    fn part_of_a_token_may_be_all_that_is_owed() {
-        // One token in six seconds; half of one is owed, as after a settlement.
+    fn a_fraction_of_a_token_can_be_owed() {
+        // One token in six seconds. A settlement can leave a debt of half a token.
         let quota = Quota::token_bucket(10, MINUTE);
         let verdict = |spent: f64, since: u64| {
             let at = NOW.minus(since * 1_000_000);
@@ -434,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_far_ahead_of_the_clock_is_forgiven_with_the_one_before() {
+    fn a_sliding_row_far_ahead_of_the_clock_loses_both_counts() {
         let quota = Quota::sliding_window(10, MINUTE);
         let ahead = State {
             spent: 6.0,
@@ -449,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sliding_row_that_begins_within_a_window_counts_nothing() {
+    fn a_sliding_row_that_does_not_begin_at_a_boundary_counts_nothing() {
         let quota = Quota::sliding_window(10, MINUTE);
         let at = Micros::new(1_700_000_040_000_001);
         let row = roll(&quota, &State { spent: 3.0, at, carry: 7.0, stamp: quota.stamp(), ..State::default() }, at);
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_available_is_what_a_step_allows() {
+    fn available_tokens_are_exactly_those_that_a_step_allows() {
         // One microsecond refills 10^-8 tokens, far less than the tolerance of 10^-6.
         let quota = Quota::token_bucket(1, Duration::from_secs(100)).capacity(10);
         let state = step(&quota, &State::default(), NOW, Ask::cost(10)).state;
@@ -489,9 +490,9 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_too_far_away_comes_nearer_as_its_window_passes() {
-        // 5 are owed and 25 may be at most, so not before the next window. At its start the reservation is due in two
-        // windows; half a window later it is due soon enough.
+    fn the_wait_for_a_reservation_shrinks_within_a_window() {
+        // 5 tokens are spent and at most 25 may be, so the cost of 25 does not fit before the next window. At the start
+        // of that window the reservation is due in two windows; half a window later its wait is short enough.
         let quota = Quota::fixed_window(10, MINUTE).max_reserved(15).start(Duration::ZERO);
         let begin = Micros::new(1_700_000_040_000_000);
         let state = step(&quota, &State::default(), begin, Ask::cost(5)).state;
@@ -503,10 +504,10 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_only_after_the_last_instant_has_no_retry_time() {
+    fn a_cost_that_fits_only_after_the_last_instant_has_no_retry_time() {
         let century = Quota::MAX_PERIOD;
         for quota in [Quota::token_bucket(1, century), Quota::fixed_window(1, century).start(Duration::ZERO)] {
-            // It would be paid back in the year 2370.
+            // This debt would be repaid in the year 2370.
             let owed = State { spent: 4.0, at: NOW, stamp: quota.stamp(), ..State::default() };
             for spent in [1e9, MAX_SPENT as f64] {
                 assert_eq!(when(&quota, &State { spent, ..owed }, NOW, 0.0), None, "{quota:?}");
@@ -525,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_in_whole_microseconds_rounded_up() {
+    fn a_wait_is_rounded_up_to_whole_microseconds() {
         let ask = Ask::cost(1).wait_up_to(Duration::from_nanos(1500));
         assert_eq!((Ask::cost(1).max_wait(), ask.max_wait()), (None, Some(Duration::from_micros(2))));
         assert_eq!(ask.reserve().max_wait(), Some(Duration::from_micros(u64::MAX - 1)));

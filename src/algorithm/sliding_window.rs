@@ -1,12 +1,13 @@
-//! Sliding window: the current window's count plus the previous one's, weighted by its part of the last period.
+//! Sliding window: the count of the current window plus the weighted count of the previous window. The weight is the
+//! part of the previous window that is within the last period.
 //!
-//! `spent` is the current window's count, `at` the boundary where it began, `carry` the previous window's count.
+//! `spent` is the count of the current window, `at` its start, and `carry` the count of the previous window.
 
 use super::fixed_window::{boundary, index, instant, offset};
 use super::quota::Quota;
 use super::{Micros, State};
 
-/// The row at `now`: the current window becomes the previous one after one boundary, and is dropped after two.
+/// The row at `now`. After one boundary, the current window becomes the previous one; after two, it is dropped.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let (row_window, window) = (index(quota, state.at), index(quota, now));
     let at = boundary(quota, row_window.max(window));
@@ -17,7 +18,7 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     }
 }
 
-/// Whether `at` is one of this quota's boundaries; if not, another quota wrote the row.
+/// Whether `at` is a boundary of this quota. If not, another quota wrote the row.
 pub(super) fn aligned(quota: &Quota, state: &State) -> bool {
     boundary(quota, index(quota, state.at)) == state.at
 }
@@ -37,10 +38,10 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
         if state.carry <= rest {
             return Some(now);
         }
-        // Later in this window, when less of the previous one counts.
+        // Later in this window, when the previous window has less weight.
         instant(quota, window, elapsed_until(quota, state.carry, rest))
     } else {
-        // In the next window, of which this one is the previous.
+        // In the next window, where this window is the previous one.
         instant(quota, window + 1, elapsed_until(quota, state.spent, level))
     };
     let then = then.max(now);
@@ -53,7 +54,7 @@ fn elapsed(quota: &Quota, state: &State, now: Micros) -> u64 {
 }
 
 fn weighted(quota: &Quota, count: f64, elapsed: u64) -> f64 {
-    // Rounded twice: at the start of a window the product may exceed the count.
+    // The result is rounded twice, so at the start of a window it could exceed `count`.
     (count * (quota.period_micros() - elapsed) as f64 / quota.period_micros() as f64).min(count)
 }
 
@@ -64,8 +65,8 @@ fn elapsed_until(quota: &Quota, count: f64, level: f64) -> u64 {
     }
     let period = quota.period_micros();
     let mut elapsed = ((count - level) * period as f64 / count).ceil().max(1.0).min(period as f64) as u64;
-    // Rounded twice, so step to the exact microsecond. `elapsed` is at least 1, since at 0 all of `count` counts, and
-    // at most the period, after which none of it does.
+    // The estimate is rounded twice, so step to the exact microsecond. At 0 the whole `count` has weight, and after the
+    // period it has none, so the result is between 1 and the period.
     for _ in 0..4 {
         if weighted(quota, count, elapsed) > level {
             elapsed += 1;
@@ -85,8 +86,8 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_window_end_is_not_yet_enough() {
-        // After 10 of 10 at the start of a window, the first success is a tenth into the next one, not at its start.
+    fn a_full_window_denies_beyond_its_end() {
+        // All 10 tokens are spent at the start of a window. The next call succeeds a tenth into the next window.
         let quota = Quota::sliding_window(10, Duration::from_secs(10));
         let begin = Micros::new(1_700_000_000_000_000);
         let full = step(&quota, &State::default(), begin, Ask::cost(10)).state;
@@ -104,16 +105,16 @@ mod tests {
     }
 
     #[test]
-    fn the_window_before_counts_as_far_as_it_is_in_view() {
-        for (seconds, stands) in [(0, 10.0), (15, 8.0), (30, 6.0), (45, 4.0), (60, 10.0)] {
-            assert_eq!(spent(&QUOTA, &row(2.0, 8.0), BEGIN + Duration::from_secs(seconds)), stands, "{seconds}");
+    fn the_previous_window_is_weighted_by_its_overlap() {
+        for (seconds, expected) in [(0, 10.0), (15, 8.0), (30, 6.0), (45, 4.0), (60, 10.0)] {
+            assert_eq!(spent(&QUOTA, &row(2.0, 8.0), BEGIN + Duration::from_secs(seconds)), expected, "{seconds}");
         }
         let behind = Micros::new(BEGIN.get() - 30_000_000);
         assert_eq!(spent(&QUOTA, &row(2.0, 8.0), behind), 10.0);
     }
 
     #[test]
-    fn a_window_becomes_the_one_before_and_then_is_forgotten() {
+    fn a_window_becomes_the_previous_window_and_is_then_dropped() {
         let at = |seconds| roll(&QUOTA, &row(2.0, 8.0), BEGIN + Duration::from_secs(seconds));
         assert_eq!(at(59), row(2.0, 8.0));
         assert_eq!(at(60), State { at: BEGIN.plus(60_000_000), ..row(0.0, 2.0) });
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_need_not_wait_and_the_rest_waits_to_the_microsecond() {
+    fn waits_are_exact_to_the_microsecond() {
         let when = |row: State, level| when(&QUOTA, &row, BEGIN, level).map(|at| at.micros_since(BEGIN));
         assert_eq!((when(row(2.0, 8.0), 10.0), when(row(2.0, 3.0), 9.0)), (Some(0), Some(0)));
         assert_eq!((when(row(2.0, 8.0), 6.0), when(row(2.0, 8.0), 2.0)), (Some(30_000_000), Some(60_000_000)));

@@ -10,16 +10,16 @@ use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_o
 
 /// Decides `ask` under `quota` at `now`, for a key whose row is `state`.
 ///
-/// Store the returned row unless the verdict is a denial. A quota without fixed boundaries has them aligned to UTC
-/// here; see [`seeded`](super::seeded). See the [module](super) for an example.
+/// Store the returned row unless the verdict is a denial. If the window boundaries of `quota` are not known, they are
+/// aligned to UTC; see [`seeded`](super::seeded). See the [module](super) for an example.
 ///
-/// - Decisions agree with exact arithmetic, except within 10^-6 token of the boundary (and, where `rate / period` in
-///   lowest terms exceeds 2^32 tokens, within the relative precision of an `f64`, 2^-52).
-/// - If the clock steps back, nothing is paid back meanwhile. A row ahead of `now` by more than a full refill of the
-///   capacity, and of what it owes, is dropped.
-/// - A row written under another quota (another stamp) keeps what it spent until its [`clear`](State::clear); between
-///   token buckets, it is paid back at the faster of the two rates. A downgrade thus denies a caller no longer than the
-///   old quota needed to be repaid.
+/// - Decisions agree with exact arithmetic, except within 10^-6 token of the limit. If `rate / period` in lowest terms
+///   exceeds 2^32 tokens, they agree within the relative precision of an `f64`, 2^-52.
+/// - If the clock steps back, nothing is repaid until it has caught up. A row is dropped if it is ahead of `now` by
+///   more than the time for refilling the capacity and by more than the time for repaying its own debt.
+/// - A row written under another quota (with another stamp) keeps its spent tokens until its [`clear`](State::clear).
+///   Between token buckets, the row is repaid at the faster of the two rates. A downgrade therefore denies a caller for
+///   no longer than the old quota takes to be repaid.
 #[inline]
 pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
     let foreign = is_foreign(quota, state, now);
@@ -44,7 +44,7 @@ pub struct Line<'a> {
     pub ask: Ask,
 }
 
-/// The answers to a call, in the order of its lines. A single one needs no allocation.
+/// The answers to a call, in the order of its lines. A single answer needs no allocation.
 ///
 /// ```
 /// use tollgate::{algorithm::{step, Ask, Micros, State, Steps}, Quota, MINUTE};
@@ -58,10 +58,10 @@ pub struct Steps(List<Step>);
 
 /// Decides all lines of a call at `now`: either all are granted, or nothing is spent.
 ///
-/// `rows` holds each row of the call once. Each line sees what the lines before it would spend. If all are granted,
-/// `rows` is updated; a fully refilled row becomes the default and need not be stored. If any line is denied, `rows`
-/// and the states in the returned steps are unchanged. If several lines name one row, the retry time of a denied line
-/// covers all of them, since a retry repeats them all.
+/// `rows` holds each row of the call once. Each line is decided as if the lines before it were spent. If all lines are
+/// granted, `rows` is updated; a fully refilled row becomes the default and need not be stored. If any line is denied,
+/// `rows` and the states in the returned steps are unchanged. If several lines name one row, the retry time of a denied
+/// line covers all lines of that row, because a retry repeats all of them.
 ///
 /// ```
 /// use tollgate::{algorithm::{step_all, Ask, Line, Micros, State, Verdict}, Quota, MINUTE};
@@ -116,8 +116,8 @@ fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>
     }
 }
 
-/// The denial shared by all lines of one row, if one of them is denied. Each line is decided with the tokens of the
-/// lines before it added, within its own maximum wait. The call succeeds once the last line does.
+/// The denial shared by all lines of one row, if one of them is denied. Each line is decided for its own tokens plus
+/// those of the lines before it, within its own maximum wait. The shared retry time is the longest.
 fn shared_denial<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Line<'a>>) -> Option<Verdict> {
     let mut tokens = 0u64;
     let mut denial: Option<Option<Duration>> = None;
@@ -187,7 +187,7 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
     due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
-/// When `ask` would be granted, for a rolled own row that denies it at `now`.
+/// The first instant at which `ask` would be granted, for a rolled own row that denies it at `now`.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => when_own(quota, row, now, quota.get_capacity().checked_sub(ask.cost)? as f64),
@@ -210,7 +210,7 @@ fn due_time(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -
     (due.micros_since(now) <= max_wait).then_some(due)
 }
 
-/// When a reservation of `cost` would be granted, due within `max_wait` of then.
+/// The first instant at which a reservation of `cost` would be granted with a wait of at most `max_wait`.
 fn retry_reservation(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
     let granted_at = |at: Micros| due_time(quota, &roll(quota, row, at), at, cost, max_wait).is_some();
     let fits = when_own(quota, row, now, quota.ceiling().checked_sub(cost)? as f64)?;
@@ -220,8 +220,8 @@ fn retry_reservation(quota: &Quota, row: &State, now: Micros, cost: u64, max_wai
     if granted_at(at) {
         return Some(at);
     }
-    // By then the whole debt is paid back, but the cost exceeds the capacity and its wait is still too long. In a
-    // bucket that wait is constant; in a window it shrinks towards the end.
+    // By then the whole debt is repaid, but the cost exceeds the capacity and the wait is still too long. In a bucket
+    // that wait is constant; in a window it shrinks towards the end of the window.
     if quota.algorithm() != Algorithm::FixedWindow {
         return None;
     }
@@ -244,7 +244,7 @@ mod tests {
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
     #[test]
-    fn steps_are_made_from_steps_and_can_be_changed() {
+    fn steps_can_be_collected_and_modified() {
         let quota = Quota::token_bucket(10, SECOND);
         let [one, two] = [1, 2].map(|cost| step(&quota, &State::default(), NOW, Ask::cost(cost)));
         assert_eq!(Steps::from(one)[..], [one]);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_named_twice_is_asked_for_both() {
+    fn the_costs_of_two_lines_on_one_row_are_added() {
         let quota = Quota::token_bucket(1, SECOND).capacity(3);
         let before = State { spent: 2.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let mut states = [before];
@@ -287,20 +287,20 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_of_nothing_leaves_another_quotas_row_as_it_is() {
+    fn a_charge_of_0_does_not_change_a_foreign_row() {
         let (old, new) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(20, MINUTE));
         let row = step(&old, &State::default(), NOW, Ask::cost(5)).state;
         let later = NOW + SECOND;
         let nothing = step(&new, &row, later, Ask::cost(0));
         assert_eq!((nothing.verdict, nothing.state), (Verdict::Allow, row));
-        // A cost above 0 rewrites the row under the new quota; a cost of 0 rewrites an own row.
+        // A cost above 0 rewrites the row under the new quota. A cost of 0 rewrites only an own row.
         assert_eq!(step(&new, &row, later, Ask::cost(1)).state.stamp, new.stamp());
         let own = step(&old, &row, NOW + MINUTE, Ask::cost(0));
         assert_eq!((own.verdict, own.state.spent, own.state.at), (Verdict::Allow, 0.0, NOW + MINUTE));
     }
 
     #[test]
-    fn one_line_that_never_fits_leaves_no_time_for_its_row() {
+    fn a_line_that_never_fits_removes_the_retry_time_of_its_row() {
         let quota = Quota::token_bucket(1, SECOND).capacity(3);
         let mut states = [State { spent: 3.0, at: NOW, stamp: quota.stamp(), ..State::default() }];
         let line = |cost| Line { row: 0, quota: &quota, ask: Ask::cost(cost) };
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_which_nothing_stands_becomes_none() {
+    fn a_fully_refilled_row_becomes_the_default() {
         let quota = Quota::token_bucket(10, MINUTE);
         let mut states = [State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() }];
         let line = Line { row: 0, quota: &quota, ask: Ask::cost(0) };

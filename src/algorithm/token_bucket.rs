@@ -1,18 +1,18 @@
-//! Token bucket: spent tokens are paid back smoothly.
+//! Token bucket: spent tokens are repaid smoothly.
 //!
 //! Decisions move `at` only in whole *grains*: `rate / period` in lowest terms is `grain_tokens / grain_micros`, so
-//! each grain pays back a whole number of tokens. Stored tokens stay whole, and no history rounds anything, however
-//! long. Only the current part of a grain is computed in floating point, for one decision, and it is never stored.
+//! each grain repays a whole number of tokens. Stored tokens stay whole, and no rounding errors accumulate. Only the
+//! current part of a grain is computed in floating point. It serves one decision and is never stored.
 
 use super::quota::Quota;
 use super::{Micros, State};
 
-/// The row at `now`, with whole grains paid back; `spent` is 0 once all is.
+/// The row at `now`, with whole grains repaid. `spent` is 0 once everything is repaid.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let elapsed = now.micros_since(state.at);
     let mut row = *state;
     if elapsed >= quota.grain_micros {
-        // Whole grains first: over a long time, the product in `repaid` would be rounded.
+        // Subtract whole grains first: for a long time, the product in `repaid` would be rounded.
         let grains = elapsed / quota.grain_micros;
         row.spent -= grains as f64 * quota.grain_tokens as f64;
         row.at = state.at.plus(grains * quota.grain_micros);
@@ -23,12 +23,12 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     row
 }
 
-/// The first whole second at which all of `spent` is paid back, never too early.
+/// The whole second by which all of `spent` is repaid. The result is never too early.
 pub(super) fn clear(quota: &Quota, spent: f64, at: Micros) -> Micros {
     let micros = if quota.grain_tokens == 1 {
         spent * quota.grain_micros as f64
     } else {
-        // Rounded twice, so add the error bound.
+        // The result is rounded twice, so add the error bound.
         spent * quota.grain_micros as f64 / quota.grain_tokens as f64 * (1.0 + 2.0 * f64::EPSILON)
     };
     at.plus(micros.ceil() as u64).to_whole_second()
@@ -39,7 +39,7 @@ pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
 }
 
 pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> bool {
-    // Not `spent() <= level`: subtracting first would round once more.
+    // `spent() <= level` would round once more.
     state.spent - level <= repaid(quota, now.micros_since(state.at))
 }
 
@@ -49,7 +49,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     if debt <= 0.0 {
         return Some(now);
     }
-    // Whole grains are exact, and `roll` advances the row by them; only the rest of the last one is rounded.
+    // Whole grains are exact, and `roll` advances the row by them. Only the rest of the last grain is rounded.
     let grains = (debt / quota.grain_tokens as f64) as u64;
     if grains as f64 * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
         return None;
@@ -60,9 +60,9 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// Microseconds after which [`repaid`] reaches `rest`, less than a grain.
+/// The microseconds after which [`repaid`] reaches `rest`, which is less than a grain.
 fn micros_for(quota: &Quota, rest: f64) -> u64 {
-    // Rounded twice, and up; step to the exact microsecond at which `within` changes its result.
+    // This estimate is rounded, so step to the exact microsecond at which the result of `within` changes.
     let mut elapsed = (rest * quota.grain_micros as f64 / quota.grain_tokens as f64) as u64 + 1;
     for _ in 0..4 {
         if repaid(quota, elapsed) < rest {
@@ -80,7 +80,7 @@ pub(super) const fn micros_to_repay(quota: &Quota, tokens: u64) -> u128 {
     (tokens as u128 * quota.grain_micros as u128).div_ceil(quota.grain_tokens as u128)
 }
 
-/// Tokens paid back in `elapsed` microseconds. Multiplies before dividing: `elapsed * (rate / period)` differs in a
+/// Tokens repaid in `elapsed` microseconds. Multiplies before dividing: `elapsed * (rate / period)` differs in a
 /// quarter of all cases.
 fn repaid(quota: &Quota, elapsed: u64) -> f64 {
     elapsed as f64 * quota.grain_tokens as f64 / quota.grain_micros as f64
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_odd_steps_round_nothing() {
+    fn a_million_uneven_steps_accumulate_no_rounding_error() {
         // 7 tokens in 3,333,331 us: no step ends on a whole token.
         let quota = Quota::token_bucket(7, std::time::Duration::from_micros(3_333_331)).capacity(1000);
         let (mut state, mut now, mut taken) = (State::default(), Micros::new(1_700_000_000_000_000), 0u64);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_microsecond_is_found_though_rounding_misses_it() {
+    fn waits_are_exact_although_their_estimate_is_rounded() {
         let quotas = [(688, 2_642_333_253_483_893, 458.0), (583, 2_669_512_150_641_176, 221.0)];
         for (tokens, micros, rest) in
             quotas.into_iter().chain([(107, 2_731_336_258_599_208, 58.0), (7, 3_333_331, 3.0)])
@@ -123,16 +123,16 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_not_clear_before_its_last_part_of_a_microsecond() {
-        // Found by the cache's history tests: at 30,001 tokens per microsecond, one is repaid in less than 0.1 ns.
+    fn a_row_does_not_expire_before_its_last_fraction_of_a_microsecond() {
+        // At 30,001 tokens per microsecond, one token is repaid in less than 0.1 ns.
         let quota = Quota::token_bucket(30_001, std::time::Duration::from_micros(1)).capacity(1);
         assert_eq!(clear(&quota, 1.0, Micros::EPOCH), Micros::new(1_000_000));
         assert_eq!(clear(&quota, 0.0, Micros::EPOCH), Micros::EPOCH);
     }
 
     #[test]
-    fn a_damaged_row_has_answers_too() {
-        // Redis may hold any 32 bytes; the largest number of grains is not taken for -1.
+    fn damaged_rows_do_not_panic() {
+        // Redis may return any 32 bytes. The largest number of grains must not wrap around.
         let at = Micros::new(1_700_000_000_000_000);
         for quota in [Quota::token_bucket(10, MINUTE), Quota::token_bucket(7, MINUTE), Quota::token_bucket(1, MINUTE)] {
             for spent in [1e300, f64::MAX, f64::INFINITY, 2f64.powi(63), 2f64.powi(64), f64::NAN, -1e300] {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_bucket_of_ten_a_minute_waits_six_seconds() {
+    fn an_empty_bucket_of_ten_per_minute_waits_six_seconds() {
         let quota = Quota::token_bucket(10, MINUTE);
         let now = Micros::new(1_700_000_000_000_000);
         let state = step(&quota, &State::default(), now, Ask::cost(10)).state;
@@ -157,8 +157,8 @@ mod tests {
     }
 
     #[test]
-    fn a_grain_of_many_tokens_is_paid_back_smoothly() {
-        // 7 tokens in 3 s: both whole grains and a part of one.
+    fn a_grain_of_several_tokens_is_repaid_smoothly() {
+        // 7 tokens in 3 s: the row spans whole grains and a part of one.
         let quota = Quota::token_bucket(7, 3 * super::super::SECOND).capacity(100);
         let at = Micros::new(1_700_000_000_000_000);
         let row = State { spent: 20.0, at, stamp: quota.stamp(), ..State::default() };
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_paid_back_only_after_the_last_instant_never_is() {
+    fn a_bucket_refilled_after_the_last_instant_is_never_full() {
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD).capacity(2);
         let at = |micros| State { spent: 2.0, at: Micros::new(micros), stamp: quota.stamp(), ..State::default() };
         let last = Micros::MAX.get() - 2 * quota.period_micros();

@@ -1,8 +1,8 @@
-//! A test suite that every [`Backend`] must pass. Feature `conformance`; exempt from semver, since it may grow.
+//! A test suite that every [`Backend`] must pass. Feature `conformance`. The suite may grow in any version, so semver
+//! does not apply to it.
 //!
-//! Each function drives a backend and panics if it violates the contract. No settable clock is needed: every decision
-//! contains its instant, so the suite repeats it with [`algorithm::step`](crate::algorithm::step) and requires the same
-//! result, bit for bit.
+//! Each function tests a backend and panics if the backend violates the contract. The suite works with any clock: it
+//! repeats each decision at its instant with [`algorithm::step`](crate::algorithm::step), and requires an equal result.
 //!
 //! ```
 //! use tollgate::backend::{conformance, MemoryBackend};
@@ -44,14 +44,15 @@ use crate::algorithm::{
 };
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
-/// Runs all parts of the suite except [`spend`], which is for several threads. `pass` lets time go by, less than a
-/// second in total, and lets the backend's tasks run. See the [module](self) for an example.
+/// Runs all parts of the suite except [`spend`], which is meant for several threads. `pass` lets the given time pass,
+/// less than a second in total, and lets the backend's tasks run. See the [module](self) for an example.
 pub async fn all(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     decides_as_the_algebra_does(backend, &pass).await;
     common_parts(backend, &pass).await;
 }
 
-/// Runs the suite for backends that cannot decide several keys together, such as a Redis cluster. See the [module](self) for an example.
+/// Runs the suite for backends that cannot decide several keys together, such as a Redis cluster. See the
+/// [module](self) for an example.
 pub async fn all_key_by_key(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, false).await;
     common_parts(backend, &pass).await;
@@ -70,7 +71,8 @@ async fn common_parts(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     bears_extremes(backend).await;
 }
 
-/// Random histories over all kinds of quotas: each decision equals the algebra's at the same instant. See the [module](self) for an example.
+/// Random calls under all kinds of quotas get the same decisions as from the algebra at the same instant. See the
+/// [module](self) for an example.
 pub async fn decides_as_the_algebra_does(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, true).await;
 }
@@ -125,7 +127,7 @@ async fn histories(backend: &dyn Backend, pass: &impl AsyncFn(Duration), several
     }
 }
 
-/// A denied call leaves every row unchanged, whatever the order of its takes. See the [module](self) for an example.
+/// A denied call leaves every row unchanged, for any order of its takes. See the [module](self) for an example.
 pub async fn stores_all_or_none(backend: &dyn Backend) {
     let (wide, narrow) = (PolicyName::new("conformance wide"), PolicyName::new("conformance narrow"));
     let key = fresh_key();
@@ -142,7 +144,7 @@ pub async fn stores_all_or_none(backend: &dyn Backend) {
     }
 }
 
-/// A peek returns what an acquire would, and stores nothing. See the [module](self) for an example.
+/// A peek returns what an acquire would return, and stores nothing. See the [module](self) for an example.
 pub async fn peeks_without_a_trace(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance peek");
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(3, HOUR), Ask::cost(2));
@@ -154,7 +156,7 @@ pub async fn peeks_without_a_trace(backend: &dyn Backend) {
     assert!(!ask(backend, &[take], true).await.all_granted());
 }
 
-/// Rows of one key under two policies, and of two keys under one policy, are separate. See the [module](self) for an example.
+/// Each key has a separate row under each policy. See the [module](self) for an example.
 pub async fn keeps_rows_apart(backend: &dyn Backend) {
     let policies = [PolicyName::new("conformance a"), PolicyName::new("conformance b")];
     let quota = Quota::fixed_window(1, HOUR);
@@ -179,7 +181,7 @@ pub async fn charges_a_row_named_twice_twice(backend: &dyn Backend) {
     let steps = ask(backend, &[two, two], true).await;
     assert_eq!(steps[1].verdict, Verdict::Deny { retry: None });
 
-    // A reservation after a plain take: the retry is when the first fits, after which the second can be reserved.
+    // A plain take and a reservation: the retry time is when the first fits, since the second can then be reserved.
     let quota = Quota::token_bucket(2, HOUR).max_reserved(5);
     let row = fresh_row(&policy);
     let take = |ask| Take::new(row, &quota, ask);
@@ -189,8 +191,8 @@ pub async fn charges_a_row_named_twice_twice(backend: &dyn Backend) {
     assert!(retry <= HOUR / 2, "one token is missing: {retry:?}");
 }
 
-/// A row written under another quota keeps its spending, and keeps that quota until the next granted charge: each
-/// decision is the algebra's for the row as last returned. See the [module](self) for an example.
+/// When the quota changes, a row keeps its spent tokens. It keeps the old quota until the next granted charge. See the
+/// [module](self) for an example.
 pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance change");
     let row = fresh_row(&policy);
@@ -214,7 +216,7 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     let step = ask(backend, &[Take::new(row, &small.capacity(200), Ask::cost(20))], true).await[0];
     assert!(!step.is_allowed(), "{step:?}");
 
-    // A take of cost 0 spends nothing and leaves the row to the other quota, alone or with other takes.
+    // A take of cost 0 spends nothing, so the row keeps its quota, also in a call with other takes.
     let row = fresh_row(&policy);
     let other = PolicyName::new("conformance beside");
     let beside = Take::new(RowId { policy: &other, key: row.key }, &small, Ask::cost(1));
@@ -228,7 +230,7 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
         assert_eq!((step.state.spent, step.state.stamp), (150.0, large.quota.stamp()), "{step:?}");
     }
 
-    // Alternating between two quotas admits no more than the larger one: a charge under the smaller forgives nothing.
+    // Alternating between two quotas admits no more than the larger quota alone.
     let row = fresh_row(&policy);
     let small = Take::new(row, &Quota::token_bucket(10, 24 * HOUR).max_reserved(20), Ask::cost(1).reserve());
     let large = Take::new(row, &Quota::token_bucket(100, 24 * HOUR), Ask::cost(1));
@@ -257,7 +259,7 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
             let other = quotas[dice.below(quotas.len())];
             let looked = ask(backend, &[Take::new(row, &other, Ask::cost(0))], false).await[0];
             let step = ask(backend, &[take], true).await[0];
-            // A quota that did not write the row sees it unchanged; the one that did sees it rolled to the present.
+            // The quota that wrote the row sees it at the present time; other quotas see it unchanged.
             let expected = crate::algorithm::step(&take.quota, &looked.state, step.now, take.ask);
             if looked.state.stamp != other.stamp() || other.stamp() == quota.stamp() {
                 assert_eq!(step.is_allowed(), expected.is_allowed(), "round {round}: {looked:?}, {step:?}");
@@ -269,7 +271,8 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     }
 }
 
-/// Higher costs are charged, lower ones refunded, and a reservation that is not the last stays. See the [module](self) for an example.
+/// A higher actual cost is charged, and a lower one refunded. Only the last reservation can be refunded. See the
+/// [module](self) for an example.
 pub async fn settles_by_the_rules(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance settle");
     let kinds = [
@@ -303,7 +306,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
     assert_eq!((model.spent, model.carry), (4.0, 3.0));
 
-    // A row that another quota wrote since then stays that quota's: the old quota's cap would forgive spending.
+    // A row that another quota has since written keeps that quota: the old quota's cap would reduce the spent tokens.
     let row = fresh_row(&policy);
     let small = Take::new(row, &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let large = Take::new(row, &Quota::token_bucket(1000, HOUR), Ask::cost(500));
@@ -331,7 +334,8 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
 }
 
-/// A reset row starts afresh, and a reset returns how many rows existed. Resetting a missing row succeeds. See the [module](self) for an example.
+/// After a reset, the key has its full quota again. A reset returns how many rows existed, and succeeds for missing
+/// rows. See the [module](self) for an example.
 pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance reset");
     for quota in [Quota::token_bucket(2, HOUR), Quota::fixed_window(2, HOUR), Quota::sliding_window(2, HOUR)] {
@@ -351,7 +355,7 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     }
 }
 
-/// A charge is made when `acquire` is called, even if its future is dropped unpolled. See the [module](self) for an example.
+/// A charge is made when `acquire` is called, even if its future is dropped. See the [module](self) for an example.
 pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance dropped");
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10_080, 7 * 24 * HOUR), Ask::cost(1000));
@@ -361,15 +365,15 @@ pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: i
     wait_until_spent(3000.0, backend, &take, &pass).await;
 }
 
-/// Settlements and resets take effect even if their futures are dropped immediately. See the [module](self) for an example.
+/// Settlements and resets take effect even if their futures are dropped. See the [module](self) for an example.
 pub async fn settles_and_resets_though_futures_are_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance posted");
-    // One token per minute, so that hardly anything is refilled meanwhile.
+    // One token per minute, so that hardly any tokens are refilled during the test.
     let quota = Quota::token_bucket(10_080, 7 * 24 * HOUR);
     let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1000));
     let mut expected = 0.0;
     for actual in [1700, 300] {
-        let receipt = ChargeRecord::new(1000, &ask(backend, &[take], true).await[0]).expect("it fits");
+        let receipt = ChargeRecord::new(1000, &ask(backend, &[take], true).await[0]).expect("the take was granted");
         drop(backend.settle(&[Adjustment { row: take.row, window: take.window, quota: take.quota, receipt, actual }]));
         expected += actual as f64;
         wait_until_spent(expected, backend, &take, &pass).await;
@@ -387,10 +391,10 @@ async fn wait_until_spent(expected: f64, backend: &dyn Backend, take: &Take<'_>,
         pass(Duration::from_millis(5)).await;
         spent = state_of(backend, take).await.spent;
     }
-    panic!("a row stands at {spent}, not at {expected}: a call whose future was dropped had no effect");
+    panic!("expected {expected} spent tokens, found {spent}: a call whose future was dropped had no effect");
 }
 
-/// Every take gets a decision, however large, and an empty call is granted. See the [module](self) for an example.
+/// Takes of any size get a decision, and an empty call is granted. See the [module](self) for an example.
 pub async fn bears_extremes(backend: &dyn Backend) {
     assert!(ask(backend, &[], true).await.is_empty());
     let policy = PolicyName::new("conformance extremes");
@@ -412,7 +416,7 @@ pub async fn bears_extremes(backend: &dyn Backend) {
     }
 }
 
-/// Takes `takes` repeatedly and counts the grants. Run it on one row from many threads.
+/// Acquires `takes` repeatedly and counts the grants. Call this function for the same row from several threads.
 ///
 /// ```
 /// use tollgate::algorithm::Ask;
@@ -470,7 +474,7 @@ fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps,
     let expected = step_all(&mut states, &lines, now);
     let granted = expected.all_granted();
     for ((expected, answer), take) in expected.iter().zip(steps.iter()).zip(takes) {
-        // After a denial, a backend may return the row as stored or rolled to the present.
+        // After a denial, a backend may return the row as it was stored or as it is at present.
         let state = |step: &Step| if granted { step.state } else { roll(&take.quota, &step.state, now) };
         assert_same(&Step { state: state(answer), ..*answer }, &Step { state: state(expected), ..*expected }, round);
     }
@@ -480,7 +484,10 @@ fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps,
 }
 
 fn assert_same(answer: &Step, expected: &Step, round: usize) {
-    assert_eq!(answer.verdict, expected.verdict, "round {round}: {answer:?} where the algebra decides {expected:?}");
+    assert_eq!(
+        answer.verdict, expected.verdict,
+        "round {round}: expected {expected:?} as in the algebra, found {answer:?}"
+    );
     let (answer, expected) = (answer.state, expected.state);
     assert_eq!(answer.spent.to_bits(), expected.spent.to_bits(), "round {round}: {answer:?}, {expected:?}");
     assert_eq!(answer.carry.to_bits(), expected.carry.to_bits(), "round {round}: {answer:?}, {expected:?}");
@@ -489,7 +496,7 @@ fn assert_same(answer: &Step, expected: &Step, round: usize) {
     }
 }
 
-/// How often a row is peeked at, 5 ms apart: three times that is within the time that the suite may ask for.
+/// The maximum number of peeks, 5 ms apart, at a row that a dropped call changes.
 const MAX_PEEKS: usize = 30;
 
 fn fresh_row(policy: &PolicyName) -> RowId<'_> {

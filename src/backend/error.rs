@@ -3,10 +3,10 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-/// The error of a backend that could not decide; never a denial.
+/// The error of a backend that could not decide. A denial is not an error.
 ///
-/// The message begins with the [kind](ErrorKind) and ends with advice. It does not repeat the cause, which is the
-/// `source()`: log both. With feature `axum`, the error is a 503 response.
+/// The message begins with the [kind](ErrorKind) and ends with advice. It does not include the cause, so log the
+/// `source()` too. With feature `axum`, the error converts into a 503 response.
 ///
 /// ```
 /// use std::error::Error as _;
@@ -25,13 +25,13 @@ pub struct Error {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// The kind of an [`Error`], which has an example.
+/// The kind of an [`Error`]. See [`Error`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The server sent an invalid reply or refused the command: a mistake in the configuration or in the code.
     Protocol,
-    /// No reply within the deadline. The charge may have been made.
+    /// The server did not reply within the deadline. The charge may have been made.
     Timeout,
     /// The server cannot be reached, or cannot serve at the moment.
     Unavailable,
@@ -52,12 +52,12 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// Creates an error of `kind`. The message states what happened, with which value, and what to do.
+    /// Creates an error of `kind`. The message should state what happened, with which value, and what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error { kind, message: message.into(), source: None }
     }
 
-    /// Sets the error that caused this one, its `source()`.
+    /// Sets the cause, which `source()` returns.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         self.source = Some(source.into());
@@ -71,7 +71,7 @@ impl Error {
         self
     }
 
-    /// Returns the kind: whether a retry may help, and whether the charge may have been made.
+    /// Returns the kind, which shows whether a retry may help and whether the charge may have been made.
     pub const fn kind(&self) -> ErrorKind {
         self.kind
     }

@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 
 use super::Error;
 
-/// The result of a backend operation: ready without an allocation, or a boxed future.
+/// The future of a backend operation: a ready result, without an allocation, or a boxed future.
 ///
 /// # Panics
-/// Polling it again after completion panics.
+/// Panics if it is polled after completion.
 ///
 /// ```
 /// use tollgate::backend::{BackendFuture, Error};
@@ -33,12 +33,12 @@ enum Inner<T> {
 }
 
 impl<T> BackendFuture<T> {
-    /// A future that is ready with `result`.
+    /// Creates a future that is ready with `result`.
     pub fn ready(result: Result<T, Error>) -> BackendFuture<T> {
         BackendFuture(Inner::Ready(Some(result)))
     }
 
-    /// A future that is pending; allocates.
+    /// Boxes a future that is not ready yet.
     pub fn boxed(future: impl Future<Output = Result<T, Error>> + Send + 'static) -> BackendFuture<T> {
         BackendFuture(Inner::Boxed(Box::pin(future)))
     }
@@ -57,7 +57,7 @@ impl<T> BackendFuture<T> {
     /// Returns the result if it is ready.
     ///
     /// # Errors
-    /// The future itself, if it is pending or has completed.
+    /// Returns the future itself if it is pending or has completed.
     pub fn try_ready(self) -> Result<Result<T, Error>, BackendFuture<T>> {
         match self.0 {
             Inner::Ready(Some(result)) => Ok(result),

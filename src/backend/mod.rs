@@ -1,10 +1,10 @@
-//! Backends: the contract between a limiter and the storage of its rows.
+//! Backends, which store the rows of limiters and decide charges on them.
 //!
-//! A limiter turns each call into [takes](Take): a row, its quota and the tokens asked for. A [`Backend`] does the
-//! [arithmetic](crate::algorithm) and stores the rows. [`MemoryBackend`] keeps them in the process.
+//! A limiter turns each call into [takes](Take). A take names a row, its quota and the requested tokens. A [`Backend`]
+//! does the [arithmetic](crate::algorithm) and stores the rows. [`MemoryBackend`] stores them in the process.
 //!
 //! Applications need the backends, their builders, [`Error`] and [`ErrorKind`]. Everything else is for authors of
-//! backends, and unstable until 1.0: any minor version may change it.
+//! backends. It is unstable until 1.0: any minor version may change it.
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -32,29 +32,30 @@ pub use redis::fuzzing::{Answered, Operation, decided, notices, value_of};
 #[cfg(feature = "redis")]
 pub use redis::{RedisBackend, RedisBackendBuilder};
 
-/// Stores rows, and decides charges on them.
+/// A store of rows that decides charges on them.
 ///
 /// This trait is for implementers of backends; applications call [`RateLimiter`](crate::RateLimiter). Implementations
 /// must pass the suite in `tollgate::backend::conformance` (feature `conformance`).
 ///
 /// # Contract
-/// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, each after what the takes
-///   before it would spend, and stores all of them, or none if one is denied. Two calls on a row never both see the
-///   same prior state. If two takes name one window of a row, the retry time of a denial covers both.
-/// - **Exact.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) on the locked rows, the
-///   takes and the time, to the last bit of `spent` and the microsecond of a wait.
-/// - **One clock.** Time is the backend's: the process's clock in memory, the server's where processes share rows.
-/// - **Lost rows forgive.** A backend may lose a row; its key starts afresh. It must never invent spending, nor allow a
-///   denied key only because it has no room to remember it.
-/// - **Eager.** Acquiring, settling and resetting start when called, and finish even if the future is dropped unpolled:
-///   a client cannot avoid a charge by disconnecting, and a dropped caller can still refund. A network backend spawns a
-///   task.
-/// - **At most once.** A charge is never undone or repeated without the caller's knowledge, and never sent again after
-///   a timeout. A charge that has waited too long in a queue may fail with an [`Error`]; it is then not made.
+/// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, in order: each take sees
+///   what the earlier takes would spend. The backend stores all takes, or none if one is denied. Concurrent calls on a
+///   row never see the same prior state. If two takes name the same window of a row, the retry time of a denial covers
+///   both.
+/// - **Exact.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) for the same rows, takes
+///   and time: `spent` to the last bit, and waits to the microsecond.
+/// - **One clock.** The backend determines the time. If processes share rows, the time is that of the server.
+/// - **Rows may be lost.** The key of a lost row has its full quota again. A backend must never record tokens that were
+///   not spent, nor allow a denied key because its storage is full.
+/// - **Eager.** `acquire`, `settle` and `reset` start when called, and finish even if the future is dropped unpolled. A
+///   client cannot avoid a charge by disconnecting, and refunds of canceled callers take effect. A network backend
+///   spawns a task for this.
+/// - **At most once.** A backend never undoes or repeats a charge without the caller's knowledge, and never sends a
+///   charge again after a timeout. A charge that waits too long in a queue may fail without being made.
 /// - **Errors are not denials.** A backend that cannot decide returns an [`Error`].
-/// - **Non-blocking.** Calls do not block; return a [ready](BackendFuture::ready) future where possible.
+/// - **Non-blocking.** Methods do not block. They return a [ready](BackendFuture::ready) future where possible.
 ///
-/// A backend that counts the calls to another one. A wrapper forwards every method, including those with a default:
+/// This wrapper counts the calls to another backend. Wrappers must forward all methods, even those with a default:
 ///
 /// ```
 /// # use tollgate::{algorithm::Micros, clock::{Clock, Sleep}, key::Secret, policy::PolicyName};
@@ -94,53 +95,53 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// ```
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides every take, and stores all of them, or none if one is denied. Returns one step for each take, in order.
-    /// In a denied call, steps that would have been granted show their rows unchanged.
+    /// If a call is denied, the steps that would have been granted contain their rows unchanged.
     ///
     /// # Errors
-    /// The future fails if the backend cannot decide, never for a denial.
+    /// The future fails if the backend cannot decide. A denial is not an error.
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
-    /// Decides as [`acquire`](Backend::acquire) would, with the same errors, and stores nothing.
+    /// Decides like [`acquire`](Backend::acquire), with the same errors, but stores nothing.
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
-    /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row separately. Returns whether all of them
-    /// [took effect](crate::algorithm::takes_effect): `false` if a refund was forfeited.
+    /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row separately. Returns `true` if all
+    /// settlements [took effect](crate::algorithm::takes_effect), `false` if a refund was forfeited.
     ///
     /// # Errors
     /// The future fails if the backend does not know whether the settlements were made.
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool>;
 
-    /// Removes rows with all their windows, and returns how many rows existed. A row named twice counts once; an expired row may count.
+    /// Removes rows with all their windows, and returns how many rows existed. A row named twice counts once. Expired
+    /// rows may count.
     ///
     /// # Errors
     /// The future fails if the backend does not know whether the rows were removed.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize>;
 
-    /// Returns the default secret with which limiters hash keys; required if processes share the rows. `None`, the
-    /// default, lets each limiter draw its own.
+    /// Returns the default secret with which limiters hash keys. A backend whose rows several processes share must
+    /// return a secret. With `None`, the default, each limiter generates a random secret.
     fn secret(&self) -> Option<Secret> {
         None
     }
 
-    /// Returns a future that completes when the backend's time reaches `instant`, if its time is not the machine's, as
-    /// with a [`ManualClock`](crate::clock::ManualClock). `None`, the default: any timer will do.
+    /// Returns a future that completes when the backend's time reaches `instant`. With `None`, the default, limiters
+    /// use an ordinary timer, which does not follow a [`ManualClock`](crate::clock::ManualClock).
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None
     }
 
-    /// Returns the clock of this process that the backend follows. Limiters use it for their own state, such as blocks.
-    /// `None`, the default, means the machine's clock.
+    /// Returns the clock that limiters use for their own state, such as blocks. Defaults to `None`: the system clock.
     fn clock(&self) -> Option<Arc<dyn Clock>> {
         None
     }
 
-    /// Whether a call makes a network round trip, so that remembering denials pays. Defaults to `false`.
+    /// Returns whether a call makes a network round trip. If so, limiters remember denials. Defaults to `false`.
     fn is_remote(&self) -> bool {
         false
     }
 
-    /// Returns the channel for run-time changes. `None`, the default: changes stay within each limiter.
+    /// Returns the channel for run-time changes. With `None`, the default, a change affects only its limiter.
     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
         None
     }
@@ -150,14 +151,14 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         Health::default()
     }
 
-    /// Returns the number of rows in this process for each policy, largest first. Policies beyond a bound are counted
-    /// together as `(others)`. Defaults to an empty list.
+    /// Returns the number of rows in this process for each policy, largest first. A backend that limits the number of
+    /// policies combines the rest as `(others)`. Defaults to an empty list.
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         Vec::new()
     }
 }
 
-/// The health of a backend, as far as it knows without asking a server.
+/// The health of a backend, as known without a network call.
 ///
 /// ```
 /// use tollgate::backend::{Backend, MemoryBackend};
@@ -167,15 +168,15 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// Rows held in this process.
+    /// Rows in this process.
     pub rows: Option<usize>,
-    /// Rows dropped to make room before they expired.
+    /// Rows evicted before they expired.
     pub evictions: Option<u64>,
-    /// Charges decided on an overflow row that several keys share.
+    /// Charges decided on overflow rows, which several keys share.
     pub overflowed: Option<u64>,
     /// Whether the circuit breaker is open, so that calls fail immediately.
     pub circuit_open: Option<bool>,
-    /// Notices [to be published](NoticeChannel::publish_later).
+    /// Notices that [wait to be published](NoticeChannel::publish_later).
     pub pending_notices: usize,
     /// Whether the last poll for notices failed; `None` if the backend does not poll.
     pub poll_failed: Option<bool>,
@@ -245,19 +246,19 @@ delegate! {
 
 /// Identifies a row: a key under a policy. See [`Take`] for an example.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::exhaustive_structs)] // A key and a policy are what a row is.
+#[allow(clippy::exhaustive_structs)] // A key and a policy identify a row.
 pub struct RowId<'a> {
     /// The policy.
     pub policy: &'a PolicyName,
-    /// The key, the same under every policy.
+    /// The digest of the key, which is the same under every policy.
     pub key: Digest,
 }
 
 impl RowId<'_> {
-    /// The windows of a row: a [`Take::window`] is below this number.
+    /// The number of windows of a row, more than any [`Take::window`].
     pub const MAX_WINDOWS: usize = MAX_WINDOWS;
 
-    /// Returns one digest of key and policy, for tables that hold the rows of all policies.
+    /// Returns a digest of both key and policy, for tables that hold the rows of all policies.
     pub fn digest(&self) -> Digest {
         self.key.under(self.policy)
     }
@@ -281,7 +282,7 @@ impl RowId<'_> {
 /// let backend = MemoryBackend::new();
 /// let row = RowId { policy: &PolicyName::new("daily"), key: Secret::random().digest(&Key::from("ada")) };
 /// let take = Take::new(row, &Quota::fixed_window(500, DAY), Ask::cost(3));
-/// assert!(take.quota.get_start().is_some()); // the boundaries of this key's days
+/// assert!(take.quota.get_start().is_some()); // when this key's days begin
 /// let steps = backend.acquire(&[take]).await?;
 /// assert!(steps.all_granted() && steps[0].state.spent == 3.0);
 ///
@@ -297,16 +298,17 @@ pub struct Take<'a> {
     pub row: RowId<'a>,
     /// The window of the row, below [`RowId::MAX_WINDOWS`]. 0 under a policy of one quota.
     pub window: u8,
-    /// The quota; the row's digest fixes its window boundaries if nothing else does ([`algorithm::seeded`](crate::algorithm::seeded)).
+    /// The quota. Unless it sets its window boundaries, [`Take::new`] [derives](crate::algorithm::seeded) them from the
+    /// row.
     pub quota: Quota,
-    /// The cost, and how long the caller would wait.
+    /// The cost, and how long the caller is willing to wait.
     pub ask: Ask,
     /// The take's place among those of its charge.
     pub(crate) part: Part,
 }
 
 impl<'a> Take<'a> {
-    /// A take of `ask` from window 0 of `row` under `quota`.
+    /// Creates a take of `ask` from window 0 of `row` under `quota`.
     #[inline]
     pub fn new(row: RowId<'a>, quota: &Quota, ask: Ask) -> Take<'a> {
         Take::part(row, 0, quota, ask, Part::WHOLE)
@@ -332,12 +334,12 @@ impl<'a> Take<'a> {
         self
     }
 
-    /// Returns one digest of key, policy and window, for tables that hold all windows.
+    /// Returns a digest of key, policy and window, for tables that hold all windows.
     pub(crate) fn digest(&self) -> Digest {
         self.row.digest().window(self.window)
     }
 
-    /// The decision that the caller gets.
+    /// Returns the decision for the caller.
     #[inline]
     pub(crate) fn decision(&self, step: &Step, all_granted: bool) -> Decision {
         Decision::new(self.charged(), *step, all_granted)
@@ -380,9 +382,9 @@ impl OwnedTake {
 pub struct Adjustment<'a> {
     /// The row.
     pub row: RowId<'a>,
-    /// The window that was charged, as in its [`Take`].
+    /// The window of the charge, as in its [`Take`].
     pub window: u8,
-    /// The quota under which it was charged, as in its [`Take`].
+    /// The quota of the charge, as in its [`Take`].
     pub quota: Quota,
     /// The record of the charge.
     pub receipt: ChargeRecord,

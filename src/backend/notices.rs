@@ -1,4 +1,4 @@
-//! Notices: run-time changes that limiters on one backend publish to each other, such as changed quotas and blocks.
+//! Notices, which publish run-time changes such as new quotas and blocks to all limiters on a backend.
 
 use std::fmt;
 use std::sync::Weak;
@@ -9,11 +9,11 @@ use super::BackendFuture;
 /// A publish/subscribe channel between the limiters on a backend.
 ///
 /// # Contract
-/// - The channel keeps one notice for each topic, the last one published, until it is withdrawn or expires. The number
-///   of notices is bounded; when the channel is full, notices that expire are dropped first.
-/// - A [subscriber](NoticeChannel::subscribe) receives all current notices, and then each one that any limiter
-///   publishes, in order and within a delay that the channel documents. If it may have missed one, it receives all of
-///   them again.
+/// - The channel keeps the last notice of each topic until it is withdrawn or expires. The number of notices is
+///   bounded: a full channel first drops notices that would expire.
+/// - A new [subscriber](NoticeChannel::subscribe) receives all current notices. After that, it receives every published
+///   notice, in order and within a delay that the channel documents. If it may have missed a notice, it receives all
+///   current notices again.
 /// - **Publishing is eager**: it finishes even if the future is dropped. When the future completes, subscribers of the
 ///   same process have received the notice.
 /// - A lost notice counts as withdrawn.
@@ -22,7 +22,7 @@ use super::BackendFuture;
 /// use std::{collections::BTreeMap, sync::{Arc, Mutex, Weak}};
 /// use tollgate::backend::{BackendFuture, NoticeChannel, NoticeSubscriber, Notice};
 ///
-/// /// A channel within one process: notices by topic, and subscribers. A complete one also drops expired notices.
+/// /// A channel within one process: notices by topic, and subscribers. A real channel also drops expired notices.
 /// #[derive(Debug, Default)]
 /// struct Channel(Mutex<(BTreeMap<Vec<u8>, Notice>, Vec<Weak<dyn NoticeSubscriber>>)>);
 ///
@@ -69,8 +69,8 @@ pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the channel cannot be reached; other subscribers may or may not have received the notice.
     fn publish(&self, notice: Notice) -> BackendFuture<()>;
 
-    /// Publishes a notice in the background, as soon as possible. A channel may retry until this succeeds, while it has
-    /// room for pending notices; the default publishes once.
+    /// Publishes a notice in the background, as soon as possible. A channel may retry until it succeeds, for a limited
+    /// number of pending notices. The default does not retry.
     fn publish_later(&self, notice: Notice) {
         drop(self.publish(notice));
     }
@@ -79,10 +79,10 @@ pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
     fn subscribe(&self, subscriber: Weak<dyn NoticeSubscriber>);
 }
 
-/// Receives the notices of a channel: a limiter, which [subscribes](NoticeChannel::subscribe) when it is built. See
+/// A receiver of a channel's notices. Limiters [subscribe](NoticeChannel::subscribe) when they are built. See
 /// [`NoticeChannel`] for an example.
 pub trait NoticeSubscriber: Send + Sync + 'static {
-    /// Handles published notices. With `all`, these are all current notices, and any others are withdrawn.
+    /// Handles published notices. If `all` is set, these are all current notices, and any other notice is withdrawn.
     fn receive(&self, notices: Vec<Notice>, all: bool);
 }
 
@@ -94,6 +94,6 @@ pub struct Notice {
     pub topic: Vec<u8>,
     /// The content; `None` withdraws the notice of this topic.
     pub text: Option<String>,
-    /// The time from now until the notice expires; `None`: it stays until withdrawn.
+    /// The time from now until the notice expires; `None` if it stays until withdrawn.
     pub lasts: Option<Duration>,
 }

@@ -12,10 +12,10 @@ use super::{Clock, Sleep};
 use crate::algorithm::{Micros, whole_micros};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A clock that moves only when set: for testing your limits without waiting.
+/// A clock that moves only when set, for testing limits without waiting.
 ///
 /// Clones show the same time. A new clock shows 2026-01-01T00:00:00Z. Waiting requests continue in the order of their
-/// due times when the clock reaches them.
+/// due times.
 ///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
@@ -71,20 +71,20 @@ impl ManualClock {
         ManualClock(Arc::new(Mutex::new(ClockState { now: instant, sleepers: BTreeMap::new(), next_id: 0 })))
     }
 
-    /// Advances by `duration`, rounded up to whole microseconds, and wakes requests that wait for an instant up to
-    /// then.
+    /// Advances the time by `duration`, rounded up to whole microseconds, and wakes the requests that are due by then.
     pub fn advance(&self, duration: Duration) {
         self.change(|now| now.plus(whole_micros(duration)));
     }
 
-    /// Sets the time, forward or back, and wakes requests that wait for an instant up to then.
+    /// Sets the time, forward or back, and wakes the requests that are due by then.
     pub fn set(&self, instant: Micros) {
         self.change(|_| instant);
     }
 
-    /// The earliest instant that a request waits for. Setting the clock to it until it is `None` wakes all requests.
+    /// The earliest instant that a request waits for; `None` if no request waits. To wake all requests, set the clock
+    /// to this instant until it is `None`.
     pub fn next_wake(&self) -> Option<Micros> {
-        // Excludes sleeps that have been woken or were never polled.
+        // `sleepers` excludes sleeps that have been woken or were never polled.
         self.state().sleepers.keys().next().map(|(instant, _)| *instant)
     }
 
@@ -95,7 +95,7 @@ impl ManualClock {
         let later = state.sleepers.split_off(&(now, u64::MAX));
         let due = std::mem::replace(&mut state.sleepers, later);
         drop(state);
-        // Without the lock: a woken task may read the time.
+        // The lock is released, because a woken task may read the time.
         due.into_values().for_each(Waker::wake);
     }
 
@@ -160,7 +160,7 @@ mod tests {
     use std::task::Wake;
 
     #[test]
-    fn it_saturates() {
+    fn a_manual_clock_saturates_at_the_last_instant() {
         let clock = ManualClock::at(Micros::MAX);
         clock.advance(Duration::MAX);
         assert_eq!(clock.now(), Micros::MAX);
@@ -195,8 +195,8 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_is_no_next_wake() {
-        // Found by the waiting tests: a sleep that was never polled stayed the next wake for ever.
+    fn next_wake_ignores_sleeps_that_were_never_polled() {
+        // Regression: a sleep that was never polled stayed the next wake forever.
         let clock = ManualClock::new();
         let mut sleeps =
             [1, 2].map(|seconds| clock.sleep_until(clock.now() + Duration::from_secs(seconds)).expect("a sleep"));

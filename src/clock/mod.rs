@@ -1,4 +1,4 @@
-//! The time sources of in-process limiters.
+//! Clocks of limiters whose backend runs in this process.
 
 mod manual;
 #[cfg(all(test, tollgate_models))]
@@ -17,7 +17,7 @@ pub use manual::ManualClock;
 
 /// A source of instants.
 ///
-/// Limiters work with any clock, also one that stands still; each jump costs at most one extra capacity.
+/// Limiters work with any clock, even one that is stopped. Each jump of the clock admits at most one extra capacity.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -40,8 +40,8 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// Returns the current time. Must not block: every decision calls it, from many threads.
     fn now(&self) -> Micros;
 
-    /// Returns a future that completes once this clock reaches `instant`. `None`, the default, means that the clock
-    /// runs like the system's, so that any timer can be used.
+    /// Returns a future that completes once this clock reaches `instant`. The default, `None`, means that the clock
+    /// runs at the speed of the system clock, so that any timer can be used.
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None
@@ -61,13 +61,13 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// The system's time, read from the processor's time stamp counter where that is reliable: a third of the cost of
-/// [`Instant::now`](std::time::Instant::now).
+/// The system's time, read from the processor's time stamp counter where that is reliable. Reading this clock costs a
+/// third of [`Instant::now`](std::time::Instant::now).
 ///
-/// It starts at the system's time and compares itself with it at most once a second, when read. If it is behind by more
-/// than a second (the machine slept, or its clock was set forward), it jumps forward, which refills what is due.
-/// Otherwise it corrects at most half a millisecond per second. Windows stay aligned to UTC, and a system clock that
-/// is set back does not lock callers out.
+/// The clock starts at the system's time and compares itself with the system's time at most once a second, when read.
+/// If it is more than a second behind (because the machine slept, or the system clock was set forward), it jumps
+/// forward. Otherwise it corrects at most half a millisecond per second. Windows stay aligned to UTC, and setting the
+/// system clock back does not lock callers out.
 ///
 /// ```
 /// use tollgate::clock::{Clock, SystemClock};
@@ -78,7 +78,7 @@ pub struct SystemClock {
     counter: quanta::Clock,
     origin: u64,
     began: Micros,
-    /// Microseconds to add to the counter's time to follow the system's time.
+    /// Microseconds to add to the counter's time to get the system's time.
     drift: AtomicI64,
     checked: AtomicU64,
 }
@@ -100,7 +100,7 @@ impl SystemClock {
     #[cold]
     fn follow(&self, ran: u64, checked: u64, system: Micros) {
         if self.checked.compare_exchange(checked, ran, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-            return; // Another thread corrects it.
+            return; // Another thread corrects the drift.
         }
         let max_slew = (ran.saturating_sub(checked) / MAX_SLEW_DIVISOR) as i64;
         let corrected = |drift: i64| {
@@ -109,7 +109,7 @@ impl SystemClock {
             let correction = if behind > LEAP_THRESHOLD { behind } else { behind.clamp(-max_slew, max_slew) };
             Some(drift + correction)
         };
-        // Not a load and a store: a thread delayed in between until the next comparison would undo that correction.
+        // With a load and a store, a thread that is delayed between them could undo a later correction.
         let _ = self.drift.fetch_update(Ordering::Relaxed, Ordering::Relaxed, corrected);
     }
 }
@@ -117,7 +117,7 @@ impl SystemClock {
 /// Microseconds between comparisons with the system's time: reading it costs more than a decision.
 const FOLLOW_INTERVAL: u64 = 1_000_000;
 
-/// Microseconds; a larger lag is not drift, but time that the counter did not see.
+/// Microseconds. A larger lag is not drift: the counter stood still, or the system clock was set forward.
 const LEAP_THRESHOLD: i64 = 1_000_000;
 
 /// The clock runs at most 1/2000 faster or slower to catch up: 500 ppm, the maximum slew of ntpd.
@@ -125,13 +125,13 @@ const MAX_SLEW_DIVISOR: u64 = 2000;
 
 impl Clock for SystemClock {
     fn now(&self) -> Micros {
-        // The counters of two cores may differ by a few ticks; a negative delta is 0 here.
+        // The counters of two cores may differ by a few ticks. `delta_as_nanos` returns 0 instead of a negative time.
         let ran = self.counter.delta_as_nanos(self.origin, self.counter.raw()) / 1000;
         let checked = self.checked.load(Ordering::Relaxed);
         if ran > checked + FOLLOW_INTERVAL {
             self.follow(ran, checked, Micros::from(SystemTime::now()));
         }
-        // Corrections back are smaller than the time since the start, so the sum is not negative.
+        // Negative corrections are smaller than the time since the start, so the sum is not negative.
         Micros::new((self.began.get() + ran).wrapping_add_signed(self.drift.load(Ordering::Relaxed)))
     }
 }
@@ -153,16 +153,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_shows_the_systems_time() {
+    fn a_new_clock_shows_the_systems_time() {
         let clock = SystemClock::new();
         let difference = clock.now().get().abs_diff(Micros::from(SystemTime::now()).get());
         assert!(difference < 1_000_000, "{difference} us");
     }
 
     #[test]
-    fn it_follows_the_systems_clock_little_by_little() {
+    fn small_differences_are_corrected_gradually() {
         let clock = SystemClock::new();
-        // Half a second behind after ten seconds: half a millisecond per second is corrected.
+        // The clock is half a second behind after ten seconds. It corrects half a millisecond per second.
         let ran = 10_000_000;
         let set = clock.began.plus(ran + 500_000);
         clock.follow(ran, 0, set);
@@ -174,11 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn it_leaps_forward_but_never_back() {
+    fn a_clock_jumps_forward_but_never_back() {
         let clock = SystemClock::new();
         let ran = 10_000_000;
         clock.follow(ran, 0, clock.began.plus(ran + 3_600_000_000));
-        assert_eq!(clock.drift.load(Ordering::Relaxed), 3_600_000_000, "an hour asleep");
+        assert_eq!(clock.drift.load(Ordering::Relaxed), 3_600_000_000, "after an hour of sleep");
         clock.follow(2 * ran, ran, clock.began.plus(2 * ran));
         assert_eq!(clock.drift.load(Ordering::Relaxed), 3_600_000_000 - 5_000);
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use super::*;
 use crate::sync::model::{every_order, thread};
 
-/// When the first comparison with the system's time is due, and the second.
+/// The times at which the first and the second comparison with the system's time are due.
 const FIRST: u64 = 1_100_000;
 const SECOND: u64 = 2_200_000;
 const HOUR: i64 = 3_600_000_000;
 
 #[test]
-fn of_two_who_see_the_same_look_due_one_corrects() {
+fn only_one_of_two_threads_corrects_the_drift() {
     every_order(|| {
         let clock = Arc::new(SystemClock::new());
         let set = clock.began.plus(FIRST + 500_000);
@@ -25,12 +25,12 @@ fn of_two_who_see_the_same_look_due_one_corrects() {
     });
 }
 
-/// A thread delayed for a second between comparing and correcting once undid a leap of an hour.
+/// Regression: a thread that was delayed between comparing and correcting undid a later jump of an hour.
 #[test]
-fn who_was_held_up_does_not_undo_a_later_leap() {
+fn a_delayed_thread_does_not_undo_a_later_jump() {
     every_order(|| {
         let clock = Arc::new(SystemClock::new());
-        let held_up = {
+        let delayed = {
             let clock = Arc::clone(&clock);
             thread(move || clock.follow(FIRST, 0, clock.began.plus(FIRST + 500)))
         };
@@ -38,7 +38,7 @@ fn who_was_held_up_does_not_undo_a_later_leap() {
             let clock = Arc::clone(&clock);
             thread(move || clock.follow(SECOND, FIRST, clock.began.plus(SECOND).plus(HOUR as u64)))
         };
-        held_up.join().unwrap();
+        delayed.join().unwrap();
         later.join().unwrap();
         let drift = clock.drift.load(Ordering::Relaxed);
         if clock.checked.load(Ordering::Relaxed) == SECOND {
@@ -50,7 +50,7 @@ fn who_was_held_up_does_not_undo_a_later_leap() {
 }
 
 #[test]
-fn who_waits_is_woken_whenever_the_clock_is_moved() {
+fn a_sleeper_is_woken_whenever_the_clock_is_moved() {
     every_order(|| {
         let clock = ManualClock::at(Micros::new(1));
         let sleep = clock.sleep_until(Micros::new(5)).unwrap();

@@ -54,7 +54,7 @@ fn escalate(value: &Value<'_>, block_for: Duration) -> Option<(u32, Duration)> {
     let factor = fields.need("factor", "2").and_then(|value| value.number(2, u32::MAX));
     let most = fields.need("most", "\"30 d\"").and_then(|value| {
         let most = value.duration()?;
-        // Blocks could not grow, so one of the two values is a mistake.
+        // Blocks could never grow, so one of the two values must be a mistake.
         if most < block_for {
             value.fault("shorter than block_for (default: 1 d); write a longer time");
         }

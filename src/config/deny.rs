@@ -14,11 +14,11 @@ pub(super) fn read(value: &Value<'_>) -> Option<Vec<DenyRule>> {
     if patterns > MAX_PATTERNS {
         value.fault(format_args!("found {patterns} user agents with a `*`; at most {MAX_PATTERNS} are allowed"));
     }
-    let alone = rules.iter().filter(|rule| rule.is_searched_alone()).count();
-    if alone > MAX_ALONE {
+    let slow_patterns = rules.iter().filter(|rule| rule.is_searched_alone()).count();
+    if slow_patterns > MAX_SLOW_PATTERNS {
         value.fault(format_args!(
-            "found {alone} user agents with text between two `*` and more beside it, such as \"a*b*\"; at most {MAX_ALONE} are \
-             allowed. Write \"*b*\" instead, of which {MAX_PATTERNS} are allowed"
+            "found {slow_patterns} user agents with text both between two `*` and outside of them, such as \"a*b*\"; at most \
+             {MAX_SLOW_PATTERNS} are allowed. Write \"*b*\" instead, of which {MAX_PATTERNS} are allowed"
         ));
     }
     rules.extend(fields.take("countries").and_then(|value| list(&value, DenyRule::country)).unwrap_or_default());
@@ -37,13 +37,17 @@ fn list(value: &Value<'_>, rule: impl Fn(&str) -> Result<DenyRule, DenyRuleError
 
 /// A key in its text form, or a number. Messages never show a key.
 fn key(value: &Value<'_>) -> Option<DenyRule> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     match value.node {
         Node::Integer(number) => Some(DenyRule::key(*number)),
-        // In formats with their own quotes, this would be read as a text.
-        Node::Text(text) if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && !text.is_empty() => value
-            .refuse("expected a key, found a number in quotes; write it without quotes for the number, as '\"7\"' for the text"),
+        // Ambiguous: `"7"` in a file may mean the number or the string.
+        Node::Text(text) if is_number(text) => value.refuse(
+            "expected a key, found a number in quotes; write it without quotes for the number, or as '\"7\"' for the \
+             string",
+        ),
         Node::Text(text) => value.accept(text.parse::<Key>()).map(DenyRule::key),
-        node => value.refuse(format_args!("expected a key, found {}; write it as a text, such as 'bearer:…'", node.kind())),
+        node => value
+            .refuse(format_args!("expected a key, found {}; write it as a string, such as 'bearer:…'", node.kind())),
     }
 }
 
@@ -55,8 +59,8 @@ fn labels(value: &Value<'_>) -> Option<Vec<DenyRule>> {
 
 const MAX_RULES: usize = 100_000;
 
-/// Their automaton takes some bytes per byte of pattern and is rebuilt when they change.
+/// The automaton for the patterns takes some bytes per byte of pattern and is rebuilt when the patterns change.
 const MAX_PATTERNS: usize = 1_000;
 
-/// Each of these is searched for separately, which takes up to a microsecond.
-const MAX_ALONE: usize = 100;
+/// Each of these patterns is searched for separately, which takes up to a microsecond.
+const MAX_SLOW_PATTERNS: usize = 100;

@@ -1,4 +1,4 @@
-//! Configuration errors: where, which value, and how to fix it.
+//! Configuration errors: the path, the value, and how to fix it.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -6,8 +6,8 @@ use std::fmt;
 
 use super::raw::shortened;
 
-/// An invalid configuration, or one that cannot be reloaded. Each line of the message begins with the file's name; it
-/// shows the first twenty faults and the number of others, and needs no `source()` to be understood.
+/// An invalid configuration, or one that cannot be reloaded. The message shows the first twenty faults and the number
+/// of others, and includes the text of their sources. Each line begins with the file's name.
 ///
 /// ```
 /// use std::error::Error;
@@ -33,7 +33,7 @@ pub struct ConfigError {
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// The kind of a [`ConfigError`], which has an example.
+/// The kind of a [`ConfigError`]. See [`ConfigError`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigErrorKind {

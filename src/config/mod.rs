@@ -1,8 +1,8 @@
 //! Configuration files: policies, tiers, routes and deny lists (feature `serde`).
 //!
 //! [`Config::read`] reads any format of serde and checks the whole file: an error lists all faults, each with its path,
-//! the value and how to fix it. [`Config::reload`] applies a new version while the program runs; an invalid one changes
-//! nothing.
+//! the value and how to fix it. [`Config::reload`] applies a new version while the program runs; an invalid version
+//! changes nothing.
 //!
 //! ```
 //! use axum::{routing::{get, post}, Router};
@@ -28,7 +28,7 @@
 //!     ips = ["192.0.2.0/24", "2001:db8::1"]
 //!     user_agents = ["*GPTBot/*"]
 //!     countries = ["KP"]
-//!     keys = [7]                                # a token: "bearer:sk_leaked", a text: '"mallory"'
+//!     keys = [7]                                # a token: "bearer:sk_leaked", a string: '"mallory"'
 //!     labels = { asn = ["64496"] }
 //!
 //!     [auto_block]
@@ -59,43 +59,44 @@
 //! ```
 //!
 //! # Fields of a file
-//! Unknown fields are errors, and so are duplicates unless the format's parser drops them. A duration is a text: a
+//! Unknown fields are errors, and so are duplicates unless the format's parser drops them. A duration is a string of a
 //! number and a unit (`us ms s min h d w`, or their long names).
 //!
 //! | field | value | default |
 //! | --- | --- | --- |
-//! | `policies.NAME.quota` | a [quota](crate::Quota): text (`"10/s burst 50"`) or table, see below | required |
+//! | `policies.NAME.quota` | a [quota](crate::Quota): a string (`"10/s burst 50"`) or a table, see below | required |
 //! | `policies.NAME.tiers.TIER` | the quota of a tier, with the same algorithm | the policy's own |
 //! | `default` | the policy for routes without an entry in `routes` | the policy named `default`, if any |
 //! | `routes."METHOD /route"`, `routes."/route"` | a policy's name, see [`RouteLimits`] | none |
 //! | `deny.ips` | networks and addresses, see [`DenyRule`](crate::protection::DenyRule) | none |
 //! | `deny.user_agents` | user agents, `*` for any text | none |
 //! | `deny.countries` | two letters each, compared with the label `country` | none |
-//! | `deny.keys` | keys in their [text form](crate::Key#text-form), and numbers; no message shows them | none |
+//! | `deny.keys` | keys in their [text form](crate::Key#text-form), and numbers; messages never show them | none |
 //! | `deny.labels.LABEL` | values of another label | none |
 //! | `auto_block.policies` | policies whose denials count, see [`AutoBlock`] | required in `auto_block` |
 //! | `auto_block.threshold` | number of denials before a block | 30 |
-//! | `auto_block.within` | time in which denials are counted | 10 min |
+//! | `auto_block.within` | period over which denials are counted | 10 min |
 //! | `auto_block.block_for` | duration of a block | 1 d |
-//! | `auto_block.escalate` | `factor` (2 or more) and `most` (a duration): each block is longer | off |
+//! | `auto_block.escalate` | makes each block longer by `factor` (2 or more), up to `most` (a duration) | off |
 //! | `auto_block.reset_on_success` | whether an allowed charge resets the count | false |
-//! | `auto_block.keys`, `auto_block.ips` | whether to block by key, by address | true |
-//! | `auto_block.user_agents`, `auto_block.labels` | whether to block by user agent; by which labels | false, none |
+//! | `auto_block.keys`, `auto_block.ips` | whether to block by key and by address | true |
+//! | `auto_block.user_agents`, `auto_block.labels` | whether to block by user agent, and which labels to block by | false, none |
 //! | `auto_block.max_entries` | offenders remembered, 64 to 10,000,000 | 100,000 |
 //!
 //! A quota table has `rate` and `period`, and optionally `algorithm` (`"token_bucket"`, `"fixed_window"`,
 //! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`) and `start` (a duration).
 //!
-//! Limits: 16 MiB of text, 10,000 policies of 100 tiers each, 50,000 quotas in all, 10,000 routes, 100,000 deny rules.
+//! Limits: 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes, 100,000 deny
+//! rules.
 //!
-//! Key extraction, the client's address, the tier of a user and requests to skip are set in the program.
+//! The key extractor, the client's address, the tiers of users and the requests to skip are set in the program.
 //!
 //! # Format
-//! You choose the format's crate: `|text| toml::from_str(text)`, `|text| serde_json::from_str(text)`. Its syntax errors
-//! are passed on and may quote a line of the file.
+//! You choose the format's crate: `|text| toml::from_str(text)`, `|text| serde_json::from_str(text)`. Syntax errors of
+//! that crate are passed on and may quote a line of the file.
 //!
-//! To change a file that a program reloads, write a new one and rename it: half a file may be a valid configuration,
-//! without the deny list at its end.
+//! To change a file that a program reloads, write a new file and rename it: the first half of a file may be a valid
+//! configuration without the deny list at the end.
 
 mod auto_block;
 mod deny;
@@ -131,8 +132,8 @@ pub use reload::{QuotaChange, Reloaded};
 
 /// A checked configuration. See the [module](self) for its fields and an example.
 ///
-/// It stays as it was read; after a [reload](Config::reload), [`RateLimiter::quota`] returns the quotas in force.
-/// Clones share their deny list.
+/// The policies stay as they were read. After a [reload](Config::reload), [`RateLimiter::quota`] returns the quotas in
+/// force. Clones share their deny list.
 #[derive(Clone, Debug)]
 pub struct Config {
     name: String,
@@ -173,10 +174,10 @@ impl Config {
         }
     }
 
-    /// Checks a text that has been read already; messages call it `name`. See [`read`](Config::read).
+    /// Parses and checks `text`. Messages refer to it as `name`. See [`read`](Config::read).
     ///
     /// # Errors
-    /// As [`read`](Config::read).
+    /// Same as [`read`](Config::read), except that no file is read.
     pub fn parse<E: Into<Box<dyn Error + Send + Sync>>>(
         name: impl Into<String>,
         text: &str,
@@ -200,8 +201,8 @@ impl Config {
 
     /// Returns a builder for a limiter on `backend` with the deny list and the automatic blocks of this configuration.
     ///
-    /// On a shared backend, quotas set at run time outlive the program. After a restart with an edited file, apply it:
-    /// `config.reload(&limiter, &config).await?`.
+    /// On a shared backend, quotas set at run time outlive the program. After a restart with an edited file, apply the
+    /// file: `config.reload(&limiter, &config).await?`.
     pub fn limiter(&self, backend: impl Backend) -> RateLimiterBuilder {
         let builder = RateLimiter::builder(backend).deny_list(&self.deny);
         match &self.auto_block {
@@ -210,11 +211,11 @@ impl Config {
         }
     }
 
-    /// Returns one layer for all routes, with `limiter` and the callers' `key`, to add as
+    /// Returns one layer for all routes. It uses `limiter` and finds callers with `key`. Add it as
     /// [`RouteLimits::table`](crate::RouteLimits::table) describes. See the [module](self) for an example.
     ///
     /// # Panics
-    /// As [`route_limits`](Config::route_limits).
+    /// Same as [`route_limits`](Config::route_limits).
     #[must_use]
     #[track_caller]
     pub fn layer(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RateLimitLayer {
@@ -267,8 +268,8 @@ impl Config {
     }
 }
 
-/// Reads a configuration that is a field of your own. An error lists all faults, but only as text: use [`Config::read`]
-/// or [`Config::parse`] for a [`ConfigError`].
+/// Reads a configuration as a field of your own settings. An error lists all faults, but only as text: use
+/// [`Config::read`] or [`Config::parse`] for a [`ConfigError`].
 ///
 /// ```
 /// #[derive(serde::Deserialize)]

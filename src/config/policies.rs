@@ -57,15 +57,15 @@ fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quotas)>> {
     Some(tiers)
 }
 
-/// For checking the rest of a policy with an invalid quota.
+/// Replaces an invalid quota while the rest of the policy is checked.
 const PLACEHOLDER_QUOTA: Quota = Quota::per_minute(1);
 
 const MAX_POLICIES: usize = 10_000;
 
-/// A decision searches them one by one.
+/// A decision searches the tiers one by one.
 const MAX_TIERS: usize = 100;
 
-/// Half of what a limiter can change at run time.
+/// Half of the number of quotas that can be set at run time.
 const MAX_QUOTAS: usize = 50_000;
 
 const MAX_TIER_LEN: usize = 128;

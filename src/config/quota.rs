@@ -1,4 +1,4 @@
-//! Quotas in configuration: the text form, a table of fields, or a list of these.
+//! Quotas in a configuration: a string, a table of fields, or a list of these.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::value::Value;
 use crate::algorithm::{Algorithm, Quota};
 use crate::policy::{QuotaParts, Quotas, parse_duration};
 
-/// As text: `"10/s burst 50"`.
+/// Serializes as a string: `"10/s burst 50"`.
 impl Serialize for Quota {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-/// From text or from a [table](crate::config#fields-of-a-file).
+/// Deserializes from a string or from a [table](crate::config#fields-of-a-file).
 /// ```
 /// use tollgate::{Quota, DAY};
 /// let quota = Quota::fixed_window(1000, DAY).capacity(3000);
@@ -102,7 +102,7 @@ fn algorithm(value: &Value<'_>) -> Option<Algorithm> {
     })
 }
 
-/// `Some(None)` = no bound.
+/// Returns `Some(None)` for `"unlimited"`.
 fn reserved(value: &Value<'_>) -> Option<Option<u64>> {
     match value.node {
         Node::Text(text) if text == "unlimited" => Some(None),
@@ -113,7 +113,7 @@ fn reserved(value: &Value<'_>) -> Option<Option<u64>> {
     }
 }
 
-/// A duration of any length, modulo the period; 0 is midnight UTC.
+/// The start of the windows: a duration of any length. 0 is midnight UTC.
 fn start(value: &Value<'_>) -> Option<Duration> {
     match value.node {
         Node::Text(text) => parse_duration(text).or_else(|| value.duration()),
@@ -128,12 +128,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_name_field_and_value() {
+    fn faults_name_the_field_and_the_value() {
         for (json, part) in [
-            (r#"{"period": "1s"}"#, "rate: missing; add it, such as 100"),
+            (r#"{"period": "1s"}"#, "rate: missing; add a value such as 100"),
             (
                 r#"{"rate": 1, "period": "soon"}"#,
-                "period: expected a duration such as \"10 min\" (units: us ms s min h d w), found the text \"soon\"",
+                "period: expected a duration such as \"10 min\" (units: us ms s min h d w), found the string \"soon\"",
             ),
             (r#"{"rate": 1, "period": "1s", "rat": 2}"#, "rat: unknown field (did you mean \"rate\"?)"),
             (r#"{"rate": 1, "rate": 2, "period": "1s"}"#, "rate: duplicate"),
@@ -141,7 +141,7 @@ mod tests {
                 r#"{"rate": 0, "period": "1s"}"#,
                 "rate: expected a whole number from 1 to 999999999999999, found the number 0",
             ),
-            (r#"{"rate": 1, "period": "1s", "algorithm": "leaky"}"#, r#"found the text "leaky""#),
+            (r#"{"rate": 1, "period": "1s", "algorithm": "leaky"}"#, r#"found the string "leaky""#),
             (r#"{"rate": 1, "period": "1s", "capacity": 0}"#, "every request would be refused"),
             (
                 r#"{"rate": 1, "period": "1s", "max_reserved": -1}"#,
@@ -149,7 +149,7 @@ mod tests {
             ),
             (
                 r#"{"rate": 1, "period": "1s", "max_reserved": "some"}"#,
-                "max_reserved: expected a number of tokens or \"unlimited\", found the text \"some\"",
+                "max_reserved: expected a number of tokens or \"unlimited\", found the string \"some\"",
             ),
             (r#""1 per blue moon""#, "expected a period such as \"min\" or \"30s\", found \"blue\""),
             ("7", "expected a quota such as \"10/s burst 50\", or a table, found the number 7"),

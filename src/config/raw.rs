@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
-#[allow(missing_debug_implementations)] // A deny list may have keys of callers in it.
+#[allow(missing_debug_implementations)] // A deny list may contain keys of callers.
 pub struct RawConfig(pub(super) Node);
 
 pub(super) enum Node {
@@ -25,7 +25,7 @@ impl Node {
             Node::Nothing => "an empty value",
             Node::Bool(_) => "a boolean",
             Node::Integer(_) | Node::Float(_) => "a number",
-            Node::Text(_) => "a text",
+            Node::Text(_) => "a string",
             Node::List(_) => "a list",
             Node::Table(_) => "a table",
         }
@@ -38,7 +38,7 @@ impl fmt::Display for Node {
             Node::Bool(value) => write!(f, "{value}"),
             Node::Integer(number) => write!(f, "the number {number}"),
             Node::Float(number) => write!(f, "the number {number}"),
-            Node::Text(text) => write!(f, "the text {:?}", shortened(text)),
+            Node::Text(text) => write!(f, "the string {:?}", shortened(text)),
             Node::Nothing | Node::List(_) | Node::Table(_) => f.write_str(self.kind()),
         }
     }
@@ -58,9 +58,9 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    /// Counts the memory of a value with `more` bytes of text.
-    fn charge<E: Error>(self, more: usize) -> Result<(), E> {
-        let Some(rest) = self.budget.get().checked_sub(size_of::<(String, Node)>() + more) else {
+    /// Counts the memory of a value with `text_len` bytes of text.
+    fn charge<E: Error>(self, text_len: usize) -> Result<(), E> {
+        let Some(rest) = self.budget.get().checked_sub(size_of::<(String, Node)>() + text_len) else {
             return Err(E::custom(format_args!(
                 "the configuration takes more than {} MiB of memory; make it smaller",
                 MAX_BYTES >> 20
@@ -96,7 +96,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
     type Value = Node;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, a number, true, false, a list or a table")
+        f.write_str("a string, a number, true, false, a list or a table")
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Node, E> {

@@ -12,10 +12,10 @@ use crate::policy::{DenyRule, PolicyName, Quotas};
 
 impl Config {
     /// Applies `new` to `limiter`, which was built from this configuration: sets the quotas of policies and tiers, and
-    /// the rules of the deny list. What callers have spent stays spent.
+    /// the rules of the deny list. Spent tokens stay spent.
     ///
-    /// The file replaces quotas that were [set](RateLimiter::set_quota) by hand for a policy or a tier, and rules added
-    /// to the list; quotas of single keys and blocks stay.
+    /// The reload replaces quotas that were [set](RateLimiter::set_quota) at run time for a policy or a tier, and rules
+    /// that were added to the list. Quotas of single keys and blocks stay.
     ///
     /// ```
     /// use tollgate::{config::ConfigError, Config, MemoryBackend, Quota};
@@ -38,19 +38,21 @@ impl Config {
     /// # Ok(()) }
     /// ```
     ///
-    /// **On a shared backend** the quotas apply to all processes, whatever their own files contain: reload in one of
-    /// them, or the same file in each. They also outlive the program: after a start with another file, apply that
-    /// (`config.reload(&limiter, &config)`), or the old quotas stay in force. Deny lists belong to each process.
+    /// **On a shared backend** the quotas apply to all processes, whatever their own files contain: reload in one
+    /// process, or reload the same file in each. The quotas also outlive the program: after a start with another file,
+    /// apply that file with `config.reload(&limiter, &config)`. Otherwise the old quotas stay in force. Each process
+    /// has a separate deny list.
     ///
-    /// The tiers of a policy are set before its own quota, so that no tier has a wrong quota in between. Requests
+    /// The tiers of a policy are set before its own quota, so that no tier temporarily has a wrong quota. Requests
     /// during a reload may see old quotas in some policies and new ones in others.
     ///
     /// # Errors
     /// - [`ConfigErrorKind::Restart`] if a change needs a restart: policies or tiers added or removed, algorithms, the
     ///   default policy, routes, automatic blocking. The error lists all such changes, and nothing is applied.
     /// - [`ConfigErrorKind::Busy`] if another reload is in progress. Nothing is applied.
-    /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter has another deny list, or none. Nothing is
-    ///   applied. Also if the limiter cannot set a quota: earlier quotas are in force; reload again.
+    /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter has another deny list, or none. Nothing
+    ///   is applied. Also returned if the limiter cannot set a quota. Quotas that were set before the failure stay in
+    ///   force; reload again.
     pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
         let faults = Faults::default();
         restart::compare(self, new, &faults);
@@ -72,7 +74,7 @@ impl Config {
             let differs = |tier: Option<&str>, quotas: &Quotas| {
                 limiter.shares_quotas() || limiter.quotas_in_force(policy, tier) != *quotas
             };
-            // The own quota applies to all tiers without a set quota: if it changes, set them all, and it last.
+            // The policy's own quota applies to all tiers without a set quota. If it changes, set all tiers before it.
             let own_differs = differs(None, target.quotas());
             let tiers = target.tiers().map(|(tier, quotas)| (Some(tier), quotas));
             for (tier, quotas) in tiers.chain([(None, target.quotas())]) {
@@ -108,7 +110,7 @@ impl Config {
         let new_rules: HashSet<Arc<DenyRule>> = new.deny.rules().into_iter().collect();
         reloaded.added = new_rules.difference(&old_rules).cloned().collect();
         reloaded.removed = old_rules.difference(&new_rules).cloned().collect();
-        // Use of the new policies is not reported as a mistake.
+        // The new policies must not be reported as conflicts.
         limiter.succeed(new.policies());
         if reloaded.added.len() + reloaded.removed.len() > 0 {
             self.deny.replace(new_rules.into_iter().map(Arc::unwrap_or_clone));
@@ -139,7 +141,7 @@ impl Config {
     }
 }
 
-/// The changes of a [reload](Config::reload), which has an example. `Display` writes one line per change, up to twenty
+/// The changes of a reload. See [`Config::reload`] for an example. `Display` writes one line per change, up to twenty
 /// quotas and twenty rules, and never shows a key.
 #[derive(Clone, Debug)]
 pub struct Reloaded {

@@ -1,4 +1,4 @@
-//! Changes that need a restart: those of values that layers were built from.
+//! Changes that need a restart, since layers were built with the old values.
 
 use std::collections::BTreeMap;
 

@@ -47,7 +47,7 @@ impl<'n> PolicyNames<'n> {
         }
     }
 
-    /// The name of a policy; an unknown one is returned too, with a fault.
+    /// Returns the name of a policy, and adds a fault if no policy has this name.
     pub(super) fn name(&self, value: &Value<'n>) -> Option<&'n str> {
         let name = value.text()?;
         if !self.0.contains(name) {

@@ -1,4 +1,4 @@
-//! Typed access to the values of a tree, with faults for those of another type.
+//! Typed access to the values of a tree, with a fault for each value of another type.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -10,7 +10,7 @@ use super::raw::{Node, shortened};
 use crate::algorithm::Quota;
 use crate::policy::{parse_duration, suggestion};
 
-/// A value and its path. Its methods add a fault if it is invalid.
+/// A value and its path. The methods add a fault if the value is invalid.
 pub(super) struct Value<'n> {
     pub(super) node: &'n Node,
     pub(super) path: Path,
@@ -39,9 +39,9 @@ impl<'n> Value<'n> {
         match self.node {
             Node::Text(text) => Some(text),
             Node::Integer(_) | Node::Float(_) | Node::Bool(_) => {
-                self.refuse(format_args!("expected a text, found {}; write it in quotes", self.node))
+                self.refuse(format_args!("expected a string, found {}; write it in quotes", self.node))
             }
-            _ => self.refuse(format_args!("expected a text in quotes, found {}", self.node)),
+            _ => self.refuse(format_args!("expected a string in quotes, found {}", self.node)),
         }
     }
 
@@ -85,7 +85,7 @@ impl<'n> Value<'n> {
 
     pub(super) fn list<T>(&self, mut read: impl FnMut(Value<'n>) -> Option<T>) -> Option<Vec<T>> {
         let Node::List(items) = self.node else {
-            // Not the value, which may be a caller's key.
+            // The message omits the value, which may be a caller's key.
             let kind = self.node.kind();
             return self.refuse(format_args!("expected a list such as [\"a\", \"b\"], found {kind}"));
         };
@@ -98,16 +98,16 @@ impl<'n> Value<'n> {
             return self.refuse(format_args!("expected a table such as {{ {example} }}, found {}", self.node));
         };
         let mut names = HashSet::new();
-        let mut once = Vec::new();
+        let mut unique = Vec::new();
         for (name, node) in entries {
             let value = Value { node, path: self.path.field(name), ..*self };
             if names.insert(name) {
-                once.push((name.as_str(), value));
+                unique.push((name.as_str(), value));
             } else {
                 value.fault("duplicate; remove one of them");
             }
         }
-        Some(once)
+        Some(unique)
     }
 
     pub(super) fn fields(&self, example: &str) -> Option<Fields<'n>> {
@@ -127,14 +127,14 @@ pub(super) struct Fields<'n> {
 impl<'n> Fields<'n> {
     pub(super) fn take(&mut self, name: &'static str) -> Option<Value<'n>> {
         self.known.push(name);
-        let at = self.entries.iter().position(|(known, _)| *known == name)?;
-        Some(self.entries.remove(at).1)
+        let index = self.entries.iter().position(|(known, _)| *known == name)?;
+        Some(self.entries.remove(index).1)
     }
 
     pub(super) fn need(&mut self, name: &'static str, example: &str) -> Option<Value<'n>> {
         let value = self.take(name);
         if value.is_none() {
-            self.faults.add(&self.path.field(name), format_args!("missing; add it, such as {example}"));
+            self.faults.add(&self.path.field(name), format_args!("missing; add a value such as {example}"));
         }
         value
     }

@@ -11,10 +11,10 @@ use super::future::Finish;
 use super::{CallContext, Charge, DecisionFuture, LimitError, RateLimiter, Reservation};
 use crate::policy::{Allowed, Signals};
 
-/// A call to a limiter, before it is sent: `limiter.acquire(&policy, key).cost(3).await`.
+/// A call to a limiter that is not sent yet: `limiter.acquire(&policy, key).cost(3).await`.
 ///
-/// `T` is the output of awaiting it: a `Result<Allowed, LimitError>` after [`acquire`](RateLimiter::acquire), where a
-/// denial is an error, and a `Result<Decision, Error>` after [`try_acquire`](RateLimiter::try_acquire).
+/// `T` is the output: `Result<Allowed, LimitError>` after [`acquire`](RateLimiter::acquire), and `Result<Decision,
+/// Error>` after [`try_acquire`](RateLimiter::try_acquire).
 ///
 /// ```
 /// # use tollgate::{protection::{DenyList, DenyRule}, MemoryBackend, Policy, Quota, RateLimiter, Reason, HOUR, SECOND};
@@ -26,7 +26,7 @@ use crate::policy::{Allowed, Signals};
 ///
 /// let tokens = || limiter.acquire(&TOKENS, "ada").cost(800);
 /// tokens().check().await?; // spends nothing
-/// assert_eq!(tokens().send().await?.remaining(), 200); // as `.await` does
+/// assert_eq!(tokens().send().await?.remaining(), 200); // the same as `tokens().await`
 ///
 /// // Reserve tokens for later, if they are due soon enough.
 /// assert!(tokens().cost(400).reserve_within(SECOND).await.is_err());
@@ -34,12 +34,12 @@ use crate::policy::{Allowed, Signals};
 /// assert!(reservation.delay() > 11 * SECOND);
 /// reservation.into_receipt();
 ///
-/// // Given back when dropped.
+/// // A held charge is given back when it is dropped.
 /// let usage = limiter.acquire(&TOKENS, "eve").cost(800).hold().await?;
 /// drop(usage);
 /// assert_eq!(limiter.remaining(&TOKENS, "eve").await?, 1000);
 ///
-/// // Signals of the caller.
+/// // Pass signals of the caller.
 /// let call = limiter.try_acquire(&TOKENS, "eve").ip([192, 0, 2, 7].into()).user_agent("curl/8.5.0");
 /// assert_eq!(call.label("asn", "64496").country("KP").await?.reason(), Reason::DenyList);
 /// # Ok(()) }
@@ -74,12 +74,12 @@ impl<'a, T> Acquire<'a, T> {
         self.with_signals(|signals| signals.user_agent(text))
     }
 
-    /// Sets the caller's country, two letters (ISO 3166-1), for deny lists and blocks.
+    /// Sets the caller's country as two letters (ISO 3166-1), for deny lists and blocks.
     pub fn country(self, code: impl Into<String>) -> Acquire<'a, T> {
         self.with_signals(|signals| signals.country(code))
     }
 
-    /// Adds a label of the caller, a name and a value, for deny lists and blocks.
+    /// Adds a label of the caller, for deny lists and blocks.
     pub fn label(self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Acquire<'a, T> {
         self.with_signals(|signals| signals.label(name, value))
     }
@@ -108,7 +108,7 @@ impl<'a, T> Acquire<'a, T> {
     /// Makes the charge. Awaiting the call does the same.
     ///
     /// # Errors
-    /// As [`check`](Acquire::check).
+    /// Same as for [`check`](Acquire::check).
     pub fn send(self) -> DecisionFuture<T> {
         self.decide(true)
     }
@@ -116,26 +116,27 @@ impl<'a, T> Acquire<'a, T> {
 
 /// Methods that return a denial as an error; not available after [`try_acquire`](RateLimiter::try_acquire).
 impl Acquire<'_> {
-    /// Reserves the tokens for as soon as they are available, however late, for callers that wait on their own.
+    /// Reserves the tokens for the time when they become available, however late. The caller does the waiting.
     ///
     /// [`delay`](super::Reservation::delay) returns the time until the tokens are due, and
     #[cfg_attr(feature = "wait", doc = "[`wait`](super::Reservation::wait)")]
     #[cfg_attr(not(feature = "wait"), doc = "`wait` (feature `wait`)")]
-    /// waits for it. Dropping the [`Reservation`] keeps the charge; [`cancel`](Reservation::cancel) gives it back.
+    /// waits until then. Dropping the [`Reservation`] keeps the charge; [`cancel`](Reservation::cancel) gives it back.
     ///
     /// # Errors
-    /// If the call is denied or the backend cannot decide. [`LimitError::NoReservations`], even if no wait is needed,
-    /// if the quota has neither [`max_reserved`](crate::Quota::max_reserved) nor
-    /// [`unlimited_reservations`](crate::Quota::unlimited_reservations).
+    /// If the call is denied or the backend cannot decide. [`LimitError::NoReservations`] if the quota has neither
+    /// [`max_reserved`](crate::Quota::max_reserved) nor
+    /// [`unlimited_reservations`](crate::Quota::unlimited_reservations), even if no wait is needed.
     pub fn reserve(self) -> impl Future<Output = Result<Reservation, LimitError>> + Send + use<> {
         let held = self.limiter.hold_all([self.charge.reserve()]);
         async { held.await.map(Reservation::kept) }
     }
 
-    /// Like [`reserve`](Acquire::reserve), but denied unless due within `wait` (rounded up to whole microseconds).
+    /// Like [`reserve`](Acquire::reserve), but denies the call unless the tokens are due within `wait` (rounded up to
+    /// whole microseconds).
     ///
     /// # Errors
-    /// As [`reserve`](Acquire::reserve).
+    /// Same as for [`reserve`](Acquire::reserve).
     pub fn reserve_within(
         self,
         wait: Duration,
@@ -146,8 +147,8 @@ impl Acquire<'_> {
 
     /// Makes a charge that can be settled; dropping the [`Reservation`] gives it back.
     ///
-    /// Do not use it for attempts that must count, such as logins: a client that disconnects would get its attempt
-    /// back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) there.
+    /// Do not hold attempts that must count, such as logins: a client that disconnects would get its attempt back. Use
+    /// [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
     ///
     /// # Errors
     /// If the call is denied, or the backend cannot decide.
@@ -171,26 +172,29 @@ impl Acquire<'_> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The receipt can settle the charge, or be dropped. Dropping the future while it waits gives the charge back.
-    /// While calls wait, other calls of their key [get nothing back](Receipt#what-can-be-given-back) when they settle.
+    /// The receipt can settle the charge; dropping the receipt keeps the charge. Dropping the future during the wait
+    /// gives the charge back. While calls wait, other calls of the same key [get nothing
+    /// back](Receipt#what-can-be-given-back) when they settle.
     ///
     /// `max_reserved` bounds the tokens that all waiting calls of a key reserve. For waits of up to `w`, the rate times
-    /// `w` is enough, provided that it is not below the cost of a call.
+    /// `w` is enough, unless one call costs more.
     ///
-    /// If the key is [paused](RateLimiter::pause), the call waits for the end of the pause, if that is within `wait`. A
-    /// call beyond [`max_waiting`](super::RateLimiterBuilder::max_waiting) is denied if it would have to wait.
+    /// If the key is [paused](RateLimiter::pause), the call waits for the end of the pause, if that is within `wait`.
+    /// If [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls wait already, a call that would have to wait is
+    /// denied.
     ///
     /// # Errors
-    /// As [`reserve`](Acquire::reserve).
+    /// Same as for [`reserve`](Acquire::reserve).
     ///
     /// # Panics
-    /// If it has to wait outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) has timers.
+    /// If the call has to wait outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) provides
+    /// timers.
     #[cfg(feature = "wait")]
     pub fn wait_up_to(self, wait: Duration) -> impl Future<Output = Result<Receipt, LimitError>> + Send + use<> {
         let (limiter, charge) = (self.limiter, self.charge.reserve_within(wait));
         let slot = limiter.wait_slot();
         let wait = if slot.is_some() { wait } else { Duration::ZERO };
-        // Without a slot the call must not wait. Without reservations it fails either way.
+        // Without a slot the call must not wait. A quota without reservations is an error even then.
         let charge =
             if slot.is_some() || !limiter.allows_reservations(&charge) { charge } else { charge.without_reservation() };
         let (answer, last) = (limiter.reserve_all(&[charge], wait), limiter.latest(wait));

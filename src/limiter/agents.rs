@@ -1,7 +1,7 @@
-//! The user agents of a deny list that have a `*`.
+//! The user agent patterns of a deny list that contain a `*`.
 //!
-//! Most of them have the form `*text*`. One automaton finds all these texts in one pass, so a thousand of them cost
-//! little more than one. The others are tried one by one.
+//! Most patterns have the form `*text*`. One automaton searches for all these texts in one pass, so a thousand patterns
+//! cost little more than one. Other patterns are tried one by one.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::policy::{DenyRule, Pattern};
 #[derive(Default)]
 pub(super) struct Agents {
     texts: Option<AhoCorasick>,
-    /// The rules of these patterns, in the order of the texts.
+    /// The rule of each text, in the same order.
     by_text: Vec<Arc<DenyRule>>,
     others: Vec<(Pattern, Arc<DenyRule>)>,
 }
@@ -20,7 +20,7 @@ pub(super) struct Agents {
 impl Agents {
     pub(super) fn new(patterns: &[(&Pattern, &Arc<DenyRule>)]) -> Agents {
         let texts: Vec<_> = patterns.iter().filter_map(|(pattern, rule)| Some((pattern.inner()?, *rule))).collect();
-        // The smallest automaton. Building it fails only for more than two billion bytes of text.
+        // The kind with the least memory. Building the automaton fails only for more than two billion bytes of text.
         let automaton = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(texts.iter().map(|(text, _)| text))
@@ -59,7 +59,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
         #[test]
-        fn one_of_many_matches_if_it_matches_by_itself(
+        fn a_list_matches_if_one_of_its_patterns_matches(
             patterns in proptest::collection::vec("[ab]{0,2}\\*[ab]{0,4}\\*{0,2}[ab]?", 0..6),
             agent in "[ab]{0,12}",
         ) {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn point_12_the_longest_list_of_a_file_is_an_automaton_of_a_few_megabytes() {
+    fn point_12_the_longest_list_of_a_file_compiles_to_less_than_8_mb() {
         // Texts without common prefixes make the largest automaton.
         let text =
             |i: usize| (0..254).map(|at| char::from(b'a' + ((i * 7 + at * (i + 3)) % 26) as u8)).collect::<String>();

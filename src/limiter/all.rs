@@ -13,7 +13,7 @@ use crate::policy::{Allowed, Decisions, Signals};
 pub(super) type ChargeList<'a> = SmallVec<[Charge<'a>; 1]>;
 
 impl RateLimiter {
-    /// Makes all charges, or none of them if one does not fit, which is an error. An empty list is allowed.
+    /// Makes all charges. If one is denied, makes none of them and returns an error. An empty list is allowed.
     /// `RedisBackend` accepts at most 1,000 charges per call.
     ///
     /// ```
@@ -57,7 +57,8 @@ impl RateLimiter {
         self.take_now(charges)
     }
 
-    /// Like [`limit_all`](RateLimiter::limit_all), which has an example, but the charges can be given back or settled.
+    /// Like [`limit_all`](RateLimiter::limit_all), but the charges can be given back or settled. See
+    /// [`limit_all`](RateLimiter::limit_all) for an example.
     ///
     /// # Errors
     /// If a charge is denied, the backend cannot decide, or a charge [reserves](Charge::reserve) under a quota without
@@ -70,7 +71,7 @@ impl RateLimiter {
         self.reserve_all(&charges, Duration::ZERO)
     }
 
-    /// Makes charges that must not reserve, because no [`Reservation`] would hold what is granted for later.
+    /// Makes charges that must not reserve, because the caller gets no [`Reservation`].
     fn take_now<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionFuture<Answer> {
         let charges: ChargeList<'a> = charges.into_iter().collect();
         match charges.iter().find(|charge| charge.reserves()) {
@@ -86,7 +87,7 @@ impl RateLimiter {
     }
 
     /// Makes charges that can be given back. If a row is paused, the call waits up to `patience` for the end of the
-    /// pause, and is denied if that is not enough.
+    /// pause, and is denied if the pause is longer.
     pub(super) fn reserve_all(
         &self,
         charges: &[Charge<'_>],
@@ -105,7 +106,7 @@ impl RateLimiter {
         take: bool,
         patience: Duration,
     ) -> DecisionFuture<Answer> {
-        // All charges are of one caller, so the signals of any of them will do.
+        // All charges are for one caller, so the first signals apply to all.
         let none = Signals::new();
         let signals = charges.iter().find_map(|charge| charge.signals.as_deref()).unwrap_or(&none);
         let charges: SmallVec<[_; 4]> =
@@ -113,8 +114,8 @@ impl RateLimiter {
         self.decide(&charges, CallContext { patience, ..CallContext::of(take, signals) })
     }
 
-    /// Whether a quota of the charge allows reservations, either in the program or as set at run time. If only the latter
-    /// forbids them, the call is valid, and denied if it does not fit.
+    /// Whether a quota of the program, or one that is in force, allows reservations. If only the latter forbid them, the
+    /// call may be denied, but is not an error.
     pub(super) fn allows_reservations(&self, charge: &Charge<'_>) -> bool {
         let Charge { policy, subject, .. } = charge;
         policy.quotas_for(subject.tier_name()).iter().any(Quota::reserves)

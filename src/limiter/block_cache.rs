@@ -1,11 +1,11 @@
-//! The block cache: denies calls by rows of a remote backend that were read a moment ago (step 3).
+//! The block cache, which denies calls based on recently read rows of a remote backend (step 3).
 //!
-//! It stores rows, not verdicts. Other spending only adds to a row, so unless something is given back, whatever a
-//! cached row denies, the real row denies too, for any cost and wait under the quota with which it was read. Under
-//! another quota a row refills at another rate, so the backend is asked.
+//! The cache stores rows, not verdicts. Spending only adds to a row, so unless tokens are given back, the backend
+//! denies whatever a cached row denies, for any cost and wait. Another quota would refill the row at another rate, so
+//! the backend is asked if the quota differs.
 //!
-//! What this limiter gives back is forgotten immediately. What other processes give back, reset or change is not seen,
-//! so a row is used for [`MAX_AGE`] only.
+//! If this limiter gives tokens back, the row is removed from the cache. Refunds, resets and quota changes of other
+//! processes are not seen, so a row is used for [`MAX_AGE`] only.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ const MAX_AGE: Duration = SECOND;
 
 pub(super) struct BlockCache {
     buckets: Box<[Mutex<Bucket>]>,
-    /// Random, so that a client cannot choose keys that displace another's row.
+    /// Random, so that a client cannot choose keys that displace another client's row.
     placement: Placement,
 }
 
 #[derive(Default)]
 struct Bucket {
     rows: [Option<CachedRow>; WAYS],
-    /// How often a row was forgotten: an answer to an earlier question is not stored.
+    /// The number of removals. An answer is not stored if its call began before the last removal.
     forgotten: u64,
 }
 
@@ -38,14 +38,14 @@ const WAYS: usize = 4;
 struct CachedRow {
     id: Digest,
     state: State,
-    /// When the backend read it, by the backend's clock.
+    /// When the backend read the row, by the backend's clock.
     seen: Micros,
-    /// When the question was sent and answered, by the local clock; `seen` lies in between.
+    /// When the backend was asked and when it answered, by the local clock. The row was read in between.
     asked: Micros,
     answered: Micros,
 }
 
-/// Taken before the backend is asked; an answer is only stored if nothing was forgotten since.
+/// Taken before the backend is asked. The answer is stored only if no row of the same buckets was removed since.
 pub(super) struct Permit {
     asked: Micros,
     forgotten: SmallVec<[u64; 2]>,
@@ -57,12 +57,12 @@ impl BlockCache {
         BlockCache { buckets: (0..buckets).map(|_| Mutex::default()).collect(), placement: Placement::random() }
     }
 
-    /// Returns the denial of these takes, if the cached rows are enough for it.
+    /// Denies these takes if the cached rows are enough to do so.
     pub(super) fn denies(&self, takes: &[Take<'_>], now: Micros) -> Option<Steps> {
         let mut rows: SmallVec<[CachedRow; 2]> = SmallVec::new();
         for (i, take) in takes.iter().enumerate() {
             let id = take.digest();
-            // For several takes on one window, the backend computes when all of them fit.
+            // Only the backend computes when several takes on one window fit together.
             if rows[..i].iter().any(|row| row.id == id) {
                 return None;
             }
@@ -75,7 +75,7 @@ impl BlockCache {
             rows.push(*known);
         }
         let latest = |row: &CachedRow| row.seen.plus(now.micros_since(row.asked));
-        // At the latest possible time, when most is refilled.
+        // Checked at the latest possible time, when the most tokens are refilled.
         let is_denied = rows
             .iter()
             .zip(takes)
@@ -84,7 +84,7 @@ impl BlockCache {
             return None;
         }
         let answers = rows.iter().zip(takes).map(|(row, take)| {
-            // At the earliest possible time, so that a retry is not too early.
+            // Computed at the earliest possible time, so that clients do not retry too early.
             let earliest = row.seen.plus(now.micros_since(row.answered));
             let step = step(&take.quota, &row.state, earliest, take.ask);
             if !step.is_allowed() {
@@ -93,7 +93,7 @@ impl BlockCache {
             let unspent = algorithm::step(&take.quota, &row.state, earliest, Ask::cost(0));
             Step { verdict: Verdict::Allow, ..unspent }
         });
-        // A denial at the later time is also one at the earlier time; in any case, nothing is granted here.
+        // A take that is denied at the later time is also denied at the earlier time.
         Some(answers.collect::<Steps>()).filter(|steps| !steps.all_granted())
     }
 
@@ -101,14 +101,14 @@ impl BlockCache {
         Permit { asked: now, forgotten: takes.iter().map(|take| self.bucket(take.digest()).forgotten).collect() }
     }
 
-    /// Stores the rows of an answer that denies, or that leaves nothing.
+    /// Stores the rows of an answer that denies, or that leaves no tokens.
     pub(super) fn store(&self, takes: &[Take<'_>], steps: &Steps, taken: bool, permit: &Permit, now: Micros) {
         let granted = steps.all_granted();
         if granted && !taken {
             return; // A check spends nothing.
         }
         let answers = || takes.iter().zip(steps.iter());
-        // A known row is stored in any case: spending under another quota may have refilled it.
+        // A cached row is always updated: spending under another quota may have refilled it.
         let is_useful = !granted || answers().any(|(take, step)| available(&take.quota, &step.state, step.now) == 0);
         for ((take, step), forgotten) in answers().zip(&permit.forgotten) {
             let id = take.digest();
@@ -134,8 +134,8 @@ impl BlockCache {
     }
 }
 
-/// Whether a denied take may fit earlier than computed: a wait through several windows is shorter if it begins late in
-/// one, and longest at the start of the next.
+/// Whether a denied take may be granted earlier than computed. A wait through several windows is shorter if it begins
+/// late in a window, and longest if it begins at the start of the next.
 fn may_be_granted_earlier(take: &Take<'_>) -> bool {
     take.quota.algorithm().has_windows()
         && take.ask.max_wait().is_some()
@@ -147,14 +147,14 @@ impl Bucket {
         self.rows.iter().flatten().find(|row| row.id == id && row.is_current(now))
     }
 
-    /// Replaces the same row, else the one that was asked first.
+    /// Replaces the entry of the same row, or else the entry with the oldest question.
     fn put(&mut self, row: CachedRow) {
         let same = self.rows.iter().position(|known| known.is_some_and(|known| known.id == row.id));
         let place = same.unwrap_or_else(|| {
             let asked = |place: &usize| self.rows[*place].map(|known| known.asked);
             (0..WAYS).min_by_key(asked).unwrap_or(0)
         });
-        // Keeps a row that the backend read later, unless it is too old.
+        // Keeps an entry that the backend read later, unless that entry is too old.
         let is_later = |known: CachedRow| known.id == row.id && known.seen > row.seen && known.is_current(row.answered);
         if !self.rows[place].is_some_and(is_later) {
             self.rows[place] = Some(row);

@@ -74,21 +74,21 @@ impl RateLimiterBuilder {
     }
 
     /// Sets the secret under which keys are hashed. Processes that share a backend need the same secret. Default: the
-    /// backend's secret if it has one, else a random one.
+    /// backend's secret if there is one, else a random secret.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RateLimiterBuilder {
         self.secret = Some(secret);
         self
     }
 
-    /// Sets what to do when the backend cannot decide. Default: [`FailureMode::Deny`].
+    /// Sets how calls are decided when the backend fails. Default: [`FailureMode::Deny`].
     #[must_use]
     pub fn on_failure(mut self, mode: FailureMode) -> RateLimiterBuilder {
         self.failure.default = mode;
         self
     }
 
-    /// Sets the [failure mode](RateLimiterBuilder::on_failure) of all policies with the name of this one.
+    /// Sets the [failure mode](RateLimiterBuilder::on_failure) of one policy, identified by its name.
     #[must_use]
     pub fn on_failure_of(mut self, policy: &Policy, mode: FailureMode) -> RateLimiterBuilder {
         self.failure.of.insert(policy.name().as_str().to_owned(), mode);
@@ -113,7 +113,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets the deny list, which can be edited while it is in use, and shared by limiters. Default: none.
+    /// Sets the deny list. Limiters can share a list, and it can be edited while in use. Default: none.
     #[must_use]
     pub fn deny_list(mut self, list: &DenyList) -> RateLimiterBuilder {
         self.deny = Some(list.clone());
@@ -130,8 +130,8 @@ impl RateLimiterBuilder {
     /// Sets how many rows of a remote backend to cache, at 100 bytes each; 0 turns the cache off. Backends in this
     /// process do not use it. Default: 16,384.
     ///
-    /// For one second after a row was read, calls that the row denies at their cost and wait are denied without asking
-    /// the backend. What this limiter gives back, resets or changes takes effect immediately; what other processes do,
+    /// For one second after a row was read, calls that the row is enough to deny are denied without asking the backend.
+    /// Refunds, resets and changed quotas of this limiter take effect immediately; those of other processes take effect
     /// within a second.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {

@@ -46,7 +46,7 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// Reserves the tokens for as soon as they are available, however late. Only
+    /// Reserves the tokens for the time when they become available, however late. Only
     /// [`hold_all`](crate::RateLimiter::hold_all) accepts such charges, and fails if the quota allows no reservations.
     #[must_use]
     pub fn reserve(mut self) -> Charge<'a> {
@@ -54,15 +54,16 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// Like [`reserve`](Charge::reserve), but denied unless due within `wait` (rounded up to whole microseconds).
+    /// Like [`reserve`](Charge::reserve), but the charge is denied unless it is due within `wait` (rounded up to whole
+    /// microseconds).
     #[must_use]
     pub fn reserve_within(mut self, wait: Duration) -> Charge<'a> {
         self.ask = self.ask.wait_up_to(wait);
         self
     }
 
-    /// Sets what is known of the caller besides its key, for [deny lists](crate::protection::DenyList) and
-    /// [blocks](crate::protection::AutoBlock). If several charges of a call have signals, those of the first are used.
+    /// Sets the signals of the caller, for [deny lists](crate::protection::DenyList) and
+    /// [blocks](crate::protection::AutoBlock). If several charges of a call have signals, the first ones are used.
     #[must_use]
     pub fn signals(mut self, signals: Signals) -> Charge<'a> {
         self.signals = Some(Box::new(signals));

@@ -1,4 +1,4 @@
-//! Changing a limiter while it runs: quotas and blocks; and its statistics.
+//! Changes to the quotas and blocks of a running limiter, and its statistics.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::policy::{Policy, PolicyName, Quotas, Signal, Subject};
 use crate::sync::atomic::Ordering;
 
 impl RateLimiter {
-    /// Replaces a policy's quota for all callers, whatever their tier, by another or by [several](Quotas); `None`
-    /// restores the quota of the program. Callers with [their own](Subject::quota) keep it. What
-    /// callers have spent stays spent. The policy is identified by its name.
+    /// Replaces a policy's quota for all callers, regardless of their tier, with a quota or [several](Quotas). `None`
+    /// restores the quota of the program. Callers with [their own quota](Subject::quota) keep it. Tokens that callers
+    /// have spent stay spent. The policy is identified by its name.
     ///
     /// ```
     /// # use tollgate::{limiter::SetQuotaError, Policy, Quota, RateLimiter, Subject, MINUTE};
@@ -42,12 +42,12 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// The change takes effect immediately in this limiter and its clones, and within a second in all limiters on a
-    /// shared backend, including ones that start later.
+    /// The change takes effect immediately in this limiter and its clones, and within a second in all other limiters on
+    /// a shared backend, including limiters that start later.
     ///
     /// # Errors
     /// If the quota denies everything or has another algorithm than the policy, 100,000 quotas are set already, or the
-    /// backend cannot publish the change. Only in the last case may the change have been made.
+    /// backend cannot publish the change. After a failure to publish, the change may have been made nevertheless.
     pub async fn set_quota(
         &self,
         policy: &Policy,
@@ -58,10 +58,11 @@ impl RateLimiter {
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::All, quotas }).await
     }
 
-    /// Like [`set_quota`](RateLimiter::set_quota), for the callers of one tier; precedes a quota for all callers.
+    /// Like [`set_quota`](RateLimiter::set_quota), for the callers of one tier. Takes precedence over a quota for all
+    /// callers.
     ///
     /// # Errors
-    /// As [`set_quota`](RateLimiter::set_quota), and if the policy has no such tier.
+    /// Same as for [`set_quota`](RateLimiter::set_quota), and if the policy has no such tier.
     pub async fn set_tier_quota(
         &self,
         policy: &Policy,
@@ -70,17 +71,17 @@ impl RateLimiter {
     ) -> Result<(), SetQuotaError> {
         let quotas = quota.into();
         if quotas.is_some() {
-            // A tier that this program does not know may have been set by one that does, and can be reverted.
+            // Another version of the program may have set the quota of a tier that this version lacks.
             policy.check_change(Some(tier), quotas.as_ref())?;
         }
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Tier(tier.to_owned()), quotas }).await
     }
 
-    /// Like [`set_quota`](RateLimiter::set_quota), for one key; precedes every other quota, even the caller's
-    /// [own](Subject::quota).
+    /// Like [`set_quota`](RateLimiter::set_quota), for one key. Takes precedence over all other quotas, including the
+    /// caller's [own](Subject::quota).
     ///
     /// # Errors
-    /// As [`set_quota`](RateLimiter::set_quota).
+    /// Same as for [`set_quota`](RateLimiter::set_quota).
     pub async fn set_key_quota(
         &self,
         policy: &Policy,
@@ -93,7 +94,7 @@ impl RateLimiter {
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Key(key), quotas }).await
     }
 
-    /// The tiers of a policy whose quotas are set, including ones that the policy does not have.
+    /// The tiers of a policy with quotas set at run time, including tiers that the policy does not have.
     #[cfg(feature = "serde")]
     pub(crate) fn changed_tiers(&self, policy: &crate::policy::PolicyName) -> Vec<String> {
         self.inner.overrides.tiers(policy)
@@ -109,7 +110,7 @@ impl RateLimiter {
             return Err(SetQuotaError::TooMany);
         }
         let content = NoticeContent::Quota(change);
-        // A channel delivers the change to this limiter, too, in the order in which all limiters made theirs.
+        // A channel also delivers the change to this limiter, in the same order as to all others.
         if self.inner.backend.notice_channel().is_none() {
             self.inner.apply([content.clone()], false);
         }
@@ -117,10 +118,10 @@ impl RateLimiter {
     }
 
     /// Blocks an address, a user agent, a label, or a key under every policy, for the given time. On a shared backend,
-    /// the block takes effect in all processes within a second. A new block replaces an earlier one of the signal, even
-    /// a longer one. No block is dropped before it ends, and at most 100,000 can be active.
+    /// the block takes effect in all processes within a second. A new block of a signal replaces the earlier block,
+    /// even a longer one. Blocks are never dropped before they end; at most 100,000 can be active.
     ///
-    /// A waiting call of a blocked key is denied at its due time. If a server asked you to wait, use
+    /// A waiting call of a blocked key is denied at its due time. To back off from a server that asked for it, use
     /// [`pause`](RateLimiter::pause).
     ///
     /// ```
@@ -141,7 +142,8 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// If 100,000 blocks are active, or other processes cannot be notified; the block then holds in this one.
+    /// If 100,000 blocks are active, or other processes cannot be notified. In the latter case, the block still holds
+    /// in this process.
     pub async fn block(&self, signal: Signal, lasts: Duration) -> Result<(), Error> {
         let id = self.inner.hash.digest(&signal.to_key());
         let now = self.inner.time.now();
@@ -161,13 +163,13 @@ impl RateLimiter {
     /// Ends all blocks of a signal, manual or automatic, and forgets its denials.
     ///
     /// # Errors
-    /// If the backend cannot notify the other processes; in this one the block has ended.
+    /// If the backend cannot notify the other processes. In this process, the block has ended.
     pub async fn unblock(&self, signal: Signal) -> Result<(), Error> {
         let id = self.inner.hash.digest(&signal.to_key());
         let content = [NoticeContent::ManualBlock(id, None), NoticeContent::Block(id, None)];
         self.inner.apply(content.clone(), false);
-        let [one, other] = content.map(|content| self.inner.publish(&content));
-        one.await.and(other.await)
+        let [manual, automatic] = content.map(|content| self.inner.publish(&content));
+        manual.await.and(automatic.await)
     }
 
     /// Returns statistics of the limiter and its backend. Cheap: no server is asked. See [`Stats`] for an example.
@@ -224,10 +226,11 @@ impl RateLimiter {
 pub struct Stats {
     /// Rows that the backend holds in this process; `None` for a remote backend.
     pub rows: Option<usize>,
-    /// Rows that the backend evicted before they were refilled, so that their keys could spend again. `None` if remote.
+    /// Rows that the backend evicted before they expired, so that their keys could spend again too early. `None` if
+    /// remote.
     pub evictions: Option<u64>,
-    /// Charges decided on a row that several keys share, because the table was full. More than a few mean that a policy
-    /// is flooded with keys: see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
+    /// Charges decided on a row that several keys share, because the table was full. A growing number means that a
+    /// policy is flooded with keys: see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
     pub overflowed: Option<u64>,
     /// Whether the circuit breaker is open, so that calls fail immediately; `None` for a backend without one.
     pub circuit_open: Option<bool>,
@@ -241,8 +244,8 @@ pub struct Stats {
     pub changed_quotas: usize,
     /// Automatic blocks that are not published to the other processes yet. Stays above 0 while publishing fails.
     pub pending_notices: usize,
-    /// Whether the last poll for notices of other processes (set quotas, blocks) failed; what was received before stays
-    /// in use. `None` without a notice channel: on a memory backend, or if it is turned off.
+    /// Whether the last poll for notices of other processes (set quotas, blocks) failed. Notices that were received
+    /// before stay in effect. `None` without a notice channel: on a memory backend, or if the channel is turned off.
     pub poll_failed: Option<bool>,
     /// Mistakes of the program that the limiter noticed; every count should be 0.
     pub mistakes: Mistakes,
@@ -261,7 +264,7 @@ impl Inner {
         done.map(move |found| was_local || found > 0)
     }
 
-    /// Removes rows from the block cache. Call it after the backend, since an answer from before may still arrive.
+    /// Removes rows from the block cache. Must be called after the backend, because an earlier answer may still arrive.
     pub(super) fn forget_denials<'a>(&self, rows: impl Iterator<Item = RowId<'a>>) {
         if let Some(cache) = &self.block_cache {
             cache.forget(rows);
@@ -281,7 +284,7 @@ impl Inner {
         }
     }
 
-    /// Applies notices. If `all`, they are the complete list of set quotas; blocks that are missing stay.
+    /// Applies notices. If `all`, they replace all set quotas; existing blocks stay.
     pub(super) fn apply(&self, content: impl IntoIterator<Item = NoticeContent>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();
@@ -290,7 +293,7 @@ impl Inner {
                 NoticeContent::Quota(change) => changes.push(change),
                 NoticeContent::Block(id, Some((lasts, times))) => self.guard.block(id, now, lasts, times),
                 NoticeContent::Block(id, None) => self.guard.unblock(id),
-                // The channel may hold more blocks than this table; their maker has returned an error.
+                // Ignored if the table is full; the process that made the block has returned an error.
                 NoticeContent::ManualBlock(id, Some(lasts)) => drop(self.guard.manual.block(id, now, now + lasts)),
                 NoticeContent::ManualBlock(id, None) => self.guard.manual.unblock(id),
                 NoticeContent::Pause(row, Some(lasts)) => drop(self.guard.pauses.pause(row, now, now + lasts)),

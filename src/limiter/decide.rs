@@ -16,7 +16,7 @@ use crate::algorithm::{Ask, Steps};
 use crate::backend::{Error, ErrorKind, RowId, Take};
 use crate::policy::{DecidedBy, Decision, Decisions, Key, Part, Policy, Signals, Subject};
 
-/// Everything about a call but its charges.
+/// Everything about a call except its charges.
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
     pub(crate) take: bool,
@@ -44,16 +44,16 @@ pub(super) struct CallState {
 }
 
 impl CallState {
-    /// A call that was decided before and has waited since.
+    /// The state of a call that was held by a pause.
     fn late() -> CallState {
         CallState { take: true, enforced: true, began: None, permit: None, caller: None }
     }
 }
 
-/// What a caller can be blocked by. Boxed, because few limiters count denials.
+/// The key and signals by which a caller can be blocked. Boxed, because few limiters count denials.
 struct CallerIds {
     signal_ids: SignalIds,
-    /// One per charge.
+    /// One key per charge.
     keys: Vec<Option<Key>>,
 }
 
@@ -69,7 +69,7 @@ impl RateLimiter {
         let CallContext { take, enforced, waits, patience, signals } = context;
         let mut call = CallState { take, enforced, began: None, permit: None, caller: None };
 
-        // 1. Resolve the row and its quotas: those set at run time, else the caller's, the tier's or the policy's own.
+        // 1. Resolve the row and its quotas: set at run time, or else of the caller, the tier or the policy.
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
         let is_guarded = guard.is_needed();
         for (policy, subject, ask) in charges {
@@ -91,14 +91,14 @@ impl RateLimiter {
             }
         }
 
-        // 2. Blocked: a deny list, a block or a pause denies the call, whatever the quotas.
+        // 2. Blocked: a deny list, a block or a pause denies the call, regardless of quotas.
         if is_guarded {
             if let Some(blocked) = self.blocked(&keys, &takes, signals, &mut call) {
                 self.observe(&call, &blocked);
                 return DecisionFuture::ready(Ok(blocked));
             }
             if let Some(paused) = self.paused(&takes, patience) {
-                // A call that is held is decided at the end of the pause.
+                // A held call is decided and observed at the end of the pause.
                 if !paused.is_allowed() {
                     self.observe(&call, &paused);
                 }
@@ -106,7 +106,7 @@ impl RateLimiter {
             }
         }
 
-        // 3. Known: an earlier answer of a remote backend is enough to deny.
+        // 3. Cached: a row that was read recently is enough to deny the call.
         if let Some(cache) = block_cache {
             let now = time.now();
             if let Some(steps) = cache.denies(&takes, now) {
@@ -123,7 +123,7 @@ impl RateLimiter {
         self.ask(call, &takes)
     }
 
-    /// Decides charges that a pause held, from step 4 on.
+    /// Decides held charges at the end of a pause, from step 4 on.
     pub(super) fn decide_again(&self, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         self.ask(CallState::late(), takes)
     }
@@ -238,7 +238,7 @@ impl RateLimiter {
         let denied = decided.binding().zip(&caller.keys).filter(|(decision, _)| decision.is_violated());
         let denied = denied.map(|(decision, key)| (decision.policy(), key.as_ref(), decision.key()));
         for block in guard.denied(denied, &caller.signal_ids, time.now()) {
-            // The block holds in this process even if the others cannot be notified.
+            // The block holds in this process even if other processes cannot be notified.
             self.inner.publish_later(&NoticeContent::Block(block.id, Some((block.lasts, block.times))));
             let rule = block.signal.to_rule();
             let blocked = Blocked { rule: &rule, lasts: block.lasts, times: block.times };

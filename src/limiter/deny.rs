@@ -11,8 +11,8 @@ use super::agents::Agents;
 use crate::policy::{DenyKind, DenyRule, Key, Pattern, Signals};
 use crate::sync::{Mutex, PoisonError, RwLock};
 
-/// Rules that deny callers whatever the quotas, by key, address, user agent, country or another label. A list can be
-/// edited while it is in use; clones are the same list.
+/// Rules that deny callers by key, address, user agent, country or another label, regardless of quotas. A list can be
+/// edited while it is in use. Clones share their rules.
 ///
 /// ```
 /// use tollgate::protection::{DenyList, DenyRule, Signals};
@@ -36,27 +36,29 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// # Ok(()) }
 /// ```
 ///
-/// A listed caller is denied without asking the backend. The client gets a 429 without a time to retry;
-/// [`Decision::denied_rule`](crate::Decision::denied_rule) returns the rule, for handlers and observers. Nothing is
-/// denied in [shadow mode](crate::RateLimitLayer::shadow), or for the share of keys that a layer does not enforce.
+/// A listed caller is denied without asking the backend. The client gets a 429 without a time to retry. Handlers and
+/// observers get the rule from [`Decision::denied_rule`](crate::Decision::denied_rule). In [shadow
+/// mode](crate::RateLimitLayer::shadow), or outside of the [enforced share](crate::RateLimitLayer::enforce_share) of
+/// keys, denials have no effect.
 ///
-/// Signals come with the request ([`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip),
-/// [`label`](crate::RateLimitLayer::label)) or with the call ([`Acquire::ip`](crate::limiter::Acquire::ip)). User
-/// agents and countries are as the client or the CDN reports them, so they only stop clients that do not hide.
+/// A layer reads signals from the request ([`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip),
+/// [`label`](crate::RateLimitLayer::label)); calls without a layer pass their signals
+/// ([`Acquire::ip`](crate::limiter::Acquire::ip)). User agents and countries are reported by the client or the CDN, so
+/// rules for them only stop clients that do not hide.
 ///
 /// # Rules that can never match
-/// A rule for a key matches this exact key, including its type: the text `"7"` is not the number 7, nor the token `7`
-/// of a request. A rule for what [`bearer`](crate::key::bearer), [`header`](crate::key::header),
-/// [`cookie`](crate::key::cookie) or `path` find (`bearer:sk_leaked`) also matches keys with that as a part at any
-/// depth, such as the token in `bearer().and(client_ip())`. Parts of other types do not match: deny the whole pair, or
-/// an address by its network. [`Key::anonymous`] matches all callers without a key.
+/// A rule for a key matches exactly this key, including its type: the text `"7"` differs from the number 7 and from the
+/// bearer token `7`. Keys found by [`bearer`](crate::key::bearer), [`header`](crate::key::header),
+/// [`cookie`](crate::key::cookie) or `path` (`bearer:sk_leaked`) also match as part of a larger key, such as the token
+/// in `bearer().and(client_ip())`. For other types, deny the whole pair, or an address by its network.
+/// [`Key::anonymous`] matches all callers without a key.
 ///
 /// A layer that can never apply a rule panics when it is put around a service; the message contains the rule and what
 /// to add. Networks need [`client_ip`](crate::RateLimitLayer::client_ip) or a key with an address. Countries and labels
 /// need [`label_from_header`](crate::RateLimitLayer::label_from_header) or [`label`](crate::RateLimitLayer::label).
 /// Keys need an extractor that [can find](crate::key::KeyExtractor::can_find) their kind; closures, extractors with
-/// [`map`] and custom extractors can find any key, so a wrong type goes unnoticed there. A rule that is added later is
-/// reported to [observers](crate::observe::Observer::mistake), once for each kind. If another layer or a handler
+/// [`map`] and custom extractors can find any key, so a wrong type is not noticed. If such a rule is added later,
+/// [observers](crate::observe::Observer::mistake) are notified once for each kind. If another layer or a handler
 /// applies the rule, [turn the check off](crate::RateLimitLayer::ignore_unmatched_deny_rules).
 ///
 /// [`map`]: crate::key::KeyExtractor::map
@@ -76,7 +78,7 @@ struct Shared {
 #[derive(Default)]
 struct Compiled {
     rules: HashSet<Arc<DenyRule>>,
-    /// The prefix lengths of the networks, to try for an address.
+    /// The prefix lengths of all networks, which a lookup tries one by one.
     prefixes: BTreeSet<u8>,
     agents: Arc<Agents>,
     kinds: OnceLock<Vec<Arc<DenyRule>>>,
@@ -88,7 +90,7 @@ impl DenyList {
         DenyList::default()
     }
 
-    /// Adds a rule. Returns whether it is new. Every change rebuilds the list: add many rules with
+    /// Adds a rule. Returns whether the rule is new. Every change rebuilds the list, so add many rules with
     /// [`extend`](DenyList::extend).
     pub fn insert(&self, rule: DenyRule) -> bool {
         self.extend([rule]) > 0
@@ -133,7 +135,8 @@ impl DenyList {
         self.compiled().rules.is_empty()
     }
 
-    /// Returns the rule that denies a caller with this key and these signals; of several networks, the smallest.
+    /// Returns the rule that denies a caller with this key and these signals. If several networks match, returns the
+    /// smallest.
     pub fn find(&self, key: Option<&Key>, signals: &Signals) -> Option<Arc<DenyRule>> {
         let compiled = self.compiled();
         let network = || compiled.find_network(signals.ip?);
@@ -144,7 +147,7 @@ impl DenyList {
         network().or_else(label).or_else(agent).or_else(key).cloned()
     }
 
-    /// Whether a change of one of these lists changes the other.
+    /// Whether both lists share their rules.
     #[cfg(feature = "serde")]
     pub(crate) fn is_same(&self, other: &DenyList) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
@@ -154,7 +157,7 @@ impl DenyList {
         self.shared.changes.load(Ordering::Acquire)
     }
 
-    /// A rule of each [kind](DenyRule::kind), ordered by kind.
+    /// One rule of each [kind](DenyRule::kind), ordered by kind.
     pub(crate) fn kinds(&self) -> Vec<Arc<DenyRule>> {
         let compiled = self.compiled();
         compiled.kinds.get_or_init(|| compiled.find_kinds()).clone()
@@ -164,7 +167,7 @@ impl DenyList {
         Arc::clone(&self.shared.compiled.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Readers wait only while the rules are exchanged; writers see all earlier changes.
+    /// Readers wait only while the rules are swapped.
     fn change<T>(&self, change: impl FnOnce(&mut HashSet<Arc<DenyRule>>) -> T) -> T {
         let _one_at_a_time = self.shared.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.compiled();
@@ -194,8 +197,8 @@ impl Compiled {
                 DenyKind::UserAgent(_) | DenyKind::Key(_) | DenyKind::Label { .. } => {}
             }
         }
-        let were_there = patterns.iter().all(|(_, rule)| before.rules.contains(*rule));
-        let unchanged = were_there && patterns.len() == before.agents.len();
+        let all_known = patterns.iter().all(|(_, rule)| before.rules.contains(*rule));
+        let unchanged = all_known && patterns.len() == before.agents.len();
         compiled.agents = if unchanged { Arc::clone(&before.agents) } else { Arc::new(Agents::new(&patterns)) };
         Compiled { rules, ..compiled }
     }
@@ -243,18 +246,18 @@ mod tests {
     use proptest::prelude::*;
 
     fn signals(ip: &str) -> Signals {
-        Signals::new().ip(ip.parse().expect("an address"))
+        Signals::new().ip(ip.parse().expect("a valid address"))
     }
 
     #[test]
-    fn each_kind_of_rule_finds_its_own() {
+    fn each_kind_of_rule_matches_its_signal() {
         let list = DenyList::from_iter([
             DenyRule::key("mallory"),
-            DenyRule::network("192.0.2.0/24").expect("a network"),
-            DenyRule::user_agent("*bot*").expect("a pattern"),
-            DenyRule::user_agent("curl/8.0").expect("a pattern"),
-            DenyRule::country("KP").expect("a country"),
-            DenyRule::label("asn", "64496").expect("a label"),
+            DenyRule::network("192.0.2.0/24").expect("a valid network"),
+            DenyRule::user_agent("*bot*").expect("a valid pattern"),
+            DenyRule::user_agent("curl/8.0").expect("a valid pattern"),
+            DenyRule::country("KP").expect("a valid country"),
+            DenyRule::label("asn", "64496").expect("a valid label"),
         ]);
         let found = |key: Option<&str>, signals: Signals| {
             list.find(key.map(Key::from).as_ref(), &signals).map(|rule| rule.to_string())
@@ -273,10 +276,10 @@ mod tests {
     }
 
     #[test]
-    fn it_is_edited_while_it_is_used() {
+    fn a_deny_list_can_be_edited_while_in_use() {
         let list = DenyList::new();
         let (wide, narrow) = ("10.0.0.0/8", "10.1.0.0/16");
-        let rule = |text: &str| DenyRule::network(text).expect("a network");
+        let rule = |text: &str| DenyRule::network(text).expect("a valid network");
         assert!(list.insert(rule(wide)) && !list.insert(rule(wide)));
         assert_eq!(list.extend([rule(wide), rule(narrow)]), 1);
         assert_eq!(list.find(None, &signals("10.1.2.3")), Some(Arc::new(rule(narrow))));
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_loses_a_rule_that_somebody_else_adds() {
+    fn concurrent_inserts_lose_no_rule() {
         let list = DenyList::new();
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -302,10 +305,10 @@ mod tests {
     fn network() -> impl Strategy<Value = IpNet> {
         // Few different bits, so that networks overlap often.
         let v4 = (0u32..8, 0u32..8, 0u8..=32).prop_map(|(high, low, prefix)| {
-            IpNet::new(IpAddr::V4((high << 29 | low).into()), prefix).expect("a prefix").trunc()
+            IpNet::new(IpAddr::V4((high << 29 | low).into()), prefix).expect("a valid prefix").trunc()
         });
         let v6 = (0u128..4, 0u128..4, 0u8..=128).prop_map(|(high, low, prefix)| {
-            IpNet::new(IpAddr::V6((high << 126 | low).into()), prefix).expect("a prefix").trunc()
+            IpNet::new(IpAddr::V6((high << 126 | low).into()), prefix).expect("a valid prefix").trunc()
         });
         prop_oneof![v4, v6]
     }
@@ -320,13 +323,13 @@ mod tests {
     fn found(compiled: &Compiled, address: IpAddr) -> Option<IpNet> {
         compiled.find_network(address).map(|rule| match &rule.0 {
             DenyKind::Network(network) => *network,
-            _ => unreachable!("there are networks only"),
+            _ => unreachable!("only networks were inserted"),
         })
     }
 
     fn smallest(networks: &HashSet<IpNet>, address: IpAddr) -> Option<IpNet> {
-        let around = networks.iter().filter(|network| network.contains(&address));
-        around.max_by_key(|network| network.prefix_len()).copied()
+        let matching = networks.iter().filter(|network| network.contains(&address));
+        matching.max_by_key(|network| network.prefix_len()).copied()
     }
 
     proptest! {
@@ -345,7 +348,7 @@ mod tests {
                         let (first, last) = (u128::from(first), u128::from(last));
                         [first, first.wrapping_sub(1), last, last.wrapping_add(1)].map(|a| IpAddr::V6(a.into()))
                     }
-                    _ => unreachable!("one network, one kind"),
+                    _ => unreachable!("a network has one address family"),
                 };
                 for address in near {
                     prop_assert_eq!(found(&rules, address), smallest(&networks, address), "{}", address);
@@ -355,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn many_networks_of_real_sizes_are_told_apart() {
+    fn the_smallest_of_many_realistic_networks_is_found() {
         let mut random = 1u64;
         let mut next = || {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -366,7 +369,7 @@ mod tests {
                 let v4 = IpNet::new(IpAddr::V4((next() as u32).into()), 8 + (next() % 25) as u8);
                 let v6 = u128::from(0x2001_0db8 + next() % 4096) << 96 | u128::from(next()) << 64;
                 let v6 = IpNet::new(IpAddr::V6(v6.into()), 20 + (next() % 45) as u8);
-                if next() % 2 == 0 { v4 } else { v6 }.expect("a prefix").trunc()
+                if next() % 2 == 0 { v4 } else { v6 }.expect("a valid prefix").trunc()
             })
             .collect();
         let rules = compiled(&networks);

@@ -5,8 +5,10 @@ use std::fmt;
 use crate::backend::Error;
 use crate::policy::{Denied, KeyError, PolicyName};
 
-/// Why a call failed: it was denied, the backend could not decide, or the program is wrong. With feature `axum` it is a
-/// response: 429 or 503 as from the layer, the status of the key error, or 500.
+/// Why a call failed: it was denied, the backend could not decide, or the program is wrong.
+///
+/// With feature `axum`, a handler can return the error as a response: 429 or 503 like the layer, the status of the key
+/// error, or 500.
 ///
 /// ```
 /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
@@ -22,12 +24,12 @@ use crate::policy::{Denied, KeyError, PolicyName};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LimitError {
-    /// A quota is exceeded.
+    /// The call was denied.
     Denied(Denied),
     /// The backend could not decide.
     Backend(Error),
-    /// The [key extraction](crate::key::KeyExtractor::subject) of a handler found no key. A limiter never returns
-    /// it; it exists so that `?` converts the errors of both.
+    /// The [key extraction](crate::key::KeyExtractor::subject) of a handler found no key. Limiters never return this
+    /// variant; it exists so that `?` converts both kinds of error.
     Key(KeyError),
     /// The call reserves tokens or waits for them, and the quota of this policy allows no reservations. Returned even
     /// when no wait is needed, so that the first call reveals the mistake.
@@ -35,7 +37,7 @@ pub enum LimitError {
 }
 
 impl LimitError {
-    /// Returns the denial, if it is one.
+    /// Returns the denial, if the call was denied.
     pub fn denied(&self) -> Option<&Denied> {
         if let LimitError::Denied(denied) = self { Some(denied) } else { None }
     }

@@ -1,4 +1,4 @@
-//! Deciding calls when the backend fails.
+//! Decides calls when the backend fails.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -27,8 +27,8 @@ use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 /// ```
 ///
 /// A call under several policies fails if one of their modes is `Deny`. A call that the backend does not support
-/// ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] returns what decided. Once the backend is
-/// back, it decides again, without knowing what was spent in between.
+/// ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] returns whether the backend or the
+/// failure mode decided. Once the backend is back, it decides again, without the charges made in the meantime.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {
@@ -37,22 +37,22 @@ pub enum FailureMode {
     Deny,
     /// The charge is granted without a limit.
     Allow,
-    /// A limiter in this process decides, by a share of each quota. Created by
+    /// A limiter in this process decides, with a share of each quota. Created by
     /// [`FailureMode::fallback(share)`](FailureMode::fallback), which checks the share.
     #[non_exhaustive]
     Fallback {
-        /// More than 0, up to 1.
+        /// The share, more than 0 and at most 1.
         share: f64,
     },
 }
 
 impl FailureMode {
-    /// A limiter in this process decides, by `share` of each quota's rate, capacity and reservations, rounded down but
-    /// at least one token. With `n` processes, a share of 1/n is as strict as the quota. An outage begins with what
-    /// this process recorded in the previous one, minus what was refilled since.
+    /// A limiter in this process decides, with `share` of each quota's rate, capacity and reservations, rounded down
+    /// but at least one token. With `n` processes, a share of 1/n is as strict as the quota. Tokens spent in one outage
+    /// still count in the next, until they are refilled.
     ///
     /// # Panics
-    /// If `share` is not more than 0 and at most 1.
+    /// Unless `share` is above 0 and at most 1.
     #[track_caller]
     pub fn fallback(share: f64) -> FailureMode {
         assert!(share > 0.0 && share <= 1.0, "tollgate: expected a fallback share above 0 and up to 1, found {share}");
@@ -70,7 +70,7 @@ pub(super) struct Failure {
 impl Failure {
     pub(super) fn decide(&self, takes: &[Take<'_>], take: bool, error: Error) -> Result<Decisions, Error> {
         let modes: SmallVec<[FailureMode; 4]> = takes.iter().map(|take| self.mode(take.row.policy)).collect();
-        // An unsupported call would be allowed forever.
+        // The backend never supports such a call, so the failure mode would always decide.
         if modes.contains(&FailureMode::Deny) || error.kind() == ErrorKind::Unsupported {
             return Err(error);
         }
@@ -86,7 +86,7 @@ impl Failure {
             let answer = if take { backend.acquire(&scaled) } else { backend.peek(&scaled) };
             steps = match answer.try_ready() {
                 Ok(Ok(steps)) if steps.len() == scaled.len() => steps,
-                Ok(Err(own)) => return Err(own),
+                Ok(Err(fallback_error)) => return Err(fallback_error),
                 // A fallback that has to be awaited cannot decide.
                 _ => return Err(error),
             };

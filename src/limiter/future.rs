@@ -26,13 +26,13 @@ use crate::policy::{Allowed, Decision, Decisions};
 /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 /// # let limiter = RateLimiter::default();
 /// let answer: DecisionFuture = limiter.limit(&API, "ada");
-/// drop(answer); // charged all the same
+/// drop(answer); // the token stays spent
 /// assert_eq!(limiter.limit(&API, "ada").await?.remaining(), 8);
 /// # Ok(()) }
 /// ```
 ///
 /// # Panics
-/// If it is polled again after it has returned.
+/// If polled after completion.
 #[must_use = "await it: it returns whether to go on"]
 pub struct DecisionFuture<T = Result<Allowed, LimitError>>(State<T>);
 
@@ -40,7 +40,7 @@ pub(super) type Answer = Result<Decisions, Error>;
 
 pub(super) type Finish<T> = fn(&RateLimiter, Answer) -> T;
 
-#[allow(clippy::large_enum_variant)] // The large one is the usual one, and a box would be an allocation.
+#[allow(clippy::large_enum_variant)] // `Ready` is the common case, and boxing it would allocate.
 enum State<T> {
     /// `None` once the output was returned.
     Ready(Option<T>),
@@ -92,7 +92,7 @@ impl DecisionFuture<Answer> {
         DecisionFuture(State::Pending(Box::new(pending), |_, answer| answer))
     }
 
-    /// Sets how the decisions are turned into the output.
+    /// Sets the function that converts the decisions into the output.
     #[inline]
     pub(super) fn finish<T>(self, limiter: &RateLimiter, finish: Finish<T>) -> DecisionFuture<T> {
         DecisionFuture(match self.0 {
@@ -103,7 +103,7 @@ impl DecisionFuture<Answer> {
 
     /// Returns the decisions if they are ready, else the future.
     #[inline]
-    #[allow(clippy::result_large_err)] // It is moved once, and a box would be an allocation.
+    #[allow(clippy::result_large_err)] // The result is moved once, and boxing it would allocate.
     pub(crate) fn try_ready(self) -> Result<Answer, DecisionFuture<Answer>> {
         match self.0 {
             State::Ready(Some(answer)) => Ok(answer),

@@ -10,15 +10,15 @@ impl RateLimiter {
     /// 100,000, ordered by policy. Within a policy, the quota of all callers comes first, then tiers, then keys. See
     /// [`set_quota`](RateLimiter::set_quota) for an example.
     ///
-    /// The list includes quotas without effect, which another version of the program may have set: those with another
-    /// algorithm than the policy, or for a tier that it does not have.
+    /// The list includes quotas that have no effect here, because they have another algorithm than the policy, or are
+    /// for a tier that the policy lacks. Another version of the program may have set them.
     pub fn set_quotas(&self) -> Vec<SetQuota> {
         self.inner.overrides.list()
     }
 
     /// Returns the active blocks of this process, in arbitrary order: at most 100,000 [manual](RateLimiter::block)
-    /// ones, and at most as many automatic ones as there are [entries](crate::protection::AutoBlock::max_entries). A
-    /// caller with both kinds of block is listed twice. See [`block`](RateLimiter::block) for an example.
+    /// ones, and up to [`max_entries`](crate::protection::AutoBlock::max_entries) automatic ones. A caller with both
+    /// kinds of block is listed twice. See [`block`](RateLimiter::block) for an example.
     pub fn blocks(&self) -> Vec<Block> {
         self.inner.guard.list(self.inner.time.now())
     }
@@ -31,7 +31,7 @@ impl RateLimiter {
 pub struct SetQuota {
     /// The policy.
     pub policy: PolicyName,
-    /// The tier, if the quota is for one.
+    /// The tier, if the quota is for one tier.
     pub tier: Option<String>,
     /// The key's [digest](RateLimiter::digest), if the quota is for one key.
     pub key: Option<Digest>,
@@ -43,16 +43,16 @@ pub struct SetQuota {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Block {
-    /// The digest of what is blocked, for a key as [`RateLimiter::digest`] returns it.
+    /// The digest of the blocked key or signal. For a key, it equals [`RateLimiter::digest`].
     pub digest: Digest,
-    /// The blocked address, user agent or label. `None` for a key, because keys are not stored; for a block by another
-    /// process, because processes share only digests; and for a text longer than [`DenyRule::MAX_LENGTH`].
+    /// The blocked address, user agent or label. `None` for keys, which are not stored, for blocks by other processes,
+    /// which share only digests, and for texts longer than [`DenyRule::MAX_LENGTH`].
     pub rule: Option<DenyRule>,
     /// The time since this process made the block; `None` if another process did.
     pub age: Option<Duration>,
     /// The time until the block ends, more than zero.
     pub left: Duration,
-    /// Which automatic block of the caller in a row this is, 1 for the first; 0 for a manual block.
+    /// The number of this automatic block in a row, 1 for the first; 0 for a manual block.
     pub times: u32,
     /// Whether it is a manual block, made by [`RateLimiter::block`].
     pub by_hand: bool,

@@ -1,4 +1,4 @@
-//! The clock of what a limiter keeps itself: blocks, pauses and the block cache.
+//! The local clock of a limiter, for blocks, pauses and the block cache.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use crate::algorithm::{Micros, whole_micros};
 use crate::clock::{Clock, Sleep};
 
-/// The backend's clock if it runs in this process, else the clocks of the system.
+/// The backend's clock if the backend runs in this process, else the clocks of the system.
 #[derive(Debug)]
 pub(super) struct LocalTime {
     clock: Option<Arc<dyn Clock>>,

@@ -5,7 +5,7 @@ use std::fmt;
 /// A mistake of the program that a limiter noticed, as an [`Observer`](crate::observe::Observer) receives it.
 ///
 /// A limiter reports each mistake once, and at most 256 of them; [`Stats::mistakes`](crate::limiter::Stats) counts all.
-/// `Display` writes what was found and how to fix it, and never a key.
+/// `Display` writes the mistake and how to fix it, but never a key.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -52,11 +52,11 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// The kinds of [`Mistake`], which has an example.
+/// The kinds of [`Mistake`]. See [`Mistake`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MistakeKind {
-    /// Two policies of one name have different quotas, and share their rows.
+    /// Two policies with the same name have different quotas but share their rows.
     PolicyConflict,
     /// The policy does not have the caller's tier, so the policy's own quota applies.
     UnknownTier,
@@ -93,10 +93,10 @@ impl MistakeKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mistakes {
-    /// Policies with the same name as another one, but other quotas or tiers. Policies of a layer are compared when it
-    /// is put around a service, others at their first call. Not compared are policies of different limiters on one
-    /// backend, names beyond the first 10,000, and policies created for single calls after the first 65,536. Quotas
-    /// that are [set](crate::RateLimiter::set_quota) at run time or reloaded do not conflict.
+    /// Policies with the name of another policy, but different quotas or tiers. Policies of a layer are compared when
+    /// the layer is put around a service, other policies at their first call. The limiter does not compare policies of
+    /// different limiters on one backend, names beyond the first 10,000, or policies created for single calls after the
+    /// first 65,536. Quotas that are [set](crate::RateLimiter::set_quota) at run time or reloaded do not conflict.
     pub policy_conflicts: u64,
     /// Charges of callers with a tier that their policy does not have. Policies without tiers are not counted.
     pub unknown_tiers: u64,

@@ -15,7 +15,7 @@ pub(super) struct MistakeTracker {
     counts: [AtomicU64; 7],
     /// Hashes of the reported mistakes; 0 is free.
     reported: Slots,
-    /// Identities of the policies that were compared with others of their name.
+    /// Identities of the policies that were compared with others of the same name.
     compared: Slots,
     comparisons: AtomicU64,
     policies: Mutex<HashMap<PolicyName, PolicyVersions>>,
@@ -50,7 +50,7 @@ impl MistakeTracker {
         }
     }
 
-    /// Counts a mistake. Returns whether to report it: it is new, and there is space to remember it.
+    /// Counts a mistake. Returns whether to report it: `true` if the mistake is new and there is space to remember it.
     fn count(&self, kind: MistakeKind, which: impl Hash) -> bool {
         self.counts[kind as usize].fetch_add(1, Relaxed);
         let hash = hash_of(&(kind, which)) | 1;
@@ -70,7 +70,7 @@ impl MistakeTracker {
         false
     }
 
-    /// Adds a policy. If it differs from all others of its name, returns the quotas of the first of them.
+    /// Adds a policy. If it differs from all others of the same name, returns the quotas of the first one.
     fn add(&self, policy: &Policy) -> Option<Quotas> {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +89,7 @@ impl MistakeTracker {
 }
 
 impl Inner {
-    /// Compares a policy with the others of its name, once.
+    /// Compares a policy once with the others of the same name.
     #[inline]
     pub(super) fn check_conflicts(&self, policy: &Policy) {
         let identity = policy.identity();
@@ -131,7 +131,7 @@ impl Inner {
     #[cold]
     pub(super) fn unknown_tier(&self, policy: &Policy, tier: &str) {
         if policy.tiers().next().is_none() {
-            return; // One quota for all callers.
+            return; // All callers have the same quota.
         }
         let name = policy.name();
         self.mistake(MistakeKind::UnknownTier, (name.as_str(), tier), || {
@@ -165,7 +165,7 @@ impl RateLimiter {
         policies.for_each(|policy| self.inner.register(policy));
     }
 
-    /// Adds policies that replace others of their names, as a reload does.
+    /// Adds the policies of a reload, which do not conflict with those that they replace.
     #[cfg(feature = "serde")]
     pub(crate) fn succeed<'p>(&self, policies: impl Iterator<Item = &'p Policy>) {
         for policy in policies {
@@ -226,7 +226,7 @@ const MAX_NAMES: usize = 10_000;
 
 const MAX_PER_NAME: usize = 16;
 
-/// About ten milliseconds in the life of a process.
+/// This many comparisons take about ten milliseconds.
 const MAX_COMPARISONS: u64 = 65_536;
 
 const MAX_TIERS_LISTED: usize = 20;

@@ -1,4 +1,4 @@
-//! The limiter: checks charges against the quotas of policies and has a backend decide them.
+//! The limiter, which resolves the quotas of calls and has a backend decide them.
 
 mod acquire;
 mod agents;
@@ -65,9 +65,10 @@ pub use reservation::Reservation;
 pub use snapshot::Snapshot;
 pub(crate) use waiting::WaitSlot;
 
-/// A rate limiter: charges keys under policies, on a backend.
+/// A rate limiter: charges keys under policies, and stores what they have spent in a backend.
 ///
-/// Cloning is cheap, and clones share their rows. A [layer](crate::RateLimitLayer) creates a limiter or is given one.
+/// Cloning is cheap, and clones share their rows. A [layer](crate::RateLimitLayer) creates its own limiter unless it is
+/// given one.
 ///
 /// ```
 /// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR};
@@ -78,18 +79,18 @@ pub(crate) use waiting::WaitSlot;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
 ///
-/// // One token of one policy; a denial is an error, or with `try_limit` a decision.
+/// // Spend one token. A denial is an error, or a decision with `try_limit`.
 /// limiter.limit(&LOGIN, "ada@example.com").await?;
 /// assert_eq!(limiter.try_limit(&LOGIN, "ada@example.com").await?.remaining(), 3);
 /// limiter.limit_now(&LOGIN, "ada@example.com")?; // without awaiting
 ///
-/// // Several policies together: all of them are charged, or none.
+/// // Charge several policies together: all of them, or none.
 /// limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?;
 /// assert_eq!(limiter.remaining(&CHAT, 7).await?, 8800);
 ///
 /// assert!(limiter.reset(&LOGIN, "ada@example.com").await?); // the password was right
 /// assert_eq!(limiter.check(&LOGIN, "ada@example.com").await?.remaining(), 5);
-/// assert!(!limiter.reset(&LOGIN, "eve@example.com").await?); // spent nothing
+/// assert!(!limiter.reset(&LOGIN, "eve@example.com").await?); // Eve has spent nothing
 /// # Ok(()) }
 /// ```
 ///
@@ -97,8 +98,8 @@ pub(crate) use waiting::WaitSlot;
 /// 1. **Resolve** each charge: its row, and the quota that applies ([set](RateLimiter::set_quota) at run time, else the
 ///    tier's, else the policy's own).
 /// 2. **Blocked**: a [deny list](DenyList) or a [block](AutoBlock) denies the call.
-/// 3. **Known**: the [block cache](RateLimiterBuilder::block_cache) denies the call by a row of a remote backend that
-///    was read a moment ago.
+/// 3. **Cached**: the [block cache](RateLimiterBuilder::block_cache) denies the call if a row that was read recently
+///    from a remote backend is enough to do so.
 /// 4. The **backend** decides all charges at one instant: all are granted, or none.
 /// 5. **Failure**: if the backend failed, the [`FailureMode`] decides.
 /// 6. **Protect**: denials are counted, and callers with too many are blocked ([`AutoBlock`]).
@@ -121,7 +122,7 @@ struct Inner {
     block_cache: Option<BlockCache>,
     observers: Vec<Arc<dyn Observer>>,
     mistakes: MistakeTracker,
-    /// The clock of blocks, pauses and the block cache, which are kept in this process.
+    /// The local clock, for blocks, pauses and the block cache.
     time: LocalTime,
 }
 
@@ -146,7 +147,7 @@ impl RateLimiter {
 
     /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`].
     ///
-    /// Ignoring the decision is a compiler warning:
+    /// The compiler warns about an ignored decision:
     ///
     /// ```compile_fail
     /// #![deny(unused_must_use)]
@@ -165,8 +166,8 @@ impl RateLimiter {
     /// Like [`limit`](RateLimiter::limit), for code that cannot await, such as a gRPC interceptor.
     ///
     /// # Errors
-    /// If the call is denied, or the backend cannot decide. A remote backend is not asked: the error is of kind
-    /// [`Unsupported`](crate::backend::ErrorKind::Unsupported).
+    /// If the call is denied, or the backend cannot decide. With a remote backend, the error has the kind
+    /// [`Unsupported`](crate::backend::ErrorKind::Unsupported), and nothing is charged.
     pub fn limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Allowed, LimitError> {
         Ok(self.try_limit_now(policy, subject)?.into_result()?)
     }
@@ -182,8 +183,8 @@ impl RateLimiter {
         future::only(self, answer.unwrap_or_else(|_| Err(decide::cannot_wait())))
     }
 
-    /// Starts a call with options: a [cost](Acquire::cost), a [reservation](Acquire::reserve), a charge that can be
-    /// [given back](Acquire::hold). A denial is an error. See [`Acquire`] for an example.
+    /// Starts a call with options, such as a [cost](Acquire::cost), a [reservation](Acquire::reserve), or a charge that
+    /// can be [given back](Acquire::hold). A denial is an error. See [`Acquire`] for an example.
     pub fn acquire<'a>(&'a self, policy: &'a Policy, subject: impl Into<Subject>) -> Acquire<'a> {
         Acquire::new(self, Charge::new(policy, subject), future::only_allowed)
     }
@@ -197,9 +198,11 @@ impl RateLimiter {
         Acquire::new(self, Charge::new(policy, subject), future::only)
     }
 
-    /// Deletes what `subject` spent under `policy`, so that it has the whole quota again. Blocks stay. Returns whether
-    /// a row was found; a row that is fully refilled may be found or not. The reset is carried out even if the future
-    /// is dropped. Name a caller of a layer as for [`remaining`](RateLimiter::remaining).
+    /// Deletes the row of `subject` under `policy`, so that the whole quota is available again. Blocks stay. Returns
+    /// whether a row was found; a fully refilled row may have been removed before.
+    ///
+    /// The reset is carried out even if the future is dropped. To identify a caller of a layer, see
+    /// [`remaining`](RateLimiter::remaining).
     ///
     /// # Errors
     /// If the backend fails.

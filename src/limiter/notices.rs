@@ -9,7 +9,7 @@ use crate::policy::{Digest, PolicyName};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NoticeContent {
     Quota(Override),
-    /// An automatic block, its length and which it is in a row; `None` if it ended.
+    /// An automatic block, its length and its number in a row; `None` if it ended.
     Block(Digest, Option<(Duration, u32)>),
     /// A manual block and its length; `None` if it ended.
     ManualBlock(Digest, Option<Duration>),
@@ -81,7 +81,7 @@ mod tests {
     use crate::algorithm::{DAY, HOUR, Quota};
 
     #[test]
-    fn what_is_posted_is_read() {
+    fn notices_survive_a_round_trip() {
         let policy = PolicyName::new("a policy: \"x\"");
         let long = Quota::fixed_window(10, DAY).capacity(30).unlimited_reservations().start(7 * HOUR);
         let quotas: Option<Quotas> = Some(long.and(Quota::per_second(5)));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_version_posted_is_left_alone() {
+    fn notices_of_other_versions_are_ignored() {
         let notice = |topic: &str, text: &str| Notice { topic: topic.into(), text: Some(text.into()), lasts: None };
         for notice in [
             notice("quota\0api", "10 a blue moon"),

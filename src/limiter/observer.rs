@@ -1,4 +1,4 @@
-//! Observers of a limiter, and what they are notified of.
+//! Observers of a limiter, and the events that they receive.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 /// # Ok(()) }
 /// ```
 pub trait Observer: Send + Sync + 'static {
-    /// Called for each charge of a call, once it is decided.
+    /// Called for each charge of a call, after the decision.
     fn decided(&self, observed: &Decided<'_>);
 
     /// Called if the backend cannot decide a charge. If the [failure mode](crate::FailureMode) decides instead,
@@ -121,7 +121,7 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
     }
 }
 
-/// A decision, as an [`Observer`] receives it; see there for an example.
+/// A decision, passed to [`Observer::decided`]. See [`Observer`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided<'a> {
     pub(super) decision: &'a Decision,
@@ -131,12 +131,12 @@ pub struct Decided<'a> {
 }
 
 impl<'a> Decided<'a> {
-    /// Returns the decision: policy, key digest, cost, remaining tokens, reason, and who decided.
+    /// Returns the decision: policy, key digest, cost, remaining tokens, reason, and what decided.
     pub const fn decision(&self) -> &'a Decision {
         self.decision
     }
 
-    /// Returns what became of the charge.
+    /// Returns the outcome of the charge.
     pub fn outcome(&self) -> Outcome {
         match self.decision {
             decision if !decision.is_allowed() => Outcome::Denied,
@@ -161,13 +161,13 @@ impl<'a> Decided<'a> {
     }
 }
 
-/// What became of a charge. See [`Observer`] for an example.
+/// The outcome of a charge. See [`Observer`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
     /// The charge was made, or would have been made if this is a check.
     Allowed,
-    /// The same, with tokens that are due later.
+    /// Like `Allowed`, but the tokens are due later.
     Reserved,
     /// The charge was not made.
     Denied,
@@ -184,7 +184,7 @@ impl Outcome {
     }
 }
 
-/// A charge that the backend could not decide, as an [`Observer`] receives it; see there for an example.
+/// A charge that the backend could not decide, passed to [`Observer::failed`]. See [`Observer`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Failed<'a> {
     pub(super) policy: &'a PolicyName,
@@ -215,9 +215,9 @@ impl<'a> Failed<'a> {
     }
 }
 
-/// A charge that was settled, as an [`Observer`] receives it.
+/// A settled charge, passed to [`Observer::settled`].
 ///
-/// A remote backend may still fail to carry the settlement out, and may give back only a part: see [what can be given
+/// A remote backend may still fail to settle it, or give back only a part: see [what can be given
 /// back](crate::Receipt#what-can-be-given-back). See [`Observer`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Settled<'a> {
@@ -226,7 +226,7 @@ pub struct Settled<'a> {
 }
 
 impl<'a> Settled<'a> {
-    /// Returns the decision on the charge, with the cost as it was charged.
+    /// Returns the decision on the charge, with the original cost.
     pub const fn decision(&self) -> &'a Decision {
         self.decision
     }
@@ -237,7 +237,7 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// A row that was reset, as an [`Observer`] receives it; see there for an example.
+/// A row that was reset, passed to [`Observer::reset`]. See [`Observer`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Reset<'a> {
     pub(super) policy: &'a PolicyName,
@@ -256,7 +256,7 @@ impl<'a> Reset<'a> {
     }
 }
 
-/// A new block, as an [`Observer`] receives it; see there for an example.
+/// A new block, passed to [`Observer::blocked`]. See [`Observer`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocked<'a> {
     pub(super) rule: &'a DenyRule,
@@ -265,7 +265,7 @@ pub struct Blocked<'a> {
 }
 
 impl<'a> Blocked<'a> {
-    /// Returns what is blocked.
+    /// Returns the rule for the blocked key or signal.
     pub const fn rule(&self) -> &'a DenyRule {
         self.rule
     }
@@ -275,7 +275,7 @@ impl<'a> Blocked<'a> {
         self.lasts
     }
 
-    /// Returns which block of the caller in a row this is, 1 for the first; 0 for a manual block.
+    /// Returns the number of this block in a row, 1 for the first; 0 for a manual block.
     pub const fn times(&self) -> u32 {
         self.times
     }

@@ -18,7 +18,7 @@ pub(super) struct Overrides {
 
 type OverrideMap = HashMap<(PolicyName, QuotaScope), Quotas>;
 
-/// Quotas that replace others; `None` restores these.
+/// Quotas that replace the program's; `None` restores the program's.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Override {
     pub(super) policy: PolicyName,
@@ -91,7 +91,7 @@ impl Overrides {
     }
 
     pub(super) fn replace(&self, changes: impl IntoIterator<Item = Override>) {
-        // Built before locking, so that decisions only wait for the exchange.
+        // Built before locking, so that decisions only wait for the swap.
         let mut policies = HashMap::new();
         for change in changes {
             apply(&mut policies, change);
@@ -102,7 +102,7 @@ impl Overrides {
         self.count.store(guard.len(), Ordering::Release);
     }
 
-    /// Whether there is space for this override, or it replaces another.
+    /// Whether the map has space for this override, or contains one that it replaces.
     pub(super) fn accepts(&self, change: &Override) -> bool {
         if change.quotas.is_none() || self.len() < MAX_OVERRIDES {
             return true;
@@ -126,7 +126,7 @@ fn apply(policies: &mut OverrideMap, Override { policy, scope, quotas }: Overrid
 const MAX_OVERRIDES: usize = 100_000;
 
 /// Why a quota was not set. Nothing has changed, except possibly after a [`Backend`](SetQuotaError::Backend) error.
-/// Transparent: `source()` is that of the inner error. See [`RateLimiter::set_quota`](crate::RateLimiter::set_quota)
+/// Transparent: delegates `source()` to the inner error. See [`RateLimiter::set_quota`](crate::RateLimiter::set_quota)
 /// for an example.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -135,7 +135,7 @@ pub enum SetQuotaError {
     Quota(PolicyError),
     /// 100,000 quotas are set already.
     TooMany,
-    /// The change could not be published: other processes may have received it or not.
+    /// The change could not be published. Other processes may have received it nevertheless.
     Backend(Error),
 }
 
@@ -180,7 +180,7 @@ mod tests {
     use crate::algorithm::{MINUTE, Quota};
 
     #[test]
-    fn when_all_room_is_taken_what_is_there_can_still_be_changed() {
+    fn existing_quotas_can_be_changed_when_the_table_is_full() {
         let quotas = Some(Quota::token_bucket(1, MINUTE).into());
         let change = |key: u128| {
             let scope = QuotaScope::Key(Digest::from_bits(key));

@@ -1,4 +1,4 @@
-//! Pauses: for a time, nothing is charged to a row, and calls that wait for it keep waiting.
+//! Pauses, during which nothing is charged to a row and waiting calls keep waiting.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::backend::{BackendFuture, Error, ErrorKind, RowId, Take};
 use crate::policy::{ChargedQuota, DecidedBy, Decision, Decisions, Policy, Subject};
 
 impl RateLimiter {
-    /// Pauses one key under a policy, for example because the server it stands for answered 429 with `Retry-After`. If
-    /// the key is paused already, the later end counts.
+    /// Pauses one key under a policy, for example because the API behind this key answered 429 with `Retry-After`. If
+    /// the key is paused already, the later end applies.
     ///
-    /// | a call during the pause | what happens |
+    /// | a call during the pause | result |
     /// | --- | --- |
-    /// | already waits, up to the end of the pause or longer | is held until then, and reserves again |
-    /// | already waits, for a shorter time | is denied at its due time |
+    /// | already waits, and may wait until the end of the pause | is held until then, and reserves again |
+    /// | already waits, but may not wait that long | is denied at its due time |
     /// | is new, and may wait until the end (`wait_up_to`) | is held until then, and reserves |
-    /// | any other | is denied immediately, as [`Reason::Blocked`](crate::Reason::Blocked), with the time to the end |
+    /// | any other | is denied immediately, as [`Reason::Blocked`](crate::Reason::Blocked), with the time until the end |
     ///
-    /// Held calls spend nothing. At the end of the pause, each reserves again, behind reservations that are due after
-    /// it, and is denied if its wait or the quota's reservations do not suffice. The layer pauses its key by
-    /// [`OnResponse::Pause`](crate::OnResponse::Pause).
+    /// Held calls spend nothing. At the end of the pause, each call reserves again, behind existing reservations. The
+    /// call is denied if the tokens would be due too late or the quota allows no further reservations. A layer pauses
+    /// its key with [`OnResponse::Pause`](crate::OnResponse::Pause).
     ///
     /// ```
     /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
@@ -51,23 +51,25 @@ impl RateLimiter {
     /// other processes on a shared backend.
     ///
     /// # Errors
-    /// If 10,000 keys are paused, or other processes cannot be notified; the pause then holds in this one.
+    /// If 10,000 keys are paused, or other processes cannot be notified. In the latter case, the pause still holds in
+    /// this process.
     pub fn pause(&self, policy: &Policy, subject: impl Into<Subject>, lasts: Duration) -> BackendFuture<()> {
         self.inner.pause(RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }, lasts)
     }
 
-    /// Ends a pause. Calls that it holds still wait for its original end. Example: [`pause`](RateLimiter::pause).
+    /// Ends a pause. Calls that are already held still wait for its original end. See [`pause`](RateLimiter::pause) for
+    /// an example.
     ///
     /// # Errors
-    /// If the backend cannot notify the other processes; in this one the pause has ended.
+    /// If the backend cannot notify the other processes. In this process, the pause has ended.
     pub fn resume(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<()> {
         let row = RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }.digest();
         self.inner.guard.pauses.resume(row);
         self.inner.publish(&NoticeContent::Pause(row, None))
     }
 
-    /// Called at the due time of charges. If their rows are paused until `last` at the latest, returns decisions that
-    /// are due at the end of the pause.
+    /// Called when charges are due. If their rows are paused until `last` or earlier, returns decisions that are due at
+    /// the end of the pause.
     ///
     /// # Errors
     /// If the pause ends later, or one of the keys is blocked manually.
@@ -92,7 +94,7 @@ impl RateLimiter {
         }
     }
 
-    /// Decides a call whose rows are paused: held until the end if `patience` suffices, else denied.
+    /// Decides a call with paused rows: holds the call if the pause ends within `patience`, else denies it.
     pub(super) fn paused(&self, takes: &[Take<'_>], patience: Duration) -> Option<Decisions> {
         let Inner { guard, time, .. } = &*self.inner;
         let now = time.now();

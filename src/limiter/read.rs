@@ -12,8 +12,8 @@ use crate::policy::{Allowed, Decision, Decisions, Digest, Key, Policy, Quotas, S
 static CLOCK_POLICY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
 
 impl RateLimiter {
-    /// Returns what [`limit`](RateLimiter::limit) would return, without spending anything. Name a caller of a layer as
-    /// for [`remaining`](RateLimiter::remaining), which has an example.
+    /// Returns what [`limit`](RateLimiter::limit) would return, without spending anything. To identify a caller of a
+    /// layer, see [`remaining`](RateLimiter::remaining).
     ///
     /// # Errors
     /// If the call would be denied, or the backend cannot decide.
@@ -31,7 +31,7 @@ impl RateLimiter {
     }
 
     /// Returns what [`limit_all`](RateLimiter::limit_all) would return, or [`hold_all`](RateLimiter::hold_all) if
-    /// charges reserve, without spending anything.
+    /// charges reserve. Spends nothing.
     ///
     /// # Errors
     /// If a charge would be denied, or the backend cannot decide.
@@ -55,13 +55,14 @@ impl RateLimiter {
     }
 
     /// Returns the whole tokens that `subject` can spend now. If the backend fails, the policy's [failure
-    /// mode](crate::FailureMode) decides; [`try_check`](RateLimiter::try_check) also returns what decided.
+    /// mode](crate::FailureMode) decides; the decision of [`try_check`](RateLimiter::try_check) shows which of them
+    /// decided.
     ///
-    /// To read a caller of a layer, pass the same key **and the same tier** as the layer, best from its extractor:
-    /// [`KeyExtractor::subject`](crate::key::KeyExtractor::subject) for a request, or `key::client_ip().key(address)`
-    /// or `key::bearer().key(token)` for a value. Without the tier, the policy's own quota is used, and the text `"7"`
-    /// is another key than the number `7`. `None` is the anonymous key. If nothing ever seems to be spent, the layer
-    /// has [another limiter](crate::RateLimitLayer::limiter).
+    /// To identify a caller of a layer, pass the same key **and the same tier** as the layer. Its extractor creates the
+    /// key from a request with [`KeyExtractor::subject`](crate::key::KeyExtractor::subject), and from a value with
+    /// `key::client_ip().key(address)` or `key::bearer().key(token)`. Without the tier, the policy's own quota is used.
+    /// The text `"7"` is a different key from the number `7`; `None` is the anonymous key. If nothing ever seems to be
+    /// spent, the layer has [another limiter](crate::RateLimitLayer::limiter).
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, Subject, MINUTE};
@@ -71,7 +72,7 @@ impl RateLimiter {
     /// let ada = || Subject::new(7).tier("free");
     /// limiter.acquire(&api, ada()).cost(10).await?;
     /// assert_eq!(limiter.remaining(&api, ada()).await?, 5);
-    /// assert_eq!(limiter.remaining(&api, 7).await?, 0); // of three
+    /// assert_eq!(limiter.remaining(&api, 7).await?, 0); // the policy's own quota is 3
     /// assert!(limiter.check(&api, ada()).await.is_ok() && limiter.check(&api, 7).await.is_err());
     ///
     /// // The key that `key::client_ip()` finds: the first 64 bits of an IPv6 address.
@@ -87,9 +88,10 @@ impl RateLimiter {
         Ok(decision.remaining())
     }
 
-    /// Returns the row of a key and its quota (of several, the one with the least left), from which later answers can be computed, as long as nothing is spent.
-    /// The row of a caller that is blocked or on a deny list is not read, but reported as fully spent. Name a caller of
-    /// a layer as for [`remaining`](RateLimiter::remaining). See [`Snapshot`] for an example.
+    /// Returns the row of a key and its quota, from which later answers can be computed, as long as nothing is spent. Of
+    /// several quotas, it returns the one with the least remaining tokens. The row of a caller that is blocked or on a
+    /// deny list is not read, but reported as fully spent. To identify a caller of a layer, see
+    /// [`remaining`](RateLimiter::remaining). See [`Snapshot`] for an example.
     ///
     /// # Errors
     /// If the backend fails and the failure mode is `Deny`.
@@ -113,32 +115,32 @@ impl RateLimiter {
     /// If the backend fails and the failure mode is `Deny`.
     pub async fn now(&self) -> Result<Micros, Error> {
         let row = RowId { policy: CLOCK_POLICY.name(), key: self.row_key(None) };
-        let look = [Take::new(row, &CLOCK_POLICY.quotas()[0], Ask::cost(0))];
-        let decided = match self.inner.backend.peek(&look).await {
+        let takes = [Take::new(row, &CLOCK_POLICY.quotas()[0], Ask::cost(0))];
+        let decided = match self.inner.backend.peek(&takes).await {
             Ok(steps) => steps.first().map(|step| step.now),
-            Err(error) => self.inner.failure.decide(&look, false, error)?.get(0).map(|decision| decision.step().now),
+            Err(error) => self.inner.failure.decide(&takes, false, error)?.get(0).map(|decision| decision.step().now),
         };
         decided.ok_or_else(|| Error::new(ErrorKind::Protocol, "expected 1 step, found 0; this is a bug in the backend"))
     }
 
-    /// Returns the quotas that apply: set for the key; else the caller's own; else set for the tier or for all callers;
-    /// else the tier's or the policy's.
+    /// Returns the quotas that apply: set for the key, or else the caller's own, or else set for the tier or for all
+    /// callers, or else the tier's or the policy's.
     pub fn quotas(&self, policy: &Policy, subject: impl Into<Subject>) -> Quotas {
         let subject = subject.into();
         let changed = self.inner.overrides.quotas(policy, &subject, Some(self.row_key(subject.key())));
         changed.or(subject.quotas().copied()).unwrap_or(*policy.quotas_for(subject.tier_name()))
     }
 
-    /// Like [`quotas`](RateLimiter::quotas), for the callers of a tier without a quota of their own.
+    /// Like [`quotas`](RateLimiter::quotas), for the callers of a tier whose keys have no quota set.
     #[cfg(feature = "serde")]
     pub(crate) fn quotas_in_force(&self, policy: &Policy, tier: Option<&str>) -> Quotas {
         let subject = tier.map_or(Subject::anonymous(), |tier| Subject::anonymous().tier(tier.to_owned()));
         self.inner.overrides.quotas(policy, &subject, None).unwrap_or(*policy.quotas_for(tier))
     }
 
-    /// Returns the digest of a key, equal in all limiters with this one's
+    /// Returns the digest of a key, which is equal in all limiters with the same
     /// [secret](crate::limiter::RateLimiterBuilder::secret). `None` is the anonymous key.
-    /// [`Decision::key`](crate::Decision::key), logs and [`RowId`] contain it.
+    /// [`Decision::key`](crate::Decision::key), log events and [`RowId`] contain this digest.
     pub fn digest(&self, key: Option<&Key>) -> Digest {
         self.row_key(key)
     }

@@ -13,9 +13,9 @@ use crate::backend::{Adjustment, BackendFuture, RowId};
 use crate::policy::{DecidedBy, Decision, Decisions};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// A handle for settling charges of an estimated cost at their actual cost, such as at the end of a stream.
+/// A handle for settling charges at their actual cost, for example at the end of a stream whose cost was estimated.
 ///
-/// Dropping it leaves the charges as they are. Clones settle the same charges. A charge is settled once; later
+/// Dropping a receipt leaves the charges as they are. Clones settle the same charges. A charge is settled once; later
 /// settlements do nothing. The [layer](crate::RateLimitLayer::with_receipt) puts a receipt into the request's
 /// extensions; a limiter returns one from [`Reservation::into_receipt`](super::Reservation::into_receipt).
 ///
@@ -33,7 +33,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// assert!(!usage.is_settled());
 /// usage.refund().await?;
 /// assert_eq!((usage.is_settled(), limiter.remaining(&TOKENS, "eve").await?), (true, 10_000));
-/// assert_eq!(usage.decisions().iter().map(|decision| decision.cost()).sum::<u64>(), 1000); // as it was charged
+/// assert_eq!(usage.decisions().iter().map(|decision| decision.cost()).sum::<u64>(), 1000); // the original cost
 ///
 /// // Settles the charge under one policy only.
 /// let usage = limiter.hold_all([Charge::new(&TOKENS, 7).cost(1000), Charge::new(&CALLS, 7)]).await?.into_receipt();
@@ -45,14 +45,14 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// ```
 ///
 /// # What can be given back
-/// If the actual cost is higher, the difference is always charged, into debt if necessary. If it is lower, the
-/// difference is given back, with these exceptions (the quota's bound always holds):
+/// If the actual cost is higher, the difference is always charged, even if that puts the key into debt. If the actual
+/// cost is lower, the difference is given back, with these exceptions (the quota's bound always holds):
 ///
 /// - Tokens that were refilled in the meantime are not given back again. Charges of one key can be settled in any
-///   order, but a refill between the settlements may reduce what they give back.
-/// - While other calls of the key hold reservations that are not due yet, such as requests that
-///   wait (`wait_up_to`), the difference is forfeited: those calls keep their due times, and tokens
-///   given back would go to later calls. If requests wait, keep the estimate close.
+///   order, but a refill between settlements may reduce the tokens given back.
+/// - The difference is forfeited while other calls of the key hold reservations that are not due yet, as waiting
+///   requests do (`wait_up_to`). Those calls keep their due times, so the tokens would go to later calls. If requests
+///   wait, keep the estimate close.
 /// - After the key's quota changed, nothing is given back.
 /// - After the key was reset, only tokens spent since then can be given back.
 #[derive(Clone)]
@@ -83,8 +83,9 @@ impl Receipt {
         &self.inner.decisions
     }
 
-    /// Returns a receipt for the charge under one policy only, the first one if several keys were charged. `None` if
-    /// nothing was charged under a policy of this name. See [`Receipt`] for an example.
+    /// Returns a receipt for the charge under one policy only. If several keys were charged under this policy, the
+    /// receipt is for the first one. `None` if nothing was charged under a policy of this name. See [`Receipt`] for an
+    /// example.
     pub fn of(&self, policy: impl AsRef<str>) -> Option<Receipt> {
         let policy = policy.as_ref();
         let is_of = |charge: &&[Decision]| charge.iter().any(|decision| decision.policy().as_str() == policy);
@@ -107,14 +108,14 @@ impl Receipt {
         Receipt { inner: Arc::clone(&self.inner), charges: first..first + charge.len() }
     }
 
-    /// Sets the actual cost of each charge that was not settled before. If several policies were charged, settle [the
-    /// one](Receipt::of) that counts tokens; otherwise every policy is charged `actual`.
+    /// Sets the actual cost of each charge that was not settled before. If several policies were charged, every policy
+    /// is charged `actual`; to settle one of them, use [`of`](Receipt::of).
     ///
     /// Returns `false` if a part is [forfeited](Receipt#what-can-be-given-back) instead of given back. The settlement
     /// is carried out even if the future is dropped, so `drop(receipt.settle(n))` works in a `Drop` implementation.
     ///
     /// # Errors
-    /// If the backend fails. The charge may then be settled or not.
+    /// If the backend fails. The charge may have been settled nevertheless.
     pub fn settle(&self, actual: u64) -> BackendFuture<bool> {
         let inner = &*self.inner.limiter.inner;
         if !self.charges.is_empty() && self.is_settled() {
@@ -142,7 +143,7 @@ impl Receipt {
             return BackendFuture::ready(Ok(locally));
         }
         let done = inner.backend.settle(&charges);
-        // Even if more is charged: settling may move a row to a quota that refills it faster.
+        // Needed even for a higher cost: settling may move a row to a quota that refills it faster.
         inner.forget_denials(charges.iter().map(|charge| charge.row));
         done.map(move |done| done && locally)
     }

@@ -14,13 +14,13 @@ use crate::backend::BackendFuture;
 use crate::policy::{DecidedBy, Decision, Decisions};
 
 /// Charges that can still be given back: [keep](Reservation::into_receipt) them when the work is done, or
-/// [cancel](Reservation::cancel).
+/// [cancel](Reservation::cancel) them.
 ///
-/// What dropping it does depends on how it was made:
+/// The effect of dropping a reservation depends on the method that created it:
 ///
 /// - [`hold`](super::Acquire::hold) and [`hold_all`](crate::RateLimiter::hold_all): the charge is given back.
 /// - [`reserve`](super::Acquire::reserve): the charge is kept, because the caller may have slept until the due time and
-///   used the tokens. Dropping the future of `wait` gives it back.
+///   used the tokens. Dropping the future of `wait` gives the charge back.
 ///
 /// ```
 /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE, SECOND};
@@ -37,8 +37,8 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// # Ok(()) }
 /// ```
 ///
-/// A reservation that is not due yet can only be given back if nothing was reserved after it, since later reservations
-/// keep their due times; otherwise it is forfeited. After the due time, see [what can be given
+/// If a reservation is given back before its due time, its tokens are forfeited if other tokens were reserved after it,
+/// because later reservations keep their due times. After the due time, see [what can be given
 /// back](Receipt#what-can-be-given-back).
 #[derive(Debug)]
 #[must_use = "dropping it may give the charge back; call `wait`, `into_receipt` or `cancel`"]
@@ -50,7 +50,7 @@ pub struct Reservation {
     delay: Duration,
     /// `None` once the due time has come.
     timer: Option<DueTimer>,
-    /// Joined when the reservation is first waited for.
+    /// Joined at the first poll.
     queue: QueueState,
     extra_delay: Duration,
     /// The latest due time to accept after a pause, by the limiter's clock; `None` for any.
@@ -79,7 +79,7 @@ impl Reservation {
         Reservation {
             limiter: limiter.clone(),
             refund_on_drop: true,
-            // A charge that a pause holds is not made yet.
+            // Charges held by a pause are not made yet.
             open: decisions.iter().all(|decision| decision.decided_by() != DecidedBy::Limiter),
             delay: decisions.delay(),
             timer: DueTimer::new(limiter, &decisions, extra_delay),
@@ -97,7 +97,7 @@ impl Reservation {
         self
     }
 
-    /// Keeps the charges if the reservation is dropped, for callers that wait on their own.
+    /// Keeps the charges if the reservation is dropped, for callers that do the waiting.
     pub(super) fn kept(mut self) -> Reservation {
         self.refund_on_drop = false;
         self
@@ -128,9 +128,9 @@ impl Reservation {
         self.leave(Queues::complete)
     }
 
-    /// Waits until the charges are due, and keeps them. Dropping the future before that gives them back.
+    /// Waits until the charges are due, and keeps them. Dropping the future earlier gives the charges back.
     ///
-    /// The wait is shorter than [`delay`](Reservation::delay) if other calls in this process stop waiting for the key.
+    /// The wait is shorter than [`delay`](Reservation::delay) if other calls for the key in this process stop waiting.
     ///
     /// If the key is [paused](RateLimiter::pause) at the due time, the charges are given back and made again at the end
     /// of the pause, due at any later time.
@@ -147,8 +147,8 @@ impl Reservation {
         Ok(self.into_receipt())
     }
 
-    /// Ready when the charges are due and made. If a pause is in force at the due time, gives them back and retries at
-    /// its end. Polled again after that, it checks for a later pause.
+    /// Ready when the charges are due and made. If a pause is in force at the due time, gives the charges back and
+    /// retries at the end of the pause. A further poll checks for a new pause.
     pub(crate) fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LimitError>> {
         loop {
             if let Some(retry) = &mut self.retry {
@@ -208,7 +208,7 @@ impl Reservation {
 
     fn leave_queue(&mut self, exit: QueueExit) {
         if let QueueState::In(ticket) = std::mem::replace(&mut self.queue, QueueState::NotQueued) {
-            // A caller may leave with another decision than it joined with.
+            // A caller may have moved up, and then leaves with another decision.
             if let Some(decision) = exit(&self.limiter.inner.queues, &ticket) {
                 self.decisions = Decisions::from_iter([decision]);
             }

@@ -4,7 +4,7 @@ use crate::algorithm::{Ask, Micros, Quota, State, Step, Verdict};
 use crate::algorithm::{available, is_foreign, roll, roll_if_own, step, writer};
 use crate::policy::{Decision, PolicyName, Reason};
 
-/// A row, the quota that applies to it, and the instant at which it was read.
+/// A row with its quota and the instant at which it was read.
 ///
 /// ```
 /// use tollgate::algorithm::{Ask, Verdict};
@@ -47,7 +47,7 @@ impl Snapshot {
             policy: decision.policy().clone(),
             name: decision.name().into_owned(),
             quota,
-            // What another quota wrote and time has refilled does not count.
+            // Drops tokens that were spent under another quota and refilled since.
             state: if state.stamp == quota.stamp() { state } else { roll_if_own(&quota, &state, now) },
             now,
             not_before,
@@ -69,7 +69,8 @@ impl Snapshot {
         &self.quota
     }
 
-    /// Returns the row. For a caller that is blocked or on a deny list, it was not read and is fully spent.
+    /// Returns the row. For a caller that is blocked or on a deny list, the row is not read but reported as fully
+    /// spent.
     pub const fn state(&self) -> &State {
         &self.state
     }
@@ -80,12 +81,12 @@ impl Snapshot {
     }
 
     /// Returns the end of a [block](crate::protection::AutoBlock) or [pause](crate::RateLimiter::pause) of the caller;
-    /// [`Micros::MAX`] if it is on a [deny list](crate::protection::DenyList).
+    /// [`Micros::MAX`] if the caller is on a [deny list](crate::protection::DenyList).
     pub const fn not_before(&self) -> Option<Micros> {
         self.not_before
     }
 
-    /// Returns the whole tokens that can be spent at `instant`, if none are spent until then.
+    /// Returns the whole tokens that can be spent at `instant`, if no tokens are spent until then.
     pub fn available(&self, instant: Micros) -> u64 {
         match self.not_before {
             Some(until) if instant < until => 0,
@@ -117,22 +118,22 @@ impl Snapshot {
     /// - `algorithm`: `token_bucket`, `fixed_window` or `sliding_window`, with `rate` tokens per `period`.
     /// - `capacity`: [`Quota::get_capacity`]. `max_reserved`: [`Quota::get_max_reserved`], `null` if unlimited.
     /// - `start`: the offset of window boundaries, modulo `period`; 0 for a bucket.
-    /// - `spent` and `ts`: [`State::spent`] and [`State::at`], with what was refilled until `now` subtracted.
-    /// - `previous`: the count of the window before, [`State::carry`], for a sliding window; else 0.
+    /// - `spent` and `ts`: [`State::spent`] (without the tokens refilled until `now`) and [`State::at`].
+    /// - `previous`: the count of the previous window ([`State::carry`]) for a sliding window; else 0.
     /// - `now`: [`now`](Snapshot::now).
-    /// - `clear` and `written_by`, only if another quota wrote the row and part of that still counts: [`State::clear`],
-    ///   and that quota's algorithm. `previous` is then the writer's.
+    /// - `clear` and `written_by`, only if another quota wrote the row and some of its tokens still count:
+    ///   [`State::clear`] and the algorithm of that quota. `previous` then belongs to that quota.
     /// - `not_before`, only if there is one: [`not_before`](Snapshot::not_before).
     pub fn to_json(&self) -> String {
         let Snapshot { name, quota, state, now, not_before, .. } = self;
         let writer = if is_foreign(quota, state, *now) { writer(state) } else { None };
         let algorithm = quota.algorithm().name();
         let start = if quota.algorithm().has_windows() { quota.start_micros() } else { 0 };
-        // The carry of other algorithms is of no use to a client.
+        // Clients only need the carry of algorithms that use it as a count.
         let counts = writer.unwrap_or(quota.algorithm()).carries_a_count();
         let previous = if counts { state.carry } else { 0.0 };
         let max_reserved = quota.get_max_reserved().map_or("null".to_owned(), |tokens| tokens.to_string());
-        // Formats as the shortest digits that parse to the same number.
+        // Rust writes the shortest digits that parse to the same number.
         let (spent, ts, now) = (state.spent, state.at.get(), now.get());
         // A name is printable ASCII, for which Rust escapes the same characters as JSON.
         let mut json = format!(
@@ -159,9 +160,9 @@ mod tests {
     use super::*;
     use crate::algorithm::MINUTE;
 
-    /// This crate's backends write whole tokens; other backends need not.
+    /// This crate's backends write whole tokens, but other backends may write fractions.
     #[test]
-    fn fractions_of_tokens_are_told_to_the_last_bit() {
+    fn fractions_of_tokens_are_exact_in_json() {
         let quota = Quota::sliding_window(10, MINUTE);
         let mut bits = 0x9e37_79b9_7f4a_7c15_u64;
         let mut numbers = vec![0.0, 0.1 + 0.2, 3.5, 1e-6, f64::MIN_POSITIVE, 5e-324, 9_007_199_254_740_991.0, 1e15];
@@ -181,7 +182,7 @@ mod tests {
             for name in ["\"spent\":", "\"previous\":"] {
                 let text = json.split_once(name).expect("a field").1.split(',').next().expect("a value");
                 assert_eq!(text.parse::<f64>().map(f64::to_bits), Ok(number.to_bits()), "{text}");
-                // As JSON requires: no exponent, no bare point.
+                // Plain decimal digits are valid JSON.
                 assert!(text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && !text.ends_with('.'));
             }
         }

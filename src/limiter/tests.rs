@@ -28,7 +28,7 @@ async fn a_tier_change_keeps_what_was_spent() {
 }
 
 #[tokio::test]
-async fn a_key_has_one_digest_in_decisions_and_rows() {
+async fn a_key_has_the_same_digest_in_decisions_and_rows() {
     let window = Policy::new("window", Quota::fixed_window(10, MINUTE));
     let key = Key::from("ada");
     let secret = Secret::new([7; 16]);
@@ -48,7 +48,7 @@ async fn a_key_has_one_digest_in_decisions_and_rows() {
 }
 
 #[tokio::test]
-async fn a_refused_call_says_which_charge_was_in_the_way() {
+async fn a_denied_call_reports_which_charge_exceeded_its_quota() {
     let (limiter, _clock) = limiter();
     let tight = Policy::new("tight", Quota::token_bucket(1, MINUTE));
     limiter.limit(&tight, 1).await.unwrap();
@@ -60,18 +60,18 @@ async fn a_refused_call_says_which_charge_was_in_the_way() {
 }
 
 #[tokio::test]
-async fn the_same_row_twice_in_one_call_is_charged_twice() {
+async fn a_row_that_occurs_twice_in_one_call_is_charged_twice() {
     let (limiter, _clock) = limiter();
     let api = &API;
     let charge = || Charge::new(api, 1).cost(4);
     assert!(limiter.try_limit_all([charge(), charge()]).await.unwrap().is_allowed());
-    let refused = limiter.try_limit_all([Charge::new(&API, 1).cost(2), Charge::new(&API, 1)]).await.unwrap();
-    assert!(!refused.is_allowed());
+    let denied = limiter.try_limit_all([Charge::new(&API, 1).cost(2), Charge::new(&API, 1)]).await.unwrap();
+    assert!(!denied.is_allowed());
     assert_eq!(limiter.remaining(&API, 1).await.unwrap(), 2);
 }
 
 #[tokio::test]
-async fn anonymous_callers_share_one_bucket_that_no_key_shares() {
+async fn anonymous_callers_share_one_bucket() {
     let (limiter, _clock) = limiter();
     limiter.limit(&API, Subject::anonymous()).await.unwrap();
     limiter.limit(&API, None::<u64>).await.unwrap();
@@ -80,7 +80,7 @@ async fn anonymous_callers_share_one_bucket_that_no_key_shares() {
 }
 
 #[tokio::test]
-async fn a_snapshot_projects_itself() {
+async fn a_snapshot_predicts_the_tokens_available_later() {
     let (limiter, clock) = limiter();
     limiter.acquire(&API, 1).cost(10).await.unwrap();
     let snapshot = limiter.snapshot(&API, 1).await.unwrap();
@@ -92,9 +92,9 @@ async fn a_snapshot_projects_itself() {
 
 /// A memory backend that claims to be remote.
 #[derive(Debug)]
-struct Far(MemoryBackend);
+struct ClaimsRemote(MemoryBackend);
 
-impl Backend for Far {
+impl Backend for ClaimsRemote {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
         self.0.acquire(takes)
     }
@@ -117,7 +117,7 @@ impl Backend for Far {
 }
 
 #[tokio::test]
-async fn at_once_is_asked_of_whatever_is_in_this_process() {
+async fn limit_now_works_only_with_backends_in_this_process() {
     let one = Policy::new("one", Quota::token_bucket(1, MINUTE));
     let backends: [Box<dyn Backend>; 3] = [
         Box::new(MemoryBackend::new()),
@@ -129,30 +129,30 @@ async fn at_once_is_asked_of_whatever_is_in_this_process() {
         assert!(limiter.try_limit_now(&one, 7).unwrap().is_allowed());
         assert!(!limiter.try_limit_now(&one, 7).unwrap().is_allowed());
     }
-    let far = RateLimiter::new(Far(MemoryBackend::new()));
-    assert_eq!(far.try_limit_now(&one, 7).unwrap_err().kind(), ErrorKind::Unsupported);
-    assert!(matches!(far.limit_now(&one, 7), Err(LimitError::Backend(_))));
+    let remote = RateLimiter::new(ClaimsRemote(MemoryBackend::new()));
+    assert_eq!(remote.try_limit_now(&one, 7).unwrap_err().kind(), ErrorKind::Unsupported);
+    assert!(matches!(remote.limit_now(&one, 7), Err(LimitError::Backend(_))));
     assert!(
-        far.try_limit(&one, 7).await.unwrap().is_allowed(),
+        remote.try_limit(&one, 7).await.unwrap().is_allowed(),
         "`limit_now` must not spend anything on a remote backend"
     );
 }
 
 #[tokio::test]
-async fn at_once_goes_through_all_gates() {
+async fn limit_now_applies_deny_lists_the_block_cache_and_set_quotas() {
     let one = Policy::new("one", Quota::token_bucket(1, MINUTE));
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
-    let near = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
-    let far = RateLimiter::builder(Far(MemoryBackend::new())).deny_list(&list).build();
-    for limiter in [&near, &far] {
+    let local = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
+    let remote = RateLimiter::builder(ClaimsRemote(MemoryBackend::new())).deny_list(&list).build();
+    for limiter in [&local, &remote] {
         assert_eq!(limiter.try_limit_now(&one, "mallory").unwrap().reason(), Reason::DenyList);
     }
-    assert!(near.try_limit_now(&one, "ada").unwrap().is_allowed());
-    assert!(far.try_limit_now(&one, "ada").is_err());
-    // By the block cache.
-    assert!(far.try_limit(&one, "ada").await.unwrap().is_allowed());
-    assert!(!far.try_limit(&one, "ada").await.unwrap().is_allowed());
-    assert!(!far.try_limit_now(&one, "ada").unwrap().is_allowed());
-    near.set_quota(&one, Quota::token_bucket(5, MINUTE)).await.unwrap();
-    assert_eq!(near.try_limit_now(&one, "bob").unwrap().capacity(), 5);
+    assert!(local.try_limit_now(&one, "ada").unwrap().is_allowed());
+    assert!(remote.try_limit_now(&one, "ada").is_err());
+    // The block cache denies these calls.
+    assert!(remote.try_limit(&one, "ada").await.unwrap().is_allowed());
+    assert!(!remote.try_limit(&one, "ada").await.unwrap().is_allowed());
+    assert!(!remote.try_limit_now(&one, "ada").unwrap().is_allowed());
+    local.set_quota(&one, Quota::token_bucket(5, MINUTE)).await.unwrap();
+    assert_eq!(local.try_limit_now(&one, "bob").unwrap().capacity(), 5);
 }

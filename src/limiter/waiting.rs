@@ -11,16 +11,16 @@ use crate::policy::{DecidedBy, Decisions};
 use crate::sync::atomic::Ordering;
 
 pub(crate) struct DueTimer {
-    /// By the backend's clock.
+    /// The due time by the backend's clock.
     due: Micros,
     extra_delay: Duration,
-    /// The due time by this machine's clock, if both run alike; `None` if it is too far away to represent.
+    /// The due time by the clock of this machine; `None` if it is too far away to represent.
     instant: Option<Instant>,
     sleep: Option<Sleep>,
 }
 
 impl DueTimer {
-    /// The due time of the last charge, plus `extra_delay`; `None` if there is no need to wait.
+    /// Creates a timer for the due time of the last charge, plus `extra_delay`; `None` if there is no need to wait.
     pub(super) fn new(limiter: &RateLimiter, decisions: &Decisions, extra_delay: Duration) -> Option<DueTimer> {
         let last = decisions.iter().max_by_key(|decision| decision.delay())?;
         if last.delay().is_zero() {
@@ -30,7 +30,7 @@ impl DueTimer {
         let sleep = match last.decided_by() {
             DecidedBy::Backend => limiter.inner.backend.sleep_until(due + extra_delay),
             DecidedBy::Limiter => limiter.inner.time.sleep_until(due + extra_delay),
-            // The fallback decides by a clock of its own.
+            // The fallback may use another clock.
             _ => None,
         };
         Some(DueTimer {
@@ -50,7 +50,7 @@ impl DueTimer {
     }
 
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        // A timer needs a runtime, so it is created at the first poll.
+        // Created at the first poll, because a timer needs a runtime.
         let sleep = self.sleep.get_or_insert_with(|| match self.instant {
             #[cfg(feature = "wait")]
             Some(instant) => Box::pin(tokio::time::sleep_until(instant.into())),
@@ -83,7 +83,7 @@ impl RateLimiter {
 
     /// Takes a slot if one is free. Called before the decision, because a call without a slot must not reserve.
     pub(crate) fn wait_slot(&self) -> Option<WaitSlot> {
-        // Adding first and subtracting again would deny a slot to another call in between.
+        // Incrementing first, and undoing that, could deny a slot to another call in between.
         let one_more = |taken| (taken < self.inner.max_waiting).then_some(taken + 1);
         self.inner.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(WaitSlot(self.clone()))

@@ -14,7 +14,7 @@ use crate::limiter::{LimitError, Receipt};
 use crate::policy::Denied;
 use crate::policy::KeyError;
 
-/// 429, with the headers and the body that the layer sends.
+/// Responds with 429 and the headers and body that the layer sends.
 ///
 /// ```
 /// use axum::extract::State;
@@ -35,15 +35,15 @@ impl IntoResponse for Denied {
     }
 }
 
-/// 503.
+/// Responds with 503.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         default_response(&Cause::Unavailable(self))
     }
 }
 
-/// 429 for a denial, 503 for a backend error, the status of a [`KeyError`], and 500 if the quota does not allow
-/// reservations.
+/// Responds with 429 for a denial, 503 for a backend error, the status of a [`KeyError`], or 500 if the quota does not
+/// allow reservations.
 impl IntoResponse for LimitError {
     fn into_response(self) -> Response {
         match self {
@@ -68,7 +68,7 @@ macro_rules! into_response {
 
 into_response!(Denied, Error, LimitError);
 
-/// The error's [status](KeyError::status), 500 by default, with its message.
+/// Responds with the error's [status](KeyError::status), 500 by default, and its message.
 impl IntoResponse for KeyError {
     fn into_response(self) -> Response {
         default_response(&Cause::NoKey(self))

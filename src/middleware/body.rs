@@ -8,14 +8,15 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of a [`RateLimit`](super::RateLimit) response, which has an example: the inner service's body, or a
-    /// refusal. Implements [`Body`] if the inner body's data is `From<Bytes>`, as [`Bytes`] is.
+    /// The body of a [`RateLimit`](super::RateLimit) response: the inner service's body, or a refusal. See
+    /// [`RateLimit`](super::RateLimit) for an example. Implements [`Body`] if the inner body's data implements
+    /// `From<Bytes>`.
     #[derive(Debug)]
     pub struct RefusalBody<B> {
         // `None` for a refusal.
         #[pin]
         inner: Option<B>,
-        // Emptied when sent.
+        // Empty after it was sent.
         refusal: Bytes,
     }
 }
@@ -29,7 +30,8 @@ impl<B> RefusalBody<B> {
         RefusalBody { inner: None, refusal }
     }
 
-    /// Whether this is a refusal by the limiter. Around an HTTP client, this distinguishes its 429 from the server's.
+    /// Whether this is a refusal by the limiter. Around an HTTP client, this distinguishes the limiter's 429 from the
+    /// server's.
     pub fn is_refusal(&self) -> bool {
         self.inner.is_none()
     }
@@ -57,7 +59,7 @@ where
         if let Some(body) = this.inner.as_pin_mut() {
             return body.poll_frame(context);
         }
-        // No frame for an empty body: in HTTP/2 the headers then end the stream, as gRPC requires.
+        // An empty body has no frame, so that in HTTP/2 the headers end the stream, as gRPC requires.
         let refusal = std::mem::take(this.refusal);
         Poll::Ready((!refusal.is_empty()).then(|| Ok(Frame::data(refusal.into()))))
     }

@@ -23,7 +23,7 @@ use crate::policy::{Decisions, KeyError, KeyFault, Policy, Signals, Subject};
 pub(super) enum Verdict {
     /// Call the service now.
     Admit(Admission),
-    /// Call it when the reservation is due. The slot bounds how many requests wait.
+    /// Call the service when the reservation is due. The slot counts toward the bound on waiting requests.
     Wait(Box<Reservation>, Option<WaitSlot>),
     Refuse(Cause),
 }
@@ -39,7 +39,7 @@ pub(super) struct Admission {
 #[derive(Default)]
 pub(super) struct RequestCharges {
     pub(super) charges: SmallVec<[RuleCharge; 1]>,
-    /// The first error of a key extractor; the request is not charged then.
+    /// The first error of a key extractor. With an error, the request is not charged.
     pub(super) key_error: Option<KeyError>,
 }
 
@@ -82,16 +82,16 @@ impl LayerOptions {
         }
     }
 
-    /// Returns the charges of a request. `applied` returns the policy and cost of a rule, or `None` if the rule does
-    /// not apply; `cost` is for rules without their own.
+    /// Returns the charges of a request. `policy_and_cost` returns the policy and cost of a rule, or `None` if the rule
+    /// does not apply; `cost` is for rules without their own.
     pub(super) fn charges(
         self: &Arc<Self>,
         parts: &Parts,
         cost: MaybeReady<u64>,
-        applied: impl Fn(&Rule) -> Option<(usize, Option<MaybeReady<u64>>)>,
+        policy_and_cost: impl Fn(&Rule) -> Option<(usize, Option<MaybeReady<u64>>)>,
     ) -> MaybeReady<RequestCharges> {
         let pending = |(index, rule): (usize, &Rule)| {
-            let (policy, cost) = applied(rule)?;
+            let (policy, cost) = policy_and_cost(rule)?;
             let extraction = rule.key.extract(parts);
             let has_key = matches!(&extraction, Extraction::Now(Found::Subject(subject)) if subject.key().is_some());
             let missing = if has_key { None } else { rule.key.missing_extension(parts) };
@@ -118,7 +118,7 @@ impl LayerOptions {
         MaybeReady::Ready(charges)
     }
 
-    /// Reports a caller without a key because an extension is missing, and a request without the peer's address.
+    /// Reports a missing extension that leaves the caller without a key, and a missing peer address.
     fn report_missing(&self, found: &Found, missing: Option<&'static str>) {
         match (found, missing) {
             (Found::Subject(subject), Some(wanted)) if subject.key().is_none() => {
@@ -152,30 +152,30 @@ impl LayerOptions {
             (Some(error), _) if enforced => return MaybeReady::Ready(Verdict::Refuse(Cause::NoKey(error))),
             _ => return MaybeReady::Ready(self.uncharged(Decisions::from_iter([]), true)),
         };
-        let place = self.wait.filter(|_| enforced).and_then(|_| self.limiter.wait_slot());
+        let slot = self.wait.filter(|_| enforced).and_then(|_| self.limiter.wait_slot());
         // Shadow mode decides as if the request could wait, but never delays it.
-        let wait = self.wait.filter(|_| place.is_some() || !enforced);
+        let wait = self.wait.filter(|_| slot.is_some() || !enforced);
         let ask = |cost| wait.map_or(Ask::cost(cost), |wait| Ask::cost(cost).wait_up_to(wait));
         let charges = charges.iter().map(|charge| (self.policy(charge), &charge.subject, ask(charge.cost)));
         let charges: SmallVec<[_; 2]> = charges.collect();
-        let patience = wait.filter(|_| place.is_some()).unwrap_or_default();
+        let patience = wait.filter(|_| slot.is_some()).unwrap_or_default();
         let context = CallContext { enforced, patience, ..CallContext::of(true, &signals) };
-        let place = place.map(|place| (place, self.limiter.latest(patience)));
+        let slot = slot.map(|slot| (slot, self.limiter.latest(patience)));
         match self.limiter.decide(&charges, context).try_ready() {
-            Ok(answer) => MaybeReady::Ready(self.verdict(answer, enforced, place)),
+            Ok(answer) => MaybeReady::Ready(self.verdict(answer, enforced, slot)),
             Err(answer) => {
                 let options = Arc::clone(self);
-                MaybeReady::pending(async move { options.verdict(answer.await, enforced, place) })
+                MaybeReady::pending(async move { options.verdict(answer.await, enforced, slot) })
             }
         }
     }
 
-    /// `place`: the slot to wait in, and the latest time to wait until.
+    /// `slot`: the slot to wait in, and the latest time to wait until.
     fn verdict(
         self: &Arc<Self>,
         answer: Result<Decisions, Error>,
         enforced: bool,
-        place: Option<(WaitSlot, Micros)>,
+        slot: Option<(WaitSlot, Micros)>,
     ) -> Verdict {
         let decisions = match answer {
             Ok(decisions) if decisions.is_allowed() => decisions,
@@ -185,9 +185,9 @@ impl LayerOptions {
             Err(_) => return self.unlimited(),
         };
         if enforced && !decisions.delay().is_zero() {
-            let (place, last) = place.unzip();
+            let (slot, last) = slot.unzip();
             let reservation = Reservation::new(&self.limiter, decisions, random_up_to(self.wait_jitter), last);
-            return Verdict::Wait(Box::new(reservation), place);
+            return Verdict::Wait(Box::new(reservation), slot);
         }
         let admission = self.admission(&decisions, enforced);
         let settlement = self.settles_charges().then(|| self.settlement(decisions));
@@ -206,7 +206,7 @@ impl LayerOptions {
         self.uncharged(Decisions::from_iter([]), false)
     }
 
-    /// Admits a request without charging it. `shadowed`: it would have been refused.
+    /// Admits a request without charging it. `shadowed`: whether the request would have been refused.
     fn uncharged(self: &Arc<Self>, decisions: Decisions, shadowed: bool) -> Verdict {
         let header = self.shadow_header.clone().filter(|_| shadowed);
         Verdict::Admit(Admission {
@@ -241,12 +241,12 @@ impl RequestCharges {
         }
     }
 
-    /// Adds the charges that need awaiting. `common` is the layer's cost, which is awaited at most once.
+    /// Adds the charges whose subject or cost is a future. The layer's cost is awaited at most once.
     async fn resolve(
         mut self,
         options: &LayerOptions,
         rest: Vec<PendingCharge>,
-        mut common: MaybeReady<u64>,
+        mut layer_cost: MaybeReady<u64>,
     ) -> RequestCharges {
         for PendingCharge { rule, policy, extraction, cost, missing } in rest {
             let found = extraction.found().await;
@@ -255,8 +255,8 @@ impl RequestCharges {
                 (Found::Skip | Found::Refuse(_), _) => 0,
                 (_, Some(own)) => own.resolve().await,
                 (_, None) => {
-                    let cost = common.resolve().await;
-                    common = MaybeReady::Ready(cost);
+                    let cost = layer_cost.resolve().await;
+                    layer_cost = MaybeReady::Ready(cost);
                     cost
                 }
             };

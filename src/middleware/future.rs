@@ -24,7 +24,8 @@ use crate::backend::BackendFuture;
 use crate::limiter::{Receipt, Reservation, WaitSlot};
 
 pin_project! {
-    /// The future of [`RateLimit`](super::RateLimit), which has an example: the inner service's response, or a refusal.
+    /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal. See
+    /// [`RateLimit`](super::RateLimit) for an example.
     ///
     /// # Panics
     /// If polled after completion.
@@ -35,7 +36,7 @@ pin_project! {
 }
 
 pin_project! {
-    // `Option` fields are taken on leaving a state.
+    // `Option` fields are taken when the state changes.
     #[project = StateProj]
     pub(super) enum State<S: Service<Request<B>>, B> {
         // The service is ready and must not be polled again before the call.
@@ -66,10 +67,11 @@ impl<S: Service<Request<B>> + Clone, B> State<S, B> {
     ) -> State<S, B> {
         match verdict {
             Verdict::Admit(admission) => State::inner(admission, service, parts, body),
-            Verdict::Wait(reservation, place) => {
-                // The clone is polled when the reservation is due, so a waiting request holds no capacity of it.
+            Verdict::Wait(reservation, slot) => {
+                // The clone is polled when the reservation is due, so a waiting request holds no capacity of the
+                // service.
                 let held = HeldRequest { options: Arc::clone(options), service: service.clone(), parts, body };
-                State::Waiting { reservation: Some((reservation, place)), held: Some(Box::new(held)) }
+                State::Waiting { reservation: Some((reservation, slot)), held: Some(Box::new(held)) }
             }
             Verdict::Refuse(cause) => State::Refused { response: Some(refuse(&cause, &parts, Some(options))) },
         }
@@ -111,23 +113,23 @@ where
                     State::decided(verdict, &options, &mut service, parts, body)
                 }
                 StateProj::Waiting { reservation: reserved, held } => {
-                    let (reservation, place) = reserved.as_mut().expect(POLLED_AGAIN);
+                    let (reservation, slot) = reserved.as_mut().expect(POLLED_AGAIN);
                     let service = &mut held.as_mut().expect(POLLED_AGAIN).service;
                     let due = match reservation.poll_turn(context) {
                         Poll::Ready(due) => due,
                         Poll::Pending => {
-                            if place.is_none() {
-                                // A pause began while the service was polled; release what it holds.
+                            if slot.is_none() {
+                                // A pause began while the service was polled: release the capacity that it may hold.
                                 *service = service.clone();
                             }
                             return Poll::Pending;
                         }
                     };
-                    *place = None; // Frees it for another request.
+                    *slot = None; // Frees the slot for another request.
                     let ready = if due.is_ok() { ready!(service.poll_ready(context)) } else { Ok(()) };
                     let (reservation, _) = reserved.take().expect(POLLED_AGAIN);
                     let HeldRequest { options, mut service, parts, body } = *held.take().expect(POLLED_AGAIN);
-                    ready?; // Drops the reservation, which gives it back.
+                    ready?; // An error drops the reservation, which cancels it.
                     match due {
                         Ok(()) => {
                             let admission = options.admission(reservation.decisions(), true);

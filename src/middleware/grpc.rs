@@ -1,9 +1,9 @@
 //! Refusals of gRPC requests.
 //!
-//! gRPC clients map HTTP 429 to `UNAVAILABLE`, which most retry immediately. So a refusal is HTTP 200 with
-//! `grpc-status: 8` (RESOURCE_EXHAUSTED) in the only header block ("trailers-only"). The time to wait is in
-//! `grpc-retry-pushback-ms` (gRFC A6) and, as `google.rpc.RetryInfo`, in `grpc-status-details-bin`, by which OTLP and
-//! others distinguish a rate limit from a message that is too large.
+//! gRPC clients map HTTP 429 to `UNAVAILABLE`, and most clients then retry immediately. Therefore a refusal is HTTP 200
+//! with `grpc-status: 8` (RESOURCE_EXHAUSTED) in the only header block ("trailers-only"). The time to wait is in
+//! `grpc-retry-pushback-ms` (gRFC A6) and, as `google.rpc.RetryInfo`, in `grpc-status-details-bin`. OTLP clients use
+//! the latter to distinguish a rate limit from a message that is too large.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use http::{Response, StatusCode};
 
 use super::refusal::Refusal;
 
-/// Returns the content type of the response if the request is gRPC or grpc-web: the request's own if it is listed
-/// below, otherwise without the suffix. Other text from the client after `+` is never echoed.
+/// Returns the content type of the response if the request is gRPC or grpc-web. Suffixes other than `+proto` are
+/// dropped, so that no other text from the client is echoed.
 pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
     let value = parts.headers.get(CONTENT_TYPE)?;
     let media_type = value.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();
@@ -73,7 +73,7 @@ fn pushback(retry: Option<Duration>) -> i32 {
     retry.map_or(-1, |retry| i32::try_from(retry.as_micros().div_ceil(1000)).unwrap_or(i32::MAX))
 }
 
-/// Percent-encodes everything but printable ASCII without `%`, as gRPC requires.
+/// Percent-encodes `%` and all bytes that are not printable ASCII, as gRPC requires.
 fn percent_encoded(text: &str) -> String {
     let encoded = |byte| match byte {
         b'%' | 0..=0x1f | 0x7f.. => format!("%{byte:02X}"),
@@ -127,22 +127,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grpc_is_told_by_its_content_type() {
-        let answered = |value: &str| {
+    fn grpc_requests_are_detected_by_content_type() {
+        let response_type = |value: &str| {
             let request = http::Request::builder().header("content-type", value).body(()).unwrap();
             content_type(&request.into_parts().0).map(|value| value.to_str().unwrap().to_owned())
         };
-        assert_eq!(answered("application/grpc").as_deref(), Some("application/grpc"));
-        assert_eq!(answered("application/grpc+proto; x=y").as_deref(), Some("application/grpc+proto"));
-        assert_eq!(answered("application/grpc-web").as_deref(), Some("application/grpc-web"));
-        assert_eq!(answered("application/grpc-web-text+proto").as_deref(), Some("application/grpc-web-text+proto"));
+        assert_eq!(response_type("application/grpc").as_deref(), Some("application/grpc"));
+        assert_eq!(response_type("application/grpc+proto; x=y").as_deref(), Some("application/grpc+proto"));
+        assert_eq!(response_type("application/grpc-web").as_deref(), Some("application/grpc-web"));
+        assert_eq!(
+            response_type("application/grpc-web-text+proto").as_deref(),
+            Some("application/grpc-web-text+proto")
+        );
         for other in ["application/json", "application/grpcish", "application/grpc-websocket", "text/plain"] {
-            assert_eq!(answered(other), None, "{other}");
+            assert_eq!(response_type(other), None, "{other}");
         }
     }
 
     #[test]
-    fn pushback_is_rounded_up_and_fits() {
+    fn pushback_is_rounded_up_and_fits_an_i32() {
         assert_eq!(pushback(Some(Duration::from_micros(1))), 1);
         assert_eq!(pushback(Some(Duration::from_millis(6000))), 6000);
         assert_eq!(pushback(Some(Duration::MAX)), i32::MAX);

@@ -40,23 +40,24 @@ pub enum HeaderFamily {
     /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=42;t=18` for each policy, as in
     /// draft-ietf-httpapi-ratelimit-headers-08 to -11. Appended to the fields of an inner limiter.
     ///
-    /// For an allowed request, `t` is the time over which `r` may be spent without exceeding the quota: until the end
-    /// of the window or, for a token bucket, the time to refill `r` tokens, so it falls with `r`. For a denial, `t` is
-    /// the wait. A denial has a `RateLimit-Policy` for every policy, but a `RateLimit` only for the violated ones.
+    /// For an allowed request, `t` is the time over which `r` tokens may be spent without exceeding the quota: the time
+    /// until the window ends or, for a token bucket, the time to refill `r` tokens. For a denial, `t` is the wait. A
+    /// denial has a `RateLimit-Policy` for every policy, but a `RateLimit` only for the violated ones.
     #[default]
     Draft11,
     /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 18` (seconds from now) and
-    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06, for the policy with the smallest share left (for a
-    /// denial, with the longest wait). The reset is as with [`XRateLimit`](HeaderFamily::XRateLimit). If an inner
-    /// limiter sent these fields, they are not added, since they must not occur twice.
+    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06. The fields describe the policy with the smallest share
+    /// left or, for a denial, with the longest wait. The reset is the same as for
+    /// [`XRateLimit`](HeaderFamily::XRateLimit). The fields are omitted if an inner limiter sent them, since they must
+    /// not occur twice.
     Draft6,
-    /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42` and `X-RateLimit-Reset`, for one policy as with
+    /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42` and `X-RateLimit-Reset`, for the same policy as with
     /// [`Draft6`](HeaderFamily::Draft6).
     ///
-    /// The reset of a denial is when the request would be allowed; it is omitted if that is never. The reset of an
-    /// allowed request is the end of the window or, for a token bucket, when it is full.
+    /// The reset of a denial is the time when the request would be allowed. It is omitted if waiting cannot help. The
+    /// reset of an allowed request is the end of the window or, for a token bucket, the time when the bucket is full.
     XRateLimit(ResetUnit),
-    /// No headers but the `Retry-After` of denials.
+    /// No headers except the `Retry-After` of denials.
     None,
 }
 
@@ -108,8 +109,8 @@ impl LimitHeaders {
         }
     }
 
-    /// A denial has `RateLimit` items of violated policies only. The windows of others may end after `Retry-After`,
-    /// which must not be before the end of a window that is sent (draft-11, section 6).
+    /// A denial has `RateLimit` items of violated policies only. The windows of other policies may end after
+    /// `Retry-After`, which draft-11, section 6 forbids.
     fn draft_11<'a>(decisions: &Decisions, items: impl Fn(&Decision) -> Option<&'a PolicyItems>) -> LimitHeaders {
         let allowed = decisions.is_allowed();
         let mut limit_headers = LimitHeaders::default();
@@ -159,8 +160,8 @@ impl LimitHeaders {
         if self.single && self.fields.iter().any(|(name, _)| headers.contains_key(name)) {
             return;
         }
-        // If an inner limiter or a handler sent `Retry-After`, a window of this layer may end later, and it must not
-        // (see `draft_11`). An inner limiter with the three fields of draft 6 uses another syntax in `RateLimit-Policy`.
+        // No window may end after a `Retry-After` that an inner limiter or a handler sent (see `draft_11`). An inner
+        // limiter with the three fields of draft 6 uses another syntax in `RateLimit-Policy`.
         let (refused, three_fields) = (headers.contains_key(RETRY_AFTER), headers.contains_key(DRAFT_6[0]));
         for (name, value) in self.fields {
             let conflicts = name == RATELIMIT && (refused || three_fields) || name == RATELIMIT_POLICY && three_fields;
@@ -217,13 +218,13 @@ mod tests {
 
     #[test]
     #[should_panic = "the header name \"X-Api-Key\" is not in lower case; write \"x-api-key\""]
-    fn a_name_in_capitals_is_a_mistake_and_says_so() {
+    fn an_uppercase_header_name_panics() {
         assert_eq!(field_name("x-api-key"), "x-api-key");
         field_name("X-Api-Key");
     }
 
     #[test]
-    fn each_policy_tells_what_is_left_and_until_when() {
+    fn draft_11_sends_remaining_tokens_and_window_per_policy() {
         let pair = |headers: &HeaderMap| [headers[RATELIMIT_POLICY].clone(), headers[RATELIMIT].clone()];
         let policy = PolicyItems::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 58);
@@ -236,21 +237,21 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_the_windows_end_or_a_whole_bucket_or_when_the_request_fits() {
+    fn the_reset_is_the_end_of_the_window_a_full_bucket_or_the_retry_time() {
         let seconds = |quota: Quota, before: u64, cost| {
             let state = step(&quota, &State::default(), NOW, Ask::cost(before)).state;
             reset(decision(quota, &state, cost).iter().next().expect("a decision")).as_secs()
         };
         let start = Duration::from_secs(20);
         let window = Quota::fixed_window(5, MINUTE).capacity(10).start(start);
-        // 1,700,000,000 is 20 s into a minute, so at the start of a window.
+        // 1,700,000,000 is 20 s into a minute, so a window starts then.
         assert_eq!((seconds(window, 9, 1), seconds(window, 10, 6)), (60, 120), "60, not the 120 of a full quota");
         let bucket = Quota::token_bucket(60, MINUTE);
         assert_eq!((seconds(bucket, 30, 10), seconds(bucket, 60, 20)), (40, 20));
     }
 
     #[test]
-    fn a_denial_says_when_to_come_back_unless_that_is_said() {
+    fn retry_after_is_added_to_a_denial_unless_present() {
         let mut headers = HeaderMap::new();
         add_retry_after(Some(Duration::from_millis(1500)), &mut headers);
         assert_eq!([&headers[RETRY_AFTER], &headers[CACHE_CONTROL]], ["2", "no-store"]);
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_that_waiting_cannot_help_has_no_times() {
+    fn a_cost_above_the_capacity_has_no_retry_after() {
         let decisions = decision(Quota::token_bucket(10, MINUTE), &State::default(), 11);
         let mut headers = sent(LimitHeaders::new(HeaderFamily::Draft11, &decisions, |_| None));
         add_retry_after(decisions.retry_after(), &mut headers);
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_families_tell_of_one_policy() {
+    fn older_families_describe_one_policy() {
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 58);
         let headers = |family| sent(LimitHeaders::new(family, &decisions, |_| None));
         let draft = headers(HeaderFamily::Draft6);
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_inner_limiter_sent_stays() {
+    fn fields_of_an_inner_limiter_are_kept() {
         let decisions = decision(Quota::token_bucket(100, MINUTE), &State::default(), 1);
         let policy = PolicyItems::new(&Policy::new("api", Quota::token_bucket(100, MINUTE)));
         let limit_headers = |family| LimitHeaders::new(family, &decisions, |_| Some(&policy));

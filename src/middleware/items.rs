@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_any_length_are_written_whole() {
+    fn names_of_any_length_are_written_in_full() {
         for length in [1, 26, 27, 28, 29, 127, 128] {
             for letter in ["a", "\\"] {
                 let name = letter.repeat(length);

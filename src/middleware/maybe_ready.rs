@@ -1,4 +1,4 @@
-//! A value that is ready, or a boxed future of it. Spares the common case an allocation.
+//! A value that is ready, or a boxed future of it. Avoids an allocation in the common case.
 
 use std::future::Future;
 use std::pin::Pin;

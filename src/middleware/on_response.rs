@@ -1,4 +1,4 @@
-//! Settles a request's charges by its response.
+//! Settles a request's charges based on its response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::algorithm::DAY;
 use crate::backend::BackendFuture;
 use crate::limiter::Receipt;
 
-/// How to settle a charge by the response.
+/// How to settle a charge after the response.
 ///
 /// ```
 /// use tollgate::{key, Policy, Quota, RateLimitLayer, OnResponse, HOUR, MINUTE};
@@ -27,7 +27,7 @@ use crate::limiter::Receipt;
 ///     }
 /// });
 ///
-/// // By account (the header was checked outside), not by address: see `reset_on_success`.
+/// // By account, not by address: see `reset_on_success`. An outer layer has checked the header.
 /// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// RateLimitLayer::new(LOGIN, key::header("x-account")).on_response(OnResponse::reset_on_success);
 /// ```
@@ -38,22 +38,23 @@ pub enum OnResponse {
     Keep,
     /// Refund the charge, [as far as possible](Receipt#what-can-be-given-back).
     Refund,
-    /// Settle the charge at this actual cost, which may be more or less than was charged.
+    /// Settle the charge at this actual cost, which may be more or less than the charged cost.
     Settle(u64),
-    /// Reset the key: forget everything that it has spent under the policy.
+    /// Reset the key: forget everything that the key has spent under the policy.
     Reset,
     /// Keep the charge and [pause](crate::RateLimiter::pause) the key, including its waiting requests, for this long.
-    /// For a layer around a client whose server has refused.
+    /// Use this in a layer around a client, after the server refused a request.
     Pause(Duration),
 }
 
 impl OnResponse {
-    /// Resets the key on a 2xx response and keeps the charge otherwise, so that only failures count, as for logins.
-    /// Each attempt is charged beforehand, so parallel guesses cannot bypass the limit.
+    /// Resets the key on a 2xx response and keeps the charge otherwise, so that only failures count, for example failed
+    /// logins. Each attempt is charged beforehand, so parallel guesses cannot bypass the limit.
     ///
-    /// Do not use it for a limit by address: an attacker could reset the count by logging in to their own account.
-    /// There, return [`OnResponse::Refund`] on success, which gives back that attempt only, and add a limit by account:
-    /// see the `login_protection` example. A form that always responds with a redirect needs its own closure.
+    /// Do not use this for a limit by address: an attacker could reset the count by logging in to their own account.
+    /// For such a limit, return [`OnResponse::Refund`] on success, which refunds only that attempt. Add a limit by
+    /// account as well: see the `login_protection` example. A form that always responds with a redirect needs its own
+    /// closure.
     ///
     /// A gRPC response with its status in trailers keeps the charge; call [`Receipt::reset`] in the method instead.
     pub fn reset_on_success(response: &Parts) -> OnResponse {
@@ -65,9 +66,9 @@ impl OnResponse {
         if response.status.is_success() && succeeded { OnResponse::Reset } else { OnResponse::Keep }
     }
 
-    /// Pauses the key after a 429 or 503 with `Retry-After` for that long, at most a day, and keeps the charge
-    /// otherwise. For a layer around a client. A date is compared with the response's `Date` or, without it, with the
-    /// system clock.
+    /// Pauses the key for the time in `Retry-After` of a 429 or 503 response, at most a day. For other responses, only
+    /// keeps the charge. Use this in a layer around a client. A date in `Retry-After` is compared with the response's
+    /// `Date` or, without a `Date`, with the system clock.
     ///
     /// ```
     /// # use {http::Response, tollgate::{OnResponse, SECOND}};
@@ -95,7 +96,7 @@ pub(super) struct PendingSettlement {
 }
 
 impl PendingSettlement {
-    /// Settles each charge by its rule. Returns the calls that a remote backend has not confirmed yet.
+    /// Settles each charge according to its rule. Returns the calls that a remote backend has not confirmed yet.
     pub(super) fn settle(&self, response: &Parts) -> Vec<BackendFuture<()>> {
         let mut pending = Vec::new();
         for (first, decisions) in self.receipt.charges() {
@@ -107,7 +108,7 @@ impl PendingSettlement {
                 OnResponse::Refund => charge.refund().map(drop),
                 OnResponse::Settle(tokens) => charge.settle(tokens).map(drop),
                 OnResponse::Reset => charge.reset().map(drop),
-                OnResponse::Pause(lasts) => self.options.limiter.pause_row(decision, lasts),
+                OnResponse::Pause(duration) => self.options.limiter.pause_row(decision, duration),
             };
             pending.extend(settled.try_ready().err());
         }
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_grpc_is_no_success() {
+    fn a_grpc_error_does_not_reset_the_key() {
         // gRPC errors come with HTTP 200, so each wrong guess would reset the count.
         let settled = |status: u16, grpc: Option<&str>| {
             let mut response = http::Response::builder().status(status);
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!(settled(200, Some("0")), OnResponse::Reset);
         assert_eq!(settled(200, Some("16")), OnResponse::Keep);
         assert_eq!(settled(401, None), OnResponse::Keep);
-        // The status comes in trailers.
+        // The gRPC status is sent later, in trailers.
         let begun = http::Response::builder().header("content-type", "application/grpc+proto").body(());
         assert_eq!(OnResponse::reset_on_success(&begun.expect("a response").into_parts().0), OnResponse::Keep);
         assert_eq!(settled(303, None), OnResponse::Keep);

@@ -35,7 +35,7 @@ pub(super) struct LayerOptions {
     pub(super) wait: Option<Duration>,
     pub(super) wait_jitter: Duration,
     pub(super) with_receipt: bool,
-    /// Enforce the limits for keys whose digest has a seed below this; `None`: for all keys.
+    /// Limits are enforced for keys whose digest has a seed below this value; `None`: for all keys.
     pub(super) enforced_below: Option<u64>,
     pub(super) shadow_header: Option<HeaderName>,
     pub(super) headers: HeaderFamily,
@@ -55,7 +55,7 @@ impl LayerOptions {
     /// Returns the caller's signals if the limiter uses them.
     ///
     /// # Errors
-    /// If the layer's `client_ip` finds no address: deny rules and blocks would let every client pass.
+    /// If the layer's `client_ip` finds no address, since deny rules and blocks would let every client pass.
     pub(super) fn signals(&self, parts: &Parts) -> Result<Signals, KeyError> {
         if !self.limiter.wants_signals() {
             return Ok(Signals::new());

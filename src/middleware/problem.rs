@@ -8,8 +8,8 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 
 use super::refusal::Refusal;
 
-/// Returns a problem with the types of draft-ietf-httpapi-ratelimit-headers-11, section 5; without a type if no key was
-/// found. It includes the message as `detail` if waiting does not help.
+/// Returns a problem with a type from draft-ietf-httpapi-ratelimit-headers-11, section 5, or without a type if no key
+/// was found. Includes the message as `detail` if waiting does not help.
 pub(super) fn response(refusal: &Refusal<'_>) -> Response<Bytes> {
     let mut response = Response::new(body(refusal));
     *response.status_mut() = refusal.status();
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_text_is_a_json_string() {
+    fn every_text_is_escaped_as_a_json_string() {
         for text in ["plain", "a\"b\\c", "line\nbreak\0", "caf\u{e9} \u{1f980}", ""] {
             let mut out = String::new();
             json_string(&mut out, text);

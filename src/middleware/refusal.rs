@@ -31,7 +31,7 @@ use crate::policy::{Decisions, KeyFault};
 ///     }
 ///     let tightest = refusal.decisions().and_then(|decisions| decisions.tightest());
 ///     let text = match (refusal.retry_after_secs(), tightest) {
-///         (Some(wait), Some(decision)) => format!("{} too often; again in {wait} s", decision.policy()),
+///         (Some(wait), Some(decision)) => format!("{}: retry in {wait} s", decision.policy()),
 ///         _ => refusal.message(),
 ///     };
 ///     refusal.respond("text/plain; charset=utf-8", text)
@@ -40,7 +40,7 @@ use crate::policy::{Decisions, KeyFault};
 pub struct Refusal<'a> {
     cause: &'a Cause,
     parts: &'a Parts,
-    /// Added to the wait. Drawn once, so that headers and body agree.
+    /// A random time that is added to the wait. Drawn once, so that headers and body agree.
     jitter: Duration,
     /// Whether gRPC requests are refused with a gRPC status.
     grpc: bool,
@@ -83,7 +83,7 @@ impl Refusal<'_> {
         if let Cause::Denied(decisions) = self.cause { Some(decisions) } else { None }
     }
 
-    /// Returns the backend's error if it could not decide. The text is for operators, not for clients.
+    /// Returns the backend's error if the backend could not decide. The text is for operators, not for clients.
     pub fn error(&self) -> Option<&Error> {
         if let Cause::Unavailable(error) = self.cause { Some(error) } else { None }
     }
@@ -153,7 +153,8 @@ fn take_late_retry_after(seconds: Option<u64>, headers: &mut HeaderMap) -> Optio
     if own >= seconds? { headers.remove(RETRY_AFTER) } else { None }
 }
 
-/// Returns the response to a refused request. Without options, its form depends on the request's content type.
+/// Returns the response to a refused request. Without `options`, the form of the response depends on the request's
+/// content type.
 pub(super) fn refuse(cause: &Cause, parts: &Parts, options: Option<&LayerOptions>) -> Response<Bytes> {
     let jitter = options.map_or(Duration::ZERO, |options| random_up_to(options.retry_jitter));
     let refusal = Refusal { cause, parts, jitter, grpc: options.is_none_or(|options| options.grpc) };
@@ -166,7 +167,8 @@ pub(super) fn refuse(cause: &Cause, parts: &Parts, options: Option<&LayerOptions
         None => refusal.default_response(),
     };
     let headers = response.headers_mut();
-    // A window that is sent must not end after `Retry-After`, so an earlier one set by `on_refusal` suppresses `RateLimit`.
+    // A window that is sent must not end after `Retry-After`, so an earlier `Retry-After` set by `on_refusal`
+    // suppresses `RateLimit`.
     let later = take_late_retry_after(refusal.retry_after_secs(), headers);
     if let Some(decisions) = refusal.decisions() {
         let family = options.map_or_else(HeaderFamily::default, |options| options.headers);

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn point_4_dates_are_read_as_rfc_9110_writes_them() {
+    fn point_4_rfc_9110_dates_are_parsed() {
         for (text, seconds) in [
             ("Sun, 06 Nov 1994 08:49:37 GMT", Some(784_111_777)),
             ("Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn point_4_a_date_counts_from_the_date_of_the_response() {
+    fn point_4_a_retry_date_is_relative_to_the_date_header() {
         let waits = |retry: &str, date: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, retry.parse().expect("a value"));
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(waits("Sun, 06 Nov 1994 11:59:59 GMT", noon), Some(Duration::ZERO));
         assert_eq!(waits(" 20 ", noon), Some(Duration::from_secs(20)));
         assert_eq!(waits("99999999999999999999999", noon), Some(Duration::from_secs(u64::MAX)));
-        // By the system's clock, which is past 2024.
+        // Without a valid `Date`, the system clock counts, which is past 2024.
         assert_eq!(waits("Thu, 29 Feb 2024 23:59:59 GMT", "yesterday"), Some(Duration::ZERO));
         for other in ["", "-1", "1.5", "soon", "20 s"] {
             assert_eq!(waits(other, noon), None, "{other:?}");

@@ -13,7 +13,7 @@ use super::table::Table;
 use crate::limiter::RateLimiter;
 use crate::policy::{Policy, suggestion};
 
-/// Named policies that routes choose from: beside the handler, in a table, or with a closure.
+/// Named policies that routes choose from: with a layer on the handler, in a table, or with a closure.
 ///
 /// ```
 /// use axum::{routing::{get, post}, Router};
@@ -23,12 +23,12 @@ use crate::policy::{Policy, suggestion};
 ///     .policy(Policy::new("todo/create", Quota::token_bucket(10, MINUTE)))
 ///     .policy(Policy::new("search", Quota::sliding_window(100, MINUTE)));
 ///
-/// // Beside the handlers.
+/// // With layers on the handlers.
 /// let app: Router = Router::new()
 ///     .route("/todos", post(|| async {}).layer(limits.route("todo/create")))
 ///     .route("/search", get(|| async {}).layer(limits.route("search")));
 ///
-/// // Or in a table, around all of them. Other requests fall under the default policy.
+/// // Or in a table around all routes. Other requests fall under the default policy.
 /// let limits = limits.default_policy(Policy::new("default", Quota::token_bucket(60, MINUTE)));
 /// let app: Router = Router::new()
 ///     .route("/todos", post(|| async {}).get(|| async {}))
@@ -39,12 +39,12 @@ use crate::policy::{Policy, suggestion};
 /// let layer = limits.choose(|req: &http::request::Parts| (!req.method.is_safe()).then_some("todo/create"));
 /// ```
 ///
-/// An unknown or duplicate name panics while the router is built. All layers made here share one limiter, and routes
+/// An unknown or duplicate name panics while the router is built. All layers of a set share one limiter, and routes
 /// with the same policy share its rows.
 ///
 /// # Stacked layers
-/// A layer around the router and one on a route both apply. The outer one charges first, also for requests that the
-/// inner one refuses. To have a route's limit *replace* the default, use one [`table`](RouteLimits::table).
+/// A layer around the router and one on a route both apply. The outer layer charges first, including requests that the
+/// inner layer refuses. To have a route's limit *replace* the default, use one [`table`](RouteLimits::table).
 #[derive(Clone)]
 pub struct RouteLimits {
     limiter: RateLimiter,
@@ -62,7 +62,7 @@ impl RouteLimits {
     /// Adds a policy.
     ///
     /// # Panics
-    /// If there already is a policy of that name.
+    /// If there is already a policy with this name.
     #[track_caller]
     #[must_use]
     pub fn policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
@@ -71,11 +71,11 @@ impl RouteLimits {
         self
     }
 
-    /// Sets the policy of requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) name
-    /// none, including those that match no route. They share one row per key. Default: no limit.
+    /// Sets the policy of requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) select no
+    /// policy, including requests that match no route. These requests share one row per key. Default: no limit.
     ///
     /// # Panics
-    /// If there already is a policy of that name.
+    /// If there is already a policy with this name.
     #[track_caller]
     #[must_use]
     pub fn default_policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
@@ -83,17 +83,17 @@ impl RouteLimits {
         self
     }
 
-    /// Uses this limiter. Defaults to a new one in memory.
+    /// Uses this limiter. Defaults to a new limiter in memory.
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RouteLimits {
         self.limiter = limiter.clone();
         self
     }
 
-    /// Creates a layer with the policy of that name, for one or more routes.
+    /// Creates a layer with the policy of this name, for one or more routes.
     ///
     /// # Panics
-    /// If there is no such policy; the message lists the known ones.
+    /// If there is no such policy; the message lists the known policies.
     #[track_caller]
     pub fn route(&self, name: &str) -> RateLimitLayer {
         let policy = self.all().nth(self.expect_index(name));
@@ -104,17 +104,17 @@ impl RouteLimits {
     /// to the router, and a policy. Without a method (`"/todos"`) a line covers all methods. `HEAD` falls under `GET`.
     /// Requests that match no line fall under the [default policy](RouteLimits::default_policy).
     ///
-    /// In axum, add it with `Router::layer` or `route_layer`. For a router nested at `/api`, write the whole route:
-    /// `/api/users/{id}`; its `/` is `/api`. Requests below `Router::nest_service` match no route. A line for `/todos/`
-    /// also covers `/todos`, and vice versa, unless the table has lines for both.
+    /// In axum, add the layer with `Router::layer` or `route_layer`. For a router nested at `/api`, write the whole
+    /// route: `/api/users/{id}`. The nested router's `/` is `/api`. Requests below `Router::nest_service` match no
+    /// route. A line for `/todos/` also covers `/todos`, and vice versa, unless the table has lines for both.
     ///
     /// # Without axum
     /// Outside of axum's routers (tonic, plain hyper), lines are compared with the request's path:
     /// `/package.Service/Method` is a gRPC method, and `/package.Service/{*rest}` covers the other methods. An exact
     /// line takes precedence, then the longest line that ends with a wildcard. Other parameters, as in `/users/{id}`,
-    /// match nothing. The same applies inside of axum's routers to routes that end with a wildcard, as tonic's routes
-    /// do. Paths are not decoded: `/%61` is not `/a`, so set a default policy. Example:
-    /// `docs::grpc`.
+    /// match nothing. Inside of axum's routers, the same applies to routes that end with a wildcard, such as tonic's
+    /// routes. Paths are not decoded: `/%61` does not match `/a`, so set a default policy. See `docs::grpc` for an
+    /// example.
     ///
     /// # Mistakes
     /// A table does not know the router's routes: a line with a typo or another parameter name (`/users/{user}` for
@@ -122,8 +122,9 @@ impl RouteLimits {
     /// for instance in a test, and [`RateLimitLayer::unmatched_requests`] counts the requests that match no line.
     ///
     /// # Panics
-    /// If there is no policy of a name, if a line occurs twice, or if it can never apply: it has no route, axum 0.7
-    /// syntax (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelt or not in capitals.
+    /// If a line names an unknown policy, occurs twice or can never apply. A line can never apply if it has no route,
+    /// axum 0.7 syntax (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelled or not in upper
+    /// case.
     #[track_caller]
     pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
         let mut table = Table::default();

@@ -15,7 +15,7 @@ use super::table::Table;
 use crate::policy::Policy;
 
 /// One of a layer's limits, with its own cost and handling of responses, for layers whose limits count different
-/// things. Convert it with [`RateLimitLayer::from`](super::RateLimitLayer), or add it with
+/// things. Convert a rule into a layer with [`RateLimitLayer::from`](super::RateLimitLayer), or add it to a layer with
 /// [`rule`](super::RateLimitLayer::rule).
 ///
 /// ```
@@ -56,7 +56,7 @@ pub(super) struct PreparedPolicy {
 type ChooseFn = dyn Fn(&Parts) -> Option<usize> + Send + Sync;
 
 impl Rule {
-    /// Creates a rule. A bare quota becomes a policy named after itself.
+    /// Creates a rule. A bare quota becomes a policy whose name is the quota's text.
     ///
     /// # Panics
     /// If a bare quota refuses everything (capacity 0 without reservations).
@@ -75,8 +75,8 @@ impl Rule {
         Rule { policies, choose: Arc::new(choose), key, cost: None, on_response: None, table: None }
     }
 
-    /// Sets the cost of a request under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost); see
-    /// there for costs above the capacity.
+    /// Sets the cost of a request under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost). Costs
+    /// above the capacity are described there.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Rule {
         self.cost = Some(Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts)))));
@@ -101,7 +101,8 @@ impl Rule {
         self
     }
 
-    /// Settles this rule's charge by the response. Defaults to the [layer's](super::RateLimitLayer::on_response).
+    /// Settles this rule's charge based on the response. Defaults to the [layer's
+    /// closure](super::RateLimitLayer::on_response).
     #[must_use]
     pub fn on_response(
         mut self,

@@ -42,7 +42,7 @@ impl LayerOptions {
                 let signals = self.signals(parts).map_err(Cause::NoKey)?;
                 self.snapshots(&signals, &charges).await.map_err(Cause::Unavailable)?
             }
-            // Limits in shadow mode are left out: a page that disabled a button for them would enforce them.
+            // Limits in shadow mode are omitted: a page that disables a button at the limit would enforce it.
             _ => Vec::new(),
         };
         let now = match limits.first() {
@@ -64,7 +64,8 @@ impl LayerOptions {
             return Ok(limits);
         }
         // A key may be blocked under some policies only, and a request falls under one of the policies that a rule
-        // chooses from. So peek at each policy separately, together with those that apply to every request.
+        // chooses from. Therefore peek at each policy separately, together with the policies that apply to every
+        // request.
         let mut limits = Vec::with_capacity(charges.len());
         for charge in &charges {
             let others = charges.iter().filter(|other| !is_chosen(other) && other.rule != charge.rule);

@@ -1,4 +1,4 @@
-//! Route tables: the lookup of a request's policy, and which lines were used.
+//! Route tables: look up the policy of a request, and record which lines were used.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -96,8 +96,9 @@ fn target<'t>(methods: &'t Methods, method: &Method) -> Option<&'t Target> {
     target.or_else(|| methods.get(&None))
 }
 
-/// Returns the route that axum matched, and the path if lines may name it: without an axum router, or if the route ends
-/// with a wildcard (as each service of tonic's does). Both are `None` if an axum router has no route for the request.
+/// Returns the route that axum matched, and the path to compare with lines. The path is `Some` without an axum router
+/// and for routes that end with a wildcard, such as tonic's. Both are `None` if an axum router has no route for the
+/// request.
 fn route_and_path(parts: &Parts) -> (Option<&str>, Option<&str>) {
     #[cfg(feature = "axum")]
     if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
@@ -111,7 +112,7 @@ fn is_wildcard(route: &str) -> bool {
     route.rsplit('/').next().is_some_and(|last| last.starts_with("{*"))
 }
 
-/// Parses a line into its method, if any, and its route. The error is a predicate of the line: "has no route".
+/// Parses a line into its method, if any, and its route. The error continues a sentence about the line: "has no route".
 pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
     let (method, route) = match line.split_once(' ') {
         Some((method, route)) => (Some(parse_method(method)?), route.trim()),
@@ -132,7 +133,7 @@ pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
     Ok((method, route))
 }
 
-/// Parses a method in capitals, as clients send it. Unknown methods are accepted unless they look like a typo.
+/// Parses an upper-case method. Unknown methods are accepted unless they look like a typo.
 fn parse_method(method: &str) -> Result<Method, String> {
     let known = match method.parse::<Method>() {
         Ok(known) if method.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'-')) => known,
@@ -151,8 +152,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn registered_methods_are_not_taken_for_misspelt_ones() {
-        // IANA's registry of HTTP methods, and some that are in use without it.
+    fn registered_methods_are_not_reported_as_typos() {
+        // IANA's registry of HTTP methods, and some unregistered methods that are in use.
         let registered = "ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK MERGE \
             MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH POST PRI PROPFIND \
             PROPPATCH PUT QUERY REBIND REPORT SEARCH TRACE UNBIND UNCHECKOUT UNLINK UNLOCK UPDATE UPDATEREDIRECTREF \

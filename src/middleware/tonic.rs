@@ -10,8 +10,8 @@ use crate::limiter::LimitError;
 use crate::policy::Denied;
 use crate::policy::KeyError;
 
-/// RESOURCE_EXHAUSTED, with the metadata and the `google.rpc.RetryInfo` that a [layer](crate::RateLimitLayer::grpc)
-/// sends.
+/// Converts to RESOURCE_EXHAUSTED, with the metadata and the `google.rpc.RetryInfo` that a
+/// [layer](crate::RateLimitLayer::grpc) sends.
 ///
 /// ```
 /// use tollgate::{Policy, Quota, RateLimiter, HOUR};
@@ -38,22 +38,22 @@ impl From<Denied> for Status {
     }
 }
 
-/// UNAVAILABLE, without the error's text, which is for operators.
+/// Converts to UNAVAILABLE, without the error's text, which is for operators.
 impl From<Error> for Status {
     fn from(error: Error) -> Status {
         status(&Cause::Unavailable(error))
     }
 }
 
-/// UNAUTHENTICATED for [`or_reject`](crate::key::KeyExtractor::or_reject), otherwise the code for the error's
-/// [status](KeyError::status).
+/// Converts to UNAUTHENTICATED for [`or_reject`](crate::key::KeyExtractor::or_reject), otherwise the code for the
+/// error's [status](KeyError::status).
 impl From<KeyError> for Status {
     fn from(error: KeyError) -> Status {
         status(&Cause::NoKey(error))
     }
 }
 
-/// The status of the inner error; INTERNAL if the quota does not allow reservations.
+/// Converts to the status of the inner error, or to INTERNAL if the quota does not allow reservations.
 impl From<LimitError> for Status {
     fn from(error: LimitError) -> Status {
         match error {

@@ -1,4 +1,4 @@
-//! Detects deny rules that a layer can never apply: a panic when the layer is first used, a warning later.
+//! Detects deny rules that a layer can never apply: panics when the layer is first used, and reports mistakes later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,8 @@ impl Clone for UnmatchedRules {
 }
 
 impl LayerOptions {
-    /// Panics if the layer can never apply a deny rule. Only on first use: a later change must not stop the program.
+    /// Panics if the layer can never apply a deny rule, but only on first use, since a later change must not stop the
+    /// program.
     #[track_caller]
     pub(super) fn expect_matched_rules(&self) {
         let Some(version) =

@@ -1,4 +1,4 @@
-//! Decisions as counters and histograms.
+//! Exports decisions as counters and histograms.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,11 +27,11 @@ use crate::policy::PolicyName;
 /// ```
 ///
 /// [`names`] lists the metrics and their labels; `examples/observability` has a Grafana dashboard. No label contains a
-/// key or its digest. The first 512 policies have their own series; others are labelled `(others)`.
+/// key or its digest. The first 512 policies have their own series; others are labeled `(others)`.
 ///
-/// Each charge is either in [`DECISIONS`](names::DECISIONS) once or, if it was not decided, only in
-/// [`BACKEND_ERRORS`](names::BACKEND_ERRORS). A charge whose future is dropped before a remote backend replies is spent
-/// but in neither.
+/// Each decided charge is counted once in [`DECISIONS`](names::DECISIONS). An undecided charge is counted only in
+/// [`BACKEND_ERRORS`](names::BACKEND_ERRORS). If a call's future is dropped before a remote backend replies, its
+/// charges are not counted, although they are spent.
 ///
 /// The exporter may be installed later; earlier counts are lost. Each series is registered once and stays with that
 /// exporter. For an exporter that drops idle series, use [`look_up_each_time`](Metrics::look_up_each_time).
@@ -45,12 +45,12 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics without the label `limiter`, for the only limiter of a program.
+    /// Creates metrics without the label `limiter`, for the only limiter of a program.
     pub fn new() -> Metrics {
         Metrics::with_label(None)
     }
 
-    /// Metrics of one of several limiters: the label `limiter` keeps their series apart.
+    /// Creates metrics for one of several limiters. The label `limiter` distinguishes their series.
     pub fn named(limiter: impl Into<String>) -> Metrics {
         Metrics::with_label(Some(limiter.into().into()))
     }
@@ -60,15 +60,16 @@ impl Metrics {
         Metrics { limiter, cache_handles: true, described, policies: PerPolicy::new(), blocks: OnceLock::new() }
     }
 
-    /// Registers a series at each write, for exporters that drop idle series (`idle_timeout` of the Prometheus
-    /// exporter) and would not show them again otherwise. Costs more than a decision in memory.
+    /// Registers a series at each write. Needed for exporters that drop idle series (`idle_timeout` of the Prometheus
+    /// exporter), because dropped series do not come back otherwise. Costs more than a decision in memory.
     #[must_use]
     pub fn look_up_each_time(mut self) -> Metrics {
         self.cache_handles = false;
         self
     }
 
-    /// Sets the gauges from the limiter's current state. Call this at each scrape, or every few seconds. It is cheap.
+    /// Sets the gauges from the limiter's current state. Call this at each scrape, or every few seconds; the call is
+    /// cheap.
     pub fn sample(&self, limiter: &RateLimiter) {
         let Stats { rows, evictions, overflowed, circuit_open, waiting, blocked, changed_quotas, mistakes, .. } =
             limiter.stats();
@@ -191,8 +192,7 @@ fn register_counter(recorder: &dyn Recorder, key: &Key) -> Counter {
     recorder.register_counter(key, &METADATA)
 }
 
-/// Whether an exporter is installed, so that its handles are worth caching: the facade's no-op recorder has size 0. (An
-/// exporter of size 0 is asked each time.)
+/// Whether an exporter is installed. The facade's no-op recorder has size 0, and its handles must not be cached.
 fn is_installed(recorder: &dyn Recorder) -> bool {
     size_of_val(recorder) > 0
 }

@@ -1,7 +1,8 @@
 //! Observers for logs and metrics: `Tracing` (feature `tracing`) and `Metrics` (feature `metrics`).
 //!
 //! Register them with [`RateLimiterBuilder::observer`](crate::limiter::RateLimiterBuilder::observer). Events contain
-//! the digest of a key, and metric labels nothing about it. For setup and alerts, see [`docs::observing`](crate::docs::observing).
+//! only the digest of a key, and metric labels not even that. For setup and alerts, see
+//! [`docs::observing`](crate::docs::observing).
 
 #[cfg(feature = "metrics")]
 mod metrics;

@@ -1,7 +1,7 @@
 //! The names and labels of [`Metrics`](super::Metrics). They are stable.
 //!
-//! Labels have few values: a policy's name (`(others)` beyond 512 policies), fixed words, and the `limiter` if it is
-//! [named](super::Metrics::named).
+//! Label values are policy names (`(others)` beyond 512 policies), fixed words, and the name of a
+//! [named](super::Metrics::named) limiter.
 //!
 //! ```
 //! use tollgate::observe::names;
@@ -13,15 +13,16 @@
 /// Counter: decided charges. Labels `policy`, `outcome`, `reason`, `decided_by`, and `enforced`: `false` in shadow
 /// mode, where denials are ignored.
 ///
-/// A request under several policies counts once under each. If one of them denies it, all count a denial: that one with
-/// its `reason`, the others with `refused_elsewhere`; exclude these to count refused requests. Not included: undecided
-/// charges ([`BACKEND_ERRORS`]), checks ([`CHECKS`]), and requests without a rule or a key.
+/// A request under several policies counts once under each. If one of them denies it, all count a denial. The policy
+/// that denied it counts its own `reason`, the others `refused_elsewhere`; exclude the latter to count refused
+/// requests. Not included: undecided charges ([`BACKEND_ERRORS`]), checks ([`CHECKS`]), and requests without a rule or
+/// a key.
 pub const DECISIONS: &str = "tollgate_decisions_total";
 
 /// Counter: checks, which decide without charging. Labels `policy`, `outcome`.
 pub const CHECKS: &str = "tollgate_checks_total";
 
-/// Counter: charges and checks that the backend could not decide, including those that a fallback decided. Labels
+/// Counter: charges and checks that the backend could not decide, including charges that a fallback decided. Labels
 /// `policy`, `kind`.
 pub const BACKEND_ERRORS: &str = "tollgate_backend_errors_total";
 
@@ -36,14 +37,14 @@ pub const SETTLEMENTS: &str = "tollgate_settlements_total";
 pub const RESETS: &str = "tollgate_resets_total";
 
 /// Counter: programming mistakes found by requests, as in [`Stats::mistakes`](crate::limiter::Stats). Label `kind`:
-/// [`MistakeKind::as_str`](crate::observe::MistakeKind::as_str). The event `mistake` of `Tracing` contains the fix.
+/// [`MistakeKind::as_str`](crate::observe::MistakeKind::as_str). The event `mistake` of `Tracing` explains the fix.
 pub const MISTAKES: &str = "tollgate_mistakes_total";
 
 /// Histogram: seconds from the call to the decision, for the [`DECISIONS`] of a remote backend; a backend in this
 /// process has no series. Label `policy`.
 pub const DECISION_DURATION: &str = "tollgate_decision_duration_seconds";
 
-/// Gauge: rows that the backend holds in this process. Absent if it holds none.
+/// Gauge: rows that the backend holds in this process. Absent for a remote backend.
 pub const ROWS: &str = "tollgate_rows";
 
 /// Gauge: rows of each policy that the backend holds in this process. Label `policy` (`(others)` beyond 1,024).
@@ -52,8 +53,8 @@ pub const POLICY_ROWS: &str = "tollgate_policy_rows";
 /// Counter: rows evicted before they expired.
 pub const EVICTIONS: &str = "tollgate_evictions_total";
 
-/// Counter: charges decided on a row that several keys share, because the table was full. If it rises, look in
-/// [`POLICY_ROWS`] for the policy that is flooded with keys.
+/// Counter: charges decided on a row that several keys share, because the table was full. If this counter rises, look
+/// in [`POLICY_ROWS`] for the policy that is flooded with keys.
 pub const OVERFLOWED: &str = "tollgate_overflowed_total";
 
 /// Gauge: requests that wait for a reservation.
@@ -66,7 +67,8 @@ pub const BLOCKED: &str = "tollgate_blocked";
 pub const CHANGED_QUOTAS: &str = "tollgate_changed_quotas";
 
 /// Gauge: 1 while the circuit breaker is open and calls fail immediately, otherwise 0. Absent without a circuit
-/// breaker. It stays 0 while a server replies with errors, such as a missing permission: alert on [`BACKEND_ERRORS`].
+/// breaker. The gauge stays 0 while a server replies with errors, such as a missing permission: alert on
+/// [`BACKEND_ERRORS`].
 pub const CIRCUIT_OPEN: &str = "tollgate_circuit_open";
 
 /// All names.

@@ -17,7 +17,7 @@ impl<T> PerPolicy<T> {
         PerPolicy { known: DashMap::new(), others: OnceLock::new() }
     }
 
-    /// The value of a policy; `make` is called with its name, or [`OTHERS`].
+    /// Returns the value of a policy. `make` creates it from the policy's name, or from [`OTHERS`].
     pub(super) fn of(&self, policy: &PolicyName, make: impl Fn(&str) -> T) -> Arc<T> {
         if let Some(value) = self.known.get(policy) {
             return Arc::clone(&value);
@@ -29,7 +29,7 @@ impl<T> PerPolicy<T> {
     }
 }
 
-/// Concurrent threads may exceed it by a few.
+/// Concurrent threads may exceed this bound by a few.
 const MAX_POLICIES: usize = 512;
 
 const OTHERS: &str = "(others)";
@@ -41,11 +41,11 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn name(number: usize) -> PolicyName {
-        PolicyName::try_new(format!("policy-{number}")).expect("a name")
+        PolicyName::try_new(format!("policy-{number}")).expect("a valid name")
     }
 
     #[test]
-    fn each_policy_finds_its_own_and_those_beyond_the_bound_share_one() {
+    fn policies_beyond_the_bound_share_one_value() {
         let all = PerPolicy::new();
         for _round in 0..2 {
             for number in 0..MAX_POLICIES {
@@ -59,8 +59,8 @@ mod tests {
     }
 
     #[test]
-    fn two_names_with_one_fnv_1a_hash_have_a_value_each() {
-        // A published collision: policies were once identified by that hash.
+    fn policies_with_the_same_fnv_1a_hash_have_separate_values() {
+        // A published collision of the hash by which policies were once identified.
         let names = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
         let all = PerPolicy::new();
         for _round in 0..2 {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_come_at_once_find_the_same() {
+    fn concurrent_threads_get_the_same_value() {
         let all = PerPolicy::new();
         let both = Barrier::new(2);
         let thread = || {

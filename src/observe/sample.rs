@@ -1,9 +1,10 @@
-//! A limit on events per second that counts the suppressed ones.
+//! Limits events per second and counts the suppressed ones.
 
 use crate::algorithm::Micros;
 use crate::sync::{Mutex, PoisonError};
 
-/// Passes a number of events in each second of a clock and counts the others. Exact with any number of threads.
+/// Passes at most a given number of events in each second of a clock, and counts the others. Exact with any number of
+/// threads.
 #[derive(Debug, Default)]
 pub(super) struct Sampler(Mutex<Counts>);
 
@@ -11,7 +12,7 @@ pub(super) struct Sampler(Mutex<Counts>);
 struct Counts {
     second: u64,
     passed: u32,
-    /// Events suppressed since the last one that passed.
+    /// The number of events suppressed since the last event that passed.
     suppressed: u64,
 }
 
@@ -20,8 +21,8 @@ impl Sampler {
     pub(super) fn pass(&self, now: Micros, max: u32) -> Option<u64> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let second = now.get() / 1_000_000;
-        // A thread that read the clock just before the second changed counts in the new one; otherwise it would reset
-        // the counts, and so would the next thread.
+        // A late thread, which read the clock before the second changed, counts in the new second. Otherwise it would
+        // reset the counts, and the next thread would reset them again.
         if !(second..=second + MAX_LATE_SECONDS).contains(&counts.second) {
             (counts.second, counts.passed) = (second, 0);
         }
@@ -34,7 +35,7 @@ impl Sampler {
     }
 }
 
-/// More seconds behind mean that the clock was set back, not that a thread is late.
+/// How late a thread may be. A larger difference means that the clock was set back.
 const MAX_LATE_SECONDS: u64 = 10;
 
 #[cfg(test)]
@@ -47,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_pass_a_second_and_the_next_tells_how_many_did_not() {
+    fn events_beyond_the_limit_are_suppressed_and_counted() {
         let sample = Sampler::default();
         assert_eq!(passes(&sample, 100_000, 4), [Some(0), Some(0), None, None]);
         assert_eq!(passes(&sample, 100_999, 1), [None]);
@@ -56,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_at_once_pass_exactly_as_many() {
+    fn the_limit_is_exact_with_eight_threads() {
         const MAX: u32 = 4_000_000;
         let sample = Sampler::default();
         let all_at_once = Barrier::new(8);
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_thread_counts_in_the_second_that_has_begun() {
+    fn a_late_thread_counts_in_the_new_second() {
         let sample = Sampler::default();
         assert_eq!(passes(&sample, 101_000, 1), [Some(0)]);
         assert_eq!(passes(&sample, 100_999, 2), [Some(0), None]);
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_does_not_silence_it() {
+    fn events_pass_after_the_clock_was_set() {
         let sample = Sampler::default();
         for millis in [1_000_000_000, 0, u64::MAX / 1000, 5_000_000] {
             assert_eq!(passes(&sample, millis, 3)[1..], [Some(0), None], "{millis}");

@@ -1,4 +1,4 @@
-//! Decisions as events of `tracing`.
+//! Logs decisions as events of `tracing`.
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -34,18 +34,18 @@ use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settle
 /// | `blocked` | WARN | `rule`, `lasts_ms`, `times`, `suppressed` |
 /// | `settled` | TRACE | `policy`, `decided_by`, `cost` (as charged), `actual` (0 for a refund), `key` |
 /// | `reset` | DEBUG | `policy`, `key` |
-/// | `mistake` | WARN, each once | `kind`, `mistake`: what was found, and how to fix it |
+/// | `mistake` | WARN, once for each | `kind`, `mistake`: what was found, and how to fix it |
 ///
 /// The decision fields are `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`
-/// and, if present, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). Names of events and
-/// fields and the fixed values are stable; an event's message is its name.
+/// and, if present, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). The names of events
+/// and fields and their fixed values are stable. The message of an event is its name.
 ///
-/// - **Several policies**: a request emits one event for each. If one policy denies it, all are `denied`, the others
-///   with the `reason` `refused_elsewhere`; exclude these to see each refused request once.
+/// - **Several policies**: a request emits one event for each policy. If one policy denies it, all events are `denied`.
+///   Those of the other policies have the `reason` `refused_elsewhere`; exclude them to see each refused request once.
 /// - **Keys** appear as their digest. A `rule` contains an address, user agent or label, but never a key.
-/// - **Rate**: each policy logs at most ten denials and ten failures per second ([`per_second`](Tracing::per_second)),
-///   and all blocks together as many; `suppressed` counts the events omitted since the last one. The first 512 policies
-///   are counted separately, others together.
+/// - **Rate**: at most ten denials and ten failures per second are logged for each policy, and ten blocks in total
+///   ([`per_second`](Tracing::per_second)). `suppressed` counts the events omitted since the last one. The first 512
+///   policies are counted separately, others together.
 #[derive(Debug)]
 pub struct Tracing {
     level: Level,
@@ -60,7 +60,7 @@ impl Tracing {
     /// The target of all events, for filters.
     pub const TARGET: &'static str = "tollgate";
 
-    /// Denials at INFO, at most ten per second and policy.
+    /// Creates an observer that logs denials at INFO, at most ten per second and policy.
     pub fn new() -> Tracing {
         Tracing {
             level: Level::INFO,
@@ -79,15 +79,15 @@ impl Tracing {
         self
     }
 
-    /// Sets how many denials of a policy are logged per second of the clock, and likewise failures and blocks. Default:
-    /// 10; `u32::MAX` logs all.
+    /// Sets how many events are logged per second of the clock: denials and failures for each policy, blocks in total.
+    /// Default: 10; `u32::MAX` logs all.
     #[must_use]
     pub fn per_second(mut self, events: u32) -> Tracing {
         self.per_second = events;
         self
     }
 
-    /// Sets the clock for [`per_second`](Tracing::per_second). Default: the system's.
+    /// Sets the clock for [`per_second`](Tracing::per_second). Default: the system clock.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Tracing {
         self.clock = Arc::new(clock);
@@ -111,7 +111,7 @@ impl Tracing {
     }
 }
 
-/// An event with the decision fields, evaluated only if enabled. A macro, because `event!` needs a constant level.
+/// Emits an event with the decision fields. A macro, because `event!` needs a constant level.
 macro_rules! decision {
     ($level:expr, $name:literal, $observed:ident $(, $($more:tt)+)?) => {{
         let decision = $observed.decision();
@@ -239,7 +239,7 @@ fn is_enabled(level: Level) -> bool {
     }
 }
 
-/// Rounded up, since the same call succeeds after that time.
+/// Rounds up, so that the same call succeeds after that time.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -87,7 +87,7 @@ impl Decision {
         now: Micros,
         retry: Option<Duration>,
     ) -> Decision {
-        // Rolled first, because a window's row that does not start with its window reads as unspent.
+        // Roll first: a sliding window's row that does not begin at a boundary counts as unspent.
         let unspent = State { at: now, stamp: of.quota.stamp(), ..State::default() };
         let state = State { spent: of.quota.get_capacity() as f64, ..roll(&of.quota, &unspent, now) };
         let reason = if retry.is_some() { Reason::Blocked } else { Reason::DenyList };
@@ -96,7 +96,7 @@ impl Decision {
         Decision { reason, decided_by: DecidedBy::Limiter, denied_rule: rule, ..denied }
     }
 
-    /// Replaces the decider. A charge allowed without a backend gets the reason `FailOpen`.
+    /// Sets the component that decided. A charge that the failure mode allowed gets the reason `FailOpen`.
     pub(crate) fn by(mut self, decided_by: DecidedBy) -> Decision {
         self.decided_by = decided_by;
         if decided_by == DecidedBy::FailOpen && self.reason == Reason::WithinQuota {
@@ -105,7 +105,7 @@ impl Decision {
         self
     }
 
-    /// Turns this into the decision of a check: the row without the `tokens` the check would have charged.
+    /// Converts the decision of a call into that of a check: subtracts the `tokens` of the call from the row.
     pub(super) fn uncharged(mut self, tokens: u64) -> Decision {
         self.step.state.spent = (self.step.state.spent - tokens as f64).max(0.0);
         self.charged = false;
@@ -166,7 +166,7 @@ impl Decision {
         &self.of.quota
     }
 
-    /// The tokens requested; may be 0.
+    /// The requested tokens; may be 0.
     pub const fn cost(&self) -> u64 {
         self.of.cost
     }
@@ -176,7 +176,7 @@ impl Decision {
         self.of.quota.get_capacity()
     }
 
-    /// The whole tokens left after this decision; after a check, those available now. 0 while the key is in debt.
+    /// The whole tokens left after this decision; after a check, the tokens available now. 0 while the key is in debt.
     pub fn remaining(&self) -> u64 {
         available(&self.of.quota, &self.row(), self.step.now)
     }
@@ -208,11 +208,14 @@ impl Decision {
         self.step.now + self.delay()
     }
 
-    /// The time over which to spend [`remaining`](Decision::remaining) to keep the quota's pace: `t` of `RateLimit`.
+    /// The time over which to spend the [`remaining`](Decision::remaining) tokens: `t` of `RateLimit`.
     ///
-    /// For windows: the time to the window's end. For a token bucket: the time to refill as many tokens as remain, or
-    /// the next one if none remains. After a denial by this quota: [`retry_after`](Decision::retry_after). For a
-    /// reservation, the time counts from when it is due.
+    /// - After a denial by this quota: [`retry_after`](Decision::retry_after).
+    /// - For windows: the time until the window ends.
+    /// - For a token bucket: the time in which as many tokens are refilled as remain, or the time until the next token
+    ///   if none remains.
+    ///
+    /// For a reservation, this time begins when the reservation is due.
     pub fn window(&self) -> Duration {
         let Decision { of: ChargedQuota { quota, .. }, step, .. } = self;
         let remaining = self.remaining();
@@ -231,12 +234,12 @@ impl Decision {
         until.unwrap_or(Micros::MAX).since(from)
     }
 
-    /// The row at the instant of the decision, with what was refilled by then.
+    /// The row, refilled up to the instant of the decision.
     fn row(&self) -> State {
         roll_if_own(&self.of.quota, &self.step.state, self.step.now)
     }
 
-    /// The verdict, the row and the instant behind this decision, in terms of the [algorithms](crate::algorithm).
+    /// The verdict, the row and the instant of this decision, in terms of the [algorithms](crate::algorithm).
     pub const fn step(&self) -> &Step {
         &self.step
     }
@@ -246,8 +249,8 @@ impl Decision {
         Summary::of(self)
     }
 
-    /// Converts to a `Result`: `Ok` if allowed, else an error to return from a handler.
-    /// [`limit`](crate::RateLimiter::limit) and the other calls without `try_` already do this.
+    /// Converts to a `Result`: `Ok` if allowed, otherwise an error to return from a handler.
+    /// [`limit`](crate::RateLimiter::limit) and the other calls without `try_` do this already.
     ///
     /// # Errors
     /// If the call was denied.
@@ -269,7 +272,7 @@ fn permanent_reason(cost: u64, quota: &Quota) -> Reason {
     } else if cost > quota.get_capacity() {
         Reason::WaitTooLong
     } else {
-        // It fits eventually, but after the last representable instant.
+        // The cost fits eventually, but after the last representable instant.
         Reason::QuotaExceeded
     }
 }
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_wait_counts() {
+    fn retry_after_is_the_longest_wait() {
         let empty = State { spent: 10.0, at: NOW, stamp: Quota::token_bucket(10, MINUTE).stamp(), ..State::default() };
         let short = decide("short", Quota::token_bucket(10, MINUTE), &empty, 1);
         let long = decide("long", Quota::token_bucket(10, MINUTE), &empty, 3);
@@ -329,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_charge_that_fits_after_the_last_instant_exceeds_its_quota() {
-        // One token per century: four are refilled in the year 2423, and instants end in 2255.
+        // One token per century: the debt of four tokens is repaid in 2423, but instants end in 2255.
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD);
         let state = State { spent: 4.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let decision = decide("century", quota, &state, 1);
@@ -364,8 +367,8 @@ mod tests {
 
     #[test]
     fn the_window_of_a_reservation_begins_when_it_is_due() {
-        // One token per ten seconds, five seconds into the period: the response is sent when the reservation is due,
-        // ten seconds before the next token.
+        // One token per ten seconds, five seconds into the period. The reservation is due in five seconds, when the
+        // response is sent. The next token follows ten seconds later.
         let quota = Quota::token_bucket(1, 10 * crate::algorithm::SECOND).max_reserved(5);
         let spent = State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let step = step(&quota, &spent, NOW + 5 * crate::algorithm::SECOND, Ask::cost(1).reserve());
@@ -375,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_never_invites_more_than_the_pace() {
+    fn spending_the_rest_over_the_window_keeps_the_pace() {
         let quota = Quota::token_bucket(10, MINUTE);
         let decision = decide("api", quota, &State::default(), 1);
         assert_eq!(

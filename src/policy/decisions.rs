@@ -1,4 +1,4 @@
-//! The decisions on all charges of a call, and the error made of a denial.
+//! The decisions on all charges of a call, and denials as errors.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::reason::{DecidedBy, Reason};
 use super::summary::seconds_up;
 use crate::algorithm::List;
 
-/// The decisions on several charges that were decided together: either all were spent, or none.
+/// The decisions on several charges that were decided together: either all of them were spent, or none.
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, Charge, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
@@ -64,8 +64,8 @@ impl Decisions {
         self.into_iter().map(|decision| decision.by(decided_by)).collect()
     }
 
-    /// Turns these into the decisions of a check. Charges on one row were decided one after the other, so the cost of
-    /// each is taken off the row of the later ones too.
+    /// Converts the decisions of a call into those of a check: subtracts the costs from the rows. Charges on one row
+    /// were decided in order, so the costs of all charges up to each one are subtracted.
     pub(crate) fn uncharged(self) -> Decisions {
         if !self.is_allowed() {
             return self; // A denied call leaves its rows unchanged.
@@ -102,7 +102,7 @@ impl Decisions {
         }
     }
 
-    /// The decisions that were [violated](Decision::is_violated).
+    /// The decisions whose policies were [violated](Decision::is_violated).
     pub fn violated(&self) -> impl Iterator<Item = &Decision> {
         self.iter().filter(|decision| decision.is_violated())
     }
@@ -130,7 +130,7 @@ impl Decisions {
         self.iter().map(Decision::delay).max().unwrap_or(Duration::ZERO)
     }
 
-    /// Converts to a `Result`: `Ok` if allowed, else an error to return from a handler.
+    /// Converts to a `Result`: `Ok` if allowed, otherwise an error to return from a handler.
     ///
     /// # Errors
     /// If the call was denied.
@@ -181,7 +181,7 @@ impl<'a> IntoIterator for &'a Decisions {
 
 /// A denial as an error, as in [`LimitError::Denied`](crate::LimitError::Denied).
 ///
-/// With the feature `axum` it is also a response: 429 with the same headers and body as the layer's.
+/// With the feature `axum`, it is also a response: 429 with the headers and body of the layer's refusals.
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, Denied, LimitError, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
@@ -204,7 +204,7 @@ impl Denied {
         Denied(Box::new(decisions))
     }
 
-    /// All decisions of the call in the order of its charges, including those that fit.
+    /// All decisions of the call, including those on charges that fit, in the order of the charges.
     pub fn decisions(&self) -> &Decisions {
         &self.0
     }
@@ -214,7 +214,7 @@ impl Denied {
         *self.0
     }
 
-    /// The time after which the same call succeeds if nothing else is spent; `None` if it never can.
+    /// The time after which the same call succeeds if nothing else is spent; `None` if the call can never succeed.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after()
     }

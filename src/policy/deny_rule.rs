@@ -45,9 +45,9 @@ impl DenyRule {
 
     /// Denies a key under every policy.
     ///
-    /// The key must equal the extractor's, including its type: make it with the extractor (`key::bearer().key(..)`) or
-    /// parse its [text form](Key#text-form). What [`bearer`], [`header`], [`cookie`] or `path` find is also denied as
-    /// a part of a key, as in `bearer().and(client_ip())`.
+    /// The key must equal the key that the extractor finds, including its type. Make the key with the extractor
+    /// (`key::bearer().key(..)`), or parse its [text form](Key#text-form). A key that [`bearer`], [`header`],
+    /// [`cookie`] or `path` finds is also denied as part of a composite key, as in `bearer().and(client_ip())`.
     ///
     /// ```
     /// use tollgate::{key, protection::{DenyList, DenyRule, Signals}, Key};
@@ -74,19 +74,20 @@ impl DenyRule {
     /// Denies a network (`"192.0.2.0/24"`, `"2001:db8::/32"`) or one address.
     ///
     /// # Errors
-    /// If `text` is not a network, or is an address within a network such as `"192.0.2.7/24"`, which could mean either.
+    /// If `text` is not a network, or if it is an address within a network, such as `"192.0.2.7/24"`, which could mean
+    /// the address or the network.
     pub fn network(text: &str) -> Result<DenyRule, DenyRuleError> {
         let network =
             parse_network(text).map_err(|error| DenyRuleError { message: error.to_string(), cause: Some(error) })?;
         Ok(DenyRule(DenyKind::Network(network)))
     }
 
-    /// Denies user agents that match a pattern: `*` stands for any text, and case is ignored. Only the first 1,024
-    /// bytes of a user agent are compared.
+    /// Denies user agents that match a pattern. `*` matches any text, and case is ignored. Only the first 1,024 bytes
+    /// of a user agent are compared.
     ///
-    /// Rules such as `*bot*` are matched in one pass: a thousand cost a request little more than ten. `a*`, `*b` and
-    /// `a*b` cost a comparison each. Patterns with further text between two `*`, such as `a*b*`, are tried one after
-    /// the other and take up to a microsecond each: use dozens of them, not thousands.
+    /// Patterns such as `*bot*` are matched together: a request takes little longer with a thousand of them than with
+    /// ten. `a*`, `*b` and `a*b` take one comparison each. Patterns that combine `*text*` with other text, such as
+    /// `a*b*`, are searched one after the other and take up to a microsecond each: use dozens of them, not thousands.
     ///
     /// # Errors
     /// If the pattern is empty, longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH), or matches every caller.
@@ -105,13 +106,13 @@ impl DenyRule {
         matches!(&self.0, DenyKind::UserAgent(pattern) if !pattern.is_exact())
     }
 
-    /// Whether this is a user agent that needs a search separate from the others.
     #[cfg(feature = "serde")]
     pub(crate) fn is_searched_alone(&self) -> bool {
         matches!(&self.0, DenyKind::UserAgent(pattern) if pattern.is_searched_alone())
     }
 
-    /// Denies a country, that is, the [label](DenyRule::label) `country`: two letters (ISO 3166-1), `T1`, `XX`.
+    /// Denies a country: two letters (ISO 3166-1), `T1` or `XX`. Equivalent to a [label](DenyRule::label) with the name
+    /// `country`.
     ///
     /// # Errors
     /// If `code` is not two ASCII letters or digits.
@@ -123,10 +124,10 @@ impl DenyRule {
         DenyRule::label(COUNTRY, code)
     }
 
-    /// Denies by any other label; case is ignored in the value.
+    /// Denies callers with this label. Case is ignored in the value.
     ///
     /// # Errors
-    /// If name or value is empty or longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH).
+    /// If the name or the value is empty or longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH).
     pub fn label(name: impl Into<Cow<'static, str>>, value: &str) -> Result<DenyRule, DenyRuleError> {
         let name = name.into();
         check_length("label's name", &name)?;
@@ -136,7 +137,7 @@ impl DenyRule {
 }
 
 impl DenyRule {
-    /// The rule's type without a key's content. Rules of one kind need the same layers to apply.
+    /// The type of the rule, without the content of keys. A layer can apply all rules of a kind or none of them.
     pub(crate) fn kind(&self) -> String {
         match &self.0 {
             DenyKind::Key(key) => format!("key {}", key.kind()),
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_name_the_value() {
+    fn errors_name_the_value() {
         for (result, part) in [
             (DenyRule::network("10.0.0.0/33"), "\"10.0.0.0/33\" is not a network"),
             (DenyRule::network("::ffff:10.0.0.0/90"), "is not a network"),
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_has_one_rule() {
+    fn equivalent_rules_are_equal() {
         assert_eq!(DenyRule::network("::ffff:10.0.0.0/104"), DenyRule::network("10.0.0.0/8"));
         assert_eq!(DenyRule::network("::ffff:10.0.0.1"), Ok(DenyRule::ip(IpAddr::from([10, 0, 0, 1]))));
         assert_eq!(DenyRule::country("kp"), DenyRule::label("country", "KP"));

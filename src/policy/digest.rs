@@ -1,4 +1,4 @@
-//! Digests: hashes of keys under a secret, as backends store them.
+//! Digests: keyed hashes, which backends store instead of keys.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -8,10 +8,10 @@ use siphasher::sip128::SipHasher13;
 use super::key::Key;
 use super::name::PolicyName;
 
-/// The hash of a key, 128 bits under the limiter's [`Secret`]: all that a backend knows about it. Safe to log. See
+/// A 128-bit hash of a key under the limiter's [`Secret`]. Backends get the digest instead of the key. Safe to log. See
 /// [`Secret`] for an example.
 ///
-/// Two keys share a digest with a probability of 2^-126; without the secret, such a pair cannot be searched for.
+/// Two keys have the same digest with a probability of 2^-126. Such keys cannot be searched for without the secret.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
     // Two words instead of a u128, whose alignment of 16 would enlarge every struct that holds a digest.
@@ -33,7 +33,7 @@ impl Digest {
     /// The digest of the key's row under `policy`.
     #[must_use]
     pub(crate) fn under(self, policy: &PolicyName) -> Digest {
-        // The digest is pseudo-random already; XOR with 128 bits for each name separates the policies' rows.
+        // The digest is already pseudo-random. XOR with a 128-bit hash of the name separates the rows of policies.
         Digest::from_bits(self.to_bits() ^ policy.bits())
     }
 
@@ -43,7 +43,7 @@ impl Digest {
         Digest { low: self.low.wrapping_add(u64::from(window).wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..self }
     }
 
-    /// 64 of the bits, as a seed that differs from key to key.
+    /// 64 of the bits, as a seed that depends on the key.
     pub(crate) const fn seed(self) -> u64 {
         self.low
     }
@@ -55,9 +55,9 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The 128-bit secret under which a limiter hashes keys, random by default. `Debug` does not show it.
+/// The 128-bit secret with which a limiter hashes keys. Random by default. `Debug` does not show the secret.
 ///
-/// Processes need the same secret to share a backend, or to log the same digests.
+/// Processes that share a backend, or compare logged digests, need the same secret.
 ///
 /// ```
 /// use tollgate::{key::{Digest, Secret}, Key};
@@ -106,8 +106,8 @@ mod tests {
     use std::net::IpAddr;
 
     #[test]
-    fn digests_stay_what_they_were() {
-        // Stored rows depend on these digests. Computed by another SipHash implementation.
+    fn digests_do_not_change_between_versions() {
+        // Stored rows depend on these digests, which another SipHash implementation computed.
         let secret = Secret::new(*b"0123456789abcdef");
         for (key, digest) in [
             (Key::anonymous(), 0x181f_449e_af02_0cc4_479f_f9bf_2344_eb7b),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_and_policies_keep_digests_apart() {
+    fn different_secrets_and_policies_give_different_digests() {
         let key = Key::from("ada");
         let digest = Secret::new([1; 16]).digest(&key);
         assert_eq!(digest, Secret::new([1; 16]).digest(&key));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::algorithm::{DAY, HOUR, MINUTE, SECOND, WEEK};
 
-/// The units, the largest first. The first name of each is the one written.
+/// The units, largest first. The first name of each unit is used for output.
 const UNITS: [(Duration, &[&str]); 7] = [
     (WEEK, &["w", "week", "weeks"]),
     (DAY, &["d", "day", "days"]),
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_unit_with_and_without_space() {
+    fn every_unit_parses_with_and_without_spaces() {
         for (unit, names) in UNITS {
             for name in names {
                 assert_eq!(parse(&format!("3{name}")), Some(unit * 3));
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn invalid_durations_are_rejected() {
         for text in ["", "3", "3x", "-3s", "3.5s", "_s", "99999999999999999999s", "99999999999999999w", "3 s s"] {
             assert_eq!(parse(text), None, "{text:?}");
         }

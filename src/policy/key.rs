@@ -1,4 +1,4 @@
-//! Keys: typed parts, encoded so that different keys never have the same bytes.
+//! Keys. Each part is encoded with its type, so that different keys never have the same bytes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,13 +8,14 @@ use smallvec::SmallVec;
 
 use super::nat64::canonical;
 
-/// What a policy counts by: a user, an address, a tenant, or several of these together. `Debug` shows no content.
+/// What a policy counts by: a user, an address, a tenant, or several of these together. `Debug` does not show the
+/// content.
 ///
-/// A key is typed: the string `"7"` and the number 7 are two keys, but 7 as `u32` and as `u64` is one. Each part is
-/// encoded with its type and length, so `("ab", "c")` and `("a", "bc")` differ too. IPv4-mapped IPv6 addresses and
-/// those in NAT64's well-known prefix, `64:ff9b::/96`, count as IPv4 addresses.
+/// A key is typed: the string `"7"` and the number 7 are different keys, but 7 as `u32` and as `u64` is the same key.
+/// Each part is encoded with its type and length, so `("ab", "c")` and `("a", "bc")` differ too. IPv4-mapped IPv6
+/// addresses and addresses in NAT64's well-known prefix, `64:ff9b::/96`, count as IPv4 addresses.
 ///
-/// A `SocketAddr` cannot be a key, since its port changes with each connection: use its `.ip()`.
+/// A `SocketAddr` cannot be a key, because its port changes with each connection. Use its `.ip()`.
 ///
 /// ```
 /// use std::net::IpAddr;
@@ -28,8 +29,8 @@ use super::nat64::canonical;
 /// ```
 ///
 /// # Text form
-/// The text form of a key shows its type: [`to_text`](Key::to_text) writes it, `parse` reads it, and deny rules in
-/// configuration files use it.
+/// The text form of a key shows its type. [`to_text`](Key::to_text) returns the text form, and `parse` reads it. Deny
+/// rules in configuration files use it.
 ///
 /// | text | key |
 /// | --- | --- |
@@ -39,13 +40,13 @@ use super::nat64::canonical;
 /// | `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/64` | an address, a network |
 /// | `b"\x00ada"` | bytes |
 /// | `uuid:67e55044-10b1-426f-9247-bb680e5fe0c8` | a UUID |
-/// | `bearer:sk_7f3a` | what [`key::bearer`](crate::key::bearer) finds |
-/// | `header(x-api-key):k7`, `cookie(session):s7`, `path(id):7` | what the extractors of these names find |
+/// | `bearer:sk_7f3a` | a token found by [`key::bearer`](crate::key::bearer) |
+/// | `header(x-api-key):k7`, `cookie(session):s7`, `path(id):7` | a value found by the extractor of this name |
 /// | `("ada", 7)`, `("ada",)` | a tuple |
 /// | `anonymous`, `everybody` | [`Key::anonymous`], [`Key::global`] |
 ///
-/// After `bearer`, `header`, `cookie` and `path`, quote names and values that are empty or contain a space, a non-ASCII
-/// character or one of `"`, `\`, `(`, `)` and `,`: `cookie(session):"a, b"`.
+/// In the forms `bearer`, `header`, `cookie` and `path`, quote names and values that are empty or contain a space, a
+/// non-ASCII character or one of `"`, `\`, `(`, `)` and `,`: `cookie(session):"a, b"`.
 ///
 /// ```
 /// use tollgate::{Key, key};
@@ -57,11 +58,12 @@ use super::nat64::canonical;
 /// # Ok::<(), tollgate::key::ParseKeyError>(())
 /// ```
 ///
-/// Keys of up to 64 bytes need no allocation: text of up to 56 bytes, or tuples whose parts add up to 56. An IPv4
-/// network takes 8, an IPv6 network 24, a number 16, a text 8 more than its length, all rounded up to multiples of 8.
+/// # Size
+/// Keys of up to 64 bytes need no allocation. A text takes 8 bytes plus its length, rounded up to a multiple of 8. An
+/// IPv4 network takes 8 bytes, an IPv6 network 24, a number 16, and a tuple 8 plus its parts.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// The parts, one after the other. Each encodes its length, so no key is another one padded with zeros.
+    /// The parts, one after the other. Each part encodes its length, so padding never makes two keys equal.
     bytes: SmallVec<[u8; 64]>,
 }
 
@@ -76,13 +78,14 @@ impl Key {
         Key::tuple(&[])
     }
 
-    /// The default prefix length of IPv4 clients and blocks: the whole address.
+    /// The default prefix length for IPv4 clients and blocks: the whole address.
     pub const DEFAULT_IPV4_PREFIX: u8 = 32;
 
-    /// The default prefix length of IPv6 clients and blocks: one client usually has a whole /64.
+    /// The default prefix length for IPv6 clients and blocks: one client usually has a whole /64 network.
     pub const DEFAULT_IPV6_PREFIX: u8 = 64;
 
-    /// The network of an address, with a prefix of `prefix_v4` or `prefix_v6` bits, at most the whole address.
+    /// The network of an address, with a prefix of `prefix_v4` bits for IPv4 or `prefix_v6` bits for IPv6. Larger
+    /// prefixes mean the whole address.
     pub fn network(address: IpAddr, prefix_v4: u8, prefix_v6: u8) -> Key {
         match canonical(address) {
             IpAddr::V4(address) => {
@@ -109,7 +112,8 @@ impl Key {
         Key::part(tag, bytes.len() as u64, bytes)
     }
 
-    /// Encodes a part: a word of its tag and a `detail` such as its length, then `part`, zero-padded to whole words.
+    /// Encodes a part: one word for the tag and a `detail`, such as the length, then `part`, padded with zeros to whole
+    /// words.
     pub(super) fn part(tag: Tag, detail: u64, part: &[u8]) -> Key {
         let length = 8 + part.len().next_multiple_of(8);
         let mut bytes = match length {
@@ -141,7 +145,8 @@ impl Key {
         key
     }
 
-    /// The [text form](Key#text-form), with the key's type and whole content. Do not log it if the key is a credential.
+    /// The [text form](Key#text-form), with the type and the whole content of the key. Do not log the text of a
+    /// credential.
     pub fn to_text(&self) -> String {
         super::key_text::write(self, true)
     }
@@ -155,7 +160,7 @@ impl Key {
     }
 }
 
-/// The places in a request where this crate's extractors find keys. Stored digests depend on these numbers.
+/// The parts of a request in which this crate's extractors find keys. Stored digests depend on these numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum KeySource {
@@ -212,8 +217,8 @@ impl<const N: usize> From<&[u8; N]> for Key {
 }
 
 impl From<IpAddr> for Key {
-    /// The whole address. [`key::client_ip`](crate::key::client_ip) counts IPv6 addresses by their first 64 bits, which
-    /// is [`Key::network`]`(address, DEFAULT_IPV4_PREFIX, DEFAULT_IPV6_PREFIX)`.
+    /// The whole address. By contrast, [`key::client_ip`](crate::key::client_ip) counts IPv6 addresses by their first
+    /// 64 bits: [`Key::network`]`(address, DEFAULT_IPV4_PREFIX, DEFAULT_IPV6_PREFIX)`.
     fn from(address: IpAddr) -> Key {
         Key::network(address, 32, 128)
     }
@@ -334,7 +339,7 @@ mod tests {
             (-2i128..3).prop_map(Part::Number),
             any::<[u8; 2]>().prop_map(|[a, b]| Part::Address(IpAddr::from([10, 0, a & 1, b & 1]))),
         ];
-        // Leaves need a branch of their own: 20,000 recursive cases produced none.
+        // `leaf` needs a separate branch: 20,000 recursive cases produced no leaves.
         let tuples = leaf.clone().prop_recursive(3, 12, 2, |inner| {
             (inner.clone(), inner).prop_map(|(a, b)| Part::Tuple(Box::new(a), Box::new(b)))
         });
@@ -344,7 +349,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
         #[test]
-        fn no_two_keys_read_the_same(a in part(), b in part()) {
+        fn different_keys_have_different_encodings(a in part(), b in part()) {
             prop_assert_eq!(a == b, Key::from(a) == Key::from(b));
         }
     }
@@ -370,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_of_ipv6_are_masked_too() {
+    fn ipv6_networks_are_masked() {
         let key = |text: &str, v6| Key::network(text.parse().unwrap(), 32, v6);
         assert_eq!(key("2001:db8:1:2::3", 64), key("2001:db8:1:2:ffff::", 64));
         assert_ne!(key("2001:db8:1:2::3", 64), key("2001:db8:1:3::3", 64));
@@ -380,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_any_length_are_read_whole() {
+    fn texts_of_any_length_are_encoded_whole() {
         // Keys of up to 64 bytes, including the 8-byte header, need no allocation.
         for length in [1, 7, 8, 9, 15, 16, 17, 55, 56, 57, 1000] {
             let (one, other) = ("x".repeat(length), "x".repeat(length - 1) + "y");
@@ -391,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_the_bytes_in_order_and_zeros() {
+    fn bytes_are_padded_with_zeros_to_whole_words() {
         let text: Vec<u8> = (0..100).map(|i| (i * 37 + 11) as u8).collect();
         for length in 0..text.len() {
             let key = Key::from(&text[..length]);
@@ -404,15 +409,15 @@ mod tests {
     }
 
     #[test]
-    fn up_to_64_bytes_need_no_allocation() {
+    fn keys_of_up_to_64_bytes_need_no_allocation() {
         let allocates = |key: Key| key.bytes.spilled();
         assert!(!allocates(Key::from("x".repeat(56))) && allocates(Key::from("x".repeat(57))));
-        let beside_a_number = |length: usize| allocates(Key::from((7, "x".repeat(length))));
-        assert!(!beside_a_number(32) && beside_a_number(33));
+        let allocates_with_number = |length: usize| allocates(Key::from((7, "x".repeat(length))));
+        assert!(!allocates_with_number(32) && allocates_with_number(33));
     }
 
     #[test]
-    fn equal_keys_have_equal_hashes_and_others_have_others() {
+    fn equal_keys_have_equal_hashes() {
         let hash = |key: &Key| std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(key);
         assert_eq!(hash(&Key::from(7u8)), hash(&Key::from(7i64)));
         assert_ne!(hash(&Key::from(7)), hash(&Key::from(8)));
@@ -428,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_keys_nor_secrets_show() {
+    fn debug_output_shows_neither_keys_nor_secrets() {
         assert_eq!(format!("{:?}", Key::from("hunter2")), "Key(16 bytes)");
         assert_eq!(format!("{:?}", Secret::new(*b"0123456789abcdef")), "Secret(..)");
     }

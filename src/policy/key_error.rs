@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::StatusCode;
 
-/// A failure to find a key that refuses the request.
+/// The error of a key extractor. The request is refused.
 ///
 /// ```
 /// use http::{request::Parts, StatusCode};
@@ -34,13 +34,13 @@ pub(crate) enum KeyFault {
 }
 
 impl KeyError {
-    /// An error of the service's configuration, with status 500. The message should name what is missing and how to fix
-    /// it. Clients see it: do not include secrets.
+    /// An error in the configuration of the service, with status 500. The message should state what is missing and how
+    /// to fix it. Clients see the message, so do not include secrets.
     pub fn new(message: impl Into<String>) -> KeyError {
         KeyError { status: StatusCode::INTERNAL_SERVER_ERROR, message: message.into(), fault: KeyFault::Other }
     }
 
-    /// Sets the status: 400 or 401 if the request lacks something.
+    /// Sets the status, such as 400 or 401 if the request lacks something.
     #[must_use]
     pub fn with_status(mut self, status: StatusCode) -> KeyError {
         self.status = status;

@@ -22,7 +22,7 @@ pub(super) enum Part<'k> {
 }
 
 impl<'k> Part<'k> {
-    /// Splits off the first part of a key's bytes; `None` at their end.
+    /// Splits off the first part of a key's bytes. `None` at the end.
     pub(super) fn split(bytes: &'k [u8]) -> Option<(Part<'k>, &'k [u8])> {
         let (head, rest) = bytes.split_first_chunk::<8>()?;
         let head = u64::from_le_bytes(*head);
@@ -60,7 +60,7 @@ impl<'k> Part<'k> {
 }
 
 impl Key {
-    /// The place where an extractor found the key, and the name it was found under.
+    /// The part of the request in which an extractor found the key, and the name of the header, cookie or parameter.
     pub(crate) fn source(&self) -> Option<(KeySource, &[u8])> {
         match Part::split(self.bytes())?.0 {
             Part::Found { source, name, .. } => Some((source, name)),
@@ -68,7 +68,7 @@ impl Key {
         }
     }
 
-    /// The prefix length of a network's key: for IPv4 the first, for IPv6 the second.
+    /// The prefix length of a network, first for IPv4, second for IPv6.
     pub(crate) fn prefix(&self) -> Option<(Option<u64>, Option<u64>)> {
         match Part::split(self.bytes())?.0 {
             Part::Network(IpAddr::V4(_), prefix) => Some((Some(prefix), None)),
@@ -90,7 +90,7 @@ impl Key {
         Some((Key::from_bytes(first), Key::from_bytes(second)))
     }
 
-    /// The parts, at any depth of a tuple, that extractors found in requests, such as credentials.
+    /// The parts that extractors found in requests, such as credentials, at any depth of a tuple.
     pub(crate) fn found_inside(&self) -> impl Iterator<Item = Key> {
         let mut rest = self.bytes();
         std::iter::from_fn(move || {
@@ -118,10 +118,10 @@ const SOURCES: [(KeySource, &str); 4] = [
     (KeySource::Path, "path"),
 ];
 
-/// Writes the text form of a key, or with `shown` unset only its type.
+/// Writes the text form of a key, or only its type if `shown` is false.
 pub(super) fn write(key: &Key, shown: bool) -> String {
     let (mut text, mut rest) = (String::new(), key.bytes());
-    // The tuples around the next part: the number of parts left, and in total.
+    // The tuples around the next part: the number of parts left, and the total number.
     let mut open: SmallVec<[(u64, u64); 4]> = SmallVec::new();
     while let Some((part, behind)) = Part::split(rest) {
         rest = behind;
@@ -195,7 +195,7 @@ impl FromStr for Key {
     /// Parses the [text form](Key#text-form).
     ///
     /// # Errors
-    /// If `text` is not a text form. The error contains a position and what was expected there, but none of the text.
+    /// If `text` is not a text form. The error shows the position and what was expected there, but not the text.
     fn from_str(text: &str) -> Result<Key, ParseKeyError> {
         Reader { text, rest: text }.key()
     }
@@ -236,7 +236,7 @@ struct Reader<'t> {
 impl<'t> Reader<'t> {
     fn key(mut self) -> Result<Key, ParseKeyError> {
         let mut bytes: SmallVec<[u8; 64]> = SmallVec::new();
-        // The tuples around the next part: the offset of each in `bytes`, and the number of its parts read so far.
+        // The tuples around the next part: the offset of the tuple in `bytes`, and the number of its parts read so far.
         let mut open: SmallVec<[(usize, u64); 4]> = SmallVec::new();
         loop {
             self.skip_spaces();
@@ -366,7 +366,7 @@ impl<'t> Reader<'t> {
             return self.quoted();
         }
         match self.word() {
-            "" => self.expected("a value: write it in quotes if it is empty or not only letters, digits and signs"),
+            "" => self.expected("a value: write it in quotes if it is empty or contains a space, a non-ASCII character or one of \" \\ ( ) ,"),
             word => Ok(word.into()),
         }
     }

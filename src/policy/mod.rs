@@ -1,4 +1,4 @@
-//! The user-facing types: quotas as text, policies and tiers, keys, signals, decisions.
+//! The user-facing types: quotas as text, policies and tiers, keys, signals and decisions.
 
 mod allowed;
 mod decision;

@@ -1,4 +1,4 @@
-//! Policy names, cheap to clone.
+//! Policy names.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -31,7 +31,7 @@ enum Text {
 }
 
 impl PolicyName {
-    /// The longest name, in bytes; every response carries it in headers.
+    /// The maximum length in bytes. The name is in the headers of every response.
     pub const MAX_LENGTH: usize = 128;
 
     /// Makes a name that is known at compile time.
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_its_text_however_it_came() {
+    fn static_and_owned_names_are_equal() {
         const WRITTEN: PolicyName = PolicyName::new("login");
         let read = PolicyName::try_new(String::from("login")).expect("a name");
         let hash = |value: &dyn Fn(&mut DefaultHasher)| {
@@ -162,8 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn names_with_one_fnv_1a_hash_have_rows_of_their_own() {
-        // A published FNV-1a collision. When policies were identified by that hash, these two shared their rows.
+    fn names_with_equal_fnv_1a_hashes_have_separate_rows() {
+        // Regression: rows were identified by FNV-1a hashes, so the names of this published collision shared their
+        // rows.
         let [one, other] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
         assert_ne!(one.bits(), other.bits());
         assert_ne!(one, other);

@@ -9,12 +9,12 @@ use super::quotas::Quotas;
 use super::windows::Windows;
 use crate::algorithm::{Quota, QuotaError};
 
-/// A named quota, with other quotas for callers of other tiers.
+/// A named quota, optionally with different quotas for tiers of callers.
 ///
-/// Every key has one row under a policy, whatever its tier: a caller that changes tier keeps what it spent, and gets
-/// the new tier's capacity immediately, see [tiers and routes](crate::docs::tiers_and_routes). Two policies of one
-/// limiter share rows if they have the same name; different quotas or tiers under one name are reported once as a
-/// [mistake](crate::observe::Mistake).
+/// Every key has one row under a policy, regardless of its tier. If a caller changes its tier, its spent tokens stay
+/// spent, and the new tier's capacity applies immediately: see [tiers and routes](crate::docs::tiers_and_routes). Two
+/// policies of one limiter share rows if they have the same name. Different quotas or tiers under one name are reported
+/// once as a [mistake](crate::observe::Mistake).
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -90,16 +90,16 @@ impl Policy {
         self
     }
 
-    /// Adds the quota of a tier's callers, or [several](Quotas) that apply together. The method is not `const`, so a
+    /// Adds a quota for the callers of one tier, or [several](Quotas) that apply together. This method is not `const`, so a
     /// policy with tiers is usually a `static LazyLock`: see [`Policy`] for an example.
     ///
-    /// Callers of a tier that was not added get the policy's own quota; if the policy has other tiers, this is reported
-    /// once as a [mistake](crate::observe::Mistake). Each policy of a layer has its own tiers.
+    /// Callers of an unknown tier get the policy's own quota. If the policy has other tiers, an unknown tier is
+    /// reported once as a [mistake](crate::observe::Mistake). Each policy of a layer has its own tiers.
     ///
     /// # Panics
-    /// If the tier was added before, or a quota refuses everything or has another algorithm than the policy's, since a
-    /// key has one row for all tiers; if a list has several quotas, those of one period need the same algorithm, and
-    /// there may be eight periods in all. See [`Policy::try_tier`].
+    /// If the tier was added before, or if a quota refuses everything or has another algorithm than the policy's quota.
+    /// All tiers need the same algorithm, because a key has one row for all tiers. With [several quotas](Quotas), those
+    /// of one period need the same algorithm, and all tiers together may have eight periods. See [`Policy::try_tier`].
     #[track_caller]
     #[must_use]
     pub fn tier(self, name: impl Into<Cow<'static, str>>, quota: impl Into<Quotas>) -> Policy {
@@ -112,7 +112,7 @@ impl Policy {
     /// Like [`Policy::tier`], for tiers known only at run time.
     ///
     /// # Errors
-    /// If [`Policy::tier`] would panic; the error shows policy, tier and quota.
+    /// If [`Policy::tier`] would panic; the error shows the policy, the tier and the quota.
     pub fn try_tier(
         mut self,
         name: impl Into<Cow<'static, str>>,
@@ -149,12 +149,12 @@ impl Policy {
         &self.name
     }
 
-    /// The quotas of callers without a tier or of an unknown one, at least one.
+    /// The quotas for callers without a tier or with an unknown tier, at least one.
     pub const fn quotas(&self) -> &Quotas {
         &self.quotas
     }
 
-    /// The quotas of a tier's callers: the policy's own if the tier is `None` or was not added.
+    /// The quotas for callers of this tier: the policy's own quotas if the tier is `None` or unknown.
     pub fn quotas_for(&self, tier: Option<&str>) -> &Quotas {
         tier.and_then(|tier| self.quotas_of_tier(tier)).unwrap_or(&self.quotas)
     }
@@ -169,7 +169,7 @@ impl Policy {
         self.windows.assign(quotas)
     }
 
-    /// A number that distinguishes this policy from others in a few instructions. It may differ between clones.
+    /// A number that distinguishes policies and is cheap to compute. It may differ between clones.
     #[inline]
     pub(crate) fn identity(&self) -> u64 {
         let name = self.name.as_str().as_ptr() as u64;
@@ -178,14 +178,14 @@ impl Policy {
         (name ^ tiers.rotate_left(24) ^ u64::from(stamps) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
     }
 
-    /// The quotas and tiers, in an order that does not depend on when tiers were added.
+    /// The quotas, and the tiers sorted by name.
     pub(crate) fn content(&self) -> (&Quotas, Vec<(&str, &Quotas)>) {
         let mut tiers: Vec<_> = self.tiers().collect();
         tiers.sort_unstable_by_key(|(tier, _)| *tier);
         (&self.quotas, tiers)
     }
 
-    /// Checks whether `quotas` can replace the policy's own or a tier's.
+    /// Checks whether `quotas` can replace the policy's own quotas or those of `tier`.
     pub(crate) fn check_change(&self, tier: Option<&str>, quotas: Option<&Quotas>) -> Result<(), PolicyError> {
         if let Some(tier) = tier.filter(|tier| !self.has_tier(tier)) {
             let known: Vec<&str> = self.tiers().take(MAX_LISTED_TIERS).map(|(name, _)| name).collect();
@@ -333,7 +333,7 @@ mod tests {
     const QUOTA: Quota = Quota::token_bucket(10, MINUTE);
 
     #[test]
-    fn faults_name_policy_and_value() {
+    fn errors_name_the_policy_and_the_value() {
         for (result, part) in [
             (Policy::try_new("", QUOTA), "policy name \"\""),
             (Policy::try_new("caf\u{e9}", QUOTA), "policy name \"caf\u{e9}\""),
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn every_quota_can_name_itself() {
+    fn the_longest_quota_text_is_a_valid_policy_name() {
         let longest = Quota::fixed_window(999_999_999_999_999, Quota::MAX_PERIOD)
             .unlimited_reservations()
             .start(std::time::Duration::from_micros(86_399_999_999));

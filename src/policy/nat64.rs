@@ -1,4 +1,4 @@
-//! Canonical addresses: IPv4 addresses embedded in IPv6 ones (RFC 4291, RFC 6052).
+//! Canonical addresses: IPv4 addresses embedded in IPv6 addresses count as IPv4 (RFC 4291, RFC 6052).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,8 +14,8 @@ pub(crate) fn canonical(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The IPv4 address within an address of `64:ff9b::/96`. Private addresses are not mapped: translators must not embed
-/// them (RFC 6052, section 3.1), so such an address must not pass for a proxy in a private network.
+/// The IPv4 address embedded in an address of `64:ff9b::/96`. `None` for private addresses: translators must not embed
+/// them (RFC 6052, section 3.1), and they could otherwise impersonate a proxy in a private network.
 pub(super) fn well_known(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = is_well_known(address).then(|| embedded(address, 96))?;
     let is_private = v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified();
@@ -26,7 +26,7 @@ pub(super) fn is_well_known(address: Ipv6Addr) -> bool {
     matches!(address.segments(), [0x64, 0xff9b, 0, 0, 0, 0, _, _])
 }
 
-/// The IPv4 address behind a prefix of `prefix` bits (RFC 6052, section 2.2). It skips the eight bits from 64 on.
+/// The IPv4 address after a prefix of `prefix` bits. Bits 64 to 71 are skipped (RFC 6052, section 2.2).
 pub(crate) fn embedded(address: Ipv6Addr, prefix: u8) -> Ipv4Addr {
     let octets = address.octets().into_iter().enumerate().skip(usize::from(prefix / 8)).filter(|(at, _)| *at != 8);
     let mut v4 = [0; 4];

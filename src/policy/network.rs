@@ -1,4 +1,4 @@
-//! Networks in CIDR notation, in the canonical form in which addresses are compared.
+//! Networks in CIDR notation.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,8 +7,8 @@ use ipnet::IpNet;
 
 use super::nat64::{canonical, embedded, is_well_known, well_known};
 
-/// Parses a network, `"10.0.0.0/8"`, or one address. IPv4-mapped and NAT64 networks become IPv4. Rejects an address
-/// within a network: `10.0.0.7/8` could mean either.
+/// Parses a network, such as `"10.0.0.0/8"`, or one address. IPv4-mapped and NAT64 networks become IPv4 networks.
+/// Rejects an address within a network, such as `10.0.0.7/8`: it could mean the address or the network.
 pub(crate) fn parse_network(text: &str) -> Result<IpNet, CidrError> {
     let network = parse(text)?;
     if network != network.trunc() {
@@ -33,7 +33,7 @@ fn parse(text: &str) -> Result<IpNet, CidrError> {
             }
             None => Ok(IpNet::V6(v6)),
         },
-        // Wider than all of IPv4, yet no canonical address is in it.
+        // This network contains all IPv4-mapped addresses, but no canonical address.
         Ok(IpNet::V6(v6)) if v6.addr().to_ipv4_mapped().is_some() => Err(invalid()),
         Ok(IpNet::V6(v6)) if is_well_known(v6.addr()) => Err(CidrError::new(text, ALL_OF_IPV4)),
         Ok(network) => Ok(network),
@@ -57,7 +57,6 @@ const ALL_OF_IPV4: &str =
     "covers all clients behind NAT64, which count by their IPv4 addresses; write the IPv4 networks that you mean";
 
 impl CidrError {
-    /// In the message, `problem` follows the text.
     pub(crate) fn new(text: &str, problem: impl fmt::Display) -> CidrError {
         let text: String = text.chars().take(64).collect();
         CidrError(format!("{text:?} {problem}"))

@@ -1,7 +1,7 @@
 //! Text patterns with wildcards, such as `*bot*`.
 
-/// A pattern in which each `*` matches any text, including none, and ASCII case is ignored. Matching never backtracks,
-/// so it takes time proportional to the text.
+/// A pattern in which each `*` matches any text, including the empty text. ASCII case is ignored. Matching never
+/// backtracks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pattern {
     text: String,
@@ -13,7 +13,7 @@ impl Pattern {
         Pattern { text: text.to_ascii_lowercase(), exact: !text.contains('*') }
     }
 
-    /// A pattern without wildcards: `*` matches itself. For texts from outside.
+    /// A pattern without wildcards: `*` matches itself. For text from callers.
     pub(crate) fn exactly(text: &str) -> Pattern {
         Pattern { text: text.to_ascii_lowercase(), exact: true }
     }
@@ -51,7 +51,7 @@ impl Pattern {
         let Some((first, rest)) = self.text.split_once('*') else { return self.text == text };
         let Some(mut text) = text.strip_prefix(first) else { return false };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-        // The first occurrence is as good as a later one: the wildcard after it takes the rest.
+        // The first occurrence is always sufficient, because the wildcard after it matches the rest.
         for part in middle.split('*') {
             match text.find(part) {
                 Some(at) => text = &text[at + part.len()..],
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn only_patterns_with_inner_gaps_are_searched_alone() {
+    fn only_patterns_with_further_inner_text_are_searched_separately() {
         for (pattern, inner) in [("*Bot*", Some("bot")), ("**bot**", Some("bot")), ("bot*", None), ("*a*b*", None)] {
             assert_eq!(Pattern::new(pattern).inner(), inner, "{pattern}");
         }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn case_does_not_count_and_the_rest_stands_for_itself() {
+    fn case_is_ignored_and_other_characters_are_literal() {
         assert!(Pattern::new("*GPTBot/*").matches("mozilla/5.0 gptbot/1.1"));
         assert!(Pattern::new("curl/8.0 (?.+)").matches("curl/8.0 (?.+)"));
         assert!(!Pattern::new("curl/8.0 (?.+)").matches("curl/8.0 (x+)"));

@@ -1,13 +1,13 @@
-//! Hashing of digests to table positions, under random numbers of the process.
+//! Random hash functions from digests to table positions.
 
 use super::digest::{Digest, Secret};
 
-/// A random hash function that chooses the position of a digest in a table: multiply-shift over 128 bits, which is
-/// strongly universal (Lemire and Kaser, "Strongly universal string hashing is fast", The Computer Journal, 2014,
+/// A random hash function that chooses the position of a digest in a table. It uses multiply-shift over 128 bits, which
+/// is strongly universal (Lemire and Kaser, "Strongly universal string hashing is fast", The Computer Journal, 2014,
 /// section 3).
 ///
-/// A digest alone is not enough: an attacker who knows the secret can choose keys whose digests fall into one bucket,
-/// and so evict another key's entry. With random numbers for each table, two digests collide only by chance.
+/// A digest alone is not enough: attackers who know the secret could choose keys whose digests fall into one bucket,
+/// and evict another key's entry. With random numbers for each table, two digests collide only by chance.
 #[derive(Clone, Copy)]
 pub(crate) struct Placement {
     low: u128,
@@ -18,7 +18,7 @@ pub(crate) struct Placement {
 impl Placement {
     /// Draws a hash function, different in every process and at every call.
     pub(crate) fn random() -> Placement {
-        // A concurrency model runs many times and must take the same steps each time.
+        // Concurrency models must take the same steps in every execution.
         Placement::of(&if cfg!(tollgate_models) { Secret::new([0; 16]) } else { Secret::random() })
     }
 
@@ -27,7 +27,7 @@ impl Placement {
         Placement { low: draw(0), high: draw(1), offset: draw(2) }
     }
 
-    /// The position of `digest` out of 2^64. For a smaller table, take the remainder or the upper bits.
+    /// One of 2^64 positions. For a smaller table, take the remainder or the upper bits.
     #[inline]
     pub(crate) fn place(&self, digest: Digest) -> u64 {
         let (low, high) = (digest.to_bits() as u64, (digest.to_bits() >> 64) as u64);
@@ -47,8 +47,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_differ_between_placements_and_are_spread_evenly() {
-        // Fixed, because about one random draw in several hundred spreads consecutive numbers less evenly.
+    fn positions_differ_between_placements_and_are_spread_evenly() {
+        // The secret is fixed, because about one in several hundred secrets spreads consecutive numbers less evenly.
         let (one, other) = (Placement::of(&Secret::new([7; 16])), Placement::random());
         let digests = || (0..64_000u128).flat_map(|number| [number, number << 64]).skip(1).map(Digest::from_bits);
         assert!(digests().filter(|digest| one.place(*digest) == other.place(*digest)).count() <= 1);

@@ -13,7 +13,7 @@ impl FromStr for Quota {
     /// Parses `RATE/PERIOD` or `RATE per PERIOD`, followed in any order by `sliding` or `fixed` (default: token
     /// bucket), `burst N` (the capacity), `reserve N` or `reserve unlimited`, and `start DURATION`.
     ///
-    /// A period is a unit, optionally with a number: `us ms s min h d w`, or their long names.
+    /// A period is a unit, optionally with a number before it. The units are `us ms s min h d w`, or their long names.
     ///
     /// ```
     /// use tollgate::{Quota, DAY, HOUR, MINUTE, SECOND};
@@ -200,7 +200,7 @@ mod tests {
     use crate::algorithm::{DAY, HOUR, MINUTE, SECOND};
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn displayed_quotas_parse_back() {
         for (quota, text) in [
             (Quota::token_bucket(100, MINUTE), "100/min"),
             (Quota::token_bucket(10, SECOND).capacity(50), "10/s burst 50"),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_names_the_text_and_the_word() {
+    fn errors_name_the_text_and_the_word() {
         for (text, part) in [
             ("", "expected RATE/PERIOD"),
             ("100", "expected RATE/PERIOD"),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quotas_own_error_is_the_source_and_a_misread_word_has_none() {
+    fn only_a_quota_error_is_a_source() {
         use std::error::Error;
         let error = "0/min".parse::<Quota>().unwrap_err();
         let source = error.source().and_then(|source| source.downcast_ref::<QuotaError>());

@@ -8,9 +8,9 @@ pub enum DecidedBy {
     Backend,
     /// A fallback limiter in this process, with a share of the quota, because the backend failed.
     Fallback,
-    /// The failure mode: the backend failed, and the charge was granted unchecked.
+    /// The failure mode: the backend failed, and the charge was allowed without a check.
     FailOpen,
-    /// The limiter before any quota: a deny list or a block.
+    /// The limiter, by a deny list or a block.
     Limiter,
     /// The limiter's block cache, which remembers denials by a remote backend. See
     /// [`RateLimiterBuilder::block_cache`](crate::limiter::RateLimiterBuilder::block_cache).
@@ -52,12 +52,12 @@ pub enum Reason {
     Reserved,
     /// The backend failed, and the [failure mode](crate::FailureMode::Allow) allows such charges.
     FailOpen,
-    /// The charge does not fit now, but will after [`Decision::retry_after`](crate::Decision::retry_after) (`None` if
-    /// that is later than [`Micros::MAX`](crate::algorithm::Micros::MAX)).
+    /// The charge does not fit now. It will fit after [`Decision::retry_after`](crate::Decision::retry_after), which is
+    /// `None` if that time is later than [`Micros::MAX`](crate::algorithm::Micros::MAX).
     QuotaExceeded,
-    /// The cost exceeds all that the quota can ever grant, reservations included.
+    /// The cost exceeds the capacity plus the reservable tokens.
     CostTooLarge,
-    /// The cost exceeds the capacity, and its reservation would be due later than the caller would wait.
+    /// The cost exceeds the capacity, and its reservation would be due later than the caller's maximum wait.
     WaitTooLong,
     /// The charge fits, but another charge of the same call was denied, so nothing was spent.
     RefusedElsewhere,
@@ -65,9 +65,9 @@ pub enum Reason {
     /// [`Decision::denied_rule`](crate::Decision::denied_rule) returns. Clients only learn that retrying does not help.
     DenyList,
     /// The caller is [blocked](crate::protection::AutoBlock) for a time;
-    /// [`Decision::denied_rule`](crate::Decision::denied_rule) is the signal. Clients only learn when to retry. Without
-    /// a rule: the key is [paused](crate::RateLimiter::pause), or was blocked while the call waited for its
-    /// reservation.
+    /// [`Decision::denied_rule`](crate::Decision::denied_rule) is the signal. Clients only learn when to retry. If
+    /// there is no rule, the key is [paused](crate::RateLimiter::pause), or it was blocked while the call waited for
+    /// its reservation.
     Blocked,
 }
 

@@ -35,14 +35,14 @@ impl Signals {
         Signals::default()
     }
 
-    /// Sets the caller's address. Do not set one that clients can choose, such as from an unchecked header.
+    /// Sets the caller's address. Do not use an address that clients can choose, such as that of an unchecked header.
     #[must_use]
     pub fn ip(mut self, address: IpAddr) -> Signals {
         self.ip = Some(canonical(address));
         self
     }
 
-    /// Sets the caller's user agent, of which the first 1,024 bytes count.
+    /// Sets the caller's user agent. Only its first 1,024 bytes count.
     #[must_use]
     pub fn user_agent(mut self, text: impl Into<String>) -> Signals {
         self.user_agent = Some(truncated(text.into()));
@@ -55,7 +55,7 @@ impl Signals {
         self.label(COUNTRY, code)
     }
 
-    /// Adds a label; case is ignored in the value. Two labels of one name both count.
+    /// Adds a label. Case is ignored in the value. Two labels with the same name both count.
     #[must_use]
     pub fn label(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signals {
         self.labels.push((name.into(), value.into().to_ascii_uppercase()));
@@ -102,27 +102,27 @@ pub(crate) enum SignalKind {
 }
 
 impl Signal {
-    /// A key, regardless of the policy.
+    /// A key, under every policy.
     pub fn key(key: impl Into<Key>) -> Signal {
         Signal(SignalKind::Key(key.into()))
     }
 
-    /// An address; for IPv6 its /64 network, since one client usually has all of it.
+    /// An address. For IPv6, its /64 network, because one client usually has the whole network.
     pub fn ip(address: IpAddr) -> Signal {
         Signal(SignalKind::Ip(canonical(address)))
     }
 
-    /// An exact user agent, of which the first 1,024 bytes count.
+    /// An exact user agent. Only its first 1,024 bytes count.
     pub fn user_agent(text: impl Into<String>) -> Signal {
         Signal(SignalKind::UserAgent(truncated(text.into())))
     }
 
-    /// A label; case is ignored in the value.
+    /// A label. Case is ignored in the value.
     pub fn label(name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signal {
         Signal(SignalKind::Label(name.into(), value.into().to_ascii_uppercase()))
     }
 
-    /// The key under which blocks of this signal are stored. Except for keys, no caller can have it.
+    /// The key under which blocks of this signal are stored. For signals other than keys, no caller can have this key.
     pub(crate) fn to_key(&self) -> Key {
         match &self.0 {
             SignalKind::Key(key) => key.clone(),
@@ -146,8 +146,8 @@ impl Signal {
         })
     }
 
-    /// The rule as a list of blocks shows it. `None` for keys, whose content is not stored, and for texts longer than a
-    /// rule may be: clients choose them and could fill the memory.
+    /// The rule as shown in lists of blocks. `None` for keys, whose content is not stored, and for texts that are too
+    /// long for a rule, because clients could fill the memory with them.
     pub(crate) fn to_listed(&self) -> Option<DenyRule> {
         let longest = match &self.0 {
             SignalKind::Key(_) => return None,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_of_ipv6_is_one_signal() {
+    fn an_ipv6_network_of_64_bits_is_one_signal() {
         let signal = |text: &str| Signal::ip(text.parse().expect("an address"));
         assert_eq!(signal("2001:db8::1").to_key(), signal("2001:db8::ffff").to_key());
         assert_ne!(signal("2001:db8::1").to_key(), signal("2001:db8:0:1::1").to_key());

@@ -1,13 +1,13 @@
-//! Subjects: a key, if there is one, and a tier.
+//! Subjects: keys with tiers.
 
 use std::borrow::Cow;
 
 use super::key::Key;
 use super::quotas::Quotas;
 
-/// The caller as a policy sees it: a key and a tier, both optional.
+/// A caller: a key and a tier, both optional.
 ///
-/// Anything that converts to a [`Key`] converts to a subject without a tier; `None` is the anonymous subject.
+/// Anything that converts to a [`Key`] converts to a subject without a tier. `None` converts to the anonymous subject.
 ///
 /// ```
 /// use tollgate::{Key, Subject};
@@ -36,8 +36,8 @@ impl Subject {
         Subject { key: None, tier: None, quotas: None }
     }
 
-    /// Sets the tier (a `String` or a `&'static str`), which selects the policy's quota. A tier that the policy does
-    /// not know selects the policy's own quota and is reported once as a [mistake](crate::observe::Mistake).
+    /// Sets the tier (a `String` or a `&'static str`), which selects the policy's quota. An unknown tier selects the
+    /// policy's own quota and is reported once as a [mistake](crate::observe::Mistake).
     #[must_use]
     pub fn tier(mut self, tier: impl Into<Cow<'static, str>>) -> Subject {
         self.tier = Some(tier.into());

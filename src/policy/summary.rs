@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::decision::Decision;
 
-/// A limit after a [decision](Decision::summary), for JSON responses. Serializable with the feature `serde`.
+/// The limit after a [decision](Decision::summary), for JSON responses. Serializable with the feature `serde`.
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
@@ -53,7 +53,7 @@ impl serde::Serialize for Summary {
     }
 }
 
-/// Whole seconds, rounded up: a client that returns early is refused again.
+/// Whole seconds, rounded up: a client that retries too early is refused again.
 pub(crate) const fn seconds_up(duration: Duration) -> u64 {
     duration.as_secs().saturating_add((duration.subsec_nanos() > 0) as u64)
 }

@@ -24,9 +24,9 @@
 //!  "spent":3,"previous":0,"ts":1767225600000000,"now":1767225600123456}
 //! ```
 //!
-//! From it a client can compute the available tokens at any later instant, and when a request will be allowed, with the
-//! arithmetic of [`algorithm`](crate::algorithm); the browser package `tollgate-client` implements it in TypeScript,
-//! bit for bit. The client needs a new snapshot only after other clients may have spent tokens.
+//! From a snapshot, a client can compute the available tokens at any later instant, and when a request will be allowed.
+//! The arithmetic is that of [`algorithm`](crate::algorithm); the browser package `tollgate-client` implements it in
+//! TypeScript, bit for bit. The client needs a new snapshot only after other clients may have spent tokens.
 //!
 //! For a caller who is [blocked](crate::protection::AutoBlock) or on a [deny list](crate::protection::DenyList) the
 //! snapshot also has `not_before`: everything is denied until that instant. The reason is not reported.
@@ -34,7 +34,7 @@
 //! # Access
 //! The endpoint reports the limit of the key that its extractor finds; nothing else in the request selects a key. Use
 //! the same extractor as the [layer](crate::RateLimitLayer), or [`of_layer`], which takes everything from the layer.
-//! Put the endpoint where the extractor finds what it needs: inside authentication, under the same path parameters.
+//! Put the endpoint where the extractor works, for example inside authentication and under the same path parameters.
 //!
 //! Requests spend and write nothing. Responses are `Cache-Control: private, no-store`. Only `GET` and `HEAD` are
 //! supported. Endpoints set no CORS headers.
@@ -60,8 +60,8 @@ pub use named::of_any_caller;
 /// Returns the caller's limit under one policy as a [snapshot](crate::limiter::Snapshot::to_json). See the
 /// [module](self).
 ///
-/// A caller whom `key` [skips](crate::key::Extraction::skip) has no limit; the response is that of [`of_layer`] without
-/// limits. Refusals by `key` and backend errors have the same responses as in the layer.
+/// A caller that `key` [skips](crate::key::Extraction::skip) has no limit; the response is the empty list of
+/// [`of_layer`]. Refusals by `key` and backend errors have the same responses as in the layer.
 ///
 /// ```
 /// # use axum::{body::Body, extract::Request, Router};
@@ -80,7 +80,7 @@ pub use named::of_any_caller;
 /// ```
 ///
 /// # Panics
-/// If a bare quota denies everything (capacity 0 without reservations).
+/// If `policy` is a bare quota that denies everything (capacity 0 and no reservations).
 #[track_caller]
 pub fn of<S>(limiter: &RateLimiter, policy: impl Into<Policy>, key: impl KeyExtractor) -> MethodRouter<S>
 where
@@ -89,7 +89,7 @@ where
     of_layer(&RateLimitLayer::new(policy, key).limiter(limiter))
 }
 
-/// Returns the caller's limits under all policies of a layer, with its limiter, keys, tiers and skips.
+/// Returns the caller's limits under all policies of a layer. Uses the layer's limiter, keys, tiers and skips.
 ///
 /// ```
 /// use axum::{routing::post, Router};
@@ -104,15 +104,15 @@ where
 ///     .route("/rate-limit", status::of_layer(&layer));
 /// ```
 ///
-/// With one policy the response is its snapshot. With several, or if the caller is not limited (an empty list), it is
+/// With one policy, the response is its snapshot. With several policies, or for a caller without limits (an empty
+/// list), the response is:
 ///
 /// ```json
 /// {"limits": [..], "now": 1767225600123456}
 /// ```
 ///
-/// A layer that chooses a policy by route reports all of its policies by name; the client knows which one applies to a
-/// request. Rules in [shadow mode](RateLimitLayer::shadow) are not reported. Times are exact, without
-/// [jitter](RateLimitLayer::retry_jitter).
+/// A layer that chooses a policy by route reports all of its policies; the client selects one by name. Rules in [shadow
+/// mode](RateLimitLayer::shadow) are not reported. Times are exact, without [jitter](RateLimitLayer::retry_jitter).
 pub fn of_layer<S>(layer: &RateLimitLayer) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -121,7 +121,7 @@ where
     get(move |request: Request| async move {
         let (parts, _body) = request.into_parts();
         let (limits, now) = match layer.status_report(&parts).await {
-            Ok(standing) => standing,
+            Ok(report) => report,
             Err(refusal) => return refusal.map(Into::into),
         };
         if let ([limit], true) = (&limits[..], layer.has_one_policy()) {
@@ -135,8 +135,8 @@ where
 /// Returns the time of the limiter's backend, which decides limits: `{"now": 1767225600123456}`, in microseconds since
 /// the Unix epoch.
 ///
-/// Snapshots contain it too. This is for clients with a snapshot from elsewhere, such as a page. See the [module](self)
-/// for an example.
+/// Snapshots contain this time, too. The endpoint is for clients that got a snapshot elsewhere, for example in a page.
+/// See the [module](self) for an example.
 pub fn time<S>(limiter: &RateLimiter) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -146,6 +146,6 @@ where
 }
 
 fn json(body: String) -> Response {
-    // `no-store`, so that no cache needs a `Vary`.
+    // With `no-store`, caches need no `Vary`.
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "private, no-store")], body).into_response()
 }

@@ -12,8 +12,8 @@ use crate::policy::{KeyError, Policy};
 /// Returns the limit of any key, named by the client: `GET /limits/chat?key=ada@example.com`. `subject` converts the
 /// text to the layer's key.
 ///
-/// **Everyone who can reach this endpoint can read the state of every key**, and learn who was active and when. Put it
-/// behind the authentication of operators; for users, use [`of`](super::of).
+/// **Everyone who can reach this endpoint can read the state of every key**, and learn which callers were active and
+/// when. Put it behind the authentication of operators; for users, use [`of`](super::of).
 ///
 /// ```
 /// use axum::Router;
@@ -26,7 +26,7 @@ use crate::policy::{KeyError, Policy};
 /// // .layer(operators_only)
 /// ```
 ///
-/// A request without a `key`, or with two, is answered with 400.
+/// A request without a `key`, or with two, gets 400.
 ///
 /// # Panics
 /// If `policy` is a bare quota that denies everything (capacity 0 and no reservations).
@@ -62,7 +62,7 @@ mod tests {
     use super::key_in;
 
     #[test]
-    fn a_key_is_read_as_forms_write_it() {
+    fn the_key_in_a_query_is_form_decoded() {
         for (query, key) in [
             ("key=ada", Some("ada")),
             ("a=b&key=ada%2Bx%40example.com&c", Some("ada+x@example.com")),

@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use dashmap::DashMap;
 
-/// A concurrent map. While a closure runs, its value (and perhaps others) is locked, so it must not use the map.
+/// A concurrent map. Closures must not use the map: their value, and perhaps others, are locked while they run.
 #[derive(Debug)]
 pub(crate) struct Map<K: Eq + Hash, V>(DashMap<K, V>);
 
@@ -17,8 +17,8 @@ impl<K: Eq + Hash, V: Default> Map<K, V> {
         act(&mut self.0.entry(key).or_default())
     }
 
-    pub(crate) fn remove_if(&self, key: &K, is_so: impl FnOnce(&V) -> bool) {
-        self.0.remove_if(key, |_, value| is_so(value));
+    pub(crate) fn remove_if(&self, key: &K, condition: impl FnOnce(&V) -> bool) {
+        self.0.remove_if(key, |_, value| condition(value));
     }
 
     #[cfg(test)]

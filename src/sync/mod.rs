@@ -1,8 +1,8 @@
 //! Synchronization primitives: the standard library's locks and atomics, and tokio's tasks.
 //!
-//! In the package `proof/` they are those of the model checker [loom](https://docs.rs/loom), which runs this code in
-//! every thread interleaving; the models are in files named `models`. The flag has its own name because `cfg(loom)` is
-//! set for all crates of a build, also where loom is not available.
+//! The package `proof/` replaces them with those of the model checker [loom](https://docs.rs/loom), which runs this
+//! code in every thread interleaving. The models are in modules named `models`. The flag is not `cfg(loom)`, which
+//! would also apply to dependencies that cannot use loom.
 
 #[cfg(not(all(test, tollgate_models)))]
 mod map;

@@ -1,4 +1,4 @@
-//! The model runner: a few threads in every interleaving, with every value that a load may see.
+//! The model runner: runs a few threads in every interleaving, with every value that an atomic load may return.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,16 +13,16 @@ pub(crate) fn every_order(model: impl Fn() + Send + Sync + 'static) {
     orders(None, model);
 }
 
-/// Runs a model in every interleaving with at most `times` preemptions. Two show almost every known bug.
-pub(crate) fn orders_with_interruptions(times: usize, model: impl Fn() + Send + Sync + 'static) {
-    orders(Some(times), model);
+/// Runs a model in every interleaving with at most `max` preemptions. Two preemptions reveal almost every known bug.
+pub(crate) fn orders_with_preemptions(max: usize, model: impl Fn() + Send + Sync + 'static) {
+    orders(Some(max), model);
 }
 
-fn orders(interruptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
+fn orders(max_preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let count = Arc::new(AtomicUsize::new(0));
     let mut checker = Builder::new();
     checker.max_branches = 100_000;
-    checker.preemption_bound = interruptions;
+    checker.preemption_bound = max_preemptions;
     let (model, counted) = (Arc::new(model), Arc::clone(&count));
     checker.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
@@ -34,15 +34,15 @@ fn orders(interruptions: Option<usize>, model: impl Fn() + Send + Sync + 'static
     println!("{} orders: {name}", count.load(Ordering::Relaxed));
 }
 
-/// Spawns a thread of a model; at most three besides the model itself.
+/// Spawns a thread. A model may spawn at most three.
 pub(crate) fn thread<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     thread::Builder::new().stack_size(STACK).spawn(run).expect("loom allows one more thread")
 }
 
-/// In machine words.
+/// The stack size in machine words.
 const STACK: usize = 0x8000;
 
-/// Replaces the sharded map by one locked by a single loom mutex.
+/// Replaces the sharded map with a single map in a loom mutex.
 #[derive(Debug)]
 pub(crate) struct Map<K: Eq + Hash, V>(Mutex<HashMap<K, V>>);
 
@@ -55,9 +55,9 @@ impl<K: Eq + Hash, V: Default> Map<K, V> {
         act(self.0.lock().unwrap().entry(key).or_default())
     }
 
-    pub(crate) fn remove_if(&self, key: &K, is_so: impl FnOnce(&V) -> bool) {
+    pub(crate) fn remove_if(&self, key: &K, condition: impl FnOnce(&V) -> bool) {
         let mut all = self.0.lock().unwrap();
-        if all.get(key).is_some_and(is_so) {
+        if all.get(key).is_some_and(condition) {
             all.remove(key);
         }
     }

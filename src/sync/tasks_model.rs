@@ -1,4 +1,4 @@
-//! Replaces tokio in models: a task is a thread, and no time passes.
+//! Replaces tokio in models: a task is a thread, timeouts never elapse, and sleeping only yields.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Bounds on texts, trees, lists and messages.
+//! Bounds on the size of files, values, lists and messages.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use tollgate::{Config, key};
 use crate::app::{limiter, parse};
 
 #[test]
-fn all_faults_are_told_at_once_and_of_many_the_first_twenty() {
+fn an_error_lists_the_first_twenty_faults_and_counts_all() {
     for count in [1, 2, 19, 20, 21, 1000] {
         let mut text = String::new();
         for i in 0..count {
@@ -26,7 +26,7 @@ fn all_faults_are_told_at_once_and_of_many_the_first_twenty() {
 }
 
 #[test]
-fn a_text_of_over_16_mib_is_refused() {
+fn texts_larger_than_16_mib_are_rejected() {
     let mut text = "policies.api.quota = \"1/s\"\n".to_owned();
     text.extend(std::iter::repeat_n('\n', Config::MAX_BYTES - text.len()));
     assert!(parse("limits.toml", &text).is_ok());
@@ -45,12 +45,12 @@ fn a_text_of_over_16_mib_is_refused() {
 }
 
 #[test]
-fn a_tree_of_over_64_mib_is_refused_while_it_is_read() {
-    // Two bytes of text per value: the values exceed the bound, not the text.
+fn values_larger_than_64_mib_are_rejected_while_parsing() {
+    // The text has two bytes per value, so only the parsed values exceed the bound.
     let text = format!("{{\"policies\": [{}1]}}", "1,".repeat(4_000_000));
     let error = serde_json::from_str::<Config>(&text).unwrap_err().to_string();
     assert!(error.starts_with("the configuration takes more than 64 MiB of memory"), "{error}");
-    // Few values, but many copies of a long text.
+    // A few values with many copies of a long string.
     let uses = ["*long"; 100].join(", ");
     let text = format!("long: &long {}\nuses: [{uses}]\n", "x".repeat(1 << 20));
     let error = yaml_serde::from_str::<Config>(&text).unwrap_err().to_string();
@@ -58,7 +58,7 @@ fn a_tree_of_over_64_mib_is_refused_while_it_is_read() {
 }
 
 #[test]
-fn a_tree_of_more_than_sixteen_values_in_one_another_is_refused_while_it_is_read() {
+fn more_than_sixteen_levels_of_nesting_are_rejected_while_parsing() {
     let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let error = serde_json::from_str::<Config>(&nested(16)).unwrap_err().to_string();
     assert!(error.contains("policies"), "expected an error about policies, not depth: {error}");
@@ -67,7 +67,7 @@ fn a_tree_of_more_than_sixteen_values_in_one_another_is_refused_while_it_is_read
 }
 
 #[test]
-fn the_largest_configuration_is_read_and_used_and_a_larger_one_is_refused() {
+fn the_largest_configuration_loads_and_larger_ones_are_rejected() {
     let text = |policies: usize, tiers: usize, routes: usize, rules: usize| {
         let tiers: Vec<_> = (0..tiers).map(|i| format!("\"t{i}\": \"{}/min\"", i + 1)).collect();
         let tiers = tiers.join(",");
@@ -102,7 +102,7 @@ fn the_largest_configuration_is_read_and_used_and_a_larger_one_is_refused() {
 }
 
 #[test]
-fn point_12_user_agents_that_are_searched_one_by_one_are_few() {
+fn point_12_the_number_of_user_agent_patterns_is_bounded() {
     let text = |patterns: &dyn Fn(usize) -> String, count: usize| {
         let list: Vec<String> = (0..count).map(|i| format!("{:?}", patterns(i))).collect();
         format!(r#"{{"policies": {{"api": {{"quota": "10/min"}}}}, "deny": {{"user_agents": [{}]}}}}"#, list.join(","))

@@ -20,7 +20,7 @@ const BROKEN: &str = r#"
 "#;
 
 #[test]
-fn each_fault_has_its_place_and_its_cause() {
+fn each_fault_has_a_path_and_a_cause() {
     let error = parse("limits.toml", BROKEN).unwrap_err();
     assert_eq!((error.kind(), error.fault_count()), (ConfigErrorKind::Invalid, 5));
     let fault = |path: &str| error.faults().iter().find(|fault| fault.path() == path).unwrap().source().unwrap();
@@ -33,7 +33,7 @@ fn each_fault_has_its_place_and_its_cause() {
 }
 
 #[test]
-fn what_the_parser_says_is_the_cause() {
+fn a_syntax_error_is_the_source_of_the_config_error() {
     let error = parse("limits.json", "{").unwrap_err();
     assert_eq!((error.kind(), error.fault_count()), (ConfigErrorKind::Syntax, 0));
     let cause = error.source().unwrap().downcast_ref::<serde_json::Error>().unwrap();
@@ -42,7 +42,7 @@ fn what_the_parser_says_is_the_cause() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_named() {
+fn an_unreadable_file_is_named_in_the_error() {
     let read = |path: &std::path::Path| Config::read(path, |text| toml::from_str(text)).unwrap_err();
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
 
@@ -60,7 +60,7 @@ fn a_file_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn no_message_and_no_debug_shows_a_key() {
+fn errors_and_debug_output_never_contain_keys() {
     let secret = "hunter2";
     for text in [
         r#"{"policies": {"api": {"quota": "1/s"}}, "deny": {"keys": "hunter2"}}"#,

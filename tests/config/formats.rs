@@ -42,7 +42,7 @@ labels = ["asn"]
 max_entries = 1000
 "#;
 
-// Includes a number as a name, and the country `NO`, which YAML 1.1 reads as a boolean.
+// Contains a number as a name, and the country `NO`, which YAML 1.1 reads as a boolean.
 const YAML: &str = r#"
 auto_block:
   policies: [web]
@@ -114,7 +114,7 @@ fn parts(policy: &Policy) -> (String, Quota, Vec<(String, Quota)>) {
 }
 
 #[test]
-fn the_same_configuration_is_the_same_in_toml_yaml_and_json() {
+fn toml_yaml_and_json_parse_to_equal_configurations() {
     for config in all() {
         let policies: Vec<_> = config.policies().map(parts).collect();
         let named = |name: &str, quota, tiers: &[(&str, Quota)]| {
@@ -183,7 +183,7 @@ async fn a_reload_from_one_format_to_another_changes_nothing() {
 }
 
 #[test]
-fn what_is_not_said_is_as_the_page_says() {
+fn omitted_fields_have_the_documented_defaults() {
     let config = parse("limits.yaml", "policies: {default: {quota: 1/s}, api: {quota: 2/s}}").unwrap();
     assert_eq!(config.default_policy().unwrap().name().as_str(), "default");
     assert_eq!((config.routes().count(), config.deny_list().len(), config.auto_block()), (0, 0, None));
@@ -200,7 +200,7 @@ fn what_is_not_said_is_as_the_page_says() {
 }
 
 #[test]
-fn it_can_be_part_of_another_configuration() {
+fn a_config_can_be_a_field_of_another_struct() {
     #[derive(serde::Deserialize)]
     struct Settings {
         port: u16,
@@ -217,7 +217,7 @@ fn it_can_be_part_of_another_configuration() {
 }
 
 #[test]
-fn the_mark_that_some_editors_put_first_is_no_part_of_the_text() {
+fn a_byte_order_mark_is_ignored() {
     for (name, text) in [
         ("limits.toml", "\u{feff}policies.api.quota = \"60/min\""),
         ("limits.json", "\u{feff}{\"policies\": {\"api\": {\"quota\": \"60/min\"}}}"),

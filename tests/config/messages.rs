@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::app::parse;
 
 #[test]
-fn each_broken_configuration_is_refused_with_its_message() {
+fn broken_configurations_produce_the_expected_messages() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config");
     let mut names: Vec<String> = std::fs::read_dir(folder.join("broken"))
         .unwrap()

@@ -116,7 +116,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn every_quota_is_read_back_from_its_text_and_from_its_fields(quota in quota()) {
+    fn every_quota_survives_a_round_trip_as_text_and_as_a_table(quota in quota()) {
         prop_assume!(tollgate::algorithm::validate(&quota).is_ok());
         for form in [json!(quota.to_string()), json!(quota), fields(&quota)] {
             prop_assert_eq!(read(&form).map_err(|error| error.to_string()), Ok(quota), "{}", form);
@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_takes_the_tables_that_a_quota_by_itself_takes(form in anything()) {
+    fn a_quota_is_parsed_the_same_in_a_file_and_alone(form in anything()) {
         let alone = serde_json::from_value::<Quota>(form.clone());
         match (read(&form), alone) {
             (Ok(in_file), Ok(alone)) => prop_assert_eq!(in_file, alone),

@@ -31,7 +31,7 @@ fn changed(changes: &[(&str, &str)]) -> String {
 }
 
 #[tokio::test]
-async fn new_quotas_hold_at_once_and_what_was_spent_stays_spent() {
+async fn new_quotas_apply_immediately_and_spent_tokens_stay_spent() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let app = app(&config, &limiter);
@@ -55,7 +55,7 @@ async fn new_quotas_hold_at_once_and_what_was_spent_stays_spent() {
 }
 
 #[tokio::test]
-async fn a_tier_keeps_its_quota_when_only_the_policys_own_changes_and_back() {
+async fn a_change_of_the_policys_own_quota_does_not_affect_its_tiers() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let api = config.policy("api").unwrap();
@@ -76,7 +76,7 @@ async fn a_tier_keeps_its_quota_when_only_the_policys_own_changes_and_back() {
 }
 
 #[tokio::test]
-async fn the_deny_list_is_the_files() {
+async fn a_reload_replaces_the_deny_list() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let app = app(&config, &limiter);
@@ -144,7 +144,7 @@ async fn a_broken_configuration_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_set_by_hand_gives_way_but_for_single_keys() {
+async fn a_reload_replaces_manual_quotas_except_those_of_single_keys() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let api = config.policy("api").unwrap();
@@ -163,7 +163,7 @@ async fn what_was_set_by_hand_gives_way_but_for_single_keys() {
 }
 
 #[tokio::test]
-async fn a_reload_can_be_awaited_anywhere_and_is_done_once_at_a_time() {
+async fn reloads_in_spawned_tasks_all_succeed() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let tasks: Vec<_> = (0..8)
@@ -181,7 +181,7 @@ async fn a_reload_can_be_awaited_anywhere_and_is_done_once_at_a_time() {
 }
 
 #[tokio::test]
-async fn of_many_changes_the_first_twenty_are_told() {
+async fn a_reload_report_shows_the_first_twenty_changes() {
     let file = |rate: u32| (0..30).map(|i| format!("policies.p{i:02}.quota = \"{rate}/min\"\n")).collect::<String>();
     let config = toml(&file(1));
     let (limiter, _clock) = limiter(&config);
@@ -193,7 +193,7 @@ async fn of_many_changes_the_first_twenty_are_told() {
 }
 
 #[tokio::test]
-async fn point_15_a_reload_names_the_deny_rules_that_came_and_went_but_no_key() {
+async fn point_15_a_reload_report_lists_added_and_removed_rules_without_keys() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let new = toml(&changed(&[("[\"KP\"]", "[\"SY\"]\nips = [\"192.0.2.0/24\"]"), ("\"mallory\"", "\"trudy\"")]));
@@ -214,7 +214,7 @@ async fn point_15_a_reload_names_the_deny_rules_that_came_and_went_but_no_key() 
 }
 
 #[tokio::test]
-async fn point_4_policies_of_a_reloaded_file_are_no_conflict_and_others_are() {
+async fn point_4_policies_of_a_reloaded_file_do_not_count_as_conflicts() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let _app = app(&config, &limiter);
@@ -231,7 +231,7 @@ async fn point_4_policies_of_a_reloaded_file_are_no_conflict_and_others_are() {
 }
 
 #[tokio::test]
-async fn a_limiter_with_another_deny_list_is_an_error_when_reloaded_and_when_built() {
+async fn reload_and_layer_reject_a_limiter_with_another_deny_list() {
     let config = toml(FILE);
     let new = toml(&changed(&[("[\"KP\"]", "[\"KP\", \"XX\"]")]));
     let foreign = RateLimiter::default();
@@ -246,7 +246,7 @@ async fn a_limiter_with_another_deny_list_is_an_error_when_reloaded_and_when_bui
     assert!(text.contains("build it with `config.limiter(backend)`"), "{text}");
     let blocking = toml("policies.api.quota = '1/min'\nauto_block.policies = ['api']");
     assert!(panic_of(&blocking).contains("blocks no callers"));
-    // A limiter with the deny list of the configuration is enough.
+    // A limiter with the configuration's deny list is accepted.
     let own = RateLimiter::builder(tollgate::MemoryBackend::new()).deny_list(config.deny_list()).build();
     assert_eq!(config.reload(&own, &new).await.unwrap().rules_added().len(), 1);
 }

@@ -31,7 +31,7 @@ const OTHER: &str = r#"
 "#;
 
 #[tokio::test]
-async fn each_change_that_takes_a_restart_is_told() {
+async fn a_reload_lists_every_change_that_needs_a_restart() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let error = config.reload(&limiter, &toml(OTHER)).await.unwrap_err();
@@ -52,7 +52,7 @@ limits.toml: auto_block: missing, but in use; put it back, or restart the progra
 }
 
 #[tokio::test]
-async fn no_default_is_not_a_policy_named_none() {
+async fn a_missing_default_differs_from_a_policy_named_none() {
     let with = |default: &str| toml(&format!("{default}\npolicies.none.quota = \"1/s\"\npolicies.api.quota = \"1/s\""));
     let (without, none) = (with(""), with("default = \"none\""));
     let (limiter, _clock) = limiter(&without);
@@ -63,7 +63,7 @@ async fn no_default_is_not_a_policy_named_none() {
 }
 
 #[tokio::test]
-async fn point_15_a_refused_reload_names_each_field_of_automatic_blocking_with_both_values() {
+async fn point_15_a_refused_reload_lists_changed_auto_block_fields_with_both_values() {
     let file =
         |rules: &str| toml(&format!("policies.api.quota = \"30/min\"\n[auto_block]\npolicies = [\"api\"]\n{rules}"));
     let config = file("threshold = 30\nlabels = [\"asn\"]");

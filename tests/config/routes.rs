@@ -22,7 +22,7 @@ const FILE: &str = r#"
 "#;
 
 #[tokio::test]
-async fn each_route_has_the_policy_of_its_line_and_all_others_the_default() {
+async fn listed_routes_use_their_policy_and_others_use_the_default() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let app = app(&config, &limiter);
@@ -37,13 +37,13 @@ async fn each_route_has_the_policy_of_its_line_and_all_others_the_default() {
         ("PUT /todos", &[], 405, "default", 60),
         ("GET /nowhere", &[], 404, "default", 60),
     ] {
-        let (answered, name, q, _) = quota_headers(&app, line, lines).await;
-        assert_eq!((answered, &name[..], q), (status, policy, limit), "{line} {lines:?}");
+        let (found, name, q, _) = quota_headers(&app, line, lines).await;
+        assert_eq!((found, &name[..], q), (status, policy, limit), "{line} {lines:?}");
     }
 }
 
 #[tokio::test]
-async fn routes_of_one_policy_share_its_buckets_and_a_spent_one_is_refused() {
+async fn routes_with_the_same_policy_share_their_buckets() {
     let config = toml(FILE);
     let (limiter, clock) = limiter(&config);
     let app = app(&config, &limiter);
@@ -59,7 +59,7 @@ async fn routes_of_one_policy_share_its_buckets_and_a_spent_one_is_refused() {
 }
 
 #[tokio::test]
-async fn without_a_default_what_no_line_names_is_not_limited() {
+async fn unlisted_routes_are_unlimited_without_a_default_policy() {
     let config = toml("policies.api.quota = \"1/min\"\nroutes.\"/search\" = \"api\"");
     let (limiter, _clock) = limiter(&config);
     let app = app(&config, &limiter);
@@ -71,7 +71,7 @@ async fn without_a_default_what_no_line_names_is_not_limited() {
 }
 
 #[tokio::test]
-async fn the_deny_list_and_the_blocks_of_the_file_keep_callers_out() {
+async fn the_deny_list_and_automatic_blocks_of_a_file_refuse_callers() {
     let config = toml(
         r#"
         [policies.default]
@@ -102,7 +102,7 @@ async fn the_deny_list_and_the_blocks_of_the_file_keep_callers_out() {
 }
 
 #[test]
-fn whatever_passes_the_check_makes_a_layer() {
+fn a_file_accepts_exactly_the_routes_that_a_table_accepts() {
     // Lines that make the layer panic are configuration errors.
     for line in [
         "/",
@@ -135,7 +135,7 @@ fn whatever_passes_the_check_makes_a_layer() {
 }
 
 #[test]
-fn point_7_a_quota_of_the_file_too_small_for_the_cost_of_its_layer_is_an_error_when_the_router_is_built() {
+fn point_7_adding_a_layer_panics_if_a_configured_quota_is_below_the_fixed_cost() {
     let config =
         toml("[policies.api]\nquota = \"60/min\"\ntiers = { free = \"5/min\" }\n[routes]\n\"/export\" = \"api\"");
     let build = |cost| {

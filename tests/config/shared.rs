@@ -29,7 +29,7 @@ struct Channel {
     notices: Mutex<BTreeMap<Vec<u8>, Notice>>,
     subscribers: Mutex<Vec<Weak<dyn NoticeSubscriber>>>,
     published: AtomicUsize,
-    /// The number of notices that it accepts.
+    /// The number of notices that the channel accepts.
     capacity: AtomicUsize,
 }
 
@@ -39,7 +39,7 @@ impl SharedBackend {
         SharedBackend { rows: Arc::default(), channel: Arc::new(channel) }
     }
 
-    /// Delivers all current notices to the last subscriber. As with a remote channel, subscribing does not.
+    /// Delivers all current notices to the last subscriber. Subscribing delivers none, as with a remote channel.
     fn deliver_to_last_subscriber(&self) {
         let all = self.channel.notices.lock().unwrap().values().cloned().collect();
         self.channel.subscribers.lock().unwrap().last().unwrap().upgrade().unwrap().receive(all, true);
@@ -71,7 +71,7 @@ impl Backend for SharedBackend {
 impl NoticeChannel for Channel {
     fn publish(&self, notice: Notice) -> BackendFuture<()> {
         if self.published.fetch_add(1, Ordering::Relaxed) >= self.capacity.load(Ordering::Relaxed) {
-            return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the channel is away")));
+            return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the channel is unavailable")));
         }
         self.notices.lock().unwrap().insert(notice.topic.clone(), notice.clone());
         let subscribers = self.subscribers.lock().unwrap().clone();
@@ -107,29 +107,30 @@ fn rates(config: &Config, limiter: &RateLimiter) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn after_a_reload_all_processes_go_by_the_file_whichever_they_began_with() {
+async fn a_reload_in_one_process_applies_to_all_processes() {
     let backend = SharedBackend::new();
-    let (one, two) = (file(10, 20), file(11, 20));
-    let (first, second) = (one.limiter(backend.clone()).build(), two.limiter(backend.clone()).build());
+    let (first_config, second_config) = (file(10, 20), file(11, 20));
+    let (first, second) =
+        (first_config.limiter(backend.clone()).build(), second_config.limiter(backend.clone()).build());
     for (own, free) in [(30, 40), (11, 20), (10, 20), (11, 21), (11, 20)] {
         // Even the file that the second process started with must be published for the first.
-        two.reload(&second, &file(own, free)).await.unwrap();
-        assert_eq!(rates(&one, &first), (own.into(), free.into()));
-        assert_eq!(rates(&two, &second), (own.into(), free.into()));
-        assert!(one.reload(&first, &file(own, free)).await.unwrap().quotas().is_empty());
-        assert_eq!(rates(&two, &second), (own.into(), free.into()));
+        second_config.reload(&second, &file(own, free)).await.unwrap();
+        assert_eq!(rates(&first_config, &first), (own.into(), free.into()));
+        assert_eq!(rates(&second_config, &second), (own.into(), free.into()));
+        assert!(first_config.reload(&first, &file(own, free)).await.unwrap().quotas().is_empty());
+        assert_eq!(rates(&second_config, &second), (own.into(), free.into()));
     }
 }
 
 #[tokio::test]
-async fn a_program_that_starts_with_another_file_says_so_by_reloading_it() {
+async fn a_restarted_program_applies_an_edited_file_by_reloading_it() {
     let backend = SharedBackend::new();
     let old = file(10, 20);
     let limiter = old.limiter(backend.clone()).build();
     old.reload(&limiter, &file(30, 40)).await.unwrap();
     drop(limiter);
 
-    // Quotas set before outlive the program...
+    // Quotas from the last reload outlive the program...
     let new = file(50, 60);
     let limiter = new.limiter(backend.clone()).build();
     backend.deliver_to_last_subscriber();
@@ -143,7 +144,7 @@ async fn a_program_that_starts_with_another_file_says_so_by_reloading_it() {
 }
 
 #[tokio::test]
-async fn a_board_that_is_away_leaves_the_deny_list_and_the_next_reload_goes_on() {
+async fn a_reload_that_cannot_publish_keeps_the_deny_list_and_can_be_retried() {
     let backend = SharedBackend::new();
     let config = file(10, 20);
     let limiter = config.limiter(backend.clone()).build();
@@ -152,7 +153,7 @@ async fn a_board_that_is_away_leaves_the_deny_list_and_the_next_reload_goes_on()
     assert_eq!(error.kind(), ConfigErrorKind::Limiter);
     let message = error.to_string();
     assert!(message.starts_with("limits.toml: policies.api.quota: "), "{message}");
-    assert!(message.contains("cannot set 30/min") && message.contains("the channel is away"), "{message}");
+    assert!(message.contains("cannot set 30/min") && message.contains("the channel is unavailable"), "{message}");
     let cause = error.source().unwrap().source().unwrap();
     assert!(matches!(cause.downcast_ref(), Some(SetQuotaError::Backend(_))), "{cause:?}");
     assert_eq!(rates(&config, &limiter), (10, 40));
@@ -165,7 +166,7 @@ async fn a_board_that_is_away_leaves_the_deny_list_and_the_next_reload_goes_on()
 }
 
 #[tokio::test]
-async fn a_reload_beside_another_is_refused_until_that_is_done_or_given_up() {
+async fn a_reload_is_refused_while_another_is_in_progress() {
     let backend = SharedBackend::new();
     let config = file(10, 20);
     let limiter = config.limiter(SlowBackend(backend)).build();
@@ -225,9 +226,9 @@ impl NoticeChannel for SlowChannel {
     }
 }
 
-/// Regression: the quota of a tier that the file no longer has was never withdrawn from the channel.
+/// Regression: after a tier was removed from the file, its quota was never withdrawn from the channel.
 #[tokio::test]
-async fn what_was_said_of_a_tier_that_is_gone_is_taken_back() {
+async fn the_quota_of_a_removed_tier_is_withdrawn() {
     let backend = SharedBackend::new();
     let old = file(10, 20);
     old.reload(&old.limiter(backend.clone()).build(), &old).await.unwrap();

@@ -19,42 +19,45 @@ fn limiter(list: &DenyList) -> RateLimiter {
 }
 
 pub(crate) async fn denials(list: &mut List) {
-    list.part("Denials: Denied, and LimitError in the same words");
+    list.section("Denials: Denied and LimitError, with the same texts");
     let limiter = limiter(&DenyList::from_iter([DenyRule::key("mallory")]));
     limiter.limit_all([Charge::new(&API, 7).cost(10), Charge::new(&DAILY, 7).cost(3)]).await.unwrap();
 
     let denied = limiter.try_limit(&API, 7).await.unwrap().into_result();
-    list.error("a quota that is exceeded", denied);
+    list.error("an exceeded quota", denied);
     let both = limiter.try_limit_all([Charge::new(&API, 7), Charge::new(&DAILY, 7)]).await.unwrap();
-    list.error("two of them", both.into_result());
+    list.error("two exceeded quotas", both.into_result());
     let never = limiter.try_acquire(&API, 8).cost(11).await.unwrap();
     list.error("a cost that never fits", never.into_result());
-    list.error("a turn too far away", limiter.acquire(&MAIL, 8).cost(50).reserve_within(SECOND).await);
+    list.error("a reservation too far in the future", limiter.acquire(&MAIL, 8).cost(50).reserve_within(SECOND).await);
     list.error("a caller on a deny list", limiter.try_limit(&API, "mallory").await.unwrap().into_result());
     limiter.block(Signal::key("eve"), DAY).await.unwrap();
     list.error("a blocked caller", limiter.try_limit(&API, "eve").await.unwrap().into_result());
-    list.error("a charge in hand", limiter.acquire(&API, 7).hold().await);
-    list.error("a wait", limiter.acquire(&MAIL, 8).cost(50).wait_up_to(SECOND).await);
-    list.error("a wait without turns", limiter.acquire(&DAILY, 8).wait_up_to(SECOND).await);
-    list.error("a turn where charges are taken at once", limiter.limit_all([Charge::new(&MAIL, 8).reserve()]).await);
+    list.error("a held charge", limiter.acquire(&API, 7).hold().await);
+    list.error("a wait that would be too long", limiter.acquire(&MAIL, 8).cost(50).wait_up_to(SECOND).await);
+    list.error("a wait without reservations", limiter.acquire(&DAILY, 8).wait_up_to(SECOND).await);
+    list.error("a reservation in `limit_all`", limiter.limit_all([Charge::new(&MAIL, 8).reserve()]).await);
 }
 
 pub(crate) async fn changed_quotas(list: &mut List) {
-    list.part("Quotas changed at run time: SetQuotaError");
+    list.section("Quotas changed at run time: SetQuotaError");
     let api = Policy::new("api", Quota::token_bucket(10, MINUTE));
     let tiers =
         api.clone().tier("free", Quota::token_bucket(20, MINUTE)).tier("premium", Quota::token_bucket(90, MINUTE));
     let (no_capacity, sliding) = (Quota::token_bucket(10, MINUTE).capacity(0), Quota::sliding_window(10, MINUTE));
     let limiter = RateLimiter::default();
-    list.error("one that refuses everything", limiter.set_quota(&api, Some(no_capacity)).await);
-    list.error("one of another algorithm", limiter.set_key_quota(&api, "ada", Some(sliding)).await);
-    list.error("a tier's that refuses everything", limiter.set_tier_quota(&tiers, "free", Some(no_capacity)).await);
-    list.error("that of a tier which is not there", limiter.set_tier_quota(&tiers, "gold", Some(*api.quota())).await);
-    list.error("the same of a policy without tiers", limiter.set_tier_quota(&api, "gold", Some(*api.quota())).await);
+    list.error("a quota that refuses everything", limiter.set_quota(&api, Some(no_capacity)).await);
+    list.error("a quota with another algorithm", limiter.set_key_quota(&api, "ada", Some(sliding)).await);
+    list.error(
+        "a tier's quota that refuses everything",
+        limiter.set_tier_quota(&tiers, "free", Some(no_capacity)).await,
+    );
+    list.error("a quota for an unknown tier", limiter.set_tier_quota(&tiers, "gold", Some(*api.quota())).await);
+    list.error("the same for a policy without tiers", limiter.set_tier_quota(&api, "gold", Some(*api.quota())).await);
     for key in 0..100_000 {
         limiter.set_key_quota(&api, key, Some(*api.quota())).await.unwrap();
     }
-    list.error("one more than there is room for", limiter.set_key_quota(&api, "ada", Some(*api.quota())).await);
+    list.error("more quotas than the maximum", limiter.set_key_quota(&api, "ada", Some(*api.quota())).await);
 }
 
 /// A backend with a bug: it returns no steps.
@@ -80,13 +83,13 @@ impl Backend for BuggyBackend {
 }
 
 pub(crate) async fn backends(list: &mut List) {
-    list.part("Backends: Error");
+    list.section("Backends: Error");
     let limiter = RateLimiter::new(BuggyBackend);
     list.error("a backend with a bug", limiter.try_limit(&API, 7).await);
-    list.error("the same, with a charge in hand", limiter.acquire(&API, 7).hold().await);
+    list.error("the same for a held charge", limiter.acquire(&API, 7).hold().await);
     let limiter = RateLimiter::default();
     for key in 0..100_000 {
         limiter.block(Signal::key(key), DAY).await.unwrap();
     }
-    list.error("one more block than there is room for", limiter.block(Signal::key("eve"), DAY).await);
+    list.error("more blocks than the maximum", limiter.block(Signal::key("eve"), DAY).await);
 }

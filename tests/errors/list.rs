@@ -17,15 +17,15 @@ impl List {
         &self.0
     }
 
-    pub(crate) fn part(&mut self, title: &str) {
+    pub(crate) fn section(&mut self, title: &str) {
         writeln!(self.0, "# {title}\n").unwrap();
     }
 
     #[track_caller]
-    pub(crate) fn error<T>(&mut self, what: &str, result: Result<T, impl Error>) {
-        let Err(error) = result else { panic!("{what}: expected an error") };
+    pub(crate) fn error<T>(&mut self, label: &str, result: Result<T, impl Error>) {
+        let Err(error) = result else { panic!("{label}: expected an error") };
         let text = without_port(&error.to_string());
-        writeln!(self.0, "## {what}\n{text}").unwrap();
+        writeln!(self.0, "## {label}\n{text}").unwrap();
         let mut source = error.source();
         while let Some(cause) = source {
             if !is_own(cause) {
@@ -41,20 +41,20 @@ impl List {
     }
 
     #[track_caller]
-    pub(crate) fn panic<T>(&mut self, what: &str, build: impl FnOnce() -> T) {
-        let Err(panic) = catch_unwind(AssertUnwindSafe(build)) else { panic!("{what}: expected a panic") };
+    pub(crate) fn panic<T>(&mut self, label: &str, build: impl FnOnce() -> T) {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(build)) else { panic!("{label}: expected a panic") };
         let text = match panic.downcast::<String>() {
             Ok(text) => *text,
             Err(other) => other.downcast_ref::<&str>().expect("a message").to_string(),
         };
         assert!(text.starts_with("tollgate: "), "{text}");
-        writeln!(self.0, "## {what}\npanic: {text}\n").unwrap();
+        writeln!(self.0, "## {label}\npanic: {text}\n").unwrap();
     }
 
     /// Adds the status, the relevant headers and the body of a response.
-    pub(crate) async fn answer(&mut self, what: &str, response: Response) {
+    pub(crate) async fn response(&mut self, label: &str, response: Response) {
         let (parts, body) = response.into_parts();
-        writeln!(self.0, "## {what}\n{}", parts.status).unwrap();
+        writeln!(self.0, "## {label}\n{}", parts.status).unwrap();
         for name in ["retry-after", "grpc-status", "grpc-message", "grpc-retry-pushback-ms", "content-type"] {
             if let Some(value) = parts.headers.get(name) {
                 writeln!(self.0, "{name}: {}", value.to_str().unwrap()).unwrap();

@@ -5,10 +5,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod answers;
-mod built;
 mod calls;
 mod list;
+mod panics;
+mod responses;
 mod server;
 mod values;
 
@@ -17,23 +17,23 @@ use std::path::Path;
 use self::list::List;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_error_says_what_happened_with_which_value_and_what_to_do() {
+async fn all_error_messages_match_the_list() {
     let mut list = List::default();
     values::quotas(&mut list);
     values::texts_of_quotas(&mut list);
     values::policies(&mut list);
     values::deny_rules_and_networks(&mut list);
-    built::constructors(&mut list);
-    built::layers(&mut list);
-    built::routes(&mut list);
+    panics::constructors(&mut list);
+    panics::layers(&mut list);
+    panics::routes(&mut list);
     calls::denials(&mut list).await;
     calls::changed_quotas(&mut list).await;
     calls::backends(&mut list).await;
     server::connecting(&mut list).await;
     server::deciding(&mut list).await;
-    answers::refusals(&mut list).await;
-    answers::extractors(&mut list).await;
-    answers::status_endpoints(&mut list).await;
+    responses::refusals(&mut list).await;
+    responses::extractors(&mut list).await;
+    responses::status_endpoints(&mut list).await;
 
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/errors/texts.txt");
     if std::env::var_os("TOLLGATE_MESSAGES").is_some_and(|value| value == "write") {

@@ -16,31 +16,31 @@ static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 const DEADLINE: Duration = Duration::from_millis(300);
 
 pub(crate) async fn connecting(list: &mut List) {
-    list.part("Redis, when connecting: Error");
+    list.section("Redis, when connecting: Error");
     list.error("no URL", RedisBackend::connect("localhost").await);
     list.error("a URL of another scheme", RedisBackend::connect("http://app:hunter2@localhost").await);
-    list.error("a port that is none", RedisBackend::connect("redis://app:hunter2@127.0.0.1:port").await);
+    list.error("an invalid port", RedisBackend::connect("redis://app:hunter2@127.0.0.1:port").await);
     list.error("no server at the address", RedisBackend::connect("redis://127.0.0.1:1").await);
     list.error(
-        "a user who may not log in",
+        "a missing password",
         RedisBackend::connect(&fake_server(b"-NOAUTH Authentication required.\r\n")).await,
     );
-    list.error("a server that is silent", RedisBackend::builder().deadline(DEADLINE).connect(&fake_server(b"")).await);
+    list.error("a silent server", RedisBackend::builder().deadline(DEADLINE).connect(&fake_server(b"")).await);
 }
 
 pub(crate) async fn deciding(list: &mut List) {
-    list.part("Redis, when deciding: Error");
-    for (what, reply) in [
-        ("no answer in time", ""),
-        ("no reply of the script", "$3\r\nabc\r\n"),
-        ("no Redis server", "HTTP/1.1 400 Bad Request\r\n\r\n"),
+    list.section("Redis, when deciding: Error");
+    for (label, reply) in [
+        ("no reply before the deadline", ""),
+        ("a reply that is not the script's", "$3\r\nabc\r\n"),
+        ("a server that is not Redis", "HTTP/1.1 400 Bad Request\r\n\r\n"),
         ("a replica", "-READONLY You can't write against a read only replica.\r\n"),
         ("a replica without its primary", "-MASTERDOWN Link with MASTER is down\r\n"),
-        ("a server that starts", "-LOADING Redis is loading the dataset in memory\r\n"),
+        ("a server that is starting", "-LOADING Redis is loading the dataset in memory\r\n"),
         ("a cluster that is down", "-CLUSTERDOWN Hash slot not served\r\n"),
         ("a cluster, connected to as one server", "-MOVED 7 127.0.0.1:1\r\n"),
         ("rows in several slots", "-CROSSSLOT Keys in request don't hash to the same slot\r\n"),
-        ("a permission that is missing", "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"),
+        ("a missing permission", "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"),
         (
             "the same on Redis 6",
             "-NOPERM this user has no permissions to run the 'evalsha' command or its subcommand\r\n",
@@ -61,34 +61,34 @@ pub(crate) async fn deciding(list: &mut List) {
              @user_script:1.\r\n",
         ),
         (
-            "keys that are not the user's",
+            "keys that the user may not access",
             "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n",
         ),
         ("the same on Valkey", "-NOPERM No permissions to access a key\r\n"),
-        ("a password that is wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
+        ("a wrong password", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
         ("a long script of another client", "-BUSY Redis is busy running a script.\r\n"),
-        ("memory that is full", "-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
+        ("full memory", "-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
         (
             "the same on Redis 6",
             "-ERR Error running script (call to f_3a): @user_script:1: @user_script: 1: -OOM command not allowed when \
              used memory > 'maxmemory'.\r\n",
         ),
-        ("a disk that is full", "-MISCONF Redis is configured to save RDB snapshots\r\n"),
-        ("replicas that are missing", "-NOREPLICAS Not enough good replicas to write.\r\n"),
+        ("a full disk", "-MISCONF Redis is configured to save RDB snapshots\r\n"),
+        ("missing replicas", "-NOREPLICAS Not enough good replicas to write.\r\n"),
         ("a key of another application", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
         (
             "the same on Redis 6",
             "-ERR Error running script (call to f_3a): @user_script:1: WRONGTYPE Operation against a key holding the wrong \
              kind of value\r\n",
         ),
-        ("anything else", "-ERR something\r\n"),
+        ("any other error", "-ERR something\r\n"),
     ] {
-        list.error(what, ask(&fake_server(reply.as_bytes())).await);
+        list.error(label, decide(&fake_server(reply.as_bytes())).await);
     }
 
     let limiter = limiter(&fake_server(b"")).await;
     limiter.try_limit(&API, 7).await.unwrap_err();
-    list.error("the next call after one without an answer", limiter.try_limit(&API, 7).await);
+    list.error("the next call after one without a reply", limiter.try_limit(&API, 7).await);
     let many = (0..1001).map(|key| Charge::new(&API, key));
     list.error("too many charges", limiter.try_limit_all(many).await);
 }
@@ -98,7 +98,7 @@ async fn limiter(url: &str) -> RateLimiter {
     RateLimiter::builder(builder.connect(url).await.unwrap()).on_failure(FailureMode::Deny).build()
 }
 
-async fn ask(url: &str) -> Result<(), Error> {
+async fn decide(url: &str) -> Result<(), Error> {
     limiter(url).await.try_limit(&API, 7).await.map(drop)
 }
 

@@ -7,13 +7,13 @@ use tollgate::{DAY, Key, MINUTE, Policy, Quota, SECOND, WEEK, key, policy::Polic
 use crate::list::List;
 
 pub(crate) fn quotas(list: &mut List) {
-    list.part("Quotas: QuotaError");
+    list.section("Quotas: QuotaError");
     let (max, nanos) = (Quota::MAX_TOKENS, Duration::from_nanos(1500));
     list.error("no rate", Quota::try_token_bucket(0, MINUTE));
     list.error("too large a rate", Quota::try_fixed_window(max + 1, MINUTE));
     list.error("no period", Quota::try_token_bucket(1, Duration::ZERO));
     list.error("too long a period", Quota::try_sliding_window(1, Quota::MAX_PERIOD + SECOND));
-    list.error("a period of nanoseconds", Quota::try_token_bucket(1, nanos));
+    list.error("a period with nanoseconds", Quota::try_token_bucket(1, nanos));
     list.error("too large a capacity", Quota::token_bucket(1, SECOND).try_capacity(max + 1));
     list.error("a capacity that takes too long", Quota::token_bucket(1, WEEK).try_capacity(max));
     list.error("a capacity of 0", tollgate::algorithm::validate(&Quota::token_bucket(10, MINUTE).capacity(0)));
@@ -22,14 +22,14 @@ pub(crate) fn quotas(list: &mut List) {
     list.error("a sliding window's capacity", Quota::sliding_window(10, MINUTE).try_capacity(20));
     list.error("a sliding window's reservations", Quota::sliding_window(10, MINUTE).try_max_reserved(5));
     list.error(
-        "a sliding window's reservations without bound",
+        "unlimited reservations of a sliding window",
         Quota::sliding_window(10, MINUTE).try_unlimited_reservations(),
     );
-    list.error("a start of nanoseconds", Quota::fixed_window(10, DAY).try_start(nanos));
+    list.error("a start with nanoseconds", Quota::fixed_window(10, DAY).try_start(nanos));
 }
 
 pub(crate) fn texts_of_quotas(list: &mut List) {
-    list.part("Texts of quotas: ParseQuotaError");
+    list.section("Texts of quotas: ParseQuotaError");
     for text in [
         "",
         "100",
@@ -52,29 +52,29 @@ pub(crate) fn texts_of_quotas(list: &mut List) {
 }
 
 pub(crate) fn policies(list: &mut List) {
-    list.part("Policies: PolicyError");
+    list.section("Policies: PolicyError");
     let (ten_per_minute, no_capacity) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(10, MINUTE).capacity(0));
     let api = || Policy::new("api", ten_per_minute);
     list.error("an empty name", PolicyName::try_new(""));
     list.error("a name of two lines", Policy::try_new("two\nlines", ten_per_minute));
     list.error("too long a name", Policy::try_new("n".repeat(200), ten_per_minute));
     list.error("a quota that refuses everything", Policy::try_new("api", no_capacity));
-    list.error("a tier of that kind", api().try_tier("free", no_capacity));
-    list.error("a tier of another algorithm", api().try_tier("free", Quota::sliding_window(10, MINUTE)));
-    list.error("a tier that is there", api().tier("free", ten_per_minute).try_tier("free", ten_per_minute));
+    list.error("a tier with such a quota", api().try_tier("free", no_capacity));
+    list.error("a tier with another algorithm", api().try_tier("free", Quota::sliding_window(10, MINUTE)));
+    list.error("a duplicate tier", api().tier("free", ten_per_minute).try_tier("free", ten_per_minute));
 }
 
 pub(crate) fn deny_rules_and_networks(list: &mut List) {
-    list.part("Deny lists and networks: DenyRuleError, CidrError, ParseKeyError");
-    list.error("a prefix too long", DenyRule::network("10.0.0.0/33"));
-    list.error("a name for a network", key::client_ip().try_trust(["10.0.0.0/8", "proxy.example.com"]));
-    list.error("an address within a network", DenyRule::network("192.0.2.7/24"));
-    list.error("a bare word for a key", "sk_leaked".parse::<Key>());
+    list.section("Deny lists and networks: DenyRuleError, CidrError, ParseKeyError");
+    list.error("a prefix that is too long", DenyRule::network("10.0.0.0/33"));
+    list.error("a host name as a network", key::client_ip().try_trust(["10.0.0.0/8", "proxy.example.com"]));
+    list.error("a network with host bits", DenyRule::network("192.0.2.7/24"));
+    list.error("a text key without quotes", "sk_leaked".parse::<Key>());
     list.error("a tuple without a comma", "(7)".parse::<Key>());
     list.error("an empty user agent", DenyRule::user_agent(""));
-    list.error("everybody's user agent", DenyRule::user_agent("*"));
-    list.error("a country in words", DenyRule::country("Germany"));
+    list.error("a pattern for all user agents", DenyRule::user_agent("*"));
+    list.error("a country by name", DenyRule::country("Germany"));
     list.error("a label without a name", DenyRule::label("", "64496"));
     list.error("a label without a value", DenyRule::label("asn", ""));
-    list.error("a label too long", DenyRule::label("asn", &"x".repeat(300)));
+    list.error("a label that is too long", DenyRule::label("asn", &"x".repeat(300)));
 }

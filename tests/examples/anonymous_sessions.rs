@@ -9,7 +9,7 @@ async fn without_a_session_an_address_has_three_requests() {
 }
 
 #[tokio::test]
-async fn a_session_has_more_and_whoever_answers_the_captcha_has_most() {
+async fn sessions_have_a_larger_limit_and_the_captcha_raises_it() {
     let example = Example::start("anonymous_sessions", &[]);
     let server = example.address();
     let cookie = open(&example, server).await;
@@ -18,8 +18,8 @@ async fn a_session_has_more_and_whoever_answers_the_captcha_has_most() {
     assert!(visitor.has(example.promised(r#"ratelimit: "pages";r=9;t=3240"#)), "{visitor:?}");
 
     for (guess, reply) in [("six times nine", "wrong\n"), ("forty-two", "promoted\n")] {
-        let answer = send(LOCALHOST, server, "POST /captcha", &[&cookie], example.promised(guess)).await;
-        assert_eq!(answer.body, example.promised(reply));
+        let response = send(LOCALHOST, server, "POST /captcha", &[&cookie], example.promised(guess)).await;
+        assert_eq!(response.body, example.promised(reply));
     }
     let human = get(server, &[&cookie]).await;
     assert!(human.has(example.promised(r#"ratelimit-policy: "pages";q=100;w=3600"#)), "{human:?}");
@@ -27,19 +27,19 @@ async fn a_session_has_more_and_whoever_answers_the_captcha_has_most() {
 }
 
 #[tokio::test]
-async fn an_invented_session_is_none() {
+async fn an_invented_session_is_limited_by_address() {
     let example = Example::start("anonymous_sessions", &[]);
     let server = example.address();
     for left in (0..3).rev() {
-        let answer = get(server, &[&format!("cookie: sid=invented-{left}")]).await;
-        assert!(answer.value("ratelimit").unwrap().starts_with(&format!("\"pages\";r={left};")), "{answer:?}");
+        let response = get(server, &[&format!("cookie: sid=invented-{left}")]).await;
+        assert!(response.value("ratelimit").unwrap().starts_with(&format!("\"pages\";r={left};")), "{response:?}");
     }
     assert_eq!(get(server, &["cookie: sid=another"]).await.status(), 429);
 }
 
 #[cfg(target_os = "linux")] // Only Linux assigns all of 127.0.0.0/8.
 #[tokio::test]
-async fn a_session_counts_only_from_the_address_that_it_was_given_to() {
+async fn a_session_is_ignored_from_another_address() {
     let example = Example::start("anonymous_sessions", &[]);
     let server = example.address();
     let cookie = open(&example, server).await;
@@ -48,20 +48,20 @@ async fn a_session_counts_only_from_the_address_that_it_was_given_to() {
 }
 
 #[tokio::test]
-async fn sessions_and_guesses_are_limited_together() {
+async fn opening_sessions_and_guessing_share_one_limit() {
     let example = Example::start("anonymous_sessions", &[]);
     let server = example.address();
     example.promised("Opening sessions and guessing are limited too, to five per hour for each address");
     let cookie = open(&example, server).await;
     assert_eq!(statuses(4, server, "POST /captcha", &[&cookie]).await, "403 403 403 403");
-    let answer = send(LOCALHOST, server, "POST /captcha", &[&cookie], "forty-two").await;
-    assert_eq!(answer.status(), 429);
+    let response = send(LOCALHOST, server, "POST /captcha", &[&cookie], "forty-two").await;
+    assert_eq!(response.status(), 429);
     assert_eq!(statuses(1, server, "POST /session", &[]).await, "429");
 }
 
 /// Opens a session. Returns its cookie as a header line.
 async fn open(example: &Example, server: SocketAddr) -> String {
-    let answer = send(LOCALHOST, server, "POST /session", &[], "").await;
-    assert_eq!(answer.body, example.promised("welcome\n"));
-    format!("cookie: {}", answer.value("set-cookie").unwrap().split(';').next().unwrap())
+    let response = send(LOCALHOST, server, "POST /session", &[], "").await;
+    assert_eq!(response.body, example.promised("welcome\n"));
+    format!("cookie: {}", response.value("set-cookie").unwrap().split(';').next().unwrap())
 }

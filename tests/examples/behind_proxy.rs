@@ -1,4 +1,4 @@
-//! Needs all of 127.0.0.0/8 for its clients, which only Linux assigns.
+//! The clients need all of 127.0.0.0/8, which only Linux assigns.
 #![cfg(target_os = "linux")]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,7 +9,7 @@ const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 
 #[tokio::test]
-async fn forged_addresses_gain_nothing_and_each_client_has_its_own_bucket() {
+async fn forged_addresses_do_not_bypass_the_limit() {
     let example = Example::start("behind_proxy", &[]);
     let (proxy, app) = (example.address(), example.address());
     assert_eq!(forging(4, ONE, proxy).await, example.promised("200 200 200 429"));
@@ -19,7 +19,7 @@ async fn forged_addresses_gain_nothing_and_each_client_has_its_own_bucket() {
     assert!(other.has(example.promised(r#"ratelimit-policy: "app";q=3;w=3600"#)), "{other:?}");
     assert!(other.has(example.promised(r#"ratelimit: "app";r=2;t=2400"#)), "{other:?}");
 
-    // Without the proxy: the same client, the same empty bucket.
+    // A direct request of the same client uses the same empty bucket.
     assert_eq!(forging(2, ONE, app).await, "429 429");
 }
 

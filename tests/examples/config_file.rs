@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::running::{Answer, Example, LOCALHOST, send};
+use crate::running::{Example, LOCALHOST, TestResponse, send};
 
 /// The example with a copy of its file that tests may change.
 struct Running {
@@ -31,12 +31,12 @@ impl Running {
 
     /// The response body, with the file's name as in the example's comment.
     async fn reload(&self, status: u16) -> String {
-        let answer = send(LOCALHOST, self.operators, "POST /reload", &[], "").await;
-        assert_eq!(answer.status(), status, "{answer:?}");
-        answer.body.replace(self.file.to_str().unwrap(), "limits.toml")
+        let response = send(LOCALHOST, self.operators, "POST /reload", &[], "").await;
+        assert_eq!(response.status(), status, "{response:?}");
+        response.body.replace(self.file.to_str().unwrap(), "limits.toml")
     }
 
-    async fn create(&self) -> Answer {
+    async fn create(&self) -> TestResponse {
         send(LOCALHOST, self.server, "POST /todos", &[], "").await
     }
 }
@@ -51,35 +51,38 @@ fn copy(name: &str) -> PathBuf {
 #[tokio::test]
 async fn routes_have_the_limits_of_the_file() {
     let running = Running::start("config_file_routes");
-    let answer = running.create().await;
-    assert!(answer.has(running.example.promised(r#"ratelimit-policy: "create";q=5;w=60"#)), "{answer:?}");
-    let answer = send(LOCALHOST, running.server, "GET /todos", &[], "").await;
-    assert!(answer.has(running.example.promised(r#"ratelimit-policy: "default";q=60;w=60"#)), "{answer:?}");
-    let answer = send(LOCALHOST, running.server, "GET /search", &["user-agent: GPTBot/1"], "").await;
-    assert_eq!(answer.status(), 429);
+    let response = running.create().await;
+    assert!(response.has(running.example.promised(r#"ratelimit-policy: "create";q=5;w=60"#)), "{response:?}");
+    let response = send(LOCALHOST, running.server, "GET /todos", &[], "").await;
+    assert!(response.has(running.example.promised(r#"ratelimit-policy: "default";q=60;w=60"#)), "{response:?}");
+    let response = send(LOCALHOST, running.server, "GET /search", &["user-agent: GPTBot/1"], "").await;
+    assert_eq!(response.status(), 429);
     // Only the operators' port reloads.
     assert_eq!(send(LOCALHOST, running.server, "POST /reload", &[], "").await.status(), 404);
 }
 
 #[tokio::test]
-async fn a_changed_file_is_in_force_after_a_reload_and_what_was_spent_stays_spent() {
+async fn a_reload_applies_the_changed_file_and_refills_nothing() {
     let running = Running::start("config_file_changed");
     assert_eq!(running.create().await.status(), 201);
     running.change("\"5/min\"", "\"3/min\"");
-    assert!(running.create().await.has(r#"ratelimit-policy: "create";q=5;w=60"#), "unchanged before the reload");
+    assert!(
+        running.create().await.has(r#"ratelimit-policy: "create";q=5;w=60"#),
+        "the limit changed before the reload"
+    );
     let report = running.reload(200).await;
     assert_eq!(report, running.example.promised("policies.create.quota: 5/min → 3/min\n"));
-    let answer = running.create().await;
-    assert!(answer.has(r#"ratelimit-policy: "create";q=3;w=60"#), "{answer:?}");
+    let response = running.create().await;
+    assert!(response.has(r#"ratelimit-policy: "create";q=3;w=60"#), "{response:?}");
     // Two of three were spent before this call; on a slow machine, one may have been refilled.
-    let r: u64 = answer.value("ratelimit").unwrap().split("r=").nth(1).unwrap()[..1].parse().unwrap();
-    assert!(r <= 1, "{answer:?}");
+    let r: u64 = response.value("ratelimit").unwrap().split("r=").nth(1).unwrap()[..1].parse().unwrap();
+    assert!(r <= 1, "{response:?}");
     assert_eq!(running.example.line(), "policies.create.quota: 5/min → 3/min");
     assert_eq!(running.reload(200).await, "nothing has changed\n");
 }
 
 #[tokio::test]
-async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
+async fn a_broken_file_changes_nothing_and_all_errors_are_reported() {
     let running = Running::start("config_file_broken");
     running.change("\"5/min\"", "\"3/mim\"");
     running.change("\"/search\" = \"search\"", "\"/search\" = \"saerch\"");
@@ -91,8 +94,8 @@ async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
         "The limits are unchanged.\n",
     ];
     assert_eq!(report, promised.map(|line| running.example.promised(line)).concat());
-    let answer = running.create().await;
-    assert!(answer.status() == 201 && answer.has(r#"ratelimit-policy: "create";q=5;w=60"#), "{answer:?}");
+    let response = running.create().await;
+    assert!(response.status() == 201 && response.has(r#"ratelimit-policy: "create";q=5;w=60"#), "{response:?}");
 
     // Corrected, but one change needs a restart: nothing changes.
     running.change("3/mim", "3/min");
@@ -115,7 +118,7 @@ async fn a_broken_file_changes_nothing_and_all_that_is_wrong_is_told() {
 }
 
 #[test]
-fn with_a_broken_file_it_does_not_start() {
+fn the_server_does_not_start_with_a_broken_file() {
     let file = copy("config_file_start");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("\"60/min\"", "60")).unwrap();

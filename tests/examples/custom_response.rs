@@ -3,7 +3,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::running::{Example, get};
 
 #[tokio::test]
-async fn programs_get_json_and_browsers_a_page() {
+async fn programs_get_json_and_browsers_get_a_page() {
     let example = Example::start("custom_response", &[]);
     let server = example.address();
     let allowed = get(server, &[]).await;
@@ -31,7 +31,7 @@ async fn programs_get_json_and_browsers_a_page() {
 }
 
 #[tokio::test]
-async fn the_reset_is_a_unix_time_and_retry_after_has_up_to_ten_seconds_more() {
+async fn the_reset_is_a_unix_time_and_retry_after_has_jitter() {
     let example = Example::start("custom_response", &[]);
     let server = example.address();
     example.promised("from 20 to 30");
@@ -40,10 +40,10 @@ async fn the_reset_is_a_unix_time_and_retry_after_has_up_to_ten_seconds_more() {
     }
     let mut waits = Vec::new();
     for _ in 0..8 {
-        let answer = get(server, &[]).await;
+        let response = get(server, &[]).await;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        let wait = answer.number("retry-after");
-        let reset = answer.number("x-ratelimit-reset");
+        let wait = response.number("retry-after");
+        let reset = response.number("x-ratelimit-reset");
         // On a slow machine, the first request was some seconds ago.
         assert!((15..=30).contains(&wait), "retry-after: {wait}");
         assert!((now + 14..=now + 22).contains(&reset), "x-ratelimit-reset: {reset}, now: {now}");

@@ -1,7 +1,7 @@
 use crate::running::Example;
 
 #[test]
-fn three_calls_pass_the_fourth_is_told_when_to_come_back_and_then_passes() {
+fn the_fourth_call_is_refused_and_passes_after_the_pushback() {
     let example = Example::start("grpc", &[]);
     for call in 1..=3 {
         assert_eq!(example.line(), example.promised(&format!("call {call}: Ok \"hello, ada\"")));
@@ -12,7 +12,7 @@ fn three_calls_pass_the_fourth_is_told_when_to_come_back_and_then_passes() {
     assert!((1..=3000).contains(&pushback.parse::<u32>().unwrap()), "{line}");
     let details = "    grpc-status-details-bin: type.googleapis.com/google.rpc.RetryInfo";
     assert_eq!(example.line(), example.promised(details));
-    // Sent exactly after the pushback.
+    // The client sent it right after the pushback.
     assert_eq!(example.line(), example.promised("call 5: Ok \"hello, ada\""));
     assert!(example.ends());
 }

@@ -1,7 +1,7 @@
 use crate::running::Example;
 
 #[test]
-fn each_job_runs_when_it_was_told_and_one_put_in_after_a_cancelled_one_inherits_its_time() {
+fn jobs_run_at_their_due_times_and_a_cancelled_time_is_reused() {
     let example = Example::start("job_scheduling", &[]);
     for line in ["job 1 runs in 0.5 s", "job 2 runs in 1.5 s", "job 3 runs in 2.0 s", "job 4 runs in 3.0 s"] {
         check_line(&example.line(), example.promised(line));

@@ -5,10 +5,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::running::{Answer, Example, LOCALHOST, send};
+use crate::running::{Example, LOCALHOST, TestResponse, send};
 
 #[tokio::test]
-async fn an_answer_costs_what_it_was_in_the_end_be_it_less_than_estimated_or_more() {
+async fn an_answer_is_charged_its_actual_cost() {
     let example = Example::start("llm_tokens", &[]);
     let server = example.address();
     let short = complete(server, example.promised("12")).await;
@@ -25,7 +25,7 @@ async fn an_answer_costs_what_it_was_in_the_end_be_it_less_than_estimated_or_mor
 }
 
 #[tokio::test]
-async fn the_estimate_stays_if_the_client_leaves_and_goes_back_if_the_model_is_down() {
+async fn the_estimate_is_kept_on_disconnect_and_refunded_on_failure() {
     let example = Example::start("llm_tokens", &[]);
     let server = example.address();
     complete(server, "12").await;
@@ -41,7 +41,7 @@ async fn the_estimate_stays_if_the_client_leaves_and_goes_back_if_the_model_is_d
 }
 
 #[tokio::test]
-async fn of_five_batches_one_begins_three_wait_for_a_second_each_and_one_is_refused() {
+async fn of_five_batches_one_starts_three_wait_and_one_is_refused() {
     let example = Example::start("llm_tokens", &[]);
     let server = example.address();
     example.promised("three follow a second apart, and the fifth would have to wait too long");
@@ -50,8 +50,8 @@ async fn of_five_batches_one_begins_three_wait_for_a_second_each_and_one_is_refu
     for _ in 0..5 {
         batches.spawn(async move {
             // Exactly the estimate, so nothing is refunded.
-            let answer = send(LOCALHOST, server, "POST /batch", &["x-team: blue"], "50").await;
-            (answer.status(), began.elapsed())
+            let response = send(LOCALHOST, server, "POST /batch", &["x-team: blue"], "50").await;
+            (response.status(), began.elapsed())
         });
     }
     let mut ended = batches.join_all().await;
@@ -64,7 +64,7 @@ async fn of_five_batches_one_begins_three_wait_for_a_second_each_and_one_is_refu
     }
 }
 
-async fn complete(server: SocketAddr, words: &str) -> Answer {
+async fn complete(server: SocketAddr, words: &str) -> TestResponse {
     send(LOCALHOST, server, "POST /complete", &["x-team: blue"], words).await
 }
 

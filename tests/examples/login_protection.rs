@@ -2,10 +2,10 @@ use std::net::SocketAddr;
 
 use tokio::task::JoinSet;
 
-use crate::running::{Answer, Example, LOCALHOST, send};
+use crate::running::{Example, LOCALHOST, TestResponse, send};
 
 #[tokio::test]
-async fn of_eight_guesses_at_once_five_are_looked_at_and_then_not_even_the_right_password_is() {
+async fn five_of_eight_parallel_guesses_are_checked_and_then_even_the_password_is_refused() {
     let example = Example::start("login_protection", &[]);
     let server = example.address();
     let mut guesses = JoinSet::new();
@@ -33,7 +33,7 @@ async fn of_eight_guesses_at_once_five_are_looked_at_and_then_not_even_the_right
 }
 
 #[tokio::test]
-async fn coming_in_forgets_what_was_spent_of_the_account_and_nothing_of_the_address() {
+async fn a_login_resets_the_account_but_not_the_address() {
     let example = Example::start("login_protection", &[]);
     let server = example.address();
     let mut statuses = Vec::new();
@@ -46,7 +46,7 @@ async fn coming_in_forgets_what_was_spent_of_the_account_and_nothing_of_the_addr
 }
 
 #[tokio::test]
-async fn three_wrong_codes_and_the_right_one_forgets_them() {
+async fn the_right_code_resets_the_count_of_wrong_codes() {
     let example = Example::start("login_protection", &[]);
     let server = example.address();
     let mut statuses = Vec::new();
@@ -56,7 +56,7 @@ async fn three_wrong_codes_and_the_right_one_forgets_them() {
     assert_eq!(statuses.join(" "), example.promised("403 403 200 403 403 403 429"));
 }
 
-async fn login(server: SocketAddr, account: &str, password: &str) -> Answer {
+async fn login(server: SocketAddr, account: &str, password: &str) -> TestResponse {
     let body = format!("account={account}&password={password}");
     send(LOCALHOST, server, "POST /login", &["content-type: application/x-www-form-urlencoded"], &body).await
 }

@@ -1,5 +1,5 @@
-//! The examples as separate processes, in real time on real sockets. Each does what its top comment promises; all checked
-//! texts are in that comment.
+//! Runs the examples as separate processes, in real time and on real sockets. The expected texts are quoted from the top
+//! comment of each example.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 

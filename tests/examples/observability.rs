@@ -1,7 +1,7 @@
 use crate::running::{Example, LOCALHOST, get, send, statuses};
 
 #[tokio::test]
-async fn two_of_five_are_denied_logged_without_their_key_and_counted() {
+async fn denials_are_counted_and_logged_without_the_key() {
     let example = Example::start("observability", &[]);
     let server = example.address();
     let printed: String = (0..3).map(|_| example.line() + "\n").collect();

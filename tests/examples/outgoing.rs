@@ -1,8 +1,8 @@
 use crate::running::Example;
 
-/// Retried once, in case the machine stalled for longer than the margin.
+/// Retries once if the machine stalled for longer than the margin.
 #[test]
-fn all_calls_pass_through_the_layer_in_five_seconds_and_without_it_most_are_refused() {
+fn limited_calls_pass_within_five_seconds_and_most_unlimited_calls_are_refused() {
     match run() {
         Run::OnTime => {}
         Run::Stalled(late) => {

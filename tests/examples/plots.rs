@@ -3,7 +3,7 @@ use std::path::Path;
 use crate::running::Example;
 
 #[test]
-fn the_plots_of_the_documentation_are_what_the_arithmetic_draws() {
+fn the_plots_in_the_documentation_are_up_to_date() {
     let folder = std::env::temp_dir().join(format!("tollgate-plots-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let example = Example::start("plots", &[folder.to_str().unwrap()]);
@@ -19,7 +19,7 @@ fn the_plots_of_the_documentation_are_what_the_arithmetic_draws() {
         let stored = std::fs::read_to_string(stored).unwrap();
         assert!(drawn == stored, "{file} is outdated: run `cargo run --example plots` and review it");
         assert!(stored.len() < 30_000, "{file} has {} bytes", stored.len());
-        // Accessible, and without blank lines, which would end an HTML block in Markdown.
+        // The plots are accessible. They have no blank lines, which would end an HTML block in Markdown.
         assert!(stored.contains("role=\"img\"") && stored.contains("<title>") && stored.contains("<desc>"));
         assert!(!stored.contains("\n\n"));
     }

@@ -2,7 +2,7 @@ use crate::running::{Example, get};
 use crate::server::Server;
 
 #[tokio::test]
-async fn two_processes_share_one_budget() {
+async fn two_processes_share_one_limit() {
     let server = Server::start();
     let example = Example::start_with("redis", &[], &[("REDIS_URL", &server.url())]);
     assert_eq!(example.line(), example.promised("two processes, one limit of 10 per minute for each user:"));
@@ -14,19 +14,19 @@ async fn two_processes_share_one_budget() {
     assert_eq!(example.line(), example.promised("process 1: 0 remaining. process 2: 0 remaining."));
 
     for (i, process) in [one, two, one, two].into_iter().enumerate() {
-        let answer = get(process, &["x-user: ada"]).await;
-        assert_eq!(answer.status(), 200);
-        assert!(answer.value("ratelimit").unwrap().contains(&format!("r={}", 9 - i)), "{answer:?}");
-        assert!(answer.has("x-decided-by: Backend"));
+        let response = get(process, &["x-user: ada"]).await;
+        assert_eq!(response.status(), 200);
+        assert!(response.value("ratelimit").unwrap().contains(&format!("r={}", 9 - i)), "{response:?}");
+        assert!(response.has("x-decided-by: Backend"));
     }
 
     // Without the Redis server, each process allows half of the limit.
     drop(server);
     let mut allowed = 0;
     for _ in 0..8 {
-        let answer = get(one, &["x-user: grace"]).await;
-        if answer.status() == 200 {
-            assert!(answer.has("x-decided-by: Fallback"), "{answer:?}");
+        let response = get(one, &["x-user: grace"]).await;
+        if response.status() == 200 {
+            assert!(response.has("x-decided-by: Fallback"), "{response:?}");
             allowed += 1;
         }
     }

@@ -3,7 +3,7 @@ use crate::running::{Example, LOCALHOST, send, statuses};
 const VARIANTS: [&[&str]; 2] = [&[], &["table"]];
 
 #[tokio::test]
-async fn each_route_and_tier_has_the_limit_of_its_cell() {
+async fn each_route_and_tier_has_the_limit_in_the_table() {
     for arguments in VARIANTS {
         let example = Example::start("routes", arguments);
         let server = example.address();
@@ -15,8 +15,11 @@ async fn each_route_and_tier_has_the_limit_of_its_cell() {
             let limits = example.promised(row).split_whitespace().skip(1);
             for (tier, limit) in tiers.iter().zip(limits) {
                 let headers: &[&str] = if tier.is_empty() { &[] } else { &[tier] };
-                let answer = send(LOCALHOST, server, request, headers, "").await;
-                assert!(answer.has(&format!("ratelimit-policy: {policy:?};q={limit};w=60")), "{request}: {answer:?}");
+                let response = send(LOCALHOST, server, request, headers, "").await;
+                assert!(
+                    response.has(&format!("ratelimit-policy: {policy:?};q={limit};w=60")),
+                    "{request}: {response:?}"
+                );
             }
         }
         for line in [
@@ -30,7 +33,7 @@ async fn each_route_and_tier_has_the_limit_of_its_cell() {
 }
 
 #[tokio::test]
-async fn five_todos_and_no_more_and_listing_them_still_works() {
+async fn the_sixth_todo_is_refused_and_listing_still_works() {
     for arguments in VARIANTS {
         let example = Example::start("routes", arguments);
         let server = example.address();
@@ -41,9 +44,9 @@ async fn five_todos_and_no_more_and_listing_them_still_works() {
 }
 
 #[tokio::test]
-async fn what_matches_no_route_has_the_default_policy_of_the_table() {
+async fn requests_without_a_route_use_the_default_policy_of_the_table() {
     let example = Example::start("routes", &["table"]);
-    let answer = send(LOCALHOST, example.address(), "GET /nowhere", &[], "").await;
-    assert_eq!(answer.status(), 404);
-    assert!(answer.has(r#"ratelimit-policy: "default";q=30;w=60"#), "{answer:?}");
+    let response = send(LOCALHOST, example.address(), "GET /nowhere", &[], "").await;
+    assert_eq!(response.status(), 404);
+    assert!(response.has(r#"ratelimit-policy: "default";q=30;w=60"#), "{response:?}");
 }

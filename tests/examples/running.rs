@@ -94,7 +94,13 @@ fn comment(name: &str) -> String {
 }
 
 /// Sends a request with these header lines from `client` on a new connection, and reads until the server closes it.
-pub(crate) async fn send(client: Ipv4Addr, server: SocketAddr, request: &str, headers: &[&str], body: &str) -> Answer {
+pub(crate) async fn send(
+    client: Ipv4Addr,
+    server: SocketAddr,
+    request: &str,
+    headers: &[&str],
+    body: &str,
+) -> TestResponse {
     let exchange = async {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((client, 0).into()).expect("a loopback address");
@@ -111,11 +117,11 @@ pub(crate) async fn send(client: Ipv4Addr, server: SocketAddr, request: &str, he
     };
     let text = tokio::time::timeout(TIMEOUT, exchange).await;
     let text = text.unwrap_or_else(|_| panic!("{request}: no response in {TIMEOUT:?}"));
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{request}: answered {text:?}"));
-    Answer { head: head.to_owned(), body: body.to_owned() }
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{request}: received {text:?}"));
+    TestResponse { head: head.to_owned(), body: body.to_owned() }
 }
 
-pub(crate) async fn get(server: SocketAddr, headers: &[&str]) -> Answer {
+pub(crate) async fn get(server: SocketAddr, headers: &[&str]) -> TestResponse {
     send(LOCALHOST, server, "GET /", headers, "").await
 }
 
@@ -129,12 +135,12 @@ pub(crate) async fn statuses(times: usize, server: SocketAddr, request: &str, he
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     head: String,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl TestResponse {
     pub(crate) fn status(&self) -> u16 {
         self.status_line().split(' ').nth(1).unwrap().parse().unwrap()
     }

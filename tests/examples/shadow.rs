@@ -1,9 +1,9 @@
 use std::net::SocketAddr;
 
-use crate::running::{Answer, Example, LOCALHOST, get, send};
+use crate::running::{Example, LOCALHOST, TestResponse, get, send};
 
 #[tokio::test]
-async fn in_shadow_mode_the_fourth_request_passes_marked_and_counted() {
+async fn the_fourth_request_passes_in_shadow_mode_and_is_marked_and_counted() {
     let example = Example::start("shadow", &[]);
     let server = example.address();
     for _ in 0..3 {
@@ -32,12 +32,12 @@ async fn a_share_is_enforced_for_the_same_clients_each_time() {
             }
         }
     }
-    // 40 fair coin tosses are outside this range once in 10^8 runs.
+    // A fair coin tossed 40 times is outside this range once in 10^8 runs.
     assert!((3..=37).contains(&enforced), "{enforced} of 40");
 }
 
 #[tokio::test]
-async fn a_share_of_one_refuses_everybody_over_the_limit() {
+async fn a_share_of_one_refuses_all_clients_over_the_limit() {
     let example = Example::start("shadow", &["1.0"]);
     let server = example.address();
     for i in 0..5 {
@@ -64,14 +64,14 @@ enum Outcome {
     Refused,
 }
 
-fn outcome(example: &Example, answer: &Answer) -> Outcome {
-    let marked = answer.has(example.promised("x-ratelimit-shadow: denied"));
-    let informed = answer.has(example.promised(r#"ratelimit-policy: "api";q=3;w=3600"#));
-    match (answer.status(), informed, marked) {
+fn outcome(example: &Example, response: &TestResponse) -> Outcome {
+    let marked = response.has(example.promised("x-ratelimit-shadow: denied"));
+    let informed = response.has(example.promised(r#"ratelimit-policy: "api";q=3;w=3600"#));
+    match (response.status(), informed, marked) {
         (200, false, false) => Outcome::Quiet,
         (200, false, true) => Outcome::Marked,
         (200, true, false) => Outcome::Informed,
         (429, true, false) => Outcome::Refused,
-        _ => panic!("{answer:?}"),
+        _ => panic!("{response:?}"),
     }
 }

@@ -1,7 +1,7 @@
 use crate::running::{Example, LOCALHOST, get, send};
 
 #[tokio::test]
-async fn the_endpoint_tells_what_the_next_request_will_be_told() {
+async fn the_status_endpoint_predicts_the_next_response() {
     let example = Example::start("status", &[]);
     let server = example.address();
     let ada: &[&str] = &["x-user: ada"];

@@ -2,22 +2,22 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use crate::running::{Answer, Example, LOCALHOST, get, send, statuses};
+use crate::running::{Example, LOCALHOST, TestResponse, get, send, statuses};
 
 const LIMITS: [&str; 3] = ["bucket", "fixed", "sliding"];
 
-async fn ask(server: SocketAddr, path: &str) -> Answer {
+async fn get_path(server: SocketAddr, path: &str) -> TestResponse {
     send(LOCALHOST, server, &format!("GET {path}"), &[], "").await
 }
 
 async fn status(server: SocketAddr, limit: &str) -> Value {
-    let answer = ask(server, &format!("/limits/{limit}")).await;
-    assert_eq!((answer.status(), answer.value("cache-control")), (200, Some("private, no-store")));
-    serde_json::from_str(&answer.body).unwrap()
+    let response = get_path(server, &format!("/limits/{limit}")).await;
+    assert_eq!((response.status(), response.value("cache-control")), (200, Some("private, no-store")));
+    serde_json::from_str(&response.body).unwrap()
 }
 
 #[tokio::test]
-async fn the_page_and_its_parts_come_from_here_only() {
+async fn the_page_loads_files_of_its_own_origin_only() {
     let example = Example::start("status_ui", &[]);
     let line = example.line();
     assert!(
@@ -37,17 +37,17 @@ async fn the_page_and_its_parts_come_from_here_only() {
     let quoted: Vec<&str> = page.body.split('"').filter(|part| part.starts_with('/')).collect();
     assert_eq!(quoted, ["/page.css", "/page.js"]);
     for part in ["/page.css", "/page.js", "/plot.js", "/tollgate-client.js"] {
-        let answer = ask(server, part).await;
-        assert_eq!((answer.status(), answer.value("x-content-type-options")), (200, Some("nosniff")), "{part}");
-        assert_eq!(answer.value("content-security-policy"), Some(policy));
-        for import in answer.body.lines().filter_map(|line| line.split_once(" from '")) {
-            assert_eq!(ask(server, import.1.trim_end_matches("';")).await.status(), 200, "{import:?}");
+        let response = get_path(server, part).await;
+        assert_eq!((response.status(), response.value("x-content-type-options")), (200, Some("nosniff")), "{part}");
+        assert_eq!(response.value("content-security-policy"), Some(policy));
+        for import in response.body.lines().filter_map(|line| line.split_once(" from '")) {
+            assert_eq!(get_path(server, import.1.trim_end_matches("';")).await.status(), 200, "{import:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn the_seventh_message_is_refused_until_the_instant_that_the_status_told_before() {
+async fn the_seventh_message_is_refused_until_the_time_in_the_status() {
     let example = Example::start("status_ui", &[]);
     let server = example.address();
     for limit in LIMITS {
@@ -73,18 +73,18 @@ async fn the_seventh_message_is_refused_until_the_instant_that_the_status_told_b
 }
 
 #[tokio::test]
-async fn the_status_and_the_time_are_told_as_promised() {
+async fn the_status_and_time_endpoints_respond_as_documented() {
     let example = Example::start("status_ui", &[]);
     let server = example.address();
     let begin = example.promised(
         r#"{"policy":"bucket","algorithm":"token_bucket","rate":6,"period":30000000,"capacity":6,"start":0,"max_reserved":0,"spent":0,"#,
     );
-    let answer = ask(server, "/limits/bucket").await;
-    assert!(answer.body.starts_with(begin), "{answer:?}");
-    let time: Value = serde_json::from_str(&ask(server, "/time").await.body).unwrap();
+    let response = get_path(server, "/limits/bucket").await;
+    assert!(response.body.starts_with(begin), "{response:?}");
+    let time: Value = serde_json::from_str(&get_path(server, "/time").await.body).unwrap();
     assert!(time["now"].as_u64().unwrap() > 1_767_225_600_000_000);
     // The status endpoint has a separate limit.
-    assert_eq!(answer.value("ratelimit-policy"), Some(r#""status";q=300;w=60"#));
+    assert_eq!(response.value("ratelimit-policy"), Some(r#""status";q=300;w=60"#));
     assert_eq!(statuses(2, server, "POST /send/bucket", &[]).await, "200 200");
     assert_eq!(status(server, "bucket").await["spent"], 2);
     assert_eq!(status(server, "fixed").await["spent"], 0);

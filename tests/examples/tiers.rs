@@ -3,7 +3,7 @@ use crate::running::{Example, LOCALHOST, get, send, statuses};
 const ADA: &[&str] = &["authorization: Bearer ada"];
 
 #[tokio::test]
-async fn an_upgrade_gives_its_room_at_once_and_what_was_spent_stays_spent() {
+async fn an_upgrade_takes_effect_immediately_and_refills_nothing() {
     let example = Example::start("tiers", &[]);
     let server = example.address();
     assert_eq!(statuses(6, server, "GET /", ADA).await, example.promised("200 200 200 200 200 429"));
@@ -11,10 +11,10 @@ async fn an_upgrade_gives_its_room_at_once_and_what_was_spent_stays_spent() {
     let upgrade = send(LOCALHOST, server, "POST /upgrade", ADA, "").await;
     assert_eq!(upgrade.body, example.promised("ada is premium now\n"));
 
-    let answer = get(server, ADA).await;
-    assert_eq!(answer.status(), 200);
-    assert!(answer.has(example.promised(r#"ratelimit-policy: "api";q=20;w=3600"#)), "{answer:?}");
-    assert!(answer.has(example.promised(r#"ratelimit: "api";r=14;t=2520"#)), "{answer:?}");
+    let response = get(server, ADA).await;
+    assert_eq!(response.status(), 200);
+    assert!(response.has(example.promised(r#"ratelimit-policy: "api";q=20;w=3600"#)), "{response:?}");
+    assert!(response.has(example.promised(r#"ratelimit: "api";r=14;t=2520"#)), "{response:?}");
 }
 
 #[tokio::test]

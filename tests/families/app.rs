@@ -21,7 +21,7 @@ pub(crate) fn cost(req: &Parts) -> u64 {
     req.headers.get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
 }
 
-/// A rule with a global key on a new limiter.
+/// A layer with a global key and a new limiter.
 pub(crate) fn layer(name: &str, quota: Quota) -> (RateLimitLayer, ManualClock) {
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(Policy::try_new(name, quota).unwrap(), key::global()).cost(cost);

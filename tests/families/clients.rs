@@ -1,4 +1,4 @@
-//! Common clients of each header family, reduced to a few lines: how they read the headers.
+//! How common clients of each header family read the headers, reduced to a few lines each.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ fn octokit(headers: &HeaderMap, status: u16, now: u64) -> Option<u64> {
     }
 }
 
-/// Clients like ratelimit-header-parser: three numbers; the reset is in seconds from now, unless it is large enough to
-/// be a Unix time.
+/// Clients like ratelimit-header-parser read three numbers. The reset is in seconds from now, unless it is large enough
+/// to be a Unix time.
 fn three_fields(headers: &HeaderMap, prefix: &str, now: u64) -> Option<(u64, u64, u64)> {
     let limit = number(headers, &format!("{prefix}ratelimit-limit"))?;
     let remaining = number(headers, &format!("{prefix}ratelimit-remaining"))?;
@@ -43,7 +43,7 @@ fn retrying(headers: &HeaderMap, status: u16) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn whatever_the_family_and_the_client_waiting_as_it_does_is_enough_and_no_second_too_long() {
+async fn the_retry_time_is_exact_in_every_family() {
     for family in [
         HeaderFamily::Draft11,
         HeaderFamily::Draft6,
@@ -55,7 +55,7 @@ async fn whatever_the_family_and_the_client_waiting_as_it_does_is_enough_and_no_
         {
             let (layer, clock) = layer("seven", quota);
             let app = app(layer.headers(family));
-            // Not a whole second, so that rounding matters.
+            // Advance by a fraction of a second, so that rounding matters.
             clock.advance(Duration::from_micros(10_123_457));
             assert_eq!(take(&app, 7).await.status, 200);
             let refused = take(&app, 1).await;
@@ -69,7 +69,7 @@ async fn whatever_the_family_and_the_client_waiting_as_it_does_is_enough_and_no_
 }
 
 #[tokio::test]
-async fn a_github_client_waits_for_the_time_of_day() {
+async fn a_github_client_waits_until_the_unix_time_in_the_reset_header() {
     let (layer, clock) = layer("core", Quota::fixed_window(3, MINUTE).start(Duration::ZERO));
     let app = app(layer.headers(HeaderFamily::XRateLimit(ResetUnit::Epoch)));
     clock.advance(Duration::from_millis(20_500));
@@ -86,7 +86,7 @@ async fn a_github_client_waits_for_the_time_of_day() {
 }
 
 #[tokio::test]
-async fn a_client_of_three_fields_reads_each_of_those_families_alike() {
+async fn three_field_clients_read_all_three_field_families_the_same() {
     for (family, prefix) in [
         (HeaderFamily::Draft6, ""),
         (HeaderFamily::XRateLimit(ResetUnit::Seconds), "x-"),
@@ -101,7 +101,7 @@ async fn a_client_of_three_fields_reads_each_of_those_families_alike() {
 }
 
 #[tokio::test]
-async fn a_client_that_knows_another_family_reads_nothing_rather_than_nonsense() {
+async fn a_client_of_another_family_finds_no_fields() {
     let (layer, _clock) = layer("ten", Quota::token_bucket(10, MINUTE));
     let answer = take(&app(layer.clone()), 1).await;
     assert_eq!(three_fields(&answer.headers, "", NOW), None);

@@ -7,7 +7,7 @@ use tollgate::{DAY, HOUR, MINUTE, Policy, Quota, RateLimitLayer, SECOND, key};
 use crate::app::{app, cost, layer, limiter, lines, take};
 
 #[tokio::test]
-async fn the_drafts_first_example() {
+async fn the_first_example_of_the_draft_is_reproduced() {
     // `RateLimit: "default";r=50;t=30` under `"default";q=100;w=60`: 50 tokens are refilled in 30 s.
     let (layer, _clock) = layer("default", Quota::token_bucket(100, MINUTE));
     let answer = take(&app(layer), 50).await;
@@ -16,7 +16,7 @@ async fn the_drafts_first_example() {
 }
 
 #[tokio::test]
-async fn the_drafts_example_of_two_policies() {
+async fn the_two_policy_example_of_the_draft_is_reproduced() {
     // `RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400`, one line for each.
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(Policy::new("burst", Quota::token_bucket(100, MINUTE)), key::global())
@@ -34,7 +34,7 @@ async fn the_drafts_example_of_two_policies() {
             r#"ratelimit-policy: "daily";q=1000;w=86400"#,
         ]
     );
-    // A denial lists both policies, but only the limits that deny: those that end at Retry-After.
+    // A denial lists both policies, but only the limits that were exceeded.
     let refused = take(&app, 70).await;
     assert_eq!(
         lines(&refused),
@@ -46,7 +46,7 @@ async fn the_drafts_example_of_two_policies() {
         ]
     );
     assert_eq!((refused.status, refused.violated_policies()), (429, vec!["burst".into()]));
-    // Spends the daily limit in steps of 100. It resets at the end of the day, ten hours later.
+    // Spend the daily limit in steps of 100. The window resets at the end of the day.
     for _ in 0..9 {
         clock.advance(MINUTE);
         assert_eq!(take(&app, 100).await.status, 200);
@@ -64,8 +64,8 @@ async fn the_drafts_example_of_two_policies() {
 }
 
 #[tokio::test]
-async fn a_window_is_never_so_short_that_its_pace_outruns_the_quota() {
-    // Section 8.5's bad example: r=10000;t=10 of q=10000;w=1000.
+async fn the_window_never_allows_a_faster_pace_than_the_quota() {
+    // The bad example in section 8.5 is r=10000;t=10 for q=10000;w=1000.
     let (layer, _clock) = layer("wide", Quota::token_bucket(10_000, 1000 * SECOND));
     let app = app(layer);
     assert_eq!(lines(&take(&app, 0).await)[0], r#"ratelimit: "wide";r=10000;t=1000"#);
@@ -75,11 +75,11 @@ async fn a_window_is_never_so_short_that_its_pace_outruns_the_quota() {
 }
 
 #[tokio::test]
-async fn each_algorithm_has_its_window() {
+async fn the_window_depends_on_the_algorithm() {
     for (quota, policy, after_one, after_all, denied) in [
-        // Bucket: the time in which the tokens left are refilled; with none left, the time until the next one.
+        // Bucket: the time to refill as many tokens as are left, or the next token if none are left.
         (Quota::token_bucket(10, MINUTE).capacity(20), "q=20;w=120", "r=19;t=114", "r=0;t=6", "r=0;t=6"),
-        // Fixed window: always the time to its end.
+        // Fixed window: always the time until the window ends.
         (Quota::fixed_window(10, MINUTE).start(Duration::ZERO), "q=10;w=60", "r=9;t=45", "r=0;t=45", "r=0;t=45"),
     ] {
         let (layer, clock) = layer("p", quota);
@@ -96,7 +96,7 @@ async fn each_algorithm_has_its_window() {
 }
 
 #[tokio::test]
-async fn a_sliding_window_tells_the_truth_about_when_to_come_back() {
+async fn a_sliding_window_sends_the_exact_retry_time() {
     let (layer, clock) = layer("s", Quota::sliding_window(10, MINUTE));
     let app = app(layer);
     let all = take(&app, 10).await;
@@ -111,8 +111,8 @@ async fn a_sliding_window_tells_the_truth_about_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn fractions_are_rounded_so_that_nobody_comes_too_early() {
-    // 7 in 1.5 s: the window rounds up to 2 s, and a token takes 0.21 s.
+async fn times_are_rounded_up_and_remaining_tokens_down() {
+    // 7 tokens in 1.5 s: the window rounds up to 2 s, and a token takes 0.21 s.
     let (layer, clock) = layer("odd", Quota::token_bucket(7, SECOND + SECOND / 2));
     let app = app(layer);
     let answer = take(&app, 7).await;
@@ -123,7 +123,7 @@ async fn fractions_are_rounded_so_that_nobody_comes_too_early() {
 }
 
 #[tokio::test]
-async fn what_never_fits_has_no_time_to_wait_for() {
+async fn a_cost_above_the_capacity_has_no_retry_time() {
     let (layer, _clock) = layer("small", Quota::token_bucket(10, MINUTE));
     let app = app(layer);
     take(&app, 4).await;
@@ -150,7 +150,7 @@ async fn a_tier_shows_its_own_quota_under_the_policys_name() {
 }
 
 #[tokio::test]
-async fn the_largest_quota_still_fits_a_structured_integer() {
+async fn the_largest_quota_fits_a_structured_field_integer() {
     // Fifteen digits, the maximum of an integer in a structured field.
     let quota = Quota::token_bucket(Quota::MAX_TOKENS, Quota::MAX_PERIOD);
     let (layer, _clock) = layer(&"n".repeat(128), quota);

@@ -13,7 +13,7 @@ fn answer(field: &'static str, lines: &[&str]) -> Answer {
 }
 
 #[test]
-fn the_drafts_examples_are_read() {
+fn the_examples_of_the_draft_are_parsed() {
     for lines in [
         &[r#""burst";q=100;w=60, "daily";q=1000;w=86400"#][..],
         &[r#""burst";q=100;w=60"#, r#""daily"; q=1000; w=86400"#],
@@ -26,9 +26,9 @@ fn the_drafts_examples_are_read() {
 }
 
 #[test]
-fn what_is_not_the_drafts_grammar_is_not() {
+fn fields_outside_the_grammar_are_rejected() {
     for (field, line) in [
-        // The dictionary of draft 7, the integers of draft 6, a token as a name, an integer of sixteen digits.
+        // A dictionary as in draft 7, integers as in draft 6, a token as a name, an integer of sixteen digits.
         ("ratelimit", "limit=100, remaining=50, reset=5"),
         ("ratelimit-policy", "100;w=60"),
         ("ratelimit", "default;r=50;t=30"),

@@ -10,8 +10,8 @@ use crate::app::{app, cost, layer, limiter, lines, take};
 const NOW: u64 = 1_767_225_600;
 
 #[tokio::test]
-async fn express_rate_limits_own_example_in_each_family() {
-    // As in its tests: the first of five requests per minute.
+async fn each_family_reproduces_the_example_of_express_rate_limit() {
+    // From the tests of express-rate-limit: the first of five requests per minute.
     for (family, expected) in [
         (
             HeaderFamily::Draft6,
@@ -43,7 +43,7 @@ async fn express_rate_limits_own_example_in_each_family() {
 }
 
 #[tokio::test]
-async fn a_denial_adds_retry_after_to_each_family() {
+async fn denials_have_retry_after_in_each_family() {
     for (family, expected) in [
         (
             HeaderFamily::Draft6,
@@ -85,7 +85,7 @@ async fn a_denial_adds_retry_after_to_each_family() {
 }
 
 #[tokio::test]
-async fn of_several_rules_the_tightest_is_told_and_of_a_denial_the_longest_wait() {
+async fn headers_describe_the_tightest_rule_or_the_longest_wait_of_a_denial() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(Policy::new("minute", Quota::token_bucket(10, MINUTE)), key::global())
         .and(Policy::new("hour", Quota::token_bucket(100, HOUR)), key::global())
@@ -94,16 +94,16 @@ async fn of_several_rules_the_tightest_is_told_and_of_a_denial_the_longest_wait(
         .headers(HeaderFamily::Draft6)
         .limiter(&limiter);
     let app = app(layer);
-    // 8 of 10 left per minute, 10 of 12 per day: 0.8 is less than 0.83.
+    // The tightest is `minute` with 8 of 10 left: `day` has 10 of 12.
     assert_eq!(
         lines(&take(&app, 2).await),
         ["ratelimit-limit: 10", "ratelimit-policy: 10;w=60", "ratelimit-remaining: 8", "ratelimit-reset: 12"]
     );
     take(&app, 7).await;
-    // 1 of 10, 3 of 12. A bucket's reset is when it is full.
+    // Now 1 of 10 and 3 of 12 are left. The reset of a bucket is the time when it is full.
     let last = take(&app, 1).await;
     assert_eq!(lines(&last)[2..], ["ratelimit-remaining: 0", "ratelimit-reset: 60"]);
-    // Three more: available after 18 s by the minute, and at the end of the day by the day.
+    // Three tokens are available after 18 s under `minute`, and at the end of the day under `day`.
     let refused = take(&app, 3).await;
     assert_eq!(
         lines(&refused),
@@ -121,13 +121,13 @@ async fn of_several_rules_the_tightest_is_told_and_of_a_denial_the_longest_wait(
 }
 
 #[tokio::test]
-async fn resets_are_rounded_as_express_rate_limit_rounds_them() {
+async fn resets_are_rounded_like_in_express_rate_limit() {
     // Milliseconds left and header value: 59999 -> 60, 1001 -> 2, 1 -> 1.
     for (passed, seconds) in [(1_000, 60), (58_999_000, 2), (59_000_000, 1), (59_999_000, 1), (59_999_999, 1)] {
         for (family, field, expected) in [
             (HeaderFamily::Draft6, "ratelimit-reset", seconds),
             (HeaderFamily::XRateLimit(ResetUnit::Seconds), "x-ratelimit-reset", seconds),
-            // A Unix time is the same throughout the window.
+            // The Unix time of the reset is the same throughout the window.
             (HeaderFamily::XRateLimit(ResetUnit::Epoch), "x-ratelimit-reset", NOW + 60),
         ] {
             let (layer, clock) = layer("five", Quota::fixed_window(5, MINUTE).start(Duration::ZERO));
@@ -144,7 +144,7 @@ async fn resets_are_rounded_as_express_rate_limit_rounds_them() {
 }
 
 #[tokio::test]
-async fn one_family_a_response() {
+async fn each_response_has_the_fields_of_one_family() {
     let families = [
         (HeaderFamily::Draft11, &["ratelimit", "ratelimit-policy"][..]),
         (HeaderFamily::Draft6, &["ratelimit-limit", "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset"]),

@@ -26,7 +26,7 @@ fn name() -> impl Strategy<Value = String> {
 
 fn quota() -> impl Strategy<Value = Quota> {
     let tokens = || prop_oneof![1..20_u64, 1..=Quota::MAX_TOKENS];
-    // All periods, evenly over the orders of magnitude.
+    // All periods, evenly distributed over the orders of magnitude.
     let period = (0.0..1.0_f64).prop_map(|share| {
         let longest = Quota::MAX_PERIOD.as_micros() as f64;
         Duration::from_micros(longest.powf(share).max(1.0) as u64).min(Quota::MAX_PERIOD)
@@ -50,7 +50,7 @@ fn seconds(duration: Duration) -> u64 {
     duration.as_nanos().div_ceil(1_000_000_000).clamp(1, 999_999_999_999_999) as u64
 }
 
-/// `w` as the draft defines it, computed independently: the period of the limit.
+/// `w`, computed independently as the draft defines it: the time window of the limit.
 fn window(quota: &Quota) -> Duration {
     let (period, limit, rate) =
         (quota.period().as_micros(), u128::from(quota.get_capacity()), u128::from(quota.rate()));
@@ -64,7 +64,7 @@ fn window(quota: &Quota) -> Duration {
     Duration::from_micros(micros as u64)
 }
 
-/// Sends requests of these costs after these waits, and compares each response with its decisions. Returns the number of
+/// Sends requests with these costs and waits, and compares each response with the decisions. Returns the number of
 /// refusals.
 fn check(rules: Vec<(String, Quota)>, requests: Vec<(u64, u64)>) -> Result<usize, TestCaseError> {
     let clock = ManualClock::new();
@@ -141,7 +141,7 @@ fn rules() -> impl Strategy<Value = Vec<(String, Quota)>> {
 }
 
 #[test]
-fn every_header_is_read_as_what_was_decided() {
+fn every_header_parses_to_the_decision() {
     let costs = prop_oneof![3 => 0..4_u64, 1 => 1..=Quota::MAX_TOKENS];
     let requests = proptest::collection::vec((costs, prop_oneof![Just(0), 0..100_000_000_u64]), 1..12);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {

@@ -23,7 +23,7 @@ fn teapot(_: &Refusal<'_>) -> Response<Bytes> {
 }
 
 #[tokio::test]
-async fn a_response_of_any_status_is_told_of_the_limits() {
+async fn custom_responses_of_any_status_get_the_headers() {
     for (family, expected) in [
         (
             HeaderFamily::Draft11,
@@ -44,7 +44,7 @@ async fn a_response_of_any_status_is_told_of_the_limits() {
 }
 
 #[tokio::test]
-async fn what_the_response_says_itself_stays() {
+async fn headers_set_by_on_refusal_are_kept() {
     let answer = refused(
         |layer| layer,
         |refusal| {
@@ -69,7 +69,7 @@ async fn what_the_response_says_itself_stays() {
 }
 
 #[tokio::test]
-async fn a_retry_after_of_its_own_silences_the_window_only_if_it_is_earlier() {
+async fn an_earlier_custom_retry_after_suppresses_the_window() {
     for (own, field) in [("59", 0), ("60", 1), ("61", 1), ("Wed, 21 Oct 2026 07:28:00 GMT", 0)] {
         let answer = refused(
             |layer| layer,
@@ -87,7 +87,7 @@ async fn a_retry_after_of_its_own_silences_the_window_only_if_it_is_earlier() {
 }
 
 #[tokio::test]
-async fn an_answer_in_its_own_words_has_the_status_and_the_seconds_of_the_refusal() {
+async fn respond_uses_the_status_and_retry_seconds_of_the_refusal() {
     let answer = refused(
         |layer| layer.retry_jitter(tollgate::SECOND / 2),
         |refusal| refusal.respond("text/plain", format!("{:?}", refusal.retry_after_secs())),
@@ -101,7 +101,7 @@ async fn an_answer_in_its_own_words_has_the_status_and_the_seconds_of_the_refusa
 }
 
 #[tokio::test]
-async fn a_refusal_knows_what_it_refuses() {
+async fn a_refusal_provides_the_request_decisions_and_message() {
     let answer = refused(
         |layer| layer,
         |refusal| {
@@ -129,7 +129,7 @@ async fn a_refusal_knows_what_it_refuses() {
 }
 
 #[tokio::test]
-async fn the_default_response_can_be_dressed_up() {
+async fn the_default_response_can_be_modified() {
     let answer = refused(
         |layer| layer,
         |refusal| {
@@ -144,7 +144,7 @@ async fn the_default_response_can_be_dressed_up() {
 }
 
 #[tokio::test]
-async fn jitter_is_only_ever_later() {
+async fn retry_jitter_only_adds_time() {
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..200 {
         let answer = refused(|layer| layer.retry_jitter(10 * tollgate::SECOND), teapot).await;

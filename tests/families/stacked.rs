@@ -1,4 +1,4 @@
-//! Two limiters on one response: the outer one adds fields and overwrites none.
+//! Two limiters on one response: the outer limiter adds fields and overwrites none.
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
@@ -12,7 +12,7 @@ fn limit(name: &str, rate: u64, family: HeaderFamily) -> RateLimitLayer {
 }
 
 /// A service that sends its own fields, like a limiter in another language.
-fn sends(status: u16, headers: &'static [(&'static str, &'static str)]) -> Router {
+fn service_with(status: u16, headers: &'static [(&'static str, &'static str)]) -> Router {
     let handler = move || async move {
         let headers = headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
         (StatusCode::from_u16(status).unwrap(), headers.collect::<HeaderMap>())
@@ -21,7 +21,7 @@ fn sends(status: u16, headers: &'static [(&'static str, &'static str)]) -> Route
 }
 
 #[tokio::test]
-async fn draft_11_is_a_list_that_grows_outwards() {
+async fn outer_layers_append_to_the_draft_11_lists() {
     let draft = HeaderFamily::Draft11;
     let app = app(limit("inner", 10, draft)).layer(limit("middle", 60, draft)).layer(limit("outer", 20, draft));
     assert_eq!(
@@ -38,44 +38,44 @@ async fn draft_11_is_a_list_that_grows_outwards() {
 }
 
 #[tokio::test]
-async fn what_another_limiter_sent_stays_in_front_to_the_letter() {
-    let inner = sends(
+async fn existing_draft_11_fields_stay_first_and_unchanged() {
+    let inner = service_with(
         200,
         &[
-            ("ratelimit", r#""theirs"; r=3; t=9; acme-note="x""#),
-            ("ratelimit-policy", r#""theirs";q=10;w=30;qu="content-bytes";pk=:c2Rm:"#),
+            ("ratelimit", r#""existing"; r=3; t=9; acme-note="x""#),
+            ("ratelimit-policy", r#""existing";q=10;w=30;qu="content-bytes";pk=:c2Rm:"#),
         ],
     );
-    let app = inner.layer(limit("ours", 20, HeaderFamily::Draft11));
+    let app = inner.layer(limit("outer", 20, HeaderFamily::Draft11));
     assert_eq!(
         lines(&take(&app, 1).await),
         [
-            r#"ratelimit: "theirs"; r=3; t=9; acme-note="x""#,
-            r#"ratelimit: "ours";r=19;t=57"#,
-            r#"ratelimit-policy: "theirs";q=10;w=30;qu="content-bytes";pk=:c2Rm:"#,
-            r#"ratelimit-policy: "ours";q=20;w=60"#,
+            r#"ratelimit: "existing"; r=3; t=9; acme-note="x""#,
+            r#"ratelimit: "outer";r=19;t=57"#,
+            r#"ratelimit-policy: "existing";q=10;w=30;qu="content-bytes";pk=:c2Rm:"#,
+            r#"ratelimit-policy: "outer";q=20;w=60"#,
         ]
     );
 }
 
 #[tokio::test]
-async fn no_window_is_added_to_a_response_that_says_when_to_come_back() {
-    // The outer limit may end after the existing Retry-After, which draft-11, section 6 forbids.
+async fn no_window_is_added_to_a_response_with_retry_after() {
+    // The window of the outer limit may end after the existing Retry-After, which draft-11, section 6 forbids.
     for status in [429, 503] {
-        let app = sends(status, &[("retry-after", "5"), ("ratelimit", r#""theirs";r=0;t=5"#)]).layer(limit(
-            "ours",
+        let app = service_with(status, &[("retry-after", "5"), ("ratelimit", r#""existing";r=0;t=5"#)]).layer(limit(
+            "outer",
             20,
             HeaderFamily::Draft11,
         ));
         assert_eq!(
             lines(&take(&app, 1).await),
-            [r#"ratelimit: "theirs";r=0;t=5"#, r#"ratelimit-policy: "ours";q=20;w=60"#, "retry-after: 5"]
+            [r#"ratelimit: "existing";r=0;t=5"#, r#"ratelimit-policy: "outer";q=20;w=60"#, "retry-after: 5"]
         );
     }
 }
 
 #[tokio::test]
-async fn fields_that_must_not_occur_twice_stay_the_inner_ones() {
+async fn single_valued_fields_of_the_inner_layer_are_kept() {
     let x = HeaderFamily::XRateLimit(ResetUnit::Seconds);
     for (family, prefix) in [(HeaderFamily::Draft6, ""), (x, "x-")] {
         let app = app(limit("inner", 10, family)).layer(limit("outer", 5, family));
@@ -92,8 +92,8 @@ async fn fields_that_must_not_occur_twice_stay_the_inner_ones() {
             }
         }
     }
-    let theirs = &[("ratelimit-limit", "100, 100;w=10"), ("ratelimit-remaining", "50"), ("ratelimit-reset", "50")];
-    let app = sends(200, theirs).layer(limit("ours", 5, HeaderFamily::Draft6));
+    let existing = &[("ratelimit-limit", "100, 100;w=10"), ("ratelimit-remaining", "50"), ("ratelimit-reset", "50")];
+    let app = service_with(200, existing).layer(limit("outer", 5, HeaderFamily::Draft6));
     assert_eq!(
         lines(&take(&app, 1).await),
         ["ratelimit-limit: 100, 100;w=10", "ratelimit-remaining: 50", "ratelimit-reset: 50"]
@@ -101,7 +101,7 @@ async fn fields_that_must_not_occur_twice_stay_the_inner_ones() {
 }
 
 #[tokio::test]
-async fn drafts_that_give_one_field_two_meanings_are_not_mixed() {
+async fn draft_6_and_draft_11_fields_are_never_mixed() {
     // `RateLimit-Policy` has integers in draft 6 and strings in draft 11: a mixed list is valid in neither.
     let (six, eleven) = (HeaderFamily::Draft6, HeaderFamily::Draft11);
     let mixed = app(limit("inner", 10, six)).layer(limit("outer", 5, eleven));
@@ -114,7 +114,7 @@ async fn drafts_that_give_one_field_two_meanings_are_not_mixed() {
         lines(&take(&mixed, 1).await),
         [r#"ratelimit: "inner";r=9;t=54"#, r#"ratelimit-policy: "inner";q=10;w=60"#]
     );
-    // The outer one still limits, and its own refusal has its headers.
+    // The outer layer still limits, and its refusals have its headers.
     for _ in 0..4 {
         take(&mixed, 1).await;
     }
@@ -123,7 +123,7 @@ async fn drafts_that_give_one_field_two_meanings_are_not_mixed() {
 }
 
 #[tokio::test]
-async fn a_quiet_layer_leaves_what_it_finds() {
+async fn a_layer_without_headers_keeps_existing_fields() {
     let app = app(limit("inner", 10, HeaderFamily::Draft11)).layer(limit("outer", 1, HeaderFamily::None));
     assert_eq!(
         lines(&take(&app, 1).await),

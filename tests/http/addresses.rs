@@ -18,7 +18,7 @@ fn limited() -> Router {
 }
 
 #[tokio::test]
-async fn all_spellings_of_an_ipv4_address_are_one_client_and_all_of_an_ipv6_64_too() {
+async fn spellings_of_an_ipv4_address_and_addresses_of_an_ipv6_64_share_a_bucket() {
     let app = limited();
     for (peer, status) in [
         ("203.0.113.7", 200),
@@ -35,7 +35,7 @@ async fn all_spellings_of_an_ipv4_address_are_one_client_and_all_of_an_ipv6_64_t
 }
 
 #[tokio::test]
-async fn prefixes_of_the_services_choice_are_one_client() {
+async fn addresses_within_a_configured_prefix_share_a_bucket() {
     let app = hello().layer(RateLimitLayer::new(ONE, key::client_ip().prefixes(24, 48)));
     for (peer, status) in [
         ("203.0.113.7", 200),
@@ -50,7 +50,7 @@ async fn prefixes_of_the_services_choice_are_one_client() {
 }
 
 #[tokio::test]
-async fn a_peer_address_comes_from_any_server_and_from_axums_mock() {
+async fn the_peer_address_may_come_from_connect_info_peer_addr_or_a_mock() {
     let app = limited();
     assert_eq!(oneshot(&app, from(PeerAddr(socket("203.0.113.7")))).await.status, 200);
     let mocked = app.layer(MockConnectInfo(socket("203.0.113.7")));
@@ -60,7 +60,7 @@ async fn a_peer_address_comes_from_any_server_and_from_axums_mock() {
 }
 
 #[tokio::test]
-async fn no_header_makes_another_client() {
+async fn no_header_changes_the_client_address() {
     let client = serve(limited()).await;
     assert_eq!(client.get().await.status, 200);
     for line in ["x-forwarded-for: 203.0.113.7", "forwarded: for=203.0.113.7", "x-real-ip: 203.0.113.7"] {

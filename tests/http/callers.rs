@@ -18,7 +18,7 @@ fn header(req: &Parts, name: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn users_have_a_bucket_each_and_the_anonymous_share_one() {
+async fn each_user_has_a_bucket_and_anonymous_callers_share_one() {
     let (limiter, _clock) = limiter();
     let client = serve(hello().layer(RateLimitLayer::new(TWO, user).limiter(&limiter))).await;
     for name in ["ada", "bob", "anonymous", "None"] {
@@ -36,7 +36,7 @@ async fn users_have_a_bucket_each_and_the_anonymous_share_one() {
 }
 
 #[tokio::test]
-async fn an_upgrade_keeps_what_was_spent_and_gives_room_at_once() {
+async fn an_upgrade_keeps_spent_tokens_and_raises_the_limit_immediately() {
     let (limiter, _clock) = limiter();
     let policy = TWO.tier("pro", Quota::token_bucket(60, MINUTE));
     let by_plan = |req: &Parts| match (user(req), header(req, "x-plan")) {
@@ -59,7 +59,7 @@ async fn an_upgrade_keeps_what_was_spent_and_gives_room_at_once() {
 }
 
 #[tokio::test]
-async fn a_key_may_take_time_to_find() {
+async fn keys_can_be_found_asynchronously() {
     let (limiter, _clock) = limiter();
     let session = |req: &Parts| {
         let session = header(req, "x-session");

@@ -11,7 +11,7 @@ use crate::client::{hello, limiter, serve};
 const TEN: Policy = Policy::new("ten", Quota::token_bucket(10, MINUTE));
 
 #[tokio::test]
-async fn the_eleventh_request_waits_for_exactly_six_seconds() {
+async fn the_eleventh_request_is_allowed_after_exactly_six_seconds() {
     let (limiter, clock) = limiter();
     let client = serve(hello().layer(RateLimitLayer::new(TEN, key::client_ip()).limiter(&limiter))).await;
     for _ in 0..10 {
@@ -34,7 +34,7 @@ async fn the_eleventh_request_waits_for_exactly_six_seconds() {
 }
 
 #[tokio::test]
-async fn every_method_is_counted_alike() {
+async fn requests_with_any_method_are_counted() {
     let (limiter, _clock) = limiter();
     let client = serve(hello().layer(RateLimitLayer::new(TEN, key::client_ip()).limiter(&limiter))).await;
     for (method, remaining) in
@@ -51,7 +51,7 @@ async fn every_method_is_counted_alike() {
 }
 
 #[tokio::test]
-async fn what_one_limit_refuses_costs_the_others_nothing() {
+async fn a_request_denied_by_one_policy_is_not_charged_under_the_others() {
     const USER: Policy = Policy::new("user", Quota::token_bucket(10, HOUR));
     const ALL: Policy = Policy::new("all", Quota::token_bucket(1, SECOND).capacity(2));
 
@@ -75,7 +75,7 @@ async fn what_one_limit_refuses_costs_the_others_nothing() {
 }
 
 #[tokio::test]
-async fn a_caller_who_is_refused_takes_nothing_from_everybody() {
+async fn denied_requests_of_one_user_do_not_spend_the_global_limit() {
     const USER: Policy = Policy::new("user", Quota::token_bucket(1, MINUTE));
     const ALL: Policy = Policy::new("all", Quota::fixed_window(10, HOUR));
 
@@ -107,7 +107,7 @@ async fn retry_after_is_the_longest_wait_of_the_violated_policies() {
     let refused = client.get().await;
     assert_eq!((refused.status, refused.retry_after()), (429, Some(30)));
     assert_eq!(refused.violated_policies(), ["short", "long"]);
-    // Policies that were not violated have no `t`, which could end later than Retry-After (draft-11, section 6).
+    // Other policies are not listed: their windows could end after Retry-After (draft-11, section 6).
     assert_eq!(refused.limits(), [("short".into(), 0, Some(10)), ("long".into(), 0, Some(30))]);
     let names: Vec<_> = refused.policies().into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["short", "long", "wide"]);
@@ -121,7 +121,7 @@ async fn retry_after_is_the_longest_wait_of_the_violated_policies() {
 }
 
 #[tokio::test]
-async fn a_cost_is_taken_at_once_and_one_that_never_fits_is_not_worth_a_retry() {
+async fn a_cost_above_the_capacity_is_denied_without_retry_after() {
     let (limiter, _clock) = limiter();
     let cost = |req: &Parts| req.headers.get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap());
     let client = serve(hello().layer(RateLimitLayer::new(TEN, key::client_ip()).cost(cost).limiter(&limiter))).await;

@@ -12,7 +12,7 @@ const LOGIN: Policy = Policy::new("login", Quota::token_bucket(2, HOUR));
 const ALL: Policy = Policy::new("all", Quota::token_bucket(100, MINUTE));
 
 #[tokio::test]
-async fn a_handler_can_look_at_the_limits_its_request_passed() {
+async fn a_handler_can_read_the_status_of_its_limits() {
     async fn show(status: RateLimitStatus) -> String {
         let tightest = status.tightest().unwrap();
         format!("{} of {}: {} left", status.decisions().iter().count(), tightest.policy(), tightest.remaining())
@@ -26,7 +26,7 @@ async fn a_handler_can_look_at_the_limits_its_request_passed() {
 }
 
 #[tokio::test]
-async fn without_a_status_a_handler_that_wants_one_says_how_to_get_it() {
+async fn a_missing_status_responds_500_and_names_with_status() {
     async fn show(_status: RateLimitStatus) {}
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(ALL, key::global()).limiter(&limiter);
@@ -38,8 +38,8 @@ async fn without_a_status_a_handler_that_wants_one_says_how_to_get_it() {
 }
 
 #[tokio::test]
-async fn a_handlers_denial_is_the_layers_to_the_byte() {
-    // With axum's `Result`, with a `Response` as the error, and with several charges.
+async fn a_handler_denies_with_the_same_response_as_the_layer() {
+    // Handlers that return axum's `Result`, that return a `Response` as the error, or that charge several policies.
     async fn any_error(State(limiter): State<RateLimiter>) -> axum::response::Result<&'static str> {
         limiter.limit(&LOGIN, "ada").await?;
         Ok("hello")
@@ -69,7 +69,7 @@ async fn a_handlers_denial_is_the_layers_to_the_byte() {
     }
 }
 
-/// The response to the third request, of which the app allows two.
+/// The response to the third request. The app allows two.
 async fn refusal_of(app: impl FnOnce(&RateLimiter) -> Router) -> crate::answer::Answer {
     let (limiter, _clock) = limiter();
     let client = serve(app(&limiter)).await;

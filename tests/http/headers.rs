@@ -9,13 +9,13 @@ use crate::client::{hello, limiter, serve};
 const TEN: Policy = Policy::new("ten", Quota::token_bucket(10, MINUTE));
 
 #[tokio::test]
-async fn each_response_tells_what_is_left_and_for_how_long() {
+async fn each_response_has_the_remaining_tokens_and_their_window() {
     let (limiter, _clock) = limiter();
     let client = serve(hello().layer(RateLimitLayer::new(TEN, key::client_ip()).limiter(&limiter))).await;
     for left in (0..10).rev() {
         let answer = client.get().await;
         assert_eq!((answer.status, answer.policies()), (200, vec![("ten".into(), 10, 60)]));
-        // r / t never exceeds q / w: 9 tokens in 54 s. With none left, the next one is refilled in 6 s.
+        // r / t never exceeds q / w: 9 tokens in 54 s. When no tokens are left, the next one is refilled in 6 s.
         assert_eq!(answer.limits(), [("ten".into(), left, Some(6 * left.max(1)))]);
         assert!(!answer.headers.contains_key(CACHE_CONTROL));
     }
@@ -25,7 +25,7 @@ async fn each_response_tells_what_is_left_and_for_how_long() {
 }
 
 #[tokio::test]
-async fn a_denial_is_a_problem_that_no_cache_keeps() {
+async fn a_denial_is_a_problem_response_with_no_store() {
     let (limiter, _clock) = limiter();
     let name = r#"say "ten" \ backslash"#;
     let policy = Policy::try_new(name, Quota::token_bucket(1, MINUTE)).unwrap();
@@ -53,29 +53,29 @@ async fn a_denial_is_a_problem_that_no_cache_keeps() {
 }
 
 #[tokio::test]
-async fn an_outer_limiter_adds_to_what_an_inner_one_sent() {
+async fn an_outer_limiter_appends_to_the_headers_of_an_inner_limiter() {
     const INNER: Policy = Policy::new("inner", Quota::token_bucket(1, MINUTE));
     const OUTER: Policy = Policy::new("outer", Quota::token_bucket(60, HOUR));
 
     let (limiter, _clock) = limiter();
     let inner = RateLimitLayer::new(INNER, key::global()).limiter(&limiter);
-    let outer = RateLimitLayer::new(OUTER, |_: &Parts| "everybody").limiter(&limiter);
+    let outer = RateLimitLayer::new(OUTER, |_: &Parts| "all").limiter(&limiter);
     let client = serve(hello().layer(inner).layer(outer)).await;
 
     let answer = client.get().await;
     assert_eq!(answer.policies(), [("inner".into(), 1, 60), ("outer".into(), 60, 3600)]);
     assert_eq!(answer.limits(), [("inner".into(), 0, Some(60)), ("outer".into(), 59, Some(59 * 60))]);
 
-    // The inner layer refuses; its Retry-After stays. The outer layer has charged the request.
+    // The inner layer refuses, and its Retry-After stays. The outer layer has charged the request.
     let refused = client.get().await;
     assert_eq!((refused.status, refused.retry_after()), (429, Some(60)));
     assert_eq!(refused.policies(), answer.policies());
     assert_eq!(refused.violated_policies(), ["inner"]);
-    assert_eq!(limiter.remaining(&OUTER, "everybody").await.unwrap(), 58);
+    assert_eq!(limiter.remaining(&OUTER, "all").await.unwrap(), 58);
 }
 
 #[tokio::test]
-async fn without_headers_a_denial_still_says_when_to_come_back() {
+async fn a_denial_has_retry_after_even_without_rate_limit_headers() {
     let (limiter, _clock) = limiter();
     let policy = Policy::new("quiet", Quota::token_bucket(1, MINUTE));
     let client =

@@ -11,7 +11,7 @@ use crate::client::{limiter, oneshot};
 static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 
 #[tokio::test]
-async fn point_2_the_extractor_makes_the_key_that_it_finds() {
+async fn point_2_keys_built_from_values_equal_extracted_keys() {
     let v4 = "192.0.2.7".parse().unwrap();
     let v6 = "2001:db8::7".parse().unwrap();
     let cases: Vec<(Box<dyn KeyExtractor>, Key, &str, &str)> = vec![
@@ -61,14 +61,14 @@ async fn point_2_the_extractor_makes_the_key_that_it_finds() {
 }
 
 #[tokio::test]
-async fn point_2_a_reset_of_another_row_does_not_look_like_success() {
+async fn point_2_reset_returns_false_if_there_is_no_such_row() {
     let (limiter, _clock) = limiter();
     let v6: std::net::IpAddr = "2001:db8::7".parse().unwrap();
     for key in [Key::from(1), key::client_ip().key(v6)] {
         limiter.acquire(&API, &key).cost(3).await.unwrap();
     }
-    assert!(!limiter.reset(&API, "1").await.unwrap(), "a text for a number");
-    assert!(!limiter.reset(&API, v6).await.unwrap(), "the whole address for its network");
+    assert!(!limiter.reset(&API, "1").await.unwrap(), "a string instead of a number");
+    assert!(!limiter.reset(&API, v6).await.unwrap(), "an address instead of its network");
     assert!(!limiter.reset(&Policy::new("other", Quota::per_minute(10)), 1).await.unwrap(), "another policy");
     assert!(limiter.reset(&API, 1).await.unwrap());
     assert!(!limiter.reset(&API, 1).await.unwrap(), "the row is gone");

@@ -1,4 +1,4 @@
-//! The quickstart example, run as users run it: in its own process, in real time.
+//! The quickstart example, run in a separate process and in real time, as users run it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use crate::client::Client;
 
 #[tokio::test]
-async fn of_eleven_at_once_ten_pass_and_one_waits_for_six_seconds() {
+async fn ten_of_eleven_concurrent_requests_pass_and_one_is_refused() {
     let (_example, url) = Example::start();
     let client = Client(url.strip_prefix("http://").unwrap().parse().unwrap());
     let requests: Vec<_> = (0..11).map(|_| tokio::spawn(async move { client.get().await })).collect();
@@ -26,7 +26,7 @@ async fn of_eleven_at_once_ten_pass_and_one_waits_for_six_seconds() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_named_and_what_to_set() {
+fn an_occupied_port_is_named_in_the_error_with_the_variable_to_set() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let output = command().env("PORT", port.to_string()).output().unwrap();
@@ -66,6 +66,6 @@ fn command() -> Command {
     path.pop();
     path.pop();
     path.push(format!("examples/quickstart{}", std::env::consts::EXE_SUFFIX));
-    assert!(path.exists(), "the example is not built: run `cargo build --example quickstart`, or all tests at once");
+    assert!(path.exists(), "the example is not built: run `cargo build --example quickstart`, or all tests together");
     Command::new(path)
 }

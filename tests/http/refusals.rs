@@ -1,4 +1,4 @@
-//! Refused requests never reach the handler; errors and panics of closures affect no other request.
+//! Refused requests never reach the handler, and errors and panics in closures affect no other request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use crate::client::{hello, limiter, oneshot, serve};
 const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE));
 
 #[tokio::test]
-async fn a_refused_request_is_answered_before_its_body_and_never_seen_by_the_handler() {
+async fn a_refusal_is_sent_before_the_body_is_read_and_without_calling_the_handler() {
     let (limiter, _clock) = limiter();
     let seen = Arc::new(AtomicUsize::new(0));
     let handler = {
@@ -40,7 +40,7 @@ async fn a_refused_request_is_answered_before_its_body_and_never_seen_by_the_han
 }
 
 #[tokio::test]
-async fn point_3_a_server_that_hides_its_peers_is_told_what_to_write_and_its_clients_are_not() {
+async fn point_3_a_missing_peer_address_is_refused_with_500_and_counted_as_a_mistake() {
     let (limiter, _clock) = limiter();
     let app = hello().layer(RateLimitLayer::new(THREE, key::client_ip()).limiter(&limiter));
     let answer = oneshot(&app, Request::new(Body::empty())).await;
@@ -51,7 +51,7 @@ async fn point_3_a_server_that_hides_its_peers_is_told_what_to_write_and_its_cli
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_found_spends_nothing_and_says_why() {
+async fn a_key_error_charges_no_rule_and_is_sent_as_the_detail() {
     let (limiter, _clock) = limiter();
     let tenant = |req: &Parts| match req.headers.get("x-tenant") {
         Some(tenant) => Ok(tenant.as_bytes().to_vec()),
@@ -70,7 +70,7 @@ async fn a_key_that_cannot_be_found_spends_nothing_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_panic_in_a_key_or_cost_closure_harms_no_other_request() {
+async fn a_panic_in_a_key_or_cost_closure_affects_no_other_request() {
     let (limiter, _clock) = limiter();
     let panic_on = |name: &'static str| {
         move |req: &Parts| match req.headers.contains_key(name) {

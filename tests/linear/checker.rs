@@ -1,8 +1,8 @@
 //! Checks that concurrent operations are linearizable (Herlihy and Wing).
 //!
-//! A history is correct if its events can be ordered such that each follows those that had ended when it began, and the
-//! algebra alone gives the same results. A decision reads the clock before its rows, so its time may be any reading since
-//! it began.
+//! A history is linearizable if its events have an order in which the algebra gives the same results. Each event must
+//! follow all events that ended before it began. A decision reads the clock before its rows, so its time may be any
+//! reading of the clock since the decision began.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tollgate::{
     policy::PolicyName,
 };
 
-/// A logical clock that numbers the beginnings and ends of operations.
+/// A logical clock that numbers the starts and ends of operations.
 pub(crate) trait Ticks {
     fn tick(&self) -> u64;
 }
@@ -29,8 +29,8 @@ pub(crate) struct Event {
 
 #[derive(Debug)]
 enum Operation {
-    /// The row and cost of each charge, the results, and the time of the decision.
     Decide {
+        /// The row and cost of each charge.
         charges: Vec<(usize, u64)>,
         store: bool,
         answers: Vec<Verdict>,
@@ -52,7 +52,7 @@ enum Operation {
 pub(crate) const ROWS: usize = 3;
 pub(crate) const BEGIN: Micros = Micros::new(1_700_000_000_000_000);
 
-/// The quota of each row: one of each algorithm.
+/// Returns the quota of a row. Each row uses a different algorithm.
 fn quota(row: usize) -> Quota {
     match row {
         0 => Quota::token_bucket(3, MINUTE),
@@ -63,14 +63,14 @@ fn quota(row: usize) -> Quota {
 
 pub(crate) fn backend() -> (MemoryBackend, ManualClock) {
     let clock = ManualClock::at(BEGIN);
-    (MemoryBackend::builder().max_rows(1000).clock(Slow(clock.clone())).build(), clock)
+    (MemoryBackend::builder().max_rows(1000).clock(YieldingClock(clock.clone())).build(), clock)
 }
 
-/// A clock that yields to other threads when it is read, which the backend does during a decision.
+/// A clock that yields to other threads when a decision reads it.
 #[derive(Debug)]
-struct Slow(ManualClock);
+struct YieldingClock(ManualClock);
 
-impl Clock for Slow {
+impl Clock for YieldingClock {
     fn now(&self) -> Micros {
         let now = self.0.now();
         std::thread::yield_now();
@@ -78,7 +78,7 @@ impl Clock for Slow {
     }
 }
 
-/// Runs `count` operations of one thread, drawn from the generator's state `random`.
+/// Runs `count` random operations of one thread. `random` is the seed.
 pub(crate) fn run_operations(
     backend: &MemoryBackend,
     clock: &ManualClock,
@@ -92,15 +92,15 @@ pub(crate) fn run_operations(
     };
     let policy = PolicyName::new("any");
     let id = |row: usize| RowId { policy: &policy, key: Digest::from_bits(0x9e37_79b9_7f4a_7c15 * (1 + row as u128)) };
-    let mut open: Vec<(usize, ChargeRecord)> = Vec::new();
+    let mut receipts: Vec<(usize, ChargeRecord)> = Vec::new();
     let mut events = Vec::new();
     for _ in 0..count {
         let kind = below(10);
         let first = below(ROWS as u64) as usize;
         let began;
         let operation = match kind {
-            7 if !open.is_empty() => {
-                let (row, receipt) = open.swap_remove(below(open.len() as u64) as usize);
+            7 if !receipts.is_empty() => {
+                let (row, receipt) = receipts.swap_remove(below(receipts.len() as u64) as usize);
                 let actual = below(4);
                 let quota = Take::new(id(row), &quota(row), Ask::cost(0)).quota;
                 began = ticks.tick();
@@ -129,11 +129,11 @@ pub(crate) fn run_operations(
                 let answer = if store { backend.acquire(&takes) } else { backend.peek(&takes) };
                 let steps = answer.try_ready().expect("a ready future").expect("a decision");
                 if store && steps.all_granted() {
-                    let receipts = charges
+                    let granted = charges
                         .iter()
                         .zip(steps.iter())
                         .map(|((row, cost), step)| (*row, ChargeRecord::new(*cost, step).expect("a granted step")));
-                    open.extend(receipts);
+                    receipts.extend(granted);
                 }
                 let answers = steps.iter().map(|step| step.verdict).collect();
                 Operation::Decide { charges, store, answers, now: steps[0].now }
@@ -144,7 +144,7 @@ pub(crate) fn run_operations(
     events
 }
 
-/// An order in which the algebra gives the same results, if there is one.
+/// Returns an order in which the algebra gives the same results, if there is one.
 pub(crate) fn order(events: &[Event]) -> Option<Vec<usize>> {
     let mut order = Vec::new();
     search(events, &[Table { rows: Default::default(), now: BEGIN }], &mut order).then_some(order)
@@ -155,7 +155,7 @@ pub(crate) fn overlaps(events: &[Event]) -> usize {
     pairs.filter(|(one, other)| one.began < other.ended && other.began < one.ended).count()
 }
 
-/// `tables` are the states before each event of the order, and after the last.
+/// `tables` contains the state before each event of `order`, and the state after the last event.
 fn search(events: &[Event], tables: &[Table], order: &mut Vec<usize>) -> bool {
     if order.len() == events.len() {
         return true;
@@ -187,7 +187,8 @@ struct Table {
 }
 
 impl Table {
-    /// The table after an operation, if the algebra gives the same results. `readings`: of the clock since it began.
+    /// Returns the table after an operation, if the algebra gives the same results. `readings` are all readings of the
+    /// clock since the operation began.
     fn after(&self, operation: &Operation, readings: &[Micros]) -> Option<Table> {
         let mut next = self.clone();
         match operation {

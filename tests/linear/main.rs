@@ -1,5 +1,5 @@
-//! Random multi-threaded histories against the memory backend: concurrent charges to one to three rows, checks, settlements,
-//! resets and a moving clock. Each history is linearizable. Interleavings are left to the OS scheduler.
+//! Random multi-threaded histories of the memory backend: concurrent charges to up to three rows, checks, settlements,
+//! resets and a moving clock. Each history must be linearizable. The OS scheduler determines the interleavings.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -21,7 +21,7 @@ impl Ticks for Counter {
 }
 
 #[test]
-fn whatever_threads_do_at_once_could_have_been_done_one_after_the_other() {
+fn concurrent_operations_are_linearizable() {
     let mut overlapping = 0;
     for history in 0..HISTORIES {
         let (backend, clock) = backend();
@@ -30,7 +30,7 @@ fn whatever_threads_do_at_once_could_have_been_done_one_after_the_other() {
             let run = |number: u64| {
                 let (backend, clock, ticks, barrier) = (&backend, &clock, &ticks, &barrier);
                 move || {
-                    // Spins, so that the threads start together.
+                    // Spin so that the threads start together.
                     barrier.fetch_add(1, Ordering::SeqCst);
                     while barrier.load(Ordering::SeqCst) < THREADS {
                         thread::yield_now();

@@ -1,14 +1,15 @@
-//! A flood under one policy does not affect callers of the others.
+//! A flood under one policy does not affect callers of other policies.
 
 use tollgate::{DAY, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 
 use crate::support::now;
 
-/// Keys that an attacker invents under each flooded policy, with three requests each. They fill the default table.
+/// Keys that an attacker invents under each flooded policy. The attacker sends three requests with each key, which
+/// fills the default table.
 const INVENTED: u64 = 1_200_000;
 const HOURS: u64 = 12;
 const MINUTES: u64 = 60;
-/// Honest requests per minute, half of them by callers from before the flood.
+/// Honest requests per minute. Half of them come from callers that were known before the flood.
 const HONEST: u64 = 10_000;
 
 fn hostile(name: &'static str) -> Policy {
@@ -20,20 +21,20 @@ fn honest(name: &'static str) -> Policy {
 }
 
 #[test]
-fn a_flood_under_one_policy_denies_no_caller_of_another_and_frees_no_denied_key() {
-    through(&[hostile("flooded")], &[honest("address")], HOURS * MINUTES);
+fn a_flood_affects_neither_other_policies_nor_denied_keys() {
+    flood(&[hostile("flooded")], &[honest("address")], HOURS * MINUTES);
 }
 
 #[test]
-fn floods_under_three_of_five_policies_deny_no_caller_of_the_others() {
-    through(&["a", "b", "c"].map(hostile), &["d", "e"].map(honest), 30);
+fn floods_under_three_of_five_policies_do_not_affect_the_others() {
+    flood(&["a", "b", "c"].map(hostile), &["d", "e"].map(honest), 30);
 }
 
-/// Floods some policies; checks the others, and keys that were denied before the flood.
-fn through(flooded: &[Policy], others: &[Policy], minutes: u64) {
+/// Floods some policies, and checks the other policies and the keys that were denied before the flood.
+fn flood(flooded: &[Policy], others: &[Policy], minutes: u64) {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
-    // Denied for longer than the test's simulated time.
+    // Keys stay denied for longer than the simulated time.
     let denied = Policy::new("denied", Quota::token_bucket(2, 7 * DAY));
     let exhaust = |policy: &Policy, key: u64| while now(limiter.try_limit(policy, ("victim", key))).is_allowed() {};
     for key in 0..10_000 {
@@ -72,12 +73,12 @@ fn through(flooded: &[Policy], others: &[Policy], minutes: u64) {
         clock.advance(MINUTE);
     }
 
-    let still = |policy: &Policy| {
+    let still_denied = |policy: &Policy| {
         (0..10_000_u64).filter(|key| !now(limiter.try_check(policy, ("victim", *key))).is_allowed()).count()
     };
-    assert_eq!(still(&denied), 10_000);
+    assert_eq!(still_denied(&denied), 10_000);
     if minutes < 8 * MINUTES {
-        // Before a token is refilled.
-        flooded.iter().for_each(|policy| assert_eq!(still(policy), 10_000, "{}", policy.name()));
+        // No token has been refilled yet.
+        flooded.iter().for_each(|policy| assert_eq!(still_denied(policy), 10_000, "{}", policy.name()));
     }
 }

@@ -4,11 +4,11 @@ use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimiter};
 
 use crate::support::now;
 
-/// A published FNV-1a collision. Policies were once identified by that hash.
+/// Two names with the same FNV-1a hash, which once identified policies.
 const PAIR: [&str; 2] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"];
 
 #[test]
-fn policies_whose_names_have_one_fnv_1a_hash_share_no_rows() {
+fn policies_with_colliding_name_hashes_have_separate_rows() {
     let [one, other] = PAIR.map(|name| Policy::new(name, Quota::token_bucket(2, HOUR)));
     let limiter = RateLimiter::new(MemoryBackend::new());
     assert_eq!((0..3).filter(|_| now(limiter.try_limit(&one, "ada")).is_allowed()).count(), 2);

@@ -1,4 +1,4 @@
-//! The memory backend through the public API: exact for any number of quotas, fair under a flood.
+//! Tests of the memory backend through the public API.
 
 #[path = "../support/mod.rs"]
 mod support;

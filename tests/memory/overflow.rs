@@ -1,10 +1,10 @@
-//! Callers on overflow rows: limited together, and charged the actual cost.
+//! Callers on overflow rows, which share a quota.
 
 use tollgate::{DAY, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 
 use crate::support::now;
 
-/// A limiter whose table is full of rows that deny.
+/// Returns a limiter whose table is full of rows that deny requests.
 fn full(policy: &Policy, rows: usize) -> RateLimiter {
     let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(rows).clock(ManualClock::new()).build());
     for key in 0..20 * rows {
@@ -14,7 +14,7 @@ fn full(policy: &Policy, rows: usize) -> RateLimiter {
 }
 
 #[test]
-fn surcharges_of_a_caller_without_a_row_are_charged() {
+fn surcharges_on_an_overflow_row_are_charged() {
     let policy = Policy::new("tokens", Quota::token_bucket(10_000, DAY));
     let limiter = full(&policy, 1000);
     let mut used = 0;
@@ -28,7 +28,7 @@ fn surcharges_of_a_caller_without_a_row_are_charged() {
 }
 
 #[test]
-fn a_key_that_is_denied_at_a_large_cost_stays_denied_through_a_flood() {
+fn a_key_denied_at_a_large_cost_stays_denied_during_a_flood() {
     let policy = Policy::new("tokens", Quota::token_bucket(10_000, DAY));
     let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(1000).clock(ManualClock::new()).build());
     let denied: Vec<u32> = (0..20).collect();
@@ -36,7 +36,7 @@ fn a_key_that_is_denied_at_a_large_cost_stays_denied_through_a_flood() {
         assert!(now(limiter.try_acquire(&policy, ("known", *key)).cost(9_100)).is_allowed());
         assert!(!now(limiter.try_acquire(&policy, ("known", *key)).cost(1_000)).is_allowed());
     }
-    // Each newcomer spends more than the known keys have, so those are the first to evict, and none is denied.
+    // Each newcomer spends more than the known keys did, so the known keys would be evicted first.
     for key in 0..50_000 {
         drop(now(limiter.try_acquire(&policy, ("flood", key)).cost(9_500)));
     }

@@ -1,5 +1,4 @@
-//! Any number of quotas. Regression: rows identified their quota by ten bits, so after 1,024 quotas they looked as if
-//! another quota had written them.
+//! Regression: rows identified their quota by ten bits. After 1,024 quotas, rows seemed to belong to other quotas.
 
 use std::time::Duration;
 
@@ -7,8 +6,8 @@ use tollgate::{HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::M
 
 use crate::support::now;
 
-/// A limiter whose table has rows of 1,100 quotas.
-fn after_1100_quotas() -> RateLimiter {
+/// Returns a limiter whose table has rows of 1,100 quotas.
+fn limiter_with_1100_quotas() -> RateLimiter {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     for rate in 1..=1100 {
         let policy = Policy::new("many", Quota::token_bucket(10_000 + rate, HOUR));
@@ -19,17 +18,17 @@ fn after_1100_quotas() -> RateLimiter {
 
 #[test]
 fn after_1100_quotas_reservations_keep_their_bound() {
-    let limiter = after_1100_quotas();
-    let policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(2));
+    let limiter = limiter_with_1100_quotas();
+    let policy = Policy::new("reservations", Quota::token_bucket(1, MINUTE).max_reserved(2));
     let granted = (0..50)
-        .filter(|_| ready(limiter.acquire(&policy, "ada").reserve()).map(|turn| turn.into_receipt()).is_ok())
+        .filter(|_| ready(limiter.acquire(&policy, "ada").reserve()).map(|held| held.into_receipt()).is_ok())
         .count();
     assert_eq!(granted, 3, "one token and two reservations");
 }
 
 #[test]
-fn after_1100_quotas_a_debt_takes_as_long_as_it_takes() {
-    let limiter = after_1100_quotas();
+fn after_1100_quotas_a_surcharge_delays_the_next_call() {
+    let limiter = limiter_with_1100_quotas();
     let policy = Policy::new("debt", Quota::token_bucket(9, MINUTE));
     let usage = now(limiter.acquire(&policy, "ada").hold()).into_receipt();
     now(usage.settle(900));
@@ -40,7 +39,7 @@ fn after_1100_quotas_a_debt_takes_as_long_as_it_takes() {
 
 #[test]
 fn after_1100_quotas_a_refund_returns_the_tokens() {
-    let limiter = after_1100_quotas();
+    let limiter = limiter_with_1100_quotas();
     let policy = Policy::new("refund", Quota::token_bucket(10, HOUR));
     let usage = now(limiter.acquire(&policy, "ada").cost(10).hold()).into_receipt();
     now(usage.refund());
@@ -49,16 +48,16 @@ fn after_1100_quotas_a_refund_returns_the_tokens() {
 
 #[test]
 fn after_1100_quotas_large_reservations_keep_their_bound() {
-    let limiter = after_1100_quotas();
+    let limiter = limiter_with_1100_quotas();
     let policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(9000));
     let granted = (0..50)
-        .filter(|_| ready(limiter.acquire(&policy, "ada").cost(1000).reserve()).map(|turn| turn.into_receipt()).is_ok())
+        .filter(|_| ready(limiter.acquire(&policy, "ada").cost(1000).reserve()).map(|held| held.into_receipt()).is_ok())
         .count();
     assert_eq!(granted, 10, "10,000 tokens");
 }
 
 #[test]
-fn after_1100_changes_of_a_quota_the_next_one_counts() {
+fn after_1100_quota_changes_the_next_change_takes_effect() {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     let policy = Policy::new("changing", Quota::token_bucket(1, HOUR));
     for rate in 1..=1100 {
@@ -67,12 +66,12 @@ fn after_1100_changes_of_a_quota_the_next_one_counts() {
     }
     now(limiter.set_quota(&policy, Some(Quota::token_bucket(5, HOUR).max_reserved(2))));
     let granted = (0..50)
-        .filter(|_| ready(limiter.acquire(&policy, "eve").reserve()).map(|turn| turn.into_receipt()).is_ok())
+        .filter(|_| ready(limiter.acquire(&policy, "eve").reserve()).map(|held| held.into_receipt()).is_ok())
         .count();
     assert_eq!(granted, 7);
 }
 
-/// The output of a future that is ready immediately.
+/// Returns the output of a future that is ready immediately.
 fn ready<T>(future: impl IntoFuture<Output = T>) -> T {
     crate::support::now(async { Ok::<_, std::convert::Infallible>(future.await) })
 }

@@ -1,10 +1,10 @@
-//! Checks in exact arithmetic that the tokens admitted are within the bound of their quota.
+//! Checks in exact arithmetic that the admitted tokens are within the bound of their quota.
 
 use tollgate::algorithm::{Algorithm, ChargeRecord, Micros};
 
 use crate::model::Model;
 
-/// Admitted tokens: the charge, the settled use, and the instant at which they count.
+/// An admitted charge: its cost, the tokens used after settling, and the instant at which they count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     pub(crate) due: i128,
@@ -21,12 +21,13 @@ impl Turn {
     }
 }
 
-/// Checks every interval between two turns, which are in the order in which they were granted.
+/// Checks every interval between two charges.
 ///
-/// Bucket and fixed window: the use within an interval is at most the capacity plus the refill since its beginning. An
-/// interval that *begins* with a reservation may exceed this: the reservation may cost more than the capacity, and its
-/// due time is rounded up to a microsecond (a window: to a boundary), which refills up to a tick more than it needs. So
-/// its cost plus less than a tick replaces the capacity. Of a charge beyond the use, at most one capacity can be refunded.
+/// Bucket and fixed window: the tokens used within an interval are at most the capacity plus the refill since the start
+/// of the interval. An interval that *begins* with a reservation may exceed this bound, because the reservation may
+/// cost more than the capacity. Its due time is also rounded up to a microsecond (for a window, to a boundary), which
+/// refills up to a tick more than needed. For such an interval, the cost plus this excess replaces the capacity. At
+/// most one capacity of the charge can be refunded.
 pub(crate) fn check(model: &Model, turns: &[Turn]) -> Result<(), String> {
     let mut turns: Vec<Turn> = turns.to_vec();
     turns.sort_by_key(|turn| turn.due);
@@ -40,7 +41,7 @@ pub(crate) fn check(model: &Model, turns: &[Turn]) -> Result<(), String> {
         let mut used = 0;
         for last in &turns[i..] {
             used += last.used * model.period;
-            let limit = burst + model.paid_back(first.due, last.due);
+            let limit = burst + model.repaid(first.due, last.due);
             // Decisions tolerate a millionth of a token, which does not add up.
             if (used - limit) * 1_000_000 > model.period {
                 let (used, limit) = (used as f64 / model.period as f64, limit as f64 / model.period as f64);
@@ -51,7 +52,7 @@ pub(crate) fn check(model: &Model, turns: &[Turn]) -> Result<(), String> {
     Ok(())
 }
 
-/// Sliding window: checks at each turn the use of its window plus the part of the previous one still in view.
+/// Sliding window: checks, at each charge, the tokens used in its window plus the weighted use of the previous window.
 fn check_windows(model: &Model, turns: &[Turn]) -> Result<(), String> {
     for (i, last) in turns.iter().enumerate() {
         let mut used = 0;
@@ -63,13 +64,13 @@ fn check_windows(model: &Model, turns: &[Turn]) -> Result<(), String> {
             };
         }
         if (used - model.capacity * model.period) * 1_000_000 > model.period && last.used > 0 {
-            return Err(format!("{} used in view of {}", used as f64 / model.period as f64, last.due));
+            return Err(format!("{} used in the period before {}", used as f64 / model.period as f64, last.due));
         }
     }
     Ok(())
 }
 
-/// The maximum units refilled beyond need by one microsecond, or by one boundary.
+/// The most units by which rounding up to a microsecond, or to a boundary, can exceed the needed refill.
 fn less_than_a_tick(model: &Model) -> i128 {
     match model.algorithm {
         Algorithm::FixedWindow => (model.rate - 1) * model.period,

@@ -1,12 +1,13 @@
-//! A slow, obvious limiter in exact integer arithmetic, written from the definition of the algebra instead of its code.
+//! A slow, simple limiter in exact integer arithmetic, written from the definitions of the algorithms, not from the
+//! code.
 //!
-//! A token has `period` *units*, so a bucket refills exactly `rate` units per microsecond, and all amounts are integers.
-//! Retry times are found by searching for the first instant with a different answer.
+//! A token has `period` *units*, so a bucket refills exactly `rate` units per microsecond, and all amounts are
+//! integers. To find a retry time, it searches for the first instant with a different answer.
 
 use tollgate::Quota;
 use tollgate::algorithm::{Algorithm, Ask, Micros};
 
-/// The end of instants: due times and retry times are before it.
+/// The last instant. Due times and retry times are before it.
 const LAST: i128 = Micros::MAX.get() as i128;
 
 /// The numbers of a quota.
@@ -16,7 +17,7 @@ pub(crate) struct Model {
     pub(crate) rate: i128,
     pub(crate) period: i128,
     pub(crate) capacity: i128,
-    /// The capacity plus what may be reserved over it; `None`: no reservations.
+    /// The capacity plus the reservable tokens; `None` without reservations.
     pub(crate) ceiling: Option<i128>,
     pub(crate) start: i128,
 }
@@ -25,7 +26,7 @@ pub(crate) struct Model {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Row {
     pub(crate) spent: i128,
-    /// Sliding window: the use of the window before that of `at`.
+    /// Sliding window: the tokens used in the previous window.
     pub(crate) before: i128,
     pub(crate) at: i128,
 }
@@ -70,22 +71,22 @@ impl Model {
 
     /// The row after `tokens` were charged at `now`.
     pub(crate) fn charged(&self, row: &Row, now: i128, tokens: u64) -> Row {
-        let row = self.brought_to(row, now);
+        let row = self.rolled_to(row, now);
         Row { spent: row.spent + self.units(tokens), ..row }
     }
 
     pub(crate) fn level(&self, row: &Row, now: i128) -> i128 {
-        let row = self.brought_to(row, now);
+        let row = self.rolled_to(row, now);
         match self.algorithm {
             Algorithm::SlidingWindow => {
-                let in_view = self.period - (now - self.begin(now));
-                row.spent + row.before / self.period * in_view
+                let overlap = self.period - (now - self.begin(now));
+                row.spent + row.before / self.period * overlap
             }
             _ => row.spent,
         }
     }
 
-    /// The units by which a charge of `cost` would exceed `level` tokens at `now`; 0 or less: it fits.
+    /// The units by which a charge of `cost` would exceed `level` tokens at `now`. At most 0 if the charge fits.
     pub(crate) fn over(&self, row: &Row, now: i128, cost: i128, level: i128) -> i128 {
         self.level(row, now) + (cost - level) * self.period
     }
@@ -95,15 +96,15 @@ impl Model {
         (to - self.start).div_euclid(self.period) - (from - self.start).div_euclid(self.period)
     }
 
-    /// The units repaid between two instants; a window's at its boundaries.
-    pub(crate) fn paid_back(&self, from: i128, to: i128) -> i128 {
+    /// The units repaid between two instants.
+    pub(crate) fn repaid(&self, from: i128, to: i128) -> i128 {
         match self.algorithm {
             Algorithm::FixedWindow => self.boundaries(from, to) * self.rate * self.period,
             _ => (to - from) * self.rate,
         }
     }
 
-    fn brought_to(&self, row: &Row, now: i128) -> Row {
+    fn rolled_to(&self, row: &Row, now: i128) -> Row {
         assert!(now >= row.at, "the model does not support clocks that step back");
         if self.algorithm == Algorithm::SlidingWindow {
             return match self.boundaries(row.at, now) {
@@ -112,14 +113,14 @@ impl Model {
                 _ => Row { spent: 0, before: 0, at: now },
             };
         }
-        Row { spent: (row.spent - self.paid_back(row.at, now)).max(0), before: 0, at: now }
+        Row { spent: (row.spent - self.repaid(row.at, now)).max(0), before: 0, at: now }
     }
 
     fn begin(&self, now: i128) -> i128 {
         now - (now - self.start).rem_euclid(self.period)
     }
 
-    /// The wait of an ask at `now`, 0 without a reservation; `None` if it is denied.
+    /// The wait of an ask at `now`: 0 if it is allowed, `None` if it is denied.
     fn granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let cost = i128::from(ask.tokens());
         if self.over(row, now, cost, self.capacity) <= 0 {
@@ -133,7 +134,7 @@ impl Model {
         (wait <= longest.as_micros() as i128).then_some(wait)
     }
 
-    /// The wait for `tokens` charged at `now`: until everything over the capacity is repaid.
+    /// The wait for `tokens` charged at `now`: the time until all debt over the capacity is repaid.
     pub(crate) fn wait(&self, row: &Row, now: i128, tokens: u64) -> i128 {
         let over = self.over(row, now, i128::from(tokens), self.capacity);
         if self.algorithm == Algorithm::FixedWindow {
@@ -143,8 +144,9 @@ impl Model {
         }
     }
 
-    /// The first instant from `now` on at which the ask is granted without further spending. Once granted, an ask stays
-    /// granted within its span (a fixed window; otherwise an instant), and from the end of one span to the next.
+    /// The first instant from `now` on at which the ask is granted without further spending. A span is one window for
+    /// fixed windows, otherwise one instant. An ask that is granted at some instant is granted in the rest of that
+    /// span, and at the end of every later span.
     fn first_granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let span = if self.algorithm == Algorithm::FixedWindow { self.period } else { 1 };
         let begin = if span == 1 { now } else { self.begin(now) };
@@ -156,9 +158,9 @@ impl Model {
     }
 }
 
-/// The first number in `from ..= to` for which `holds`, which must hold for all later ones too.
+/// The first number in `from ..= to` for which `holds` is true. `holds` must be true for all later numbers.
 pub(crate) fn first(from: i128, to: i128, holds: impl Fn(i128) -> bool) -> Option<i128> {
-    // Most results are near, so the strides start small and double.
+    // Most results are near `from`, so the stride starts small and doubles.
     let (mut low, mut high, mut stride) = (from, from.min(to), 1);
     while from <= to && !holds(high) {
         if high == to {

@@ -1,5 +1,5 @@
-//! Random quotas, asks and clocks. Raw numbers are scaled by the quota, so that histories often meet the edge cases:
-//! boundaries, the capacity, promised instants, and one microsecond around them.
+//! Random quotas, asks and clocks. Raw numbers are scaled by the quota, so that histories often reach the edge cases:
+//! boundaries, the capacity, retry times and due times, and the microseconds around them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use proptest::test_runner::RngSeed;
 use tollgate::algorithm::{Algorithm, Ask, Micros};
 use tollgate::{DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
 
-/// The same cases in each run, unless `PROPTEST_CASES` or `PROPTEST_RNG_SEED` is set.
+/// The same cases in every run, unless `PROPTEST_CASES` or `PROPTEST_RNG_SEED` is set.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
     let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
@@ -22,17 +22,17 @@ pub(crate) fn cases(cases: u32) -> ProptestConfig {
     config
 }
 
-/// A number up to `2^bits`, with all sizes equally likely.
+/// A number below `2^bits`. All bit lengths are equally likely.
 pub(crate) fn sized(bits: u32) -> impl Strategy<Value = u64> {
     (0..=bits, any::<u64>()).prop_map(|(bits, raw)| raw & ((1u64 << bits) - 1))
 }
 
-/// Any valid quota of realistic and somewhat larger sizes.
+/// A valid quota of a realistic or somewhat larger size.
 pub(crate) fn quota() -> impl Strategy<Value = Quota> {
     prop_oneof![4 => bucket(), 4 => window(), 2 => sliding()]
 }
 
-/// A token bucket or a fixed window, whose bound is a sum.
+/// A token bucket or a fixed window. Their bound is the capacity plus the refill.
 pub(crate) fn paying_back() -> impl Strategy<Value = Quota> {
     prop_oneof![bucket(), window()]
 }
@@ -79,7 +79,7 @@ fn period() -> impl Strategy<Value = Duration> {
         2 => (1u64..=20).prop_map(Duration::from_micros),
         4 => sized(42).prop_map(|micros| Duration::from_micros(micros.max(1))),
         2 => prop::sample::select(vec![SECOND, MINUTE, HOUR, DAY, WEEK]),
-        // Coprime to the rates.
+        // These periods are coprime to the rates.
         1 => prop::sample::select(vec![3_333_331u64, 86_400_000_011, 3_000_000_019]).prop_map(Duration::from_micros),
     ]
 }
@@ -112,7 +112,7 @@ fn reserving(plain: impl Strategy<Value = Option<Quota>>) -> impl Strategy<Value
 /// One operation, as random numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw {
-    /// The kind of operation, and which receipt it applies to.
+    /// The kind of operation, and the receipt to which it applies.
     pub(crate) what: (u8, u64),
     pub(crate) step: (u8, u64),
     pub(crate) cost: (u8, u64),
@@ -125,16 +125,16 @@ pub(crate) fn history(operations: usize) -> impl Strategy<Value = Vec<Raw>> {
     prop::collection::vec(raw, 1..=operations)
 }
 
-/// Where histories begin: at the epoch, today, or anywhere between.
+/// The first instant of a history: the epoch, a recent instant, or a random one.
 pub(crate) fn begin() -> impl Strategy<Value = Micros> {
     prop_oneof![Just(Micros::EPOCH), Just(Micros::new(1_700_000_000_000_000)), sized(51).prop_map(Micros::new)]
 }
 
-/// The longest that one operation moves the clock: 300 days.
+/// The longest time by which one operation moves the clock: about 400 days.
 const MAX_ADVANCE: u64 = 1 << 45;
 
 impl Raw {
-    /// The instant after the clock has moved; `promised` is the last instant that a decision named.
+    /// The instant of this operation. `promised` is the retry time or due time of the last decision.
     pub(crate) fn moved(&self, quota: &Quota, now: Micros, promised: Micros) -> Micros {
         let (period, fill) = (quota.period().as_micros() as u64, quota.window().as_micros() as u64);
         let (kind, raw) = self.step;

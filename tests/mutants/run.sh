@@ -1,30 +1,29 @@
 #!/usr/bin/env bash
-# Mutation testing: each expression of the modules below is broken on purpose, one at a time, and some test must fail.
-# `make mutants` runs it all and writes `tests/mutants/results.md`; `tests/mutants/run.sh GROUP..` runs some groups, and
-# `tests/mutants/run.sh table` writes the table of what was run last of each.
+# Mutation testing: breaks each expression of the modules below, one at a time; a test must fail for each. `make mutants` runs
+# all groups and writes `tests/mutants/results.md`; `tests/mutants/run.sh GROUP..` runs some groups. `tests/mutants/run.sh table`
+# writes the table from the last run of each group.
 #
-# A mutant costs a build, so each group is built as a crate of only the rooms that it needs: seconds to build, where the
-# whole crate with its test targets takes minutes. That this can be done is what the order of the rooms is for. What no
-# test of the small crate catches is tried again on the whole one. Mutants that change nothing anybody could see are
-# named in `.cargo/mutants.toml`, each with the reason.
+# Each mutant needs a build. Each group is therefore built as a small crate with only the modules that it needs, in seconds;
+# the whole crate with its test targets takes minutes. The mutants that survive the tests of the small crate are retried on
+# the whole crate. `.cargo/mutants.toml` lists the equivalent mutants, with reasons.
 set -euof pipefail
 repo="$(cd "$(dirname "$0")/../.." && pwd)"
 work="${CARGO_TARGET_DIR:-$repo/target}/mutants"
 config="$repo/.cargo/mutants.toml"
 groups=(algebra keys headers clients)
 
-# What is broken, by group.
+# The files of a group.
 files() {
     case "$1" in
         algebra) echo "src/algorithm/**" ;;
         keys) echo "src/policy/{key,digest,placement,name,duration,quota}.rs" ;;
         headers) echo "src/middleware/{headers,items,refusal}.rs" ;;
         clients) echo "src/middleware/key/{client_ip,forwarded,request,combine}.rs" ;;
-        *) echo "no group $1; there are ${groups[*]}" >&2; exit 2 ;;
+        *) echo "unknown group $1; groups: ${groups[*]}" >&2; exit 2 ;;
     esac
 }
 
-# The tests of the small crate, quick ones first: what they catch, the next round need not look at.
+# The tests of the small crate, fast ones first: each round tries only the mutants that survived the previous one.
 small() {
     case "$1" in
         algebra) printf '%s\n' "--lib" "--test=vectors --test=properties" ;;
@@ -32,7 +31,7 @@ small() {
     esac
 }
 
-# Which of these tests. The exhaustive one takes longer than all others together.
+# The filter for these tests. The exhaustive test takes longer than all others together.
 which_tests() {
     case "$1" in
         algebra) echo "--skip exhaustive --skip million" ;;
@@ -41,7 +40,7 @@ which_tests() {
     esac
 }
 
-# The targets of the whole crate that look at the group, for what survived.
+# The test targets of the whole crate that cover the group, for the mutants that survived.
 whole() {
     case "$1" in
         algebra) echo "--lib --test=properties --test=settlement --test=status" ;;
@@ -51,7 +50,7 @@ whole() {
     esac
 }
 
-# A crate of the rooms that the group needs.
+# Creates a crate with the modules that the group needs.
 prepare_small() {
     local group="$1" crate="$2"
     rm -rf "$crate/src" "$crate/tests"
@@ -76,7 +75,7 @@ prepare_small() {
         printf 'pub mod headers;\npub mod items;\npub mod key;\npub use key::KeyExtractor;\n' \
             > "$crate/src/middleware/mod.rs"
     fi
-    # Versions as in the lock file. Unoptimised but for what the tests spend their time in.
+    # The versions are those of the lock file. Only dependencies are optimized, since the tests spend their time there.
     cat > "$crate/Cargo.toml" <<'TOML'
 [package]
 name = "tollgate"
@@ -115,18 +114,18 @@ TOML
 prepare_whole() {
     rm -rf "$1/src" "$1/tests"
     mkdir -p "$1"
-    # As of now: with their own times cargo would take the last mutant's build for one of theirs.
+    # New modification times: with the original ones, cargo would reuse the last mutant's build.
     (cd "$repo" && git ls-files -z | tar --create --null --files-from=-) | tar --extract --touch --directory "$1"
 }
 
-# One round: what earlier ones caught is not tried again.
+# Runs one round, without the mutants that earlier rounds caught.
 mutate() {
     local group="$1" crate="$2" tests="$3"; shift 3
     local -a which=()
     for pattern in $(files "$group"); do which+=(--file "$pattern"); done
     for test in $tests; do which+=(--cargo-arg="$test"); done
-    # Each crate has a target directory of its own: they have the same name, and cargo would take one for the other.
-    # Survivors are an answer here and no failure: 2 = some were missed, 3 = some never came to an end.
+    # A separate target directory for each crate: they have the same name, so cargo would confuse their builds.
+    # Exit codes 2 (missed mutants) and 3 (timeouts) are results, not failures.
     (cd "$crate" && RUST_BACKTRACE=0 CARGO_TARGET_DIR="$crate/target" PROPTEST_CASES="${cases:-300}" cargo mutants --in-place --iterate \
         --output "$work/$group" --config "$config" --no-shuffle --colors never --annotations none \
         --minimum-test-timeout 30 --build-timeout 600 "${which[@]}" "$@") || [ $? -le 3 ]
@@ -136,31 +135,31 @@ mutate() {
 }
 
 run() {
-    local group="$1" crate="$work/rooms-$1" tree="$work/whole"
+    local group="$1" crate="$work/small-$1" tree="$work/whole"
     rm -rf "${work:?}/$group"
     mkdir -p "$work/$group"
     prepare_small "$group" "$crate"
     while read -r tests; do
         mutate "$group" "$crate" "$tests" -- -- $(which_tests "$group")
     done < <(small "$group")
-    # Of a module that the small crate leaves out, nothing was tried yet.
+    # The small crate of `headers` omits a module, which has not been tried yet.
     if [ "$group" = headers ] || [ -s "$work/$group/mutants.out/missed.txt" ]; then
         prepare_whole "$tree"
-        # Those run an example, which is not built here.
+        # The quickstart tests run an example, which is not built here.
         cases=2000 mutate "$group" "$tree" "$(whole "$group")" --all-features \
             --cargo-arg=--config=profile.dev.package.tollgate.opt-level=0 -- -- --skip quickstart
     fi
 }
 
-# The table, by module.
+# Prints the table, by module.
 results() {
     cd "$repo"
     echo "# Mutants"
     echo
     echo "Written by \`make mutants\`, $(date -u +%F), at $(git rev-parse --short HEAD), with $(cargo mutants --version)."
     echo
-    echo "Unviable: does not compile. Timed out: never came to an end, which counts as caught. Equivalent: changes nothing"
-    echo "that anybody could see; \`.cargo/mutants.toml\` says why, of each. Survived: no test noticed."
+    echo "Unviable: the mutant does not compile. Timed out: a test did not finish, which counts as caught. Equivalent: the mutant"
+    echo "behaves like the original; \`.cargo/mutants.toml\` has the reason for each. Survived: no test failed."
     echo
     echo "| module | mutants | caught | unviable | timed out | equivalent | survived |"
     echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
@@ -171,7 +170,7 @@ results() {
             | sort > "$work/$group/all"
         cargo mutants --list --colors never --config "$config" "${which[@]}" \
             | sort > "$work/$group/tried"
-        # One that timed out in an early round may have been caught in a later one.
+        # A mutant that timed out in an early round may have been caught in a later one.
         comm -23 <(sort -u "$work/$group/timeout") <(sort -u "$work/$group/caught") > "$work/$group/timed_out"
         for module in $(cut -d: -f1 "$work/$group/all" | sort -u); do
             echo "| \`${module#src/}\` | $(of all) | $(of caught) | $(of unviable) | $(of timed_out)" \
@@ -180,11 +179,11 @@ results() {
     done
 }
 
-# The last line of the table.
+# Adds the last line of the table.
 total='{ print } /^. `/ { for (i = 3; i <= 8; i++) sum[i] += $i }
     END { printf "| all |"; for (i = 3; i <= 8; i++) printf " %d |", sum[i]; print "" }'
 
-# How many mutants of the module are in these lists.
+# The number of the module's mutants in these lists.
 of() {
     (cd "$work/$group" && cat "$@") | sort -u | grep -c "^$module:" || true
 }

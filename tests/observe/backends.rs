@@ -1,4 +1,4 @@
-//! A backend in memory that can become unavailable, like a remote one.
+//! A memory backend that can become unavailable, like a remote backend.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ impl FlakyBackend {
 
     fn reach(&self) -> Result<&MemoryBackend, Error> {
         if self.down.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Unavailable, "it is out to lunch").with_source("back at two"));
+            return Err(Error::new(ErrorKind::Unavailable, "the server is down").with_source("connection refused"));
         }
         Ok(&self.memory)
     }

@@ -21,7 +21,7 @@ fn page(recorder: &PrometheusRecorder) -> Page {
     Page::read(&recorder.handle().render())
 }
 
-/// The series of a metric: the values of its labels, then its own value.
+/// Returns each series of a metric as the values of its labels, followed by its value.
 fn series(page: &Page, name: &str, labels: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for series in page.0.iter().filter(|series| series.name == name) {
@@ -36,7 +36,7 @@ fn series(page: &Page, name: &str, labels: &[&str]) -> Vec<String> {
 const DECISION: [&str; 5] = ["policy", "outcome", "reason", "decided_by", "enforced"];
 
 #[tokio::test]
-async fn each_charge_is_counted_once_by_what_became_of_it() {
+async fn each_charge_is_counted_once_by_its_outcome() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
@@ -73,7 +73,7 @@ async fn each_charge_is_counted_once_by_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn who_decided_during_an_outage_is_told_and_errors_are_counted_besides() {
+async fn fallback_decisions_and_backend_errors_are_counted_during_an_outage() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     let backend = FlakyBackend::new();
@@ -91,7 +91,7 @@ async fn who_decided_during_an_outage_is_told_and_errors_are_counted_besides() {
 }
 
 #[tokio::test]
-async fn shadow_mode_is_a_label() {
+async fn shadow_mode_is_reported_as_a_label() {
     use http::{Request, Response};
     use tower::{Layer, ServiceExt, service_fn};
 
@@ -116,7 +116,7 @@ async fn shadow_mode_is_a_label() {
 }
 
 #[tokio::test]
-async fn gauges_show_how_the_limiter_is_when_it_is_sampled() {
+async fn gauges_show_the_state_of_the_limiter_at_each_sample() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     let backend = FlakyBackend::new();
@@ -148,7 +148,7 @@ async fn gauges_show_how_the_limiter_is_when_it_is_sampled() {
 }
 
 #[test]
-fn a_backend_that_cannot_be_out_of_reach_has_no_gauge_for_it() {
+fn a_memory_backend_has_no_circuit_breaker_gauge() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     Metrics::new().sample(&RateLimiter::default());
@@ -157,7 +157,7 @@ fn a_backend_that_cannot_be_out_of_reach_has_no_gauge_for_it() {
 }
 
 #[tokio::test]
-async fn named_limiters_are_told_apart() {
+async fn named_limiters_have_separate_series() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     for (name, blocks) in [("edge", 1), ("jobs", 3)] {
@@ -173,13 +173,13 @@ async fn named_limiters_are_told_apart() {
         for metric in [names::BLOCKS, names::BLOCKED, names::DECISIONS] {
             assert_eq!(page.sum(metric, &labels), Some(f64::from(blocks)), "{metric}");
         }
-        let own = |series: &&crate::exporter::Series| series.labels.contains_key("limiter");
-        assert_eq!(page.0.iter().filter(own).count(), page.0.len(), "every series has the label");
+        let has_label = |series: &&crate::exporter::Series| series.labels.contains_key("limiter");
+        assert_eq!(page.0.iter().filter(has_label).count(), page.0.len(), "every series has the label");
     }
 }
 
 #[tokio::test]
-async fn labels_are_bounded_and_hold_no_key() {
+async fn labels_are_bounded_and_contain_no_key() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     let limiter = FlakyBackend::new().limiter().observer(Metrics::new()).build();
@@ -198,7 +198,7 @@ async fn labels_are_bounded_and_hold_no_key() {
 }
 
 #[tokio::test]
-async fn a_name_of_any_letters_comes_through() {
+async fn policy_names_with_special_characters_are_exported_unchanged() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     let name = (' '..='~').collect::<String>();

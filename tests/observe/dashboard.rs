@@ -1,4 +1,4 @@
-//! `examples/observability/dashboard.json` queries every metric, by existing labels only.
+//! `examples/observability/dashboard.json` queries every metric, and uses only existing labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ fn metric(query: &str) -> &str {
 }
 
 #[test]
-fn it_queries_what_there_is_by_labels_that_there_are() {
+fn the_dashboard_queries_only_existing_metrics_and_labels() {
     let known = labels();
     for (query, legend) in queries() {
         let labels = known.get(metric(&query)).unwrap_or_else(|| panic!("no such series: {query}"));
@@ -89,14 +89,14 @@ fn it_queries_what_there_is_by_labels_that_there_are() {
         for label in used.iter().chain(&shown) {
             assert!(labels.contains(*label), "{label} in {query}");
         }
-        // A legend can show only what the sum keeps.
+        // A legend can show only labels that the sum keeps.
         let by = query.split("by (").nth(1).map_or("", |rest| rest.split(')').next().unwrap());
         assert!(shown.iter().all(|label| words(by).any(|kept| kept == *label)), "{legend} of {query}");
     }
 }
 
 #[test]
-fn it_shows_every_metric_by_its_name() {
+fn the_dashboard_shows_every_metric() {
     let plain = |name: &str| name.trim_end_matches("_bucket").to_owned();
     let queries = queries();
     let shown: BTreeSet<String> = queries.iter().map(|(query, _)| plain(metric(query))).collect();
@@ -119,7 +119,7 @@ fn counters_are_shown_as_rates_and_gauges_are_not() {
 }
 
 #[test]
-fn grafana_can_import_it() {
+fn grafana_can_import_the_dashboard() {
     let dashboard = dashboard();
     // The schema version of Grafana 10.0; later releases migrate it.
     assert_eq!(dashboard["schemaVersion"], 38);

@@ -1,4 +1,4 @@
-//! The names, levels and fields of log events, and what they must not contain.
+//! The names, levels and fields of log events, and that they contain no key.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn texts(log: &Log) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_decision_has_these_fields() {
+async fn a_decision_event_has_the_documented_fields() {
     let backend = FlakyBackend::new();
     let limiter = backend.limiter().observer(Tracing::new()).build();
     let log = Log::new(Level::TRACE);
@@ -59,7 +59,7 @@ async fn a_decision_has_these_fields() {
 }
 
 #[tokio::test]
-async fn denials_are_logged_at_the_level_that_is_asked_for() {
+async fn denials_are_logged_at_the_configured_level() {
     for level in [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE] {
         let limiter = FlakyBackend::new().limiter().observer(Tracing::new().level(level)).build();
         let log = Log::new(level);
@@ -85,13 +85,13 @@ async fn denials_in_shadow_mode_are_not_enforced() {
 }
 
 #[tokio::test]
-async fn who_waits_is_reserved() {
-    static TURNS: Policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(5));
+async fn a_waiting_call_is_logged_as_reserved() {
+    static RESERVABLE: Policy = Policy::new("reservable", Quota::token_bucket(1, MINUTE).max_reserved(5));
     let limiter = FlakyBackend::new().limiter().observer(Tracing::new()).build();
     let log = Log::new(Level::TRACE);
     let _subscribed = log.subscribe();
-    drop(limiter.try_limit(&TURNS, "ada").await.unwrap());
-    let waiting = limiter.acquire(&TURNS, "ada").wait_up_to(HOUR);
+    drop(limiter.try_limit(&RESERVABLE, "ada").await.unwrap());
+    let waiting = limiter.acquire(&RESERVABLE, "ada").wait_up_to(HOUR);
     let lines = log.take();
     let last = lines.last().unwrap();
     assert_eq!(
@@ -102,9 +102,9 @@ async fn who_waits_is_reserved() {
 }
 
 #[tokio::test]
-async fn an_outage_says_what_failed_and_who_decided_instead() {
-    static FALLBACK: Policy = Policy::new("fell", Quota::token_bucket(4, MINUTE));
-    static FAIL_OPEN: Policy = Policy::new("seen", Quota::token_bucket(4, MINUTE));
+async fn an_outage_is_logged_with_its_error_and_the_decision_made_instead() {
+    static FALLBACK: Policy = Policy::new("fallback", Quota::token_bucket(4, MINUTE));
+    static FAIL_OPEN: Policy = Policy::new("fail-open", Quota::token_bucket(4, MINUTE));
     let backend = FlakyBackend::new();
     let limiter = backend.limiter().on_failure_of(&FALLBACK, FailureMode::fallback(0.5));
     let limiter = limiter.on_failure_of(&FAIL_OPEN, FailureMode::Allow).observer(Tracing::new()).build();
@@ -124,7 +124,7 @@ async fn an_outage_says_what_failed_and_who_decided_instead() {
             lines[0].to_string(),
             format!(
                 "ERROR tollgate failed message=failed policy={name:?} key={key:?} kind=\"unavailable\" error=backend is \
-                 unavailable: it is out to lunch latency_us=_ suppressed=0"
+                 unavailable: the server is down latency_us=_ suppressed=0"
             )
         );
         let after: Vec<_> = lines[1..].iter().map(|line| (line.field("decided_by"), line.field("reason"))).collect();
@@ -133,7 +133,7 @@ async fn an_outage_says_what_failed_and_who_decided_instead() {
 }
 
 #[tokio::test]
-async fn deny_lists_and_blocks_tell_their_rule() {
+async fn denials_by_deny_lists_and_blocks_contain_the_rule() {
     let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24").unwrap(), DenyRule::key("mallory")]);
     let auto = AutoBlock::new([&TWO]).threshold(2).within(MINUTE).block_for(HOUR).escalate(2, 8 * HOUR).without_keys();
     let backend = FlakyBackend::new();
@@ -170,7 +170,7 @@ async fn deny_lists_and_blocks_tell_their_rule() {
 }
 
 #[tokio::test]
-async fn point_6_a_deny_rule_that_can_never_match_is_one_event_and_counted() {
+async fn point_6_a_deny_rule_that_can_never_match_is_logged_once_and_counted() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     let list = DenyList::new();
@@ -200,7 +200,7 @@ async fn point_6_a_deny_rule_that_can_never_match_is_one_event_and_counted() {
 }
 
 #[tokio::test]
-async fn no_key_is_in_any_field() {
+async fn no_event_field_contains_a_key() {
     let backend = FlakyBackend::new();
     let list = DenyList::from_iter([DenyRule::key("hunter2-denied")]);
     let auto = AutoBlock::new([&TWO]).threshold(1);

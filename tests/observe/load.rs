@@ -1,4 +1,4 @@
-//! Scrapes under load: the counters match what the clients saw, to the last request.
+//! Scrapes under load: the counters match the responses that the clients received.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn decided(page: &Page, policy: &str, outcome: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_is_counted_is_what_the_clients_saw() {
+async fn counters_match_the_responses_of_all_clients() {
     let address = serve().await;
     let done = Arc::new(AtomicBool::new(false));
     let scraper = tokio::spawn({
@@ -87,7 +87,7 @@ async fn what_is_counted_is_what_the_clients_saw() {
             while !done.load(Ordering::Relaxed) {
                 let page = scrape(&mut sender).await;
                 let count = decided(&page, "load", "allowed") + decided(&page, "load", "denied");
-                assert!(count >= last, "a counter went back from {last} to {count}");
+                assert!(count >= last, "a counter decreased from {last} to {count}");
                 (scrapes, last) = (scrapes + 1, count);
             }
             scrapes

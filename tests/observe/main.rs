@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod afterwards;
 mod backends;
 mod counters;
 mod dashboard;
@@ -11,9 +10,10 @@ mod exporter;
 mod load;
 mod log;
 mod mistakes;
-mod notified;
+mod notifications;
 mod recorders;
 mod sampling;
+mod settlements;
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! Mistakes are logged at WARN, each one once.
+//! Each mistake is logged once, at WARN.
 
 use tollgate::observe::Tracing;
 use tollgate::{MINUTE, Policy, Quota, Subject};
@@ -8,7 +8,7 @@ use crate::backends::FlakyBackend;
 use crate::log::Log;
 
 #[tokio::test]
-async fn point_4_a_mistake_is_one_event_at_warn_and_counted_each_time() {
+async fn point_4_a_mistake_is_logged_once_at_warn_and_counted_each_time() {
     let limiter = FlakyBackend::new().limiter().observer(Tracing::new()).build();
     let log = Log::new(Level::WARN);
     let _subscribed = log.subscribe();

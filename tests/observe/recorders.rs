@@ -41,7 +41,7 @@ fn an_exporter_that_is_installed_later_counts_from_then_on() {
 }
 
 #[test]
-fn series_stay_with_the_exporter_that_was_there_first_unless_they_are_looked_up_each_time() {
+fn series_stay_with_the_first_exporter_unless_looked_up_each_time() {
     for (metrics, expected) in [(Metrics::new(), None), (Metrics::new().look_up_each_time(), Some(1.0))] {
         let limiter = limiter(metrics);
         let (first, second) = (builder().build_recorder(), builder().build_recorder());
@@ -53,7 +53,7 @@ fn series_stay_with_the_exporter_that_was_there_first_unless_they_are_looked_up_
 
 /// Runs in real time, since the exporter has no other clock.
 #[test]
-fn with_an_exporter_that_drops_silent_series_they_come_back_if_they_are_looked_up_each_time() {
+fn dropped_idle_series_reappear_if_looked_up_each_time() {
     let idle = Duration::from_millis(200);
     let recorder = builder().idle_timeout(MetricKindMask::ALL, Some(idle)).build_recorder();
     let limiter = limiter(Metrics::new().look_up_each_time());

@@ -20,7 +20,7 @@ fn suppressed(log: &Log, name: &str) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn of_denials_ten_a_second_are_logged_and_the_next_tells_how_many_were_not() {
+async fn ten_denials_per_second_are_logged_and_the_suppressed_ones_are_counted() {
     let backend = FlakyBackend::new();
     let clock = backend.clock();
     let limiter = backend.limiter().observer(Tracing::new().clock(clock.clone())).build();
@@ -48,7 +48,7 @@ async fn of_denials_ten_a_second_are_logged_and_the_next_tells_how_many_were_not
 }
 
 #[tokio::test]
-async fn the_number_can_be_chosen() {
+async fn the_number_of_events_per_second_can_be_set() {
     for limit in [0, 1, 25] {
         let backend = FlakyBackend::new();
         let limiter =
@@ -63,7 +63,7 @@ async fn the_number_can_be_chosen() {
 }
 
 #[tokio::test]
-async fn an_outage_is_sampled() {
+async fn failures_are_sampled_during_an_outage() {
     let backend = FlakyBackend::new();
     let clock = backend.clock();
     let limiter = backend.limiter().observer(Tracing::new().clock(clock.clone())).build();
@@ -80,7 +80,7 @@ async fn an_outage_is_sampled() {
 }
 
 #[tokio::test]
-async fn blocks_are_sampled_all_together() {
+async fn blocks_of_all_policies_are_sampled_together() {
     let backend = FlakyBackend::new();
     let clock = backend.clock();
     let auto = AutoBlock::new([&ONE, &OTHER]).threshold(1);
@@ -110,7 +110,7 @@ async fn policies_beyond_the_bound_are_sampled_together() {
 }
 
 #[test]
-fn under_eight_threads_exactly_so_many_are_logged_and_none_is_forgotten() {
+fn sampling_is_exact_with_eight_threads() {
     let backend = FlakyBackend::new();
     let clock = backend.clock();
     let limiter = backend.limiter().observer(Tracing::new().clock(clock.clone())).build();
@@ -126,7 +126,7 @@ fn under_eight_threads_exactly_so_many_are_logged_and_none_is_forgotten() {
                 });
             }
         });
-        // Later events, possibly in the next second, count those suppressed while an event was recorded.
+        // Events suppressed while another event was recorded are counted by a later event, possibly in the next second.
         let lines = suppressed(&log, "denied");
         assert_eq!(lines.len(), 10, "round {round}");
         clock.advance(SECOND);
@@ -138,7 +138,7 @@ fn under_eight_threads_exactly_so_many_are_logged_and_none_is_forgotten() {
 }
 
 #[test]
-fn threads_at_the_turn_of_a_second_do_not_begin_it_anew() {
+fn late_threads_do_not_restart_a_second() {
     #[derive(Debug)]
     struct AlternatingClock(Arc<AtomicUsize>);
     impl Clock for AlternatingClock {
@@ -157,7 +157,7 @@ fn threads_at_the_turn_of_a_second_do_not_begin_it_anew() {
 }
 
 #[test]
-fn nothing_is_done_for_those_who_do_not_listen() {
+fn disabled_events_do_not_read_the_clock() {
     #[derive(Debug)]
     struct CountingClock(Arc<AtomicUsize>);
     impl Clock for CountingClock {

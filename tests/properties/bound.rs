@@ -10,7 +10,6 @@ use crate::random::{begin, cases, history, paying_back, sliding, tiny};
 proptest! {
     #![proptest_config(cases(6000))]
 
-    /// Between any two instants, at most the capacity plus the refill is admitted.
     #[test]
     fn the_bound_holds_over_every_interval(
         quota in prop_oneof![paying_back(), tiny(), sliding()],

@@ -1,5 +1,5 @@
-//! Quotas that change or alternate on one row: together they admit as much as the largest of them, an upgrade takes effect
-//! immediately, and a downgrade denies a caller for no longer than the old quota takes to be repaid.
+//! Quotas that change or alternate on one row. Together they admit no more than the largest of them. An upgrade takes
+//! effect immediately, and a downgrade denies a caller for no longer than the old quota takes to be repaid.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn period() -> impl Strategy<Value = Duration> {
 }
 
 fn several<S: Strategy<Value = Quota>>(quota: S) -> impl Strategy<Value = Vec<Quota>> {
-    // Quotas with the same stamp are one quota to the row.
+    // A row cannot distinguish quotas with the same stamp.
     prop::collection::vec(quota, 2..=4).prop_filter("different stamps", |quotas| {
         (1..quotas.len()).all(|i| {
             quotas[..i].iter().all(|other| tollgate::algorithm::stamp(other) != tollgate::algorithm::stamp(&quotas[i]))
@@ -95,7 +95,7 @@ enum Kind {
     Any,
     /// All operations; settlements never exceed the charge.
     Honest,
-    /// Each call takes all available tokens or one, in short intervals, to gain the most.
+    /// Each call takes one token or all available tokens, in short intervals.
     Greedy,
 }
 
@@ -165,39 +165,39 @@ fn check(quotas: &[Quota], charges: &[Charge], bound: Bound) -> Result<(), TestC
     Ok(())
 }
 
-fn nothing_to_see(_: &Quota, _: &State, _: Ask, _: &tollgate::algorithm::Step) -> Result<(), TestCaseError> {
+fn ignore(_: &Quota, _: &State, _: Ask, _: &tollgate::algorithm::Step) -> Result<(), TestCaseError> {
     Ok(())
 }
 
 proptest! {
     #![proptest_config(cases(8000))]
 
-    /// Quotas of one algorithm admit at most what the largest would, plus one capacity.
+    /// Quotas of one algorithm admit at most one capacity more than the largest of them.
     #[test]
-    fn alternating_quotas_of_one_kind_keep_the_largest_ones_bound(
+    fn alternating_quotas_of_one_algorithm_keep_the_bound_of_the_largest(
         quotas in prop_oneof![2 => buckets(), 1 => aligned_windows(), 1 => aligned_sliding()],
         begin in begin(),
         history in history(60),
         kind in kinds(),
     ) {
-        let charges = play(&quotas, begin, &history, kind, nothing_to_see)?;
+        let charges = play(&quotas, begin, &history, kind, ignore)?;
         check(&quotas, &charges, Bound::Largest)?;
     }
 
-    /// Other mixes are repaid at the pace of each, so they admit at most the sum.
+    /// Quotas of different algorithms admit at most the sum of their bounds.
     #[test]
-    fn alternating_quotas_of_any_kind_keep_the_sum_of_their_bounds(
+    fn alternating_quotas_of_any_algorithm_keep_the_sum_of_their_bounds(
         quotas in mixed(),
         begin in begin(),
         history in history(60),
         kind in kinds(),
     ) {
-        let charges = play(&quotas, begin, &history, kind, nothing_to_see)?;
+        let charges = play(&quotas, begin, &history, kind, ignore)?;
         check(&quotas, &charges, Bound::Sum)?;
     }
 
-    /// A denial does not change the row or the retry time. The retry time is sufficient, tight and not after `clear`, and a
-    /// later `clear` does not admit more.
+    /// A denial changes neither the row nor the retry time. The retry time is sufficient, tight and not after `clear`.
+    /// A later `clear` does not admit more.
     #[test]
     fn denials_change_nothing_and_their_retry_times_are_exact(
         quotas in any_quotas(),
@@ -230,7 +230,7 @@ proptest! {
             }
             if step.is_allowed() && before.stamp != 0 {
                 let at = step.state.at;
-                // The row of a sliding window begins at its window, even after one of another quota.
+                // The row of a sliding window begins with its window, even if another quota wrote it before.
                 let is_same_window =
                     quota.algorithm() == Algorithm::SlidingWindow && before.at < at + quota.period();
                 prop_assert!(at >= before.at || is_same_window, "the row moved back: {:?}, {:?}", before, step.state);
@@ -240,13 +240,13 @@ proptest! {
         play(&quotas, begin, &history, Kind::Any, inspect)?;
     }
 
-    /// After any spending under other quotas, the rest of the new capacity is available.
+    /// After spending under other quotas, the rest of the new capacity is available immediately.
     #[test]
-    fn an_upgrade_gives_its_room_at_once(quotas in any_quotas(), begin in begin(), history in history(20)) {
+    fn an_upgrade_takes_effect_immediately(quotas in any_quotas(), begin in begin(), history in history(20)) {
         let inspect = |quota: &Quota, before: &State, _: Ask, step: &tollgate::algorithm::Step| {
             let owed = before.spent + if before.stamp & 7 == 3 { before.carry } else { 0.0 };
-            let room = quota.get_capacity().saturating_sub(owed as u64);
-            prop_assert!(before.stamp == tollgate::algorithm::stamp(quota) || max_cost(quota, before, step.now) >= room);
+            let rest = quota.get_capacity().saturating_sub(owed as u64);
+            prop_assert!(before.stamp == tollgate::algorithm::stamp(quota) || max_cost(quota, before, step.now) >= rest);
             Ok(())
         };
         play(&quotas, begin, &history, Kind::Any, inspect)?;
@@ -256,7 +256,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(60))]
 
-    /// The same for long histories, where small errors would add up.
+    /// In long histories, small errors would add up.
     #[test]
     fn alternating_quotas_keep_their_bounds_over_many_calls(
         (quotas, bound) in prop_oneof![
@@ -268,7 +268,7 @@ proptest! {
         history in long_history(),
         kind in kinds(),
     ) {
-        let charges = play(&quotas, begin, &history, kind, nothing_to_see)?;
+        let charges = play(&quotas, begin, &history, kind, ignore)?;
         check(&quotas, &charges, bound)?;
     }
 }
@@ -280,9 +280,9 @@ fn long_history() -> impl Strategy<Value = Vec<Raw>> {
     })
 }
 
-/// Each once per second on one row. Regression: capping the row at each change admitted 56,519.
+/// Regression: each change capped the row, so a minute admitted 56,519 tokens.
 #[test]
-fn two_quotas_that_alternate_for_a_minute_admit_no_more_than_the_larger_one() {
+fn alternating_quotas_admit_no_more_than_the_larger_quota_in_a_minute() {
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
     let begin = Micros::new(1_700_000_000_000_000);
     let (mut state, mut admitted) = (State::default(), 0);
@@ -298,7 +298,8 @@ fn two_quotas_that_alternate_for_a_minute_admit_no_more_than_the_larger_one() {
     assert!((1900..=2000 + 1000).contains(&admitted), "{admitted}");
 }
 
-/// After a full spend, the first token is available when the old quota would have repaid all but the new capacity.
+/// After all tokens are spent, the first token is available once the debt under the old quota is below the new
+/// capacity.
 #[test]
 fn the_first_token_after_a_downgrade_comes_before_the_old_quota_is_repaid() {
     let (premium, free) = (Quota::token_bucket(1000, MINUTE), Quota::token_bucket(60, MINUTE));

@@ -1,4 +1,4 @@
-//! Clocks that step back, jump ahead and return: they admit at most one capacity more, and lock out no key.
+//! Clocks that step back or jump ahead and return admit at most one extra capacity, and lock out no key.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 proptest! {
     #![proptest_config(cases(6000))]
 
-    /// After any clock movement, the retry time holds and is at most two refills of the debt: the time that the clock was
-    /// ahead, plus the refill after it.
+    /// The retry time is correct after any change of the clock. It is at most twice the time for repaying the debt:
+    /// once for the time by which the row is ahead of the clock, and once for the repayment.
     #[test]
-    fn no_jump_locks_a_key(quota in prop_oneof![quota(), tiny()], history in history(20)) {
+    fn no_clock_jump_locks_out_a_key(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now) = (State::default(), NOW);
         for raw in history {
             now = jumped(&raw, &quota, now);
@@ -37,7 +37,7 @@ proptest! {
             let latest = 2 * refill(&quota, max_debt);
             match step.verdict {
                 Verdict::Deny { retry: Some(retry) } => prop_assert!(retry.as_micros() <= latest, "{retry:?}, at most {latest} us"),
-                // Only beyond the last instant.
+                // `None` only for times beyond the last instant.
                 Verdict::Deny { retry: None } => {
                     prop_assert!(at.get() as u128 + latest >= Micros::MAX.get() as u128, "never, {state:?}");
                 }
@@ -46,9 +46,9 @@ proptest! {
         }
     }
 
-    /// A jump repays at most what was spent, so the bound holds between two jumps.
+    /// A jump repays at most the spent tokens, so the bound holds between two jumps.
     #[test]
-    fn between_jumps_the_bound_holds(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
+    fn the_bound_holds_between_clock_jumps(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut turns) = (Model::of(&quota), State::default(), NOW, Vec::new());
         for raw in history {
             let then = jumped(&raw, &quota, now);
@@ -67,10 +67,10 @@ proptest! {
         prop_assert_eq!(check(&model, &turns), Ok(()));
     }
 
-    /// Small steps back repay nothing: no interval counts twice. For windows, this includes refunds. A bucket's row does
-    /// not store how much of a grain is repaid, so a refund after a step back may count it twice.
+    /// For windows, this includes refunds. A bucket's row does not store the repaid part of a grain, so a refund after
+    /// a step back may count that part twice.
     #[test]
-    fn no_step_back_pays_back_twice(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
+    fn a_step_back_repays_no_interval_twice(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut latest) = (Model::of(&quota), State::default(), NOW, NOW);
         let (mut turns, mut open) = (Vec::<(Micros, i128)>::new(), Vec::new());
         for raw in history {
@@ -96,13 +96,13 @@ proptest! {
         }
         for (i, (from, _)) in turns.iter().enumerate() {
             let used: i128 = turns[i..].iter().map(|(_, units)| units).sum();
-            let most = model.units(quota.get_capacity()) + model.paid_back(instant(*from), instant(latest));
+            let most = model.units(quota.get_capacity()) + model.repaid(instant(*from), instant(latest));
             prop_assert!((used - most) * 1_000_000 <= model.period, "{} of at most {} from {:?}", used, most, from);
         }
     }
 
     #[test]
-    fn settling_survives_any_clock(quota in prop_oneof![quota(), tiny()], history in history(20)) {
+    fn settling_leaves_a_valid_row_under_any_clock(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now, mut open) = (State::default(), NOW, Vec::new());
         for raw in history {
             now = jumped(&raw, &quota, now);
@@ -121,10 +121,9 @@ proptest! {
     }
 }
 
-/// A row written while the clock was a century ahead locks nothing once the clock is right again, although denials store
-/// nothing.
+/// A row that was written a century ahead locks out no key once the clock is correct again.
 #[test]
-fn a_century_ahead_and_back_locks_nobody() {
+fn a_clock_that_was_a_century_ahead_locks_out_no_key() {
     for quota in [Quota::token_bucket(10, SECOND), Quota::fixed_window(10, SECOND), Quota::sliding_window(10, SECOND)] {
         let state = step(&quota, &State::default(), NOW + CENTURY, Ask::cost(10)).state;
         let mut admitted = false;
@@ -135,9 +134,8 @@ fn a_century_ahead_and_back_locks_nobody() {
     }
 }
 
-/// After a small step back, reservations are not granted twice.
 #[test]
-fn a_step_back_keeps_promised_turns() {
+fn a_step_back_does_not_grant_reservations_twice() {
     let quota = Quota::token_bucket(1000, SECOND).capacity(0).unlimited_reservations();
     let state = step(&quota, &State::default(), NOW, Ask::cost(5000).reserve()).state;
     let before = Micros::new(NOW.get() - 20_000);

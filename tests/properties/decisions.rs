@@ -1,4 +1,5 @@
-//! Each decision equals that of exact arithmetic, its retry time is sufficient and tight, and denials change nothing.
+//! Every decision equals the decision of exact arithmetic, retry times are sufficient and tight, and denials change
+//! nothing.
 
 use std::time::Duration;
 
@@ -15,9 +16,8 @@ const MICRO: Duration = Duration::from_micros(1);
 proptest! {
     #![proptest_config(cases(6000))]
 
-    /// Floating point and stored grains decide like exact arithmetic over any history.
     #[test]
-    fn decisions_agree(quota in quota(), begin in begin(), history in history(40)) {
+    fn decisions_agree_with_exact_arithmetic(quota in quota(), begin in begin(), history in history(40)) {
         let model = Model::of(&quota);
         let (mut state, mut row, mut now, mut promised) = (State::default(), Row::default(), begin, begin);
         for raw in history {
@@ -34,7 +34,7 @@ proptest! {
     }
 
     #[test]
-    fn promises_are_kept_and_tight(quota in quota(), begin in begin(), history in history(40)) {
+    fn retry_times_and_due_times_are_sufficient_and_tight(quota in quota(), begin in begin(), history in history(40)) {
         let (mut state, mut now, mut promised) = (State::default(), begin, begin);
         for raw in history {
             now = raw.moved(&quota, now, promised);
@@ -67,7 +67,7 @@ proptest! {
 
     /// Any number of checks before a call return the same decision and spend nothing.
     #[test]
-    fn a_check_is_the_decision_that_follows(quota in quota(), begin in begin(), history in history(20)) {
+    fn a_check_returns_the_decision_of_the_next_call(quota in quota(), begin in begin(), history in history(20)) {
         let (mut state, mut now, mut promised) = (State::default(), begin, begin);
         for raw in history {
             now = raw.moved(&quota, now, promised);
@@ -81,7 +81,7 @@ proptest! {
             prop_assert_eq!(checked, decided);
             promised = instant(&decided);
             if decided.is_allowed() {
-                // The stored row has exactly the cost less.
+                // The stored row has exactly `ask.tokens()` fewer tokens available.
                 let left = max_cost(&quota, &state, now);
                 state = decided.state;
                 let expected = left.checked_sub(ask.tokens());
@@ -112,15 +112,15 @@ pub(crate) fn agree(model: &Model, row: &Row, ask: &Ask, step: &Step) -> Result<
     Ok(())
 }
 
-/// Whether a millionth of a token would change the exact decision.
+/// Whether a difference of a millionth of a token would change the exact decision.
 fn on_the_edge(model: &Model, row: &Row, now: i128, ask: &Ask) -> bool {
     let cost = i128::from(ask.tokens());
     let near = |level: i128| model.over(row, now, cost, level).abs() * 1_000_000 <= model.period;
     near(model.capacity) || model.ceiling.is_some_and(near)
 }
 
-/// Checks that the same ask is granted at the promised instant and not a microsecond before, and that a reservation is
-/// due exactly when everything over the capacity is repaid.
+/// Checks that the same ask is granted at the retry time and not a microsecond before. A reservation must be due
+/// exactly when all debt over the capacity is repaid.
 pub(crate) fn check_promise(quota: &Quota, state: &State, ask: &Ask, answer: &Step) -> Result<(), TestCaseError> {
     match answer.verdict {
         Verdict::Allow | Verdict::Deny { retry: None } => {}

@@ -1,4 +1,4 @@
-//! All histories of a few operations on the smallest quotas satisfy the bound.
+//! All histories of a few operations on the smallest quotas keep the bound.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ struct History {
     open: Vec<(usize, ChargeRecord)>,
 }
 
-/// Extends `history` by `depth` operations in every possible way, checks each result, and returns how many there were.
+/// Extends `history` by `depth` operations in every possible way and checks each result. Returns the number of results.
 fn explore(history: &History, depth: u32) -> u64 {
     if depth == 0 {
         if let Err(text) = check(&Model::of(&history.quota), &history.turns) {
@@ -69,7 +69,7 @@ fn explore(history: &History, depth: u32) -> u64 {
     leaves
 }
 
-/// Returns `None` if the ask is denied, or if its outcome is the same as without a reservation.
+/// Returns `None` if the ask is denied, or if it accepts a reservation but does not need one.
 fn charged(history: &History, ask: Ask) -> Option<History> {
     let step = step(&history.quota, &history.state, history.now, ask);
     let receipt = ChargeRecord::new(ask.tokens(), &step)?;

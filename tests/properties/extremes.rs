@@ -1,4 +1,4 @@
-//! Extreme arguments, and rows that no valid history leaves: nothing panics, wraps or leaves its range.
+//! Extreme arguments and invalid rows cause no panic, no wrap-around and no value out of range.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
 proptest! {
     #![proptest_config(cases(60_000))]
 
-    /// Overflow checks are on, so a wrap would panic.
+    /// Overflow checks are enabled, so wrapping arithmetic would panic.
     #[test]
     fn no_argument_panics_or_wraps(
         quota in quota(),
@@ -31,9 +31,9 @@ proptest! {
         let _ = settle(&quota, &step.state, &ChargeRecord { cost, state: step.state, due: now }, now, actual);
     }
 
-    /// A valid row stays valid: counts are finite, exact and not negative, and no retry time is beyond the last instant.
+    /// The counts of a valid row stay finite, exact and non-negative, and no retry time is beyond the last instant.
     #[test]
-    fn a_row_in_range_stays_there(
+    fn a_valid_row_stays_valid(
         quota in quota(),
         state in state(honest_spent().boxed()),
         now in instant(),
@@ -59,9 +59,9 @@ proptest! {
         }
     }
 
-    /// Only costs within a quota's range are granted: a huge cost does not pass by rounding.
+    /// Rounding does not grant a huge cost.
     #[test]
-    fn no_cost_slips_through(quota in quota(), now in instant(), ask in ask()) {
+    fn no_cost_above_the_ceiling_is_granted(quota in quota(), now in instant(), ask in ask()) {
         let step = step(&quota, &State::default(), now, ask);
         let ceiling = quota.get_max_reserved().map_or(1 << 53, |tokens| quota.get_capacity() + tokens);
         prop_assert!(!step.is_allowed() || ask.tokens() <= ceiling);
@@ -150,7 +150,7 @@ fn quota() -> impl Strategy<Value = Quota> {
                 _ => Quota::try_sliding_window(rate, period).ok()?,
             };
             if has_capacity.is_some() {
-                // Out of range: the quota keeps its capacity.
+                // The quota keeps its capacity if `capacity` is out of range.
                 quota = quota.try_capacity(capacity).unwrap_or(quota);
             }
             quota = match reserved {

@@ -1,7 +1,7 @@
-//! Refunds and cancellations in any order and at any time: the bound holds for the tokens used, and no tokens are lost
-//! needlessly.
+//! Refunds and cancellations in any order and at any time. The bound holds for the tokens used, and no tokens are lost
+//! unnecessarily.
 //!
-//! A settlement above the charge creates debt, which the bound does not cover: only the admitted charge counts as used.
+//! A settlement above the charge creates debt. The bound does not cover this debt, so only the charge counts as used.
 
 use proptest::prelude::*;
 use tollgate::Quota;
@@ -16,7 +16,11 @@ proptest! {
 
     /// Capacities of 0 to 5 with any mix of charges, reservations, refunds and cancellations.
     #[test]
-    fn small_quotas_hold_their_bound_through_any_mix(quota in tiny(), begin in begin(), history in history(40)) {
+    fn small_quotas_keep_their_bound_in_any_mix_of_operations(
+        quota in tiny(),
+        begin in begin(),
+        history in history(40),
+    ) {
         mixed(&quota, begin, &history, false)?;
     }
 
@@ -29,9 +33,8 @@ proptest! {
 proptest! {
     #![proptest_config(cases(6000))]
 
-    /// The same for quotas of all sizes, where amounts are rounded.
     #[test]
-    fn the_bound_holds_through_any_mix(
+    fn quotas_of_all_sizes_keep_their_bound_in_any_mix_of_operations(
         quota in prop_oneof![2 => paying_back(), 1 => sliding()],
         begin in begin(),
         history in history(60),
@@ -39,9 +42,9 @@ proptest! {
         mixed(&quota, begin, &history, false)?;
     }
 
-    /// Reservations cancelled from the last one on leave no trace: the next caller gets the first due time.
+    /// If the reservations are canceled from the last to the first, the next caller gets the first due time.
     #[test]
-    fn a_cancelled_turn_goes_to_the_next(
+    fn a_canceled_reservation_goes_to_the_next_caller(
         quota in paying_back(),
         begin in begin(),
         history in history(12),
@@ -66,9 +69,9 @@ proptest! {
         prop_assert_eq!(step(&quota, &state, now, ask).verdict, first.verdict);
     }
 
-    /// The same after time has passed, if the first cancelled reservation is not yet due.
+    /// The reservation is canceled some time later, before it is due.
     #[test]
-    fn a_turn_cancelled_later_keeps_its_instant(
+    fn a_reservation_canceled_later_keeps_its_due_time(
         quota in paying_back(),
         begin in begin(),
         history in history(12),
@@ -84,14 +87,14 @@ proptest! {
         }
         let receipt = ChargeRecord::new(ask.tokens(), &granted).expect("a reservation");
         let later = now + std::time::Duration::from_micros((wait.as_micros() * u128::from(part) / 1000) as u64);
-        let cancelled = settle(&quota, &granted.state, &receipt, later, 0);
-        let next = step(&quota, &cancelled, later, ask);
+        let canceled = settle(&quota, &granted.state, &receipt, later, 0);
+        let next = step(&quota, &canceled, later, ask);
         prop_assert_eq!(ChargeRecord::new(ask.tokens(), &next).map(|receipt| receipt.due), Some(receipt.due));
     }
 
-    /// Settling immediately equals charging the actual cost in the first place; so does settling several, oldest first.
+    /// Settling immediately, oldest charge first, is equivalent to charging the actual costs in the first place.
     #[test]
-    fn nothing_is_lost_where_nothing_happened_since(
+    fn an_immediate_settlement_loses_no_tokens(
         quota in prop_oneof![paying_back(), sliding()],
         begin in begin(),
         history in history(12),
@@ -115,17 +118,22 @@ proptest! {
         prop_assert_eq!(max_cost(&quota, &state, now), max_cost(&quota, &honest, now));
     }
 
-    /// A row that was reset or evicted in between holds only later spending, which a refund must not reduce.
+    /// A row that was reset or evicted holds only later charges, which a refund must not reduce.
     #[test]
-    fn a_lost_row_gives_nothing_back(quota in paying_back(), now in begin(), costs in any::<(u64, u64)>()) {
+    fn a_refund_does_not_reduce_a_row_that_was_reset(
+        quota in paying_back(),
+        now in begin(),
+        costs in any::<(u64, u64)>(),
+    ) {
         let cost = 1 + costs.0 % quota.get_capacity().max(1);
-        let Some(receipt) = ChargeRecord::new(cost, &step(&quota, &State::default(), now, Ask::cost(cost))) else { return Ok(()) };
+        let granted = step(&quota, &State::default(), now, Ask::cost(cost));
+        let Some(receipt) = ChargeRecord::new(cost, &granted) else { return Ok(()) };
         let anew = step(&quota, &State::default(), now, Ask::cost(costs.1 % cost)).state;
         prop_assert_eq!(settle(&quota, &anew, &receipt, now, 0), anew);
     }
 
     #[test]
-    fn a_higher_true_cost_is_charged_in_full(
+    fn a_higher_actual_cost_is_charged_in_full(
         quota in prop_oneof![paying_back(), sliding()],
         begin in begin(),
         history in history(12),
@@ -192,7 +200,7 @@ fn charge_all(quota: &Quota, begin: Micros, history: &[Raw]) -> (State, Micros) 
 
 /// The largest cost that is allowed now.
 pub(crate) fn max_cost(quota: &Quota, state: &State, now: Micros) -> u64 {
-    let refused = |tokens: i128| !step(quota, state, now, Ask::cost(tokens as u64)).is_allowed();
-    crate::model::first(0, i128::from(quota.get_capacity()), |tokens| refused(tokens + 1))
+    let denied = |tokens: i128| !step(quota, state, now, Ask::cost(tokens as u64)).is_allowed();
+    crate::model::first(0, i128::from(quota.get_capacity()), |tokens| denied(tokens + 1))
         .map_or(0, |tokens| tokens as u64)
 }

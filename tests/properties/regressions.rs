@@ -1,4 +1,4 @@
-//! Minimal cases of bugs found by the properties.
+//! Minimal cases for bugs that the properties found.
 
 use std::time::Duration;
 
@@ -14,67 +14,66 @@ fn charge(quota: &Quota, state: &State, now: Micros, ask: Ask) -> (State, Charge
     (step.state, ChargeRecord::new(ask.tokens(), &step).expect("granted"))
 }
 
-fn promise_is_kept(quota: &Quota, state: &State, now: Micros, ask: Ask) {
+fn check_retry_time(quota: &Quota, state: &State, now: Micros, ask: Ask) {
     let answer = step(quota, state, now, ask);
     assert!(matches!(answer.verdict, Verdict::Deny { retry: Some(_) }), "{answer:?}");
-    check_promise(quota, state, &ask, &answer).expect("a sufficient and tight promise");
+    check_promise(quota, state, &ask, &answer).expect("a sufficient and tight retry time");
 }
 
-/// Eighty years of uneven refill exceed the precision of a float: the wait was a microsecond short.
+/// Eighty years of uneven refill exceed the precision of an `f64`, so the wait was a microsecond too short.
 #[test]
 fn a_wait_of_many_grains_suffices() {
     let quota = Quota::token_bucket(43, Duration::from_micros(3_000_000_019)).capacity(46_442_962);
     let (full, _) = charge(&quota, &State::default(), NOW, Ask::cost(46_442_962));
-    promise_is_kept(&quota, &full, NOW, Ask::cost(36_390_229));
+    check_retry_time(&quota, &full, NOW, Ask::cost(36_390_229));
 }
 
-/// A whole grain is repaid at its last microsecond, despite rounding.
+/// A whole grain is repaid at its last microsecond, even if the computation rounds.
 #[test]
 fn a_wait_of_one_whole_grain_is_tight() {
     let quota = Quota::token_bucket(999_999_937, Duration::from_micros(986_615_360));
     let (full, _) = charge(&quota, &State::default(), NOW, Ask::cost(999_999_937));
-    promise_is_kept(&quota, &full, NOW, Ask::cost(999_999_937));
+    check_retry_time(&quota, &full, NOW, Ask::cost(999_999_937));
 }
 
-/// Numbers for which the estimate of the wait, rounded twice, is a microsecond too short or too long.
+/// For these numbers, rounding makes the estimated wait a microsecond too short or too long.
 #[test]
-fn an_estimated_wait_is_moved_onto_its_microsecond() {
+fn an_estimated_wait_is_corrected_to_the_exact_microsecond() {
     for (rate, micros, cost) in [(2553, 8_281_373_502_938, 1427), (226_467, 463_946_976_623, 138_699)] {
         let quota = Quota::token_bucket(rate, Duration::from_micros(micros));
         let (full, _) = charge(&quota, &State::default(), NOW, Ask::cost(rate));
-        promise_is_kept(&quota, &full, NOW, Ask::cost(cost));
+        check_retry_time(&quota, &full, NOW, Ask::cost(cost));
     }
     for (limit, micros, cost) in [(286_515, 481_659_182_018, 254_651), (149_106, 7_197_607_269_736, 31_479)] {
         let quota = Quota::sliding_window(limit, Duration::from_micros(micros));
         let begin = Micros::new(NOW.get() / micros * micros);
         let (full, _) = charge(&quota, &State::default(), begin, Ask::cost(limit));
-        promise_is_kept(&quota, &full, begin + Duration::from_micros(micros), Ask::cost(cost));
+        check_retry_time(&quota, &full, begin + Duration::from_micros(micros), Ask::cost(cost));
     }
 }
 
-/// At the start of a window, rounding used to count more than the whole previous window, so the request was denied
-/// with a retry time of 0.
+/// At the start of a window, rounding counted more than the whole previous window. The call was denied with a retry
+/// time of 0.
 #[test]
-fn no_more_than_the_window_before_is_in_view() {
+fn the_previous_window_counts_at_most_its_own_tokens() {
     let quota = Quota::sliding_window(999_999_937, DAY);
     let begin = Micros::new(19_675 * 86_400_000_000);
     let (full, _) = charge(&quota, &State::default(), Micros::new(begin.get() - 1), Ask::cost(999_999_937));
     assert_eq!(step(&quota, &full, begin, Ask::cost(0)).verdict, Verdict::Allow);
 }
 
-/// The window that contains the last instant used to be cut off there, so the request was denied with a retry time
-/// of 0.
+/// The window that contains the last instant ended at that instant. The call was denied with a retry time of 0.
 #[test]
 fn the_last_window_is_as_long_as_the_others() {
     let quota = Quota::sliding_window(10, DAY);
     let begin = Micros::new(Micros::MAX.get() / 86_400_000_000 * 86_400_000_000);
     let (full, _) = charge(&quota, &State::default(), Micros::new(begin.get() - 1), Ask::cost(10));
-    promise_is_kept(&quota, &full, begin, Ask::cost(1));
+    check_retry_time(&quota, &full, begin, Ask::cost(1));
 }
 
-/// With unlimited reservations, a row exceeded the integers of a float, and a token was granted without a charge.
+/// With unlimited reservations, a row exceeded the exact integers of an `f64`, so tokens were granted without a charge.
 #[test]
-fn reservations_without_bound_are_all_counted() {
+fn unlimited_reservations_are_all_counted() {
     let period = Duration::from_micros(999_999_999_999_998);
     let quota = Quota::token_bucket(Quota::MAX_TOKENS, period).unlimited_reservations();
     let (empty, receipt) = charge(&quota, &State::default(), Micros::EPOCH, Ask::cost(0));
@@ -90,9 +89,9 @@ fn reservations_without_bound_are_all_counted() {
     assert!(state.spent < 9_007_199_254_740_992.0);
 }
 
-/// After a step back, a refund read the receipt at the clock's time and the row at its own later instant.
+/// After a step back, a refund compared the receipt at the time of the clock with the row at its later instant.
 #[test]
-fn a_refund_after_a_step_back_is_of_what_the_row_still_holds() {
+fn a_refund_after_a_step_back_takes_only_what_the_row_still_holds() {
     let quota = Quota::fixed_window(3, 5 * SECOND).start(Duration::ZERO).capacity(6);
     let (state, receipt) = charge(&quota, &State::default(), NOW, Ask::cost(6));
     let later = NOW + 10 * SECOND;

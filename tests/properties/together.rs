@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::algorithm::{Algorithm, Ask, Micros, State, step};
 use tollgate::{Quota, SECOND};
 
-/// The tokens used of an admitted charge, and its time.
+/// The time of an admitted charge, and the tokens used of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charge {
     pub(crate) at: Micros,
@@ -20,7 +20,7 @@ pub(crate) enum Bound {
     Sum,
 }
 
-/// The maximum over all intervals of the tokens used beyond the bound. Reservable tokens count as capacity.
+/// The most tokens used beyond the bound in any interval. Reservable tokens count as capacity.
 pub(crate) fn excess(quotas: &[Quota], charges: &[Charge], bound: Bound) -> f64 {
     let capacity = |quota: &Quota| (quota.get_capacity() + quota.get_max_reserved().unwrap_or(0)) as f64;
     let capacity = quotas.iter().map(capacity).fold(0.0, f64::max);
@@ -30,7 +30,7 @@ pub(crate) fn excess(quotas: &[Quota], charges: &[Charge], bound: Bound) -> f64 
         let mut used = 0.0;
         for last in &charges[i..] {
             used += last.used as f64;
-            let paid = quotas.iter().map(|quota| paid_back(quota, first.at, last.at));
+            let paid = quotas.iter().map(|quota| repaid(quota, first.at, last.at));
             let paid = if bound == Bound::Largest { paid.fold(0.0, f64::max) } else { paid.sum() };
             worst = worst.max(used - capacities * capacity - paid);
         }
@@ -38,7 +38,7 @@ pub(crate) fn excess(quotas: &[Quota], charges: &[Charge], bound: Bound) -> f64 
     worst
 }
 
-fn paid_back(quota: &Quota, from: Micros, to: Micros) -> f64 {
+fn repaid(quota: &Quota, from: Micros, to: Micros) -> f64 {
     let (rate, period) = (quota.rate() as f64, quota.period().as_micros() as u64);
     if quota.algorithm() == Algorithm::TokenBucket {
         return to.since(from).as_micros() as f64 * rate / period as f64;
@@ -98,7 +98,7 @@ fn follow(quotas: &[Quota], bound: Bound, depth: u32, state: &State, now: Micros
     }
     let mut count = 0;
     for quota in quotas {
-        // The largest cost that fits, or one.
+        // The largest cost that fits, and 1.
         let fitting =
             (1..=quota.get_capacity()).rev().find(|cost| step(quota, state, now, Ask::cost(*cost)).is_allowed());
         let mut costs = vec![fitting.unwrap_or(0), 1];

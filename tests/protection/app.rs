@@ -15,7 +15,7 @@ use crate::client::{Client, hello, serve};
 pub(crate) const US: Duration = Duration::from_micros(1);
 
 pub(crate) static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// A policy of one token. A cost of 2 never fits, so its denial stores no row.
+/// A policy with one token. A cost of 2 never fits, so its denial stores no row.
 pub(crate) static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
 pub(crate) fn user(req: &Parts) -> Subject {

@@ -14,10 +14,10 @@ use tollgate::{
 
 use crate::app::{API, ONE, Spy, US, behind, ip, layer};
 use crate::client::{hello, serve};
-use crate::store::Store;
 use crate::support::now;
+use crate::test_backend::TestBackend;
 
-/// Three denials within a minute block for an hour.
+/// Blocks for an hour after three denials within a minute.
 fn block_after_three(policies: &[&Policy]) -> AutoBlock {
     AutoBlock::new(policies.iter().copied()).threshold(3).within(MINUTE).block_for(HOUR)
 }
@@ -25,15 +25,15 @@ fn block_after_three(policies: &[&Policy]) -> AutoBlock {
 struct Fixture {
     limiter: RateLimiter,
     clock: ManualClock,
-    store: Arc<Store>,
+    backend: Arc<TestBackend>,
     spy: Arc<Spy>,
 }
 
 fn fixture(rules: AutoBlock) -> Fixture {
     let clock = ManualClock::new();
-    let (store, spy) = (Store::near(&clock), Spy::new());
-    let limiter = RateLimiter::builder(Arc::clone(&store)).auto_block(rules).observer(Arc::clone(&spy)).build();
-    Fixture { limiter, clock, store, spy }
+    let (backend, spy) = (TestBackend::local(&clock), Spy::new());
+    let limiter = RateLimiter::builder(Arc::clone(&backend)).auto_block(rules).observer(Arc::clone(&spy)).build();
+    Fixture { limiter, clock, backend, spy }
 }
 
 impl Fixture {
@@ -52,7 +52,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn the_third_denial_blocks_key_and_address_and_the_second_does_not() {
+async fn the_third_denial_blocks_the_key_and_the_address() {
     let fixture = fixture(block_after_three(&[&ONE]));
     let client = behind(&fixture.limiter, &ONE).await;
     let eve = ["x-user: eve", "x-forwarded-for: 192.0.2.7"];
@@ -62,14 +62,14 @@ async fn the_third_denial_blocks_key_and_address_and_the_second_does_not() {
         assert_eq!((status(&eve).await, fixture.spy.last().0), (429, "quota_exceeded"));
     }
     assert_eq!((fixture.limiter.stats().offenders, fixture.limiter.stats().blocked), (2, 0));
-    // `Retry-After` is the quota's for the third denial, the block's from then on.
+    // The third denial has the `Retry-After` of the quota. Later denials have that of the block.
     assert_eq!(client.send("GET", &eve).await.retry_after(), Some(60));
     let blocked = [("key".to_owned(), HOUR, 1), ("network 192.0.2.7/32".to_owned(), HOUR, 1)];
     assert_eq!(fixture.spy.take_blocked(), blocked);
     assert_eq!((fixture.limiter.stats().offenders, fixture.limiter.stats().blocked), (2, 2));
-    let asked = fixture.store.asked();
-    assert_eq!((client.send("GET", &eve).await.retry_after(), asked, fixture.store.asked()), (Some(3600), 4, 0));
-    // The key or the address is enough; other callers pass.
+    let calls = fixture.backend.take_calls();
+    assert_eq!((client.send("GET", &eve).await.retry_after(), calls, fixture.backend.take_calls()), (Some(3600), 4, 0));
+    // The key or the address alone is blocked. Other callers pass.
     assert_eq!(status(&["x-user: eve"]).await, 429);
     assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.7"]).await, 429);
     assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.8"]).await, 200);
@@ -80,7 +80,7 @@ async fn the_third_denial_blocks_key_and_address_and_the_second_does_not() {
 }
 
 #[test]
-fn a_window_begins_with_a_denial_and_ends_to_the_microsecond() {
+fn the_window_of_denials_is_exact_to_the_microsecond() {
     for (gap, is_blocked) in [(MINUTE - US, true), (MINUTE, false)] {
         let fixture = fixture(block_after_three(&[&ONE]));
         fixture.deny(&ONE, "eve");
@@ -91,11 +91,11 @@ fn a_window_begins_with_a_denial_and_ends_to_the_microsecond() {
     }
 }
 
-/// Regression: the first window began with the clock, so it ended too early.
+/// Regression: the first window began with the epoch of the clock, so it ended too early.
 #[test]
-fn the_first_window_begins_with_a_denial_and_not_with_the_clock() {
+fn the_first_window_begins_with_the_first_denial() {
     let clock = ManualClock::at(tollgate::algorithm::Micros::new(1));
-    let limiter = RateLimiter::builder(Store::far(&clock)).auto_block(block_after_three(&[&ONE])).build();
+    let limiter = RateLimiter::builder(TestBackend::remote(&clock)).auto_block(block_after_three(&[&ONE])).build();
     let deny = || now(limiter.try_acquire(&ONE, "eve").cost(2).send()).reason();
     clock.advance(MINUTE - SECOND);
     deny();
@@ -105,9 +105,9 @@ fn the_first_window_begins_with_a_denial_and_not_with_the_clock() {
     assert_eq!(deny(), Reason::Blocked);
 }
 
-/// Regression: the window from before the success stayed in use.
+/// Regression: the window before the success stayed in use.
 #[test]
-fn after_a_success_the_next_denial_begins_a_window() {
+fn the_next_denial_after_a_success_begins_a_window() {
     let fixture = fixture(block_after_three(&[&ONE]).reset_on_success());
     fixture.deny(&ONE, "eve");
     assert!(now(fixture.limiter.try_limit(&ONE, "eve")).is_allowed());
@@ -120,7 +120,7 @@ fn after_a_success_the_next_denial_begins_a_window() {
 }
 
 #[test]
-fn success_forgives_key_and_address_only_where_that_is_asked_for() {
+fn success_resets_the_counts_only_if_configured() {
     for (rules, is_blocked) in
         [(block_after_three(&[&ONE]).reset_on_success(), false), (block_after_three(&[&ONE]), true)]
     {
@@ -146,7 +146,7 @@ fn success_forgives_key_and_address_only_where_that_is_asked_for() {
 
 /// A charge of 0 is allowed for every key that is not in debt.
 #[test]
-fn a_charge_of_nothing_is_no_success() {
+fn a_charge_of_0_does_not_reset_the_count() {
     let fixture = fixture(block_after_three(&[&ONE]).reset_on_success());
     for _ in 0..3 {
         assert!(now(fixture.limiter.try_acquire(&ONE, "eve").cost(0).send()).is_allowed());
@@ -155,12 +155,12 @@ fn a_charge_of_nothing_is_no_success() {
     assert_eq!(fixture.reason(&ONE, "eve"), Reason::Blocked);
 }
 
-/// Regression: other keys with two denials each evicted blocked keys that sent no requests.
+/// Regression: keys with a few denials evicted blocked keys that sent no requests.
 #[test]
-fn a_block_that_is_kept_outlasts_a_flood_of_callers_who_are_denied_a_few_times() {
+fn a_flood_of_denied_keys_does_not_evict_blocks() {
     let clock = ManualClock::new();
     let rules = AutoBlock::new([&ONE]).threshold(30).within(MINUTE).block_for(HOUR).max_entries(1024);
-    let limiter = RateLimiter::builder(Store::near(&clock)).auto_block(rules).build();
+    let limiter = RateLimiter::builder(TestBackend::local(&clock)).auto_block(rules).build();
     let deny = |key: u64| now(limiter.try_acquire(&ONE, key).cost(2).send()).reason();
     for eve in 0..100 {
         (0..30).for_each(|_| assert_ne!(deny(eve), Reason::WithinQuota));
@@ -174,7 +174,7 @@ fn a_block_that_is_kept_outlasts_a_flood_of_callers_who_are_denied_a_few_times()
 }
 
 #[test]
-fn tries_while_blocked_neither_lengthen_nor_renew_a_block() {
+fn calls_while_blocked_neither_extend_nor_renew_a_block() {
     let fixture = fixture(block_after_three(&[&ONE]));
     for _ in 0..3 {
         fixture.deny(&ONE, "eve");
@@ -193,7 +193,7 @@ fn tries_while_blocked_neither_lengthen_nor_renew_a_block() {
 }
 
 #[test]
-fn each_block_is_longer_than_the_one_before_until_they_stay_away_as_long() {
+fn blocks_escalate_until_the_caller_stays_away_for_the_longest_block() {
     for (away, times) in [(6 * HOUR - US, 4), (6 * HOUR, 1)] {
         let fixture = fixture(block_after_three(&[&ONE]).escalate(3, 6 * HOUR));
         let offend = || {
@@ -215,7 +215,7 @@ fn each_block_is_longer_than_the_one_before_until_they_stay_away_as_long() {
 }
 
 #[test]
-fn an_escalation_overflows_into_its_most() {
+fn an_escalation_saturates_at_its_maximum() {
     let fixture = fixture(block_after_three(&[&ONE]).threshold(1).escalate(u32::MAX, 400 * DAY));
     for (i, lasts) in [HOUR, 400 * DAY, 400 * DAY, 400 * DAY].into_iter().enumerate() {
         fixture.deny(&ONE, "eve");
@@ -225,7 +225,7 @@ fn an_escalation_overflows_into_its_most() {
 }
 
 #[test]
-fn only_the_signals_that_were_chosen_are_blocked() {
+fn only_the_configured_signals_are_blocked() {
     for (rules, expected) in [
         (block_after_three(&[&ONE]), &["key", "network 2001:db8::/64"][..]),
         (block_after_three(&[&ONE]).without_keys(), &["network 2001:db8::/64"]),
@@ -250,7 +250,7 @@ fn only_the_signals_that_were_chosen_are_blocked() {
 }
 
 #[test]
-fn a_site_of_ipv6_is_blocked_as_one_and_its_neighbour_is_not() {
+fn an_ipv6_network_is_blocked_as_a_whole_without_its_neighbor() {
     let fixture = fixture(block_after_three(&[&ONE]));
     for i in 1..=3 {
         let address = ip(&format!("2001:db8:0:1:{i}::{i}"));
@@ -276,28 +276,28 @@ async fn checks_and_shadow_mode_do_not_count() {
 }
 
 #[test]
-fn a_charge_that_would_have_fitted_does_not_count_nor_one_of_another_policy() {
+fn only_violated_charges_of_the_configured_policies_count() {
     let fixture = fixture(block_after_three(&[&API]));
     for _ in 0..10 {
-        // `API` fits, `ONE` never does.
+        // The charge of `API` fits, the charge of `ONE` never does.
         let charges = [Charge::new(&API, "eve"), Charge::new(&ONE, "eve").cost(2)];
         let decisions = now(fixture.limiter.try_limit_all(charges));
         assert_eq!(decisions.get(0).unwrap().reason(), Reason::RefusedElsewhere);
     }
     assert_eq!(fixture.limiter.stats().offenders, 0);
-    // The block applies under the policies that count...
+    // The block applies under the configured policies...
     for _ in 0..3 {
         fixture.deny(&API, "eve");
     }
     assert_eq!(fixture.reason(&API, "eve"), Reason::Blocked);
     assert_eq!(fixture.reason(&ONE, "eve"), Reason::WithinQuota);
-    // ...and to every charge of a call that includes one of them.
+    // ...and to all charges of a call that includes such a policy.
     let decisions = now(fixture.limiter.try_limit_all([Charge::new(&ONE, "eve"), Charge::new(&API, "eve")]));
     assert!(decisions.iter().all(|decision| decision.reason() == Reason::Blocked));
 }
 
 #[test]
-fn several_rules_in_one_request_count_once_for_each_key() {
+fn several_denied_charges_in_one_call_count_once_per_key() {
     let fixture = fixture(block_after_three(&[&ONE, &API]));
     let call = || {
         let charges = [
@@ -317,7 +317,7 @@ fn several_rules_in_one_request_count_once_for_each_key() {
 
 /// Regression: `Key::anonymous()` was counted like a caller's own key.
 #[test]
-fn those_who_share_a_key_are_never_blocked_by_it() {
+fn shared_keys_are_never_blocked() {
     let fixture = fixture(block_after_three(&[&ONE]));
     for subject in [Subject::anonymous(), Subject::new(Key::global()), Subject::new(Key::anonymous())] {
         for _ in 0..10 {
@@ -332,7 +332,7 @@ fn those_who_share_a_key_are_never_blocked_by_it() {
 }
 
 #[tokio::test]
-async fn a_limit_on_everybody_blocks_nobody_but_addresses() {
+async fn a_global_limit_does_not_block_its_key() {
     let fixture = fixture(block_after_three(&[&ONE]));
     let layer = tollgate::RateLimitLayer::new(&ONE, key::global())
         .limiter(&fixture.limiter)
@@ -347,7 +347,7 @@ async fn a_limit_on_everybody_blocks_nobody_but_addresses() {
 }
 
 #[tokio::test]
-async fn denials_of_turns_count_and_turns_that_are_given_back_do_not() {
+async fn denied_reservations_count_and_canceled_reservations_do_not() {
     let queue = Policy::new("queue", Quota::token_bucket(1, SECOND).max_reserved(2));
     let fixture = fixture(block_after_three(&[&queue]));
     for _ in 0..10 {
@@ -370,18 +370,18 @@ async fn denials_of_turns_count_and_turns_that_are_given_back_do_not() {
 }
 
 #[test]
-fn denials_of_a_fallback_count_and_what_passes_unseen_does_not() {
+fn denials_by_a_fallback_count_and_calls_that_fail_open_do_not() {
     let clock = ManualClock::new();
-    let (store, spy) = (Store::far(&clock), Spy::new());
+    let (backend, spy) = (TestBackend::remote(&clock), Spy::new());
     let fallback = tollgate::MemoryBackend::builder().clock(clock.clone()).build();
-    let limiter = RateLimiter::builder(Arc::clone(&store))
+    let limiter = RateLimiter::builder(Arc::clone(&backend))
         .auto_block(block_after_three(&[&ONE, &API]))
         .on_failure(FailureMode::fallback(1.0))
         .on_failure_of(&API, FailureMode::Allow)
         .fallback_backend(fallback)
         .observer(Arc::clone(&spy))
         .build();
-    store.fails.store(true, Ordering::Relaxed);
+    backend.fails.store(true, Ordering::Relaxed);
     for _ in 0..10 {
         assert_eq!(now(limiter.try_limit(&API, "ada")).reason(), Reason::FailOpen);
     }
@@ -394,19 +394,19 @@ fn denials_of_a_fallback_count_and_what_passes_unseen_does_not() {
 }
 
 #[test]
-fn denials_that_the_block_cache_tells_count() {
+fn denials_from_the_block_cache_count() {
     let clock = ManualClock::new();
-    let store = Store::far(&clock);
-    let limiter = RateLimiter::builder(Arc::clone(&store)).auto_block(block_after_three(&[&ONE])).build();
+    let backend = TestBackend::remote(&clock);
+    let limiter = RateLimiter::builder(Arc::clone(&backend)).auto_block(block_after_three(&[&ONE])).build();
     drop(now(limiter.try_limit(&ONE, "eve")));
     for _ in 0..3 {
         assert_eq!(now(limiter.try_limit(&ONE, "eve")).reason(), Reason::QuotaExceeded);
     }
-    assert_eq!((now(limiter.try_limit(&ONE, "eve")).reason(), store.asked()), (Reason::Blocked, 1));
+    assert_eq!((now(limiter.try_limit(&ONE, "eve")).reason(), backend.take_calls()), (Reason::Blocked, 1));
 }
 
 #[test]
-fn one_who_was_let_go_begins_anew() {
+fn the_count_of_an_unblocked_key_starts_at_zero() {
     let fixture = fixture(block_after_three(&[&ONE]).escalate(10, DAY));
     for round in 0..3 {
         for _ in 0..3 {
@@ -430,11 +430,11 @@ impl Observer for DenyListAppender {
     }
 }
 
-/// Regression: blocking the user agent `*` made the pattern `*`, which denied every caller.
+/// Regression: a block of the user agent `*` became the pattern `*`, which denied every caller.
 #[test]
-fn a_user_agent_with_an_asterisk_stands_for_itself() {
+fn an_asterisk_in_a_blocked_user_agent_is_literal() {
     let list = DenyList::new();
-    let limiter = RateLimiter::builder(Store::near(&ManualClock::new()))
+    let limiter = RateLimiter::builder(TestBackend::local(&ManualClock::new()))
         .deny_list(&list)
         .auto_block(block_after_three(&[&ONE]).without_keys().without_ips().user_agents())
         .observer(DenyListAppender(list.clone()))
@@ -452,7 +452,7 @@ fn a_user_agent_with_an_asterisk_stands_for_itself() {
 }
 
 #[test]
-fn no_setting_makes_it_panic() {
+fn extreme_settings_do_not_panic() {
     for rules in [
         block_after_three(&[&ONE]).threshold(0).within(Duration::ZERO).block_for(Duration::MAX).max_entries(0),
         block_after_three(&[&ONE]).threshold(u32::MAX).within(Duration::MAX).block_for(Duration::ZERO),

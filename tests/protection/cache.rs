@@ -9,19 +9,19 @@ use tollgate::{
 };
 
 use crate::app::{API, US, ip};
-use crate::store::Store;
+use crate::test_backend::TestBackend;
 
 const MS: Duration = Duration::from_millis(1);
 
 static QUEUE: Policy = Policy::new("queue", Quota::token_bucket(1, SECOND).max_reserved(3));
 
-fn remote_limiter() -> (RateLimiter, Arc<Store>, ManualClock) {
+fn remote_limiter() -> (RateLimiter, Arc<TestBackend>, ManualClock) {
     let clock = ManualClock::new();
-    let store = Store::far(&clock);
-    (RateLimiter::new(Arc::clone(&store)), store, clock)
+    let backend = TestBackend::remote(&clock);
+    (RateLimiter::new(Arc::clone(&backend)), backend, clock)
 }
 
-/// [`crate::support::now`] for anything that becomes a future.
+/// [`crate::support::now`] for types that convert to a future.
 fn now<T, E: std::fmt::Debug>(future: impl std::future::IntoFuture<Output = Result<T, E>>) -> T {
     crate::support::now(future.into_future())
 }
@@ -32,18 +32,18 @@ fn ready<T>(future: impl IntoFuture<Output = T>) -> T {
 }
 
 #[test]
-fn a_denied_key_costs_one_question_a_second_and_one_at_the_time_at_which_it_may_come_back() {
+fn a_denied_key_causes_one_backend_call_per_second_and_one_at_its_retry_time() {
     for quota in [Quota::token_bucket(10, MINUTE), Quota::fixed_window(10, MINUTE), Quota::sliding_window(10, MINUTE)] {
         let policy = Policy::new("hot", quota);
-        let (limiter, store, clock) = remote_limiter();
+        let (limiter, backend, clock) = remote_limiter();
         drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
-        assert_eq!(store.asked(), 1);
+        assert_eq!(backend.take_calls(), 1);
         for _ in 0..50 {
             let denied = now(limiter.try_limit(&policy, "eve"));
-            assert_eq!(store.asked(), 0, "{quota}: the exhausted row is remembered");
+            assert_eq!(backend.take_calls(), 0, "{quota}: the exhausted row is remembered");
             assert_eq!((denied.reason(), denied.decided_by().as_str()), (Reason::QuotaExceeded, "block_cache"));
             let retry = denied.retry_after().unwrap();
-            // Many tries in between, the last one a microsecond too early.
+            // Try many times, the last time a microsecond too early.
             for i in 1..=200 {
                 clock.advance(retry / 200 * u32::from(i < 200));
                 assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
@@ -51,47 +51,47 @@ fn a_denied_key_costs_one_question_a_second_and_one_at_the_time_at_which_it_may_
             let left = now(limiter.try_limit(&policy, "eve")).retry_after().unwrap();
             clock.advance(left - US);
             assert_eq!(now(limiter.try_limit(&policy, "eve")).retry_after(), Some(US));
-            let (asked, seconds) = (store.asked(), retry.as_secs() as usize);
-            assert!((seconds / 2..=seconds + 1).contains(&asked), "{quota}: {asked} backend calls in {retry:?}");
+            let (calls, seconds) = (backend.take_calls(), retry.as_secs() as usize);
+            assert!((seconds / 2..=seconds + 1).contains(&calls), "{quota}: {calls} backend calls in {retry:?}");
             clock.advance(US);
-            // Each token that was refilled takes one backend call.
+            // Each refilled token takes one backend call.
             let mut calls = 0;
             while now(limiter.try_limit(&policy, "eve")).is_allowed() {
                 calls += 1;
-                assert_eq!(store.asked(), 1);
+                assert_eq!(backend.take_calls(), 1);
             }
             assert!(calls >= 1);
-            assert!(store.asked() <= 1);
+            assert!(backend.take_calls() <= 1);
         }
     }
 }
 
 #[test]
-fn point_13_a_denial_is_remembered_for_a_second_however_long_the_window_is() {
+fn point_13_a_denial_is_remembered_for_one_second_even_in_a_long_window() {
     for quota in [
         Quota::token_bucket(10, DAY),
         Quota::fixed_window(10, DAY).start(Duration::ZERO),
         Quota::sliding_window(10, DAY),
     ] {
         let policy = Policy::new("slow", quota);
-        let (limiter, store, clock) = remote_limiter();
+        let (limiter, backend, clock) = remote_limiter();
         drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
-        store.asked();
+        backend.take_calls();
         for _ in 0..3 {
             for _ in 0..10 {
                 assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
-                assert_eq!(store.asked(), 0, "{quota}");
+                assert_eq!(backend.take_calls(), 0, "{quota}");
                 clock.advance(SECOND / 10);
             }
             assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
-            assert_eq!(store.asked(), 1, "{quota}");
+            assert_eq!(backend.take_calls(), 1, "{quota}");
         }
     }
 }
 
-/// Regression: tokens given back by another process were not seen until the end of the window.
+/// Regression: tokens refunded by another process were not available before the end of the window.
 #[test]
-fn point_13_what_another_process_gives_back_is_admitted_a_second_later() {
+fn point_13_tokens_refunded_by_another_process_are_admitted_a_second_later() {
     let slow = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
     let cases: [fn(&RateLimiter, &Policy, Receipt); 4] = [
         |_, _, usage| _ = now(usage.refund()),
@@ -99,14 +99,14 @@ fn point_13_what_another_process_gives_back_is_admitted_a_second_later() {
         |_, _, usage| assert!(now(usage.reset())),
         |other, policy, _| drop(other.reset(policy, "eve")),
     ];
-    for give_back in cases {
+    for refund in cases {
         let clock = ManualClock::new();
-        let store = Store::far(&clock);
-        let limiter = || RateLimiter::builder(Arc::clone(&store)).secret(Secret::new([7; 16])).build();
+        let backend = TestBackend::remote(&clock);
+        let limiter = || RateLimiter::builder(Arc::clone(&backend)).secret(Secret::new([7; 16])).build();
         let (one, other) = (limiter(), limiter());
         let usage = now(other.acquire(&slow, "eve").cost(1000).hold()).into_receipt();
         assert!(!now(one.try_limit(&slow, "eve")).is_allowed());
-        give_back(&other, &slow, usage);
+        refund(&other, &slow, usage);
         clock.advance(SECOND - US);
         assert_eq!(now(one.try_limit(&slow, "eve")).decided_by(), DecidedBy::BlockCache);
         clock.advance(US);
@@ -115,85 +115,85 @@ fn point_13_what_another_process_gives_back_is_admitted_a_second_later() {
 }
 
 #[test]
-fn a_backend_in_this_process_and_a_cache_of_nothing_are_asked_each_time() {
+fn calls_to_a_local_backend_and_without_a_cache_always_reach_the_backend() {
     let clock = ManualClock::new();
-    for (store, rows) in [(Store::near(&clock), 1000), (Store::far(&clock), 0)] {
-        let limiter = RateLimiter::builder(Arc::clone(&store)).block_cache(rows).build();
+    for (backend, rows) in [(TestBackend::local(&clock), 1000), (TestBackend::remote(&clock), 0)] {
+        let limiter = RateLimiter::builder(Arc::clone(&backend)).block_cache(rows).build();
         drop(now(limiter.try_acquire(&API, "eve").cost(10).send()));
         for _ in 0..10 {
             assert_eq!(now(limiter.try_limit(&API, "eve")).decided_by(), tollgate::policy::DecidedBy::Backend);
         }
-        assert_eq!(store.asked(), 11);
+        assert_eq!(backend.take_calls(), 11);
     }
 }
 
 #[test]
-fn what_would_fit_is_asked_whatever_else_was_denied() {
-    let (limiter, store, clock) = remote_limiter();
+fn a_cost_that_may_fit_reaches_the_backend_despite_other_denials() {
+    let (limiter, backend, clock) = remote_limiter();
     drop(now(limiter.try_acquire(&API, "eve").cost(6).send()));
     assert!(!now(limiter.try_acquire(&API, "eve").cost(5).send()).is_allowed());
-    assert_eq!(store.asked(), 2);
+    assert_eq!(backend.take_calls(), 2);
     assert!(!now(limiter.try_acquire(&API, "eve").cost(5).send()).is_allowed());
-    assert_eq!(store.asked(), 0);
+    assert_eq!(backend.take_calls(), 0);
     assert!(now(limiter.try_acquire(&API, "eve").cost(4).send()).is_allowed());
-    assert_eq!(store.asked(), 1);
+    assert_eq!(backend.take_calls(), 1);
     assert_eq!(now(limiter.remaining(&API, "eve")), 0);
     clock.advance(6 * SECOND);
     assert_eq!(now(limiter.remaining(&API, "eve")), 1);
-    store.asked();
+    backend.take_calls();
     assert!(now(limiter.try_limit(&API, "bob")).is_allowed());
     assert!(now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
-    assert_eq!(store.asked(), 2);
+    assert_eq!(backend.take_calls(), 2);
 }
 
 #[test]
-fn a_turn_that_would_be_granted_is_asked_for() {
-    let (limiter, store, _clock) = remote_limiter();
+fn a_reservation_that_may_be_granted_reaches_the_backend() {
+    let (limiter, backend, _clock) = remote_limiter();
     drop(now(limiter.try_limit(&QUEUE, "eve")));
     assert!(!now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
-    assert_eq!(store.asked(), 1);
+    assert_eq!(backend.take_calls(), 1);
     for seconds in 1..=3 {
         let reservation = now(limiter.acquire(&QUEUE, "eve").reserve_within(3 * SECOND));
         assert_eq!(reservation.delay(), seconds * SECOND);
         reservation.into_receipt();
     }
-    assert_eq!(store.asked(), 3);
+    assert_eq!(backend.take_calls(), 3);
     assert!(ready(limiter.acquire(&QUEUE, "eve").reserve()).is_err());
     assert!(ready(limiter.acquire(&QUEUE, "eve").reserve()).is_err());
-    assert!(store.asked() <= 1);
+    assert!(backend.take_calls() <= 1);
 }
 
 #[test]
-fn a_call_of_several_charges_is_denied_by_what_is_known_of_all_of_them() {
+fn a_call_of_several_charges_is_denied_locally_if_all_rows_are_known() {
     let other = Policy::new("other", Quota::token_bucket(5, HOUR));
-    let (limiter, store, _clock) = remote_limiter();
+    let (limiter, backend, _clock) = remote_limiter();
     let charges = || [Charge::new(&API, "ada"), Charge::new(&other, "eve").cost(2)];
     drop(now(limiter.try_acquire(&other, "eve").cost(4).send()));
-    store.asked();
-    // The first call reads the unknown row of `ada`; then both rows are known.
+    backend.take_calls();
+    // The first call reads the row of `ada`. After that, both rows are cached.
     for calls in [1, 0, 0] {
         let decisions = now(limiter.try_limit_all(charges()));
         let reasons: Vec<_> = decisions.iter().map(|decision| decision.reason()).collect();
         assert_eq!(reasons, [Reason::RefusedElsewhere, Reason::QuotaExceeded]);
         assert_eq!((decisions.get(0).unwrap().remaining(), decisions.retry_after()), (10, Some(HOUR / 5)));
-        assert_eq!(store.asked(), calls);
+        assert_eq!(backend.take_calls(), calls);
     }
-    // Two charges of one row always go to the backend, which adds them up.
+    // Two charges on one row always reach the backend, which adds them.
     let twice = || [Charge::new(&other, "eve"), Charge::new(&other, "eve")];
     for _ in 0..3 {
         assert!(!now(limiter.try_limit_all(twice())).is_allowed());
-        assert_eq!(store.asked(), 1);
+        assert_eq!(backend.take_calls(), 1);
     }
 }
 
 #[test]
-fn what_is_given_back_reset_or_changed_here_is_seen_at_once() {
-    let (limiter, store, _clock) = remote_limiter();
+fn local_refunds_resets_and_quota_changes_take_effect_immediately() {
+    let (limiter, backend, _clock) = remote_limiter();
     let denied = || {
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
-        store.asked();
+        backend.take_calls();
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
-        assert_eq!(store.asked(), 0, "the denial is remembered");
+        assert_eq!(backend.take_calls(), 0, "the denial is remembered");
     };
     let usage = now(limiter.acquire(&API, "eve").cost(10).hold()).into_receipt();
     denied();
@@ -219,27 +219,27 @@ fn what_is_given_back_reset_or_changed_here_is_seen_at_once() {
     assert!(now(limiter.try_limit(&QUEUE, "eve")).is_allowed());
 }
 
-/// Regression: a row learned under one tier's quota was used for another tier, whose refill time differs.
+/// Regression: a row cached under the quota of one tier was used for another tier with a different refill time.
 #[test]
-fn a_row_that_another_tier_saw_is_asked_for() {
+fn a_row_cached_under_another_tier_is_not_used() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND / 2)).tier("pro", Quota::token_bucket(200, SECOND / 2));
-    let (limiter, _store, clock) = remote_limiter();
+    let (limiter, _backend, clock) = remote_limiter();
     // Start at half a second, so that the quotas are refilled at a whole second.
     clock.advance(SECOND / 2);
     let pro = || Subject::new("eve").tier("pro");
     now(limiter.acquire(&api, pro()).cost(200).hold()).into_receipt();
     assert!(!now(limiter.try_limit(&api, pro())).is_allowed());
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
-    // 200 tokens take 17 seconds to refill at the rate of 6, half a second at the rate of 200.
+    // Refilling 200 tokens takes 17 seconds at the rate of 6, and half a second at the rate of 200.
     clock.advance(SECOND / 2);
     assert!(now(limiter.try_acquire(&api, "eve").cost(6).send()).is_allowed());
 }
 
-/// Regression: the cache denied on, although a charge under the other tier had refilled the row at that tier's rate.
+/// Regression: the cache kept denying after a charge under the other tier had refilled the row at that tier's rate.
 #[test]
-fn spending_under_another_tier_is_learnt_where_a_row_is_known() {
+fn spending_under_another_tier_updates_a_cached_row() {
     let api = Policy::new("api", Quota::token_bucket(6, 3 * SECOND)).tier("pro", Quota::token_bucket(200, 3 * SECOND));
-    let (limiter, _store, clock) = remote_limiter();
+    let (limiter, _backend, clock) = remote_limiter();
     drop(now(limiter.try_acquire(&api, "eve").cost(6).send()));
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     clock.advance(3 * SECOND / 20);
@@ -247,28 +247,28 @@ fn spending_under_another_tier_is_learnt_where_a_row_is_known() {
     assert!(now(limiter.try_acquire(&api, "eve").cost(5).send()).is_allowed());
 }
 
-/// A settlement under another tier adds to the row, which keeps this tier's quota.
+/// The settlement adds a token to the row, and the row keeps the stamp of the tier that wrote it.
 #[test]
-fn a_higher_true_cost_under_another_tier_is_seen_at_once() {
+fn a_higher_actual_cost_under_another_tier_updates_a_cached_row() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND)).tier("pro", Quota::token_bucket(200, SECOND));
-    let (limiter, _store, clock) = remote_limiter();
+    let (limiter, _backend, clock) = remote_limiter();
     let usage = now(limiter.acquire(&api, Subject::new("eve").tier("pro")).hold()).into_receipt();
     drop(now(limiter.try_acquire(&api, "eve").cost(5).send()));
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     now(usage.settle(2));
-    // A sixth of a second for the missing token, and another for the one that the settlement added.
+    // The missing token takes a sixth of a second, and the token that the settlement added takes another sixth.
     clock.advance(SECOND / 6 + US);
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     clock.advance(SECOND / 6 + US);
     assert!(now(limiter.try_limit(&api, "eve")).is_allowed());
 }
 
-/// Near the end of a window a reservation over several windows is soon enough; at the start of the next it is not.
-/// Regression: the cache decided that by its bounds on the time, and granted a reservation without a charge.
+/// Near the end of a window, a reservation over several windows is due soon enough. At the start of the next window, it
+/// is not. Regression: the cache only knew bounds on the time, and granted a reservation without a charge.
 #[test]
-fn turns_that_come_and_go_are_asked_for() {
+fn reservations_that_depend_on_the_window_reach_the_backend() {
     let policy = Policy::new("bulk", Quota::fixed_window(1, MS * 600).start(Duration::ZERO).unlimited_reservations());
-    let (limiter, store, clock) = remote_limiter();
+    let (limiter, backend, clock) = remote_limiter();
     let ask = || {
         ready(async { limiter.acquire(&policy, "eve").cost(2).reserve_within(MS * 10).await }).map(|held| {
             let decided_by = held.decisions().get(0).map(|decision| decision.decided_by());
@@ -276,44 +276,44 @@ fn turns_that_come_and_go_are_asked_for() {
             decided_by
         })
     };
-    store.set_trip(MS * 300, MS * 200);
+    backend.set_travel_times(MS * 300, MS * 200);
     assert!(ask().is_err());
-    store.set_trip(Duration::ZERO, Duration::ZERO);
+    backend.set_travel_times(Duration::ZERO, Duration::ZERO);
     clock.advance(MS * 95);
     assert_eq!(ask().unwrap(), Some(tollgate::policy::DecidedBy::Backend));
 }
 
 /// Regression: each manual block emptied the cache.
 #[test]
-fn a_block_leaves_what_is_known() {
-    let (limiter, store, _clock) = remote_limiter();
+fn a_block_does_not_empty_the_cache() {
+    let (limiter, backend, _clock) = remote_limiter();
     drop(now(limiter.try_acquire(&API, "eve").cost(10).send()));
     now(limiter.block(Signal::ip(ip("192.0.2.7")), HOUR));
     now(limiter.unblock(Signal::key("bob")));
-    store.asked();
+    backend.take_calls();
     assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
-    assert_eq!(store.asked(), 0);
+    assert_eq!(backend.take_calls(), 0);
 }
 
 #[test]
-fn whoever_comes_back_when_they_are_told_is_not_too_early_and_hardly_too_late() {
+fn cached_retry_times_account_for_the_travel_time() {
     let policy = Policy::new("quick", Quota::token_bucket(10, 5 * SECOND));
-    let (to_store, from_store) = (MS * 100, MS * 50);
-    let (limiter, store, clock) = remote_limiter();
-    store.set_trip(to_store, from_store);
+    let (outbound, inbound) = (MS * 100, MS * 50);
+    let (limiter, backend, clock) = remote_limiter();
+    backend.set_travel_times(outbound, inbound);
     drop(now(limiter.try_acquire(&policy, "eve").cost(10).send()));
     let retry = now(limiter.try_limit(&policy, "eve")).retry_after().unwrap();
-    assert_eq!(store.asked(), 1);
-    // The decision is 50 ms old, but the limiter cannot know that.
+    assert_eq!(backend.take_calls(), 1);
+    // The decision is 50 ms old, but the limiter does not know its age.
     assert_eq!(retry, MS * 500);
-    clock.advance(retry - to_store - from_store - US);
+    clock.advance(retry - outbound - inbound - US);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
-    assert_eq!(store.asked(), 0);
-    // From now on the token may have been refilled.
+    assert_eq!(backend.take_calls(), 0);
+    // From now on, the token may have been refilled.
     clock.advance(US);
-    store.set_trip(Duration::ZERO, Duration::ZERO);
+    backend.set_travel_times(Duration::ZERO, Duration::ZERO);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
-    assert_eq!(store.asked(), 1);
-    clock.advance(to_store);
+    assert_eq!(backend.take_calls(), 1);
+    clock.advance(outbound);
     assert!(now(limiter.try_limit(&policy, "eve")).is_allowed());
 }

@@ -1,7 +1,8 @@
-//! Random histories: the same calls are allowed with the block cache and without.
+//! Random histories: the same calls are allowed with the block cache and without it.
 //!
-//! Each limiter has its own store, and their clocks agree: calls that reach both stores take equally long, and a call that
-//! one answers from its cache reaches the store of the other at that instant.
+//! Each limiter has its own backend, and the clocks of both backends agree. Calls that reach both backends take equally
+//! long. If one limiter answers a call from its cache, the same call reaches the backend of the other limiter at that
+//! instant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +18,14 @@ use tollgate::{
 };
 
 use crate::random::{Raw, begin, bucket, cases, history, sliding, tiny, window};
-use crate::store::Store;
 use crate::support::now;
+use crate::test_backend::TestBackend;
 
-/// A limiter, another one on the same rows, and the receipts of the first.
+/// A limiter, its receipts, and another limiter on the same rows.
 struct Side {
     limiter: RateLimiter,
     other: RateLimiter,
-    store: Arc<Store>,
+    backend: Arc<TestBackend>,
     clock: ManualClock,
     held: Vec<Receipt>,
 }
@@ -32,11 +33,11 @@ struct Side {
 impl Side {
     fn new(begin: Micros, rows: usize) -> Side {
         let clock = ManualClock::at(begin);
-        let store = Store::far(&clock);
+        let backend = TestBackend::remote(&clock);
         let secret = Secret::new([4; 16]);
-        let limiter = RateLimiter::builder(Arc::clone(&store)).secret(secret).block_cache(rows).build();
-        let other = RateLimiter::builder(Arc::clone(&store)).secret(secret).block_cache(0).build();
-        Side { limiter, other, store, clock, held: Vec::new() }
+        let limiter = RateLimiter::builder(Arc::clone(&backend)).secret(secret).block_cache(rows).build();
+        let other = RateLimiter::builder(Arc::clone(&backend)).secret(secret).block_cache(0).build();
+        Side { limiter, other, backend, clock, held: Vec::new() }
     }
 }
 
@@ -54,12 +55,12 @@ fn policies() -> impl Strategy<Value = Vec<Policy>> {
     })
 }
 
-/// A key that differs by policy: the rows of one key are in one shard.
+/// The key differs by policy, because all rows of one key are in one shard.
 fn caller(policy: &Policy, key: u64) -> Subject {
     Subject::new((policy.name().as_str(), key))
 }
 
-/// The charge for `ask`; reserves only where the quota allows it.
+/// The charge for `ask`. It accepts a reservation only if the quota allows reservations.
 fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask, quota: &Quota) -> Charge<'a> {
     let charge = Charge::new(policy, subject).cost(ask.tokens());
     match ask.max_wait().filter(|_| quota.get_max_reserved() != Some(0)) {
@@ -72,8 +73,8 @@ fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask, quota: &Quota) -> 
 fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, TestCaseError> {
     let (mut on, mut off) = (Side::new(begin, 64), Side::new(begin, 0));
     let (mut promised, mut longest, mut cached) = (begin, Duration::ZERO, 0);
-    // Keys 0 and 1 change their tier. Key 2 has none, and the other limiter spends its tokens too: under another quota
-    // that could refill the row faster, unseen by the cache.
+    // Keys 0 and 1 change their tier. Key 2 has no tier, and the other limiter spends its tokens too. Under another
+    // quota, such a call could refill the row faster, and the cache would not know it.
     let key = |bits: u64| [0u64, 0, 0, 0, 1, 2, 2, 2][bits as usize & 7];
     let subject = |policy: &Policy, bits: u64| match caller(policy, key(bits)) {
         subject if key(bits) < 2 && bits >> 3 & 3 == 0 => subject.tier("pro"),
@@ -92,7 +93,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 let caller = self::caller(policy, 2);
                 let quota = on.limiter.quota(policy, caller.clone());
                 for side in [&on, &off] {
-                    side.store.set_trip(Duration::ZERO, Duration::ZERO);
+                    side.backend.set_travel_times(Duration::ZERO, Duration::ZERO);
                     let charge = charge(policy, caller.clone(), raw.ask(&quota), &quota);
                     drop(now(async {
                         Ok::<_, ()>(side.other.hold_all([charge]).await.map(|held| held.into_receipt()))
@@ -125,10 +126,10 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 }
             }
             what => {
-                // Half of the trips take time, up to about one token.
+                // Half of the trips take no time. The others take at most about the time in which a token is refilled.
                 let scale = (quota.period().as_micros() as u64 / quota.rate()).clamp(2, 1 << 40);
                 let trip = |bits: u64| Duration::from_micros(if bits & 1 == 0 { 0 } else { (bits >> 1) % scale });
-                let (to_store, from_store) = (trip(raw.how.1 >> 8), trip(raw.how.1 >> 24));
+                let (outbound, inbound) = (trip(raw.how.1 >> 8), trip(raw.how.1 >> 24));
                 let mut charges = vec![charge(policy, caller.clone(), raw.ask(&quota), &quota)];
                 let mut is_exclusive = key(bits >> 1) < 2;
                 for more in 0..(what == 11) as usize * (1 + (bits >> 30 & 1) as usize) {
@@ -138,20 +139,20 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                     let quota = on.limiter.quota(next, other_caller.clone());
                     charges.push(charge(next, other_caller, raw.ask(&quota), &quota));
                 }
-                on.store.set_trip(to_store, from_store);
-                on.store.asked();
+                on.backend.set_travel_times(outbound, inbound);
+                on.backend.take_calls();
                 let (decided, kept) = decide(&mut on, what, &charges);
-                let is_cached = on.store.asked() == 0;
+                let is_cached = on.backend.take_calls() == 0;
                 cached += usize::from(is_cached);
                 if is_cached {
-                    off.store.set_trip(Duration::ZERO, Duration::ZERO);
+                    off.backend.set_travel_times(Duration::ZERO, Duration::ZERO);
                 } else {
-                    off.store.set_trip(to_store, from_store);
-                    longest = longest.max(to_store + from_store);
+                    off.backend.set_travel_times(outbound, inbound);
+                    longest = longest.max(outbound + inbound);
                 }
-                let (expected, kept_too) = decide(&mut off, what, &charges);
+                let (expected, other_kept) = decide(&mut off, what, &charges);
                 prop_assert_eq!(on.clock.now(), off.clock.now());
-                prop_assert_eq!(kept, kept_too);
+                prop_assert_eq!(kept, other_kept);
                 compare(&decided, &expected, is_cached, is_exclusive.then_some(longest))?;
                 let at = expected.iter().map(|decision| decision.retry_after().unwrap_or(decision.delay())).max();
                 promised = on.clock.now() + at.unwrap_or_default().min(Duration::from_secs(1 << 30));
@@ -161,7 +162,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
     Ok(cached)
 }
 
-/// Checks or holds `charges`. Held ones are cancelled, kept for a settlement, or spent, by `what`.
+/// Checks or holds `charges`. Depending on `what`, held charges are canceled, kept for a settlement, or spent.
 fn decide(side: &mut Side, what: u8, charges: &[Charge<'_>]) -> (Decisions, usize) {
     let decisions = match what {
         4 => now(side.limiter.try_check_all(charges.iter().cloned())),
@@ -201,7 +202,7 @@ fn compare(
         return Ok(());
     }
     let Some(longest) = longest else { return Ok(()) };
-    // The cache reports every violated policy, and a time that is enough and at most one trip too long.
+    // The cache reports every violated policy. Its retry time is sufficient, and at most one trip too long.
     for (one, other) in decided.iter().zip(expected) {
         prop_assert!(one.is_violated() || !other.is_violated(), "{:?}\ninstead of\n{:?}", one, other);
     }
@@ -215,7 +216,7 @@ fn compare(
     Ok(())
 }
 
-/// Treats an expired row as missing: a backend may drop it at any time.
+/// Treats an expired row as missing, because a backend may drop it at any time.
 fn normalized(step: &Step) -> Step {
     match step.state {
         State { spent: 0.0, carry: 0.0, .. } => Step { state: State::default(), ..*step },
@@ -224,7 +225,7 @@ fn normalized(step: &Step) -> Step {
 }
 
 #[test]
-fn histories_are_admitted_alike_with_the_cache_and_without() {
+fn random_histories_are_admitted_alike_with_and_without_the_cache() {
     let cached = std::cell::Cell::new(0);
     let mut runner = proptest::test_runner::TestRunner::new(cases(16_000));
     let histories = (policies(), begin(), history(50));

@@ -1,4 +1,4 @@
-//! Replies that arrive after the row they describe has changed.
+//! Replies that arrive after their row has changed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,27 +8,27 @@ use std::task::{Context, Poll, Waker};
 use tollgate::{Charge, MINUTE, Quota, RateLimiter, SECOND, clock::ManualClock};
 
 use crate::app::API;
-use crate::store::Store;
 use crate::support::now;
+use crate::test_backend::TestBackend;
 
-fn remote_limiter() -> (RateLimiter, Arc<Store>, ManualClock) {
+fn remote_limiter() -> (RateLimiter, Arc<TestBackend>, ManualClock) {
     let clock = ManualClock::new();
-    let store = Store::far(&clock);
-    (RateLimiter::new(Arc::clone(&store)), store, clock)
+    let backend = TestBackend::remote(&clock);
+    (RateLimiter::new(Arc::clone(&backend)), backend, clock)
 }
 
-/// Sends a call that is denied, runs `meanwhile`, then lets the reply arrive.
-fn denied_meanwhile(limiter: &RateLimiter, store: &Store, meanwhile: impl FnOnce()) {
-    store.hold();
+/// Sends a call that is denied, runs `meanwhile`, and then releases the reply.
+fn receive_denial_after(limiter: &RateLimiter, backend: &TestBackend, meanwhile: impl FnOnce()) {
+    backend.hold_replies();
     let mut answer = Box::pin(take_two(limiter));
     assert!(poll(answer.as_mut()).is_pending());
     meanwhile();
-    store.let_go();
+    backend.release_replies();
     let Poll::Ready(answer) = poll(answer.as_mut()) else { panic!("the reply was released") };
     assert!(!answer.unwrap().is_allowed());
 }
 
-/// Takes two tokens. With one of ten left, the cache does not know that this is denied.
+/// Takes two tokens. If one of ten is left, the cache does not know that this call will be denied.
 fn take_two(
     limiter: &RateLimiter,
 ) -> tollgate::limiter::DecisionFuture<Result<tollgate::Decisions, tollgate::backend::Error>> {
@@ -44,14 +44,14 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[test]
-fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
-    // For comparison: without a change, the denial is remembered.
-    let (limiter, store, _clock) = remote_limiter();
+fn a_denial_from_before_a_reset_or_quota_change_is_not_cached_after_it() {
+    // Without a change, the denial is cached.
+    let (limiter, backend, _clock) = remote_limiter();
     take_nine(&limiter);
-    denied_meanwhile(&limiter, &store, || ());
-    store.asked();
+    receive_denial_after(&limiter, &backend, || ());
+    backend.take_calls();
     assert!(!now(take_two(&limiter)).is_allowed());
-    assert_eq!(store.asked(), 0);
+    assert_eq!(backend.take_calls(), 0);
 
     let cases: [fn(&RateLimiter); 4] = [
         |limiter| assert!(now(limiter.reset(&API, "eve"))),
@@ -60,19 +60,19 @@ fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
         |limiter| now(limiter.set_key_quota(&API, "eve", Some(Quota::token_bucket(30, MINUTE)))),
     ];
     for meanwhile in cases {
-        let (limiter, store, _clock) = remote_limiter();
+        let (limiter, backend, _clock) = remote_limiter();
         take_nine(&limiter);
-        denied_meanwhile(&limiter, &store, || meanwhile(&limiter));
+        receive_denial_after(&limiter, &backend, || meanwhile(&limiter));
         assert!(now(take_two(&limiter)).is_allowed());
     }
 }
 
 #[test]
-fn a_denial_from_before_a_settlement_is_not_learnt_after_it() {
+fn a_denial_from_before_a_settlement_is_not_cached_after_it() {
     for cancel in [false, true] {
-        let (limiter, store, _clock) = remote_limiter();
+        let (limiter, backend, _clock) = remote_limiter();
         let held = now(limiter.acquire(&API, "eve").cost(9).hold());
-        denied_meanwhile(&limiter, &store, || {
+        receive_denial_after(&limiter, &backend, || {
             if cancel {
                 drop(held);
             } else {
@@ -84,18 +84,18 @@ fn a_denial_from_before_a_settlement_is_not_learnt_after_it() {
 }
 
 #[test]
-fn of_two_answers_the_later_one_is_known_in_whatever_order_they_arrive() {
+fn the_later_of_two_decisions_is_cached_in_either_order_of_arrival() {
     for swapped in [false, true] {
-        let (limiter, store, clock) = remote_limiter();
-        store.hold();
+        let (limiter, backend, clock) = remote_limiter();
+        backend.hold_replies();
         let mut first = Box::pin(limiter.try_limit_all([Charge::new(&API, "eve").cost(11)]));
         assert!(poll(first.as_mut()).is_pending());
-        let first_asked = store.asked();
+        let first_calls = backend.take_calls();
         clock.advance(SECOND);
         let mut second = Box::pin(limiter.try_limit_all([Charge::new(&API, "eve").cost(10)]));
         assert!(poll(second.as_mut()).is_pending());
-        assert_eq!((first_asked, store.asked()), (1, 1));
-        store.let_go();
+        assert_eq!((first_calls, backend.take_calls()), (1, 1));
+        backend.release_replies();
         let mut answers = [first, second];
         if swapped {
             answers.reverse();
@@ -103,8 +103,8 @@ fn of_two_answers_the_later_one_is_known_in_whatever_order_they_arrive() {
         for answer in &mut answers {
             assert!(poll(answer.as_mut()).is_ready());
         }
-        // The first saw a full bucket, the second an empty one.
+        // The first call found a full bucket, the second an empty bucket.
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
-        assert_eq!(store.asked(), 0, "{swapped}");
+        assert_eq!(backend.take_calls(), 0, "{swapped}");
     }
 }

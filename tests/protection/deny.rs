@@ -1,4 +1,4 @@
-//! Deny lists over HTTP: each kind of rule, edits while in use, and no backend calls.
+//! Deny lists over HTTP: each kind of rule, changes while in use, and no backend calls.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use tollgate::{
 };
 
 use crate::app::{API, Spy, behind, ip};
-use crate::store::Store;
 use crate::support::now;
+use crate::test_backend::TestBackend;
 
-/// Each kind of rule, the headers of a request that it denies, and of one that it barely does not.
+/// Rules of each kind, each with the headers of a request that it denies and of a similar request that it allows.
 fn rule_cases() -> Vec<(DenyRule, Vec<&'static str>, Vec<&'static str>)> {
     let network = |text: &str| DenyRule::network(text).unwrap();
     let agent = |text: &str| DenyRule::user_agent(text).unwrap();
@@ -40,7 +40,7 @@ fn rule_cases() -> Vec<(DenyRule, Vec<&'static str>, Vec<&'static str>)> {
             vec!["user-agent: Mozilla/5.0 GPTBot/1.1 y"],
         ),
         (DenyRule::country("kp").unwrap(), vec!["cf-ipcountry: KP"], vec!["cf-ipcountry: KR"]),
-        // The last value counts: the proxy appends to what the client sent.
+        // The last value counts, because the proxy appends its value to those of the client.
         (
             DenyRule::country("KP").unwrap(),
             vec!["cf-ipcountry: DE", "cf-ipcountry: kp"],
@@ -50,31 +50,35 @@ fn rule_cases() -> Vec<(DenyRule, Vec<&'static str>, Vec<&'static str>)> {
 }
 
 #[tokio::test]
-async fn each_kind_of_rule_denies_its_own_and_nobody_else_from_when_it_is_there_until_it_is_gone() {
+async fn each_kind_of_rule_denies_only_matching_requests_until_it_is_removed() {
     for (rule, denied, similar) in rule_cases() {
         let clock = ManualClock::new();
-        let (list, store, spy) = (DenyList::new(), Store::near(&clock), Spy::new());
-        let limiter = RateLimiter::builder(Arc::clone(&store)).deny_list(&list).observer(Arc::clone(&spy)).build();
+        let (list, backend, spy) = (DenyList::new(), TestBackend::local(&clock), Spy::new());
+        let limiter = RateLimiter::builder(Arc::clone(&backend)).deny_list(&list).observer(Arc::clone(&spy)).build();
         let client = behind(&limiter, &API).await;
         let status = async |lines: &[&str]| client.send("GET", lines).await.status;
-        assert_eq!((status(&denied).await, status(&similar).await, store.asked()), (200, 200, 2));
+        assert_eq!((status(&denied).await, status(&similar).await, backend.take_calls()), (200, 200, 2));
 
         assert!(list.insert(rule.clone()));
-        assert_eq!((status(&denied).await, store.asked()), (429, 0), "{rule}");
+        assert_eq!((status(&denied).await, backend.take_calls()), (429, 0), "{rule}");
         assert_eq!(spy.last(), ("deny_list", Some(rule.to_string())));
-        assert_eq!((status(&similar).await, store.asked(), spy.last()), (200, 1, ("within_quota", None)), "{rule}");
+        assert_eq!(
+            (status(&similar).await, backend.take_calls(), spy.last()),
+            (200, 1, ("within_quota", None)),
+            "{rule}"
+        );
         clock.advance(365 * tollgate::DAY);
-        assert_eq!((status(&denied).await, store.asked()), (429, 0));
+        assert_eq!((status(&denied).await, backend.take_calls()), (429, 0));
 
         assert!(list.remove(&rule));
-        assert_eq!((status(&denied).await, store.asked()), (200, 1));
+        assert_eq!((status(&denied).await, backend.take_calls()), (200, 1));
     }
 }
 
 #[tokio::test]
-async fn a_label_of_ones_own_denies_from_a_call_and_a_layer() {
+async fn a_custom_label_denies_calls_and_requests() {
     let list = DenyList::from_iter([DenyRule::label("asn", "64496").unwrap()]);
-    let limiter = RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).build();
+    let limiter = RateLimiter::builder(TestBackend::local(&ManualClock::new())).deny_list(&list).build();
     let denied = now(limiter.try_acquire(&API, "ada").label("asn", "64496").send());
     assert_eq!((denied.reason(), denied.retry_after()), (Reason::DenyList, None));
     assert!(now(limiter.try_acquire(&API, "ada").label("as", "64496").send()).is_allowed());
@@ -89,26 +93,28 @@ async fn a_label_of_ones_own_denies_from_a_call_and_a_layer() {
 }
 
 #[tokio::test]
-async fn a_denied_caller_is_charged_under_no_policy_and_checks_say_so_too() {
+async fn a_deny_rule_denies_all_charges_of_calls_and_checks() {
     let other = Policy::new("other", Quota::token_bucket(10, MINUTE));
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
-    let store = Store::near(&ManualClock::new());
-    let limiter = RateLimiter::builder(Arc::clone(&store)).deny_list(&list).build();
+    let backend = TestBackend::local(&ManualClock::new());
+    let limiter = RateLimiter::builder(Arc::clone(&backend)).deny_list(&list).build();
     let charges = || [tollgate::Charge::new(&API, "ada"), tollgate::Charge::new(&other, "mallory")];
     for decisions in [now(limiter.try_limit_all(charges())), now(limiter.try_check_all(charges()))] {
         assert!(decisions.iter().all(|decision| decision.reason() == Reason::DenyList && decision.remaining() == 0));
         assert_eq!(decisions.retry_after(), None);
     }
-    assert_eq!(store.asked(), 0);
+    assert_eq!(backend.take_calls(), 0);
     assert_eq!(now(limiter.remaining(&API, "ada")), 10);
 }
 
 #[tokio::test]
-async fn in_shadow_mode_a_denied_caller_passes_and_the_handler_can_tell() {
+async fn a_denied_request_passes_in_shadow_mode_and_the_handler_sees_the_rule() {
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
     let spy = Spy::new();
-    let limiter =
-        RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).observer(Arc::clone(&spy)).build();
+    let limiter = RateLimiter::builder(TestBackend::local(&ManualClock::new()))
+        .deny_list(&list)
+        .observer(Arc::clone(&spy))
+        .build();
     let handler = async |status: tollgate::RateLimitStatus| {
         let decision = status.decisions().get(0).expect("a decision").clone();
         format!("{} {}", decision.reason().as_str(), decision.denied_rule().expect("a rule"))

@@ -1,4 +1,4 @@
-//! Refusals disclose when to retry, never why or by which rule a client was refused.
+//! Refusals disclose when to retry, but never the rule or signal that matched.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use tollgate::{
 use crate::answer::Answer;
 use crate::app::{API, US, behind, ip, layer};
 use crate::client::{hello, serve};
-use crate::store::Store;
+use crate::test_backend::TestBackend;
 
-/// The headers that identify a caller, in words that occur nowhere else.
+/// The headers that identify a caller. Their values occur nowhere else.
 const CALLER: [&str; 4] =
     ["x-user: mallory", "x-forwarded-for: 192.0.2.77", "user-agent: zanybot/6", "cf-ipcountry: KP"];
 
@@ -45,17 +45,17 @@ fn assert_discloses_nothing(answer: &Answer) {
 }
 
 #[tokio::test]
-async fn who_is_on_a_deny_list_is_told_that_waiting_does_not_help_and_nothing_else() {
+async fn a_deny_list_refusal_discloses_only_that_retrying_does_not_help() {
     let mut answers = Vec::new();
     for (rule, _) in rules() {
         let list = DenyList::from_iter([rule]);
-        let limiter = RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).build();
+        let limiter = RateLimiter::builder(TestBackend::local(&ManualClock::new())).deny_list(&list).build();
         let client = behind(&limiter, &API).await;
         let mut answer = client.send("GET", &CALLER).await;
         assert_eq!((answer.status, answer.retry_after()), (429, None));
         assert_eq!(answer.policies(), [("api".to_owned(), 10, 60)]);
         assert_eq!(answer.limits(), [("api".to_owned(), 0, None)], "no `t` suggests a retry");
-        assert_eq!(answer.headers["cache-control"], "no-store");
+        assert_eq!(answer.headers["cache-control"], "no-backend");
         assert_eq!(answer.violated_policies(), ["api"]);
         assert_eq!(answer.problem()["detail"], "rate limit exceeded: \"api\"; retrying will not help");
         assert_discloses_nothing(&answer);
@@ -66,11 +66,11 @@ async fn who_is_on_a_deny_list_is_told_that_waiting_does_not_help_and_nothing_el
 }
 
 #[tokio::test]
-async fn who_is_blocked_is_told_when_to_come_back_rounded_up() {
+async fn a_block_refusal_discloses_only_the_retry_time_rounded_up() {
     let mut answers = Vec::new();
     for (_, signal) in rules() {
         let clock = ManualClock::new();
-        let limiter = RateLimiter::new(Store::near(&clock));
+        let limiter = RateLimiter::new(TestBackend::local(&clock));
         let client = behind(&limiter, &API).await;
         limiter.block(signal, HOUR + US).await.unwrap();
         let mut seen = Vec::new();
@@ -93,10 +93,10 @@ async fn who_is_blocked_is_told_when_to_come_back_rounded_up() {
 }
 
 #[tokio::test]
-async fn every_family_of_headers_and_grpc_keep_the_secret_too() {
+async fn no_header_family_discloses_the_rule_and_neither_does_grpc() {
     let clock = ManualClock::new();
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
-    let limiter = RateLimiter::builder(Store::near(&clock)).deny_list(&list).build();
+    let limiter = RateLimiter::builder(TestBackend::local(&clock)).deny_list(&list).build();
     limiter.block(Signal::key("eve"), HOUR).await.unwrap();
     for family in [
         HeaderFamily::Draft11,
@@ -128,11 +128,13 @@ async fn every_family_of_headers_and_grpc_keep_the_secret_too() {
 }
 
 #[tokio::test]
-async fn whoever_answers_in_their_own_way_can_tell_the_rule_and_observers_see_it() {
+async fn custom_refusals_and_observers_see_the_rule() {
     let spy = crate::app::Spy::new();
     let list = DenyList::from_iter([DenyRule::country("KP").unwrap()]);
-    let limiter =
-        RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).observer(Arc::clone(&spy)).build();
+    let limiter = RateLimiter::builder(TestBackend::local(&ManualClock::new()))
+        .deny_list(&list)
+        .observer(Arc::clone(&spy))
+        .build();
     let layer = layer(&limiter, &API).on_refusal(|refusal| {
         let decision = refusal.decisions().and_then(|decisions| decisions.get(0)).expect("a decision");
         let text = format!("{} {}", decision.reason().as_str(), decision.denied_rule().expect("a rule"));

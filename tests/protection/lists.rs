@@ -59,7 +59,7 @@ fn point_14_set_quotas_are_listed_by_policy_tier_and_key_until_they_are_reverted
 }
 
 #[test]
-fn point_14_blocks_are_listed_until_they_end_whoever_made_them() {
+fn point_14_manual_and_automatic_blocks_are_listed_until_they_end() {
     let (limiter, clock) = limiter(AutoBlock::new([&LOGIN]).threshold(2).within(MINUTE).block_for(MINUTE));
     now(limiter.block(Signal::ip(ip("192.0.2.7")), HOUR));
     now(limiter.block(Signal::label("asn", "64496"), HOUR));
@@ -73,7 +73,7 @@ fn point_14_blocks_are_listed_until_they_end_whoever_made_them() {
     let by_hand =
         [("asn \"64496\"".to_owned(), Some(11), 3589, 0, true), (network("192.0.2.7/32"), Some(11), 3589, 0, true)];
     let automatic = [
-        ("-".to_owned(), Some(10), 50, 1, false), // a key has only a digest
+        ("-".to_owned(), Some(10), 50, 1, false), // keys are listed without a rule
         (network("198.51.100.9/32"), Some(10), 50, 1, false),
     ];
     let [key, address] = automatic.clone();
@@ -90,7 +90,7 @@ fn point_14_blocks_are_listed_until_they_end_whoever_made_them() {
 }
 
 #[test]
-fn point_14_a_list_of_blocks_shows_no_key_and_keeps_no_text_longer_than_a_rule() {
+fn point_14_listed_blocks_show_no_keys_and_no_text_longer_than_a_rule() {
     let (limiter, _clock) = limiter(AutoBlock::new([&LOGIN]).threshold(1).user_agents());
     now(limiter.block(Signal::key("hunter2"), HOUR));
     now(limiter.block(Signal::user_agent("x".repeat(257)), HOUR));

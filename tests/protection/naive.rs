@@ -1,4 +1,4 @@
-//! Deny lists compared to a search of every rule.
+//! Deny lists compared with a search of every rule.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use tollgate::{
 
 use crate::random::cases;
 
-/// A rule with visible contents.
+/// A deny rule whose content the model can read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum ModelRule {
     Key(u8),
@@ -69,7 +69,7 @@ impl ModelRule {
         }
     }
 
-    /// The order in which rules are reported: networks, smallest first; labels; agents, exact first; keys.
+    /// The precedence of matching rules: networks (smallest first), labels, user agents (exact ones first), keys.
     fn rank(&self) -> (u8, usize) {
         match self {
             ModelRule::Network(_, bits) => (0, 128 - bits.len()),
@@ -89,7 +89,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Prefixes that differ in the first few bits, so that networks contain each other.
+/// Prefixes that differ only in the first few bits, so that networks often contain each other.
 fn bits(max: usize) -> impl Strategy<Value = Vec<bool>> {
     (prop::collection::vec(any::<bool>(), 0..=4), 0..=max).prop_map(move |(head, length)| {
         let mut bits = head;
@@ -128,7 +128,7 @@ fn caller() -> impl Strategy<Value = Caller> {
 proptest! {
     #![proptest_config(cases(20_000))]
     #[test]
-    fn a_deny_list_finds_what_a_look_at_every_rule_finds(
+    fn a_deny_list_agrees_with_a_search_of_every_rule(
         rules in prop::collection::vec(model_rule(), 0..24),
         removed in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
         callers in prop::collection::vec(caller(), 1..8),

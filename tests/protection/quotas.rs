@@ -7,8 +7,8 @@ use tollgate::{HOUR, MINUTE, Policy, Quota, RateLimiter, SECOND, Subject, clock:
 
 use crate::app::{API, US, behind};
 use crate::client::serve;
-use crate::store::Store;
 use crate::support::now;
+use crate::test_backend::TestBackend;
 
 const fn per_minute(tokens: u64) -> Quota {
     Quota::token_bucket(tokens, MINUTE)
@@ -16,11 +16,11 @@ const fn per_minute(tokens: u64) -> Quota {
 
 fn limiter() -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
-    (RateLimiter::new(Store::near(&clock)), clock)
+    (RateLimiter::new(TestBackend::local(&clock)), clock)
 }
 
 #[test]
-fn a_key_goes_before_its_tier_a_tier_before_everybody_and_none_puts_back_what_was_under_it() {
+fn a_key_quota_overrides_a_tier_quota_which_overrides_the_policy_quota() {
     let (limiter, _clock) = limiter();
     let api = Policy::new("api", per_minute(100)).tier("free", per_minute(10));
     let limits = || {
@@ -38,7 +38,7 @@ fn a_key_goes_before_its_tier_a_tier_before_everybody_and_none_puts_back_what_wa
     };
     assert_eq!(limits(), [100, 10, 100, 10, 100]);
     now(limiter.set_quota(&api, Some(per_minute(50))));
-    assert_eq!(limits(), [50, 50, 50, 50, 50], "applies to every tier");
+    assert_eq!(limits(), [50, 50, 50, 50, 50], "a set quota applies to every tier");
     now(limiter.set_tier_quota(&api, "free", Some(per_minute(20))));
     assert_eq!(limits(), [50, 20, 50, 20, 50]);
     now(limiter.set_key_quota(&api, "ada", Some(per_minute(7))));
@@ -62,14 +62,15 @@ fn a_key_goes_before_its_tier_a_tier_before_everybody_and_none_puts_back_what_wa
 }
 
 #[test]
-fn what_was_spent_stays_spent() {
+fn spent_tokens_stay_spent_when_a_quota_changes() {
     let (limiter, clock) = limiter();
     drop(now(limiter.try_acquire(&API, "ada").cost(10).send()));
-    // A raised quota applies immediately, less what was spent.
+    // A raised quota applies immediately, less the spent tokens.
     now(limiter.set_quota(&API, Some(per_minute(100))));
     assert_eq!(now(limiter.remaining(&API, "ada")), 90);
     drop(now(limiter.try_acquire(&API, "ada").cost(90).send()));
-    // Under a lowered quota the debt of 100 is still repaid at the old rate: 5 are left after 57 s, so one of 6 fits.
+    // Under a lowered quota, the 100 spent tokens are still refilled at the old rate. After 57 s, 5 are still spent,
+    // so one more fits into the capacity of 6.
     now(limiter.set_quota(&API, Some(per_minute(6))));
     assert_eq!(now(limiter.try_limit(&API, "ada")).retry_after(), Some(57 * SECOND));
     clock.advance(57 * SECOND - US);
@@ -82,10 +83,10 @@ fn what_was_spent_stays_spent() {
     assert_eq!(now(limiter.remaining(&API, "ada")), 10);
 }
 
-/// Regression: each change forgave what was spent beyond the new capacity, so alternating quotas admitted 56,519 requests
+/// Regression: each change capped the spent tokens at the new capacity, so alternating quotas admitted 56,519 requests
 /// in a minute.
 #[test]
-fn quotas_that_are_set_in_turn_admit_no_more_than_the_larger_one() {
+fn quotas_set_in_turn_admit_no_more_than_the_larger_quota() {
     let (limiter, clock) = limiter();
     let mut admitted = 0;
     for second in 0..60 {
@@ -120,7 +121,7 @@ async fn headers_show_the_quota_that_was_set() {
 }
 
 #[test]
-fn what_cannot_stand_in_a_quotas_place_is_refused_and_nothing_changes() {
+fn an_invalid_replacement_quota_is_rejected_and_changes_nothing() {
     let (limiter, _clock) = limiter();
     let api = Policy::new("api", per_minute(100)).tier("free", per_minute(10));
     now(limiter.set_quota(&api, Some(per_minute(50))));
@@ -150,7 +151,7 @@ fn what_cannot_stand_in_a_quotas_place_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn there_is_room_for_a_hundred_thousand_and_to_put_back() {
+fn a_hundred_thousand_quotas_can_be_set_and_reverted() {
     let (limiter, _clock) = limiter();
     for key in 0..100_000u64 {
         now(limiter.set_key_quota(&API, key, Some(per_minute(1 + key))));
@@ -166,9 +167,9 @@ fn there_is_room_for_a_hundred_thousand_and_to_put_back() {
 }
 
 #[test]
-fn whoever_reads_meanwhile_sees_one_quota_or_the_other() {
+fn concurrent_readers_see_one_quota_or_the_other() {
     let clock = ManualClock::new();
-    let limiter = RateLimiter::new(Store::near(&clock));
+    let limiter = RateLimiter::new(TestBackend::local(&clock));
     let (done, satisfied) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for reader in 0..3u64 {
@@ -203,7 +204,7 @@ fn whoever_reads_meanwhile_sees_one_quota_or_the_other() {
 }
 
 #[tokio::test]
-async fn a_route_whose_quota_is_set_takes_it_in_the_middle_of_a_connection() {
+async fn a_changed_quota_applies_to_open_connections() {
     let (limiter, _clock) = limiter();
     let layer = tollgate::RateLimitLayer::new(&API, crate::app::user).limiter(&limiter);
     let client = serve(crate::client::hello().layer(layer)).await;
@@ -219,7 +220,7 @@ async fn a_route_whose_quota_is_set_takes_it_in_the_middle_of_a_connection() {
 
 /// Regression: the quota set for a tier that the policy no longer has could not be reverted.
 #[test]
-fn the_quota_of_a_tier_that_is_gone_counts_for_nobody_and_can_be_taken_back() {
+fn the_quota_of_a_removed_tier_is_ignored_and_can_be_reverted() {
     let (limiter, _clock) = limiter();
     let before = Policy::new("api", per_minute(100)).tier("premium", per_minute(200));
     let api = Policy::new("api", per_minute(100));
@@ -231,9 +232,9 @@ fn the_quota_of_a_tier_that_is_gone_counts_for_nobody_and_can_be_taken_back() {
     assert_eq!(limiter.stats().changed_quotas, 1);
 }
 
-/// Regression: a key's quota of the policy's former algorithm hid the quota set for the policy.
+/// Regression: a key's quota with the former algorithm of the policy hid the quota that was set for the policy.
 #[test]
-fn a_quota_of_another_algorithm_hides_no_other() {
+fn a_quota_of_another_algorithm_does_not_hide_other_quotas() {
     let (limiter, _clock) = limiter();
     let before = Policy::new("api", per_minute(100)).tier("free", per_minute(50));
     now(limiter.set_key_quota(&before, "ada", Some(per_minute(9))));

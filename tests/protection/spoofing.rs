@@ -1,4 +1,4 @@
-//! Deny lists and blocks use the address that rules count, which clients cannot spoof.
+//! Deny lists and blocks use the same client address as rules. Clients cannot spoof it.
 
 use tollgate::key::KeyExtractor;
 use tollgate::{
@@ -10,12 +10,12 @@ use tollgate::{
 
 use crate::app::{API, ip};
 use crate::client::{Client, hello, serve};
-use crate::store::Store;
 use crate::support::now;
+use crate::test_backend::TestBackend;
 
 fn denying(text: &str) -> RateLimiter {
     let list = DenyList::from_iter([DenyRule::network(text).unwrap()]);
-    RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).build()
+    RateLimiter::builder(TestBackend::local(&ManualClock::new())).deny_list(&list).build()
 }
 
 async fn statuses(client: &Client, forwarded: &[&str]) -> Vec<u16> {
@@ -27,7 +27,7 @@ async fn statuses(client: &Client, forwarded: &[&str]) -> Vec<u16> {
 }
 
 #[tokio::test]
-async fn without_a_proxy_that_is_believed_a_header_neither_evades_nor_frames() {
+async fn forwarding_headers_are_ignored_without_a_trusted_proxy() {
     for layer in [
         RateLimitLayer::new(&API, key::client_ip()),
         RateLimitLayer::new(&API, |_: &_| "all").client_ip(key::client_ip()),
@@ -40,7 +40,7 @@ async fn without_a_proxy_that_is_believed_a_header_neither_evades_nor_frames() {
 }
 
 #[tokio::test]
-async fn behind_a_proxy_the_address_that_it_saw_counts_and_not_what_the_client_wrote_before() {
+async fn behind_a_proxy_only_the_address_that_the_proxy_saw_counts() {
     let trusting = || key::client_ip().trust(["127.0.0.1", "10.0.0.0/8"]);
     let limiter = denying("192.0.2.7");
     let layers = [
@@ -55,13 +55,13 @@ async fn behind_a_proxy_the_address_that_it_saw_counts_and_not_what_the_client_w
         let evasions =
             ["192.0.2.7", "8.8.8.8, 192.0.2.7", "192.0.2.7, 10.1.2.3", "unknown, 192.0.2.7, 10.1.2.3, 10.1.2.4"];
         assert_eq!(statuses(&client, &evasions).await, [429; 4]);
-        let frames = ["192.0.2.7, 8.8.8.8", "192.0.2.7, unknown", "192.0.2.7, 8.8.8.8, 10.1.2.3"];
-        assert_eq!(statuses(&client, &frames).await, [200; 3]);
+        let framings = ["192.0.2.7, 8.8.8.8", "192.0.2.7, unknown", "192.0.2.7, 8.8.8.8, 10.1.2.3"];
+        assert_eq!(statuses(&client, &framings).await, [200; 3]);
     }
 }
 
 #[tokio::test]
-async fn the_layers_own_choice_of_an_address_goes_before_the_rules() {
+async fn the_layers_client_ip_overrides_the_address_of_the_rules() {
     let layer = RateLimitLayer::new(&API, key::client_ip().trust(["127.0.0.1"]))
         .client_ip(key::client_ip().trust(["127.0.0.1"]).from_header("cf-connecting-ip"));
     let client = serve(hello().layer(layer.limiter(&denying("192.0.2.7")))).await;
@@ -71,9 +71,9 @@ async fn the_layers_own_choice_of_an_address_goes_before_the_rules() {
 }
 
 #[tokio::test]
-async fn denials_block_the_address_that_was_denied_and_no_other() {
+async fn denials_block_only_the_denied_address() {
     let one = Policy::new("one", Quota::token_bucket(1, HOUR));
-    let limiter = RateLimiter::builder(Store::near(&ManualClock::new()))
+    let limiter = RateLimiter::builder(TestBackend::local(&ManualClock::new()))
         .auto_block(AutoBlock::new([&one]).threshold(3).within(MINUTE).block_for(HOUR))
         .build();
     let layer = RateLimitLayer::new(one.clone(), key::client_ip().trust(["127.0.0.1"])).limiter(&limiter);
@@ -82,7 +82,7 @@ async fn denials_block_the_address_that_was_denied_and_no_other() {
     for i in 0..10 {
         client.send("GET", &[&format!("x-forwarded-for: 198.51.100.{i}, 192.0.2.7")]).await;
     }
-    let reason = |address: &str| now(limiter.try_acquire(&API, "somebody").ip(ip(address)).check()).reason();
+    let reason = |address: &str| now(limiter.try_acquire(&API, "ada").ip(ip(address)).check()).reason();
     assert_eq!(reason("192.0.2.7"), Reason::Blocked);
     for i in 0..10 {
         assert_eq!(reason(&format!("198.51.100.{i}")), Reason::WithinQuota);
@@ -92,9 +92,10 @@ async fn denials_block_the_address_that_was_denied_and_no_other() {
 }
 
 #[tokio::test]
-async fn no_key_that_a_caller_chooses_is_taken_for_an_address_or_a_label() {
-    // Under a policy of automatic blocking, keys are looked up like addresses and labels.
-    let limiter = RateLimiter::builder(Store::near(&ManualClock::new())).auto_block(AutoBlock::new([&API])).build();
+async fn a_key_chosen_by_a_caller_never_matches_a_blocked_address_or_label() {
+    // With automatic blocking, keys are looked up in the same table as addresses and labels.
+    let limiter =
+        RateLimiter::builder(TestBackend::local(&ManualClock::new())).auto_block(AutoBlock::new([&API])).build();
     limiter.block(Signal::ip(ip("192.0.2.7")), HOUR).await.unwrap();
     limiter.block(Signal::label("country", "KP"), HOUR).await.unwrap();
     for key in [tollgate::Key::from(ip("192.0.2.7")), ("ip", ip("192.0.2.7")).into(), "192.0.2.7".into(), "KP".into()] {

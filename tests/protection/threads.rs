@@ -11,16 +11,16 @@ use tollgate::{
 };
 
 use crate::app::{API, ONE, Spy, ip};
-use crate::store::Store;
 use crate::support::now;
+use crate::test_backend::TestBackend;
 
 const ROUNDS: u64 = 2_000;
 
 #[test]
-fn decisions_blocks_and_changes_from_eight_threads_end_as_they_should() {
+fn concurrent_use_from_eight_threads_ends_in_the_expected_state() {
     let clock = ManualClock::new();
-    let (list, spy, store) = (DenyList::new(), Spy::new(), Store::far(&clock));
-    let limiter = RateLimiter::builder(Arc::clone(&store))
+    let (list, spy, backend) = (DenyList::new(), Spy::new(), TestBackend::remote(&clock));
+    let limiter = RateLimiter::builder(Arc::clone(&backend))
         .deny_list(&list)
         .auto_block(AutoBlock::new([&ONE]).threshold(5).within(MINUTE).block_for(HOUR))
         .observer(Arc::clone(&spy))
@@ -37,7 +37,7 @@ fn decisions_blocks_and_changes_from_eight_threads_end_as_they_should() {
     }
     drop(done);
     for _ in 0..8 {
-        // A panic drops the sender, a deadlock exceeds the timeout.
+        // A panic drops the sender. A deadlock exceeds the timeout.
         all_done.recv_timeout(Duration::from_secs(50)).expect("every thread finishes");
     }
 
@@ -47,7 +47,7 @@ fn decisions_blocks_and_changes_from_eight_threads_end_as_they_should() {
         assert_eq!(now(limiter.try_check(&API, ("denied", thread, ROUNDS - 1))).reason(), Reason::DenyList);
         assert!(now(limiter.try_check(&API, ("denied", thread, ROUNDS - 2))).is_allowed());
         assert_eq!(now(limiter.try_check(&API, ("blocked", thread))).reason(), Reason::Blocked);
-        assert_eq!(now(limiter.try_check(&API, ("let go", thread))).reason(), Reason::WithinQuota);
+        assert_eq!(now(limiter.try_check(&API, ("unblocked", thread))).reason(), Reason::WithinQuota);
         assert_eq!(now(limiter.try_check(&ONE, ("offender", thread))).reason(), Reason::Blocked);
         assert_eq!(limiter.quota(&API, ("quota", thread)).get_capacity(), ROUNDS);
     }
@@ -67,7 +67,7 @@ fn work(limiter: &RateLimiter, list: &DenyList, thread: u64, round: u64) {
     if round > 0 {
         list.remove(&DenyRule::key(("denied", thread, round - 1)));
     }
-    now(limiter.block(Signal::key(("let go", thread)), HOUR));
+    now(limiter.block(Signal::key(("unblocked", thread)), HOUR));
     now(limiter.set_key_quota(&API, ("quota", thread), Some(Quota::token_bucket(round + 1, MINUTE))));
     now(limiter.block(Signal::key(("blocked", thread)), HOUR));
     let signals = Signals::new().ip(ip(&format!("192.0.2.{thread}")));
@@ -76,6 +76,6 @@ fn work(limiter: &RateLimiter, list: &DenyList, thread: u64, round: u64) {
     drop(now(limiter.try_limit(&API, "shared")));
     assert_eq!(now(limiter.try_check(&API, ("blocked", thread))).reason(), Reason::Blocked);
     assert_eq!(limiter.quota(&API, ("quota", thread)).get_capacity(), round + 1);
-    now(limiter.unblock(Signal::key(("let go", thread))));
+    now(limiter.unblock(Signal::key(("unblocked", thread))));
     assert!(limiter.stats().offenders <= 32);
 }

@@ -1,4 +1,4 @@
-//! Deny rules that a layer can match, rules that it never can, and networks with host bits set.
+//! Deny rules that a layer can apply, rules that it can never apply, and networks with host bits.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -16,11 +16,11 @@ use tollgate::{
 
 use crate::app::API;
 use crate::client::{hello, serve};
-use crate::store::Store;
 use crate::support::now;
+use crate::test_backend::TestBackend;
 
 fn limiter(list: &DenyList) -> RateLimiter {
-    RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(list).build()
+    RateLimiter::builder(TestBackend::local(&ManualClock::new())).deny_list(list).build()
 }
 
 fn rule(text: &str) -> DenyRule {
@@ -31,7 +31,7 @@ fn network(text: &str) -> DenyRule {
     DenyRule::network(text).unwrap()
 }
 
-/// The router of a service behind a layer, or the panic of building it.
+/// Applies the layer to a service. Returns the router, or the panic message.
 fn build(layer: RateLimitLayer) -> Result<Router, String> {
     let built = catch_unwind(AssertUnwindSafe(|| hello().layer(layer)));
     built.map_err(|panic| *panic.downcast::<String>().unwrap())
@@ -41,7 +41,8 @@ fn built_with(list: &DenyList, by: impl KeyExtractor) -> Result<Router, String> 
     build(RateLimitLayer::new(&API, by).limiter(&limiter(list)))
 }
 
-/// Extractors, a key that each finds, the header of a request with that key, and of one with another key.
+/// Extractors, each with a key that it finds, the header of a request with that key, and that of a request with another
+/// key.
 fn extractor_cases() -> Vec<(Box<dyn KeyExtractor>, &'static str, &'static str, &'static str)> {
     vec![
         (
@@ -74,7 +75,7 @@ fn extractor_cases() -> Vec<(Box<dyn KeyExtractor>, &'static str, &'static str, 
 }
 
 #[tokio::test]
-async fn point_6_a_rule_for_a_credential_denies_the_requests_that_have_it() {
+async fn point_6_a_rule_for_a_credential_denies_requests_with_that_credential() {
     for (by, text, denied, other) in extractor_cases() {
         let list = DenyList::from_iter([rule(text)]);
         let client = serve(built_with(&list, by).unwrap()).await;
@@ -108,7 +109,7 @@ fn point_6_a_number_and_a_text_of_the_same_digits_are_two_rules() {
 }
 
 #[test]
-fn point_6_a_list_that_no_rule_of_the_layer_can_apply_is_an_error_when_it_is_built() {
+fn point_6_a_layer_that_can_never_apply_a_deny_rule_panics_when_built() {
     let country = || DenyRule::country("KP").unwrap();
     type MakeExtractor = fn() -> Box<dyn KeyExtractor>;
     let cases: [(DenyRule, MakeExtractor, &[&str]); 12] = [
@@ -134,7 +135,7 @@ fn point_6_a_list_that_no_rule_of_the_layer_can_apply_is_an_error_when_it_is_bui
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
         assert!(error.contains(".ignore_unmatched_deny_rules()"), "{error}");
         assert!(!error.contains("leaked") && !error.contains("4711"), "{error}");
-        // Allowed explicitly, for a limiter whose other layers apply the rule.
+        // The check can be turned off, for limiters whose other layers apply the rule.
         let list = DenyList::from_iter([rule]);
         let layer = RateLimitLayer::new(&API, by()).limiter(&limiter(&list));
         assert!(build(layer.ignore_unmatched_deny_rules()).is_ok());
@@ -142,7 +143,7 @@ fn point_6_a_list_that_no_rule_of_the_layer_can_apply_is_an_error_when_it_is_bui
 }
 
 #[test]
-fn point_6_what_the_layer_knows_of_callers_makes_rules_match() {
+fn point_6_a_layer_with_the_signals_of_its_deny_rules_can_be_built() {
     let list = DenyList::from_iter([
         network("192.0.2.0/24"),
         DenyRule::country("KP").unwrap(),
@@ -157,14 +158,14 @@ fn point_6_what_the_layer_knows_of_callers_makes_rules_match() {
     assert!(build(layer(Box::new(key::bearer())).client_ip(key::client_ip())).is_ok());
     assert!(build(layer(Box::new(key::bearer().or(key::client_ip())))).is_ok());
     assert!(build(layer(Box::new(crate::app::user)).client_ip(key::client_ip())).is_ok(), "a closure may find any key");
-    assert!(build(layer(Box::new(key::client_ip().map(|caller| caller)))).is_ok(), "so may a mapped extractor");
+    assert!(build(layer(Box::new(key::client_ip().map(|ip| ip)))).is_ok(), "a mapped extractor may find any key");
     assert!(build(layer(Box::new(key::client_ip()))).is_err());
     let two = layer(Box::new(key::client_ip()))
         .and(tollgate::Policy::new("b", tollgate::Quota::per_minute(1)), key::bearer());
     assert!(build(two).is_ok());
     assert!(build(RateLimitLayer::new(&API, key::bearer())).is_ok());
     assert!(built_with(&DenyList::new(), key::bearer()).is_ok());
-    // An extension never contains a credential. Regression: a revoked key kept working.
+    // The key of an extension is never a credential. Regression: a denied credential was still accepted.
     let by_user = || key::extension(|user: &String| user.clone());
     assert!(built_with(&DenyList::from_iter([rule("header(x-api-key):k7")]), by_user()).is_err());
     assert!(built_with(&DenyList::from_iter([rule("\"ada\"")]), by_user()).is_ok());
@@ -182,10 +183,12 @@ impl Observer for Warnings {
 }
 
 #[tokio::test]
-async fn point_6_a_rule_added_while_the_layer_runs_is_reported_once_for_each_kind() {
+async fn point_6_unmatched_rules_added_at_run_time_are_reported_once_per_kind() {
     let (list, warnings) = (DenyList::from_iter([rule("bearer:sk_leaked")]), Arc::new(Warnings::default()));
-    let limiter =
-        RateLimiter::builder(Store::near(&ManualClock::new())).deny_list(&list).observer(Arc::clone(&warnings)).build();
+    let limiter = RateLimiter::builder(TestBackend::local(&ManualClock::new()))
+        .deny_list(&list)
+        .observer(Arc::clone(&warnings))
+        .build();
     let layer = RateLimitLayer::new(&API, key::bearer()).limiter(&limiter);
     let client = serve(hello().layer(layer.clone())).await;
     let take_warnings = async || {
@@ -194,7 +197,7 @@ async fn point_6_a_rule_added_while_the_layer_runs_is_reported_once_for_each_kin
     };
     assert!(take_warnings().await.is_empty());
     list.extend([DenyRule::key("sk_leaked"), DenyRule::key("sk_other"), network("192.0.2.0/24")]);
-    // The layer can still be built: a running program must not panic.
+    // The layer can still be applied, because a running program must not panic.
     assert!(build(layer).is_ok());
     let warned = take_warnings().await;
     assert_eq!(warned.len(), 2, "{warned:?}");
@@ -214,7 +217,7 @@ async fn point_6_a_rule_added_while_the_layer_runs_is_reported_once_for_each_kin
 }
 
 #[test]
-fn point_15_a_denied_network_with_the_address_of_a_host_is_refused_with_both() {
+fn point_15_a_network_with_host_bits_is_rejected_with_both_corrections() {
     for (text, network, address) in [
         ("192.0.2.7/24", "192.0.2.0/24", "192.0.2.7"),
         ("2001:db8::7/32", "2001:db8::/32", "2001:db8::7"),
@@ -231,7 +234,7 @@ fn point_15_a_denied_network_with_the_address_of_a_host_is_refused_with_both() {
 }
 
 #[test]
-fn a_request_without_an_address_is_an_error_if_the_layer_has_to_find_one() {
+fn a_request_without_an_address_fails_if_the_layer_needs_an_address() {
     let list = DenyList::from_iter([network("192.0.2.0/24")]);
     let limiter = limiter(&list);
     let layer = |client_ip| RateLimitLayer::new(&API, key::global()).client_ip(client_ip).limiter(&limiter);

@@ -1,4 +1,4 @@
-//! Refunds, resets and changes in one process reach the others within a second.
+//! Refunds, resets and quota changes reach other processes within a second.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ async fn ask(limiter: &RateLimiter) -> Decision {
     limiter.try_limit(&API, "ada").await.unwrap()
 }
 
-/// Two limiters on one server, as in two processes. The first has spent everything and returns the receipt; the second
-/// has cached the denial.
+/// Two limiters on one server, as in two processes. The first limiter has spent all tokens and returns the receipt. The
+/// second has cached a denial.
 async fn two_limiters() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt) {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
@@ -28,7 +28,7 @@ async fn two_limiters() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt)
 }
 
 /// Polls until allowed. Polling does not prolong the cached denial.
-async fn is_admitted_within_a_second(limiter: &RateLimiter) {
+async fn assert_admitted_within_a_second(limiter: &RateLimiter) {
     let begin = Instant::now();
     while !ask(limiter).await.is_allowed() {
         assert!(begin.elapsed() < SECOND + SLACK, "still denied after {:?}", begin.elapsed());
@@ -40,14 +40,14 @@ async fn is_admitted_within_a_second(limiter: &RateLimiter) {
 async fn point_13_a_refund_in_one_process_reaches_another_within_a_second() {
     let (_server, _one, other, usage) = two_limiters().await;
     usage.refund().await.unwrap();
-    is_admitted_within_a_second(&other).await;
+    assert_admitted_within_a_second(&other).await;
 }
 
 #[tokio::test]
 async fn point_13_a_settlement_in_one_process_reaches_another_within_a_second() {
     let (_server, _one, other, usage) = two_limiters().await;
     usage.settle(50).await.unwrap();
-    is_admitted_within_a_second(&other).await;
+    assert_admitted_within_a_second(&other).await;
     assert_eq!(other.remaining(&API, "ada").await.unwrap(), 949);
 }
 
@@ -55,17 +55,17 @@ async fn point_13_a_settlement_in_one_process_reaches_another_within_a_second() 
 async fn point_13_a_reset_in_one_process_reaches_another_within_a_second() {
     let (_server, one, other, _usage) = two_limiters().await;
     one.reset(&API, "ada").await.unwrap();
-    is_admitted_within_a_second(&other).await;
+    assert_admitted_within_a_second(&other).await;
 }
 
 #[tokio::test]
 async fn point_13_a_quota_raised_in_one_process_reaches_another_within_a_second() {
     let (_server, one, other, _usage) = two_limiters().await;
     one.set_quota(&API, Some(Quota::token_bucket(2000, DAY))).await.unwrap();
-    is_admitted_within_a_second(&other).await;
+    assert_admitted_within_a_second(&other).await;
 }
 
-/// Quotas and block ends that one process sets are listed by another, without the rules, since only digests are shared.
+/// A process lists the quotas and block ends of other processes. Rules are not listed, because only digests are shared.
 #[tokio::test]
 async fn point_14_quotas_and_blocks_of_another_process_are_listed() {
     let server = Server::start();

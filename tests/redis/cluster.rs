@@ -12,7 +12,7 @@ pub(crate) const fn slow(tokens: u64) -> Quota {
     Quota::token_bucket(1, DAY).capacity(tokens)
 }
 
-/// Returns a key whose rows are on this primary, well away from the slots of the others.
+/// Returns a key whose slot belongs to this primary and is far from the slots of the others.
 pub(crate) fn key_on(cluster: &Cluster, primary: usize) -> Digest {
     let node = &cluster.nodes[0];
     let keys = (1u128..).map(|bits| Digest::from_bits(bits * 0x9e37_79b9_7f4a_7c15));
@@ -25,7 +25,7 @@ pub(crate) async fn spent(backend: &RedisBackend, take: &Take<'_>) -> f64 {
     backend.peek(&[nothing]).await.unwrap()[0].state.spent
 }
 
-/// Takes one by one until denied, and returns how many were granted.
+/// Repeats the take until it is denied. Returns how many were granted.
 pub(crate) async fn drain(backend: &RedisBackend, take: &Take<'_>) -> usize {
     let mut granted = 0;
     while backend.acquire(&[*take]).await.unwrap().all_granted() {
@@ -35,7 +35,7 @@ pub(crate) async fn drain(backend: &RedisBackend, take: &Take<'_>) -> usize {
 }
 
 #[tokio::test]
-async fn it_conforms_key_by_key() {
+async fn a_cluster_conforms_key_by_key() {
     let cluster = Cluster::start();
     conformance::all_key_by_key(&cluster.backend().await, tokio::time::sleep).await;
 }
@@ -46,7 +46,7 @@ async fn charges_over_several_slots_are_all_or_none() {
     let backend = cluster.backend().await;
     let (wide, narrow) = (PolicyName::new("wide"), PolicyName::new("narrow"));
     let keys = [0, 1, 2].map(|primary| key_on(&cluster, primary));
-    // Slots are charged in ascending order: the narrow one before the wide one, and after it.
+    // Slots are charged in ascending order. The narrow row is charged last in the first round, first in the second.
     for (wide_key, narrow_key) in [(keys[0], keys[1]), (keys[2], keys[1])] {
         let wide = Take::new(RowId { policy: &wide, key: wide_key }, &slow(10), Ask::cost(3));
         let narrow = Take::new(RowId { policy: &narrow, key: narrow_key }, &slow(1), Ask::cost(1));
@@ -54,9 +54,9 @@ async fn charges_over_several_slots_are_all_or_none() {
         for takes in [[wide, narrow], [narrow, wide]] {
             let steps = backend.acquire(&takes).await.unwrap();
             let [granted, denied] = if takes[0].row.key == wide_key { [0, 1] } else { [1, 0] };
-            assert!(steps[granted].is_allowed() && !steps[denied].is_allowed(), "the narrow one is exhausted");
-            assert_eq!(steps[granted].state.spent, 3.0, "a denied call reports a charge");
-            assert_eq!(spent(&backend, &wide).await, 3.0, "a denied call charged a row");
+            assert!(steps[granted].is_allowed() && !steps[denied].is_allowed(), "the narrow row is exhausted");
+            assert_eq!(steps[granted].state.spent, 3.0, "a denied call must not report a charge");
+            assert_eq!(spent(&backend, &wide).await, 3.0, "a denied call must not charge a row");
         }
         assert_eq!(spent(&backend, &narrow).await, 1.0);
         assert_eq!(backend.reset(&[wide.row, narrow.row]).await.unwrap(), 2);
@@ -64,7 +64,7 @@ async fn charges_over_several_slots_are_all_or_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hammered_over_several_slots_neither_limit_is_passed() {
+async fn concurrent_calls_over_several_slots_keep_all_limits() {
     const TASKS: usize = 16;
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
@@ -89,7 +89,7 @@ async fn hammered_over_several_slots_neither_limit_is_passed() {
     for task in tasks {
         admitted += task.await.unwrap();
     }
-    // A charge that is refunded may have blocked another call: fewer may be admitted, but never more.
+    // A charge that is refunded later may deny another call, so fewer calls may be admitted.
     assert!((30..=60).contains(&admitted), "{admitted} of 60");
     for i in 0..3 {
         let take = Take::new(RowId { policy: &policies[i], key: keys[i] }, &quotas[i], Ask::cost(1));
@@ -98,14 +98,14 @@ async fn hammered_over_several_slots_neither_limit_is_passed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_over_several_slots_that_is_dropped_charges_all_or_none() {
+async fn a_dropped_call_over_several_slots_charges_all_or_none() {
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
     let policy = PolicyName::new("dropped");
     let row = |primary: usize| RowId { policy: &policy, key: key_on(&cluster, primary) };
     let takes = [0, 1, 2].map(|primary| Take::new(row(primary), &slow(50), Ask::cost(1)));
     for round in 0..100 {
-        // After none of the slots, after one, after two.
+        // Drop the call after it has charged none, one or two of the slots.
         let call = backend.acquire(&takes);
         let _ = tokio::time::timeout(Duration::from_micros(round * 10), call).await;
     }
@@ -147,11 +147,11 @@ async fn several_limits_of_one_key_are_charged_together() {
     }
     assert_eq!(admitted, 100);
     let wide = Take::new(RowId { policy: &policies[0], key }, &slow(500), Ask::cost(1));
-    assert_eq!(spent(&backend, &wide).await, 100.0, "a denied call charged the wider limit");
+    assert_eq!(spent(&backend, &wide).await, 100.0, "a denied call must not charge the wider limit");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_on_the_move_is_followed() {
+async fn a_moving_slot_is_followed() {
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
     let policy = PolicyName::new("moving");
@@ -176,9 +176,9 @@ async fn a_slot_on_the_move_is_followed() {
     assert!(ask::<bool>(&mut to.admin(), &["EXISTS", &name]));
 }
 
-/// Back and forth, so that the client's slot table is always outdated.
+/// The slot moves back and forth, so that the client's slot table is always outdated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_moved_a_moment_ago_is_found() {
+async fn a_recently_moved_slot_is_found() {
     let cluster = Cluster::start();
     let backend = cluster.connect(RedisBackend::builder().deadline(Duration::from_secs(5))).await;
     let policy = PolicyName::new("moved");
@@ -194,7 +194,7 @@ async fn a_slot_that_moved_a_moment_ago_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_settlement_finds_its_slot_too() {
+async fn a_dropped_reset_removes_rows_in_several_slots() {
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
     let policy = PolicyName::new("settled");

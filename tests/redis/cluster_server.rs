@@ -18,8 +18,8 @@ pub(crate) const PRIMARIES: u16 = 3;
 
 pub(crate) const SLOTS: u16 = 16384;
 
-/// The cluster bus port. The default, 10000 above the other port, may be taken. Redis 6 has no setting for it; the
-/// server then fails to start, and another pair of ports is tried.
+/// Sets the port of the cluster bus. Its default, the server's port plus 10000, may be in use. Redis 6 lacks this
+/// setting: if the port is in use, the server does not start, and the test tries another pair of ports.
 const BUS: &str = "--cluster-port";
 
 pub(crate) fn node() -> &'static [&'static str] {
@@ -57,11 +57,11 @@ impl Cluster {
             ask::<()>(first, &["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string(), &bus(node)]);
         }
         let known = format!("cluster_known_nodes:{nodes}");
-        cluster.wait_until("all know each other", |_, info| info.contains(&known));
+        cluster.wait_until("all nodes know each other", |_, info| info.contains(&known));
         if let Some(replica) = cluster.nodes.get(usize::from(PRIMARIES)) {
             ask::<()>(&mut replica.admin(), &["CLUSTER", "REPLICATE", &cluster.id(0)]);
-            wait_until_in_step(&cluster.nodes[0], replica);
-            cluster.wait_until("all know of the replica", |node, _| {
+            wait_until_synced(&cluster.nodes[0], replica);
+            cluster.wait_until("all nodes know the replica", |node, _| {
                 ask::<String>(&mut node.admin(), &["CLUSTER", "NODES"]).contains("slave")
             });
         }
@@ -107,17 +107,17 @@ pub(crate) fn add_slots(node: &mut Connection, slots: Range<u16>) {
     redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots.collect::<Vec<_>>()).exec(node).unwrap();
 }
 
-/// Waits until a replica is up to date. (`WAIT` covers only the writes of its own connection.)
-pub(crate) fn wait_until_in_step(primary: &Server, replica: &Server) {
+/// Waits until a replica is up to date. `WAIT` would cover only the writes of its own connection.
+pub(crate) fn wait_until_synced(primary: &Server, replica: &Server) {
     let (primary, replica) = (&mut primary.admin(), &mut replica.admin());
     let number = |text: &str, name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         value.and_then(|value| value.trim().parse::<u64>().ok())
     };
-    wait_until("the replica is in step", || {
+    wait_until("the replica is up to date", || {
         let written = number(&info(primary, "replication"), "master_repl_offset");
-        let there = info(replica, "replication");
-        there.contains("master_link_status:up") && number(&there, "slave_repl_offset") >= written
+        let replicated = info(replica, "replication");
+        replicated.contains("master_link_status:up") && number(&replicated, "slave_repl_offset") >= written
     });
 }
 

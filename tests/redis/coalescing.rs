@@ -1,4 +1,4 @@
-//! Requests that wait at the same time share a script call, each decided separately and in order.
+//! Requests that wait at the same time share a script call, which decides each of them separately and in order.
 
 use std::time::{Duration, Instant};
 
@@ -26,10 +26,10 @@ pub(crate) fn scripts(server: &Server) -> u64 {
 }
 
 #[tokio::test]
-async fn a_single_decision_is_one_call() {
+async fn sequential_decisions_are_sent_separately() {
     let server = Server::start();
     let backend = server.backend().await;
-    backend.acquire(&[take(1, 1000, 1)]).await.unwrap(); // The first brings the script.
+    backend.acquire(&[take(1, 1000, 1)]).await.unwrap(); // Sends the script.
     let before = scripts(&server);
     for _ in 0..100 {
         assert!(backend.acquire(&[take(1, 1000, 1)]).await.unwrap().all_granted());
@@ -55,7 +55,7 @@ async fn concurrent_requests_share_a_call() {
 }
 
 #[tokio::test]
-async fn first_come_first_served() {
+async fn calls_are_decided_in_order_of_arrival() {
     let server = Server::start();
     let backend = server.backend().await;
     for round in 0..20 {
@@ -66,9 +66,9 @@ async fn first_come_first_served() {
     }
 }
 
-/// A charge sees the settlements and resets that were sent before it, and not the later ones.
+/// A charge sees the settlements and resets that were sent before it, but no later ones.
 #[tokio::test]
-async fn settlements_and_resets_keep_their_place() {
+async fn settlements_and_resets_keep_their_order() {
     let server = Server::start();
     let backend = server.backend().await;
     for round in 0..50 {
@@ -88,7 +88,7 @@ async fn settlements_and_resets_keep_their_place() {
     }
 }
 
-/// Within a call, each reservation is due after the one before it.
+/// Within a script call, each reservation is due after the previous reservation.
 #[tokio::test]
 async fn reservations_are_made_in_order() {
     let server = Server::start();
@@ -122,20 +122,20 @@ async fn settlements_and_resets_run_without_being_awaited() {
     assert_eq!([steps[0].state.spent, steps[1].state.spent], [1.0, 0.0]);
 }
 
-/// With a server slower than its callers, every call completes by the deadline, and failed calls were not charged
-/// unless the error says that they may have been.
+/// Even if the server cannot keep up with the callers, every call completes within the deadline. A failed call was
+/// charged only if its error reports that this is possible.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_that_backs_up_answers_within_the_deadline() {
+async fn a_long_queue_completes_within_the_deadline() {
     const DEADLINE: Duration = Duration::from_millis(300);
     let server = Server::start();
     let backend = RedisBackend::builder().deadline(DEADLINE).connect(&server.url()).await.unwrap();
     backend.acquire(&[take(1, 100_000, 1)]).await.unwrap();
-    // Holds all writes of the server back, including scripts.
+    // Delays all writes of the server, including scripts.
     ask::<()>(&mut server.admin(), &["CLIENT", "PAUSE", "2000", "WRITE"]);
     let begin = Instant::now();
     let answers = join_all((0..5000).map(|_| backend.acquire(&[take(1, 100_000, 1)]))).await;
     let took = begin.elapsed();
-    // A queue of calls that each wait for the server would be late by minutes.
+    // If each call waited for the server, the queue would take minutes.
     assert!(took < DEADLINE + Duration::from_secs(1), "{took:?}");
     let sure = answers.iter().filter(|answer| answer.is_ok()).count();
     let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();

@@ -5,7 +5,7 @@ use tollgate::backend::conformance;
 use crate::server::Server;
 
 #[tokio::test]
-async fn it_conforms() {
+async fn the_redis_backend_conforms() {
     let server = Server::start();
     conformance::all(&server.backend().await, tokio::time::sleep).await;
 }

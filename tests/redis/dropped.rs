@@ -1,4 +1,4 @@
-//! Dropped futures are charged, on Redis as in memory.
+//! Charges whose futures are dropped.
 
 use tollgate::{DAY, MemoryBackend, Policy, Quota, RateLimiter};
 
@@ -10,7 +10,7 @@ static API: Policy = Policy::new("api", Quota::token_bucket(1, DAY).capacity(100
 async fn point_14_dropped_futures_are_charged_on_redis_as_in_memory() {
     let server = Server::start();
     for limiter in [RateLimiter::new(MemoryBackend::new()), RateLimiter::new(server.backend().await)] {
-        // No task of this runtime runs before the first await, so all are dropped before they are sent.
+        // No task of this runtime runs before the first await, so all futures are dropped before the calls are sent.
         (0..50).for_each(|_| drop(limiter.try_limit(&API, "ada")));
         assert_eq!(limiter.remaining(&API, "ada").await.unwrap(), 950, "{limiter:?}");
     }

@@ -1,5 +1,5 @@
-//! Errors of the server: the kind states whether a retry may help, the text gives advice, the source is the server's
-//! error, and none contains credentials.
+//! Errors of the server. The kind shows whether a retry may help, the message gives advice, and the source is the
+//! server's error. No error contains credentials.
 
 use std::error::Error as _;
 use std::time::{Duration, Instant};
@@ -25,59 +25,65 @@ async fn connect(server: &Server, user: &str) -> Result<RedisBackend, Error> {
     RedisBackend::builder().deadline(Duration::from_millis(300)).connect(&url).await
 }
 
-fn do_it(server: &Server, command: &str) {
+fn run(server: &Server, command: &str) {
     let mut parts = command.split(' ');
     let mut cmd = redis::cmd(parts.next().unwrap());
     parts.for_each(|part| _ = cmd.arg(part));
     cmd.exec(&mut server.admin()).unwrap();
 }
 
-fn is(error: &Error, kind: ErrorKind, advice: &str, said: &str) {
+fn assert_error(error: &Error, kind: ErrorKind, advice: &str, source_text: &str) {
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(advice), "{error}");
-    let source = error.source().expect("what the server said").to_string();
-    assert!(source.contains(said), "{source}");
+    let source = error.source().expect("the server's error").to_string();
+    assert!(source.contains(source_text), "{source}");
     for text in [error.to_string(), format!("{error:?}"), source] {
         assert!(!text.contains("hunter2"), "{text}");
     }
 }
 
-async fn after(command: &str, kind: ErrorKind, advice: &str, said: &str) {
+async fn assert_error_after(command: &str, kind: ErrorKind, advice: &str, source_text: &str) {
     let (server, limiter) = start(&[]).await;
-    do_it(&server, command);
-    is(&limiter.try_limit(&SLOW, fresh()).await.unwrap_err(), kind, advice, said);
+    run(&server, command);
+    assert_error(&limiter.try_limit(&SLOW, fresh()).await.unwrap_err(), kind, advice, source_text);
 }
 
 #[tokio::test]
-async fn refusals_of_the_server_are_distinguished() {
+async fn server_errors_have_a_specific_kind_and_advice() {
     let replica = format!("REPLICAOF 127.0.0.1 {}", free_port());
-    after("CONFIG SET maxmemory 1", ErrorKind::Unavailable, "raise maxmemory", "OOM").await;
-    after("CONFIG SET min-replicas-to-write 1", ErrorKind::Unavailable, "fewer replicas", "NOREPLICAS").await;
-    after("ACL SETUSER app -evalsha", ErrorKind::Protocol, "lacks a permission", "evalsha").await;
-    after("ACL SETUSER app -set", ErrorKind::Protocol, "lacks a permission", "run").await;
-    after("ACL SETUSER app resetkeys ~other:*", ErrorKind::Protocol, "lacks a permission", "key").await;
-    after(&replica, ErrorKind::Unavailable, "read-only replica", "read only").await;
+    assert_error_after("CONFIG SET maxmemory 1", ErrorKind::Unavailable, "raise maxmemory", "OOM").await;
+    assert_error_after("CONFIG SET min-replicas-to-write 1", ErrorKind::Unavailable, "fewer replicas", "NOREPLICAS")
+        .await;
+    assert_error_after("ACL SETUSER app -evalsha", ErrorKind::Protocol, "lacks a permission", "evalsha").await;
+    assert_error_after("ACL SETUSER app -set", ErrorKind::Protocol, "lacks a permission", "run").await;
+    assert_error_after("ACL SETUSER app resetkeys ~other:*", ErrorKind::Protocol, "lacks a permission", "key").await;
+    assert_error_after(&replica, ErrorKind::Unavailable, "read-only replica", "read only").await;
     let (server, limiter) = start(&["--replica-serve-stale-data", "no"]).await;
-    do_it(&server, &replica);
-    is(&limiter.try_limit(&SLOW, fresh()).await.unwrap_err(), ErrorKind::Unavailable, "primary", "MASTER");
+    run(&server, &replica);
+    assert_error(&limiter.try_limit(&SLOW, fresh()).await.unwrap_err(), ErrorKind::Unavailable, "primary", "MASTER");
 }
 
 #[tokio::test]
-async fn a_failed_login_is_an_error_when_connecting() {
+async fn connecting_fails_with_wrong_credentials() {
     let (server, limiter) = start(&[]).await;
-    is(&connect(&server, "app:hunter2!").await.unwrap_err(), ErrorKind::Protocol, "check the URL", "authentication");
-    do_it(&server, "CONFIG SET requirepass hunter2");
+    assert_error(
+        &connect(&server, "app:hunter2!").await.unwrap_err(),
+        ErrorKind::Protocol,
+        "check the URL",
+        "authentication",
+    );
+    run(&server, "CONFIG SET requirepass hunter2");
     let anonymous = RedisBackend::connect(&server.url()).await.unwrap_err();
-    is(&anonymous, ErrorKind::Protocol, "check the URL", "NOAUTH");
+    assert_error(&anonymous, ErrorKind::Protocol, "check the URL", "NOAUTH");
     let error = RedisBackend::connect("redis://app:hunter2@127.0.0.1:port").await.unwrap_err();
-    is(&error, ErrorKind::Protocol, "check the URL", "URL");
+    assert_error(&error, ErrorKind::Protocol, "check the URL", "URL");
     let error = RedisBackend::connect(&format!("redis://app:hunter2@127.0.0.1:{}", free_port())).await.unwrap_err();
-    is(&error, ErrorKind::Unavailable, "cannot reach the server", "refused");
+    assert_error(&error, ErrorKind::Unavailable, "cannot reach the server", "refused");
     assert!(!format!("{limiter:?}").contains("hunter2"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_with_a_long_script_is_busy() {
+async fn a_server_that_runs_a_long_script_is_unavailable() {
     let (server, limiter) = start(&["--lua-time-limit", "20"]).await;
     let mut busy = server.admin();
     let script =
@@ -90,22 +96,22 @@ async fn a_server_with_a_long_script_is_busy() {
             _ => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     };
-    is(&error, ErrorKind::Unavailable, "SCRIPT KILL", "BUSY");
-    do_it(&server, "SCRIPT KILL");
+    assert_error(&error, ErrorKind::Unavailable, "SCRIPT KILL", "BUSY");
+    run(&server, "SCRIPT KILL");
     assert!(script.await.unwrap().is_err());
     drop(limiter.try_limit(&SLOW, fresh()).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_loads_its_data_is_unavailable() {
-    // Redis 6 lacks the setting.
+    // Redis 6 does not have this setting.
     let debug: &[_] = if is_redis_6() { &[] } else { &["--enable-debug-command", "yes"] };
     let (mut server, limiter) = start(debug).await;
-    do_it(&server, "CONFIG SET rdbcompression no");
-    do_it(&server, "DEBUG POPULATE 1000 filler 20000");
-    do_it(&server, "SAVE");
+    run(&server, "CONFIG SET rdbcompression no");
+    run(&server, "DEBUG POPULATE 1000 filler 20000");
+    run(&server, "SAVE");
     server.kill();
-    // Loading takes a millisecond per key; the server serves clients after every 2 MB, about a hundred keys.
+    // Loading takes a millisecond per key. After every 2 MB, about a hundred keys, the server replies to clients.
     server.restart_with(&["--key-load-delay", "1000"]);
     let begin = Instant::now();
     let mut loading = None;
@@ -116,7 +122,12 @@ async fn a_server_that_loads_its_data_is_unavailable() {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    is(&loading.expect("it took a second"), ErrorKind::Unavailable, "when it has finished", "loading the dataset");
+    assert_error(
+        &loading.expect("loading took a second"),
+        ErrorKind::Unavailable,
+        "when it has finished",
+        "loading the dataset",
+    );
 }
 
 #[tokio::test]
@@ -133,17 +144,17 @@ async fn a_server_that_cannot_save_is_unavailable() {
             break error;
         }
     };
-    is(&error, ErrorKind::Unavailable, "see its log", "MISCONF");
+    assert_error(&error, ErrorKind::Unavailable, "see its log", "MISCONF");
 }
 
 #[tokio::test]
 async fn a_cluster_without_slots_is_unavailable() {
     let server = Server::with(node());
     let error = RedisBackend::connect(&server.url()).await.unwrap_err();
-    is(&error, ErrorKind::Unavailable, "not every slot", "not served");
+    assert_error(&error, ErrorKind::Unavailable, "not every slot", "not served");
 }
 
-/// A foreign value under a row's key is an error, and is not overwritten.
+/// The backend does not overwrite the value.
 #[tokio::test]
 async fn a_foreign_value_is_an_error() {
     let server = Server::start();
@@ -162,8 +173,8 @@ async fn a_foreign_value_is_an_error() {
         redis::cmd("SET").arg(&row).arg(&foreign).exec(&mut admin).unwrap();
         let error = limiter.try_limit(&SLOW, 7).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol, "{} bytes: {error}", foreign.len());
-        let there: Vec<u8> = redis::cmd("GET").arg(&row).query(&mut admin).unwrap();
-        assert_eq!(there, foreign);
+        let stored: Vec<u8> = redis::cmd("GET").arg(&row).query(&mut admin).unwrap();
+        assert_eq!(stored, foreign);
     }
     redis::cmd("DEL").arg(&row).exec(&mut admin).unwrap();
     assert!(limiter.try_limit(&SLOW, 7).await.unwrap().is_allowed());

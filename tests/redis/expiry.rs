@@ -8,12 +8,12 @@ use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter};
 use crate::server::{PATIENCE, Server};
 
 fn rows(admin: &mut Connection) -> usize {
-    // Only `KEYS` finds expired keys that are not deleted yet.
+    // Unlike `DBSIZE`, `KEYS` does not count expired keys that are not deleted yet.
     cmd("KEYS").arg("*").query::<Vec<String>>(admin).unwrap().len()
 }
 
 #[tokio::test]
-async fn an_idle_server_keeps_no_rows() {
+async fn all_rows_of_an_idle_server_expire() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let period = Duration::from_millis(500);
@@ -29,8 +29,8 @@ async fn an_idle_server_keeps_no_rows() {
             limiter.acquire(policy, key).hold().await.unwrap().into_receipt().settle(3 + key % 4).await.unwrap();
             for _ in 0..6 {
                 let call = limiter.acquire(policy, key);
-                let has_turns = policy.quota().get_max_reserved() != Some(0);
-                let held = if has_turns { call.reserve().await } else { call.hold().await };
+                let can_reserve = policy.quota().get_max_reserved() != Some(0);
+                let held = if can_reserve { call.reserve().await } else { call.hold().await };
                 drop(held.map(|held| held.into_receipt()));
             }
         }
@@ -38,8 +38,8 @@ async fn an_idle_server_keeps_no_rows() {
     let mut admin = server.admin();
     assert!(rows(&mut admin) > 0);
     let filled = begin.elapsed();
-    // A row lives for at most three periods. Double that, because expiries are extended further than needed, and allow
-    // for whole seconds.
+    // A row expires after at most three periods. Double that, because expiries are extended further than necessary, and
+    // add two seconds for rounding.
     let latest = filled + 2 * 3 * period + 2 * Duration::from_secs(1);
     while rows(&mut admin) > 0 {
         assert!(begin.elapsed() < latest, "{} rows are left after {:?}", rows(&mut admin), begin.elapsed());
@@ -77,7 +77,7 @@ async fn a_row_is_kept_until_it_expires() {
     let one = Policy::new("one", Quota::token_bucket(6, Duration::from_secs(3)));
     let two = Policy::new("two", Quota::token_bucket(6, Duration::from_secs(3)));
     let begin = Instant::now();
-    // Alone, with another charge, and as a debt settled later.
+    // Spend by single charges, by a call with two charges, and by a settlement.
     for _ in 0..6 {
         assert!(limiter.try_limit(&one, 1).await.unwrap().is_allowed());
         assert!(limiter.try_limit_all([Charge::new(&one, 2), Charge::new(&two, 2)]).await.unwrap().is_allowed());
@@ -89,7 +89,7 @@ async fn a_row_is_kept_until_it_expires() {
         for key in 1..=3 {
             let left = limiter.remaining(&one, key).await.unwrap();
             let after = begin.elapsed();
-            // One per half second. If the row were lost, all six would be left.
+            // One token is refilled per half second. If the row were lost, all six would be left.
             assert!(left <= after.as_millis() as u64 / 500, "{left} of key {key} are left after {after:?}");
             full += u32::from(left == 6);
         }
@@ -99,12 +99,12 @@ async fn a_row_is_kept_until_it_expires() {
 }
 
 #[tokio::test]
-async fn expired_rows_are_not_stored() {
+async fn calls_that_spend_nothing_do_not_store_rows() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let policy = Policy::new("bucket", Quota::token_bucket(4, HOUR));
     let mut admin = server.admin();
-    // Peeks, zero costs, impossible costs, resets, refunds.
+    // Peeks, zero costs, impossible costs, resets, denied calls.
     drop(limiter.try_check(&policy, 1).await.unwrap());
     drop(limiter.try_acquire(&policy, 2).cost(0).await.unwrap());
     drop(limiter.try_acquire(&policy, 3).cost(5).await.unwrap());
@@ -114,7 +114,7 @@ async fn expired_rows_are_not_stored() {
     assert_eq!(rows(&mut admin), 0);
 }
 
-/// Regression: refunds, which later receipts refer to, extended the expiry forever.
+/// Regression: each refund extended the expiry, so the row never expired.
 #[tokio::test]
 async fn refunds_do_not_extend_the_expiry_of_a_busy_row() {
     let server = Server::start();

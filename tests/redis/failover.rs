@@ -1,5 +1,5 @@
-//! Failover in a cluster: a failed node's slots cost at most the deadline until its replica takes over, and the other
-//! slots nothing.
+//! Failover in a cluster. Until the replica takes over, calls to the slots of the failed node fail within the deadline.
+//! The other slots are not affected.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use tollgate::backend::{Backend, RedisBackend, RowId, Take, conformance};
 use tollgate::{Quota, policy::PolicyName};
 
 use crate::cluster::{drain, key_on, slow, spent};
-use crate::cluster_server::{Cluster, info, wait_until_in_step};
+use crate::cluster_server::{Cluster, info, wait_until_synced};
 use crate::server::{PATIENCE, Server};
 
 const DEADLINE: Duration = Duration::from_millis(500);
@@ -21,13 +21,13 @@ const DEADLINE: Duration = Duration::from_millis(500);
 const SLACK: Duration = Duration::from_secs(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_that_dies_costs_its_own_slots_only() {
+async fn a_killed_primary_affects_only_its_own_slots() {
     fail_primary(|node| node.kill()).await;
 }
 
 /// The connections stay open, but no node redirects the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_that_hangs_costs_its_own_slots_only() {
+async fn a_hanging_primary_affects_only_its_own_slots() {
     fail_primary(|node| {
         let stopped = Command::new("kill").args(["-STOP", &node.pid().to_string()]).status().unwrap();
         assert!(stopped.success());
@@ -45,8 +45,8 @@ async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
     let others =
         [1, 2].map(|i| Take::new(rows[i], &Quota::token_bucket(1_000_000, Duration::from_secs(1)), Ask::cost(1)));
     assert_eq!(conformance::spend(&backend, &[hit], 30).await, 30);
-    // Writes that the replica lacks would be forgiven.
-    wait_until_in_step(&cluster.nodes[0], &cluster.nodes[3]);
+    // Tokens that the replica does not know about would be lost.
+    wait_until_synced(&cluster.nodes[0], &cluster.nodes[3]);
     // For an exact count, all script calls of the node must have ended.
     break_it(&mut cluster.nodes[0]);
 
@@ -55,12 +55,12 @@ async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
     let (mut asked, mut missed) = (0, 0);
     let mut refused = 0;
     let mut granted = 0;
-    let back = loop {
+    let promoted_at = loop {
         for other in &others {
             let began = Instant::now();
             let answer = backend.acquire(&[*other]).await;
             asked += 1;
-            // The client may delay a call while it asks the hanging node for the slots.
+            // The client delays some calls while it asks the hanging node for the slots.
             match answer {
                 Ok(steps) => assert!(steps.all_granted()),
                 Err(_) => missed += 1,
@@ -92,14 +92,14 @@ async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
     };
     assert!(refused > 0, "the primary did not fail");
     assert!(missed * 10 <= asked, "calls to healthy nodes failed: {missed} of {asked}");
-    println!("{refused} refused; decided again {:?} after the promotion", back.elapsed());
+    println!("{refused} refused; decided again {:?} after the promotion", promoted_at.elapsed());
     assert_eq!(granted + drain(&backend, &hit).await, 70);
     assert_eq!(spent(&backend, &hit).await, 100.0);
 }
 
 /// A cluster of one node that breaks the connection after every script call, so that the outcome is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_charge_whose_connection_broke_is_not_sent_again() {
+async fn a_charge_is_not_sent_again_after_its_connection_breaks() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let calls = Arc::new(AtomicUsize::new(0));
@@ -117,10 +117,10 @@ async fn a_charge_whose_connection_broke_is_not_sent_again() {
     let answer = backend.acquire(&[Take::new(row, &slow(10), Ask::cost(1))]).await;
     assert_eq!(answer.unwrap_err().kind(), tollgate::backend::ErrorKind::Unavailable);
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(calls.load(Ordering::SeqCst), 1, "charged again, though it may have been charged");
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "the charge was sent again, though it may have been made");
 }
 
-/// The commands that a client needs from a cluster node.
+/// Replies to the commands that a client sends to a cluster node.
 fn serve(mut connection: TcpStream, port: u16, calls: &AtomicUsize) {
     let mut bytes = [0; 65536];
     while let Ok(read @ 1..) = connection.read(&mut bytes) {
@@ -129,7 +129,7 @@ fn serve(mut connection: TcpStream, port: u16, calls: &AtomicUsize) {
             calls.fetch_add(1, Ordering::SeqCst);
             return;
         }
-        // One reply for each command, of which several may arrive together.
+        // Several commands may arrive together, and each needs a reply.
         for command in text.split("\r\n").filter(|line| line.chars().all(|c| c.is_ascii_alphabetic())) {
             let answer = match command {
                 "CLUSTER" => format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n"),

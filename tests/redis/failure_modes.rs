@@ -1,4 +1,4 @@
-//! Failure modes: an error, fail open, or a share of the quota in the process, chosen by policy.
+//! Failure modes by policy: deny with an error, fail open, or fall back to a share of the quota in the process.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, HOUR));
 static LOGIN: Policy = Policy::new("login", Quota::fixed_window(10, HOUR));
 static PAGES: Policy = Policy::new("pages", Quota::token_bucket(1000, HOUR));
 
-/// `search` falls back to three tenths, `pages` fails open, `login` fails.
+/// `search` falls back to three of its ten tokens, `pages` fails open, and `login` denies.
 fn modes(builder: RateLimiterBuilder) -> RateLimiterBuilder {
     builder.on_failure_of(&SEARCH, FailureMode::fallback(0.35)).on_failure_of(&PAGES, FailureMode::Allow)
 }
@@ -34,8 +34,8 @@ async fn start() -> (Server, RateLimiter) {
     (server, modes(RateLimiter::builder(backend)).build())
 }
 
-async fn until_redis_decides(limiter: &RateLimiter) {
-    while limiter.try_check(&SEARCH, "nobody").await.unwrap().decided_by() != DecidedBy::Backend {
+async fn wait_until_redis_decides(limiter: &RateLimiter) {
+    while limiter.try_check(&SEARCH, "probe").await.unwrap().decided_by() != DecidedBy::Backend {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -52,7 +52,7 @@ async fn ask(app: &Router) -> (StatusCode, axum::http::HeaderMap, String) {
 }
 
 #[tokio::test]
-async fn deny_is_503_and_when_to_come_back() {
+async fn mode_deny_returns_503_with_a_retry_time() {
     let (mut server, limiter) = start().await;
     let app = app(RateLimitLayer::new(LOGIN.clone(), key::global()), &limiter);
     assert_eq!(ask(&app).await.0, 200);
@@ -86,7 +86,7 @@ async fn fail_open_admits_every_request() {
 }
 
 #[tokio::test]
-async fn the_fallback_admits_its_share_and_no_more() {
+async fn the_fallback_admits_exactly_its_share() {
     let (mut server, limiter) = start().await;
     let app = app(RateLimitLayer::new(SEARCH.clone(), key::global()), &limiter);
     server.kill();
@@ -105,17 +105,17 @@ async fn the_fallback_admits_its_share_and_no_more() {
 }
 
 #[tokio::test]
-async fn of_several_rules_the_strictest_mode_counts() {
+async fn the_strictest_mode_of_several_rules_applies() {
     let (mut server, limiter) = start().await;
     let two = app(RateLimitLayer::new(SEARCH.clone(), key::global()).and(PAGES.clone(), key::global()), &limiter);
     let three = RateLimitLayer::new(PAGES.clone(), key::global()).and(SEARCH.clone(), key::global());
     let three = app(three.and(LOGIN.clone(), key::global()), &limiter);
     server.kill();
-    // One policy fails without Redis, so nothing is spent under the others.
+    // Without Redis, one policy denies, so the others are not charged.
     for _ in 0..10 {
         assert_eq!(ask(&three).await.0, 503);
     }
-    // One policy falls back, the other fails open: the fallback decides.
+    // One policy falls back and the other fails open, so the fallback decides.
     let mut statuses = Vec::new();
     for _ in 0..5 {
         statuses.push(ask(&two).await.0.as_u16());
@@ -130,7 +130,7 @@ async fn of_several_rules_the_strictest_mode_counts() {
 }
 
 #[tokio::test]
-async fn the_fallback_takes_all_or_nothing() {
+async fn the_fallback_charges_all_policies_or_none() {
     let (mut server, limiter) = start().await;
     let other = Policy::new("other", Quota::token_bucket(10, HOUR));
     let backend = RedisBackend::connect(&server.url()).await.unwrap();
@@ -144,7 +144,7 @@ async fn the_fallback_takes_all_or_nothing() {
 }
 
 #[tokio::test]
-async fn charges_of_the_fallback_are_settled_there() {
+async fn charges_of_the_fallback_are_settled_in_the_fallback() {
     let (mut server, limiter) = start().await;
     server.kill();
     let left = async || limiter.remaining(&SEARCH, 1).await.unwrap();
@@ -160,9 +160,9 @@ async fn charges_of_the_fallback_are_settled_there() {
     assert_eq!(left().await, 3);
     let later = limiter.acquire(&SEARCH, 1).cost(3).hold().await.unwrap().into_receipt();
     let unseen = limiter.acquire(&PAGES, 1).cost(3).hold().await.unwrap().into_receipt();
-    // Redis has no record of these charges, and does not get their settlements.
+    // Redis has no record of these charges and does not receive their settlements.
     server.restart();
-    until_redis_decides(&limiter).await;
+    wait_until_redis_decides(&limiter).await;
     later.settle(1).await.unwrap();
     unseen.settle(700).await.unwrap();
     assert_eq!((left().await, limiter.remaining(&PAGES, 1).await.unwrap()), (10, 1000));
@@ -172,7 +172,7 @@ async fn charges_of_the_fallback_are_settled_there() {
 }
 
 #[tokio::test]
-async fn redis_decides_again_when_it_is_back_from_what_it_knew() {
+async fn redis_resumes_with_its_own_rows_after_an_outage() {
     let (server, limiter) = start().await;
     let before = limiter.acquire(&SEARCH, 1).cost(8).hold().await.unwrap().into_receipt();
     assert_eq!(before.decisions().get(0).unwrap().decided_by(), DecidedBy::Backend);
@@ -181,12 +181,11 @@ async fn redis_decides_again_when_it_is_back_from_what_it_knew() {
         let decision = limiter.try_limit(&SEARCH, 1).await.unwrap();
         assert_eq!(decision.decided_by(), DecidedBy::Fallback);
     }
-    // Only Redis can settle a charge that Redis made.
     let lost = limiter.acquire(&PAGES, 1).hold().await.unwrap().into_receipt();
-    assert!(lost.settle(0).await.is_ok(), "settling an uncounted charge failed");
+    assert!(lost.settle(0).await.is_ok(), "settling a charge that Redis did not make must succeed");
     server.signal("CONT");
-    until_redis_decides(&limiter).await;
-    // Of the charges during the outage, only the one that timed out may count.
+    wait_until_redis_decides(&limiter).await;
+    // Of the charges during the outage, Redis may only have made the one that timed out.
     let left = limiter.remaining(&SEARCH, 1).await.unwrap();
     assert!((1..=2).contains(&left), "{left}");
     before.settle(0).await.unwrap();
@@ -194,7 +193,7 @@ async fn redis_decides_again_when_it_is_back_from_what_it_knew() {
 }
 
 #[tokio::test]
-async fn a_settlement_that_does_not_reach_redis_is_an_error() {
+async fn a_settlement_fails_if_redis_is_unreachable() {
     let (mut server, limiter) = start().await;
     let charged = limiter.acquire(&SEARCH, 1).cost(8).hold().await.unwrap().into_receipt();
     server.kill();
@@ -203,7 +202,7 @@ async fn a_settlement_that_does_not_reach_redis_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_fallback_can_be_ones_own() {
+async fn the_fallback_backend_can_be_replaced() {
     let mut server = Server::start();
     let backend = RedisBackend::connect(&server.url()).await.unwrap();
     let own = std::sync::Arc::new(MemoryBackend::new());
@@ -213,9 +212,8 @@ async fn the_fallback_can_be_ones_own() {
     assert_eq!(own.len(), 1);
 }
 
-/// Cached denials need no server, for a second.
 #[tokio::test]
-async fn denials_before_an_outage_last_a_second_and_without_the_cache_fail() {
+async fn cached_denials_apply_for_a_second_during_an_outage() {
     let mut server = Server::start();
     let backend = server.backend().await;
     let cached = RateLimiter::new(backend.clone());
@@ -231,5 +229,5 @@ async fn denials_before_an_outage_last_a_second_and_without_the_cache_fail() {
     assert!(bare.try_limit(&SLOW, key).await.is_err());
     assert!(cached.try_limit(&SLOW, fresh()).await.is_err());
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(cached.try_limit(&SLOW, key).await.is_err(), "it is not remembered any more");
+    assert!(cached.try_limit(&SLOW, key).await.is_err(), "the denial is still cached");
 }

@@ -1,5 +1,5 @@
-//! Real failures of a server: no call exceeds the deadline and the failure mode applies meanwhile; decisions are exact
-//! again within a second afterwards.
+//! Real failures of a server. During a failure, no call exceeds the deadline and the failure mode applies. Within a
+//! second after the failure, decisions are exact again.
 
 use std::time::Duration;
 
@@ -13,31 +13,31 @@ use crate::server::Server;
 const A_WHILE: Duration = Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_killed_and_comes_back() {
+async fn a_killed_server_is_used_again_after_a_restart() {
     let mut server = Server::start();
     let application = Application::on(&server.url()).await;
     server.kill();
-    // Until the pauses between probes are at their longest.
-    application.suffers(Duration::from_millis(1650)).await;
-    application.fails_at_once().await;
+    // Long enough for the pauses between probes to reach their maximum.
+    application.call_during_outage(Duration::from_millis(1650)).await;
+    application.assert_fails_immediately().await;
     server.restart();
-    application.is_back().await;
+    application.assert_recovers().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_stands_still_for_three_seconds() {
+async fn a_stopped_server_fails_calls_until_it_continues() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     server.signal("STOP");
-    let kinds = application.suffers(Duration::from_secs(3)).await;
+    let kinds = application.call_during_outage(Duration::from_secs(3)).await;
     assert!(kinds.contains(&ErrorKind::Timeout) && kinds.contains(&ErrorKind::Unavailable), "{kinds:?}");
-    application.fails_at_once().await;
+    application.assert_fails_immediately().await;
     server.signal("CONT");
-    application.is_back().await;
+    application.assert_recovers().await;
 }
 
 #[tokio::test]
-async fn a_server_that_lost_its_scripts_gets_them_again() {
+async fn lost_scripts_are_sent_again() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     let mut admin = server.admin();
@@ -49,48 +49,48 @@ async fn a_server_that_lost_its_scripts_gets_them_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_becomes_read_only() {
+async fn a_read_only_server_fails_calls_until_it_is_a_primary_again() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     let mut admin = server.admin();
     redis::cmd("REPLICAOF").arg("127.0.0.1").arg(free_port()).exec(&mut admin).unwrap();
-    assert_eq!(application.suffers(A_WHILE).await, [ErrorKind::Unavailable]);
+    assert_eq!(application.call_during_outage(A_WHILE).await, [ErrorKind::Unavailable]);
     redis::cmd("REPLICAOF").arg("NO").arg("ONE").exec(&mut admin).unwrap();
-    application.is_back().await;
+    application.assert_recovers().await;
 }
 
-/// A failover behind a name or an address: the old connection still works, and leads to a replica.
+/// After a failover, the old connection still works, but the server at its other end is a replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_that_is_elsewhere_now() {
+async fn a_new_primary_behind_the_same_address_is_found() {
     let (old, new) = (Server::start(), Server::start());
     let proxy = Proxy::to(old.port());
     let application = Application::on(&proxy.url()).await;
     redis::cmd("REPLICAOF").arg("127.0.0.1").arg(new.port()).exec(&mut old.admin()).unwrap();
-    application.suffers(A_WHILE).await;
-    // Reconnecting finds the new primary, but not with every call.
+    application.call_during_outage(A_WHILE).await;
+    // The backend reconnects to find the new primary, but not for every call.
     let connected = proxy.accepted();
     assert!((2..100).contains(&connected), "{connected} connections");
     proxy.point_at(new.port());
-    application.is_back().await;
+    application.assert_recovers().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_full() {
+async fn a_full_server_fails_calls_until_it_has_memory_again() {
     let server = Server::with(&["--maxmemory-policy", "noeviction"]);
     let application = Application::on(&server.url()).await;
     let mut admin = server.admin();
     let key = fresh();
     while application.deny.try_limit(&SLOW, key).await.unwrap().is_allowed() {}
     redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1).exec(&mut admin).unwrap();
-    assert_eq!(application.suffers(A_WHILE).await, [ErrorKind::Unavailable]);
+    assert_eq!(application.call_during_outage(A_WHILE).await, [ErrorKind::Unavailable]);
     // A denial needs no memory, since it writes nothing.
     assert!(!application.allow.try_limit(&SLOW, key).await.unwrap().is_allowed());
     redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0).exec(&mut admin).unwrap();
-    application.is_back().await;
+    application.assert_recovers().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_are_killed_all_the_time() {
+async fn calls_recover_after_connections_were_killed_repeatedly() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     let mut admin = server.admin();
@@ -100,13 +100,13 @@ async fn connections_that_are_killed_all_the_time() {
             std::thread::sleep(Duration::from_millis(10));
         }
     });
-    application.is_asked(A_WHILE).await;
+    application.call_repeatedly(A_WHILE).await;
     killing.await.unwrap();
-    application.is_back().await;
+    application.assert_recovers().await;
 }
 
 #[tokio::test]
-async fn an_idle_connection_that_was_closed_fails_no_decision() {
+async fn decisions_succeed_after_an_idle_connection_was_closed() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     for _ in 0..3 {
@@ -117,7 +117,7 @@ async fn an_idle_connection_that_was_closed_fails_no_decision() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_that_is_changed() {
+async fn a_password_change_fails_calls_until_the_password_is_restored() {
     let server = Server::start();
     let mut admin = server.admin();
     let mut password = |to: &str| {
@@ -127,41 +127,41 @@ async fn a_password_that_is_changed() {
     password("first");
     let application = Application::on(&format!("redis://:first@127.0.0.1:{}", server.port())).await;
     password("second");
-    let kinds = application.suffers(A_WHILE).await;
+    let kinds = application.call_during_outage(A_WHILE).await;
     assert!(kinds.contains(&ErrorKind::Protocol), "no error asks for a configuration change: {kinds:?}");
     password("first");
-    application.is_back().await;
+    application.assert_recovers().await;
 }
 
-/// As when a cable is pulled: nothing is closed, and no data arrives.
+/// Simulates a pulled cable: the connection stays open, but no data arrives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_socket_that_swallows_everything() {
+async fn a_connection_without_data_fails_calls_until_it_recovers() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let application = Application::on(&proxy.url()).await;
     let connected = proxy.accepted();
-    proxy.swallow(true);
-    application.suffers(Duration::from_millis(2550)).await;
-    application.fails_at_once().await;
+    proxy.drop_data(true);
+    application.call_during_outage(Duration::from_millis(2550)).await;
+    application.assert_fails_immediately().await;
     assert!(proxy.accepted() - connected < 10, "{} failed connections", proxy.accepted() - connected);
-    proxy.swallow(false);
-    application.is_back().await;
-    // No connection is leaked: one of the backend's, and the one that counts them.
+    proxy.drop_data(false);
+    application.assert_recovers().await;
+    // No connection is leaked: the backend has one, and this query has another.
     let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut server.admin()).unwrap();
     assert!(clients.lines().count() <= 2, "{clients}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_socket_that_is_closed_as_soon_as_it_is_open() {
+async fn calls_recover_after_new_connections_were_closed_immediately() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let application = Application::on(&proxy.url()).await;
-    proxy.refuse(true);
-    application.suffers(A_WHILE).await;
-    application.fails_at_once().await;
-    proxy.refuse(false);
-    application.is_back().await;
+    proxy.refuse_connections(true);
+    application.call_during_outage(A_WHILE).await;
+    application.assert_fails_immediately().await;
+    proxy.refuse_connections(false);
+    application.assert_recovers().await;
     proxy.close_all();
-    application.is_asked(Duration::from_millis(20)).await;
-    application.is_back().await;
+    application.call_repeatedly(Duration::from_millis(20)).await;
+    application.assert_recovers().await;
 }

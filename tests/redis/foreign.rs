@@ -1,4 +1,4 @@
-//! Foreign values under rows' keys fail the operations that name them, with an error.
+//! Foreign values under the keys of rows. Operations on such a row fail with an error.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State};
@@ -23,7 +23,7 @@ fn takes() -> [Take<'static>; 4] {
     quotas.map(|quota| Take::new(row, &quota, Ask::cost(2).reserve()))
 }
 
-/// Runs every operation on the row. They may fail only as `Protocol`, and must not hang or panic.
+/// Runs every operation on the row. Operations may fail only with `Protocol`, and must not hang or panic.
 async fn run_every_operation(
     backend: &RedisBackend,
     take: &Take<'static>,
@@ -43,7 +43,7 @@ async fn run_every_operation(
 }
 
 #[tokio::test]
-async fn a_row_of_another_length_is_an_error_until_it_is_removed() {
+async fn a_row_of_the_wrong_length_is_an_error_until_it_is_removed() {
     let server = Server::start();
     let (backend, mut window) = (server.backend().await, Window::to(&server));
     let take = takes()[0];
@@ -60,13 +60,13 @@ async fn a_row_of_another_length_is_an_error_until_it_is_removed() {
 }
 
 #[test]
-fn any_forty_bytes_cause_no_panic() {
+fn arbitrary_rows_of_forty_bytes_do_not_cause_a_panic() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = Server::start();
     let backend = runtime.block_on(server.backend());
     let window = std::cell::RefCell::new(Window::to(&server));
     let name = backend.row_key(&POLICY, Digest::from_bits(7));
-    // Random bytes; numbers of any size, including NaN; possible rows.
+    // Random bytes, numbers of any size including NaN, and plausible rows.
     let odd =
         prop_oneof![any::<f64>(), prop::sample::select(vec![-1.0, 0.5, 1e300, f64::NAN, f64::INFINITY, 9e15, 1.7e15])];
     let stamp = prop_oneof![any::<u32>(), (0..4usize).prop_map(|i| tollgate::algorithm::stamp(&takes()[i].quota))];
@@ -88,22 +88,22 @@ fn any_forty_bytes_cause_no_panic() {
             ..State::default()
         };
         window.borrow_mut().write(&name, &bytes);
-        let borne =
+        let result =
             runtime.block_on(run_every_operation(&backend, take, &ChargeRecord { cost: 2, state, due: state.at }));
-        prop_assert_eq!(borne, Ok(()));
+        prop_assert_eq!(result, Ok(()));
         runtime.block_on(async {
             if backend.reset(&[take.row]).await.is_err() {
                 assert_ne!(bytes[..4], OURS);
                 window.borrow_mut().clear();
             }
-            assert!(backend.acquire(&[*take]).await.unwrap().all_granted(), "a reset row is afresh");
+            assert!(backend.acquire(&[*take]).await.unwrap().all_granted(), "the reset must restore the full quota");
         });
         Ok(())
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Regression: one value of seven bytes failed 128 of 501 callers, all those in the same batch.
+/// Regression: a value of seven bytes failed the 128 callers in the same batch, out of 501.
 #[tokio::test]
 async fn a_foreign_value_fails_only_the_operations_that_name_it() {
     let server = Server::start();
@@ -153,7 +153,7 @@ async fn a_foreign_value_fails_only_the_operations_that_name_it() {
         assert_eq!(granted, [Ok(true), refused, refused, Ok(true)], "{found}");
         assert_eq!(peek.await.unwrap_err().kind(), ErrorKind::Protocol);
         reset.await.unwrap();
-        // Neither charged nor overwritten, and nothing was charged for pairs that include it.
+        // The value was not overwritten, and no call that includes its key was charged.
         assert_eq!(dump(&mut admin), before, "{found}");
         let spent = |steps: &[tollgate::algorithm::Step]| steps[0].state.spent;
         assert_eq!(spent(&backend.peek(&[take(6)]).await.unwrap()), 3.0 + 1.0, "{found}");
@@ -161,7 +161,6 @@ async fn a_foreign_value_fails_only_the_operations_that_name_it() {
     }
 }
 
-/// A reset removes a row with numbers out of range, but not other values.
 #[tokio::test]
 async fn a_reset_removes_a_damaged_row() {
     let server = Server::start();
@@ -175,7 +174,6 @@ async fn a_reset_removes_a_damaged_row() {
     assert_eq!(after.await.unwrap()[0].state.spent, 2.0);
 }
 
-/// The server drops a row at the second in its header, after it expires and not much later.
 #[tokio::test]
 async fn the_server_drops_a_row_at_the_second_in_its_header() {
     let server = Server::start();
@@ -183,9 +181,9 @@ async fn the_server_drops_a_row_at_the_second_in_its_header() {
     for take in takes() {
         let name = backend.row_key(take.row.policy, take.row.key);
         let now = backend.acquire(&[take]).await.unwrap()[0].now;
-        let there = window.rows(std::slice::from_ref(&name));
-        let (_, expires) = rows::row(there[0].as_deref().unwrap());
-        // Redis 6 lacks `EXPIRETIME`. Rounded to the nearest second, which the delay stays below by half.
+        let stored = window.rows(std::slice::from_ref(&name));
+        let (_, expires) = rows::row(stored[0].as_deref().unwrap());
+        // Redis 6 lacks `EXPIRETIME`. Rounding to the nearest second allows a delay of half a second.
         let expire_time = "local now, left = redis.call('TIME'), redis.call('PTTL', KEYS[1])
             return math.floor(now[1] + (now[2] / 1000 + left) / 1000 + 0.5)";
         let mut command = redis::cmd("EVAL");

@@ -1,6 +1,6 @@
 //! Random histories: the script's decisions and rows equal those of the algebra, to the last bit and microsecond.
 //!
-//! The backend replays the script's decisions, so the rows are also read directly from the server.
+//! The backend computes new rows by repeating the script's operations, so the tests read the rows from the server.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use crate::server::Server;
 use crate::set_clock::{SetClock, Window};
 
 #[test]
-fn of_ordinary_quotas() {
+fn ordinary_quotas_match_the_algebra() {
     replay(1500, 40, prop_oneof![3 => quota(), 1 => tiny()], begin());
 }
 
 #[test]
-fn of_quotas_so_small_that_every_microsecond_matters() {
+fn tiny_quotas_match_the_algebra() {
     replay(2000, 40, tiny(), begin());
 }
 
 #[test]
-fn of_extreme_quotas_at_both_ends_of_time() {
+fn extreme_quotas_match_the_algebra() {
     let ends = prop_oneof![
         begin(),
         sized(40).prop_map(|before| Micros::new(Micros::MAX.get() - before)),
@@ -36,9 +36,9 @@ fn of_extreme_quotas_at_both_ends_of_time() {
     replay(1500, 25, extreme(), ends);
 }
 
-/// Every operation under any of three quotas: each reads the rows of the others.
+/// Every operation uses one of three quotas and reads rows that the other two wrote.
 #[test]
-fn of_several_quotas_on_each_row() {
+fn several_quotas_on_each_row_match_the_algebra() {
     let alike = prop_oneof![
         quota(),
         tiny(),
@@ -51,7 +51,7 @@ fn of_several_quotas_on_each_row() {
     replay_with(2500, 40, alike, begin(), true);
 }
 
-/// Numbers at the ends of their ranges, or primes.
+/// Quotas whose numbers are primes, or the limits of their ranges.
 fn extreme() -> impl Strategy<Value = Quota> {
     let most = Quota::MAX_TOKENS;
     let tokens = prop::sample::select(vec![1, 2, 10, 999_999_937, most]);
@@ -103,8 +103,7 @@ fn replay_with(
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Three rows, the second of another key; three more of other keys with equal requests; and the algebra's state of
-/// them.
+/// Six rows and the algebra's state of each. The last three rows have other keys and get the same requests.
 struct History<'a> {
     backend: RedisBackend,
     clock: &'a SetClock,
@@ -112,10 +111,11 @@ struct History<'a> {
     quotas: [Quota; 3],
     names: Vec<String>,
     model: [State; ROWS],
-    /// Rows that were written since the last comparison with the server.
+    /// Whether each row was written since the last comparison with the server.
     dirty: [bool; ROWS],
-    /// The quotas that last wrote the rows, and the seconds at which the server drops these.
+    /// The quota that last wrote each row.
     by: [Quota; ROWS],
+    /// The second at which the server drops each row.
     expires: [u32; ROWS],
     receipts: Vec<(usize, Quota, ChargeRecord)>,
     now: Micros,
@@ -163,7 +163,7 @@ impl<'a> History<'a> {
         let mut burst = Vec::new();
         for raw in history {
             self.send(raw, &mut burst);
-            // Operations sent without a pause share a call.
+            // Operations that are sent without a pause share a script call.
             if raw.step.1 >> 40 & 3 == 0 {
                 self.compare(std::mem::take(&mut burst)).await;
                 self.move_clock(raw);
@@ -192,7 +192,7 @@ impl<'a> History<'a> {
     fn take(&mut self, raw: &Raw, rows: &[usize]) -> Sent {
         let (what, _) = raw.what;
         let take = |(i, row): (usize, &usize)| {
-            // 7: under another tier.
+            // Operation 7 charges under another tier.
             let other = if self.mixed { (raw.how.1 >> 20) as usize % 3 } else { usize::from(what == 7) };
             let quota = self.quotas[(row + other) % 3];
             let ask = raw.ask(&quota);
@@ -207,7 +207,7 @@ impl<'a> History<'a> {
         Sent::Takes { expected, answer }
     }
 
-    /// Decides with the algebra: all or none, each take after what those before it would spend.
+    /// Decides with the algebra. Each take sees what the earlier takes would spend; all are made, or none.
     fn decide(&mut self, rows: &[usize], takes: &[Take<'_>], store: bool) -> Vec<Step> {
         let mut tried = self.model;
         let mut steps = Vec::new();
@@ -223,7 +223,7 @@ impl<'a> History<'a> {
                 self.promised = self.now + time;
             }
             if let Some(receipt) = ChargeRecord::new(take.ask.tokens(), step) {
-                // Includes denied charges, whose settlement must refund nothing.
+                // Receipts of denied calls are kept too, since settling them must refund nothing.
                 let row = rows[steps.iter().position(|other| std::ptr::eq(other, step)).unwrap()];
                 self.receipts.push((row, take.quota, receipt));
             }
@@ -247,14 +247,14 @@ impl<'a> History<'a> {
                 steps[i].verdict = step_all(&mut self.model.clone(), &lines, self.now)[i].verdict;
             }
             if rows.len() > 1 {
-                // The row may or may not be rolled to the present.
+                // The backend may return the row as stored or as it is at present.
                 steps[i].state = State { spent: f64::NAN, ..before };
             }
         }
         steps
     }
 
-    /// Settles any earlier charge, regardless of what happened to its row since, and even twice.
+    /// Settles any earlier charge, even if its row has changed since or the charge was settled before.
     fn settle(&mut self, raw: &Raw) -> Sent {
         let last = self.receipts.len() - 1;
         let most = if raw.what.1 >> 63 == 0 { last } else { last.min(2) };
@@ -302,7 +302,7 @@ impl<'a> History<'a> {
         let (rows, expiries) = (self.window.rows(&self.names), self.window.expiries());
         for (name, expires) in expiries {
             let i = self.names.iter().position(|other| *other == name).unwrap();
-            assert!(self.dirty[i], "a row was written though nothing was stored");
+            assert!(self.dirty[i], "the server must not write a row that did not change");
             self.expires[i] = expires;
             // An earlier operation may have needed the row for longer.
             assert!(
@@ -313,10 +313,10 @@ impl<'a> History<'a> {
         }
         for (i, stored) in rows.iter().enumerate() {
             let model = &self.model[i];
-            assert_eq!(stored.is_some(), *model != State::default(), "{stored:?} instead of {model:?}");
+            assert_eq!(stored.is_some(), *model != State::default(), "expected {model:?}, found {stored:?}");
             let Some((stored, expires)) = stored.as_deref().map(row) else { continue };
-            assert_eq!(bytes(&stored), bytes(model), "{stored:?} instead of {model:?}");
-            assert_eq!(stored.clear, model.clear, "{stored:?} instead of {model:?}");
+            assert_eq!(bytes(&stored), bytes(model), "expected {model:?}, found {stored:?}");
+            assert_eq!(stored.clear, model.clear, "expected {model:?}, found {stored:?}");
             assert_eq!(expires, self.expires[i], "the row's header and the server's expiry differ");
             assert!(
                 !self.dirty[i] || !is_dropped_early(&self.by[i], model, self.now, expires),
@@ -331,7 +331,7 @@ impl<'a> History<'a> {
         let moved = raw.moved(&quota, self.now, self.promised);
         let step = moved.since(self.now);
         let back = |step: Duration| Micros::new(self.now.get().saturating_sub(step.as_micros() as u64));
-        // Sometimes backwards, by a little or a lot, and sometimes far ahead.
+        // The clock sometimes moves backwards, by a little or a lot, and sometimes far ahead.
         self.now = match raw.how.1 >> 60 {
             0 | 1 => back(Duration::from_micros(step.as_micros() as u64 % (2 * quota.period().as_micros() as u64))),
             2 => back(step),
@@ -344,7 +344,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Rewrites a row as if it were written at this instant, even an impossible one.
+    /// Rewrites a row as if it had been written at this instant, which may be impossible.
     fn tamper(&mut self, i: usize, at: Micros) {
         if self.model[i] == State::default() {
             return;
@@ -358,16 +358,16 @@ fn id(row: usize) -> RowId<'static> {
     RowId { policy: &POLICIES[row % 3], key: Digest::from_bits(KEYS[row]) }
 }
 
-/// Whether a row is dropped before it expires.
+/// Returns whether the server drops a row before it expires.
 fn is_dropped_early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
-    // A row settled under another tier keeps its quota, but its end is computed by the other one.
+    // A row settled under another tier keeps its quota, but the other tier's quota determined its expiry.
     row.stamp == tollgate::algorithm::stamp(quota)
         && expires_at(quota, row, now).is_none_or(|clear| f64::from(expires) * 1e6 < clear)
         && expires < u32::MAX
 }
 
-/// Whether a row is kept for longer than twice the time to its expiry, and two seconds. A row ahead of the clock may
-/// already be forgiven, but is kept for a clock that is corrected; partial windows count as whole.
+/// Returns whether the server keeps a row for longer than twice the time to its expiry plus two seconds. Partial
+/// windows count as whole. Rows ahead of the clock are not checked: they are kept in case the clock is corrected.
 fn is_dropped_late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
     if row.stamp != tollgate::algorithm::stamp(quota) {
         return false;
@@ -379,7 +379,7 @@ fn is_dropped_late(quota: &Quota, row: &State, now: Micros, expires: u32) -> boo
         && expires_at(quota, row, now).is_some_and(|clear| f64::from(expires) * 1e6 > latest(clear))
 }
 
-/// When a row is fully refilled, with refunds counted in, since later receipts refer to them.
+/// Returns when a row is fully refilled. Refunded tokens count as spent, because later receipts refer to them.
 fn expires_at(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
     if quota.algorithm() == Algorithm::SlidingWindow {
         return Some((row.at.get() + 2 * quota.period().as_micros() as u64) as f64);
@@ -392,7 +392,7 @@ fn expires_at(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
     if row.carry == 0.0 {
         return Some(owed);
     }
-    // No receipt exceeds what can be spent and reserved together.
+    // No receipt exceeds the capacity plus the maximum reservations.
     let most = quota.get_max_reserved().map_or(f64::MAX, |reserved| (quota.get_capacity() + reserved) as f64);
     let receipts = State { spent: (row.spent + row.carry).min(most), at: now, carry: 0.0, ..*row };
     Some(owed.max(paid(receipts)?))

@@ -1,4 +1,4 @@
-//! Malformed and malicious replies: an error within the deadline, no panic, and bounded memory.
+//! Malformed and malicious replies cause an error within the deadline, without a panic and with bounded memory.
 
 use std::time::{Duration, Instant};
 
@@ -23,9 +23,9 @@ async fn ask(url: &str) -> Error {
 }
 
 #[tokio::test]
-async fn nonsense_is_an_error() {
+async fn malformed_replies_are_errors() {
     let reply = |bytes: &[u8]| [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
-    // The time, one operation done, one row: well formed, with false content.
+    // A well-formed reply: the time, the result of one operation, one row.
     let row = |now: f64, done: u8, spent: f64| {
         [&now.to_le_bytes()[..], &[done], &OURS, &[0; 4], &spent.to_le_bytes(), &[0; 24]].concat()
     };
@@ -50,7 +50,7 @@ async fn nonsense_is_an_error() {
         (&reply(&row(-1.0, 1, 0.0)), &[ErrorKind::Protocol]),
         (&reply(&row(1e15, 1, f64::INFINITY)), &[ErrorKind::Protocol]),
         (&reply(&[row(1e15, 1, 0.0), vec![0; 40]].concat()), &[ErrorKind::Protocol]),
-        // A charge that fits and is denied: the replay disagrees.
+        // The script denied a charge that the algebra grants.
         (&reply(&denied), &[ErrorKind::Protocol]),
     ];
     for (nonsense, kinds) in all {
@@ -68,13 +68,13 @@ async fn a_truncated_reply_is_an_error() {
     }
 }
 
-/// Unexpected redirections, and errors within a script on Redis 6.2.
+/// Includes errors within a script on Redis 6.2.
 #[tokio::test]
-async fn other_forms_of_errors_are_recognized() {
+async fn redirections_and_script_errors_are_recognized() {
     let within = |error: &str| {
         format!("-ERR Error running script (call to f_0a): @user_script:290: @user_script: 290: -{error}\r\n")
     };
-    for (said, kind, advice) in [
+    for (reply, kind, advice) in [
         ("-MOVED 7 127.0.0.1:1\r\n".to_owned(), ErrorKind::Unavailable, "connect_cluster"),
         ("-TRYAGAIN later\r\n".to_owned(), ErrorKind::Unavailable, "connect_cluster"),
         (
@@ -92,13 +92,13 @@ async fn other_forms_of_errors_are_recognized() {
         ),
         (within("ERR something"), ErrorKind::Protocol, "refused the script"),
     ] {
-        let error = ask(&hostile(said.clone().into(), false, false)).await;
-        assert_eq!(error.kind(), kind, "{said}: {error}");
-        assert!(error.to_string().contains(advice), "{said}: {error}");
+        let error = ask(&hostile(reply.clone().into(), false, false)).await;
+        assert_eq!(error.kind(), kind, "{reply}: {error}");
+        assert!(error.to_string().contains(advice), "{reply}: {error}");
     }
 }
 
-/// A server that announces a gigabyte and keeps sending beyond the deadline.
+/// The server announces a gigabyte and keeps sending beyond the deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endless_reply_is_abandoned() {
     let before = resident();
@@ -120,11 +120,11 @@ async fn an_endless_reply_is_abandoned() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let grown = resident().saturating_sub(before);
-    // Other tests run in parallel; reading the whole reply would take more than 700 MiB.
+    // Other tests run in parallel. Reading the whole reply would take more than 700 MiB.
     assert!(grown < 400 << 20, "{} MiB more", grown >> 20);
 }
 
-/// Every page announces another one; reading on would never end, and would block publishing.
+/// Every page announces another page. Reading all of them would never end, and would block publishing.
 #[tokio::test]
 async fn endless_notices_are_abandoned() {
     let page = |all: u8, version: &str| {

@@ -1,5 +1,4 @@
-//! Keys are arbitrary text. On the server they are digests, which do not collide, do not affect the slot and reveal
-//! nothing.
+//! Keys are arbitrary text. The server stores digests, which do not collide, do not change the slot and hide the key.
 
 use std::collections::HashSet;
 
@@ -14,7 +13,7 @@ use crate::server::{PATIENCE, Server};
 
 static ONCE: Policy = Policy::new("once", Quota::token_bucket(1, HOUR));
 
-/// Keys that differ only in ways that a careless encoding would lose.
+/// Keys that a careless encoding would confuse.
 fn similar_keys() -> Vec<Key> {
     let mut long = "x".repeat(1 << 20);
     let mut keys: Vec<Key> = vec![Key::from(long.as_str())];
@@ -76,7 +75,7 @@ fn similar_keys() -> Vec<Key> {
 }
 
 #[tokio::test]
-async fn no_two_keys_are_one() {
+async fn similar_keys_have_separate_rows() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let keys = similar_keys();
@@ -89,7 +88,7 @@ async fn no_two_keys_are_one() {
     assert_eq!(rows, keys.len());
 }
 
-/// Only the digest is in braces, whatever the names, so a cluster keeps all rows of a key in one slot.
+/// Only the digest is in braces, even if a name contains braces, so all rows of a key are in the same slot.
 #[tokio::test]
 async fn all_rows_of_a_key_are_in_one_slot() {
     let server = Server::with(node());
@@ -102,7 +101,7 @@ async fn all_rows_of_a_key_are_in_one_slot() {
         .map(|name| Policy::new(name, Quota::token_bucket(9, HOUR)));
     let mut slots = HashSet::new();
     for key in similar_keys() {
-        // One call in one slot; the server refuses a script with keys of several.
+        // The server refuses a script call with keys of several slots.
         let all = policies.iter().map(|policy| Charge::new(policy, &key));
         assert!(limiter.try_limit_all(all).await.unwrap().is_allowed(), "{key:?}");
         let of_key: HashSet<u16> = policies
@@ -127,7 +126,6 @@ pub(crate) fn wait_for_slots(admin: &mut Connection) {
     }
 }
 
-/// Neither on the wire nor on the server.
 #[tokio::test]
 async fn the_text_of_a_key_is_never_sent() {
     let server = Server::start();
@@ -162,9 +160,8 @@ async fn the_text_of_a_key_is_never_sent() {
     }
 }
 
-/// Applications with different secrets or prefixes do not share rows.
 #[tokio::test]
-async fn secrets_and_prefixes_keep_applications_apart() {
+async fn different_secrets_or_prefixes_use_different_rows() {
     let server = Server::start();
     let with = |prefix: &str, secret: Option<[u8; 16]>| {
         let mut builder = RedisBackend::builder().deadline(PATIENCE).prefix(prefix);

@@ -46,19 +46,19 @@ async fn the_documented_permissions_suffice() {
     cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
     let backend = connect(&server).await.unwrap();
     conformance::all(&backend, tokio::time::sleep).await;
-    use_it(&mut admin, &backend).await.unwrap();
-    // After an idle time and after a reconnect, a test command precedes the charge.
+    use_operations(&mut admin, &backend).await.unwrap();
+    // The backend sends a test command before it charges on an idle or a new connection.
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    use_it(&mut admin, &backend).await.unwrap();
-    change_it(&backend, server.url()).await.unwrap();
+    use_operations(&mut admin, &backend).await.unwrap();
+    use_notices(&backend, server.url()).await.unwrap();
     let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// The client must not send `CLIENT SETINFO`: from Redis 7.2 on, this user may not run it, and each connection would
-/// add an entry to `ACL LOG`. Redis 7.0 rejects a rule that allows it.
+/// The client must not send `CLIENT SETINFO`. Since Redis 7.2, this user may not run it, and each connection would add
+/// an entry to `ACL LOG`. Redis 7.0 rejects a rule that allows it.
 #[tokio::test]
-async fn point_1_a_connection_begins_with_a_command_that_the_user_may_run() {
+async fn point_1_a_connection_starts_with_an_allowed_command() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let first = std::thread::spawn(move || {
@@ -66,13 +66,13 @@ async fn point_1_a_connection_begins_with_a_command_that_the_user_may_run() {
         let read = listener.accept().unwrap().0.read(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes[..read]).into_owned()
     });
-    assert!(RedisBackend::connect(&url).await.is_err(), "it hangs up");
+    assert!(RedisBackend::connect(&url).await.is_err(), "the listener hangs up");
     assert_eq!(first.join().unwrap(), "*1\r\n$4\r\nTIME\r\n");
 }
 
-/// Additional commands of the cluster client, to find the nodes and to follow moving slots.
+/// The cluster client runs more commands, to find the nodes and to follow moving slots.
 #[tokio::test]
-async fn a_cluster_needs_few_more_permissions() {
+async fn a_cluster_needs_a_few_more_permissions() {
     let server = Server::with(node());
     let mut admin = server.admin();
     add_slots(&mut admin, 0..SLOTS);
@@ -83,8 +83,8 @@ async fn a_cluster_needs_few_more_permissions() {
     allow(&mut admin, all().chain(more.iter().copied()));
     cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
     let backend = RedisBackend::builder().deadline(PATIENCE).connect_cluster([url(&server)]).await.unwrap();
-    use_it(&mut admin, &backend).await.unwrap();
-    change_it(&backend, server.url()).await.unwrap();
+    use_operations(&mut admin, &backend).await.unwrap();
+    use_notices(&backend, server.url()).await.unwrap();
     let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
     assert!(refused.is_empty(), "{refused:?}");
     allow(&mut admin, COMMANDS.into_iter());
@@ -92,21 +92,21 @@ async fn a_cluster_needs_few_more_permissions() {
 }
 
 #[tokio::test]
-async fn run_time_changes_need_every_further_permission_and_decisions_need_none() {
+async fn decisions_need_no_notice_permissions_but_run_time_changes_need_all() {
     let server = Server::start();
     let mut admin = server.admin();
     for without in NOTICES {
         cmd("FLUSHALL").exec(&mut admin).unwrap();
         allow(&mut admin, all().filter(|command| *command != without));
         let backend = connect(&server).await.unwrap();
-        let error = change_it(&backend, server.url()).await.expect_err(without);
+        let error = use_notices(&backend, server.url()).await.expect_err(without);
         assert!(error.to_string().contains("permission"), "without {without}: {error}");
-        use_it(&mut admin, &backend).await.unwrap();
+        use_operations(&mut admin, &backend).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn reading_notices_needs_only_some_of_them() {
+async fn reading_notices_needs_only_four_permissions() {
     let server = Server::start();
     let mut admin = server.admin();
     RateLimiter::new(server.backend().await).set_quota(&SLOW, Some(Quota::token_bucket(3, HOUR))).await.unwrap();
@@ -116,7 +116,7 @@ async fn reading_notices_needs_only_some_of_them() {
         cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
         let limiter = RateLimiter::new(connect(&server).await.unwrap());
         tokio::time::sleep(Duration::from_millis(700)).await;
-        // A user who may not read the notices uses the program's quotas.
+        // Without permission to read notices, the quotas of the program apply.
         assert_eq!(limiter.try_limit(&SLOW, fresh()).await.unwrap().capacity(), limit, "without {without:?}");
         assert_eq!(limiter.stats().poll_failed, Some(!without.is_empty()));
         let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();
@@ -125,7 +125,7 @@ async fn reading_notices_needs_only_some_of_them() {
 }
 
 #[tokio::test]
-async fn the_pattern_has_to_be_the_prefix() {
+async fn the_key_pattern_must_match_the_prefix() {
     let server = Server::start();
     allow(&mut server.admin(), all());
     let error = RedisBackend::builder().prefix("shop").connect(&url(&server)).await.unwrap_err();
@@ -146,15 +146,15 @@ async fn every_permission_is_needed() {
     for without in COMMANDS {
         allow(&mut admin, COMMANDS.into_iter().filter(|command| *command != without).chain(NOTICES));
         let worked = match connect(&server).await {
-            Ok(backend) => use_it(&mut admin, &backend).await,
+            Ok(backend) => use_operations(&mut admin, &backend).await,
             Err(error) => Err(error),
         };
         assert!(worked.unwrap_err().to_string().contains("permission"), "without {without}");
     }
 }
 
-/// Runs everything that the notice channel does.
-async fn change_it(backend: &RedisBackend, admin_url: String) -> Result<(), SetQuotaError> {
+/// Runs every operation of the notice channel.
+async fn use_notices(backend: &RedisBackend, admin_url: String) -> Result<(), SetQuotaError> {
     let limiter = RateLimiter::new(backend.clone());
     let block = async |lasts: u64| {
         let signal = Signal::key(fresh());
@@ -164,14 +164,14 @@ async fn change_it(backend: &RedisBackend, admin_url: String) -> Result<(), SetQ
     tokio::time::sleep(Duration::from_millis(5)).await;
     limiter.set_quota(&SLOW, Some(*SLOW.quota())).await?;
     limiter.set_quota(&SLOW, None).await?;
-    // A withdrawal is forgotten after an hour, which the floor records.
+    // Simulates that an hour has passed, so that the server forgets a withdrawal and records it as the floor.
     let mut admin = redis::Client::open(admin_url).unwrap().get_connection().unwrap();
     cmd("ZADD").arg("tollgate:1:{notices}:ends").arg("XX").arg(1).arg("quota\0slow").exec(&mut admin).unwrap();
     block(60_000).await
 }
 
-/// Runs each operation of a backend, in its common and its rare form.
-async fn use_it(admin: &mut Connection, backend: &RedisBackend) -> Result<(), Error> {
+/// Runs every operation of the backend.
+async fn use_operations(admin: &mut Connection, backend: &RedisBackend) -> Result<(), Error> {
     static OTHER: Policy = Policy::new("other", Quota::token_bucket(10, HOUR));
     let limiter = RateLimiter::new(backend.clone());
     let key = fresh();

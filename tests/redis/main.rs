@@ -1,13 +1,13 @@
-//! Tests of the Redis backend on real servers, one per test: Debian's redis-server, or the Redis or Valkey that
-//! `TOLLGATE_REDIS_SERVER` names. `make servers` runs all tests on three servers.
+//! Tests of the Redis backend. Each test starts a real server: Debian's redis-server, or the Redis or Valkey that
+//! `TOLLGATE_REDIS_SERVER` names. `make servers` runs all tests on three different servers.
 
 mod across_processes;
 mod cluster;
 mod cluster_server;
 mod coalescing;
+mod concurrency;
 mod conformance;
 mod connecting;
-mod crowds;
 mod dropped;
 mod errors;
 mod expiry;
@@ -26,7 +26,7 @@ mod pauses;
 mod ports;
 mod processes;
 mod proxy;
-// Shared generators, not all used here.
+// These tests do not use all of the shared generators.
 #[allow(dead_code)]
 #[path = "../model/random.rs"]
 mod random;

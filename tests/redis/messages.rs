@@ -1,4 +1,4 @@
-//! Messages name what is missing: a scheme in a URL, a command in a user's permissions.
+//! Errors name the missing part: the scheme of a URL, or a permission of the user.
 
 use std::error::Error as _;
 
@@ -10,7 +10,7 @@ use crate::server::{PATIENCE, Server};
 static SLOW: Policy = Policy::new("slow", Quota::token_bucket(9, HOUR));
 
 #[tokio::test]
-async fn point_2_a_url_without_a_scheme_is_answered_with_what_to_write() {
+async fn point_2_the_error_for_a_url_without_a_scheme_shows_an_example() {
     for (url, parts) in [
         ("localhost", ["write `redis://` before the host", "`redis://127.0.0.1:6379`"]),
         ("localhost:6379", ["write `redis://` before the host", "`redis://127.0.0.1:6379`"]),
@@ -33,7 +33,7 @@ async fn point_2_a_url_without_a_scheme_is_answered_with_what_to_write() {
     }
 }
 
-/// Returns the error of a user with all permissions except those that `rules` take away.
+/// Returns the error of a user with all permissions except those that `rules` remove.
 async fn without(server: &Server, rules: &[&str]) -> Error {
     let mut user = redis::cmd("ACL");
     user.arg(&["SETUSER", "limits", "reset", "on", ">hunter2", "~tollgate:*", "+@all"]).arg(rules);
@@ -44,7 +44,7 @@ async fn without(server: &Server, rules: &[&str]) -> Error {
 }
 
 #[tokio::test]
-async fn point_2_a_command_that_the_user_may_not_run_is_named_with_the_rule_that_allows_it() {
+async fn point_2_the_error_for_a_missing_permission_names_the_acl_rule() {
     let server = Server::start();
     for command in ["evalsha", "eval", "get", "set"] {
         let error = without(&server, &[&format!("-{command}")]).await;

@@ -13,12 +13,12 @@ static WIDE: Policy = Policy::new("wide", Quota::token_bucket(1_000_000, HOUR));
 
 pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 
-const BACK: Duration = Duration::from_secs(1);
+const MAX_RECOVERY: Duration = Duration::from_secs(1);
 
 /// Allowance for a busy machine. A call that waits for the server would take many seconds.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// An application on one backend, with each failure mode.
+/// An application with a limiter for each failure mode.
 pub(crate) struct Application {
     pub(crate) deny: RateLimiter,
     pub(crate) allow: RateLimiter,
@@ -28,29 +28,29 @@ pub(crate) struct Application {
 impl Application {
     pub(crate) async fn on(url: &str) -> Application {
         let backend = RedisBackend::builder().deadline(DEADLINE).connect(url).await.unwrap();
-        // Without the block cache, so that the backend makes each decision.
+        // Disable the block cache, so that the backend makes each decision.
         let with = |mode| RateLimiter::builder(backend.clone()).on_failure(mode).block_cache(0).build();
         let application = Application {
             deny: with(FailureMode::Deny),
             allow: with(FailureMode::Allow),
             fallback: with(FailureMode::fallback(0.5)),
         };
-        application.is_exact().await;
+        application.assert_exact().await;
         application
     }
 
-    /// Calls for this long, and checks that every call completes within the deadline in its failure mode. Returns the
-    /// distinct error kinds.
-    pub(crate) async fn suffers(&self, duration: Duration) -> Vec<ErrorKind> {
-        let kinds = self.is_asked(duration).await;
-        let unseen = self.allow.try_limit(&SLOW, "ada").await.unwrap();
-        assert_eq!((unseen.is_allowed(), unseen.decided_by()), (true, DecidedBy::FailOpen));
+    /// Calls repeatedly for `duration`. Checks that every call completes within the deadline, in its failure mode.
+    /// Returns the distinct error kinds.
+    pub(crate) async fn call_during_outage(&self, duration: Duration) -> Vec<ErrorKind> {
+        let kinds = self.call_repeatedly(duration).await;
+        let allowed = self.allow.try_limit(&SLOW, "ada").await.unwrap();
+        assert_eq!((allowed.is_allowed(), allowed.decided_by()), (true, DecidedBy::FailOpen));
         let local = self.fallback.try_limit(&SLOW, fresh()).await.unwrap();
         assert_eq!((local.capacity(), local.decided_by()), (LIMIT / 2, DecidedBy::Fallback));
         kinds
     }
 
-    pub(crate) async fn is_asked(&self, duration: Duration) -> Vec<ErrorKind> {
+    pub(crate) async fn call_repeatedly(&self, duration: Duration) -> Vec<ErrorKind> {
         let begin = Instant::now();
         let callers: Vec<_> = (0..4)
             .map(|_| {
@@ -71,7 +71,7 @@ impl Application {
         let mut all = Vec::new();
         for caller in callers {
             let (slowest, kinds) = caller.await.expect("no panic");
-            assert!(slowest < DEADLINE + SLACK, "a call took {slowest:?}, with a deadline of {DEADLINE:?}");
+            assert!(slowest < DEADLINE + SLACK, "a call took {slowest:?}, the deadline is {DEADLINE:?}");
             all.extend(kinds);
         }
         assert!(!all.is_empty(), "no call failed");
@@ -84,8 +84,8 @@ impl Application {
         kinds
     }
 
-    /// With an open breaker, calls fail immediately.
-    pub(crate) async fn fails_at_once(&self) {
+    /// Checks that calls fail immediately while the breaker is open.
+    pub(crate) async fn assert_fails_immediately(&self) {
         let mut times = Vec::new();
         for _ in 0..501 {
             let asked = Instant::now();
@@ -95,20 +95,20 @@ impl Application {
         }
         times.sort_unstable();
         let median = times[times.len() / 2];
-        assert!(median < Duration::from_millis(1), "half of the calls took {median:?} and more");
+        assert!(median < Duration::from_millis(1), "half of the calls took {median:?} or more");
     }
 
-    /// Checks that the server decides again, exactly, within a second.
-    pub(crate) async fn is_back(&self) {
+    /// Checks that the server decides again within a second, and that its decisions are exact.
+    pub(crate) async fn assert_recovers(&self) {
         let begin = Instant::now();
         while let Err(error) = self.deny.try_limit(&WIDE, 1).await {
-            assert!(begin.elapsed() < BACK + SLACK, "still after {:?}: {error}", begin.elapsed());
+            assert!(begin.elapsed() < MAX_RECOVERY + SLACK, "no recovery after {:?}: {error}", begin.elapsed());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        self.is_exact().await;
+        self.assert_exact().await;
     }
 
-    pub(crate) async fn is_exact(&self) {
+    pub(crate) async fn assert_exact(&self) {
         for limiter in [&self.deny, &self.allow, &self.fallback] {
             let key = fresh();
             for i in 0..2 * LIMIT {

@@ -9,7 +9,7 @@ use crate::server::Server;
 static UPSTREAM: Policy = Policy::new("upstream", Quota::token_bucket(20, SECOND).capacity(1).max_reserved(200));
 
 #[tokio::test]
-async fn point_4_a_pause_of_one_process_holds_the_requests_that_wait_in_another() {
+async fn point_4_a_pause_delays_requests_that_wait_in_another_process() {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
     let mut calls = tokio::task::JoinSet::new();
@@ -28,11 +28,11 @@ async fn point_4_a_pause_of_one_process_holds_the_requests_that_wait_in_another(
     let mut sent = calls.join_all().await;
     sent.sort();
     let after: Vec<Duration> = sent.iter().map(|at| at.duration_since(paused)).collect();
-    // Within a second the other process has received the pause; it counts the time from then on.
+    // The other process receives the pause within a second, and pauses from then on.
     let early = after.iter().filter(|after| **after < 3 * SECOND - Duration::from_millis(50)).count();
     assert!(early <= 1 + 20 * 3 / 2, "{early} were sent during the pause: {after:?}");
     assert_eq!(after.len(), 60);
-    // Later processes receive lasting pauses, and their ends.
+    // A process that starts later receives the pause, and then its end.
     one.pause(&UPSTREAM, "host", 60 * SECOND).await.unwrap();
     let third = RateLimiter::new(server.backend().await);
     let is_paused = async |limiter: &RateLimiter| !limiter.try_check(&UPSTREAM, "host").await.unwrap().is_allowed();

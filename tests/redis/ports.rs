@@ -1,7 +1,7 @@
-//! Ports for test servers, free of collisions.
+//! Unique ports for test servers.
 //!
 //! The system may assign a free port to another test, or to an outgoing connection, before the server listens on it.
-//! These ports are outside of the system's ephemeral range, and each is used once.
+//! These ports are outside of the system's ephemeral range, and each port is used once.
 
 use std::net::TcpListener;
 use std::ops::Range;
@@ -15,9 +15,9 @@ pub(crate) fn free_port() -> u16 {
 }
 
 fn next() -> u16 {
-    /// Tests of several checkouts may run at the same time.
-    static GIVEN: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new((std::process::id() % 0xffff) as u16));
-    RANGE.start + GIVEN.fetch_add(1, Ordering::Relaxed) % (RANGE.end - RANGE.start)
+    /// The start differs from process to process, since tests of several checkouts may run at the same time.
+    static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new((std::process::id() % 0xffff) as u16));
+    RANGE.start + NEXT.fetch_add(1, Ordering::Relaxed) % (RANGE.end - RANGE.start)
 }
 
 fn is_free(port: u16) -> bool {
@@ -25,11 +25,11 @@ fn is_free(port: u16) -> bool {
 }
 
 static RANGE: LazyLock<Range<u16>> = LazyLock::new(|| {
-    let given_away = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    let mut bounds = given_away.split_whitespace().filter_map(|bound| bound.parse::<u16>().ok());
+    let ephemeral = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let mut bounds = ephemeral.split_whitespace().filter_map(|bound| bound.parse::<u16>().ok());
     let (low, high) = (bounds.next().unwrap_or(32768), bounds.next().unwrap_or(60999));
     let (below, above) = (10_000..low.max(10_000), high.saturating_add(1)..u16::MAX);
     let wider = if below.len() < above.len() { above } else { below };
-    // If the ephemeral range covers nearly all ports, any port will do.
+    // The ephemeral range may cover nearly all ports.
     if wider.len() < 2000 { 10_000..60_000 } else { wider }
 });

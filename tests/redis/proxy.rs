@@ -1,4 +1,4 @@
-//! A proxy with failures between the backend and its server, and a malicious server.
+//! A proxy that simulates network failures, and a malicious server.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -13,8 +13,8 @@ pub(crate) struct Proxy {
 
 struct State {
     target: AtomicU16,
-    swallows: AtomicBool,
-    refuses: AtomicBool,
+    drops_data: AtomicBool,
+    refuses_connections: AtomicBool,
     open: Mutex<Vec<TcpStream>>,
     accepted: AtomicUsize,
     bytes_seen: Mutex<Vec<u8>>,
@@ -26,8 +26,8 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(State {
             target: AtomicU16::new(target),
-            swallows: AtomicBool::new(false),
-            refuses: AtomicBool::new(false),
+            drops_data: AtomicBool::new(false),
+            refuses_connections: AtomicBool::new(false),
             open: Mutex::default(),
             accepted: AtomicUsize::new(0),
             bytes_seen: Mutex::default(),
@@ -41,19 +41,19 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Connects new connections to another port, as when a name gets another address.
+    /// Forwards new connections to another port, as if the server's address had changed.
     pub(crate) fn point_at(&self, target: u16) {
         self.state.target.store(target, Ordering::SeqCst);
     }
 
     /// Drops all data in both directions, without closing connections.
-    pub(crate) fn swallow(&self, yes: bool) {
-        self.state.swallows.store(yes, Ordering::SeqCst);
+    pub(crate) fn drop_data(&self, yes: bool) {
+        self.state.drops_data.store(yes, Ordering::SeqCst);
     }
 
     /// Closes all current and new connections.
-    pub(crate) fn refuse(&self, yes: bool) {
-        self.state.refuses.store(yes, Ordering::SeqCst);
+    pub(crate) fn refuse_connections(&self, yes: bool) {
+        self.state.refuses_connections.store(yes, Ordering::SeqCst);
         self.close_all();
     }
 
@@ -75,7 +75,7 @@ impl Proxy {
 impl State {
     fn accept(self: &Arc<Self>, near: TcpStream) {
         self.accepted.fetch_add(1, Ordering::SeqCst);
-        if self.refuses.load(Ordering::SeqCst) {
+        if self.refuses_connections.load(Ordering::SeqCst) {
             return;
         }
         let Ok(far) = TcpStream::connect(("127.0.0.1", self.target.load(Ordering::SeqCst))) else { return };
@@ -93,7 +93,7 @@ impl State {
         let mut buffer = [0; 16 * 1024];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
             self.bytes_seen.lock().unwrap().extend(&buffer[..length]);
-            if !self.swallows.load(Ordering::SeqCst) && to.write_all(&buffer[..length]).is_err() {
+            if !self.drops_data.load(Ordering::SeqCst) && to.write_all(&buffer[..length]).is_err() {
                 break;
             }
         }
@@ -102,8 +102,8 @@ impl State {
     }
 }
 
-/// A server that replies to script calls with `nonsense`, repeatedly if `endless`, and then disconnects if `hangs_up`.
-/// Returns its URL.
+/// Starts a server that replies to script calls with `nonsense`: repeatedly if `endless` is set, and then disconnects
+/// if `hangs_up` is set. Returns its URL.
 pub(crate) fn hostile(nonsense: Vec<u8>, endless: bool, hangs_up: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());

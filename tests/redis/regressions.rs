@@ -1,4 +1,4 @@
-//! Regressions: disagreements between the script and the algebra.
+//! Regressions: cases in which the script and the algebra disagreed.
 
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, settle, step};
 use tollgate::backend::{Adjustment, Backend, RedisBackend, RowId, Take};
@@ -14,7 +14,7 @@ static POLICY: PolicyName = PolicyName::new("found");
 
 static ROW: RowId<'_> = RowId { policy: &POLICY, key: Digest::from_bits(7) };
 
-/// A row on its own server, and the algebra's state of it.
+/// A row on its own server, with its state in the algebra.
 pub(crate) struct Row {
     _server: Server,
     clock: SetClock,
@@ -59,15 +59,15 @@ impl Row {
     }
 
     fn compare(&mut self) {
-        let there = self.window.rows(&[self.backend.row_key(ROW.policy, ROW.key)]);
-        let there = there[0].as_deref().map_or(State::default(), |bytes| rows::row(bytes).0);
-        assert_eq!(there, self.model);
+        let stored = self.window.rows(&[self.backend.row_key(ROW.policy, ROW.key)]);
+        let stored = stored[0].as_deref().map_or(State::default(), |bytes| rows::row(bytes).0);
+        assert_eq!(stored, self.model);
     }
 }
 
 /// The script compared the receipt's stamp after it had converted the row to the new quota.
 #[tokio::test]
-async fn a_row_written_under_another_tier_since_gives_nothing_back() {
+async fn a_refund_is_forfeited_after_another_tier_writes_the_row() {
     let (small, large) = (Quota::token_bucket(10, HOUR), Quota::token_bucket(20, HOUR));
     let mut row = Row::at(NOW).await;
     let receipt = row.take(&small, Ask::cost(4)).await.unwrap();
@@ -76,10 +76,10 @@ async fn a_row_written_under_another_tier_since_gives_nothing_back() {
     assert_eq!(row.model.spent, 5.0);
 }
 
-/// During a rolling deploy, two quotas alternated; each change capped the spending, and 56,519 requests were admitted
-/// in a minute.
+/// During a rolling deploy, two quotas alternated. Each change capped the spent tokens, so 56,519 requests were
+/// admitted in a minute.
 #[tokio::test]
-async fn two_quotas_that_alternate_admit_no_more_than_the_larger_one() {
+async fn alternating_quotas_admit_no_more_than_the_larger_quota() {
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
     let mut row = Row::at(NOW).await;
     let mut admitted = 0;
@@ -98,7 +98,7 @@ async fn two_quotas_that_alternate_admit_no_more_than_the_larger_one() {
 
 /// The actual cost was rounded to a double before the cost was subtracted.
 #[tokio::test]
-async fn a_settlement_beyond_what_a_double_counts_is_exact() {
+async fn a_settlement_beyond_the_exact_range_of_a_double_is_exact() {
     let quota = Quota::token_bucket(10, HOUR);
     let mut row = Row::at(NOW).await;
     let receipt = row.take(&quota, Ask::cost(1)).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_reservation_too_many_windows_away_is_denied() {
 
 /// The sum of an instant and a period exceeded the exact range of a double.
 #[tokio::test]
-async fn windows_are_exact_until_the_end_of_time() {
+async fn windows_are_exact_up_to_the_last_instant() {
     for quota in
         [Quota::sliding_window(5, MINUTE), Quota::fixed_window(5, MINUTE), Quota::sliding_window(5, 7 * SECOND)]
     {
@@ -130,8 +130,8 @@ async fn windows_are_exact_until_the_end_of_time() {
     }
 }
 
-/// The second of two calls in flight sometimes reached the server first: a caller that refunded a charge without
-/// awaiting it, and called again, was denied.
+/// A caller that did not await a refund and called again was denied, because the second of two calls in flight
+/// sometimes reached the server first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_refund_is_available_to_the_next_call() {
     static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));

@@ -1,4 +1,4 @@
-//! Resets return whether a row existed, also in a batch and for a damaged row.
+//! Resets return whether a row existed, even in a batch or for a damaged row.
 
 use tollgate::algorithm::Ask;
 use tollgate::backend::{Backend, RowId, Take};
@@ -15,21 +15,21 @@ use crate::set_clock::Window;
 static API: Policy = Policy::new("api", Quota::token_bucket(10, HOUR));
 
 #[tokio::test]
-async fn point_2_a_reset_returns_whether_a_row_was_there_whichever_process_wrote_it() {
+async fn point_2_a_reset_reports_whether_any_process_had_written_the_row() {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
     let address: std::net::IpAddr = "2001:db8::7".parse().unwrap();
     one.limit(&API, 1).await.unwrap();
     one.limit(&API, key::client_ip().key(address)).await.unwrap();
-    assert!(!other.reset(&API, "1").await.unwrap(), "a text for a number");
-    assert!(!other.reset(&API, address).await.unwrap(), "the whole address for its network");
+    assert!(!other.reset(&API, "1").await.unwrap(), "the key is the number 1, not the text");
+    assert!(!other.reset(&API, address).await.unwrap(), "the key is the network, not the address");
     assert!(other.reset(&API, 1).await.unwrap());
     assert!(!one.reset(&API, 1).await.unwrap(), "the row was reset before");
     assert!(other.reset(&API, key::client_ip().key(address)).await.unwrap());
 }
 
 #[tokio::test]
-async fn point_2_resets_of_one_batch_see_what_those_before_them_left() {
+async fn point_2_resets_in_a_batch_see_the_effects_of_earlier_operations() {
     let server = Server::start();
     let (backend, mut window) = (server.backend().await, Window::to(&server));
     let row = RowId { policy: &PolicyName::new("resets"), key: Digest::from_bits(7) };

@@ -1,4 +1,4 @@
-//! Charges that must not be repeated, and operations that run without being awaited.
+//! Charges that must not be repeated, and operations that take effect without being awaited.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use tollgate::backend::{ErrorKind, RedisBackend};
 use crate::outage::{Application, DEADLINE, LIMIT, SLOW, fresh};
 use crate::server::Server;
 
-/// A stopped server later reads what was sent to it: every charge that timed out may count, but once, and none from
-/// after the breaker opened.
+/// A stopped server reads pending commands when it continues. Every charge that timed out may then be made, but only
+/// once. No charge is sent after the breaker opens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_charge_that_timed_out_is_not_sent_again() {
+async fn a_timed_out_charge_is_not_sent_again() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     let key = fresh();
@@ -32,14 +32,14 @@ async fn a_charge_that_timed_out_is_not_sent_again() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     server.signal("CONT");
-    application.is_back().await;
+    application.assert_recovers().await;
     let left = application.deny.remaining(&SLOW, key).await.unwrap();
     assert!((LIMIT - timed_out..=LIMIT).contains(&left), "{timed_out} timed out, {left} of {LIMIT} are left");
 }
 
-/// Regression: a probe held a lock while it connected, and a call that timed out waited for it for a second.
+/// Regression: a probe held a lock while it connected, so a timed-out call waited for a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_times_out_does_not_wait_for_the_probe() {
+async fn a_timed_out_call_does_not_wait_for_the_probe() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     server.signal("STOP");
@@ -54,7 +54,7 @@ async fn a_call_that_times_out_does_not_wait_for_the_probe() {
             })
         })
         .collect();
-    // The breaker opens after one deadline, and the second call takes nearly two; the probe runs in between.
+    // The breaker opens after one deadline. The probe runs before the second call times out, at almost two deadlines.
     let probing = application.deny.clone();
     tokio::spawn(async move {
         tokio::time::sleep(DEADLINE * 12 / 10).await;
@@ -65,13 +65,13 @@ async fn a_call_that_times_out_does_not_wait_for_the_probe() {
     });
     for call in calls {
         let took = call.await.unwrap();
-        assert!(took < 2 * DEADLINE, "answered after {took:?}");
+        assert!(took < 2 * DEADLINE, "the call took {took:?}");
     }
     server.signal("CONT");
 }
 
 #[tokio::test]
-async fn dropped_settlements_and_resets_are_carried_out() {
+async fn dropped_settlements_and_resets_take_effect() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     let (limiter, key) = (&application.deny, fresh());
@@ -86,9 +86,8 @@ async fn dropped_settlements_and_resets_are_carried_out() {
     }
 }
 
-/// A backend whose runtime has shut down fails, and does not hang.
 #[test]
-fn a_runtime_that_has_shut_down_is_an_error() {
+fn calls_fail_after_the_runtime_has_shut_down() {
     let server = Server::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let backend = runtime.block_on(RedisBackend::connect(&server.url())).unwrap();

@@ -1,4 +1,4 @@
-//! Rounding: numbers for which the order of floating-point operations matters.
+//! Quotas for which the order of floating-point operations matters.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// The two branches of the script for a bucket's take: with and without a wait.
+/// Takes without and with a wait, for which the script has two branches.
 fn asks(cost: u64) -> [Ask; 2] {
     [Ask::cost(cost), Ask::cost(cost).wait_up_to(micros(1))]
 }
 
-/// With multiplication before division, whole grains are whole tokens.
+/// Dividing before multiplying would yield a fraction of a token.
 #[tokio::test]
-async fn many_grains_are_whole_tokens() {
+async fn whole_grains_refill_whole_tokens() {
     let (rate, period) = (41u64, 3_333_331u64);
     let quota = Quota::token_bucket(rate, micros(period)).capacity(100_000);
     let odd = |grains: &u64| (grains * period) as f64 * (rate as f64 / period as f64) != (grains * rate) as f64;
@@ -29,7 +29,7 @@ async fn many_grains_are_whole_tokens() {
     for grains in found {
         for i in 0..2 {
             let mut row = Row::at(NOW).await;
-            // One more than is refilled: the difference would be rounded away beside a large debt.
+            // Spend one more token than is refilled, because rounding hides the difference in a larger amount.
             row.take(&quota, asks(grains * rate + 1)[i]).await;
             row.later(NOW + micros(grains * period));
             row.take(&quota, asks(1)[i]).await;
@@ -39,7 +39,7 @@ async fn many_grains_are_whole_tokens() {
 }
 
 #[tokio::test]
-async fn a_part_of_a_large_grain_is_multiplied_first() {
+async fn a_bucket_multiplies_before_it_divides() {
     let (rate, period) = (MOST, 3_333_331u64);
     let quota = Quota::token_bucket(rate, micros(period));
     let between = |elapsed: &u64| {
@@ -60,9 +60,9 @@ async fn a_part_of_a_large_grain_is_multiplied_first() {
     }
 }
 
-/// Subtract the level first, or the refill would be rounded once more beside a large debt.
+/// Subtracting the refill from a large number of spent tokens would round it.
 #[tokio::test]
-async fn a_large_debt_is_compared_before_anything_is_rounded() {
+async fn a_large_debt_is_compared_without_rounding() {
     let (rate, period) = (999_999_937u64, 8_999_993u64);
     let quota = Quota::token_bucket(rate, micros(period)).capacity(MOST);
     let just_short = (1..period).filter(|elapsed| elapsed * rate % period > period - period / 50).take(3);
@@ -72,13 +72,13 @@ async fn a_large_debt_is_compared_before_anything_is_rounded() {
             row.take(&quota, Ask::cost(MOST)).await;
             row.later(NOW + micros(elapsed));
             let denied = row.take(&quota, asks(elapsed * rate / period + 1)[i]).await;
-            assert!(denied.is_none(), "one is not paid back, though nearly");
+            assert!(denied.is_none(), "the last token is not quite refilled");
         }
     }
 }
 
 #[tokio::test]
-async fn a_window_before_is_never_more_than_it_was() {
+async fn the_previous_window_never_counts_more_than_its_spent_tokens() {
     let period = 3_333_331u64;
     let quota = Quota::sliding_window(MOST, micros(period)).start(Duration::ZERO);
     let more = |tokens: &u64| *tokens as f64 * period as f64 / period as f64 > *tokens as f64;
@@ -92,7 +92,7 @@ async fn a_window_before_is_never_more_than_it_was() {
 }
 
 #[tokio::test]
-async fn what_is_in_view_is_multiplied_first() {
+async fn a_sliding_window_multiplies_before_it_divides() {
     let period = 3_333_331u64;
     let quota = Quota::sliding_window(7 * period, micros(period)).start(Duration::ZERO);
     let begin = Micros::new(NOW.get() / period * period);
@@ -103,13 +103,17 @@ async fn what_is_in_view_is_multiplied_first() {
         let mut row = Row::at(begin).await;
         row.take(&quota, Ask::cost(7 * period)).await;
         row.later(begin + micros(2 * period - left));
-        assert!(row.take(&quota, Ask::cost(7 * (period - left))).await.is_some(), "{} are in view", 7 * left);
+        assert!(
+            row.take(&quota, Ask::cost(7 * (period - left))).await.is_some(),
+            "{} tokens of the previous window still count",
+            7 * left
+        );
     }
 }
 
-/// A row ahead of the clock is rolled up to its own instant, and so is the receipt.
+/// The row is ahead of the clock, so both the row and the receipt are advanced to the row's instant.
 #[tokio::test]
-async fn a_settlement_on_a_clock_that_stepped_back_finds_its_charge() {
+async fn a_settlement_takes_effect_after_the_clock_steps_back() {
     let quota = Quota::sliding_window(10, MINUTE).start(Duration::ZERO);
     let begin = Micros::new(NOW.get() / 60_000_000 * 60_000_000);
     let mut row = Row::at(begin).await;

@@ -4,7 +4,7 @@ use tollgate::algorithm::{Micros, State};
 
 pub(crate) const OURS: [u8; 4] = [2, 1, 0, 0];
 
-/// spent, at, carry, stamp; little-endian, the instant a double. Then the second from which the row is expired (4).
+/// Encodes `spent`, `at` (as a double), `carry` and `stamp` in little-endian order.
 pub(crate) fn bytes(state: &State) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(32);
     bytes.extend(state.spent.to_le_bytes());
@@ -20,7 +20,7 @@ pub(crate) fn stored(state: &State, expires: u32) -> Vec<u8> {
 }
 
 pub(crate) fn row(bytes: &[u8]) -> (State, u32) {
-    assert_eq!((bytes.len(), &bytes[..4]), (40, &OURS[..]), "a row of another layout");
+    assert_eq!((bytes.len(), &bytes[..4]), (40, &OURS[..]), "expected the current layout of rows");
     let double = |at: usize| f64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let state = State {
@@ -37,7 +37,7 @@ fn clear_of(second: u32) -> Micros {
     if second == u32::MAX { Micros::MAX } else { Micros::new(u64::from(second) * 1_000_000) }
 }
 
-/// The row as the next operation finds it: an expired one is not stored.
+/// Returns the row as the server stores it. Rows without spent tokens are not stored.
 pub(crate) fn or_none(state: State) -> State {
     if state.spent == 0.0 && state.carry == 0.0 { State::default() } else { state }
 }

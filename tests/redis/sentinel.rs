@@ -14,12 +14,12 @@ use tollgate::{
 };
 
 use crate::cluster::{drain, slow, spent};
-use crate::cluster_server::{ask, info, wait_until, wait_until_in_step};
+use crate::cluster_server::{ask, info, wait_until, wait_until_synced};
 use crate::server::{PATIENCE, Server};
 
 const NAME: &str = "limits";
 
-/// A Sentinel with a quorum of one that has found the replica.
+/// Starts a Sentinel with a quorum of one, and waits until it has found the replica.
 fn sentinel(primary: &Server) -> Server {
     let sentinel = Server::with(&["--sentinel"]);
     let admin = &mut sentinel.admin();
@@ -40,17 +40,17 @@ async fn connect(builder: RedisBackendBuilder, sentinels: Vec<String>, name: Str
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn point_1_after_a_failover_by_sentinel_the_limiter_goes_on_with_what_was_spent() {
+async fn point_1_spent_tokens_survive_a_failover_by_sentinel() {
     let (mut primary, replica) = (Server::start(), Server::start());
     ask::<()>(&mut replica.admin(), &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
-    wait_until_in_step(&primary, &replica);
+    wait_until_synced(&primary, &replica);
     let sentinel = sentinel(&primary);
     let builder = RedisBackend::builder().deadline(Duration::from_secs(1));
     let backend = connect(builder, vec![sentinel.url()], NAME.to_owned()).await.unwrap();
     let policy = PolicyName::new("failover");
     let take = Take::new(RowId { policy: &policy, key: Digest::from_bits(7) }, &slow(100), Ask::cost(1));
     assert_eq!(conformance::spend(&backend, &[take], 30).await, 30);
-    wait_until_in_step(&primary, &replica);
+    wait_until_synced(&primary, &replica);
 
     primary.kill();
     let begin = Instant::now();
@@ -64,12 +64,12 @@ async fn point_1_after_a_failover_by_sentinel_the_limiter_goes_on_with_what_was_
     println!("{refused} refused; decided again after {:?}", begin.elapsed());
     assert!(refused > 0, "the primary did not fail");
     assert!(info(&mut replica.admin(), "replication").contains("role:master"));
-    assert_eq!(1 + drain(&backend, &take).await, 70, "exact again, from what the replica knew");
+    assert_eq!(1 + drain(&backend, &take).await, 70, "the replica knows all spent tokens");
     assert_eq!(spent(&backend, &take).await, 100.0);
 }
 
 #[tokio::test]
-async fn point_1_a_name_that_no_sentinel_knows_is_an_error_when_connecting() {
+async fn point_1_connecting_fails_for_a_name_that_no_sentinel_knows() {
     let primary = Server::start();
     let replica = Server::start();
     ask::<()>(&mut replica.admin(), &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
@@ -80,6 +80,6 @@ async fn point_1_a_name_that_no_sentinel_knows_is_an_error_when_connecting() {
     assert!(error.to_string().contains("the Sentinels report no running primary of this name"), "{error}");
     assert!(
         connect(builder().lazy(), vec![sentinel.url()], "limit".to_owned()).await.is_ok(),
-        "it does not connect yet"
+        "a lazy backend does not connect yet"
     );
 }

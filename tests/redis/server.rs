@@ -1,4 +1,4 @@
-//! A redis-server for a test: Debian's, or the one that `TOLLGATE_REDIS_SERVER` names.
+//! A Redis server for a test: Debian's, or the program that `TOLLGATE_REDIS_SERVER` names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(crate) struct Server {
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Stands for a free port in the settings.
+/// A placeholder for a free port in the settings of a server.
 pub(crate) const FREE: &str = "a free port";
 
 const LOG: &str = "redis.log";
@@ -30,14 +30,14 @@ impl Server {
         Server::with(&[])
     }
 
-    /// Starts a server with command-line settings, in which [`FREE`] stands for a free port.
+    /// Starts a server with these command-line settings. Replaces [`FREE`] with a free port.
     pub(crate) fn with(arguments: &[&str]) -> Server {
-        // Another process may take the port before the server listens on it.
-        let server = (0..5).find_map(|_| Server::on_ports_of_now(arguments));
+        // Try several times, since another process may take the port before the server listens on it.
+        let server = (0..5).find_map(|_| Server::try_start(arguments));
         server.unwrap_or_else(|| panic!("redis-server {arguments:?} does not start; its log is above"))
     }
 
-    fn on_ports_of_now(arguments: &[&str]) -> Option<Server> {
+    fn try_start(arguments: &[&str]) -> Option<Server> {
         let port = free_port();
         let directory = std::env::temp_dir().join(format!("tollgate-redis-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
@@ -45,7 +45,7 @@ impl Server {
         let arguments: Vec<String> = arguments.iter().map(argument).collect();
         let child = spawn(port, &directory, &arguments);
         let mut server = Server { child, port, directory, arguments };
-        server.wait_until_it_answers().then_some(server)
+        server.wait_until_ready().then_some(server)
     }
 
     pub(crate) fn setting(&self, name: &str) -> &str {
@@ -85,7 +85,7 @@ impl Server {
 
     pub(crate) fn restart(&mut self) {
         self.restart_with(&[]);
-        assert!(self.wait_until_it_answers(), "redis-server does not start again; its log is above");
+        assert!(self.wait_until_ready(), "redis-server does not start again; its log is above");
     }
 
     /// Restarts with more settings, without waiting for a reply.
@@ -98,8 +98,8 @@ impl Server {
         &self.directory
     }
 
-    /// Returns `false` if it has exited.
-    fn wait_until_it_answers(&mut self) -> bool {
+    /// Returns `false` if the server has exited.
+    fn wait_until_ready(&mut self) -> bool {
         let begin = Instant::now();
         let client = redis::Client::open(self.url()).unwrap();
         let about = || {
@@ -118,7 +118,7 @@ impl Server {
                 return false;
             }
             let (port, patient) = (self.port, begin.elapsed() < PATIENCE);
-            assert!(patient, "no answer of our redis-server on port {port}: {answer:?}\n{}", self.log());
+            assert!(patient, "no reply from our redis-server on port {port}: {answer:?}\n{}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -137,7 +137,7 @@ impl Drop for Server {
 }
 
 fn spawn(port: u16, directory: &Path, arguments: &[String]) -> Child {
-    // An empty file: a Sentinel does not start without a file to write to.
+    // Create an empty file, because a Sentinel does not start without a file to write to.
     let settings = directory.join("settings.conf");
     std::fs::OpenOptions::new().append(true).create(true).open(&settings).unwrap();
     let command = Command::new(program())
@@ -179,33 +179,33 @@ pub(crate) fn is_redis_7_0() -> bool {
     VERSION.starts_with("Redis server v=7.0.")
 }
 
-/// Whether the server supports TLS. One that does complains about the missing certificates.
+/// Returns whether the server supports TLS. A server with TLS fails because certificates are missing.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn has_tls() -> bool {
     let output = Command::new(program()).args(["--port", "0", "--tls-port", "1", "--save", ""]).output();
     let output = output.unwrap_or_else(|error| missing(&error));
-    assert!(!output.status.success(), "it runs without certificates");
+    assert!(!output.status.success(), "the server runs without certificates");
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     !["Failed finding TLS support", "Bad directive"].iter().any(|refusal| text.contains(refusal))
 }
 
-/// The tests that do not apply to every server, with the reason. Each checks the server first.
+/// The tests that do not apply to every server, with the reason.
 #[cfg(feature = "redis-tls")]
-const NOT_EVERYWHERE: [(&str, &str); 1] =
-    [("tls::a_server_is_reached_over_tls_if_its_certificate_is_believed", "this server is built without TLS")];
+const OPTIONAL_TESTS: [(&str, &str); 1] =
+    [("tls::tls_connections_require_a_trusted_certificate", "this server is built without TLS")];
 
-/// Whether a test applies to this server. If not, its name and the reason are printed; on Debian's server, which has
-/// everything, the test fails.
+/// Returns whether a test applies to this server. If not, prints its name and the reason. With Debian's server, which
+/// supports all tests, panics instead.
 #[cfg(feature = "redis-tls")]
-pub(crate) fn applies(test: &str, has_it: bool) -> bool {
-    if !has_it {
-        let (_, why) = NOT_EVERYWHERE.iter().find(|(name, _)| *name == test).expect("a test of the list");
+pub(crate) fn applies(test: &str, is_supported: bool) -> bool {
+    if !is_supported {
+        let (_, why) = OPTIONAL_TESTS.iter().find(|(name, _)| *name == test).expect("a test of the list");
         assert!(std::env::var_os(VARIABLE).is_some(), "{test}: {why}");
-        // Not captured by the test harness.
+        // Write directly to `stderr`, since the test harness captures `eprintln!`.
         use std::io::Write;
         let mut output = std::io::stderr();
         writeln!(output, "{test} does not apply: {why}: {}", VERSION.trim()).unwrap();
     }
-    has_it
+    is_supported
 }

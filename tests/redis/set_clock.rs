@@ -1,4 +1,4 @@
-//! The real script on a real server with a settable clock, to reach every branch to the microsecond.
+//! The real script on a real server with a settable clock, so that tests can reach every branch.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use tollgate::backend::RedisBackend;
 
 use crate::server::{PATIENCE, Server};
 
-/// Precedes the script: takes the time from an argument, and records expiries instead of setting them.
+/// Precedes the script. Replaces the time with an argument, and records expiries instead of setting them.
 const PRELUDE: &str = "
 local real, redis = redis, { pcall = redis.pcall }
 redis.call = function(name, ...)

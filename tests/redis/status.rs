@@ -1,4 +1,4 @@
-//! The status endpoints with a server: rows, time, and outages.
+//! The status endpoints with a Redis server.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn user(req: &Parts) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_status_shows_the_servers_rows_and_time() {
+async fn status_endpoints_return_the_rows_and_time_of_the_server() {
     let mut server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let [bucket, fixed, sliding] = POLICIES;
@@ -48,7 +48,7 @@ async fn a_status_shows_the_servers_rows_and_time() {
         assert_eq!(get(&app, "/rate-limit").await.0, 200);
     }
     let (_, body) = get(&app, "/rate-limit").await;
-    assert_eq!(keys(&server), before, "looking leaves nothing");
+    assert_eq!(keys(&server), before, "status requests must not write rows");
     let limits = body["limits"].as_array().unwrap();
     assert_eq!(limits.iter().map(|limit| limit["spent"].as_f64().unwrap()).collect::<Vec<_>>(), [10.0, 7.0, 4.0]);
 

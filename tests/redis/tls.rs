@@ -1,4 +1,4 @@
-//! `rediss://`, with a trusted test certificate.
+//! Connections with `rediss://`.
 
 use std::process::Command;
 
@@ -9,16 +9,16 @@ use crate::server::{FREE, Server, applies, has_tls};
 
 static SLOW: Policy = Policy::new("slow", Quota::token_bucket(5, HOUR));
 
-/// Set in the child process, to the server's URL.
+/// Set to the server's URL in the child process.
 const CHILD: &str = "TOLLGATE_TEST_TLS";
 
 #[test]
-fn a_server_is_reached_over_tls_if_its_certificate_is_believed() {
-    if !applies("tls::a_server_is_reached_over_tls_if_its_certificate_is_believed", has_tls()) {
+fn tls_connections_require_a_trusted_certificate() {
+    if !applies("tls::tls_connections_require_a_trusted_certificate", has_tls()) {
         return;
     }
     let directory = directory();
-    let made = Command::new("openssl")
+    let openssl = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
         .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
         .args(["-addext", "basicConstraints=critical,CA:FALSE"])
@@ -26,7 +26,7 @@ fn a_server_is_reached_over_tls_if_its_certificate_is_believed() {
         .current_dir(&directory)
         .output()
         .unwrap_or_else(|error| panic!("no openssl: {error}. Install it: apt-get install openssl"));
-    assert!(made.status.success(), "{made:?}");
+    assert!(openssl.status.success(), "{openssl:?}");
     let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
     let (cert, key) = (path("cert.pem"), path("key.pem"));
     let server = Server::with(&[
@@ -41,9 +41,9 @@ fn a_server_is_reached_over_tls_if_its_certificate_is_believed() {
         "--tls-auth-clients",
         "no",
     ]);
-    let run = |believed: &str| {
+    let run = |trusted: &str| {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["tls::child", "--exact", "--nocapture"]).env("SSL_CERT_FILE", believed);
+        child.args(["tls::child", "--exact", "--nocapture"]).env("SSL_CERT_FILE", trusted);
         child.env(CHILD, format!("rediss://localhost:{}", server.setting("--tls-port"))).output().unwrap()
     };
     let output = run(&cert);

@@ -12,7 +12,7 @@ fn limits() -> RouteLimits {
 }
 
 #[tokio::test]
-async fn layers_beside_handlers_share_a_bucket_exactly_if_they_share_a_policy() {
+async fn layers_on_handlers_share_a_bucket_exactly_if_they_share_a_policy() {
     let limits = limits();
     let app = Router::new()
         .route("/a", get(|| async {}).layer(limits.route("read")).post_service(unlimited()))
@@ -44,7 +44,7 @@ fn unlimited() -> axum::routing::MethodRouter {
 }
 
 #[tokio::test]
-async fn a_layer_on_a_method_also_counts_the_methods_that_it_does_not_have() {
+async fn a_layer_on_a_method_router_also_counts_405_responses() {
     // axum also wraps the 405 response in a method router's layer, so such a request is charged.
     let app = Router::new().route("/a", get(|| async {}).layer(limits().route("read")));
     assert_eq!(quota_headers(&call(&app, "GET /a", &[]).await).2, 99);
@@ -54,7 +54,7 @@ async fn a_layer_on_a_method_also_counts_the_methods_that_it_does_not_have() {
 }
 
 #[tokio::test]
-async fn a_closure_chooses_by_anything_in_the_request() {
+async fn a_closure_can_choose_the_policy_by_any_part_of_the_request() {
     let by_kind = |req: &Parts| match header(req, "x-kind").as_deref() {
         Some("none") => None,
         // An unregistered name falls under the default policy.
@@ -79,7 +79,7 @@ async fn a_closure_chooses_by_anything_in_the_request() {
 }
 
 #[tokio::test]
-async fn without_a_default_a_closure_that_names_nothing_leaves_a_request_unlimited() {
+async fn requests_are_unlimited_if_the_closure_returns_none_without_a_default_policy() {
     let app = Router::new().route("/", get(|| async {})).layer(limits().choose(|_: &Parts| None));
     for _ in 0..3 {
         let answer = call(&app, "GET /", &[]).await;
@@ -89,12 +89,12 @@ async fn without_a_default_a_closure_that_names_nothing_leaves_a_request_unlimit
 }
 
 #[tokio::test]
-async fn table_choice_and_route_layers_of_one_set_share_the_rows_of_a_policy() {
+async fn table_closure_and_route_layers_share_the_rows_of_a_policy() {
     let limits = RouteLimits::new(user).policy(policy("read", 100)).limiter(&limiter().0);
-    let beside = Router::new().route("/", get(|| async {}).layer(limits.route("read")));
+    let on_handler = Router::new().route("/", get(|| async {}).layer(limits.route("read")));
     let table = Router::new().route("/", get(|| async {})).layer(limits.table([("GET /", "read")]));
     let choice = Router::new().route("/", get(|| async {})).layer(limits.choose(|_: &Parts| Some("read")));
-    for (left, app) in [(99, &beside), (98, &table), (97, &choice), (96, &beside)] {
+    for (left, app) in [(99, &on_handler), (98, &table), (97, &choice), (96, &on_handler)] {
         assert_eq!(quota_headers(&call(app, "GET /", &["x-user: ada"]).await).2, left);
     }
     assert_eq!(quota_headers(&call(&table, "GET /", &["x-user: bob"]).await).2, 99);

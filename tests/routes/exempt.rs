@@ -20,7 +20,7 @@ fn hello() -> Router {
 }
 
 #[tokio::test]
-async fn what_any_skip_rule_names_passes_unlimited_and_untold() {
+async fn skipped_requests_are_not_limited_and_get_no_headers() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(ONE, key::global())
         .skip(|req: &Parts| req.uri.path() == "/health")
@@ -36,7 +36,7 @@ async fn what_any_skip_rule_names_passes_unlimited_and_untold() {
             assert!(!answer.headers.contains_key("ratelimit") && !answer.headers.contains_key("ratelimit-policy"));
         }
     }
-    // None of these was charged; requests that only resemble a preflight are.
+    // None of these requests was charged. Requests that only resemble a preflight are charged.
     assert_eq!(limiter.remaining(&ONE, "global").await.unwrap(), 1);
     assert_eq!(call(&app, "OPTIONS /", &preflight[..1]).await.status, 200);
     for (line, lines) in [("OPTIONS /", &preflight[..1]), ("OPTIONS /", &preflight[1..]), ("POST /", &preflight)] {
@@ -45,7 +45,7 @@ async fn what_any_skip_rule_names_passes_unlimited_and_untold() {
 }
 
 #[tokio::test]
-async fn a_handler_that_asks_for_the_status_of_an_unlimited_request_finds_an_empty_one() {
+async fn the_status_of_an_unlimited_request_is_empty() {
     let ask = |status: RateLimitStatus| async move {
         format!("{} {}", status.decisions().iter().count(), status.is_shadowed())
     };
@@ -74,7 +74,7 @@ async fn from(app: &Router, peer: &str, xff: Option<&str>) -> Answer {
 }
 
 #[tokio::test]
-async fn an_allow_list_is_of_addresses_as_they_are_known_and_not_as_they_are_claimed() {
+async fn an_allow_list_matches_the_resolved_address_and_ignores_spoofed_headers() {
     let clients = key::client_ip().trust(["10.0.0.0/8"]);
     let layer = RateLimitLayer::new(ONE, clients.clone())
         .skip(clients.within(["192.0.2.0/24", "2001:db8:7::/48", "198.51.100.7"]))
@@ -108,7 +108,7 @@ async fn an_allow_list_is_of_addresses_as_they_are_known_and_not_as_they_are_cla
 }
 
 #[tokio::test]
-async fn without_a_key_callers_are_anonymous_rejected_or_skipped_as_the_rule_says() {
+async fn callers_without_a_key_share_a_bucket_or_are_skipped_with_or_skip() {
     let (limiter, _clock) = limiter();
     let app = hello().layer(RateLimitLayer::new(ONE, user).limiter(&limiter));
     assert_eq!(quota_headers(&call(&app, "GET /", &[]).await), ("one".into(), 1, 0));
@@ -126,7 +126,7 @@ async fn without_a_key_callers_are_anonymous_rejected_or_skipped_as_the_rule_say
 }
 
 #[tokio::test]
-async fn a_rejection_is_a_problem_and_charges_no_rule() {
+async fn or_reject_responds_with_a_problem_and_charges_no_rule() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(policy("all", 5), key::global()).and(ONE, user.or_reject()).limiter(&limiter);
     let app = hello().layer(layer);
@@ -144,7 +144,7 @@ async fn a_rejection_is_a_problem_and_charges_no_rule() {
 }
 
 #[tokio::test]
-async fn a_rule_that_skips_leaves_the_others_in_force() {
+async fn the_other_rules_apply_if_one_rule_skips_a_request() {
     let layer = RateLimitLayer::new(policy("all", 2), key::global()).and(policy("user", 1), user.or_skip());
     let app = hello().layer(layer.limiter(&limiter().0));
     assert_eq!(quota_headers(&call(&app, "GET /", &[]).await), ("all".into(), 2, 1));

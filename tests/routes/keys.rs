@@ -30,7 +30,7 @@ async fn assert_left(app: &Router, requests: &[(&str, &[&str], u64)]) {
 }
 
 #[tokio::test]
-async fn by_header_bearer_and_cookie() {
+async fn requests_are_counted_by_header_bearer_token_and_cookie() {
     let (limiter, _clock) = limiter();
     let app = limited(&limiter, key::header("x-api-key"));
     assert_left(
@@ -40,7 +40,7 @@ async fn by_header_bearer_and_cookie() {
             ("GET /", &["X-Api-Key: k1"], 3),
             ("GET /users/7", &["x-api-key: k1"], 2),
             ("GET /", &["x-api-key: K1"], 4),
-            // Anonymous: no value, an empty one, two.
+            // Anonymous callers: no header, an empty value, two values.
             ("GET /", &[], 4),
             ("GET /", &["x-api-key: "], 3),
             ("GET /", &["x-api-key: k1", "x-api-key: k2"], 2),
@@ -78,7 +78,7 @@ async fn by_header_bearer_and_cookie() {
 }
 
 #[tokio::test]
-async fn a_refused_caller_is_told_nothing_of_its_key() {
+async fn a_refusal_does_not_contain_the_key() {
     let secret = "sk-Zq81hs";
     let app = limited(&limiter().0, key::header("x-api-key"));
     for _ in 0..5 {
@@ -92,7 +92,7 @@ async fn a_refused_caller_is_told_nothing_of_its_key() {
 }
 
 #[tokio::test]
-async fn by_a_part_of_the_path() {
+async fn requests_are_counted_by_path_parameter() {
     let app = limited(&limiter().0, key::path("id"));
     assert_left(
         &app,
@@ -116,7 +116,7 @@ struct User {
 }
 
 #[tokio::test]
-async fn by_what_authentication_put_there() {
+async fn requests_are_counted_by_an_authentication_extension() {
     async fn authenticate(mut request: Request, next: Next) -> axum::response::Response {
         if let Some(id) = request.headers().get("x-user").and_then(|id| id.to_str().ok()?.parse().ok()) {
             request.extensions_mut().insert(User { id, plan: if id < 10 { "staff" } else { "free" } });
@@ -162,7 +162,7 @@ impl FromRequestParts<Sessions> for Session {
 }
 
 #[tokio::test]
-async fn by_an_extractor_with_the_applications_state() {
+async fn requests_are_counted_by_an_extractor_that_needs_state() {
     let sessions = Sessions(Arc::default());
     let by_session = || key::from_extractor(sessions.clone(), |session: Session| session.0);
     let app = limited(&limiter().0, by_session());
@@ -189,7 +189,7 @@ async fn by_an_extractor_with_the_applications_state() {
 }
 
 #[tokio::test]
-async fn by_axums_own_extractors() {
+async fn requests_are_counted_by_axum_extractors() {
     let by_query = key::from_extractor((), |Query(query): Query<Vec<(String, String)>>| {
         query.into_iter().find(|(name, _)| name == "tenant").map(|(_, tenant)| tenant)
     });
@@ -219,7 +219,7 @@ async fn by_axums_own_extractors() {
 }
 
 #[tokio::test]
-async fn combined() {
+async fn extractors_can_be_combined() {
     let key = key::header("x-api-key").and(key::path("id")).or(key::cookie("sid")).map(|subject| subject.tier("any"));
     let app = limited(&limiter().0, key);
     assert_left(
@@ -228,7 +228,7 @@ async fn combined() {
             ("GET /users/7", &["x-api-key: k"], 4),
             ("GET /users/8", &["x-api-key: k"], 4),
             ("GET /users/7", &["x-api-key: k", "cookie: sid=1"], 3),
-            // With half of the pair missing, the next extractor is used.
+            // If one key of the pair is missing, the next extractor is used.
             ("GET /", &["x-api-key: k", "cookie: sid=1"], 4),
             ("GET /users/7", &["cookie: sid=1"], 3),
             ("GET /", &["x-api-key: k"], 4),

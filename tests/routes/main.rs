@@ -7,14 +7,14 @@
 #[path = "../http/answer.rs"]
 mod answer;
 mod app;
-mod broken;
 mod chosen;
 mod exempt;
+mod failing_backend;
 mod keys;
 mod mistakes;
 mod names;
 mod nested;
-mod point_3;
+mod path_matching;
 mod shadow;
 mod share;
 mod stacked;

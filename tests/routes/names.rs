@@ -21,7 +21,7 @@ fn limits() -> RouteLimits {
     RouteLimits::new(key::global()).policy(policy("todo/create", 10)).policy(policy("search", 10))
 }
 
-/// Asserts that the message names the crate and contains all parts.
+/// Asserts that the message starts with the crate's name and contains all parts.
 #[track_caller]
 fn assert_message(text: &str, parts: &[&str]) {
     assert!(text.starts_with("tollgate: "), "{text}");
@@ -31,7 +31,7 @@ fn assert_message(text: &str, parts: &[&str]) {
 }
 
 #[test]
-fn an_unknown_name_is_named_and_so_are_those_that_there_are() {
+fn an_unknown_policy_panics_with_the_known_names() {
     let known = ["\"todo/create\"", "\"search\""];
     let route = panic_of(|| limits().route("todo/delete"));
     assert_message(&route, &["\"todo/delete\"", known[0], known[1]]);
@@ -43,7 +43,7 @@ fn an_unknown_name_is_named_and_so_are_those_that_there_are() {
 }
 
 #[test]
-fn the_default_policy_has_a_name_like_the_others() {
+fn routes_can_name_the_default_policy() {
     let limits = limits().default_policy(policy("default", 10));
     let _ = limits.table([("GET /health", "default"), ("GET /search", "search")]);
     let _ = limits.route("default");
@@ -51,7 +51,7 @@ fn the_default_policy_has_a_name_like_the_others() {
 }
 
 #[test]
-fn a_name_cannot_be_there_twice() {
+fn duplicate_policy_names_panic() {
     let twice = panic_of(|| limits().policy(policy("search", 20)));
     assert_message(&twice, &["two policies named \"search\""]);
     for text in [
@@ -70,7 +70,7 @@ fn a_name_cannot_be_there_twice() {
 }
 
 #[test]
-fn a_line_cannot_be_there_twice() {
+fn duplicate_table_lines_panic() {
     for (first, second) in [("GET /search", "GET /search"), ("/search", "/search"), ("GET /search", "GET  /search")] {
         let text = panic_of(|| limits().table([(first, "search"), (second, "todo/create")]));
         assert_message(&text, &["occurs twice", &format!("{second:?}")]);
@@ -81,7 +81,7 @@ fn a_line_cannot_be_there_twice() {
 }
 
 #[test]
-fn a_line_that_makes_no_sense_is_shown_with_what_would() {
+fn malformed_table_lines_panic_with_valid_examples() {
     for line in [
         "",
         " ",

@@ -36,7 +36,7 @@ const REQUESTS: [(&str, u16, &str, u64); 7] = [
 ];
 
 #[tokio::test]
-async fn a_table_around_all_routers_knows_routes_by_their_whole() {
+async fn a_table_around_all_routers_matches_full_routes() {
     let app = Router::new().nest("/api", Router::new().nest("/todos", todos())).layer(limits().table(TABLE));
     for (line, status, name, left) in REQUESTS {
         let answer = call(&app, line, &[]).await;
@@ -49,7 +49,7 @@ async fn a_table_around_all_routers_knows_routes_by_their_whole() {
 }
 
 #[tokio::test]
-async fn a_table_within_a_nested_router_knows_them_by_their_whole_too() {
+async fn a_table_within_a_nested_router_matches_full_routes() {
     let app = Router::new().nest("/api", Router::new().nest("/todos", todos()).layer(limits().table(TABLE)));
     for (line, status, name, left) in REQUESTS {
         let answer = call(&app, line, &[]).await;
@@ -64,7 +64,7 @@ async fn a_table_within_a_nested_router_knows_them_by_their_whole_too() {
 }
 
 #[tokio::test]
-async fn a_nested_service_is_one_that_the_table_does_not_know() {
+async fn requests_to_a_nested_service_match_no_table_line() {
     // axum matches no route within a nested service, so its requests fall under the default.
     let app = Router::new()
         .route("/own", get(|| async {}))
@@ -77,7 +77,7 @@ async fn a_nested_service_is_one_that_the_table_does_not_know() {
 }
 
 #[tokio::test]
-async fn merged_routers_and_their_fallbacks_are_under_the_layer_around_them() {
+async fn a_layer_covers_merged_routers_and_their_fallbacks() {
     let app = todos().merge(Router::new().route("/other", get(|| async {}))).fallback(|| async { "fallback" });
     let app = app.layer(limits().table([("/{id}", "read")]));
     for (line, name) in [("GET /7", "read"), ("GET /other", "rest"), ("GET /x/y", "rest"), ("GET /", "rest")] {
@@ -89,7 +89,7 @@ async fn merged_routers_and_their_fallbacks_are_under_the_layer_around_them() {
 }
 
 #[tokio::test]
-async fn a_parameter_of_a_nested_route_is_a_key() {
+async fn a_parameter_of_a_nested_route_can_be_the_key() {
     let layer = RateLimitLayer::new(policy("todo", 5), key::path("id"));
     let app = Router::new().nest("/api/{tenant}", todos().layer(layer.limiter(&limiter().0)));
     for (line, left) in [

@@ -25,7 +25,8 @@ fn layer(limiter: &RateLimiter) -> RateLimitLayer {
     RateLimitLayer::new(USER, user).and(ALL, key::global()).cost(cost).with_status().limiter(limiter)
 }
 
-/// User, cost and preceding pause in seconds, with denials by one rule, by both, and of a cost that never fits.
+/// The user and cost of each request, and the seconds before it. Some are denied by one rule, some by both, and one
+/// because its cost never fits.
 const REQUESTS: [(&str, u64, u64); 12] = [
     ("ada", 1, 0),
     ("ada", 2, 0),
@@ -42,7 +43,7 @@ const REQUESTS: [(&str, u64, u64); 12] = [
 ];
 
 #[tokio::test]
-async fn whom_it_counts_and_denies_is_exactly_whom_the_enforced_limit_does() {
+async fn shadow_mode_decides_exactly_like_the_enforced_limit() {
     let ((real, real_clock), (shadow, shadow_clock)) = (limiter(), limiter());
     let enforced = hello().layer(layer(&real));
     let shadowed = hello().layer(layer(&shadow).shadow().shadow_header("x-ratelimit-shadow"));
@@ -56,7 +57,7 @@ async fn whom_it_counts_and_denies_is_exactly_whom_the_enforced_limit_does() {
         let is_denied = real_answer.status == 429;
         denied += u64::from(is_denied);
 
-        // The handler and the shadow header show the denial, other headers do not.
+        // The handler and the shadow header show the denial. Other headers do not.
         let body = String::from_utf8(answer.body).unwrap();
         assert_eq!(body.starts_with("shadowed"), is_denied, "{user} {cost}: {body}");
         if !is_denied {
@@ -81,7 +82,7 @@ async fn whom_it_counts_and_denies_is_exactly_whom_the_enforced_limit_does() {
 }
 
 #[tokio::test]
-async fn without_a_header_of_choice_nothing_on_the_wire_differs() {
+async fn shadow_mode_sends_no_rate_limit_headers_by_default() {
     for family in [HeaderFamily::Draft11, HeaderFamily::Draft6, HeaderFamily::XRateLimit(ResetUnit::Epoch)] {
         let app = hello().layer(layer(&limiter().0).headers(family).shadow());
         for _ in 0..5 {
@@ -94,7 +95,7 @@ async fn without_a_header_of_choice_nothing_on_the_wire_differs() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_key_passes_too() {
+async fn shadow_mode_admits_requests_without_a_key() {
     let layer = RateLimitLayer::new(USER, user.or_reject()).with_status().limiter(&limiter().0);
     assert_eq!(call(&hello().layer(layer.clone()), "GET /", &[]).await.status, 400);
     let shadowed = call(&hello().layer(layer.shadow().shadow_header("x-would-be")), "GET /", &[]).await;
@@ -105,7 +106,7 @@ async fn a_request_without_a_key_passes_too() {
 }
 
 #[tokio::test]
-async fn a_grpc_request_passes_as_well() {
+async fn shadow_mode_admits_grpc_requests() {
     let app = hello().layer(layer(&limiter().0).shadow().grpc());
     for _ in 0..5 {
         let answer = call(&app, "POST /", &["x-user: ada", "content-type: application/grpc"]).await;
@@ -114,7 +115,7 @@ async fn a_grpc_request_passes_as_well() {
 }
 
 #[tokio::test]
-async fn the_last_word_on_who_is_enforced_counts() {
+async fn the_last_call_of_shadow_or_enforce_share_wins() {
     let refuses = |layer: RateLimitLayer| async move {
         let app = hello().layer(layer.limiter(&limiter().0));
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Limits enforced for a share of keys: its size, and that the same keys stay in it.
+//! Limits that are enforced for a share of the keys: the size of the share, and which keys are in it.
 
 use std::collections::BTreeSet;
 use std::panic::catch_unwind;
@@ -16,13 +16,13 @@ use crate::app::{call, limiter, policy, user};
 
 const KEYS: usize = 2000;
 
-/// A limiter with a fixed secret, as shared by the processes of a service. The share depends on digests.
+/// A limiter with a fixed secret, as in the processes of one service. The secret determines which keys are in a share.
 fn shared_secret() -> RateLimiter {
     let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
     RateLimiter::builder(backend).secret(Secret::new([7; 16])).build()
 }
 
-/// The users, of [`KEYS`], whose second request is refused. Each has one token.
+/// Returns the users whose second request is refused. There are [`KEYS`] users with one token each.
 async fn enforced(limiter: &RateLimiter, share: f64) -> BTreeSet<usize> {
     let layer = RateLimitLayer::new(policy("one", 1), user).enforce_share(share).limiter(limiter);
     let app = Router::new().route("/", get(|| async {})).layer(layer);
@@ -43,7 +43,7 @@ async fn enforced(limiter: &RateLimiter, share: f64) -> BTreeSet<usize> {
 }
 
 #[tokio::test]
-async fn a_share_of_keys_is_about_that_many_and_grows_by_adding_to_itself() {
+async fn a_larger_share_includes_the_keys_of_a_smaller_share() {
     let mut before = BTreeSet::new();
     for share in [0.0, 0.01, 0.1, 0.25, 0.5, 0.9, 1.0] {
         let now = enforced(&shared_secret(), share).await;
@@ -61,17 +61,18 @@ async fn a_share_of_keys_is_about_that_many_and_grows_by_adding_to_itself() {
 }
 
 #[tokio::test]
-async fn none_and_all_are_exactly_that() {
+async fn shares_of_0_and_1_enforce_no_key_and_every_key() {
     // This limiter has a random secret.
     assert_eq!(enforced(&limiter().0, 0.0).await.len(), 0);
     assert_eq!(enforced(&limiter().0, 1.0).await.len(), KEYS);
 }
 
 #[tokio::test]
-async fn the_first_rules_key_decides_for_all_rules() {
+async fn the_key_of_the_first_rule_decides_for_all_rules() {
     let limiter = shared_secret();
     let enforced_users = enforced(&limiter, 0.5).await;
-    // The second rule has one global key. Once its quota is used up, all users in the enforced share are refused, and no others.
+    // The second rule has one global key. After its quota is used up, exactly the users in the enforced share are
+    // refused.
     let layer = RateLimitLayer::new(policy("user", 1000), user)
         .and(policy("all", 1), key::global())
         .enforce_share(0.5)
@@ -85,7 +86,7 @@ async fn the_first_rules_key_decides_for_all_rules() {
 }
 
 #[tokio::test]
-async fn the_anonymous_are_one_key_and_those_that_no_rule_limits_none() {
+async fn anonymous_callers_count_as_one_key_and_skipped_requests_are_never_refused() {
     let limiter = shared_secret();
     let by_user = RateLimitLayer::new(policy("one", 1), user).enforce_share(0.5).limiter(&limiter);
     let app = Router::new().route("/", get(|| async {})).layer(by_user);
@@ -100,7 +101,7 @@ async fn the_anonymous_are_one_key_and_those_that_no_rule_limits_none() {
 }
 
 #[test]
-fn what_is_no_share_panics_and_is_named() {
+fn an_invalid_share_panics_with_its_value() {
     for share in [-0.1, 1.000_001, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 50.0] {
         let build = move || RateLimitLayer::new(policy("one", 1), key::global()).enforce_share(share);
         let text = *catch_unwind(build).unwrap_err().downcast::<String>().expect("a `String`");

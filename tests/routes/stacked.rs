@@ -19,7 +19,7 @@ fn app(limiter: &RateLimiter) -> Router {
 }
 
 #[tokio::test]
-async fn both_are_charged_and_both_tell_of_themselves() {
+async fn both_layers_charge_and_send_headers() {
     let app = app(&limiter().0);
     let answer = call(&app, "GET /search", &[]).await;
     // The inner layer writes its headers first; the outer layer appends.
@@ -31,7 +31,7 @@ async fn both_are_charged_and_both_tell_of_themselves() {
 }
 
 #[tokio::test]
-async fn what_the_inner_one_refuses_has_charged_the_outer_one() {
+async fn a_request_refused_by_the_inner_layer_is_charged_by_the_outer_layer() {
     let (limiter, _clock) = limiter();
     let app = app(&limiter);
     for _ in 0..2 {
@@ -40,8 +40,8 @@ async fn what_the_inner_one_refuses_has_charged_the_outer_one() {
     for left in [2, 1] {
         let refused = call(&app, "GET /search", &[]).await;
         assert_eq!((refused.status, refused.violated_policies()), (429, vec!["search".into()]));
-        // Both policies are sent, but only the inner limit: the outer window ends after the Retry-After of the inner
-        // layer, which no window may.
+        // Both policies are sent, but only the limit of the inner layer. The outer window would end after Retry-After,
+        // which is not allowed.
         assert_eq!(refused.policies(), [("search".into(), 2, 60), ("default".into(), 5, 60)]);
         assert_eq!(refused.limits(), [("search".into(), 0, Some(30))]);
         assert_eq!(refused.retry_after(), Some(30));
@@ -50,7 +50,7 @@ async fn what_the_inner_one_refuses_has_charged_the_outer_one() {
 }
 
 #[tokio::test]
-async fn what_the_outer_one_refuses_has_not_charged_the_inner_one() {
+async fn a_request_refused_by_the_outer_layer_is_not_charged_by_the_inner_layer() {
     let (limiter, clock) = limiter();
     let app = app(&limiter);
     for _ in 0..5 {
@@ -66,7 +66,7 @@ async fn what_the_outer_one_refuses_has_not_charged_the_inner_one() {
 }
 
 #[tokio::test]
-async fn the_same_policy_outside_and_inside_is_charged_twice() {
+async fn a_policy_in_both_layers_is_charged_twice() {
     let (limiter, _clock) = limiter();
     let limits = RouteLimits::new(key::global()).policy(policy("api", 10)).limiter(&limiter);
     let app = Router::new().route("/", get(|| async {}).layer(limits.route("api"))).layer(limits.route("api"));
@@ -76,7 +76,7 @@ async fn the_same_policy_outside_and_inside_is_charged_twice() {
 }
 
 #[tokio::test]
-async fn one_table_limits_a_route_instead_of_the_default() {
+async fn a_line_of_a_table_replaces_the_default_policy() {
     let (limiter, _clock) = limiter();
     let limits = RouteLimits::new(key::global())
         .policy(tollgate::Policy::new("search", Quota::token_bucket(2, MINUTE)))

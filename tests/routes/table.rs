@@ -17,7 +17,7 @@ fn limits() -> RouteLimits {
 }
 
 #[tokio::test]
-async fn method_and_route_choose_the_policy_and_the_rest_falls_under_the_default() {
+async fn a_table_selects_the_policy_by_method_and_route() {
     let app = Router::new()
         .route("/todos", any(|| async {}))
         .route("/todos/{id}", get(|| async {}).put(|| async {}))
@@ -54,7 +54,7 @@ async fn method_and_route_choose_the_policy_and_the_rest_falls_under_the_default
 }
 
 #[tokio::test]
-async fn head_shares_gets_bucket_unless_it_has_a_line_of_its_own() {
+async fn head_requests_use_the_line_for_get_unless_they_have_their_own() {
     let app = Router::new()
         .route("/a", get(|| async {}))
         .route("/b", get(|| async {}))
@@ -87,7 +87,7 @@ async fn head_shares_gets_bucket_unless_it_has_a_line_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_matches_no_route_shares_one_bucket_of_the_default_policy() {
+async fn unmatched_requests_share_one_bucket_of_the_default_policy() {
     let app = Router::new()
         .route("/todos", get(|| async {}))
         .route("/todos/{id}", get(|| async {}))
@@ -110,7 +110,7 @@ async fn what_matches_no_route_shares_one_bucket_of_the_default_policy() {
 }
 
 #[tokio::test]
-async fn a_flood_of_paths_that_are_not_there_is_refused_and_no_route_suffers() {
+async fn a_flood_of_unknown_paths_is_refused_without_affecting_routes() {
     let limits = RouteLimits::new(key::global()).policy(policy("read", 3)).default_policy(policy("rest", 5));
     let app = Router::new()
         .route("/", get(|| async {}))
@@ -125,7 +125,7 @@ async fn a_flood_of_paths_that_are_not_there_is_refused_and_no_route_suffers() {
 }
 
 #[tokio::test]
-async fn without_a_default_policy_the_rest_is_not_limited() {
+async fn unmatched_requests_are_unlimited_without_a_default_policy() {
     let limits = RouteLimits::new(key::global()).policy(policy("read", 1)).limiter(&limiter().0);
     let app = Router::new().route("/a", any(|| async {})).layer(limits.table([("GET /a", "read")]));
     for line in ["POST /a", "GET /nowhere"].repeat(3) {
@@ -138,7 +138,7 @@ async fn without_a_default_policy_the_rest_is_not_limited() {
 }
 
 #[tokio::test]
-async fn route_layer_lets_what_matches_no_route_through_uncounted() {
+async fn route_layer_does_not_limit_unmatched_requests() {
     let limits = RouteLimits::new(key::global()).default_policy(policy("rest", 2)).limiter(&limiter().0);
     let app = Router::new().route("/a", get(|| async {})).route_layer(limits.table([]));
     for _ in 0..5 {

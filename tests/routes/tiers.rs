@@ -1,4 +1,4 @@
-//! The example of better-convex: two policies with three tiers each, and changes of tier.
+//! The example of better-convex: two policies with three tiers each, and callers that change their tier.
 
 use axum::Router;
 use axum::http::request::Parts;
@@ -9,7 +9,7 @@ use crate::app::{Server, header, limiter, policy, quota_headers, serve, user};
 
 const PER_MINUTE: fn(u64) -> Quota = |rate| Quota::token_bucket(rate, MINUTE);
 
-/// The subject by `x-user` and `x-plan`, which stand for authentication. Anonymous, without a tier, by default.
+/// The subject in `x-user` and `x-plan`, which stand in for authentication. By default anonymous and without a tier.
 fn by_plan(req: &Parts) -> Subject {
     let subject = Subject::from(user(req));
     match header(req, "x-plan") {
@@ -42,9 +42,9 @@ fn header_lines<'a>(plan: &'a str, user: &'a str) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn each_of_the_six_cells_has_its_limit_and_counts_down_by_itself() {
+async fn each_policy_and_tier_has_a_separate_limit_and_bucket() {
     let (server, _limiter, clock) = todos(todo_create()).await;
-    let cells = [
+    let cases = [
         ("GET /todos", "default", "", "", 30),
         ("GET /todos", "default", "x-plan: free", "x-user: fay", 60),
         ("GET /todos", "default", "x-plan: premium", "x-user: pia", 200),
@@ -52,9 +52,9 @@ async fn each_of_the_six_cells_has_its_limit_and_counts_down_by_itself() {
         ("POST /todos", "todo/create", "x-plan: free", "x-user: fay", 20),
         ("POST /todos", "todo/create", "x-plan: premium", "x-user: pia", 60),
     ];
-    // In rounds, so that a bucket shared by two cells would show.
+    // Send the requests in turn, so that a bucket shared by two cases would be noticed.
     for spent in 1..=3 {
-        for (line, name, plan, user, limit) in cells {
+        for (line, name, plan, user, limit) in cases {
             let answer = server.call(line, &header_lines(plan, user)).await;
             assert_eq!(
                 (answer.status, quota_headers(&answer)),
@@ -63,8 +63,8 @@ async fn each_of_the_six_cells_has_its_limit_and_counts_down_by_itself() {
             );
         }
     }
-    // Spend each cell to the last token; the next request must wait for one token of its quota.
-    for (line, name, plan, user, limit) in cells {
+    // Spend all tokens of each case. The next request must wait for one token.
+    for (line, name, plan, user, limit) in cases {
         for left in (0..limit - 3).rev() {
             assert_eq!(quota_headers(&server.call(line, &header_lines(plan, user)).await), (name.into(), limit, left));
         }
@@ -76,7 +76,7 @@ async fn each_of_the_six_cells_has_its_limit_and_counts_down_by_itself() {
         );
     }
     clock.advance(MINUTE);
-    for (line, name, plan, user, limit) in cells {
+    for (line, name, plan, user, limit) in cases {
         assert_eq!(
             quota_headers(&server.call(line, &header_lines(plan, user)).await),
             (name.into(), limit, limit - 1),
@@ -86,7 +86,7 @@ async fn each_of_the_six_cells_has_its_limit_and_counts_down_by_itself() {
 }
 
 #[tokio::test]
-async fn a_tier_that_the_routes_policy_lacks_has_that_policys_own_quota() {
+async fn an_unknown_tier_has_the_policys_own_quota() {
     let (server, _limiter, _clock) = todos(policy("todo/create", 10).tier("free", PER_MINUTE(20))).await;
     for (line, plan, limit) in [
         ("POST /todos", "premium", 10),
@@ -102,7 +102,7 @@ async fn a_tier_that_the_routes_policy_lacks_has_that_policys_own_quota() {
 }
 
 #[tokio::test]
-async fn an_upgrade_in_mid_window_keeps_what_was_spent_and_gives_the_room_at_once() {
+async fn an_upgrade_keeps_spent_tokens_and_applies_immediately() {
     let (server, _limiter, clock) = todos(todo_create()).await;
     let (free, premium) = (["x-user: ada", "x-plan: free"], ["x-user: ada", "x-plan: premium"]);
     for _ in 0..60 {
@@ -114,7 +114,7 @@ async fn an_upgrade_in_mid_window_keeps_what_was_spent_and_gives_the_room_at_onc
     assert_eq!(server.call("GET /todos", &free).await.status, 429);
 
     let upgraded = server.call("GET /todos", &premium).await;
-    // 60 spent, one more taken, and half a second refilled at the new rate: 200 - 61 + 1.66.
+    // 61 tokens were spent, and half a second was refilled at the new rate: 200 - 61 + 1.66.
     assert_eq!((upgraded.status, quota_headers(&upgraded)), (200, ("default".into(), 200, 140)));
     assert_eq!(quota_headers(&server.call("POST /todos", &premium).await), ("todo/create".into(), 60, 59));
     for left in (0..140).rev() {
@@ -124,13 +124,13 @@ async fn an_upgrade_in_mid_window_keeps_what_was_spent_and_gives_the_room_at_onc
 }
 
 #[tokio::test]
-async fn a_downgrade_keeps_a_caller_out_no_longer_than_the_old_quota_needed_to_be_repaid() {
+async fn tokens_spent_before_a_downgrade_are_refilled_at_the_old_rate() {
     let (server, limiter, clock) = todos(todo_create()).await;
     let (free, premium) = (["x-user: ada", "x-plan: free"], ["x-user: ada", "x-plan: premium"]);
     for _ in 0..200 {
         assert_eq!(server.call("GET /todos", &premium).await.status, 200);
     }
-    // At 60/min the debt would take 141 s; at 200/min all but 59 tokens are repaid after 42.3 s.
+    // 141 tokens must be refilled: that would take 141 s at 60/min, and takes 42.3 s at 200/min.
     let refused = server.call("GET /todos", &free).await;
     assert_eq!(
         (refused.status, quota_headers(&refused), refused.retry_after()),
@@ -148,7 +148,7 @@ async fn a_downgrade_keeps_a_caller_out_no_longer_than_the_old_quota_needed_to_b
 }
 
 #[tokio::test]
-async fn a_downgrade_that_still_fits_keeps_what_was_spent() {
+async fn a_downgrade_within_the_new_capacity_keeps_spent_tokens() {
     let (server, _limiter, _clock) = todos(todo_create()).await;
     for left in (190..200).rev() {
         assert_eq!(quota_headers(&server.call("GET /todos", &["x-user: ada", "x-plan: premium"]).await).2, left);
@@ -163,7 +163,7 @@ async fn a_downgrade_that_still_fits_keeps_what_was_spent() {
 }
 
 #[tokio::test]
-async fn beside_the_handlers_the_cells_are_the_same() {
+async fn layers_on_handlers_apply_the_same_quotas_as_a_table() {
     let (limiter, _clock) = limiter();
     let limits = RouteLimits::new(by_plan).policy(todo_create()).policy(default_policy()).limiter(&limiter);
     let app = Router::new()
@@ -181,7 +181,7 @@ async fn beside_the_handlers_the_cells_are_the_same() {
         assert_eq!(
             quota_headers(&server.call("GET /todos/8", &lines).await).2,
             default - 2,
-            "the bucket is of the route, not of the path"
+            "all paths of a route share a bucket"
         );
     }
 }

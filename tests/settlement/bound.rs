@@ -1,4 +1,4 @@
-//! The most a quota admits over every interval, in exact integer arithmetic.
+//! The maximum that a quota admits over any interval, in exact integer arithmetic.
 
 use tollgate::Quota;
 use tollgate::algorithm::{Algorithm, Micros};
@@ -6,7 +6,7 @@ use tollgate::algorithm::{Algorithm, Micros};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
     pub(crate) at: Micros,
-    /// Capped at the charge: the excess is debt, which the bound does not cover.
+    /// Capped at the charge, because the bound does not cover debt.
     pub(crate) tokens: u64,
 }
 
@@ -14,7 +14,7 @@ pub(crate) struct Used {
 pub(crate) fn check(quota: &Quota, used: &[Used]) -> Result<(), String> {
     let period = quota.period().as_micros() as i128;
     let micros = |at: Micros| i128::from(at.get());
-    // In tokens times the period, to avoid rounding.
+    // The unit is tokens times the period, to avoid rounding.
     let refilled = |from: Micros, to: Micros| match quota.algorithm() {
         Algorithm::TokenBucket => (micros(to) - micros(from)) * i128::from(quota.rate()),
         Algorithm::FixedWindow => (micros(to) / period - micros(from) / period) * i128::from(quota.rate()) * period,
@@ -38,7 +38,7 @@ pub(crate) fn check(quota: &Quota, used: &[Used]) -> Result<(), String> {
 }
 
 #[test]
-fn the_check_can_fail() {
+fn excess_admissions_are_detected() {
     let quota = Quota::token_bucket(10, tollgate::MINUTE);
     let used = |seconds: u32, tokens| Used { at: Micros::EPOCH + seconds * tollgate::SECOND, tokens };
     assert!(check(&quota, &[used(0, 10), used(30, 5)]).is_ok());

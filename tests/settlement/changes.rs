@@ -12,13 +12,13 @@ async fn take(limiter: &RateLimiter, policy: &Policy, cost: u64) -> Receipt {
 }
 
 #[tokio::test]
-async fn what_time_has_paid_back_is_not_given_twice() {
+async fn refilled_tokens_are_not_refunded_again() {
     let (limiter, clock) = limiter();
     let receipt = take(&limiter, &TEN, 10).await;
     clock.advance(MINUTE / 2);
     let other = take(&limiter, &TEN, 5).await;
     receipt.refund().await.unwrap();
-    // Five of the ten were already refilled; the other charge of five still counts.
+    // Five of the ten tokens were already refilled. The other charge of five still counts.
     assert_eq!(left(&limiter, &TEN).await, 5);
     other.refund().await.unwrap();
     assert_eq!(left(&limiter, &TEN).await, 10);
@@ -32,7 +32,7 @@ async fn what_time_has_paid_back_is_not_given_twice() {
 }
 
 #[tokio::test]
-async fn a_response_that_comes_after_the_refill_gives_nothing_twice() {
+async fn a_response_after_a_full_refill_refunds_nothing() {
     let (limiter, clock) = limiter();
     let handler_clock = clock.clone();
     let layer = RateLimitLayer::new(TEN, team).cost(|_| 10).with_receipt().limiter(&limiter);
@@ -44,14 +44,14 @@ async fn a_response_that_comes_after_the_refill_gives_nothing_twice() {
             StatusCode::OK
         }
     });
-    // The burst was refilled and spent again by the handler, so there is no third one.
+    // The handler spent the refilled burst, so the refund must not allow a third burst.
     assert_eq!((ask(&service, "/").await, ask(&service, "/").await), (200, 429));
     clock.advance(MINUTE - SECOND);
     assert_eq!(ask(&service, "/").await, 429);
 }
 
 #[tokio::test]
-async fn more_is_charged_whatever_time_has_paid_back() {
+async fn a_higher_actual_cost_is_charged_even_after_a_full_refill() {
     let (limiter, clock) = limiter();
     let receipt = take(&limiter, &TEN, 4).await;
     clock.advance(MINUTE);
@@ -60,7 +60,7 @@ async fn more_is_charged_whatever_time_has_paid_back() {
 }
 
 #[tokio::test]
-async fn after_a_reset_nothing_is_given_back_and_more_is_the_difference() {
+async fn after_a_reset_a_settlement_can_only_charge_the_difference() {
     for (actual, spent) in [(0, 500), (300, 500), (1000, 500), (1700, 1200)] {
         let (limiter, _clock) = limiter();
         let receipt = take(&limiter, &TOKENS, 1000).await;
@@ -72,9 +72,9 @@ async fn after_a_reset_nothing_is_given_back_and_more_is_the_difference() {
     }
 }
 
-/// A reset goes undetected once the same amount has been spent again. The refund is still at most the charge.
+/// A settlement cannot detect a reset once the same amount has been spent again. It still refunds at most the charge.
 #[tokio::test]
-async fn long_after_a_reset_a_charge_gives_back_no_more_than_its_own() {
+async fn a_refund_after_an_undetected_reset_is_at_most_the_charge() {
     for (actual, max_refund) in [(0, 1000), (300, 700), (1000, 0)] {
         let (limiter, _clock) = limiter();
         let receipt = take(&limiter, &TOKENS, 1000).await;
@@ -97,8 +97,8 @@ fn premium() -> Subject {
 }
 
 #[tokio::test]
-async fn after_a_change_of_plan_nothing_is_given_back_and_nothing_forgiven() {
-    // Regression: settling capped the row at the old plan's capacity and so forgave charges under the new plan.
+async fn after_an_upgrade_a_settlement_refunds_and_forgives_nothing() {
+    // Regression: settling capped the row at the old plan's capacity which forgave charges under the new plan.
     for (actual, spent) in [(0, 507), (3, 507), (5, 507), (9, 511)] {
         let (limiter, _clock) = limiter();
         let plans = plans();
@@ -112,7 +112,7 @@ async fn after_a_change_of_plan_nothing_is_given_back_and_nothing_forgiven() {
 }
 
 #[tokio::test]
-async fn after_a_downgrade_nothing_is_given_back() {
+async fn after_a_downgrade_a_settlement_refunds_nothing() {
     for (actual, remaining) in [(0, 2), (3, 2), (5, 2), (6, 1), (900, 0)] {
         let (limiter, _clock) = limiter();
         let plans = plans();
@@ -124,7 +124,7 @@ async fn after_a_downgrade_nothing_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_response_after_a_change_of_plan_gives_nothing_back() {
+async fn after_an_upgrade_a_response_refunds_nothing() {
     let (limiter, _clock) = limiter();
     let plan = |req: &Parts| if req.uri.path() == "/201" { premium() } else { Subject::new("team") };
     let layer = RateLimitLayer::new(plans(), plan).limiter(&limiter).with_receipt();

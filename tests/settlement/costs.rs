@@ -16,7 +16,7 @@ fn by_header(req: &Parts) -> u64 {
 }
 
 #[tokio::test]
-async fn a_cost_comes_from_the_request() {
+async fn a_cost_can_be_read_from_the_request() {
     let (limiter, _clock) = limiter();
     let client = serve(hello().layer(RateLimitLayer::new(TEN, team).cost(by_header).limiter(&limiter))).await;
     for (cost, status, remaining) in [(4, 200, 6), (7, 429, 6), (6, 200, 0), (1, 429, 0)] {
@@ -26,7 +26,7 @@ async fn a_cost_comes_from_the_request() {
 }
 
 #[tokio::test]
-async fn a_cost_comes_from_an_extension_of_a_layer_outside() {
+async fn a_cost_can_be_read_from_an_extension_of_an_outer_layer() {
     #[derive(Clone)]
     struct Estimate(u64);
     let (limiter, _clock) = limiter();
@@ -41,7 +41,7 @@ async fn a_cost_comes_from_an_extension_of_a_layer_outside() {
 }
 
 #[tokio::test]
-async fn a_cost_that_never_fits_is_refused_in_words_and_without_a_time() {
+async fn a_cost_above_the_capacity_is_refused_with_a_detail_and_no_retry_after() {
     // Regression: the body had no message, although the documentation promised one.
     let later = |req: &Parts| {
         let cost = by_header(req);
@@ -66,7 +66,7 @@ async fn a_cost_that_never_fits_is_refused_in_words_and_without_a_time() {
 }
 
 #[tokio::test]
-async fn a_cost_of_nothing_passes_unless_there_is_debt() {
+async fn a_zero_cost_is_allowed_unless_the_key_is_in_debt() {
     let (limiter, clock) = limiter();
     let service = status_from_path(&RateLimitLayer::new(TEN, team).cost(|_| 0).limiter(&limiter));
     let receipt = limiter.acquire(&TEN, "team").cost(10).hold().await.unwrap().into_receipt();
@@ -81,12 +81,12 @@ async fn a_cost_of_nothing_passes_unless_there_is_debt() {
 }
 
 #[tokio::test]
-async fn each_rule_has_its_own_cost_or_the_layers() {
+async fn a_rule_without_a_cost_uses_the_cost_of_the_layer() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(|_| 1000)).and(CALLS, team).limiter(&limiter);
     assert_eq!(ask(&status_from_path(&layer), "/200").await, 200);
     assert_eq!((left(&limiter, &TOKENS).await, left(&limiter, &CALLS).await), (9000, 499));
-    // The layer's cost applies to all rules without one, whether they were added before or after it.
+    // The layer's cost applies to every rule without a cost, even to rules that are added later.
     let layer = layer.cost(|_| 3).rule(Rule::new(TEN, team));
     assert_eq!(ask(&status_from_path(&layer), "/200").await, 200);
     let all = [left(&limiter, &TOKENS).await, left(&limiter, &CALLS).await, left(&limiter, &TEN).await];
@@ -94,7 +94,7 @@ async fn each_rule_has_its_own_cost_or_the_layers() {
 }
 
 #[tokio::test]
-async fn each_cost_is_asked_for_once_a_request() {
+async fn each_cost_closure_is_called_once_per_request() {
     let (limiter, _clock) = limiter();
     let calls: [Arc<AtomicUsize>; 3] = Default::default();
     let count = |index: usize| {
@@ -110,8 +110,8 @@ async fn each_cost_is_asked_for_once_a_request() {
             "team"
         })
     };
-    // The layer's cost applies to two rules, one of which resolves its key asynchronously, so later rules are visited
-    // twice.
+    // The layer's cost applies to two rules. One of them resolves its key asynchronously, so the layer visits the rules
+    // after it twice.
     let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(count(0)))
         .and(CALLS, later)
         .rule(Rule::new(TEN, later).cost(count(1)))

@@ -1,4 +1,4 @@
-//! Debt: an actual cost above the available tokens, repaid by time.
+//! Debt: the part of an actual cost that exceeds the available tokens. Refills reduce it.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::client::limiter;
 const MICRO: Duration = Duration::from_micros(1);
 
 #[tokio::test]
-async fn a_debt_is_paid_back_by_time_exactly() {
+async fn a_debt_delays_requests_until_it_is_refilled() {
     let (limiter, clock) = limiter();
     let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
     receipt.settle(12_000).await.unwrap();
     let denied = limiter.try_limit(&TOKENS, "team").await.unwrap();
-    // The debt of 2,000 and the requested token, refilled at 0.36 s each.
+    // The debt of 2,000 tokens and the requested token take 0.36 s each to refill.
     let wait = 2001 * HOUR / 10_000;
     assert_eq!((denied.remaining(), denied.retry_after()), (0, Some(wait)));
     clock.advance(wait - MICRO);
@@ -30,12 +30,12 @@ async fn a_debt_is_paid_back_by_time_exactly() {
 }
 
 #[tokio::test]
-async fn a_debt_of_several_windows_takes_as_many() {
+async fn a_debt_of_several_windows_takes_several_windows_to_refill() {
     const WINDOW: Policy = Policy::new("window", Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
     let (limiter, clock) = limiter();
     let receipt = limiter.acquire(&WINDOW, "team").hold().await.unwrap().into_receipt();
     receipt.settle(35).await.unwrap();
-    // The clock starts on a boundary; 25, 15 and 5 tokens are owed after each of the next ones.
+    // The clock starts on a window boundary. The debt is 25, 15 and 5 tokens in the first three windows.
     for remaining in [0, 0, 0, 5, 10] {
         assert_eq!(left(&limiter, &WINDOW).await, remaining);
         clock.advance(MINUTE);
@@ -43,7 +43,7 @@ async fn a_debt_of_several_windows_takes_as_many() {
 }
 
 #[tokio::test]
-async fn a_debt_refuses_the_next_request_with_the_time_that_it_takes() {
+async fn the_layer_refuses_requests_until_a_debt_is_refilled() {
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter);
     let service = with_receipt_handler(&layer, |receipt| async move {
@@ -61,7 +61,7 @@ async fn a_debt_refuses_the_next_request_with_the_time_that_it_takes() {
 }
 
 #[tokio::test]
-async fn a_response_can_make_debts_and_forget_them() {
+async fn a_response_can_cause_a_debt_that_a_refund_reduces() {
     let (limiter, _clock) = limiter();
     let layer =
         RateLimitLayer::new(TEN, team).limiter(&limiter).on_response(|response| match response.status.as_u16() {
@@ -69,9 +69,9 @@ async fn a_response_can_make_debts_and_forget_them() {
             205 => OnResponse::Reset,
             _ => OnResponse::Keep,
         });
-    let (one, service) = (limiter.acquire(&TEN, "team").hold().await.unwrap(), status_from_path(&layer));
+    let (hold, service) = (limiter.acquire(&TEN, "team").hold().await.unwrap(), status_from_path(&layer));
     assert_eq!((ask(&service, "/202").await, ask(&service, "/205").await), (202, 429));
     assert_eq!(limiter.try_limit(&TEN, "team").await.unwrap().retry_after(), Some(17 * 6 * SECOND));
-    one.cancel().await.unwrap();
+    hold.cancel().await.unwrap();
     assert_eq!(limiter.try_limit(&TEN, "team").await.unwrap().retry_after(), Some(16 * 6 * SECOND));
 }

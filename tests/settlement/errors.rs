@@ -43,21 +43,21 @@ impl Backend for Down {
 }
 
 /// Converts both kinds of error with `?`, and holds a charge.
-async fn pass(limiter: &RateLimiter) -> Result<u64, LimitError> {
+async fn limit_and_hold(limiter: &RateLimiter) -> Result<u64, LimitError> {
     limiter.try_limit(&TEN, "team").await?.into_result()?;
     let held = limiter.acquire(&TEN, "team").cost(4).hold().await?.into_receipt();
     Ok(held.decisions().iter().next().unwrap().remaining())
 }
 
-async fn served(limiter: &RateLimiter) -> Answer {
+async fn by_handler(limiter: &RateLimiter) -> Answer {
     async fn limit_error(State(limiter): State<RateLimiter>) -> Result<String, LimitError> {
-        Ok(pass(&limiter).await?.to_string())
+        Ok(limit_and_hold(&limiter).await?.to_string())
     }
     async fn as_response(State(limiter): State<RateLimiter>) -> Result<String, Response> {
-        Ok(pass(&limiter).await?.to_string())
+        Ok(limit_and_hold(&limiter).await?.to_string())
     }
     async fn any(State(limiter): State<RateLimiter>) -> axum::response::Result<String> {
-        Ok(pass(&limiter).await?.to_string())
+        Ok(limit_and_hold(&limiter).await?.to_string())
     }
     let mut answers = Vec::new();
     for handler in [get(limit_error), get(as_response), get(any)] {
@@ -83,19 +83,19 @@ async fn by_layer(limiter: &RateLimiter) -> Answer {
 }
 
 #[tokio::test]
-async fn a_denial_is_a_429_as_the_layer_would_send_it() {
+async fn a_denial_by_a_handler_is_the_same_429_as_one_by_the_layer() {
     let (limiter, _clock) = limiter();
     limiter.acquire(&TEN, "team").cost(10).await.unwrap();
-    let (answer, expected) = (served(&limiter).await, by_layer(&limiter).await);
+    let (answer, expected) = (by_handler(&limiter).await, by_layer(&limiter).await);
     assert_eq!((answer.status, answer.retry_after(), answer.violated_policies()), (429, Some(6), vec!["ten".into()]));
     assert_eq!((answer.policies(), answer.limits()), (vec![("ten".into(), 10, 60)], vec![("ten".into(), 0, Some(6))]));
     assert_eq!((answer.headers, answer.body), (expected.headers, expected.body));
 }
 
 #[tokio::test]
-async fn a_backend_that_is_down_is_a_503_that_tells_nothing_of_it() {
+async fn a_backend_error_is_a_503_without_details() {
     let limiter = RateLimiter::new(Down);
-    let (answer, expected) = (served(&limiter).await, by_layer(&limiter).await);
+    let (answer, expected) = (by_handler(&limiter).await, by_layer(&limiter).await);
     assert_eq!((answer.status, answer.retry_after()), (503, Some(1)));
     assert!(answer.problem()["type"].as_str().unwrap().ends_with("#temporary-reduced-capacity"));
     assert!(!String::from_utf8_lossy(&answer.body).contains("10.0.0.7"));
@@ -103,18 +103,18 @@ async fn a_backend_that_is_down_is_a_503_that_tells_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn it_speaks_for_what_is_inside() {
+async fn a_limit_error_delegates_display_and_source_to_the_inner_error() {
     let (limiter, _clock) = limiter();
-    assert_eq!(pass(&limiter).await.unwrap(), 5);
-    assert_eq!(pass(&limiter).await.unwrap(), 0);
-    let denied = pass(&limiter).await.unwrap_err();
+    assert_eq!(limit_and_hold(&limiter).await.unwrap(), 5);
+    assert_eq!(limit_and_hold(&limiter).await.unwrap(), 0);
+    let denied = limit_and_hold(&limiter).await.unwrap_err();
     assert_eq!(denied.to_string(), "rate limit exceeded: \"ten\"; retry after 6s");
     assert_eq!(denied.denied().unwrap().retry_after(), Some(6 * SECOND));
     assert!(denied.source().is_none());
 
-    let down = pass(&RateLimiter::new(Down)).await.unwrap_err();
+    let down = limit_and_hold(&RateLimiter::new(Down)).await.unwrap_err();
     assert_eq!(down.to_string(), "backend is unavailable: cannot reach 10.0.0.7");
-    // Transparent: `source()` is the cause of the inner error.
+    // `LimitError` is transparent, so `source()` is the cause of the inner error.
     assert_eq!(down.source().unwrap().to_string(), "connection refused");
     assert!(down.denied().is_none() && down.source().unwrap().source().is_none());
     let LimitError::Backend(error) = down else { panic!("{down:?}") };
@@ -122,16 +122,16 @@ async fn it_speaks_for_what_is_inside() {
 }
 
 #[tokio::test]
-async fn a_charge_in_hand_is_denied_in_the_same_words() {
+async fn a_denied_hold_has_the_usual_error_message() {
     let (limiter, _clock) = limiter();
     let never = limiter.acquire(&TEN, "team").cost(11).hold().await.unwrap_err();
     assert!(never.to_string().contains("never has 11 tokens"), "{never}");
     assert_eq!(never.denied().unwrap().retry_after(), None);
-    let shut = tollgate::Policy::new("shut", Quota::token_bucket(1, SECOND));
+    let one = tollgate::Policy::new("one", Quota::token_bucket(1, SECOND));
     let ten = &TEN;
-    let charges = || [tollgate::Charge::new(ten, "team"), tollgate::Charge::new(&shut, "team")];
+    let charges = || [tollgate::Charge::new(ten, "team"), tollgate::Charge::new(&one, "team")];
     limiter.hold_all(charges()).await.unwrap().into_receipt();
     let refused = limiter.hold_all(charges()).await.unwrap_err();
-    assert_eq!(refused.to_string(), "rate limit exceeded: \"shut\"; retry after 1s");
+    assert_eq!(refused.to_string(), "rate limit exceeded: \"one\"; retry after 1s");
     assert_eq!(limiter.remaining(&TEN, "team").await.unwrap(), 9);
 }

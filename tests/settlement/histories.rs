@@ -54,7 +54,7 @@ struct Charged {
     index: usize,
 }
 
-/// Plays a history; returns the tokens admitted and used, the sum of actual costs and the remaining tokens.
+/// Plays a history. Returns the admitted tokens, the sum of actual costs and the remaining tokens.
 fn play(policy: &Policy, actions: &[Action]) -> (Vec<Used>, u64, u64) {
     let mut time = Micros::new(1_700_000_000_000_000);
     let clock = ManualClock::at(time);
@@ -94,7 +94,7 @@ fn ready<T>(future: impl Future<Output = T>) -> T {
     now(async { Ok::<_, std::convert::Infallible>(future.await) })
 }
 
-fn a_hundred() -> impl Strategy<Value = Policy> {
+fn quotas_of_100() -> impl Strategy<Value = Policy> {
     prop::sample::select(vec![
         Quota::token_bucket(100, MINUTE),
         Quota::fixed_window(100, MINUTE),
@@ -107,8 +107,8 @@ proptest! {
     #![proptest_config(cases(4000))]
 
     #[test]
-    fn without_a_refill_the_balance_is_the_sum_of_true_costs(
-        policy in a_hundred(),
+    fn without_refills_the_spent_tokens_are_the_sum_of_actual_costs(
+        policy in quotas_of_100(),
         actions in actions(false),
     ) {
         let (_, sum, left) = play(&policy, &actions);
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn with_refill_the_bound_holds_over_every_interval(
+    fn with_refills_the_bound_holds_over_every_interval(
         quota in prop::sample::select(vec![
             Quota::token_bucket(30, MINUTE),
             Quota::token_bucket(7, SECOND).capacity(40),
@@ -127,14 +127,14 @@ proptest! {
     ) {
         let (used, ..) = play(&Policy::new("any", quota), &actions);
         if let Err(text) = check(&quota, &used) {
-            prop_assert!(false, "{}, of {:?}", text, used);
+            prop_assert!(false, "{}, in {:?}", text, used);
         }
     }
 }
 
 /// Regression: a refund was also counted against earlier charges.
 #[test]
-fn out_of_order_nothing_is_forfeited() {
+fn settling_out_of_order_forfeits_nothing() {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     let policy = Policy::new("any", Quota::token_bucket(10_000, MINUTE));
     let [oldest, middle, newest] =

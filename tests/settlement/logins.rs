@@ -29,7 +29,7 @@ async fn guess(client: Client, password: &str) -> u16 {
     client.send("POST", &[&format!("x-password: {password}"), "content-length: 0"]).await.status
 }
 
-/// Sends wrong guesses in parallel; returns how many were checked and how many refused.
+/// Sends wrong guesses in parallel. Returns how many were checked and how many were refused.
 async fn guess_all(client: Client) -> (usize, usize) {
     let mut guesses = tokio::task::JoinSet::new();
     for _ in 0..GUESSES {
@@ -59,12 +59,12 @@ async fn assert_limit_holds(layer: RateLimitLayer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parallel_guesses_cannot_slip_through() {
+async fn parallel_guesses_cannot_exceed_the_limit() {
     assert_limit_holds(RateLimitLayer::new(LOGIN, key::client_ip()).on_response(OnResponse::reset_on_success)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parallel_guesses_cannot_slip_through_a_closure() {
+async fn parallel_guesses_cannot_exceed_the_limit_with_a_closure() {
     let settle = |response: &axum::http::response::Parts| {
         if response.status == StatusCode::OK { OnResponse::Reset } else { OnResponse::Keep }
     };
@@ -72,7 +72,7 @@ async fn parallel_guesses_cannot_slip_through_a_closure() {
 }
 
 #[tokio::test]
-async fn only_a_2xx_is_a_success() {
+async fn only_2xx_responses_reset_the_limit() {
     let (limiter, _clock) = limiter();
     let layer =
         RateLimitLayer::new(LOGIN, crate::app::team).on_response(OnResponse::reset_on_success).limiter(&limiter);

@@ -14,7 +14,7 @@ use tower::ServiceExt;
 
 use crate::app::{CALLS, TEN, ask, left, status_from_path, team, with_receipt_handler};
 use crate::client::serve;
-use crate::store::{Log, RemoteBackend};
+use crate::remote_backend::{Log, RemoteBackend};
 
 fn remote(polls: usize, fails: bool) -> (RateLimiter, Arc<Log>) {
     let backend = RemoteBackend { fails, ..RemoteBackend::new(ManualClock::new(), polls) };
@@ -23,12 +23,12 @@ fn remote(polls: usize, fails: bool) -> (RateLimiter, Arc<Log>) {
 }
 
 #[tokio::test]
-async fn a_response_comes_when_its_settlements_are_confirmed() {
+async fn a_response_waits_until_its_settlements_are_confirmed() {
     for polls in 0..5 {
-        for (verdict, remaining) in [(OnResponse::Refund, 10), (OnResponse::Settle(7), 3), (OnResponse::Reset, 10)] {
+        for (action, remaining) in [(OnResponse::Refund, 10), (OnResponse::Settle(7), 3), (OnResponse::Reset, 10)] {
             let (limiter, log) = remote(polls, false);
             let layer = RateLimitLayer::new(TEN, team).rule(Rule::new(CALLS, team).on_response(|_| OnResponse::Refund));
-            let service = status_from_path(&layer.on_response(move |_| verdict).limiter(&limiter));
+            let service = status_from_path(&layer.on_response(move |_| action).limiter(&limiter));
             let request = Request::builder().uri("/202").body(()).unwrap();
             let mut response = pin!(service.oneshot(request));
             let mut pending_polls = 0;
@@ -47,17 +47,17 @@ async fn a_response_comes_when_its_settlements_are_confirmed() {
 }
 
 #[tokio::test]
-async fn a_response_that_keeps_its_charges_waits_for_nothing() {
+async fn a_response_that_keeps_its_charges_does_not_wait() {
     let (limiter, log) = remote(2, false);
     let layer = RateLimitLayer::new(TEN, team).cost(|_| 4).limiter(&limiter);
-    for verdict in [OnResponse::Keep, OnResponse::Settle(4)] {
-        assert_eq!(ask(&status_from_path(&layer.clone().on_response(move |_| verdict)), "/200").await, 200);
+    for action in [OnResponse::Keep, OnResponse::Settle(4)] {
+        assert_eq!(ask(&status_from_path(&layer.clone().on_response(move |_| action)), "/200").await, 200);
     }
     assert_eq!((log.begun.load(Ordering::Relaxed), left(&limiter, &TEN).await), (0, 2));
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_it_is_confirmed_does_not_undo_it() {
+async fn a_disconnect_before_the_confirmation_does_not_undo_a_refund() {
     let (limiter, log) = remote(3, false);
     let service =
         status_from_path(&RateLimitLayer::new(TEN, team).on_response(|_| OnResponse::Refund).limiter(&limiter));
@@ -71,19 +71,19 @@ async fn a_client_that_leaves_while_it_is_confirmed_does_not_undo_it() {
 }
 
 #[tokio::test]
-async fn a_backend_that_cannot_settle_changes_no_response() {
+async fn a_failed_settlement_does_not_change_the_response() {
     let mut answers = Vec::new();
     for (polls, fails) in [(0, false), (0, true), (2, true)] {
-        for verdict in [OnResponse::Keep, OnResponse::Refund, OnResponse::Settle(5), OnResponse::Reset] {
+        for action in [OnResponse::Keep, OnResponse::Refund, OnResponse::Settle(5), OnResponse::Reset] {
             let (limiter, log) = remote(polls, fails);
-            let layer = RateLimitLayer::new(TEN, team).on_response(move |_| verdict).limiter(&limiter);
+            let layer = RateLimitLayer::new(TEN, team).on_response(move |_| action).limiter(&limiter);
             let app = Router::new().route("/", get(async || (StatusCode::ACCEPTED, [("x-made", "by hand")], "hello")));
             let mut answer = serve(app.layer(layer)).await.get().await;
             answer.headers.remove("date");
-            assert_eq!(log.confirmed.load(Ordering::Relaxed), usize::from(verdict != OnResponse::Keep));
+            assert_eq!(log.confirmed.load(Ordering::Relaxed), usize::from(action != OnResponse::Keep));
             assert_eq!(
                 left(&limiter, &TEN).await < 10,
-                fails || !matches!(verdict, OnResponse::Refund | OnResponse::Reset)
+                fails || !matches!(action, OnResponse::Refund | OnResponse::Reset)
             );
             answers.push((answer.status, answer.headers, answer.body));
         }
@@ -93,13 +93,13 @@ async fn a_backend_that_cannot_settle_changes_no_response() {
 }
 
 #[tokio::test]
-async fn a_handle_tells_whether_the_backend_has_it() {
+async fn a_receipt_returns_the_errors_of_the_backend() {
     for fails in [false, true] {
         let (limiter, _log) = remote(2, fails);
         let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter);
         let service = with_receipt_handler(&layer, move |receipt| async move {
             assert_eq!(receipt.settle(3).await.is_err(), fails);
-            // A failed settlement is not sent again, since it may have been applied.
+            // A failed settlement is not sent again, because it may have been applied.
             assert!(receipt.is_settled() && receipt.settle(3).await.is_ok());
             assert_eq!(receipt.reset().await.is_err(), fails);
             StatusCode::OK

@@ -25,7 +25,7 @@ fn refund_errors(response: &response::Parts) -> OnResponse {
 }
 
 #[tokio::test]
-async fn each_rule_settles_in_its_own_way_or_the_layers() {
+async fn a_rule_without_on_response_settles_by_the_layers_closure() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(|_| 100).on_response(|_| OnResponse::Settle(170)))
         .rule(Rule::new(CALLS, team).on_response(refund_errors))
@@ -42,7 +42,7 @@ async fn each_rule_settles_in_its_own_way_or_the_layers() {
 
 /// Regression: an inner layer that skipped the request replaced the outer receipt with an empty one.
 #[tokio::test]
-async fn an_inner_layer_that_charges_nothing_leaves_the_outer_settlement() {
+async fn an_inner_layer_that_charges_nothing_keeps_the_outer_receipt() {
     let (limiter, _clock) = limiter();
     let inner = RateLimitLayer::new(CALLS, |_: &Parts| Extraction::skip()).with_receipt().limiter(&limiter);
     let handler = axum::routing::get(async |receipt: tollgate::Receipt| {
@@ -56,7 +56,7 @@ async fn an_inner_layer_that_charges_nothing_leaves_the_outer_settlement() {
 }
 
 #[tokio::test]
-async fn a_rule_that_settles_leaves_the_others_alone() {
+async fn a_settlement_by_one_rule_does_not_affect_other_rules() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TOKENS, team).rule(Rule::new(CALLS, team).on_response(|_| OnResponse::Refund));
     let service = status_from_path(&layer.and(TEN, team).limiter(&limiter));
@@ -65,7 +65,7 @@ async fn a_rule_that_settles_leaves_the_others_alone() {
 }
 
 #[tokio::test]
-async fn a_rule_that_is_skipped_settles_nothing_and_shifts_nothing() {
+async fn a_skipped_rule_settles_nothing_and_other_rules_settle_their_charges() {
     // The index of a charge differs from that of its rule if an earlier rule is skipped.
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);
@@ -93,7 +93,7 @@ async fn a_rule_that_is_skipped_settles_nothing_and_shifts_nothing() {
 }
 
 #[tokio::test]
-async fn a_handle_finds_the_charge_of_a_policy_by_its_name() {
+async fn a_receipt_finds_the_charge_of_a_policy_by_name() {
     let (limiter, _clock) = limiter();
     let skip = |_: &Parts| Extraction::skip();
     let layer = RateLimitLayer::new(ANOTHER, skip).and(TOKENS, team).and(CALLS, team).limiter(&limiter);
@@ -109,7 +109,7 @@ async fn a_handle_finds_the_charge_of_a_policy_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_handle_can_forget_one_policy_and_keep_the_others() {
+async fn a_receipt_can_reset_a_single_policy() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).and(CALLS, team).with_receipt().limiter(&limiter);
     limiter.acquire(&TEN, "team").cost(8).await.unwrap();
@@ -123,8 +123,8 @@ async fn a_handle_can_forget_one_policy_and_keep_the_others() {
 
 #[cfg(feature = "wait")]
 #[tokio::test]
-async fn a_request_that_waited_for_its_turn_is_settled_too() {
-    const RESERVABLE: Policy = Policy::new("turns", Quota::token_bucket(1, MINUTE).max_reserved(5));
+async fn a_request_that_waited_is_settled() {
+    const RESERVABLE: Policy = Policy::new("reservable", Quota::token_bucket(1, MINUTE).max_reserved(5));
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(RESERVABLE, team).wait_up_to(MINUTE).limiter(&limiter);
     let settles =
@@ -138,7 +138,7 @@ async fn a_request_that_waited_for_its_turn_is_settled_too() {
         }
         clock.advance(MINUTE);
         assert!(waiting.await.unwrap() < 300);
-        // Refunded, the reservation is free again. Charged at 3, two more tokens are owed.
+        // A refund frees the reservation. A cost of 3 leaves a debt of two tokens.
         clock.advance(debt * MINUTE);
         assert_eq!(left(&limiter, &RESERVABLE).await, u64::from(debt == 0), "{path}");
         limiter.reset(&RESERVABLE, "team").await.unwrap();
@@ -146,12 +146,12 @@ async fn a_request_that_waited_for_its_turn_is_settled_too() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_refused_settles_nothing() {
+async fn a_refused_request_settles_nothing() {
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);
     let (limiter, _clock) = limiter();
     const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
-    // If the layer's own 429 were settled, it would reset the limit and admit the next request.
+    // Settling the layer's 429 would reset the limit and admit the next request.
     let layer = RateLimitLayer::new(ONE, team).and(TEN, team).limiter(&limiter).on_response(move |response| {
         count.fetch_add(1, Ordering::Relaxed);
         if response.status == 429 { OnResponse::Reset } else { OnResponse::Keep }

@@ -1,4 +1,4 @@
-//! Streamed responses over a socket: charged by an estimate, settled at the actual length when they end.
+//! Streamed responses over a socket. They are charged an estimate and settled at the actual length when they end.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -38,7 +38,7 @@ impl http_body::Body for StreamedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(chunk) = ready!(self.chunks.poll_recv(context)) else {
-            // Settles when called, without awaiting.
+            // The settlement takes effect without being awaited.
             drop(self.receipt.settle(self.tokens));
             return Poll::Ready(None);
         };
@@ -47,8 +47,8 @@ impl http_body::Body for StreamedBody {
     }
 }
 
-/// Starts a server that streams one response. Also returns its limiter, a sender of chunks and a receiver that closes
-/// when the body is dropped.
+/// Starts a server that streams one response. Returns a client, the limiter, a sender of chunks, and a receiver that
+/// closes when the body is dropped.
 async fn streaming_server() -> (Client, RateLimiter, mpsc::Sender<Bytes>, mpsc::Receiver<Infallible>) {
     let (limiter, _clock) = limiter();
     let (send_chunk, chunks) = mpsc::channel(1);
@@ -64,14 +64,13 @@ async fn streaming_server() -> (Client, RateLimiter, mpsc::Sender<Bytes>, mpsc::
 }
 
 #[tokio::test]
-async fn a_stream_is_charged_for_its_true_length() {
+async fn a_completed_stream_is_charged_for_its_actual_length() {
     for actual in [1700, 300, 1000, 0] {
         let (client, limiter, send_chunk, _body_dropped) = streaming_server().await;
         let answer = tokio::spawn(async move { client.get().await });
         for sent in 0..actual / 100 {
             send_chunk.send(Bytes::from(vec![b'x'; 100])).await.unwrap();
-            // The channel holds one chunk, so the first was received when the second is sent. The estimate stays
-            // charged.
+            // The channel holds one chunk, so the server has received the first when the second is sent.
             if sent > 0 {
                 assert_eq!(left(&limiter, &TOKENS).await, 10_000 - ESTIMATE);
             }
@@ -84,7 +83,7 @@ async fn a_stream_is_charged_for_its_true_length() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_keeps_the_estimate() {
+async fn an_interrupted_stream_stays_charged_at_its_estimate() {
     for sent in [0, 200, 1700] {
         let (client, limiter, send_chunk, mut body_dropped) = streaming_server().await;
         let mut stream = TcpStream::connect(client.0).await.unwrap();
@@ -103,8 +102,8 @@ async fn a_stream_that_is_cut_keeps_the_estimate() {
 }
 
 #[tokio::test]
-async fn what_a_stream_really_took_decides_who_comes_next() {
-    // Ten estimates of 1,000 would fit, but after nine responses of 1,100 a tenth does not.
+async fn the_actual_cost_of_a_stream_counts_for_later_requests() {
+    // Ten estimates of 1,000 would fit, but nine responses cost 1,100 each, so the tenth request is refused.
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TOKENS, team).cost(|_| ESTIMATE).with_receipt().limiter(&limiter);
     let handler = async |receipt: Receipt| {

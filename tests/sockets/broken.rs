@@ -1,4 +1,4 @@
-//! An unavailable backend: gRPC clients get UNAVAILABLE, which they retry.
+//! If the backend is unavailable, gRPC clients get UNAVAILABLE with a retry delay.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Backend for Broken {
 }
 
 #[tokio::test]
-async fn a_grpc_client_is_told_that_the_service_is_unavailable() {
+async fn a_grpc_client_gets_unavailable_without_backend_details() {
     let policy = Policy::new("any", Quota::token_bucket(3, MINUTE));
     let layer = RateLimitLayer::new(policy, key::client_ip()).limiter(&RateLimiter::new(Broken));
     let (address, echo) = serve(layer).await;

@@ -32,7 +32,7 @@ fn app() -> (Router, Arc<AtomicUsize>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_one_http_2_connection() {
+async fn a_burst_on_one_http_2_connection_admits_exactly_the_limit() {
     let (app, reached) = app();
     let address = serve(app).await;
     let sender = http2(address).await;
@@ -62,7 +62,7 @@ async fn on_one_http_2_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pipelined_on_one_http_1_connection() {
+async fn a_pipelined_burst_on_one_http_1_connection_admits_exactly_the_limit() {
     let (app, reached) = app();
     let mut stream = TcpStream::connect(serve(app).await).await.unwrap();
     let one = "GET / HTTP/1.1\r\nhost: test\r\n\r\n".repeat(REQUESTS - 1);
@@ -78,7 +78,7 @@ async fn pipelined_on_one_http_1_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_connections_of_both_kinds_at_once() {
+async fn a_burst_on_http_1_and_http_2_connections_admits_exactly_the_limit() {
     let (app, reached) = app();
     let address = serve(app).await;
     let mut tasks = tokio::task::JoinSet::new();

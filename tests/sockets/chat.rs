@@ -1,5 +1,5 @@
-//! A handwritten gRPC service, `test.Chat`, with a method of each kind and raw bytes as messages, which limits every
-//! message; and its client.
+//! A handwritten gRPC service, `test.Chat`, and its client. The service has a method of each kind and limits every
+//! message. Messages are raw bytes.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tonic::{Request, Response, Status, Streaming};
 use tower::{Service, service_fn};
 
 use crate::connections::listen;
-use crate::echo::Raw;
+use crate::echo::RawCodec;
 
 /// One method of each kind.
 pub(crate) const UNARY: &str = "/test.Chat/Say";
@@ -76,7 +76,7 @@ impl Chat {
 
 type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
-/// The same key as a layer with `key::client_ip()` uses.
+/// The key that a layer with `key::client_ip()` uses.
 fn client<T>(request: &Request<T>) -> Result<Key, LimitError> {
     let address = request.remote_addr().ok_or(tollgate::key::KeyError::new("no address"))?;
     Ok(key::client_ip().key(address.ip()))
@@ -97,7 +97,7 @@ impl Service<http::Request<Body>> for Chat {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let chat = self.clone();
-        let mut grpc = Grpc::new(Raw);
+        let mut grpc = Grpc::new(RawCodec);
         Box::pin(async move {
             Ok(match request.uri().path() {
                 UNARY => grpc.unary(service_fn(|request| chat.clone().say(request)), request).await,
@@ -110,7 +110,7 @@ impl Service<http::Request<Body>> for Chat {
     }
 }
 
-/// Serves `routes` with `layer` around tonic's router until the test's runtime ends; returns a client.
+/// Serves `routes` with `layer` around tonic's router until the test's runtime ends. Returns a client.
 pub(crate) async fn serve(layer: RateLimitLayer, routes: impl Into<Routes>) -> Client {
     let (listener, address) = listen().await;
     let server = Server::builder().layer(layer).add_routes(routes.into());
@@ -137,16 +137,16 @@ impl Client {
         Client(tonic::client::Grpc::new(endpoint.connect().await.unwrap()))
     }
 
-    /// Calls a method that streams `count` messages in its direction. Returns how many were received, and the result.
+    /// Calls a method with a stream of `count` messages. Returns the number of received messages and the result.
     pub(crate) async fn call(&mut self, method: &'static str, count: usize) -> (usize, Result<(), Status>) {
         self.0.ready().await.unwrap();
         let path = PathAndQuery::from_static(method);
         let messages = tokio_stream::iter(vec![Bytes::from_static(b"m"); count]);
         let answer = match method {
-            UPLOAD => return one(self.0.client_streaming(Request::new(messages), path, Raw).await),
-            DOWNLOAD => self.0.server_streaming(Request::new(vec![b'm'; count].into()), path, Raw).await,
-            TALK => self.0.streaming(Request::new(messages), path, Raw).await,
-            _ => return one(self.0.unary(Request::new(Bytes::from_static(b"m")), path, Raw).await),
+            UPLOAD => return one(self.0.client_streaming(Request::new(messages), path, RawCodec).await),
+            DOWNLOAD => self.0.server_streaming(Request::new(vec![b'm'; count].into()), path, RawCodec).await,
+            TALK => self.0.streaming(Request::new(messages), path, RawCodec).await,
+            _ => return one(self.0.unary(Request::new(Bytes::from_static(b"m")), path, RawCodec).await),
         };
         let mut messages: Streaming<Bytes> = match answer {
             Ok(response) => response.into_inner(),

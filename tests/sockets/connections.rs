@@ -32,7 +32,7 @@ pub(crate) async fn serve(app: Router) -> SocketAddr {
     address
 }
 
-/// Opens an HTTP/2 connection with prior knowledge. Clones share it.
+/// Opens an HTTP/2 connection with prior knowledge. Clones of the sender share it.
 pub(crate) async fn http2(address: SocketAddr) -> http2::SendRequest<Full<Bytes>> {
     let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();

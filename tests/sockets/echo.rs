@@ -22,24 +22,24 @@ use crate::connections::listen;
 pub(crate) const METHOD: &str = "/test.Echo/Say";
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Raw;
+pub(crate) struct RawCodec;
 
-impl Codec for Raw {
+impl Codec for RawCodec {
     type Encode = Bytes;
     type Decode = Bytes;
-    type Encoder = Raw;
-    type Decoder = Raw;
+    type Encoder = RawCodec;
+    type Decoder = RawCodec;
 
-    fn encoder(&mut self) -> Raw {
-        Raw
+    fn encoder(&mut self) -> RawCodec {
+        RawCodec
     }
 
-    fn decoder(&mut self) -> Raw {
-        Raw
+    fn decoder(&mut self) -> RawCodec {
+        RawCodec
     }
 }
 
-impl Encoder for Raw {
+impl Encoder for RawCodec {
     type Item = Bytes;
     type Error = Status;
 
@@ -49,7 +49,7 @@ impl Encoder for Raw {
     }
 }
 
-impl Decoder for Raw {
+impl Decoder for RawCodec {
     type Item = Bytes;
     type Error = Status;
 
@@ -80,7 +80,7 @@ impl Service<http::Request<tonic::body::Body>> for Echo {
                 calls.fetch_add(1, Ordering::Relaxed);
                 async move { Ok::<_, Status>(Response::new(request.into_inner())) }
             });
-            Ok(tonic::server::Grpc::new(Raw).unary(say, request).await)
+            Ok(tonic::server::Grpc::new(RawCodec).unary(say, request).await)
         })
     }
 }
@@ -113,6 +113,6 @@ impl Client {
     pub(crate) async fn say(&mut self, text: &'static str) -> Result<Response<Bytes>, Status> {
         self.0.ready().await.unwrap();
         let message = Request::new(Bytes::from_static(text.as_bytes()));
-        self.0.unary(message, PathAndQuery::from_static(METHOD), Raw).await
+        self.0.unary(message, PathAndQuery::from_static(METHOD), RawCodec).await
     }
 }

@@ -1,4 +1,4 @@
-//! tonic's server behind the layer, and refusals as its client sees them.
+//! A tonic server behind the layer, and refusals as a tonic client receives them.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::retry_info::Details;
 const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE));
 
 #[tokio::test]
-async fn the_client_sees_resource_exhausted_and_when_to_come_back() {
+async fn a_denied_call_gets_resource_exhausted_and_a_retry_delay() {
     let (limiter, clock) = limiter();
     let (address, echo) = serve(RateLimitLayer::new(THREE, key::client_ip()).limiter(&limiter)).await;
     let mut client = Client::connect(address).await;
@@ -28,7 +28,7 @@ async fn the_client_sees_resource_exhausted_and_when_to_come_back() {
     assert_eq!((refused.code(), echo.calls.load(Ordering::Relaxed)), (Code::ResourceExhausted, 3));
     let message = "rate limit exceeded: \"three\"; retry after 18.765433s";
     assert_eq!(refused.message(), message);
-    // Milliseconds, rounded up: gRPC clients retry after exactly that time.
+    // The pushback is rounded up to milliseconds, because gRPC clients retry after exactly that time.
     assert_eq!(pushback(&refused), Some("18766"));
     let retry_delay = Duration::from_micros(20_000_000 - 1_234_567);
     assert_eq!(Details::decode(refused.details()), Details { code: 8, message: message.into(), retry_delay });
@@ -50,7 +50,7 @@ fn pushback(status: &tonic::Status) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn what_never_fits_is_not_to_be_tried_again() {
+async fn a_cost_above_the_capacity_forbids_retries() {
     let layer = RateLimitLayer::new(THREE, key::client_ip()).cost(|_| 4).limiter(&limiter().0);
     let (address, echo) = serve(layer).await;
     let refused = Client::connect(address).await.say("hello").await.unwrap_err();
@@ -65,7 +65,7 @@ async fn what_never_fits_is_not_to_be_tried_again() {
 }
 
 #[tokio::test]
-async fn a_wait_longer_than_a_pushback_can_say_is_as_long_as_it_can() {
+async fn the_retry_pushback_is_capped_at_its_maximum() {
     // 2^31 ms are 24.8 days.
     let year = Policy::new("year", Quota::token_bucket(1, 365 * tollgate::DAY));
     let (address, _echo) = serve(RateLimitLayer::new(year, key::client_ip()).limiter(&limiter().0)).await;
@@ -77,7 +77,7 @@ async fn a_wait_longer_than_a_pushback_can_say_is_as_long_as_it_can() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_burst_on_one_channel_exactly_the_limit_passes() {
+async fn a_burst_from_many_clients_admits_exactly_the_limit() {
     let many = Policy::new("many", Quota::token_bucket(25, MINUTE));
     let (address, echo) = serve(RateLimitLayer::new(many, key::client_ip()).limiter(&limiter().0)).await;
     let mut tasks = tokio::task::JoinSet::new();
@@ -98,7 +98,7 @@ async fn of_a_burst_on_one_channel_exactly_the_limit_passes() {
 }
 
 #[tokio::test]
-async fn point_3_a_call_that_does_not_say_who_asks_is_unauthenticated() {
+async fn point_3_a_call_without_a_key_is_unauthenticated() {
     use tollgate::key::KeyExtractor;
     let (address, _echo) = serve(RateLimitLayer::new(THREE, key::header("x-api-key").or_reject())).await;
     let refused = Client::connect(address).await.say("hello").await.unwrap_err();
@@ -107,7 +107,7 @@ async fn point_3_a_call_that_does_not_say_who_asks_is_unauthenticated() {
 }
 
 #[tokio::test]
-async fn an_extractors_error_is_the_servers_mistake() {
+async fn an_extractor_error_is_an_internal_error() {
     let faulty = |_: &http::request::Parts| Err::<u64, _>(tollgate::key::KeyError::new("100 % of this\nis \u{e9}tat"));
     let (address, _echo) = serve(RateLimitLayer::new(THREE, faulty)).await;
     let refused = Client::connect(address).await.say("hello").await.unwrap_err();
@@ -115,12 +115,12 @@ async fn an_extractors_error_is_the_servers_mistake() {
 }
 
 #[tokio::test]
-async fn point_8_without_the_option_a_refusal_is_a_plain_429_and_the_option_is_named_once() {
+async fn point_8_without_grpc_a_refusal_is_a_plain_429_and_a_counted_mistake() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(THREE, key::client_ip()).cost(|_| 4).limiter(&limiter);
     let (address, _echo) = crate::echo::serve_with(layer).await;
     let refused = Client::connect(address).await.say("hello").await.unwrap_err();
-    // tonic's status for a body that is not a message.
+    // tonic returns this status for a body that is not a gRPC message.
     assert_eq!((refused.code(), pushback(&refused)), (Code::Internal, None));
     assert_eq!(limiter.stats().mistakes.plain_grpc_refusals, 1);
 }

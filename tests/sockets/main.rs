@@ -9,7 +9,7 @@ mod chat;
 mod connections;
 mod echo;
 mod grpc;
+mod grpc_limits;
 mod plain;
-mod point_3;
 mod retry_info;
 mod wire;

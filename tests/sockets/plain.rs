@@ -24,7 +24,7 @@ use crate::connections::{get, http1, http2, limiter, listen, text};
 
 const TWO: Policy = Policy::new("two", Quota::token_bucket(2, MINUTE));
 
-/// A custom body, neither `Default` nor `Clone`, with trailers. Its frames are popped from the end.
+/// A custom body with trailers that is neither `Default` nor `Clone`. Its frames are popped from the end.
 struct WordsBody(Vec<&'static str>);
 
 impl Body for WordsBody {
@@ -72,7 +72,7 @@ async fn serve(layer: RateLimitLayer, peer: fn(SocketAddr) -> Option<PeerAddr>) 
 }
 
 #[tokio::test]
-async fn a_body_of_its_own_and_a_refusal_go_over_both_protocols() {
+async fn custom_bodies_and_refusals_work_over_http_1_and_http_2() {
     let (limiter, clock) = limiter();
     let address =
         serve(RateLimitLayer::new(TWO, key::client_ip()).limiter(&limiter), |peer| Some(PeerAddr(peer))).await;
@@ -105,7 +105,7 @@ async fn a_body_of_its_own_and_a_refusal_go_over_both_protocols() {
 }
 
 #[tokio::test]
-async fn the_address_is_what_the_acceptor_says() {
+async fn the_accept_loop_can_override_the_peer_address() {
     // The accept loop may override the socket's address, for example from a PROXY protocol line.
     let address = serve(RateLimitLayer::new(TWO, key::client_ip()), |peer| {
         static NEXT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(1);
@@ -124,7 +124,7 @@ async fn the_address_is_what_the_acceptor_says() {
 }
 
 #[tokio::test]
-async fn point_3_without_an_address_the_client_gets_no_advice_and_the_log_all_of_it_once() {
+async fn point_3_only_the_observer_gets_advice_about_a_missing_peer_address() {
     #[derive(Default)]
     struct Log(Mutex<Vec<(MistakeKind, String)>>);
 
@@ -164,7 +164,7 @@ async fn point_3_without_an_address_the_client_gets_no_advice_and_the_log_all_of
 }
 
 #[tokio::test]
-async fn point_3_a_table_in_front_of_plain_hyper_goes_by_the_path() {
+async fn point_3_a_table_around_plain_hyper_matches_by_path() {
     let limits = RouteLimits::new(key::client_ip())
         .policy(TWO)
         .policy(Policy::new("files", Quota::token_bucket(3, MINUTE)))
@@ -185,7 +185,7 @@ async fn point_3_a_table_in_front_of_plain_hyper_goes_by_the_path() {
         ("/files/a", r#""files";r=2;t=40"#),
         ("/files/pictures/a/b", r#""pictures";r=3;t=45"#),
         ("/files/pictures", r#""files";r=1;t=20"#),
-        // No path below the wildcard, another spelling, and a parameter that only a router can match.
+        // No table entry matches an empty wildcard, another spelling, or a parameter that only a router can match.
         ("/files/", r#""rest";r=8;t=54"#),
         ("/%77ords", r#""rest";r=7;t=47"#),
         ("/users/7", r#""rest";r=6;t=40"#),
@@ -202,7 +202,7 @@ async fn point_3_a_table_in_front_of_plain_hyper_goes_by_the_path() {
 }
 
 #[tokio::test]
-async fn a_hyper_service_can_be_called_through_the_layer_by_hand() {
+async fn the_layer_works_in_a_hyper_service_fn_without_an_adapter() {
     // A service function that drives the tower service without hyper-util's adapter.
     let (listener, address) = listen().await;
     let limited = RateLimitLayer::new(TWO, key::global()).layer(service_fn(words));

@@ -79,7 +79,7 @@ impl Details {
         assert_eq!(text(kind), "type.googleapis.com/google.rpc.RetryInfo");
         let info = fields(info.bytes());
         let [(1, delay)] = &info[..] else { panic!("expected a google.rpc.RetryInfo, found {info:?}") };
-        // google.protobuf.Duration, which omits zeros.
+        // A `google.protobuf.Duration` omits fields that are zero.
         let (mut seconds, mut nanos) = (0, 0);
         for (field, value) in fields(delay.bytes()) {
             match field {

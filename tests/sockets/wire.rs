@@ -31,7 +31,7 @@ fn statuses(headers: &HeaderMap) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_refusal_is_the_headers_alone() {
+async fn a_refusal_consists_of_headers_only() {
     let (address, _echo) = serve(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter().0)).await;
     let mut sender = http2(address).await;
 
@@ -63,15 +63,15 @@ async fn a_refusal_is_the_headers_alone() {
 }
 
 #[tokio::test]
-async fn the_frame_of_headers_ends_the_stream() {
+async fn the_headers_frame_of_a_refusal_ends_the_stream() {
     // Reads raw frames, because a client library also reports the end of the stream after an empty DATA frame.
     let (address, _echo) = serve(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter().0)).await;
     let mut sender = http2(address).await;
     sender.send_request(call(address, "application/grpc")).await.unwrap();
 
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // Preface, empty SETTINGS, and HEADERS on stream 1 without END_STREAM: the message is never sent, and the server
-    // must not wait for it. HPACK uses literals without indexing.
+    // Send the preface, empty SETTINGS, and HEADERS on stream 1 without END_STREAM. The message is never sent, and the
+    // server must not wait for it. The HPACK block uses literals without indexing.
     let mut block = vec![0x83, 0x86]; // :method POST, :scheme http
     for (name, value) in
         [(":path", METHOD), (":authority", "test"), ("content-type", "application/grpc"), ("te", "trailers")]
@@ -88,7 +88,7 @@ async fn the_frame_of_headers_ends_the_stream() {
     bytes.extend_from_slice(&block);
     stream.write_all(&bytes).await.unwrap();
 
-    // The timeout turns a server that waits for the message into a failure.
+    // If the server waits for the message, the timeout fails the test.
     let frames = tokio::time::timeout(Duration::from_secs(20), frames(&mut stream))
         .await
         .expect("the server responds without the message");
@@ -117,7 +117,7 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
 #[tokio::test]
-async fn grpc_web_is_answered_in_its_own_words() {
+async fn grpc_web_refusals_keep_the_content_type_of_the_request() {
     let (address, _echo) = serve(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter().0)).await;
     let (mut one, mut two) = (http1(address).await, http2(address).await);
     two.send_request(call(address, "application/grpc")).await.unwrap();
@@ -141,7 +141,7 @@ async fn grpc_web_is_answered_in_its_own_words() {
 }
 
 #[tokio::test]
-async fn what_is_not_grpc_gets_a_problem_from_the_same_server() {
+async fn requests_other_than_grpc_get_problem_json_from_the_same_server() {
     let (address, _echo) = serve(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter().0)).await;
     let mut sender = http2(address).await;
     sender.send_request(call(address, "application/grpc")).await.unwrap();

@@ -17,12 +17,12 @@ pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
 }
 
-/// The user in the header `x-user`, which stands in for an extension of an authentication layer.
+/// The user in the header `x-user`, which replaces the extension of an authentication layer in these tests.
 pub(crate) fn user(req: &Parts) -> Option<String> {
     Some(req.headers.get("x-user")?.to_str().ok()?.to_owned())
 }
 
-/// Sends a request without a body; `line` is such as `"GET /rate-limit"`.
+/// Sends a request without a body. `line` is its method and path, such as `"GET /rate-limit"`.
 pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
     let (method, target) = line.split_once(' ').unwrap();
     let mut request = Request::builder().method(method).uri(target);
@@ -136,7 +136,7 @@ impl ReportedLimit {
     /// Rebuilds the row from the reported fields.
     pub(crate) fn state(&self) -> State {
         let (at, own) = (Micros::new(self.ts as u64), tollgate::algorithm::stamp(&self.quota()));
-        // Only the algorithm of the quota that wrote the row matters: the low three bits.
+        // Only the algorithm of the quota that wrote the row matters. It is stored in the low three bits.
         let stamp = self.written_by.as_ref().map_or(own, |writer| {
             let tag = ["token_bucket", "fixed_window", "sliding_window"].iter().position(|name| name == writer);
             (!own & !7) | (1 + tag.unwrap() as u32)

@@ -45,7 +45,7 @@ impl Backend for Broken {
 }
 
 /// A service with the layer around `/`, and its status endpoints.
-fn both(layer: &RateLimitLayer, limiter: &RateLimiter) -> Router {
+fn app_with_status(layer: &RateLimitLayer, limiter: &RateLimiter) -> Router {
     Router::new()
         .route("/", get(|| async {}).layer(layer.clone()))
         .route("/rate-limit", status::of_layer(layer))
@@ -53,9 +53,9 @@ fn both(layer: &RateLimitLayer, limiter: &RateLimiter) -> Router {
 }
 
 #[tokio::test]
-async fn a_backend_that_is_down_is_a_503_and_tells_nothing_of_itself() {
+async fn a_backend_failure_returns_503_without_details() {
     let limiter = RateLimiter::new(Broken);
-    let app = both(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
+    let app = app_with_status(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
     let limited = call(&app, "GET /", &[]).await;
     assert_eq!(limited.status, 503);
     for line in ["GET /rate-limit", "GET /time"] {
@@ -68,23 +68,23 @@ async fn a_backend_that_is_down_is_a_503_and_tells_nothing_of_itself() {
 }
 
 #[tokio::test]
-async fn a_policy_that_lets_pass_what_nobody_saw_is_told_as_unspent() {
+async fn the_status_matches_the_failure_mode() {
     let limiter = RateLimiter::builder(Broken).on_failure(FailureMode::Allow).build();
-    let app = both(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
+    let app = app_with_status(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
     assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, 200);
     let reported = status(&app, "ada").await;
     assert_eq!((reported.spent, reported.capacity), (0.0, 10.0));
     assert_eq!(call(&app, "GET /time", &[]).await.status, 200);
 
     let limiter = RateLimiter::builder(Broken).on_failure(FailureMode::fallback(0.5)).build();
-    let app = both(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
+    let app = app_with_status(&RateLimitLayer::new(&API, user).limiter(&limiter), &limiter);
     assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, 200);
     let reported = status(&app, "ada").await;
     assert_eq!((reported.rate, reported.capacity, reported.spent), (5.0, 5.0, 1.0));
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_found_is_answered_with_the_extractors_status() {
+async fn a_missing_key_is_refused_with_the_extractors_status() {
     let limiter = RateLimiter::default();
     let unauthorized = || Err::<u64, _>(KeyError::new("log in first").with_status(StatusCode::UNAUTHORIZED));
     let layers = [
@@ -94,12 +94,12 @@ async fn a_key_that_cannot_be_found_is_answered_with_the_extractors_status() {
         (RateLimitLayer::new(&API, |_: &Parts| Err::<u64, _>(KeyError::new("no tenant layer"))), 500),
     ];
     for (layer, expected) in layers {
-        let app = both(&layer.clone().limiter(&limiter), &limiter);
+        let app = app_with_status(&layer.clone().limiter(&limiter), &limiter);
         let (limited, reported) = (call(&app, "GET /", &[]).await, call(&app, "GET /rate-limit", &[]).await);
         assert_eq!((limited.status, reported.status), (expected, expected));
         assert_eq!(limited.body, reported.body);
         // In shadow mode the request passes and no limits are reported.
-        let app = both(&layer.limiter(&limiter).shadow(), &limiter);
+        let app = app_with_status(&layer.limiter(&limiter).shadow(), &limiter);
         let (limited, reported) = (call(&app, "GET /", &[]).await, call(&app, "GET /rate-limit", &[]).await);
         assert_eq!((limited.status, reported.status), (200, 200));
         assert!(text(&reported).starts_with(r#"{"limits":[],"now":"#));
@@ -107,13 +107,13 @@ async fn a_key_that_cannot_be_found_is_answered_with_the_extractors_status() {
 }
 
 #[tokio::test]
-async fn the_layers_own_way_to_refuse_is_kept() {
+async fn the_refusal_handler_of_the_layer_applies() {
     let limiter = RateLimiter::new(Broken);
     let layer = RateLimitLayer::new(&API, user).limiter(&limiter).on_refusal(|refusal| {
         let mut response = Response::new(Bytes::from_static(b"one moment, please"));
         *response.status_mut() = refusal.status();
         response
     });
-    let reported = call(&both(&layer, &limiter), "GET /rate-limit", &[]).await;
+    let reported = call(&app_with_status(&layer, &limiter), "GET /rate-limit", &[]).await;
     assert_eq!((reported.status, text(&reported).as_str()), (503, "one moment, please"));
 }

@@ -10,7 +10,7 @@ use crate::app::{call, limiter, text, user};
 static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 
 #[tokio::test]
-async fn answers_are_json_for_one_caller_and_not_to_be_stored() {
+async fn responses_are_json_and_must_not_be_stored() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(&API, user).limiter(&limiter);
     let several = layer.clone().and(Policy::new("all", Quota::token_bucket(9, MINUTE)), key::global());
@@ -50,7 +50,7 @@ async fn other_methods_are_refused_and_spend_nothing() {
 }
 
 #[tokio::test]
-async fn the_time_is_that_of_the_limits_clock() {
+async fn the_time_endpoint_returns_the_time_of_the_backend() {
     let (limiter, clock) = limiter();
     let app: Router = Router::new().route("/time", status::time(&limiter));
     assert_eq!(text(&call(&app, "GET /time", &[]).await), r#"{"now":1767225600000000}"#);
@@ -60,7 +60,7 @@ async fn the_time_is_that_of_the_limits_clock() {
 }
 
 #[tokio::test]
-async fn who_asks_too_often_can_be_limited_as_everywhere() {
+async fn a_status_endpoint_can_be_rate_limited() {
     let (limiter, clock) = limiter();
     let status_limit =
         RateLimitLayer::new(Policy::new("status", Quota::token_bucket(3, MINUTE)), user).limiter(&limiter);
@@ -76,7 +76,7 @@ async fn who_asks_too_often_can_be_limited_as_everywhere() {
 }
 
 #[tokio::test]
-async fn it_fits_routers_with_a_state_and_nested_ones() {
+async fn status_endpoints_work_in_nested_routers_with_state() {
     let (limiter, _clock) = limiter();
     let inner: Router<u64> = Router::new()
         .route("/rate-limit", status::of(&limiter, &API, user))

@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 
+mod access;
 #[allow(dead_code)] // Shared with `tests/http`; not all of it is used here.
 #[path = "../http/answer.rs"]
 mod answer;
 mod app;
-mod barred;
+mod blocked;
 mod errors;
-mod follows;
 mod http;
+mod matches_layer;
 mod numbers;
-mod own;
 mod projection;
 mod reading;

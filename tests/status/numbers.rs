@@ -9,7 +9,7 @@ use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, SECOND, clock:
 use crate::app::{ReportedLimit, call, limiter, status, text, user};
 
 #[tokio::test]
-async fn a_snapshot_is_spelt_like_this() {
+async fn a_snapshot_has_the_documented_json() {
     let (limiter, clock) = limiter();
     let chat = Policy::new("chat", Quota::token_bucket(10, MINUTE).capacity(20));
     let app = Router::new().route("/rate-limit", status::of(&limiter, &chat, user));
@@ -53,7 +53,7 @@ async fn the_largest_numbers_are_exact() {
 }
 
 #[tokio::test]
-async fn a_bucket_has_no_start_and_no_window_before() {
+async fn a_bucket_reports_no_start_and_no_previous_window() {
     let (limiter, clock) = limiter();
     let bucket = Policy::new("bucket", Quota::token_bucket(10, MINUTE).start(Duration::from_secs(7)));
     let app = Router::new().route("/rate-limit", status::of(&limiter, &bucket, user));
@@ -68,7 +68,7 @@ async fn a_bucket_has_no_start_and_no_window_before() {
 }
 
 #[tokio::test]
-async fn every_policy_name_is_a_json_string() {
+async fn every_policy_name_is_a_valid_json_string() {
     let (limiter, _clock) = limiter();
     let printable: String = (' '..='~').collect();
     for name in [r#"a "quoted" \ name"#, "it's 100%", "</script>", &printable] {
@@ -81,7 +81,7 @@ async fn every_policy_name_is_a_json_string() {
 }
 
 #[tokio::test]
-async fn windows_tell_where_they_begin() {
+async fn windows_report_their_start() {
     let (limiter, clock) = limiter();
     let fixed = Policy::new("fixed", Quota::fixed_window(10, MINUTE));
     let app = Router::new().route("/rate-limit", status::of(&limiter, &fixed, user));

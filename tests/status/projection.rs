@@ -69,7 +69,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_projection_is_what_later_calls_are_answered(
+    fn projections_match_the_answers_to_later_calls(
         quota in quotas(),
         history in events(),
         later in prop::collection::vec((prop_oneof![0..100_u64, 0..100_000_000_u64], 0..60_u64), 1..8),

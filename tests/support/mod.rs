@@ -4,7 +4,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// The result of a limiter with a memory backend, which is ready at the first poll.
+/// Returns the output of a future of the memory backend, which is ready at the first poll.
 pub(crate) fn now<T, E: std::fmt::Debug>(future: impl IntoFuture<Output = Result<T, E>>) -> T {
     match pin!(future.into_future()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer.expect("the memory backend never fails"),

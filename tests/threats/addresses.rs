@@ -37,7 +37,7 @@ async fn t03_ipv4_clients_of_a_dual_stack_listener_have_a_bucket_each() {
 }
 
 #[tokio::test]
-async fn t03_a_mapped_address_is_the_ipv4_address_wherever_it_stands() {
+async fn t03_ipv4_mapped_addresses_share_the_bucket_of_the_ipv4_address() {
     let (limiter, backend, _clock) = limiter();
     let by_peer = limited(&limiter);
     let behind = client_ip().trust(["10.0.0.0/8"]);
@@ -63,7 +63,7 @@ async fn t03_a_mapped_address_is_the_ipv4_address_wherever_it_stands() {
 }
 
 #[test]
-fn t03_a_mapped_network_is_trusted_as_the_ipv4_network() {
+fn t03_an_ipv4_mapped_network_is_trusted_like_the_ipv4_network() {
     for network in ["10.0.0.0/8", "::ffff:10.0.0.0/104", "::ffff:a00:0/104"] {
         let behind = client_ip().trust([network]);
         for proxy in ["10.0.0.1", "::ffff:10.0.0.1"] {
@@ -92,13 +92,13 @@ async fn t04_ten_thousand_addresses_of_one_network_share_a_bucket() {
         passed += usize::from(status == 200);
     }
     assert_eq!((passed, backend.len()), (1, 1));
-    for neighbour in ["2001:db8:1:1:ffff:ffff:ffff:ffff", "2001:db8:1:3::"] {
-        assert_eq!(send(&app, request::<&str, &str>(neighbour, &[])).await.status, 200);
+    for neighbor in ["2001:db8:1:1:ffff:ffff:ffff:ffff", "2001:db8:1:3::"] {
+        assert_eq!(send(&app, request::<&str, &str>(neighbor, &[])).await.status, 200);
     }
 }
 
 #[tokio::test]
-async fn t04_a_coarser_net_catches_who_owns_many_networks() {
+async fn t04_a_coarser_rule_limits_owners_of_many_networks() {
     let (limiter, _backend, _clock) = limiter();
     let site = tollgate::Policy::new("site", tollgate::Quota::token_bucket(10, tollgate::MINUTE));
     let layer = RateLimitLayer::new(ONE, key::client_ip()).and(site, key::client_ip().prefixes(24, 48));
@@ -115,7 +115,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn t04_every_spelling_of_an_address_is_one_caller(address in any::<[u16; 8]>(), zeros in 0..8_usize) {
+    fn t04_all_spellings_of_an_address_resolve_to_one_client(address in any::<[u16; 8]>(), zeros in 0..8_usize) {
         let mut groups = address;
         groups[..zeros].fill(0);
         groups.rotate_left(zeros / 2);

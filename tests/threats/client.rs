@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 use tower::ServiceExt;
 
-/// One request per minute: a second admitted request has another key or bypassed the limit.
+/// One request per minute, so a second admitted request has another key or bypassed the limit.
 pub(crate) const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
 /// The client address that the honest proxies of these tests report.
@@ -93,7 +93,7 @@ impl Answer {
     }
 }
 
-/// Serves `app` on `listener` until the test's runtime ends; returns its port.
+/// Serves `app` on `listener` until the test's runtime ends. Returns its port.
 pub(crate) fn serve(app: Router, listener: TcpListener) -> u16 {
     let port = listener.local_addr().expect("an address").port();
     tokio::spawn(async move {
@@ -106,7 +106,7 @@ pub(crate) async fn serve_v4(app: Router) -> u16 {
     serve(app, TcpListener::bind("127.0.0.1:0").await.expect("a free port"))
 }
 
-/// Sends an unmodified request line and header lines to the server at `port` from the loopback address `from`; returns
+/// Sends an unmodified request line and header lines to the server at `port` from the loopback address `from`. Returns
 /// the status and the body.
 pub(crate) async fn raw(port: u16, from: Ipv4Addr, line: &str, lines: &[String]) -> (u16, String) {
     let socket = TcpSocket::new_v4().expect("a socket");

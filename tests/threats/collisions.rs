@@ -33,16 +33,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn t05_a_pair_of_values_is_never_another_pair(
+    fn t05_different_tuples_of_values_have_different_keys(
         one in (part(), part(), part()),
         shift in 0..4_usize,
         other in (part(), part(), part()),
     ) {
-        // Often the same bytes split differently, which would collide if parts were joined without lengths.
+        // The third case splits the same bytes differently. Keys that join parts without lengths would collide.
         let other = match shift {
             0 => other,
             1 => (one.1.clone(), one.0.clone(), one.2.clone()),
-            2 => moved(&one),
+            2 => shifted(&one),
             _ => one.clone(),
         };
         let app = {
@@ -59,7 +59,7 @@ proptest! {
     }
 }
 
-fn moved(parts: &(Vec<u8>, Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+fn shifted(parts: &(Vec<u8>, Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let (mut a, mut b, c) = parts.clone();
     if a.len() > 1 {
         b.insert(0, a.pop().unwrap());
@@ -67,28 +67,28 @@ fn moved(parts: &(Vec<u8>, Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (a, b, c)
 }
 
-/// Bytes without spaces and semicolons, which header and cookie values cannot carry unchanged.
+/// Bytes that header and cookie values carry unchanged, so no spaces and no semicolons.
 fn part() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(prop::sample::select(b":|,/{}ab01\x80\xff".to_vec()), 1..5)
 }
 
 #[tokio::test]
-async fn t05_a_part_that_imitates_the_seam_between_parts_is_not_one() {
+async fn t05_separators_inside_a_part_do_not_split_it() {
     // An attacker can send any separator, so only lengths can mark where a part ends.
     type Pair = (Vec<u8>, Vec<u8>);
-    let mut seams = vec![b":".to_vec(), b"\0".to_vec(), b"\x1f".to_vec(), Vec::new()];
+    let mut separators = vec![b":".to_vec(), b"\0".to_vec(), b"\x1f".to_vec(), Vec::new()];
     for tag in 0..10 {
-        seams.extend([vec![tag], [&[tag][..], &[0; 8]].concat(), [&[tag, 1][..], &[0; 7]].concat()]);
+        separators.extend([vec![tag], [&[tag][..], &[0; 8]].concat(), [&[tag, 1][..], &[0; 7]].concat()]);
     }
     let by = key::extension(|pair: &Pair| pair.clone());
-    for seam in seams {
+    for separator in separators {
         let app = hello().layer(RateLimitLayer::new(ONE, by.clone()).limiter(&limiter().0));
-        let seam_x = [&seam[..], b"x"].concat();
+        let separator_x = [&separator[..], b"x"].concat();
         let pairs: [Pair; 4] = [
-            (vec![], seam_x.clone()),
-            (seam.clone(), b"x".to_vec()),
-            (seam_x.clone(), vec![]),
-            (b"x".to_vec(), seam.clone()),
+            (vec![], separator_x.clone()),
+            (separator.clone(), b"x".to_vec()),
+            (separator_x.clone(), vec![]),
+            (b"x".to_vec(), separator.clone()),
         ];
         for (i, pair) in pairs.iter().enumerate() {
             let mut request = request::<&str, &str>(PEER, &[]);
@@ -100,13 +100,13 @@ async fn t05_a_part_that_imitates_the_seam_between_parts_is_not_one() {
 }
 
 #[tokio::test]
-async fn t05_the_same_text_from_another_source_is_another_caller() {
+async fn t05_equal_values_of_different_types_have_different_keys() {
     let by = key::extension(|user: &User| user.0.clone())
         .or(|req: &Parts| req.headers.get("x-id").map(|id| id.to_str().unwrap().parse::<u64>().unwrap()))
         .or(key::header("x-api-key"))
         .or(key::client_ip());
     let app = hello().layer(RateLimitLayer::new(ONE, by).limiter(&limiter().0));
-    // The same value as an address, text, a number and bytes.
+    // These keys have equal values of different types: an address, text, a number and bytes.
     assert_eq!(status(&app, &[]).await, 200);
     assert_eq!(status_of_user(&app, PEER).await, 200);
     assert_eq!(status_of_user(&app, "7").await, 200);
@@ -119,11 +119,11 @@ async fn t05_the_same_text_from_another_source_is_another_caller() {
 }
 
 #[tokio::test]
-async fn t05_no_name_is_the_anonymous_bucket_or_everybodys() {
+async fn t05_no_user_name_shares_the_anonymous_or_the_global_bucket() {
     let by = || key::extension(|user: &User| user.0.clone());
     let anonymous = hello().layer(RateLimitLayer::new(ONE, by()).limiter(&limiter().0));
-    let everybody = hello().layer(RateLimitLayer::new(ONE, by().or(key::global())).limiter(&limiter().0));
-    for app in [anonymous, everybody] {
+    let global = hello().layer(RateLimitLayer::new(ONE, by().or(key::global())).limiter(&limiter().0));
+    for app in [anonymous, global] {
         assert_eq!(status(&app, &[]).await, 200);
         assert_eq!(status(&app, &[]).await, 429);
         for name in ["", "\0", "anonymous", "global", "None", "null", "undefined"] {
@@ -133,7 +133,7 @@ async fn t05_no_name_is_the_anonymous_bucket_or_everybodys() {
 }
 
 #[tokio::test]
-async fn t05_case_and_composition_are_not_folded() {
+async fn t05_keys_are_case_sensitive_and_not_normalized() {
     let app =
         hello().layer(RateLimitLayer::new(ONE, key::extension(|user: &User| user.0.clone())).limiter(&limiter().0));
     for name in ["ada", "Ada", "ada ", "\u{e9}", "e\u{301}", "k", "\u{212a}", "K", "k-", "k45"] {
@@ -170,7 +170,7 @@ impl Backend for Spy {
 }
 
 #[tokio::test]
-async fn t06_hostile_keys_are_sixteen_bytes_like_all_others() {
+async fn t06_the_backend_receives_hostile_keys_only_as_digests() {
     let spy = std::sync::Arc::new(Spy::default());
     let limiter = RateLimiter::new(std::sync::Arc::clone(&spy));
     let by = key::extension(|user: &User| user.0.clone()).or(key::header("x-api-key"));
@@ -190,7 +190,7 @@ async fn t06_hostile_keys_are_sixteen_bytes_like_all_others() {
         assert_eq!(status_of_user(&app, name).await, 200);
         assert_eq!(status_of_user(&app, name).await, 429);
     }
-    // Long values that are not UTF-8 and differ only in the last byte.
+    // These long values are not UTF-8 and differ only in the last byte.
     let mut bytes = b"\xff\xfe hostile \x80".repeat(80_000);
     for _ in 0..2 {
         assert_eq!(status(&app, &[("x-api-key", &bytes)]).await, 200);

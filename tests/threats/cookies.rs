@@ -1,4 +1,4 @@
-//! Threat 31: one session counted as many callers through different spellings of its cookie. The handler reads the
+//! Threat 33: a client that is counted as many callers because it spells its cookie in many ways. The handler reads the
 //! cookie with a real `CookieJar`.
 
 use axum::http::StatusCode;
@@ -14,7 +14,7 @@ use tower::ServiceExt;
 
 use crate::client::{ONE, limiter, parts};
 
-/// A service that accepts one session, `abcdefghijkl`, limited to one request per minute and session.
+/// A service that accepts the session `abcdefghijkl` and allows each session one request per minute.
 fn app(limiter: &RateLimiter) -> Router {
     let me = |jar: CookieJar| async move {
         // Accepts quoted values, as services that share cookies with other programs do.
@@ -30,7 +30,7 @@ async fn status(app: &Router, cookie: &str) -> u16 {
     app.clone().oneshot(request).await.unwrap().status().as_u16()
 }
 
-/// Percent-encodes the letters of `text` whose bit is set.
+/// Percent-encodes the letters of `text` whose bits are set in `bits`.
 fn escaped(text: &str, bits: usize) -> String {
     let spell = |(i, byte): (usize, u8)| match bits >> i & 1 {
         0 => char::from(byte).to_string(),
@@ -40,7 +40,7 @@ fn escaped(text: &str, bits: usize) -> String {
 }
 
 #[tokio::test]
-async fn point_9_percent_spellings_of_a_cookie_are_one_caller() {
+async fn point_9_percent_encoded_spellings_of_a_cookie_share_a_bucket() {
     let (limiter, backend, _clock) = limiter();
     let app = app(&limiter);
     let mut admitted = 0;
@@ -54,7 +54,7 @@ async fn point_9_percent_spellings_of_a_cookie_are_one_caller() {
 }
 
 #[tokio::test]
-async fn point_9_quotes_and_spellings_of_the_name_are_one_caller_too() {
+async fn point_9_quoted_values_and_encoded_names_of_a_cookie_share_a_bucket() {
     let (limiter, backend, _clock) = limiter();
     let app = app(&limiter);
     let cookies = [
@@ -73,7 +73,7 @@ async fn point_9_quotes_and_spellings_of_the_name_are_one_caller_too() {
 }
 
 #[tokio::test]
-async fn point_9_two_different_values_have_no_key_and_share_the_anonymous_bucket() {
+async fn point_9_conflicting_or_empty_cookies_are_anonymous() {
     let by_session = key::cookie("session");
     for (line, value) in [
         ("session=a; session=%61", Some("a")),
@@ -91,7 +91,7 @@ proptest! {
 
     /// Cookies with equal `value` or equal `value_trimmed` have the same key.
     #[test]
-    fn point_9_what_a_cookie_jar_sees_as_equal_is_one_key(
+    fn point_9_cookies_that_are_equal_in_a_cookie_jar_have_the_same_key(
         one in r#"([ab" ]|%6[12]|%2[25]|%){0,6}"#,
         other in r#"([ab" ]|%6[12]|%2[25]|%){0,6}"#,
     ) {

@@ -23,8 +23,8 @@ fn account(req: &Parts) -> Option<String> {
 }
 
 #[tokio::test]
-async fn t22_existing_and_unknown_accounts_are_answered_alike() {
-    // Ada's is the only account.
+async fn t22_existing_and_unknown_accounts_get_the_same_responses() {
+    // Only Ada has an account.
     let log_in = |headers: HeaderMap| async move {
         match headers["x-account"] == "ada@example.com" && headers["x-password"] == "right" {
             true => StatusCode::OK,
@@ -42,7 +42,7 @@ async fn t22_existing_and_unknown_accounts_are_answered_alike() {
             let (limiter, _backend, _clock) = limiter();
             let layer = RateLimitLayer::new(LOGIN, account.and(key::client_ip())).headers(family);
             let app = Router::new().route("/", post(log_in)).layer(layer.limiter(&limiter));
-            // Ada logs in from another address than the attacker's.
+            // Ada's address differs from the attacker's.
             assert_eq!(ask(&app, "203.0.113.9", "ada@example.com", "right").await.status, 200);
             let mut history = Vec::new();
             for _ in 0..5 {
@@ -57,7 +57,7 @@ async fn t22_existing_and_unknown_accounts_are_answered_alike() {
 }
 
 #[tokio::test]
-async fn t22_a_denied_body_names_the_policy_and_nobody() {
+async fn t22_a_refusal_names_the_policy_but_not_the_caller() {
     let (limiter, _backend, _clock) = limiter();
     let layer = RateLimitLayer::new(ONE, account.and(key::client_ip())).limiter(&limiter);
     let app = hello().layer(layer);
@@ -102,7 +102,7 @@ impl Backend for Down {
 }
 
 #[tokio::test]
-async fn t22_a_store_that_is_down_does_not_show_where_it_is() {
+async fn t22_a_refusal_does_not_reveal_the_backend_error() {
     let app = hello().layer(RateLimitLayer::new(ONE, key::global()).grpc().limiter(&RateLimiter::new(Down)));
     let handler = Error::new(ErrorKind::Unavailable, DETAILS).into_response();
     for answer in [
@@ -117,7 +117,7 @@ async fn t22_a_store_that_is_down_does_not_show_where_it_is() {
 }
 
 #[tokio::test]
-async fn t28_no_refusal_is_stored() {
+async fn t28_every_refusal_has_cache_control_no_store() {
     let families =
         [HeaderFamily::Draft11, HeaderFamily::Draft6, HeaderFamily::XRateLimit(ResetUnit::Seconds), HeaderFamily::None];
     let own = |_: &Refusal<'_>| {
@@ -150,7 +150,7 @@ async fn t28_no_refusal_is_stored() {
 }
 
 #[tokio::test]
-async fn t28_no_refusal_from_a_handler_is_stored() {
+async fn t28_every_refusal_by_a_handler_has_cache_control_no_store() {
     let (limiter, _backend, _clock) = limiter();
     limiter.limit(&ONE, "ada").await.unwrap();
     let denied = limiter.try_limit(&ONE, "ada").await.unwrap().into_result().unwrap_err();

@@ -1,4 +1,4 @@
-//! Threat 20: one request that does the work of many, such as a batch, a query with aliases or a WebSocket.
+//! Threat 20: one request that does the work of many, for example a batch, a query with aliases or a WebSocket.
 
 use axum::Router;
 use axum::extract::State;
@@ -13,8 +13,8 @@ const TEN: Policy = Policy::new("ten", Quota::token_bucket(10, MINUTE));
 const PEER: &str = "198.51.100.1";
 
 #[tokio::test]
-async fn t20_a_batch_costs_what_is_in_it() {
-    // The handler charges the operations in the body to the policy of single requests.
+async fn t20_a_batch_is_charged_for_each_of_its_operations() {
+    // Charges each operation in the body under the policy for single requests.
     async fn batch(State(limiter): State<RateLimiter>, body: String) -> Result<StatusCode, LimitError> {
         let operations = body.lines().count() as u64;
         limiter.try_acquire(&TEN, "ada").cost(operations).await?.into_result()?;
@@ -27,15 +27,15 @@ async fn t20_a_batch_costs_what_is_in_it() {
     assert_eq!(ask(&app, "one\n".repeat(3)).await.status, 429, "a batch is allowed or denied as a whole");
     assert_eq!(ask(&app, "one\n".repeat(2)).await.status, 200);
     assert_eq!(ask(&app, "one\n".to_owned()).await.status, 429);
-    // A cost above the capacity can never be allowed, so there is no time to retry after.
+    // A cost above the capacity can never be allowed, so the refusal has no `retry-after`.
     let never = ask(&app, "one\n".repeat(11)).await;
     assert_eq!((never.status, never.headers.get("retry-after")), (429, None));
 }
 
 #[tokio::test]
-async fn t20_a_batch_can_cost_what_the_request_says_before_it_is_read() {
+async fn t20_a_batch_can_be_charged_by_a_header_before_its_body_is_read() {
     let (limiter, _backend, _clock) = limiter();
-    // A gateway in front sends the complexity of the query.
+    // A gateway sends the complexity of the query in a header.
     let layer = RateLimitLayer::new(TEN, key::client_ip()).limiter(&limiter).cost(|parts| {
         parts.headers.get("x-complexity").and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(1)
     });
@@ -50,9 +50,9 @@ async fn t20_a_batch_can_cost_what_the_request_says_before_it_is_read() {
 }
 
 #[tokio::test]
-async fn t20_messages_of_one_connection_are_limited_one_by_one() {
+async fn t20_messages_on_one_connection_are_limited_individually() {
     let (limiter, _backend, clock) = limiter();
-    // As in the loop of a WebSocket handler; the connection itself was one request.
+    // A WebSocket handler makes this call for each message.
     let socket = Key::from(("socket", 7));
     let mut answered = 0;
     for _ in 0..100 {

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use tollgate::{Key, RateLimiter, key::Secret};
 
 #[test]
-fn t09_keys_that_meet_under_one_secret_scatter_under_another() {
+fn t09_keys_that_collide_under_one_secret_spread_under_another() {
     // An attacker who knows the secret can search for keys that fall into one bucket.
     let known = Secret::new([7; 16]);
     let colliding: Vec<Key> =
         (0_u64..).map(Key::from).filter(|key| bucket(&known, key) == 0).take(16 * BUCKETS as usize).collect();
     // Under an unknown secret, the same keys spread out to about 16 per bucket. (The memory backend adds another hash:
-    // `places_differ_between_placements_and_are_spread_evenly`.)
+    // `positions_differ_between_placements_and_are_spread_evenly`.)
     let secret = Secret::random();
     let mut bucket_sizes: HashMap<u64, usize> = HashMap::new();
     for key in &colliding {
@@ -27,7 +27,7 @@ fn t09_keys_that_meet_under_one_secret_scatter_under_another() {
 }
 
 #[test]
-fn t09_each_limiter_has_a_secret_of_its_own() {
+fn t09_each_limiter_has_a_different_secret() {
     let key = Key::from("ada");
     assert_ne!(RateLimiter::default().digest(Some(&key)), RateLimiter::default().digest(Some(&key)));
 }

@@ -1,4 +1,4 @@
-//! Threat 21: text that injects one or more headers.
+//! Threat 21: text that injects headers.
 
 use axum::http::Method;
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn t21_a_policys_name_is_refused_or_read_back_as_it_is(
+    fn t21_a_policy_name_is_rejected_or_read_back_unchanged(
         name in prop_oneof!["[ -~]{0,130}", "[a\"\\\\,;=\r\n\t\0\u{7f}\u{e9}]{0,6}", ".{0,8}"],
     ) {
         let printable = name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
@@ -44,7 +44,7 @@ proptest! {
 }
 
 #[test]
-fn t21_control_characters_and_more_than_ascii_do_not_become_a_policy() {
+fn t21_control_and_non_ascii_characters_are_rejected_in_policy_names() {
     for name in ["", "a\r\nset-cookie: b", "a\nb", "a\tb", "a\0", "\u{7f}", "caf\u{e9}", "\u{202e}", "\u{1f980}"] {
         assert!(Policy::try_new(name, QUOTA).is_err(), "{name:?}");
         assert!(PolicyName::try_new(name).is_err(), "{name:?}");
@@ -59,7 +59,7 @@ fn t21_control_characters_and_more_than_ascii_do_not_become_a_policy() {
 const MARK: &str = "mark-of-the-client";
 
 #[tokio::test]
-async fn t21_nothing_that_a_client_sends_is_in_a_header_or_body() {
+async fn t21_client_input_never_appears_in_a_response() {
     let families = [
         HeaderFamily::Draft11,
         HeaderFamily::Draft6,
@@ -79,7 +79,7 @@ async fn t21_nothing_that_a_client_sends_is_in_a_header_or_body() {
     ];
     for family in families {
         for content_type in &content_types {
-            // An unknown tier with a name from the client.
+            // The tier is unknown, and the client chose its name.
             let by = key::header("x-api-key").map(|subject: Subject| subject.tier(MARK));
             let missing = key::header("x-missing").or_reject();
             let limiter = limiter().0;

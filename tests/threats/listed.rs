@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 #[test]
-fn every_test_of_the_list_exists() {
+fn every_listed_test_exists() {
     let mut missing = Vec::new();
     let mut tests = 0;
     for line in threats().into_iter().flat_map(|threat| threat.evidence) {
@@ -20,22 +20,22 @@ fn every_test_of_the_list_exists() {
 }
 
 #[test]
-fn a_test_that_is_not_there_is_noticed() {
-    assert!(has_test("threats", "listed::a_test_that_is_not_there_is_noticed"));
-    assert!(!has_test("threats", "listed::a_test_that_is_not_there"));
-    assert!(!has_test("threats", "lockout::a_test_that_is_not_there_is_noticed"));
+fn missing_tests_are_detected() {
+    assert!(has_test("threats", "listed::missing_tests_are_detected"));
+    assert!(!has_test("threats", "listed::missing_tests_are"));
+    assert!(!has_test("threats", "lockout::missing_tests_are_detected"));
     assert!(!has_test("threats", "listed::has_test"), "a function without a test attribute");
-    assert!(!has_test("nowhere", "listed::a_test_that_is_not_there_is_noticed"));
-    assert!(has_test("lib", "policy::key::tests::no_two_keys_read_the_same"));
-    assert!(!has_test("lib", "policy::name::tests::no_two_keys_read_the_same"));
-    assert!(has_test("client", "foreign point 5a headers of another policy change nothing"));
+    assert!(!has_test("nowhere", "listed::missing_tests_are_detected"));
+    assert!(has_test("lib", "policy::key::tests::different_keys_have_different_encodings"));
+    assert!(!has_test("lib", "policy::name::tests::different_keys_have_different_encodings"));
+    assert!(has_test("client", "foreign point 5a headers of another policy are ignored"));
     assert!(!has_test("client", "foreign point 5a headers of another policy"));
-    assert!(!has_test("client", "headers point 5a headers of another policy change nothing"));
+    assert!(!has_test("client", "headers point 5a headers of another policy are ignored"));
     assert!(!has_heading("src/docs/redis.md # Memory"));
 }
 
 #[test]
-fn all_threats_are_in_the_list_and_each_is_held_by_something() {
+fn threats_are_numbered_consecutively_and_have_evidence() {
     let threats = threats();
     let numbers: Vec<u32> = threats.iter().map(|threat| threat.number).collect();
     assert_eq!(numbers, (1..=threats.len() as u32).collect::<Vec<_>>());
@@ -45,14 +45,16 @@ fn all_threats_are_in_the_list_and_each_is_held_by_something() {
 }
 
 #[test]
-fn every_test_of_this_target_is_in_the_list() {
+fn every_numbered_test_of_this_target_is_listed() {
     let listed: Vec<String> = threats().into_iter().flat_map(|threat| threat.evidence).collect();
     for file in fs::read_dir(root().join("tests/threats")).unwrap() {
         let file = file.unwrap().path();
         let text = fs::read_to_string(&file).unwrap();
         let module = file.file_stem().unwrap().to_string_lossy().into_owned();
-        for name in
-            text.lines().filter_map(function).filter(|name| name.starts_with('t') && name[1..3].parse::<u8>().is_ok())
+        for name in text
+            .lines()
+            .filter_map(function_name)
+            .filter(|name| name.starts_with('t') && name[1..3].parse::<u8>().is_ok())
         {
             let line = format!("threats {module}::{name}");
             assert!(listed.contains(&line), "{line} is not in list.txt");
@@ -61,7 +63,7 @@ fn every_test_of_this_target_is_in_the_list() {
 }
 
 #[test]
-fn the_table_was_made_from_the_list() {
+fn threats_md_matches_the_list() {
     let table = fs::read_to_string(root().join("THREATS.md")).unwrap();
     let rows: Vec<&str> = table.lines().filter(|line| line.contains("| PASS ")).collect();
     let threats = threats();
@@ -130,7 +132,7 @@ fn has_test(target: &str, path: &str) -> bool {
     files.iter().filter_map(|file| fs::read_to_string(root().join(file)).ok()).any(|text| {
         let mut is_test = false;
         text.lines().any(|line| {
-            let found = is_test && function(line) == Some(name);
+            let found = is_test && function_name(line) == Some(name);
             let is_attribute = line.trim_start().starts_with("#[");
             is_test = is_attribute && (is_test || line.contains("test]") || line.contains("test("));
             found
@@ -144,7 +146,7 @@ fn has_client_test(path: &str) -> bool {
         .is_ok_and(|text| text.contains(&format!("\ntest('{name}',")))
 }
 
-fn function(line: &str) -> Option<&str> {
+fn function_name(line: &str) -> Option<&str> {
     let line = line.trim_start().strip_prefix("async ").unwrap_or(line.trim_start());
     line.strip_prefix("fn ")?.split('(').next()
 }

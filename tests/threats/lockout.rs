@@ -1,4 +1,4 @@
-//! Threat 23: spending another user's limit to lock them out. The page on limitations describes it.
+//! Threat 23: an attacker who spends another user's limit to lock them out. See `docs::limitations`.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ const EVE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 66));
 const ADA: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 1));
 
 #[tokio::test]
-async fn t23_a_key_that_anyone_can_name_is_spent_by_anyone() {
+async fn t23_anyone_can_exhaust_a_key_that_anyone_can_name() {
     let (limiter, _backend, _clock) = limiter();
     for _ in 0..6 {
         guess(&limiter, "ada").await;
@@ -20,7 +20,7 @@ async fn t23_a_key_that_anyone_can_name_is_spent_by_anyone() {
 }
 
 #[tokio::test]
-async fn t23_with_the_address_in_the_key_an_attacker_locks_out_only_themselves() {
+async fn t23_an_attacker_exhausts_only_a_key_that_includes_their_address() {
     let (limiter, _backend, _clock) = limiter();
     for _ in 0..6 {
         guess(&limiter, ("ada", EVE)).await;

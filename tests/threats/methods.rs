@@ -22,7 +22,7 @@ fn limits(limiter: &RateLimiter) -> RouteLimits {
 }
 
 #[tokio::test]
-async fn t18_head_spends_from_gets_bucket() {
+async fn t18_head_and_get_share_a_bucket() {
     for (first, second) in [("GET", "HEAD"), ("HEAD", "GET"), ("HEAD", "HEAD")] {
         let (limiter, _backend, _clock) = limiter();
         let route = || get(|| async { "hello" });

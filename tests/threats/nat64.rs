@@ -33,7 +33,7 @@ async fn point_10_ipv4_clients_behind_nat64_have_a_bucket_each() {
 }
 
 #[tokio::test]
-async fn point_10_deny_rules_and_blocks_see_the_ipv4_address() {
+async fn point_10_deny_rules_and_blocks_match_the_ipv4_address() {
     let written = ["203.0.113.0/24", "64:ff9b::203.0.113.0/120", "64:ff9b::203.0.113.7", ADA];
     for rule in written {
         let list = DenyList::from_iter([DenyRule::network(rule).unwrap()]);
@@ -68,14 +68,14 @@ fn point_10_proxies_behind_nat64_are_trusted_by_their_ipv4_addresses() {
 }
 
 #[test]
-fn point_10_private_addresses_in_the_well_known_prefix_are_nobodys_proxy() {
+fn point_10_private_addresses_in_the_well_known_prefix_are_not_trusted() {
     // RFC 6052, section 3.1: translators must not embed private addresses in the well-known prefix.
     for private in ["10.0.0.1", "127.0.0.1", "192.168.0.1", "169.254.0.1", "0.0.0.0"] {
         let peer = format!("64:ff9b::{private}");
         let behind = client_ip().trust(["10.0.0.0/8", "127.0.0.0/8", "192.168.0.0/16", "169.254.0.0/16"]);
         let found = behind.resolve(&parts(&peer, &[("x-forwarded-for", ADA)]));
         assert_eq!(found, peer.parse().ok());
-        // The operator can opt in for a translator that does.
+        // An operator can opt in if its translator embeds private addresses.
         let found = behind.nat64(["64:ff9b::/96"]).resolve(&parts(&peer, &[("x-forwarded-for", "203.0.113.8")]));
         let expected = if private == "0.0.0.0" { private } else { "203.0.113.8" };
         assert_eq!(found, expected.parse().ok());
@@ -83,7 +83,7 @@ fn point_10_private_addresses_in_the_well_known_prefix_are_nobodys_proxy() {
 }
 
 #[test]
-fn point_10_prefixes_of_an_operator_are_mapped_in_every_length_of_rfc_6052() {
+fn point_10_operator_prefixes_of_every_rfc_6052_length_are_mapped() {
     // RFC 6052, section 2.4: 192.0.2.33 embedded in each prefix.
     for (prefix, address) in [
         ("2001:db8::/32", "2001:db8:c000:221::"),
@@ -104,7 +104,7 @@ fn point_10_prefixes_of_an_operator_are_mapped_in_every_length_of_rfc_6052() {
 }
 
 #[test]
-fn point_10_what_can_never_match_behind_nat64_is_refused() {
+fn point_10_networks_that_can_never_match_behind_nat64_are_rejected() {
     let error = |result: Result<key::ClientIp, key::CidrError>| result.unwrap_err().to_string();
     for prefix in ["2001:db8::/33", "192.0.2.0/24", "2001:db8::1/96", "2001:db8::", "everything"] {
         assert!(error(client_ip().try_nat64([prefix])).contains("is not a NAT64 prefix"), "{prefix}");

@@ -26,14 +26,14 @@ async fn status(app: &Router, lines: &[(&str, &str)]) -> u16 {
     send(app, request("198.51.100.1", lines)).await.status
 }
 
-async fn panics(app: &Router) {
+async fn assert_panics(app: &Router) {
     let app = app.clone();
     let task = tokio::spawn(async move { status(&app, &[("x-boom", "1")]).await });
     assert!(task.await.expect_err("a panic").is_panic());
 }
 
 #[tokio::test]
-async fn t30_a_panic_in_a_closure_harms_no_other_request() {
+async fn t30_a_panic_in_a_closure_does_not_affect_other_requests() {
     let by_key = || RateLimitLayer::new(THREE, key::client_ip());
     let layers = [
         (
@@ -97,21 +97,21 @@ async fn t30_a_panic_in_a_closure_harms_no_other_request() {
             }),
         ),
     ];
-    for (place, layer) in layers {
+    for (closure, layer) in layers {
         let app = hello().layer(layer.limiter(&limiter().0));
         for _ in 0..3 {
-            panics(&app).await;
+            assert_panics(&app).await;
         }
         for expected in [200, 200, 200, 429] {
-            assert_eq!((place, status(&app, &[]).await), (place, expected));
+            assert_eq!((closure, status(&app, &[]).await), (closure, expected));
         }
-        panics(&app).await;
+        assert_panics(&app).await;
         assert_eq!(status(&app, &[]).await, 429);
     }
 }
 
 #[tokio::test]
-async fn t30_a_panic_while_refusing_harms_no_other_request() {
+async fn t30_a_panic_in_on_refusal_does_not_affect_other_requests() {
     let layer = RateLimitLayer::new(THREE, key::client_ip()).on_refusal(|refusal| {
         panic_if_requested(refusal.request());
         refusal.default_response()
@@ -120,18 +120,18 @@ async fn t30_a_panic_while_refusing_harms_no_other_request() {
     for _ in 0..3 {
         assert_eq!(status(&app, &[]).await, 200);
     }
-    panics(&app).await;
+    assert_panics(&app).await;
     assert_eq!(status(&app, &[]).await, 429);
 }
 
-/// A clock that panics on request. The backend reads it while rows are locked, which is the worst moment.
+/// A clock that panics on request. The backend reads the clock while rows are locked.
 #[derive(Clone, Debug)]
-struct Faulty {
+struct FaultyClock {
     time: ManualClock,
     broken: Arc<AtomicBool>,
 }
 
-impl Clock for Faulty {
+impl Clock for FaultyClock {
     fn now(&self) -> Micros {
         assert!(!self.broken.load(Ordering::SeqCst), "panic requested by the test");
         self.time.now()
@@ -140,7 +140,7 @@ impl Clock for Faulty {
 
 #[tokio::test]
 async fn t30_a_panic_under_the_lock_leaves_the_row_usable() {
-    let clock = Faulty { time: ManualClock::new(), broken: Arc::default() };
+    let clock = FaultyClock { time: ManualClock::new(), broken: Arc::default() };
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).max_rows(16).build());
     let other = Policy::new("other", Quota::token_bucket(1000, MINUTE));
     let layer = RateLimitLayer::new(THREE, key::client_ip()).and(other, key::global()).limiter(&limiter);
@@ -148,7 +148,7 @@ async fn t30_a_panic_under_the_lock_leaves_the_row_usable() {
     assert_eq!(status(&app, &[]).await, 200);
     for _ in 0..10 {
         clock.broken.store(true, Ordering::SeqCst);
-        panics(&app).await;
+        assert_panics(&app).await;
         clock.broken.store(false, Ordering::SeqCst);
     }
     for expected in [200, 200, 429] {

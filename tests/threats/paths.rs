@@ -54,7 +54,7 @@ const VARIANTS: [&str; 28] = [
 ];
 
 #[tokio::test]
-async fn t16_other_spellings_of_a_path_are_not_found_or_in_the_same_bucket() {
+async fn t16_other_spellings_of_a_path_get_404_or_share_the_bucket() {
     let (limiter, _backend, _clock) = limiter();
     let table = limits(&limiter).table([("GET /x", "one"), ("GET /in/x", "one")]);
     let per_route = Router::new()
@@ -62,7 +62,7 @@ async fn t16_other_spellings_of_a_path_are_not_found_or_in_the_same_bucket() {
         .layer(limits(&limiter).table([]));
     for app in [routes().layer(table), per_route] {
         let port = serve_v4(app).await;
-        limiter.reset(&ONE, key_of_this_machine()).await.unwrap();
+        limiter.reset(&ONE, loopback_key()).await.unwrap();
         let ask = |path: String| async move { raw(port, Ipv4Addr::LOCALHOST, &format!("GET {path}"), &[]).await.0 };
         assert_eq!(ask("/x".into()).await, 200);
         let (mut refused, mut not_found) = (0, 0);
@@ -71,7 +71,7 @@ async fn t16_other_spellings_of_a_path_are_not_found_or_in_the_same_bucket() {
                 match ask(path.clone()).await {
                     429 => refused += 1,
                     404 => not_found += 1,
-                    // Not a valid path.
+                    // These paths are invalid.
                     400 if path.contains(['\\', ':']) => {}
                     status => panic!("{path} got status {status}"),
                 }
@@ -81,12 +81,12 @@ async fn t16_other_spellings_of_a_path_are_not_found_or_in_the_same_bucket() {
     }
 }
 
-fn key_of_this_machine() -> std::net::IpAddr {
+fn loopback_key() -> std::net::IpAddr {
     Ipv4Addr::LOCALHOST.into()
 }
 
 #[tokio::test]
-async fn t16_all_spellings_of_a_path_parameter_are_one_caller() {
+async fn t16_all_spellings_of_a_path_parameter_share_a_bucket() {
     let by = || RateLimitLayer::new(ONE, key::path("id")).limiter(&limiter().0);
     let hello = || get(|| async { "user" });
     let flat = Router::new().route("/users/{id}", hello()).layer(by());
@@ -107,7 +107,7 @@ async fn t16_all_spellings_of_a_path_parameter_are_one_caller() {
 }
 
 #[tokio::test]
-async fn t17_ten_thousand_paths_are_one_row_a_policy() {
+async fn t17_ten_thousand_paths_create_one_row_per_policy() {
     let (limiter, backend, _clock) = limiter();
     let app = routes().layer(limits(&limiter).table([("/x", "one")]));
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -132,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn t16_no_path_reaches_the_route_past_its_limit(path in "/[xX/.;%27eEfF0a?=]{0,8}") {
+    fn t16_no_path_bypasses_the_limit_of_a_route(path in "/[xX/.;%27eEfF0a?=]{0,8}") {
         let (limiter, _backend, _clock) = limiter();
         let app = routes().layer(limits(&limiter).table([("GET /x", "one")]));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

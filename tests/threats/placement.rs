@@ -39,7 +39,7 @@ async fn t19_a_route_layer_lets_404s_through() {
 }
 
 #[tokio::test]
-async fn t19_routes_that_are_added_after_the_layer_are_not_covered() {
+async fn t19_routes_added_after_the_layer_are_not_covered() {
     let app = one_route().layer(layer()).route("/later", get(|| async { "free" }));
     assert_eq!(statuses(&app, &["/", "/", "/later", "/later"]).await, [200, 429, 200, 200]);
     let app = one_route().route("/later", get(|| async { "limited" })).layer(layer());
@@ -47,7 +47,7 @@ async fn t19_routes_that_are_added_after_the_layer_are_not_covered() {
 }
 
 #[tokio::test]
-async fn t19_nested_and_merged_routers_are_covered_from_outside() {
+async fn t19_an_outer_layer_covers_nested_and_merged_routers() {
     let nested = Router::new().nest("/in", one_route()).merge(Router::new().route("/beside", get(|| async { "b" })));
     let app = nested.clone().layer(layer());
     assert_eq!(statuses(&app, &["/in", "/beside", "/in/nothing"]).await, [200, 429, 429]);

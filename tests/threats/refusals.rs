@@ -41,7 +41,7 @@ fn upload(body: Body) -> Request {
 }
 
 #[tokio::test]
-async fn t26_a_refused_request_is_not_read_and_the_service_not_called() {
+async fn t26_refused_requests_are_not_read_and_do_not_reach_the_service() {
     let by_layer: [fn() -> RateLimitLayer; 4] = [
         || RateLimitLayer::new(ONE, key::client_ip()),
         || RateLimitLayer::new(ONE, |_: &Parts| Extraction::later(async { Some(7) })),
@@ -69,7 +69,7 @@ async fn t26_a_refused_request_is_not_read_and_the_service_not_called() {
 }
 
 #[tokio::test]
-async fn t26_a_refusal_is_small_and_grows_with_nothing_a_client_sends() {
+async fn t26_a_refusal_is_small_whatever_the_size_of_the_request() {
     let (limiter, _backend, _clock) = limiter();
     let layer = RateLimitLayer::new(ONE, key::header("x-api-key").or(key::client_ip())).limiter(&limiter);
     let app = Router::new().route("/", post(|_body: Bytes| async {})).layer(layer);
@@ -88,12 +88,12 @@ async fn t26_a_refusal_is_small_and_grows_with_nothing_a_client_sends() {
 }
 
 #[test]
-fn t27_the_crate_writes_to_no_log_but_by_the_observer_for_it() {
+fn t27_only_the_tracing_observer_writes_to_a_log() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let (mut files, mut offending_lines) = (0, Vec::new());
     visit(&source, &mut |path, text| {
         files += 1;
-        // Skip comments, including examples, and tests.
+        // Skip tests and comments, which include examples.
         let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
         for (number, line) in code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
             // The tracing observer is opt-in and samples its events (`tests/observe/sampling.rs`).
@@ -117,7 +117,7 @@ fn writes(line: &str) -> bool {
 }
 
 #[test]
-fn t27_what_writes_to_a_log_is_recognised() {
+fn t27_lines_that_write_to_a_log_are_detected() {
     for line in
         ["println!(\"x\")", "  eprintln!()", "tracing::info!(x)", "log::warn!()", "dbg!(x)", "std::io::stderr()"]
     {

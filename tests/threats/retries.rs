@@ -13,17 +13,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn t25_waiting_as_long_as_retry_after_says_is_always_enough(
+    fn t25_waiting_for_the_time_in_retry_after_is_always_enough(
         one in quota(),
         other in quota(),
         jitter in prop_oneof![Just(0), 1..10_000_000_u64, 1..10_000_000_000_u64],
-        asks in proptest::collection::vec((0.0..1.0_f64, 0.0..2.0_f64), 1..6),
+        attempts in proptest::collection::vec((0.0..1.0_f64, 0.0..2.0_f64), 1..6),
     ) {
         let jitter = Duration::from_micros(jitter);
         let (app, clock) = app(one, other, jitter);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let smaller = one.get_capacity().min(other.get_capacity());
-        for (share, pause) in asks {
+        for (share, pause) in attempts {
             let cost = ((smaller as f64 * share) as u64).max(1);
             let answer = runtime.block_on(ask(&app, cost));
             if answer.status == 200 {
@@ -31,7 +31,7 @@ proptest! {
                 continue;
             }
             prop_assert_eq!(answer.status, 429);
-            // `RateLimit` has no jitter; `Retry-After` is later by at most the jitter.
+            // `RateLimit` has no jitter. `Retry-After` adds at most the jitter.
             let exact = longest_window(&answer);
             let retry_after = answer.retry_after();
             prop_assert!(retry_after >= exact.max(1), "{retry_after} < {exact}");
@@ -55,7 +55,7 @@ async fn ask(app: &Router, cost: u64) -> Answer {
     send(app, request("::1", &[("x-cost", cost.to_string())])).await
 }
 
-/// The largest `t` of `RateLimit`: the exact time to wait, in whole seconds.
+/// The largest `t` of `RateLimit`, which is the wait without jitter in whole seconds.
 fn longest_window(answer: &Answer) -> u64 {
     let times = answer.headers.get_all("ratelimit").iter().map(|line| {
         let (_, t) = line.to_str().unwrap().rsplit_once(";t=").expect("a parameter t");
@@ -76,7 +76,7 @@ fn quota() -> impl Strategy<Value = Quota> {
 }
 
 #[tokio::test]
-async fn t25_less_than_a_second_is_never_zero() {
+async fn t25_a_wait_below_one_second_is_rounded_up_to_one() {
     let quota = Quota::token_bucket(1000, SECOND).capacity(1);
     let (app, clock) = app(quota, quota, Duration::ZERO);
     assert_eq!(ask(&app, 1).await.status, 200);
@@ -86,7 +86,7 @@ async fn t25_less_than_a_second_is_never_zero() {
 }
 
 #[tokio::test]
-async fn t25_jitter_spreads_and_is_bounded() {
+async fn t25_jitter_spreads_retries_and_is_bounded() {
     let quota = Quota::token_bucket(1, MINUTE);
     let (app, _clock) = app(quota, quota, Duration::from_secs(30));
     ask(&app, 1).await;
@@ -112,7 +112,7 @@ async fn t25_an_absurd_jitter_does_not_panic() {
 }
 
 #[tokio::test]
-async fn t25_nobody_is_told_to_retry_what_never_fits() {
+async fn t25_a_cost_above_the_capacity_gets_no_retry_after() {
     let quota = Quota::token_bucket(1, MINUTE);
     let (app, _clock) = app(quota, quota, Duration::from_secs(30));
     let answer = ask(&app, 2).await;

@@ -35,7 +35,7 @@ fn extractors() -> Vec<Box<dyn KeyExtractor>> {
 }
 
 #[test]
-fn t07_what_was_found_does_not_show_the_credential() {
+fn t07_an_extracted_key_does_not_show_the_credential() {
     let parts = with_secrets().into_parts().0;
     for extractor in extractors() {
         let extraction = extractor.extract(&parts);
@@ -53,7 +53,7 @@ fn t07_what_was_found_does_not_show_the_credential() {
 }
 
 #[tokio::test]
-async fn t07_no_answer_status_or_description_shows_the_credential() {
+async fn t07_no_response_status_or_debug_output_shows_the_credential() {
     for extractor in extractors() {
         let seen = Arc::new(Mutex::new(String::new()));
         let (limiter, backend, _clock) = limiter();
@@ -79,14 +79,14 @@ async fn t07_no_answer_status_or_description_shows_the_credential() {
             assert!(!answer.shows(RAW.as_bytes()));
         }
         let shown = seen.lock().unwrap().clone();
-        assert!(shown.contains("one"), "expected the name of the policy in the description");
+        assert!(shown.contains("one"), "expected the name of the policy in the debug output");
         assert_hidden(&shown);
         assert_hidden(&format!("{layer:?} {limiter:?} {backend:?} {:?}", tower::Layer::layer(&layer, ())));
     }
 }
 
 #[tokio::test]
-async fn t07_a_denial_from_a_handler_does_not_show_whom_it_denied() {
+async fn t07_a_denial_by_a_handler_does_not_show_the_key() {
     let (limiter, _backend, _clock) = limiter();
     let first = limiter.try_limit(&ONE, RAW).await.unwrap();
     let denied = limiter.try_limit(&ONE, RAW).await.unwrap();
@@ -101,7 +101,7 @@ async fn t07_a_denial_from_a_handler_does_not_show_whom_it_denied() {
 }
 
 #[tokio::test]
-async fn t07_a_missing_key_is_refused_without_a_word_about_the_request() {
+async fn t07_the_refusal_of_a_missing_key_does_not_show_the_request() {
     let app = hello().layer(RateLimitLayer::new(ONE, key::header("x-tenant").or_reject()));
     let answer = send(&app, with_secrets()).await;
     assert!(answer.status == 400 && !answer.shows(RAW.as_bytes()));

@@ -13,7 +13,7 @@ fn behind_proxies() -> ClientIp {
     client_ip().trust(["10.0.0.0/8", "fd00::/8"])
 }
 
-/// Header lines as they reach the service; `{}` is replaced by the number of the attempt.
+/// Header lines as they reach the service. Each `{}` is replaced by the number of the attempt.
 type Lines = &'static [(&'static str, &'static str)];
 
 /// Name, extractor, peer address and header lines.
@@ -21,18 +21,18 @@ type Spoof = (&'static str, fn() -> ClientIp, &'static str, Lines);
 
 const SPOOFS: [Spoof; 17] = [
     ("no proxy is trusted", client_ip, CLIENT, &[("x-forwarded-for", "6.6.6.{}"), ("forwarded", "for=6.6.6.{}")]),
-    ("the peer is no proxy", behind_proxies, CLIENT, &[("x-forwarded-for", "6.6.6.{}")]),
+    ("the peer is not a proxy", behind_proxies, CLIENT, &[("x-forwarded-for", "6.6.6.{}")]),
     ("leftmost entry", behind_proxies, PROXY, &[("x-forwarded-for", "6.6.6.{}, 203.0.113.9")]),
     ("leftmost of many", behind_proxies, PROXY, &[("x-forwarded-for", "6.6.6.{}, 7.7.7.{}, 203.0.113.9")]),
     ("a port after the honest entry", behind_proxies, PROXY, &[("x-forwarded-for", "6.6.6.{}, 203.0.113.9:55{}")]),
     (
-        "Forwarded besides X-Forwarded-For",
+        "Forwarded in addition to X-Forwarded-For",
         behind_proxies,
         PROXY,
         &[("forwarded", "for=6.6.6.{}"), ("x-forwarded-for", CLIENT)],
     ),
     (
-        "X-Forwarded-For besides Forwarded",
+        "X-Forwarded-For in addition to Forwarded",
         || behind_proxies().from_forwarded(),
         PROXY,
         &[("x-forwarded-for", "6.6.6.{}"), ("forwarded", "for=203.0.113.9")],
@@ -50,7 +50,7 @@ const SPOOFS: [Spoof; 17] = [
         PROXY,
         &[("forwarded", "for=\"\\\"x, for=6.6.6.{}, for=203.0.113.9")],
     ),
-    ("an entry that is no address", behind_proxies, PROXY, &[("x-forwarded-for", "6.6.6.{}, unknown")]),
+    ("an entry that is not an address", behind_proxies, PROXY, &[("x-forwarded-for", "6.6.6.{}, unknown")]),
     ("an empty entry", behind_proxies, PROXY, &[("x-forwarded-for", "6.6.6.{},")]),
     ("an empty line", behind_proxies, PROXY, &[("x-forwarded-for", "6.6.6.{}"), ("x-forwarded-for", "")]),
     (
@@ -78,7 +78,7 @@ const SPOOFS: [Spoof; 17] = [
         &[("x-forwarded-for", "6.6.6.{}, 7.7.7.{}, 203.0.113.9, 10.0.0.2")],
     ),
     (
-        "a single header sent besides the proxy's",
+        "a client line before the line of the proxy",
         || behind_proxies().from_header("cf-connecting-ip"),
         PROXY,
         &[("cf-connecting-ip", "6.6.6.{}"), ("cf-connecting-ip", CLIENT)],
@@ -86,7 +86,7 @@ const SPOOFS: [Spoof; 17] = [
 ];
 
 #[tokio::test]
-async fn t01_spoofs_that_beat_other_limiters_get_one_request_through() {
+async fn t01_known_spoofs_get_only_one_request_through() {
     for (name, extractor, peer, lines) in SPOOFS {
         let (limiter, backend, _clock) = limiter();
         let app = hello().layer(RateLimitLayer::new(ONE, extractor()).limiter(&limiter));
@@ -111,14 +111,14 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
     // Extractor, peer, header lines and expected client.
     #[allow(clippy::type_complexity)]
     let table: &[(ClientIp, &str, &[(&str, &str)], &str)] = &[
-        // Honest requests: through one proxy, two proxies, two proxies that write separate lines, none.
+        // Honest requests through one proxy, two proxies, two proxies that write separate lines, and no proxy.
         (behind_proxies(), PROXY, &[(xff, CLIENT)], CLIENT),
         (behind_proxies(), PROXY, &[(xff, "203.0.113.9, 10.0.0.2")], CLIENT),
         (behind_proxies(), PROXY, &[(xff, "203.0.113.9"), (xff, "10.0.0.2")], CLIENT),
         (behind_proxies(), PROXY, &[], PROXY),
         (behind_proxies(), "fd00::1", &[(xff, "2001:db8::9")], "2001:db8::9"),
         (forwarded(), PROXY, &[("forwarded", "for=\"[2001:db8::9]:4711\";proto=https, for=10.0.0.2")], "2001:db8::9"),
-        // An unreadable entry ends the walk; the last known proxy is the client.
+        // An unreadable entry ends the walk. The last known proxy is the client.
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6, unknown, 10.0.0.2")], "10.0.0.2"),
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6,, 10.0.0.2")], "10.0.0.2"),
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6, 203.0.113.009")], PROXY),
@@ -128,7 +128,7 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
         (forwarded(), PROXY, &[("forwarded", "for=6.6.6.6, garbage")], PROXY),
         // A client inside a trusted network keeps its address.
         (behind_proxies(), PROXY, &[(xff, "10.9.9.9")], "10.9.9.9"),
-        // Hops count from the right; the peer is the client if entries are missing or the entry is not an address.
+        // Hops count from the right. If entries are missing or invalid, the peer is the client.
         (hops(1), "198.51.100.1", &[(xff, "6.6.6.6, 203.0.113.9")], CLIENT),
         (hops(2), "198.51.100.1", &[(xff, "6.6.6.6, 203.0.113.9, 198.51.100.2")], CLIENT),
         (hops(2), "198.51.100.1", &[(xff, "6.6.6.6"), (xff, "203.0.113.9"), (xff, "198.51.100.2")], CLIENT),
@@ -137,7 +137,7 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
         (hops(1), "198.51.100.1", &[], "198.51.100.1"),
         (hops(0), "198.51.100.1", &[(xff, "6.6.6.6")], "198.51.100.1"),
         (hops(1000), "198.51.100.1", &[(xff, "6.6.6.6")], "198.51.100.1"),
-        // A single-address header counts only if a proxy sends it once with one address.
+        // A single-address header is read only if a proxy sends it once, with one address.
         (single(), PROXY, &[("x-real-ip", CLIENT), (xff, "6.6.6.6")], CLIENT),
         (single(), "198.51.100.1", &[("x-real-ip", "6.6.6.6")], "198.51.100.1"),
         (single(), PROXY, &[("x-real-ip", "6.6.6.6"), ("x-real-ip", CLIENT)], PROXY),
@@ -152,10 +152,10 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
 }
 
 #[test]
-fn t01_a_viewer_address_is_told_from_its_port() {
+fn t01_a_viewer_address_is_separated_from_its_port() {
     let cdn = behind_proxies().from_header("cloudfront-viewer-address");
-    // Without brackets, an IPv6 address with a port of up to four digits also reads as an address. The client picks the
-    // port and the host part, and must not be able to pick the network.
+    // An IPv6 address followed by a port of up to four digits also parses as an address. The client chooses the port
+    // and the host part, but must not be able to choose the network.
     for (value, client) in [
         ("203.0.113.9:443", CLIENT),
         ("2001:db8::9:443", "2001:db8::9"),

@@ -1,4 +1,4 @@
-//! Threats 23 and 31: keys that a client can invent or name, and their use in the documentation.
+//! Threats 23 and 33: keys that a client can invent or name, and their use in the documentation.
 
 use std::fs;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use tollgate::{
 use crate::client::{ONE, hello, limiter, request, send};
 
 #[tokio::test]
-async fn point_11_invented_tokens_get_past_a_pair_and_not_past_a_rule_by_address() {
+async fn point_11_invented_tokens_bypass_a_pair_but_not_a_rule_by_address() {
     let address = Policy::new("address", Quota::token_bucket(10, MINUTE));
     let pair = RateLimitLayer::new(ONE, key::bearer().and(key::client_ip()));
     let rules = RateLimitLayer::new(ONE, key::bearer().or_skip()).and(address, key::client_ip());
@@ -31,7 +31,7 @@ async fn point_11_invented_tokens_get_past_a_pair_and_not_past_a_rule_by_address
 }
 
 #[tokio::test]
-async fn point_11_a_body_without_a_length_costs_the_most_that_is_accepted() {
+async fn point_11_a_body_without_a_length_is_charged_the_maximum_length() {
     const MAX_LENGTH: u64 = 1000;
     let bytes = Policy::new("bytes", Quota::fixed_window(2500, HOUR));
     let uploads = RateLimitLayer::from(Rule::new(bytes, key::client_ip()).cost(|req| {
@@ -53,7 +53,7 @@ async fn point_11_a_body_without_a_length_costs_the_most_that_is_accepted() {
 }
 
 #[tokio::test]
-async fn point_11_blocks_without_keys_keep_out_the_attacker_and_not_the_account() {
+async fn point_11_auto_block_without_keys_blocks_the_attacker_but_not_the_account() {
     let login = Policy::new("login", Quota::token_bucket(2, HOUR));
     let [eve, ada]: [IpAddr; 2] = [[198, 51, 100, 66].into(), [198, 51, 100, 1].into()];
     let blocked = AutoBlock::new([&login]).threshold(3).within(MINUTE).block_for(HOUR);
@@ -74,7 +74,7 @@ const UNVERIFIED: [&str; 3] = ["key::header(", "key::bearer()", "key::cookie("];
 const EXEMPT_FILES: [&str; 3] = ["src/middleware/key/mod.rs", "src/middleware/key/request.rs", "src/docs/mistakes.md"];
 
 #[test]
-fn point_11_no_page_or_example_counts_by_a_credential_without_saying_what_checked_it() {
+fn point_11_docs_and_examples_state_what_checked_a_credential() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = vec![root.join("README.md")];
     for folder in ["src", "examples", "migrating/src", "migrating/tests", "client/differential"] {
@@ -97,7 +97,7 @@ fn point_11_no_page_or_example_counts_by_a_credential_without_saying_what_checke
 }
 
 #[test]
-fn point_11_such_a_place_is_noticed() {
+fn point_11_unchecked_credentials_in_examples_are_detected() {
     let count = |text: &str| unverified(text).len();
     assert_eq!(count("/// key::header(\"x-api-key\").or(key::client_ip())"), 1);
     assert_eq!(count("let both = key::bearer().and(key::client_ip());"), 1);
@@ -109,21 +109,21 @@ fn point_11_such_a_place_is_noticed() {
     assert_eq!(count("key::cookie(\"sid\"); // checked before\n\n\nkey::cookie(\"sid\")"), 1);
 }
 
-/// Lines that use an unverified key without "checked" on the line or the two before it.
+/// Lines that use an unverified key without "checked" on the same line or the two lines before.
 fn unverified(text: &str) -> Vec<&str> {
     let lines: Vec<&str> = text.lines().collect();
     let mut faults = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         let is_checked = lines[at.saturating_sub(2)..=at].iter().any(|line| line.contains("checked"));
-        if !is_checked && UNVERIFIED.iter().any(|extractor| counts_by(line, extractor)) {
+        if !is_checked && UNVERIFIED.iter().any(|extractor| uses_extractor(line, extractor)) {
             faults.push(*line);
         }
     }
     faults
 }
 
-/// Whether a line uses the extractor other than to build a key with `.key(`.
-fn counts_by(line: &str, extractor: &str) -> bool {
+/// Whether a line uses the extractor for anything but `.key(`, which builds a key from a known value.
+fn uses_extractor(line: &str, extractor: &str) -> bool {
     line.split(extractor).skip(1).any(|rest| {
         let behind =
             if extractor.ends_with(')') { rest } else { rest.split_once(')').map_or("", |(_, behind)| behind) };

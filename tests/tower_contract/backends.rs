@@ -10,7 +10,7 @@ use tollgate::{
     clock::ManualClock,
 };
 
-/// Limiters with stopped clocks: one that responds immediately, one with a delay.
+/// Limiters with stopped clocks. One responds immediately, the other with a delay.
 pub(crate) fn limiters() -> [RateLimiter; 2] {
     [RateLimiter::new(rows()), RateLimiter::new(Delayed { rows: rows(), delay: Delay::Yields(2) })]
 }
@@ -71,7 +71,7 @@ impl Backend for Delayed {
     }
 }
 
-/// Always fails: immediately, or after yielding once.
+/// A backend that always fails, immediately or after yielding once.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) immediate: bool,

@@ -1,4 +1,4 @@
-//! Clients that disconnect: a response dropped at any point leaves nothing behind but the charge.
+//! Clients that disconnect. A response future dropped at any point leaks nothing and stays charged.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,7 +16,7 @@ use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt};
 
 use crate::backends::limiters;
-use crate::strict::Strict;
+use crate::contract_service::ContractService;
 
 const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
@@ -37,9 +37,9 @@ async fn a_response_dropped_at_any_await_point_leaks_no_permit() {
     for layer in [RateLimitLayer::new(ONE, slow_key), RateLimitLayer::new(ONE, quick_key)] {
         for limiter in limiters() {
             let permits = Arc::new(Semaphore::new(1));
-            let limited = ConcurrencyLimit::with_semaphore(Strict::default(), Arc::clone(&permits));
+            let limited = ConcurrencyLimit::with_semaphore(ContractService::default(), Arc::clone(&permits));
             let mut service = layer.clone().limiter(&limiter).layer(limited);
-            // One request per path and pass: the first pass spends the limit, the second is refused.
+            // Each pass sends one request per path. The first pass spends the limits, and the second is refused.
             for pass in 0..2 {
                 let mut polls = 0;
                 while !poll_and_drop(&mut service, &format!("/{polls}"), polls).await {
@@ -65,10 +65,10 @@ async fn poll_and_drop(
 }
 
 #[tokio::test]
-async fn a_response_dropped_at_any_await_point_leaves_its_place_in_a_buffer() {
+async fn a_response_dropped_at_any_await_point_leaks_no_buffer_slot() {
     for layer in [RateLimitLayer::new(ONE, slow_key), RateLimitLayer::new(ONE, quick_key)] {
         for limiter in limiters() {
-            let mut service = layer.clone().limiter(&limiter).layer(Buffer::new(Strict::default(), 1));
+            let mut service = layer.clone().limiter(&limiter).layer(Buffer::new(ContractService::default(), 1));
             for polls in 0..8 {
                 let request = |path: &str| Request::builder().uri(path).body(()).unwrap();
                 let path = format!("/{polls}");
@@ -87,9 +87,9 @@ async fn a_response_dropped_at_any_await_point_leaves_its_place_in_a_buffer() {
 }
 
 #[tokio::test]
-async fn a_client_that_went_away_has_spent_what_it_asked_for() {
+async fn a_client_that_disconnects_stays_charged() {
     for limiter in limiters() {
-        let mut service = RateLimitLayer::new(ONE, quick_key).limiter(&limiter).layer(Strict::default());
+        let mut service = RateLimitLayer::new(ONE, quick_key).limiter(&limiter).layer(ContractService::default());
         drop(service.ready().await.unwrap().call(Request::new(())));
         assert_eq!(service.ready().await.unwrap().call(Request::new(())).await.unwrap().status(), 429);
     }

@@ -1,12 +1,11 @@
-//! Tower's contract: readiness, permits, cancellation and clones of the layer, with a backend that responds immediately
-//! and with a delayed one.
+//! Tower's contract: readiness, permits, cancellation and clones, with immediate and delayed backends.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 
 mod backends;
 mod cancellation;
+mod contract_service;
 mod readiness;
 mod shadow;
 mod sharing;
-mod strict;
 mod unavailable;

@@ -1,4 +1,4 @@
-//! The layer calls the very service that was ready, after the decision and not before.
+//! The layer calls the service instance that was polled ready, and only after the decision.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt};
 
 use crate::backends::{gated, limiters};
-use crate::strict::Strict;
+use crate::contract_service::ContractService;
 
 const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE));
 
 #[tokio::test]
-async fn the_instance_that_was_polled_ready_is_the_one_that_is_called() {
+async fn the_instance_that_was_polled_ready_is_called() {
     for limiter in limiters() {
         let later = |_: &Parts| Extraction::later(async { Ok(7) });
         for layer in [RateLimitLayer::new(THREE, key::global()), RateLimitLayer::new(THREE, later)] {
-            let inner = Strict::default();
+            let inner = ContractService::default();
             let mut service = layer.limiter(&limiter).layer(inner.clone());
             for status in [200, 200, 200, 429, 429] {
                 let response = service.ready().await.unwrap().call(Request::new(())).await.unwrap();
@@ -39,9 +39,9 @@ async fn the_instance_that_was_polled_ready_is_the_one_that_is_called() {
 }
 
 #[tokio::test]
-async fn the_inner_service_is_not_called_before_the_verdict() {
+async fn the_inner_service_is_not_called_before_the_decision() {
     let gate = Arc::new(Notify::new());
-    let inner = Strict::default();
+    let inner = ContractService::default();
     let mut service = RateLimitLayer::new(THREE, key::global()).limiter(&gated(&gate)).layer(inner.clone());
     for (status, calls) in [(200, 1), (200, 2), (200, 3), (429, 3)] {
         let before = inner.calls();
@@ -56,16 +56,16 @@ async fn the_inner_service_is_not_called_before_the_verdict() {
     }
 }
 
-/// The service outlives each response, so a kept permit would be missing elsewhere.
+/// The service outlives each response, so a leaked permit would block the next request.
 #[tokio::test]
-async fn no_answer_keeps_a_permit() {
+async fn no_response_leaks_a_permit() {
     for limiter in limiters() {
         let keyed = |req: &Parts| match req.headers.get("x-key") {
             Some(key) => Ok(key.as_bytes().to_vec()),
             None => Err(KeyError::new("no key")),
         };
         let permits = Arc::new(Semaphore::new(1));
-        let limited = ConcurrencyLimit::with_semaphore(Strict::default(), Arc::clone(&permits));
+        let limited = ConcurrencyLimit::with_semaphore(ContractService::default(), Arc::clone(&permits));
         let mut service = RateLimitLayer::new(THREE, keyed).limiter(&limiter).layer(limited);
         for (key, status) in [("ada", 200), ("ada", 200), ("ada", 200), ("ada", 429), ("", 500), ("bob", 200)] {
             let mut request = Request::new(());
@@ -79,13 +79,13 @@ async fn no_answer_keeps_a_permit() {
 }
 
 #[tokio::test]
-async fn a_buffer_may_be_inside_and_outside() {
+async fn the_layer_works_inside_and_around_a_buffer() {
     for limiter in limiters() {
         let layer = RateLimitLayer::new(THREE, key::global()).limiter(&limiter);
 
-        let inside = layer.layer(Buffer::new(Strict::default(), 1));
-        let outside = Buffer::new(layer.layer(Strict::default()), 1);
-        let both = Buffer::new(layer.layer(Buffer::new(ConcurrencyLimit::new(Strict::default(), 1), 1)), 1);
+        let inside = layer.layer(Buffer::new(ContractService::default(), 1));
+        let outside = Buffer::new(layer.layer(ContractService::default()), 1);
+        let both = Buffer::new(layer.layer(Buffer::new(ConcurrencyLimit::new(ContractService::default(), 1), 1)), 1);
         let (mut allowed, mut refused) = (0, 0);
         for _ in 0..4 {
             for status in
@@ -113,11 +113,11 @@ where
 }
 
 #[tokio::test]
-async fn errors_of_the_inner_service_are_its_own() {
-    let failing = tower::service_fn(|_: Request<()>| async { Err::<Response<()>, _>("of its own") });
+async fn errors_of_the_inner_service_are_passed_through() {
+    let failing = tower::service_fn(|_: Request<()>| async { Err::<Response<()>, _>("inner error") });
     let service = RateLimitLayer::new(THREE, key::global()).layer(failing);
     for _ in 0..3 {
-        assert_eq!(service.clone().oneshot(Request::new(())).await.unwrap_err(), "of its own");
+        assert_eq!(service.clone().oneshot(Request::new(())).await.unwrap_err(), "inner error");
     }
     assert_eq!(service.oneshot(Request::new(())).await.unwrap().status(), 429);
 }

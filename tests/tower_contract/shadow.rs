@@ -7,12 +7,12 @@ use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimit
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::backends::Broken;
-use crate::strict::Strict;
+use crate::contract_service::ContractService;
 
 const ONE: Policy = Policy::new("one", Quota::token_bucket(10, MINUTE));
 
 #[tokio::test]
-async fn a_backend_that_cannot_decide_refuses_nobody_in_shadow_mode() {
+async fn a_backend_error_in_shadow_mode_refuses_no_request() {
     for immediate in [true, false] {
         let limiter = RateLimiter::new(Broken { immediate });
         let layer = RateLimitLayer::new(ONE, key::global()).limiter(&limiter);
@@ -24,14 +24,14 @@ async fn a_backend_that_cannot_decide_refuses_nobody_in_shadow_mode() {
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_found_refuses_nobody_in_shadow_mode() {
+async fn a_key_error_in_shadow_mode_refuses_no_request() {
     let layer = RateLimitLayer::new(ONE, key::client_ip());
     assert_eq!(status(&layer).await, 500);
     assert_eq!(status(&layer.shadow()).await, 200);
 }
 
 #[tokio::test]
-async fn the_status_says_so_too_where_there_was_no_key() {
+async fn the_status_of_a_request_without_a_key_is_shadowed() {
     // Regression: the header was `denied`, but the status was not shadowed.
     let layer = RateLimitLayer::new(ONE, key::client_ip()).shadow().shadow_header("x-shadow").with_status();
     let inner = service_fn(|request: Request<()>| async move {
@@ -45,5 +45,5 @@ async fn the_status_says_so_too_where_there_was_no_key() {
 }
 
 async fn status(layer: &RateLimitLayer) -> u16 {
-    layer.layer(Strict::default()).oneshot(Request::new(())).await.unwrap().status().as_u16()
+    layer.layer(ContractService::default()).oneshot(Request::new(())).await.unwrap().status().as_u16()
 }

@@ -1,4 +1,4 @@
-//! Clones of the service and of the layer, in fields and signatures and in concurrent tasks.
+//! Clones of the service and of the layer share a limiter, and their types can be named.
 
 use bytes::Bytes;
 use http::Request;
@@ -10,36 +10,37 @@ use tollgate::{
 use tower::{Layer, ServiceExt};
 
 use crate::backends::limiters;
-use crate::strict::Strict;
+use crate::contract_service::ContractService;
 
 const HUNDRED: Policy = Policy::new("hundred", Quota::token_bucket(100, MINUTE));
 
-/// The types can be named: their parameters contain no closures or `impl Trait`.
+/// Names both types, whose parameters contain no closures or `impl Trait`.
 struct Site {
     layer: RateLimitLayer,
-    service: RateLimit<Strict>,
+    service: RateLimit<ContractService>,
 }
 
 fn site(layer: RateLimitLayer) -> Site {
-    Site { service: layer.layer(Strict::default()), layer }
+    Site { service: layer.layer(ContractService::default()), layer }
 }
 
 const _: () = {
-    const fn handed_to_any_thread<T: Clone + Send + Sync + 'static>() {}
-    handed_to_any_thread::<RateLimit<Strict>>();
-    handed_to_any_thread::<RateLimitLayer>();
-    const fn sent<T: Send + 'static>() {}
-    sent::<tollgate::middleware::ResponseFuture<Strict, ()>>();
-    sent::<RefusalBody<Full<Bytes>>>();
+    const fn assert_shareable<T: Clone + Send + Sync + 'static>() {}
+    assert_shareable::<RateLimit<ContractService>>();
+    assert_shareable::<RateLimitLayer>();
+    const fn assert_send<T: Send + 'static>() {}
+    assert_send::<tollgate::middleware::ResponseFuture<ContractService, ()>>();
+    assert_send::<RefusalBody<Full<Bytes>>>();
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_storm_of_clones_shares_the_limit_to_the_token() {
+async fn concurrent_clones_admit_exactly_the_limit() {
     for limiter in limiters() {
         let site = site(RateLimitLayer::new(HUNDRED, key::global()).limiter(&limiter));
         let tasks: Vec<_> = (0..32)
             .map(|i| {
-                let service = if i % 2 == 0 { site.service.clone() } else { site.layer.layer(Strict::default()) };
+                let service =
+                    if i % 2 == 0 { site.service.clone() } else { site.layer.layer(ContractService::default()) };
                 tokio::spawn(async move {
                     let mut allowed = 0;
                     for _ in 0..50 {
@@ -60,11 +61,11 @@ async fn a_storm_of_clones_shares_the_limit_to_the_token() {
 }
 
 #[tokio::test]
-async fn a_layer_without_a_limiter_has_its_own_which_its_clones_share() {
+async fn clones_of_a_layer_without_a_limiter_share_its_default_limiter() {
     let layer = RateLimitLayer::new(Policy::new("one", Quota::token_bucket(1, MINUTE)), key::global());
     let other = RateLimitLayer::new(Policy::new("one", Quota::token_bucket(1, MINUTE)), key::global());
     for (layer, status) in [(&layer, 200), (&layer.clone(), 429), (&other, 200)] {
-        let service = layer.layer(Strict::default());
+        let service = layer.layer(ContractService::default());
         assert_eq!(service.oneshot(Request::new(())).await.unwrap().status(), status);
     }
 }

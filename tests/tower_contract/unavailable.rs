@@ -8,16 +8,16 @@ use tollgate::{MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, backend::Erro
 use tower::{Layer, ServiceExt};
 
 use crate::backends::Broken;
-use crate::strict::Strict;
+use crate::contract_service::ContractService;
 
 #[tokio::test]
-async fn a_backend_that_cannot_decide_is_answered_with_503() {
+async fn a_backend_error_is_refused_with_503() {
     for immediate in [true, false] {
         let limiter = RateLimiter::new(Broken { immediate });
         let one = Policy::new("one", Quota::token_bucket(10, MINUTE));
         let two = Policy::new("two", Quota::token_bucket(10, MINUTE));
         let layer = RateLimitLayer::new(one, key::global()).and(two, key::global()).limiter(&limiter);
-        let inner = Strict::default();
+        let inner = ContractService::default();
         let response = layer.layer(inner.clone()).oneshot(Request::new(())).await.unwrap();
 
         assert_eq!((response.status().as_u16(), inner.calls()), (503, 0));
@@ -39,7 +39,7 @@ async fn a_backend_that_cannot_decide_is_answered_with_503() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_services_own_making_sees_what_the_store_said() {
+async fn on_refusal_receives_the_backend_error() {
     let limiter = RateLimiter::new(Broken { immediate: true });
     let one = Policy::new("one", Quota::token_bucket(10, MINUTE));
     let layer = RateLimitLayer::new(one, key::global()).limiter(&limiter).on_refusal(|refusal| {
@@ -48,7 +48,7 @@ async fn a_refusal_of_the_services_own_making_sees_what_the_store_said() {
         assert_eq!(refusal.message(), "the service cannot tell its limits at the moment");
         Response::new(Bytes::from(format!("{:?}", error.kind())))
     });
-    let response = layer.layer(Strict::default()).oneshot(Request::new(())).await.unwrap();
+    let response = layer.layer(ContractService::default()).oneshot(Request::new(())).await.unwrap();
     assert_eq!(response.headers()[RETRY_AFTER], "1");
     let body = response.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(body, format!("{:?}", ErrorKind::Unavailable));

@@ -1,4 +1,4 @@
-//! Clients that disconnect while they wait: the next request gets their reservation, unless later ones were granted.
+//! Clients that disconnect while they wait. Later requests move up to their reservations.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use tokio::task::JoinHandle;
 use tollgate::{Charge, LimitError, MINUTE, Policy, Quota, RateLimitLayer, SECOND, key};
 use tower::Layer;
 
-use crate::queue::{MICRO, Queue, SPACED, ms, send, settle};
+use crate::queue::{MICRO, Queue, SPACED, ms, run_tasks, send};
 
 static SEARCH: Policy = Policy::new("search", SPACED);
 
 /// Drops the response future, as a server does when the client disconnects.
 async fn leave<T>(answer: JoinHandle<T>) {
     answer.abort();
-    settle().await;
+    run_tasks().await;
     assert!(answer.is_finished());
 }
 
 #[tokio::test]
-async fn who_comes_after_the_last_ten_left_gets_the_first_of_their_turns() {
+async fn a_new_request_gets_the_earliest_cancelled_reservation() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), key::global()).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
@@ -31,21 +31,20 @@ async fn who_comes_after_the_last_ten_left_gets_the_first_of_their_turns() {
     }
     assert_eq!(queue.limiter.waiting(), 6);
     answers.push(send(&service, 21));
-    settle().await;
+    run_tasks().await;
     for slot in 4..10 {
         queue.at(ms(100 * slot)).await;
     }
-    // Request 21 is due at the eleventh time slot, exact to the microsecond.
+    // Request 21 is due exactly at the eleventh slot.
     queue.at(ms(1000) - MICRO).await;
     assert_eq!(queue.passed().len(), 10);
     queue.at(ms(1000)).await;
     assert_eq!(queue.passed()[10..], [(21, ms(1000))]);
 }
 
-/// Requests in the middle leave, as when a connection is lost: those behind move up, and the last reservation is
-/// refunded.
+/// Requests in the middle leave. Requests behind them move up, and the last reservations are refunded.
 #[tokio::test]
-async fn who_leaves_from_the_midst_costs_nobody_a_turn() {
+async fn later_requests_move_up_when_earlier_requests_leave() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), key::global()).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
@@ -67,7 +66,7 @@ async fn who_leaves_from_the_midst_costs_nobody_a_turn() {
 
 /// A held reservation keeps its due time, because its holder already knows the delay.
 #[tokio::test]
-async fn turns_before_one_that_somebody_holds_are_forfeited() {
+async fn reservations_cancelled_before_a_held_one_are_forfeited() {
     let queue = Queue::new();
     let hold = || queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve()]);
     hold().await.unwrap().into_receipt();
@@ -83,22 +82,23 @@ async fn turns_before_one_that_somebody_holds_are_forfeited() {
 
 /// A reservation passes only to requests of the same cost.
 #[tokio::test]
-async fn turns_are_passed_on_to_those_of_the_same_size() {
+async fn a_cancelled_reservation_passes_to_a_request_of_the_same_cost() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &http::request::Parts| 7).limiter(&queue.limiter);
-    let of = |cost| layer.clone().cost(move |_| cost).wait_up_to(50 * SECOND).layer(queue.inner());
-    let mut answers: Vec<_> = [(1, 1), (2, 1), (3, 30), (4, 1)].map(|(number, cost)| send(&of(cost), number)).into();
+    let service = |cost| layer.clone().cost(move |_| cost).wait_up_to(50 * SECOND).layer(queue.inner());
+    let mut answers: Vec<_> =
+        [(1, 1), (2, 1), (3, 30), (4, 1)].map(|(number, cost)| send(&service(cost), number)).into();
     queue.at(Duration::ZERO).await;
     leave(answers.remove(1)).await;
     for slot in 1..=40 {
         queue.at(ms(100 * slot)).await;
     }
-    // The fourth gets the second's due time; the third keeps its own.
+    // Request 4 gets the due time of request 2. Request 3 keeps its due time.
     assert_eq!(queue.passed(), [(1, ms(0)), (4, ms(100)), (3, ms(3100))]);
 }
 
 #[tokio::test]
-async fn whoever_holds_a_turn_may_cancel_keep_or_drop_it() {
+async fn a_held_reservation_can_be_cancelled_kept_or_dropped() {
     let queue = Queue::new();
     let hold = || queue.limiter.hold_all([Charge::new(&SEARCH, 7).reserve()]);
     let first = hold().await.unwrap();
@@ -122,7 +122,7 @@ async fn whoever_holds_a_turn_may_cancel_keep_or_drop_it() {
 }
 
 #[tokio::test]
-async fn several_charges_in_hand_go_back_together() {
+async fn dropping_a_hold_refunds_all_of_its_charges() {
     static DAILY: Policy = Policy::new("daily", Quota::fixed_window(100, MINUTE));
     let queue = Queue::new();
     queue.limiter.limit(&SEARCH, 7).await.unwrap();

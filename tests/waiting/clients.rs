@@ -1,4 +1,4 @@
-//! Layers around HTTP clients that keep to the rate of a remote server.
+//! Layers around HTTP clients, which limit the requests sent to a remote server.
 
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use crate::queue::ms;
 
 type Arrivals = Arc<Mutex<Vec<Instant>>>;
 
-/// Starts a server that records arrivals and answers 429 at `/busy`; returns its URL.
+/// Starts a server that records arrivals and answers 429 at `/busy`. Returns its URL.
 async fn serve() -> (Arrivals, String) {
     let arrivals = Arrivals::default();
     let recorder = Arc::clone(&arrivals);
@@ -39,8 +39,8 @@ fn to(uri: String) -> Request<Empty<Bytes>> {
 
 /// Runs in real time because it uses sockets.
 #[tokio::test]
-async fn a_client_keeps_the_pace_that_the_server_asks_for() {
-    const REMOTE: Policy = Policy::new("theirs", Quota::token_bucket(20, SECOND).capacity(1).max_reserved(50));
+async fn a_client_layer_sends_requests_at_the_configured_rate() {
+    const REMOTE: Policy = Policy::new("remote", Quota::token_bucket(20, SECOND).capacity(1).max_reserved(50));
     let (arrivals, base) = serve().await;
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let client = RateLimitLayer::new(REMOTE, key::global()).wait_up_to(MINUTE).layer(client);
@@ -61,7 +61,7 @@ async fn a_client_keeps_the_pace_that_the_server_asks_for() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_ones_own_is_told_from_the_servers() {
+async fn is_refusal_distinguishes_the_layers_429_from_the_servers() {
     const THREE: Policy = Policy::new("three", Quota::token_bucket(3, MINUTE).max_reserved(3));
     let (arrivals, base) = serve().await;
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();

@@ -1,7 +1,7 @@
 //! Futures dropped at any await point leak no permit, no waiter and no reservation.
 //!
-//! A future is polled a number of times, at instants that lead it through all its states, and then dropped. One earlier
-//! request has spent the capacity, so that the future under test is due after 100 ms and the next one after 200 ms.
+//! Each test polls a future a number of times and then drops it. The polls lead the future through all its states. An
+//! earlier request has spent the capacity, so the future is due after 100 ms and the next call after 200 ms.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -21,12 +21,12 @@ use tollgate::{
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::later::DelayedBackend;
+use crate::delayed_backend::DelayedBackend;
 use crate::queue::{MICRO, SPACED, ms};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 
-/// When the future is polled after the decision: before its due time, after it, and after the inner service is ready.
+/// The times of the polls after the decision: before and after the due time, and after the inner service is ready.
 const POLLS: [Duration; 11] = [
     ms(0),
     ms(40),
@@ -49,7 +49,7 @@ enum Reached {
     /// The backend has not yet decided, so nothing can be refunded.
     Deciding,
     Waiting,
-    Work,
+    Continued,
     Refunded,
 }
 
@@ -79,7 +79,7 @@ impl Trial {
     async fn check(&self, reached: Reached, context: &str) {
         assert_eq!(self.limiter.waiting(), 0, "{context}: a waiter is still counted");
         assert_eq!(self.clock.next_wake(), None, "{context}: a timer is still set");
-        let is_charged = matches!(reached, Reached::Deciding | Reached::Work);
+        let is_charged = matches!(reached, Reached::Deciding | Reached::Continued);
         let due = if is_charged { ms(200) } else { ms(100) };
         let next = self.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap();
         let expected = due.saturating_sub(self.clock.now().since(self.begin));
@@ -87,30 +87,32 @@ impl Trial {
     }
 }
 
-/// The instants of `polls` polls; the first `deciding` of them are while the backend decides.
-fn instants(deciding: usize, polls: usize) -> Vec<Duration> {
-    std::iter::repeat_n(Duration::ZERO, deciding).chain(POLLS).take(polls).collect()
+/// The instants of the first `polls` polls. The backend decides during the first `polls_to_decide` of these.
+fn instants(polls_to_decide: usize, polls: usize) -> Vec<Duration> {
+    std::iter::repeat_n(Duration::ZERO, polls_to_decide).chain(POLLS).take(polls).collect()
 }
 
 #[tokio::test]
-async fn a_response_leaks_no_place_no_permit_and_no_turn() {
-    for (deciding, refund) in (0..4).flat_map(|deciding| [(deciding, false), (deciding, true)]) {
+async fn a_dropped_response_leaks_no_waiter_no_permit_and_no_reservation() {
+    for (polls_to_decide, refund) in
+        (0..4).flat_map(|polls_to_decide| [(polls_to_decide, false), (polls_to_decide, true)])
+    {
         let mut seen = Vec::new();
         for polls in 0.. {
-            let (reached, answered) = response(deciding, refund, polls).await;
+            let (reached, answered) = response(polls_to_decide, refund, polls).await;
             seen.push(reached);
             if answered {
                 break;
             }
         }
-        assert_eq!(seen.contains(&Reached::Deciding), deciding > 0, "{seen:?}");
-        assert!(seen.contains(&Reached::Waiting) && seen.contains(&Reached::Work), "{seen:?}");
-        assert_eq!(seen.last(), Some(&if refund { Reached::Refunded } else { Reached::Work }));
+        assert_eq!(seen.contains(&Reached::Deciding), polls_to_decide > 0, "{seen:?}");
+        assert!(seen.contains(&Reached::Waiting) && seen.contains(&Reached::Continued), "{seen:?}");
+        assert_eq!(seen.last(), Some(&if refund { Reached::Refunded } else { Reached::Continued }));
     }
 }
 
-async fn response(deciding: usize, refund: bool, polls: usize) -> (Reached, bool) {
-    let trial = Trial::new(deciding).await;
+async fn response(polls_to_decide: usize, refund: bool, polls: usize) -> (Reached, bool) {
+    let trial = Trial::new(polls_to_decide).await;
     let (called, answered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (calls, answers) = (Arc::clone(&called), Arc::clone(&answered));
     let inner = service_fn(move |_: Request<()>| {
@@ -136,11 +138,11 @@ async fn response(deciding: usize, refund: bool, polls: usize) -> (Reached, bool
 
     // After the decision, other requests hold all permits of the inner service until some time after the due time.
     let others = std::cell::RefCell::new(None);
-    let done = trial.poll(&mut response, &instants(deciding, polls), |i| {
-        if i == deciding + 1 {
+    let done = trial.poll(&mut response, &instants(polls_to_decide, polls), |i| {
+        if i == polls_to_decide + 1 {
             let all = Arc::clone(&permits).try_acquire_many_owned(2);
             *others.borrow_mut() = Some(all.expect("a waiting request must not hold a permit"));
-        } else if i == deciding + READY {
+        } else if i == polls_to_decide + READY {
             others.borrow_mut().take();
         }
     });
@@ -148,62 +150,62 @@ async fn response(deciding: usize, refund: bool, polls: usize) -> (Reached, bool
     drop(others);
 
     let reached = match (called.load(Ordering::Relaxed), answered.load(Ordering::Relaxed)) {
-        (0, _) if deciding > 0 && polls <= deciding => Reached::Deciding,
+        (0, _) if polls_to_decide > 0 && polls <= polls_to_decide => Reached::Deciding,
         (0, _) => Reached::Waiting,
         (_, 1) if refund => Reached::Refunded,
-        _ => Reached::Work,
+        _ => Reached::Continued,
     };
-    let context = format!("{deciding} polls to decide, dropped after {polls}, {reached:?}");
+    let context = format!("{polls_to_decide} polls to decide, dropped after {polls}, {reached:?}");
     assert_eq!(permits.available_permits(), 2, "{context}: a permit is still taken");
     trial.check(reached, &context).await;
     (reached, done)
 }
 
 #[tokio::test]
-async fn a_call_that_waits_leaks_no_place_and_no_turn() {
-    for deciding in 0..4 {
-        for polls in 0..=deciding + 4 {
-            let trial = Trial::new(deciding).await;
+async fn a_dropped_waiting_call_leaks_no_waiter_and_no_reservation() {
+    for polls_to_decide in 0..4 {
+        for polls in 0..=polls_to_decide + 4 {
+            let trial = Trial::new(polls_to_decide).await;
             let call = trial.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND);
             let mut call: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move { drop(call.await.unwrap()) });
-            let done = trial.poll(&mut call, &instants(deciding, polls), |_| {});
-            // It is due at the fourth instant.
-            assert_eq!(done, polls == deciding + 4);
+            let done = trial.poll(&mut call, &instants(polls_to_decide, polls), |_| {});
+            // The call is due at the fourth poll after the decision.
+            assert_eq!(done, polls == polls_to_decide + 4);
             drop(call);
-            let context = format!("{deciding} polls to decide, dropped after {polls}");
-            trial.check(reached(deciding, polls, done), &context).await;
+            let context = format!("{polls_to_decide} polls to decide, dropped after {polls}");
+            trial.check(reached(polls_to_decide, polls, done), &context).await;
         }
     }
 }
 
 #[tokio::test]
-async fn a_reservation_that_is_waited_for_leaks_no_turn() {
-    for deciding in 0..4 {
-        for polls in 0..=deciding + 4 {
-            let trial = Trial::new(deciding).await;
+async fn a_reservation_dropped_while_waiting_is_refunded() {
+    for polls_to_decide in 0..4 {
+        for polls in 0..=polls_to_decide + 4 {
+            let trial = Trial::new(polls_to_decide).await;
             let hold = trial.limiter.acquire(&SEARCH, 7).reserve_within(5 * SECOND);
             let mut call: Pin<Box<dyn Future<Output = ()>>> =
                 Box::pin(async move { drop(hold.await.unwrap().wait().await.unwrap()) });
-            let done = trial.poll(&mut call, &instants(deciding, polls), |_| {});
-            assert_eq!(done, polls == deciding + 4);
+            let done = trial.poll(&mut call, &instants(polls_to_decide, polls), |_| {});
+            assert_eq!(done, polls == polls_to_decide + 4);
             drop(call);
-            let context = format!("{deciding} polls to decide, dropped after {polls}");
-            trial.check(reached(deciding, polls, done), &context).await;
+            let context = format!("{polls_to_decide} polls to decide, dropped after {polls}");
+            trial.check(reached(polls_to_decide, polls, done), &context).await;
         }
     }
 }
 
-fn reached(deciding: usize, polls: usize, done: bool) -> Reached {
+fn reached(polls_to_decide: usize, polls: usize, done: bool) -> Reached {
     match done {
-        true => Reached::Work,
-        false if deciding > 0 && polls <= deciding => Reached::Deciding,
+        true => Reached::Continued,
+        false if polls_to_decide > 0 && polls <= polls_to_decide => Reached::Deciding,
         false => Reached::Waiting,
     }
 }
 
 /// The due time passes without a poll. The call did not continue, so its charge is refunded.
 #[tokio::test]
-async fn who_leaves_after_the_turn_and_before_going_on_gives_back_what_is_left() {
+async fn a_call_dropped_after_its_due_time_without_a_poll_is_refunded() {
     let trial = Trial::new(0).await;
     let call = trial.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND);
     trial.clock.set(trial.begin + ms(100) + MICRO);

@@ -1,4 +1,4 @@
-//! Random arrivals and departures, checked against a simple model: due times are exact to the microsecond, the bound
+//! Random arrivals and departures, checked against a simple model. Due times are exact to the microsecond, the bound
 //! holds, and a departure delays no other request.
 
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ proptest! {
     #![proptest_config(cases(3000))]
 
     #[test]
-    fn turns_of_small_quotas_come_when_promised(
+    fn reservations_of_small_quotas_are_due_when_promised(
         quota in with_reservations(tiny()),
         begin in begin(),
         raws in history(40),
@@ -21,7 +21,7 @@ proptest! {
     }
 
     #[test]
-    fn turns_come_when_promised_and_whoever_leaves_costs_nobody_theirs(
+    fn reservations_are_due_when_promised_and_departures_delay_no_request(
         quota in with_reservations(common()),
         begin in begin(),
         raws in history(60),

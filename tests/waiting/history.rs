@@ -44,7 +44,7 @@ enum Fate {
     Kept,
     /// Cancelled as the last reservation, as if it had never been granted.
     Vanished,
-    /// Cancelled with later reservations behind it, so its tokens are lost.
+    /// Cancelled after later reservations were granted, so its tokens are lost.
     Forfeited,
 }
 
@@ -52,7 +52,7 @@ enum Fate {
 struct Waiter {
     /// Identifies the waiter: the index of the charge made on arrival.
     id: usize,
-    /// The index of the charge it waits for; changes when a waiter before it leaves.
+    /// The index of the charge that it waits for. Changes when an earlier waiter leaves.
     number: usize,
     due: Micros,
     future: Pin<Box<dyn Future<Output = bool>>>,
@@ -87,9 +87,9 @@ impl History {
         let mut promised = self.clock.now();
         for raw in raws {
             self.advance_to(raw.moved(&self.quota, self.clock.now(), promised))?;
-            let (what, pick) = raw.what;
+            let (action, pick) = raw.what;
             match self.waiters.len() {
-                waiting if what > 7 && waiting > 0 => self.leave(match what {
+                waiting if action > 7 && waiting > 0 => self.leave(match action {
                     8 => waiting - 1,
                     9 => 0,
                     _ => pick as usize % waiting,
@@ -104,16 +104,16 @@ impl History {
         prop_assert_eq!((self.waiters.len(), self.limiter.waiting()), (0, 0));
         let turns: Vec<Turn> = self.charges.iter().map(|charge| charge.turn).collect();
         if let Err(text) = check(&self.model, &turns) {
-            prop_assert!(false, "{}, of {:?}", text, turns);
+            prop_assert!(false, "{}, in {:?}", text, turns);
         }
         Ok(())
     }
 
-    /// A request arrives, through one of the public APIs.
+    /// Adds a request through one of the public waiting APIs.
     fn arrive(&mut self, raw: &Raw) -> Result<(), TestCaseError> {
         let now = self.clock.now();
         let tokens = raw.tokens(&self.quota);
-        // Zero, bounded or unbounded.
+        // The wait is zero, bounded or unbounded.
         let wait = raw.ask(&self.quota).max_wait().unwrap_or(Duration::ZERO);
         let number = self.charges.len();
         let mut future = self.ask(raw.what.1, tokens, wait);
@@ -135,7 +135,7 @@ impl History {
                 return Ok(());
             }
         };
-        // No later than if the departed had stayed, no earlier than if they had never arrived.
+        // At most the delay if no request had left, and at least the delay if those that left had never arrived.
         let (latest, earliest) = (self.row(|_| true), self.row(|fate| fate == Fate::Kept));
         prop_assert!(delay <= self.delay(&latest, at, tokens), "delayed by a departure");
         prop_assert!(delay >= self.delay(&earliest, at, tokens), "a departure refunded more than it was charged");
@@ -145,7 +145,7 @@ impl History {
         self.charges.push(Granted { at, turn, fate: Fate::Kept });
         if delay > 0 {
             self.waiters.push(Waiter { id: number, number, due: Micros::new(due as u64), future, waker });
-            // Not always the last: a request of cost 0 waits for debts, which may have been refunded since.
+            // The new waiter may not be the last: a request of cost 0 waits for debt, which a refund may have reduced.
             self.waiters.sort_by_key(|waiter| (waiter.due, waiter.id));
         }
         self.check_waiters()
@@ -175,7 +175,7 @@ impl History {
         }
     }
 
-    /// A waiter leaves. Those behind it with the same cost move up by one, and the last reservation is freed.
+    /// A waiter leaves. Later waiters with the same cost move up by one, and the last reservation is freed.
     fn leave(&mut self, index: usize) -> Result<(), TestCaseError> {
         let Waiter { mut number, mut due, future, .. } = self.waiters.remove(index);
         drop(future);
@@ -221,7 +221,7 @@ impl History {
             let numbers: Vec<usize> = due.iter().map(|waiter| waiter.id).collect();
             let mut woken = std::mem::take(&mut *self.woken.lock().unwrap());
             if due.iter().any(|waiter| waiter.id != waiter.number) {
-                // A waiter that moved up to the same instant as others is woken after them.
+                // A waiter that moved up is woken after other waiters that are due at the same instant.
                 woken.sort_unstable();
                 prop_assert!(woken.iter().eq(numbers.iter().collect::<std::collections::BTreeSet<_>>()));
             } else {
@@ -244,7 +244,7 @@ impl History {
         Ok(())
     }
 
-    /// The model's row if only charges with these fates had been made.
+    /// The row of the model after the charges with these fates only.
     fn row(&self, counts: impl Fn(Fate) -> bool) -> Row {
         let charges = self.charges.iter().filter(|charge| counts(charge.fate));
         charges.fold(Row::default(), |row, charge| self.model.charged(&row, charge.at, charge.turn.cost as u64))

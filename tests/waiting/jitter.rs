@@ -10,10 +10,10 @@ use tower::Layer;
 use crate::queue::{Queue, ms, number, send};
 
 #[tokio::test]
-async fn jitter_is_on_top_of_the_turn_and_never_more_than_asked_for() {
+async fn wait_jitter_adds_at_most_its_maximum_to_the_delay() {
     const BATCH: Policy = Policy::new("batch", Quota::fixed_window(1, SECOND).start(ms(0)).max_reserved(1));
     let queue = Queue::new();
-    // One client for each pair of requests, so that every second request has the same due time.
+    // Each client sends two requests, so all second requests have the same due time.
     let layer = RateLimitLayer::new(BATCH, |req: &Parts| number(req) / 2).limiter(&queue.limiter);
     let service = layer.wait_up_to(5 * SECOND).wait_jitter(ms(400)).layer(queue.inner());
     let answers: Vec<_> = (0..200).map(|number| send(&service, number)).collect();
@@ -32,7 +32,7 @@ async fn jitter_is_on_top_of_the_turn_and_never_more_than_asked_for() {
 }
 
 #[tokio::test]
-async fn jitter_moves_no_turn() {
+async fn wait_jitter_does_not_delay_later_reservations() {
     const SPACED: Policy = Policy::new("spaced", crate::queue::SPACED);
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SPACED, |_: &Parts| 7).limiter(&queue.limiter);

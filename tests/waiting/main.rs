@@ -2,21 +2,21 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 
+mod calls;
 mod cancelled;
 mod clients;
+mod delayed_backend;
 mod dropped;
-mod equipped;
+mod due_times;
+mod extensions;
 mod histories;
 mod history;
 mod jitter;
-mod later;
+mod max_waiting;
 mod pauses;
-mod places;
-mod point_1;
 mod queue;
 mod readiness;
 mod rules;
-mod turns;
 mod upstream;
 
 #[path = "../model/admitted.rs"]

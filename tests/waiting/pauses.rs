@@ -1,4 +1,4 @@
-//! Pauses and blocks that begin while requests wait: no request continues before their end.
+//! Pauses and blocks that begin while requests wait. No request continues before the pause or the block ends.
 
 use http::request::Parts;
 use http::{Request, Response};
@@ -8,9 +8,9 @@ use tollgate::{
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::queue::{Queue, SPACED, immediate_status, ms, send, settle};
+use crate::queue::{Queue, SPACED, immediate_status, ms, run_tasks, send};
 
-static REMOTE: Policy = Policy::new("theirs", SPACED);
+static REMOTE: Policy = Policy::new("remote", SPACED);
 
 fn single_key() -> impl KeyExtractor {
     |_: &Parts| 7
@@ -21,7 +21,7 @@ fn layer(queue: &Queue) -> RateLimitLayer {
 }
 
 #[tokio::test]
-async fn point_4_requests_that_wait_are_held_until_the_end_of_a_pause_and_paced_again() {
+async fn point_4_waiting_requests_are_held_until_a_pause_ends_and_then_spaced() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(MINUTE).layer(queue.inner());
     let answers: Vec<_> = (0..50).map(|number| send(&service, number)).collect();
@@ -43,7 +43,7 @@ async fn point_4_requests_that_wait_are_held_until_the_end_of_a_pause_and_paced_
     for pair in passed.windows(2) {
         assert!(pair[1].1 - pair[0].1 >= ms(100), "{pair:?}");
     }
-    // The pause delays requests by its length, and no tokens are lost.
+    // The pause delays the requests by two seconds. No tokens are lost.
     assert!(passed[49].1 <= ms(4900 + 2000 + 100), "{:?}", passed[49]);
     for answer in answers {
         assert_eq!(answer.await.unwrap(), Ok(200));
@@ -52,7 +52,7 @@ async fn point_4_requests_that_wait_are_held_until_the_end_of_a_pause_and_paced_
 }
 
 #[tokio::test]
-async fn point_4_a_request_that_waits_for_less_than_the_pause_is_refused_and_not_sent() {
+async fn point_4_a_request_is_refused_if_the_pause_outlasts_its_maximum_wait() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(SECOND).layer(queue.inner());
     let answers: Vec<_> = (0..5).map(|number| send(&service, number)).collect();
@@ -72,7 +72,7 @@ async fn point_4_a_request_that_waits_for_less_than_the_pause_is_refused_and_not
 }
 
 #[tokio::test]
-async fn point_4_new_requests_wait_for_the_end_of_a_pause_if_they_may_and_spend_nothing_meanwhile() {
+async fn point_4_new_requests_wait_for_the_end_of_a_pause_without_a_charge() {
     static PLAIN: Policy = Policy::new("plain", Quota::token_bucket(10, SECOND).capacity(2).max_reserved(1));
     let queue = Queue::new();
     let limiter = &queue.limiter;
@@ -87,10 +87,10 @@ async fn point_4_new_requests_wait_for_the_end_of_a_pause_if_they_may_and_spend_
     let denied = limiter.try_check(&REMOTE, 7).await.unwrap();
     assert_eq!((denied.reason(), denied.retry_after(), denied.denied_rule()), (Reason::Blocked, Some(ms(500)), None));
     assert!(limiter.acquire(&REMOTE, 7).wait_up_to(ms(499)).await.is_err());
-    static NO_RESERVATIONS: Policy = Policy::new("no turns", Quota::token_bucket(10, SECOND));
+    static NO_RESERVATIONS: Policy = Policy::new("no reservations", Quota::token_bucket(10, SECOND));
     limiter.pause(&NO_RESERVATIONS, 7, SECOND).await.unwrap();
-    let mistaken = limiter.acquire(&NO_RESERVATIONS, 7).wait_up_to(2 * SECOND).await;
-    assert!(matches!(mistaken, Err(LimitError::NoReservations(_))));
+    let no_reservations = limiter.acquire(&NO_RESERVATIONS, 7).wait_up_to(2 * SECOND).await;
+    assert!(matches!(no_reservations, Err(LimitError::NoReservations(_))));
     assert!(limiter.try_check(&REMOTE, 8).await.unwrap().is_allowed());
     static OTHER: Policy = Policy::new("other", SPACED);
     assert!(limiter.try_check(&OTHER, 7).await.unwrap().is_allowed());
@@ -102,7 +102,7 @@ async fn point_4_new_requests_wait_for_the_end_of_a_pause_if_they_may_and_spend_
     for answer in answers {
         assert_eq!(answer.await.unwrap(), Ok(200));
     }
-    // Two fit at the end of the pause, the third waits until it is due, and the fourth is denied.
+    // At the end of the pause, two calls are allowed, the third waits until it is due, and the fourth is denied.
     let mut denied = 0;
     for call in calls {
         denied += u64::from(call.await.unwrap().is_err());
@@ -111,14 +111,14 @@ async fn point_4_new_requests_wait_for_the_end_of_a_pause_if_they_may_and_spend_
 }
 
 #[tokio::test]
-async fn point_4_a_pause_that_is_extended_holds_on_and_one_that_is_ended_lets_new_calls_go() {
+async fn point_4_a_pause_can_be_extended_and_ended_early() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(MINUTE).layer(queue.inner());
     queue.limiter.pause(&REMOTE, 7, SECOND).await.unwrap();
     let answer = send(&service, 0);
     queue.at(ms(900)).await;
     queue.limiter.pause(&REMOTE, 7, SECOND).await.unwrap();
-    queue.limiter.pause(&REMOTE, 7, ms(1)).await.unwrap(); // The later end counts.
+    queue.limiter.pause(&REMOTE, 7, ms(1)).await.unwrap(); // The later end applies.
     queue.at(ms(1899)).await;
     assert!(!answer.is_finished());
     queue.at(ms(1900)).await;
@@ -130,9 +130,9 @@ async fn point_4_a_pause_that_is_extended_holds_on_and_one_that_is_ended_lets_ne
     assert_eq!(immediate_status(&service, 1).await, Ok(200));
 }
 
-/// Regression: waiting requests of a key that was blocked after the first 429 were still sent.
+/// Regression: waiting requests were still sent after their key was blocked.
 #[tokio::test]
-async fn point_4_requests_of_a_blocked_key_that_wait_are_refused_at_their_turns() {
+async fn point_4_waiting_requests_of_a_blocked_key_are_refused_when_due() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(MINUTE).layer(queue.inner());
     let answers: Vec<_> = (0..50).map(|number| send(&service, number)).collect();
@@ -152,7 +152,7 @@ async fn point_4_requests_of_a_blocked_key_that_wait_are_refused_at_their_turns(
 }
 
 #[tokio::test]
-async fn point_4_a_reservation_that_is_waited_for_is_held_and_charged_once() {
+async fn point_4_a_waiting_reservation_is_held_by_a_pause_and_charged_once() {
     let queue = Queue::new();
     let limiter = &queue.limiter;
     assert!(limiter.try_limit(&REMOTE, 7).await.unwrap().is_allowed());
@@ -174,7 +174,7 @@ async fn point_4_a_reservation_that_is_waited_for_is_held_and_charged_once() {
     let receipt = held.await.unwrap().unwrap();
     assert!(!receipt.is_settled());
     other.abort();
-    settle().await;
+    run_tasks().await;
     queue.at(2 * SECOND).await;
     assert_eq!(limiter.remaining(&REMOTE, 9).await.unwrap(), 1);
 
@@ -185,7 +185,7 @@ async fn point_4_a_reservation_that_is_waited_for_is_held_and_charged_once() {
 
 /// The server answers 429 once. Requests that are due but wait for a connection are held as well.
 #[tokio::test]
-async fn point_4_after_a_429_nothing_is_sent_before_retry_after() {
+async fn point_4_after_a_429_no_request_is_sent_before_retry_after() {
     for retry_after in ["2", "Sun, 06 Nov 1994 08:49:39 GMT"] {
         let queue = Queue::new();
         let (inner, clock) = (queue.inner(), queue.clock.clone());
@@ -208,8 +208,8 @@ async fn point_4_after_a_429_nothing_is_sent_before_retry_after() {
             queue.at(ms(at)).await;
         }
         let passed = queue.passed();
-        // Two connections, each busy for 350 ms per request. The third request was sent at 350 ms and refused at 700
-        // ms, when three more were due.
+        // Each of the two connections is busy for 350 ms per request. The third request was sent at 350 ms and refused
+        // at 700 ms, when three more were due.
         let times: Vec<_> = passed[..5].iter().map(|(_, at)| at.as_millis()).collect();
         assert_eq!(times, [0, 100, 350, 450, 2700]);
         assert_eq!(passed.len(), 20);

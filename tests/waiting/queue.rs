@@ -25,7 +25,7 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Requests are identified by numbers, and times are relative to the start.
+/// A limiter with a manual clock. Times are relative to the start.
 pub(crate) struct Queue {
     pub(crate) clock: ManualClock,
     pub(crate) limiter: RateLimiter,
@@ -53,27 +53,27 @@ impl Queue {
     /// Sets the clock and runs all tasks until they wait again.
     pub(crate) async fn at(&self, time: Duration) {
         self.clock.set(self.begin + time);
-        settle().await;
+        run_tasks().await;
     }
 
     pub(crate) fn next_wake(&self) -> Option<Duration> {
         self.clock.next_wake().map(|wake| wake.since(self.begin))
     }
 
-    /// The requests that reached the service and when, in order.
+    /// The requests that reached the service, in order, and their times.
     pub(crate) fn passed(&self) -> Vec<(u64, Duration)> {
         self.passed.lock().unwrap().clone()
     }
 }
 
 /// Runs all tasks until they wait for the clock.
-pub(crate) async fn settle() {
+pub(crate) async fn run_tasks() {
     for _ in 0..8 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Sends a request through a clone of the service, as a server does; returns the status of the response.
+/// Sends a request through a clone of the service, as a server does. Returns the status of the response.
 pub(crate) fn send<S, R>(service: &S, number: u64) -> JoinHandle<Result<u16, S::Error>>
 where
     S: Service<Request<u64>, Response = Response<R>, Error: Send, Future: Send> + Clone + Send + 'static,
@@ -83,7 +83,7 @@ where
     tokio::spawn(async move { Ok(service.oneshot(request(number)).await?.status().as_u16()) })
 }
 
-/// Returns the status of a response that must be immediate.
+/// Returns the status of the response. Panics if the response is not immediate.
 pub(crate) async fn immediate_status<S, R>(service: &S, number: u64) -> Result<u16, S::Error>
 where
     S: Service<Request<u64>, Response = Response<R>, Error: Send, Future: Send> + Clone + Send + 'static,
@@ -92,14 +92,14 @@ where
     Ok(immediate_response(service, number).await?.status().as_u16())
 }
 
-/// Returns a response that must be immediate. Panics otherwise, since the clock does not advance.
+/// Returns the response. Panics if it is not immediate.
 pub(crate) async fn immediate_response<S, R>(service: &S, number: u64) -> Result<Response<R>, S::Error>
 where
     S: Service<Request<u64>, Response = Response<R>, Error: Send, Future: Send> + Clone + Send + 'static,
     R: Send + 'static,
 {
     let answer = tokio::spawn(service.clone().oneshot(request(number)));
-    settle().await;
+    run_tasks().await;
     assert!(answer.is_finished(), "request {number} waits instead of completing immediately");
     answer.await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! A waiting request does not reserve the inner service and polls its readiness at the due time.
+//! A waiting request holds no permit of the inner service. When due, it polls the service's readiness.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use tollgate::{Policy, RateLimitLayer, SECOND};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt};
 
-use crate::queue::{Queue, RecordingService, SPACED, immediate_status, ms, number, request, send, settle};
+use crate::queue::{Queue, RecordingService, SPACED, immediate_status, ms, number, request, run_tasks, send};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 
@@ -21,12 +21,12 @@ fn client(req: &Parts) -> u64 {
 }
 
 #[tokio::test]
-async fn others_pass_while_a_request_waits() {
+async fn other_requests_pass_while_one_waits() {
     let queue = Queue::new();
     let permits = Arc::new(Semaphore::new(1));
     let limited = ConcurrencyLimit::with_semaphore(queue.inner(), Arc::clone(&permits));
     let layer = RateLimitLayer::new(SEARCH, client).limiter(&queue.limiter).wait_up_to(5 * SECOND);
-    // All requests share one service, as on a connection: a permit kept by one would block the next.
+    // All requests share one service, as on a connection. A waiting request with a permit would block the others.
     let mut service = layer.layer(limited);
     service.ready().await.unwrap().call(request(0)).await.unwrap();
     let waiting_call = tokio::spawn(service.ready().await.unwrap().call(request(10)));
@@ -42,7 +42,7 @@ async fn others_pass_while_a_request_waits() {
 }
 
 #[tokio::test]
-async fn at_its_turn_it_waits_for_the_inner_service_and_then_goes_on() {
+async fn a_due_request_waits_until_the_inner_service_is_ready() {
     let queue = Queue::new();
     let permits = Arc::new(Semaphore::new(1));
     let limited = ConcurrencyLimit::with_semaphore(queue.inner(), Arc::clone(&permits));
@@ -56,7 +56,7 @@ async fn at_its_turn_it_waits_for_the_inner_service_and_then_goes_on() {
     queue.at(ms(170)).await;
     assert_eq!(queue.passed().len(), 1);
     drop(busy);
-    settle().await;
+    run_tasks().await;
     assert_eq!(queue.passed()[1..], [(10, ms(170))]);
     queue.at(ms(200)).await;
     assert_eq!(queue.passed()[2..], [(20, ms(200))]);
@@ -66,7 +66,7 @@ async fn at_its_turn_it_waits_for_the_inner_service_and_then_goes_on() {
 }
 
 #[tokio::test]
-async fn without_an_inner_service_the_turn_goes_back() {
+async fn a_reservation_is_refunded_if_the_inner_service_fails() {
     let queue = Queue::new();
     let broken = Arc::new(AtomicBool::new(false));
     let inner = Breaking { inner: queue.inner(), broken: Arc::clone(&broken) };

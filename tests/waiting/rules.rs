@@ -14,7 +14,7 @@ const SLOWER: Policy = Policy::new("slower", Quota::token_bucket(4, SECOND).capa
 const BUDGET: Policy = Policy::new("budget", Quota::fixed_window(3, MINUTE).start(Duration::ZERO));
 
 #[tokio::test]
-async fn of_several_rules_the_last_turn_counts() {
+async fn a_request_waits_for_the_latest_due_time_of_its_rules() {
     for [one, other] in [[SEARCH, SLOWER], [SLOWER, SEARCH]] {
         let queue = Queue::new();
         let layer = RateLimitLayer::new(one, key::global()).and(other, key::global());
@@ -31,7 +31,7 @@ async fn of_several_rules_the_last_turn_counts() {
 }
 
 #[tokio::test]
-async fn a_denial_by_one_rule_charges_nobody_and_leaves_nobody_waiting() {
+async fn a_denial_by_one_rule_charges_and_reserves_nothing() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH, |_: &Parts| 7).and(BUDGET, |_: &Parts| 7).limiter(&queue.limiter);
     let service = layer.wait_up_to(5 * SECOND).layer(queue.inner());
@@ -45,7 +45,7 @@ async fn a_denial_by_one_rule_charges_nobody_and_leaves_nobody_waiting() {
 }
 
 #[tokio::test]
-async fn who_leaves_gives_back_under_every_rule() {
+async fn a_request_that_leaves_is_refunded_under_every_rule() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH, |_: &Parts| 7).and(BUDGET, |_: &Parts| 7).limiter(&queue.limiter);
     let service = layer.wait_up_to(5 * SECOND).layer(queue.inner());
@@ -60,17 +60,17 @@ async fn who_leaves_gives_back_under_every_rule() {
 }
 
 #[tokio::test]
-async fn a_turn_further_away_than_the_wait_is_refused_at_once() {
+async fn a_request_due_after_its_maximum_wait_is_refused_immediately() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH, key::global()).limiter(&queue.limiter).wait_up_to(2 * SECOND);
     let service = layer.layer(queue.inner());
-    // One is allowed immediately, 20 are due within two seconds, the last at exactly two.
+    // One is allowed immediately and 20 are due within two seconds, the last after exactly two.
     let _waiting: Vec<_> = (0..21).map(|number| send(&service, number)).collect();
     queue.at(Duration::ZERO).await;
     assert_eq!(queue.limiter.waiting(), 20);
     let refused = immediate_response(&service, 21).await.unwrap();
     assert_eq!((refused.status().as_u16(), refused.body().is_refusal()), (429, true));
-    // It could start waiting in 0.1 s, which is rounded up to one second.
+    // A retry after 0.1 s could wait. The header rounds this time up to one second.
     assert_eq!(refused.headers()["retry-after"], "1");
     assert_eq!(queue.limiter.waiting(), 20);
     queue.at(ms(100)).await;
@@ -80,7 +80,7 @@ async fn a_turn_further_away_than_the_wait_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn no_more_wait_than_may_be_reserved() {
+async fn max_reserved_limits_the_waiting_requests_of_a_key() {
     const FIVE: Policy = Policy::new("five", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(5));
     let queue = Queue::new();
     let layer = RateLimitLayer::new(FIVE, |req: &Parts| number(req) / 100).limiter(&queue.limiter);
@@ -94,7 +94,7 @@ async fn no_more_wait_than_may_be_reserved() {
 }
 
 #[tokio::test]
-async fn shadow_mode_waits_for_nobody() {
+async fn shadow_mode_never_waits() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH, |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(SECOND).with_status();
     let shadow = layer.clone().shadow().layer(queue.inner());
@@ -120,7 +120,7 @@ async fn shadow_mode_waits_for_nobody() {
 }
 
 #[test]
-fn a_layer_that_could_never_wait_says_so_when_it_is_built() {
+fn building_a_layer_that_can_never_wait_panics() {
     let message = catch_unwind(|| RateLimitLayer::new(BUDGET, key::global()).wait_up_to(SECOND)).unwrap_err();
     let message = message.downcast_ref::<String>().unwrap();
     for part in ["budget", ".max_reserved(tokens)", ".unlimited_reservations()"] {

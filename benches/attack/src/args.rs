@@ -37,7 +37,7 @@ impl Args {
                 "--results" => args.results = PathBuf::from(&value),
                 "--server" => args.server = Some(value.parse().map_err(|error| wrong(&error))?),
                 "--max-rows" => args.max_rows = value.parse().map_err(|error| wrong(&error))?,
-                _ => return Err(format!("{name} is none of --seconds, --flood, --results").into()),
+                _ => return Err(format!("{name} is not one of --seconds, --flood, --results").into()),
             }
         }
         Ok(args)
@@ -76,7 +76,7 @@ impl Phase {
     }
 
     /// The length of the phase in a run of `seconds`.
-    pub fn lasts(self, seconds: u64) -> Duration {
+    pub fn duration(self, seconds: u64) -> Duration {
         let percent = |part: u64| Duration::from_millis(seconds * part * 10);
         // Slow attackers stay for 25 s, so their number grows until then.
         let warm_up = percent(14).max(Duration::from_secs(30));

@@ -37,8 +37,8 @@ pub const EACH: u8 = 20;
 pub const CLIENTS: usize = EACH as usize * KINDS.len();
 /// The pace of a client: below the quotas of an address (10/s), of a key (1,000 in 5 minutes) and of waiting (5/s).
 const PACE: Duration = Duration::from_millis(500);
-/// The requests per connection: like browsers, clients reconnect now and then. Connecting counts as latency.
-const REQUESTS_A_CONNECTION: u32 = 50;
+/// The requests per connection: clients reconnect from time to time, as browsers do. Latency includes connecting.
+const REQUESTS_PER_CONNECTION: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// One of the proxies that the server trusts.
 pub const PROXY: Ipv4Addr = Ipv4Addr::new(127, 9, 0, 1);
@@ -49,10 +49,10 @@ enum Kind {
     KeyOverHttp2,
     Address,
     AddressBehindProxy,
-    Turn,
+    Waiting,
 }
 
-const KINDS: [Kind; 5] = [Kind::Key, Kind::KeyOverHttp2, Kind::Address, Kind::AddressBehindProxy, Kind::Turn];
+const KINDS: [Kind; 5] = [Kind::Key, Kind::KeyOverHttp2, Kind::Address, Kind::AddressBehindProxy, Kind::Waiting];
 
 /// Runs all clients on a separate thread until the receiver is dropped.
 pub fn start(server: SocketAddr, seen: &Sender<Seen>) -> Result<()> {
@@ -88,7 +88,7 @@ impl Client {
         for count in 0_u32.. {
             tokio::time::sleep_until(due).await;
             // At different times for each client.
-            if (count + u32::from(self.number)).is_multiple_of(REQUESTS_A_CONNECTION) {
+            if (count + u32::from(self.number)).is_multiple_of(REQUESTS_PER_CONNECTION) {
                 connection = None;
             }
             // A request delayed by the previous one counts from its scheduled time. A request delayed by the timer's
@@ -136,7 +136,7 @@ impl Client {
 
     fn address(&self) -> Ipv4Addr {
         match self.kind {
-            Kind::Key | Kind::KeyOverHttp2 | Kind::Turn => Ipv4Addr::new(127, 1, 1, 1),
+            Kind::Key | Kind::KeyOverHttp2 | Kind::Waiting => Ipv4Addr::new(127, 1, 1, 1),
             Kind::Address => Ipv4Addr::new(127, 1, 0, self.number + 1),
             Kind::AddressBehindProxy => PROXY,
         }
@@ -146,7 +146,7 @@ impl Client {
         let path = match self.kind {
             Kind::Key | Kind::KeyOverHttp2 => "/api",
             Kind::Address | Kind::AddressBehindProxy => "/page",
-            Kind::Turn => "/turn",
+            Kind::Waiting => "/wait",
         };
         let mut request = match self.kind {
             Kind::KeyOverHttp2 => Request::get(format!("http://honest{path}")),
@@ -155,7 +155,7 @@ impl Client {
         match self.kind {
             Kind::Key => request = request.header("x-api-key", format!("honest-{}", self.number)),
             Kind::KeyOverHttp2 => request = request.header("x-api-key", format!("honest-2-{}", self.number)),
-            Kind::Turn => request = request.header("x-api-key", format!("honest-turn-{}", self.number)),
+            Kind::Waiting => request = request.header("x-api-key", format!("honest-waiting-{}", self.number)),
             Kind::AddressBehindProxy => {
                 request = request.header("x-forwarded-for", format!("198.51.100.{}", self.number));
             }

@@ -4,11 +4,12 @@
 //! attack run [--seconds 600] [--flood 6000] [--results folder]
 //! ```
 //!
-//! Three processes on loopback. `serve` is the server, configured as a careful operator would (see `server.rs`).
-//! `hostile` has the attackers, each at a bounded pace: the question is whether the limiter protects honest
-//! clients, not whether two cores can be exhausted. `run` has the honest clients, starts and stops the
-//! other two, and samples the server once a second: memory, descriptors, threads, tasks,
-//! rows. It writes a table and plots, prints a summary, and fails if a promise is broken.
+//! There are three processes on loopback:
+//!
+//! - `serve` is the server, configured as a careful operator would (see `server.rs`).
+//! - `hostile` runs the attackers, each at a bounded rate, so that they do not exhaust the machine itself.
+//! - `run` runs the honest clients and starts and stops the other two. Once per second, it samples the server's memory,
+//!   descriptors, threads, tasks and rows. It writes a table and plots, and fails if a promise is broken.
 
 mod args;
 mod honest;
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
         "run" => run::run(&args),
         "serve" => server::serve(&args).map(|()| true),
         "hostile" => hostile::attack(&args).map(|()| true),
-        other => Err(format!("{other:?} is none of run, serve, hostile").into()),
+        other => Err(format!("unknown command {other:?}; expected run, serve or hostile").into()),
     });
     match done {
         Ok(true) => ExitCode::SUCCESS,

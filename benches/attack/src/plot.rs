@@ -27,9 +27,9 @@ pub fn svg(run: &Run) -> String {
         let from = Phase::ALL
             .iter()
             .take_while(|other| **other != phase)
-            .map(|p| p.lasts(run.seconds))
+            .map(|p| p.duration(run.seconds))
             .sum::<std::time::Duration>();
-        let (from, to) = (x(from.as_secs_f64()), x((from + phase.lasts(run.seconds)).as_secs_f64()));
+        let (from, to) = (x(from.as_secs_f64()), x((from + phase.duration(run.seconds)).as_secs_f64()));
         let (low, opacity) = (height - FOOT, if phase == Phase::Attack { ".12" } else { ".06" });
         let _ = writeln!(
             drawn,

@@ -11,15 +11,14 @@ use crate::verdict::{Verdict, millis};
 pub fn markdown(run: &Run, flood: u64, verdicts: &[Verdict]) -> String {
     let mut text = String::from("# Attack run\n\n");
     let pinned = match run.is_pinned {
-        true => "server on one core, all clients on another, attackers behind honest ones (`nice`)",
+        true => "server on one core, all clients on another, attackers at a lower priority (`nice`)",
         false => "server and clients on the same cores",
     };
     let all: u64 = run.hostile.iter().map(|stats| stats.sent).sum();
     let _ = writeln!(
         text,
-        "{} s on loopback, {pinned}. {CLIENTS} honest clients, two requests a second each. Attackers {:.0} requests a second \
-         (flood: {flood}), at a bounded pace: whether two cores can be used up is not the question. Table of \
-         at most {} rows.\n",
+        "{} s on loopback: {pinned}. {CLIENTS} honest clients, two requests per second each. The attackers send {:.0} requests \
+         per second (flood: {flood}), a bounded rate that does not exhaust the cores. The table has at most {} rows.\n",
         run.seconds,
         all as f64 / run.attacked().as_secs_f64(),
         run.max_rows
@@ -70,15 +69,15 @@ fn phases(text: &mut String, run: &Run) {
         );
     }
     text.push_str(
-        "\nLatencies are of the phase as a whole, from when a request was due; the rest is as it was at its end. Others: \
-         what else ran on the machine, which latencies suffer from. Stolen: what a hypervisor gave to others while somebody \
-         here wanted to run.\n",
+        "\nLatencies cover the whole phase and count from the scheduled time of a request. Memory, descriptors, tasks, threads \
+         and rows are those at the end of the phase. Others: other processes on the machine, which increase latencies. \
+         Stolen: CPU time that the hypervisor took away while processes were runnable.\n",
     );
 }
 
 fn attackers(text: &mut String, run: &Run) {
     text.push_str(
-        "\n| Attacker | Sent | 2xx | 429 | Other answers | Cut off |\n| --- | ---: | ---: | ---: | ---: | ---: |\n",
+        "\n| Attacker | Sent | 2xx | 429 | Other responses | Disconnected |\n| --- | ---: | ---: | ---: | ---: | ---: |\n",
     );
     for stats in &run.hostile {
         let _ = writeln!(

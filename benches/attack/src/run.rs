@@ -20,17 +20,17 @@ pub struct Run {
     /// Whether server and clients had separate cores.
     pub is_pinned: bool,
     pub samples: Vec<Sample>,
-    pub phases: Vec<Course>,
+    pub phases: Vec<PhaseStats>,
     pub hostile: Vec<AttackerStats>,
 }
 
 /// The honest clients' requests in a phase.
 #[derive(Clone, Copy)]
-pub struct Course {
+pub struct PhaseStats {
     pub phase: Phase,
     /// In the whole phase.
     pub whole: Honest,
-    /// In the seconds without CPU steal in them or in the previous second, and their number.
+    /// In the seconds without CPU steal (also none in the previous second), and the number of these seconds.
     pub undisturbed: Honest,
     pub seconds: usize,
 }
@@ -41,20 +41,20 @@ impl Run {
         self.samples.iter().filter(move |sample| sample.phase == phase)
     }
 
-    pub fn course(&self, phase: Phase) -> Option<&Course> {
+    pub fn course(&self, phase: Phase) -> Option<&PhaseStats> {
         self.phases.iter().find(|course| course.phase == phase)
     }
 
     /// The length of the attack.
     pub fn attacked(&self) -> Duration {
-        Phase::ALL.iter().filter(|phase| phase.is_hostile()).map(|phase| phase.lasts(self.seconds)).sum()
+        Phase::ALL.iter().filter(|phase| phase.is_hostile()).map(|phase| phase.duration(self.seconds)).sum()
     }
 }
 
 /// Whether every promise was kept.
 pub fn run(args: &Args) -> Result<bool> {
     if args.seconds < 90 {
-        return Err("a run takes 90 seconds at least: its phases would say nothing".into());
+        return Err("a run takes at least 90 seconds; shorter phases are not meaningful".into());
     }
     std::fs::create_dir_all(&args.results)?;
     let run = attack(args)?;
@@ -69,13 +69,13 @@ pub fn run(args: &Args) -> Result<bool> {
 }
 
 fn attack(args: &Args) -> Result<Run> {
-    // The flood has to fill the table in the first half of its warm-up.
-    let max_rows = (args.flood * Phase::WarmUp.lasts(args.seconds).as_secs() / 2).clamp(10_000, 100_000) as usize;
+    // The flood must fill the table in the first half of the warm-up.
+    let max_rows = (args.flood * Phase::WarmUp.duration(args.seconds).as_secs() / 2).clamp(10_000, 100_000) as usize;
     let is_pinned = pin();
-    let mut server = Running::start(is_pinned, max_rows)?;
-    let (tell, seen) = channel();
-    honest::start(server.address, &tell)?;
-    drop(tell);
+    let mut server = ServerProcess::start(is_pinned, max_rows)?;
+    let (sender, seen) = channel();
+    honest::start(server.address, &sender)?;
+    drop(sender);
 
     let mut run = Run {
         seconds: args.seconds,
@@ -87,16 +87,16 @@ fn attack(args: &Args) -> Result<Run> {
     };
     let begin = Instant::now();
     let mut ends = begin;
-    let mut hostile: Option<Hostile> = None;
+    let mut hostile: Option<AttackerProcess> = None;
     let mut was_stolen = false;
     for phase in Phase::ALL {
-        eprintln!("attack: {} for {} s", phase.name(), phase.lasts(args.seconds).as_secs_f64());
+        eprintln!("attack: {} for {} s", phase.name(), phase.duration(args.seconds).as_secs_f64());
         if phase == Phase::WarmUp {
-            hostile = Some(Hostile::start(server.address, args.flood, run.attacked())?);
+            hostile = Some(AttackerProcess::start(server.address, args.flood, run.attacked())?);
         }
-        ends += phase.lasts(args.seconds);
+        ends += phase.duration(args.seconds);
         let (mut all, mut undisturbed, mut seconds) = (Vec::new(), Vec::new(), 0);
-        let mut watch = Watch::new(server.child.id(), hostile.as_ref().map(|hostile| hostile.0.id()));
+        let mut watch = Sampler::new(server.child.id(), hostile.as_ref().map(|hostile| hostile.0.id()));
         // Requests that were sent in the previous phase belong to it.
         let _ = seen.try_iter().count();
         while Instant::now() < ends {
@@ -112,7 +112,7 @@ fn attack(args: &Args) -> Result<Run> {
             run.samples.push(sample);
         }
         let (whole, undisturbed) = (Honest::of(&all), Honest::of(&undisturbed));
-        run.phases.push(Course { phase, whole, undisturbed, seconds });
+        run.phases.push(PhaseStats { phase, whole, undisturbed, seconds });
         if phase == Phase::Attack
             && let Some(hostile) = hostile.take()
         {
@@ -126,16 +126,16 @@ fn attack(args: &Args) -> Result<Run> {
 }
 
 /// The counters to compare with the previous second.
-struct Watch {
+struct Sampler {
     server: u32,
     hostile: Option<u32>,
     at: Instant,
     used: [Duration; 4],
 }
 
-impl Watch {
-    fn new(server: u32, hostile: Option<u32>) -> Watch {
-        let mut watch = Watch { server, hostile, at: Instant::now(), used: [Duration::ZERO; 4] };
+impl Sampler {
+    fn new(server: u32, hostile: Option<u32>) -> Sampler {
+        let mut watch = Sampler { server, hostile, at: Instant::now(), used: [Duration::ZERO; 4] };
         watch.used = watch.used();
         watch
     }
@@ -172,14 +172,14 @@ impl Watch {
 }
 
 /// The server process, which exits when its standard input ends or this is dropped.
-struct Running {
+struct ServerProcess {
     child: Child,
     address: SocketAddr,
     admin: SocketAddr,
 }
 
-impl Running {
-    fn start(is_pinned: bool, max_rows: usize) -> Result<Running> {
+impl ServerProcess {
+    fn start(is_pinned: bool, max_rows: usize) -> Result<ServerProcess> {
         let own = std::env::current_exe()?;
         let mut command = if is_pinned { Command::new("taskset") } else { Command::new(&own) };
         if is_pinned {
@@ -191,22 +191,22 @@ impl Running {
         let output = child.stdout.take().ok_or("the server has no output")?;
         BufReader::new(output).read_line(&mut line)?;
         let (address, admin) = server::parse_line(&line)?;
-        Ok(Running { child, address, admin })
+        Ok(ServerProcess { child, address, admin })
     }
 }
 
-impl Drop for Running {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The attackers, at a lower priority than the honest clients on their core, so that those measure the server.
-struct Hostile(Child);
+/// The attackers. They have a lower priority than the honest clients on the same core, so that latencies are the server's.
+struct AttackerProcess(Child);
 
-impl Hostile {
-    fn start(server: SocketAddr, flood: u64, time: Duration) -> Result<Hostile> {
+impl AttackerProcess {
+    fn start(server: SocketAddr, flood: u64, time: Duration) -> Result<AttackerProcess> {
         let child = Command::new("nice")
             .args(["-n", "10"])
             .arg(std::env::current_exe()?)
@@ -215,7 +215,7 @@ impl Hostile {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;
-        Ok(Hostile(child))
+        Ok(AttackerProcess(child))
     }
 
     fn end(mut self) -> Result<Vec<AttackerStats>> {
@@ -227,7 +227,7 @@ impl Hostile {
     }
 }
 
-impl Drop for Hostile {
+impl Drop for AttackerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

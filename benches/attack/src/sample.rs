@@ -46,16 +46,16 @@ impl Server {
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         stream.read_to_string(&mut text)?;
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let vital = |name: &str| field(&text, name);
+        let status_field = |name: &str| field(&text, name);
         Ok(Server {
             rss_kib: field(&status, "VmRSS:")?,
             threads: field(&status, "Threads:")?,
             descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count() as u64,
-            tasks: vital("tasks")?,
-            rows: vital("rows")?,
-            waiting: vital("waiting")?,
-            offenders: vital("offenders")?,
-            blocked: vital("blocked")?,
+            tasks: status_field("tasks")?,
+            rows: status_field("rows")?,
+            waiting: status_field("waiting")?,
+            offenders: status_field("offenders")?,
+            blocked: status_field("blocked")?,
         })
     }
 }
@@ -96,7 +96,7 @@ fn quantile(sorted: &[Duration], part: f64) -> Duration {
 fn field(text: &str, name: &str) -> Result<u64> {
     let mut lines = text.lines().map(str::split_whitespace);
     let found = lines.find_map(|mut words| (words.next() == Some(name)).then(|| words.next()).flatten());
-    Ok(found.ok_or_else(|| format!("there is no {name:?} in {text:?}"))?.parse()?)
+    Ok(found.ok_or_else(|| format!("no {name:?} in {text:?}"))?.parse()?)
 }
 
 /// The CPU time of a process; zero if it has ended.

@@ -33,8 +33,8 @@ use tower::ServiceExt;
 use crate::Result;
 use crate::args::Args;
 
-/// By API key. In a window of minutes, the flood's rows do not expire soon, so the table has to evict. Honest clients spend
-/// 600 of it.
+/// By API key. The window is long enough that the flood's rows do not expire, so the table must evict rows. Honest clients
+/// spend 600 tokens per window.
 pub const KEY: Policy = Policy::new("key", KEY_QUOTA);
 const KEY_QUOTA: Quota = Quota::fixed_window(KEY_LIMIT, KEY_WINDOW);
 pub const KEY_LIMIT: u64 = 1_000;
@@ -45,11 +45,11 @@ pub const CLIENT: Policy = Policy::new("client", Quota::token_bucket(CLIENT_RATE
 pub const CLIENT_RATE: u64 = 10;
 pub const CLIENT_CAPACITY: u64 = 20;
 
-/// By API key, for a day: the policy that is flooded with invented keys that exhaust it.
+/// By API key, for a day. Attackers flood this policy with invented keys and exhaust the quota of each.
 const TRIAL: Policy = Policy::new("trial", Quota::token_bucket(3, DAY));
 
 /// By API key, delaying requests instead of refusing them.
-const TURN: Policy = Policy::new("turn", Quota::token_bucket(5, SECOND).capacity(5).max_reserved(50));
+const WAIT: Policy = Policy::new("wait", Quota::token_bucket(5, SECOND).capacity(5).max_reserved(50));
 
 /// A response larger than the kernel buffers.
 const LARGE: usize = 1 << 20;
@@ -97,10 +97,10 @@ fn listen() -> std::io::Result<TcpListener> {
 }
 
 fn app(limiter: &RateLimiter) -> Router {
-    let believed = || key::client_ip().trust([PROXIES]);
-    let by_key = RateLimitLayer::new(KEY, key::header("x-api-key")).limiter(limiter).client_ip(believed());
-    let by_address = RateLimitLayer::new(CLIENT, believed()).limiter(limiter);
-    let turns = RateLimitLayer::new(TURN, key::header("x-api-key")).limiter(limiter).wait_up_to(5 * SECOND);
+    let client_ip = || key::client_ip().trust([PROXIES]);
+    let by_key = RateLimitLayer::new(KEY, key::header("x-api-key")).limiter(limiter).client_ip(client_ip());
+    let by_address = RateLimitLayer::new(CLIENT, client_ip()).limiter(limiter);
+    let waiting = RateLimitLayer::new(WAIT, key::header("x-api-key")).limiter(limiter).wait_up_to(5 * SECOND);
     let trial = RateLimitLayer::new(TRIAL, key::header("x-api-key")).limiter(limiter);
     let large = Bytes::from(vec![b'x'; LARGE]);
     Router::new()
@@ -109,7 +109,7 @@ fn app(limiter: &RateLimiter) -> Router {
         .route("/large", get(|| async { large }).layer(by_address.clone()))
         .route("/upload", post(upload).layer(by_address))
         .route("/trial", get(|| async { "ok" }).layer(trial))
-        .route("/turn", get(|| async { "ok" }).layer(turns))
+        .route("/wait", get(|| async { "ok" }).layer(waiting))
 }
 
 async fn upload(body: Body) -> StatusCode {
@@ -122,9 +122,9 @@ async fn upload(body: Body) -> StatusCode {
 
 async fn accept(listener: TcpListener, app: Router) {
     let http = http();
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(_) => {
@@ -143,7 +143,7 @@ async fn accept(listener: TcpListener, app: Router) {
         });
         let http = http.clone();
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             let io = TokioIo::new(Box::pin(stream));
             // Connection errors are ignored.
             let _ = http.serve_connection(io, TowerToHyperService::new(service)).await;
@@ -183,6 +183,7 @@ fn serve_status(admin: &AdminListener, metrics: &RuntimeMetrics, limiter: &RateL
 
 /// Parses the server's addresses from its first line.
 pub fn parse_line(line: &str) -> Result<(SocketAddr, SocketAddr)> {
-    let (server, admin) = line.trim().split_once(' ').ok_or_else(|| format!("the server said {line:?}"))?;
+    let (server, admin) =
+        line.trim().split_once(' ').ok_or_else(|| format!("unexpected first line of the server: {line:?}"))?;
     Ok((server.parse()?, admin.parse()?))
 }

@@ -6,7 +6,7 @@ use crate::args::Phase;
 use crate::hostile::{
     AttackerStats, KEY_FLOOD, NEWCOMERS, NEWCOMERS_OF_ANOTHER, POLICY_FLOOD, SPOOFERS, SPOOFS, STORM, STORM_KEYS,
 };
-use crate::run::{Course, Run};
+use crate::run::{PhaseStats, Run};
 use crate::sample::{Sample, Server};
 use crate::server::{CLIENT_CAPACITY, CLIENT_RATE, KEY_LIMIT, KEY_WINDOW};
 
@@ -35,10 +35,10 @@ fn memory(run: &Run) -> Verdict {
     let points: Vec<(f64, f64)> =
         run.of(Phase::Attack).map(|sample| (sample.second, sample.server.rss_kib as f64)).collect();
     let slope = slope(&points);
-    let grown = slope * Phase::Attack.lasts(run.seconds).as_secs_f64();
+    let grown = slope * Phase::Attack.duration(run.seconds).as_secs_f64();
     let mean = points.iter().map(|(_, y)| y).sum::<f64>() / points.len() as f64;
     Verdict {
-        promise: "Memory is flat after the warm-up (trend over the attack: at most 5 % of it)",
+        promise: "Memory is flat after the warm-up (growth over the attack: at most 5 %)",
         found: format!("{:.1} MiB, {:+.2} KiB/s, {:+.1} % over the attack", mean / 1024.0, slope, 100.0 * grown / mean),
         holds: grown <= mean * 0.05,
     }
@@ -49,7 +49,7 @@ fn full(run: &Run) -> Verdict {
     let (least, most) = (rows().min().unwrap_or(0), rows().max().unwrap_or(0));
     let max = run.max_rows as u64;
     Verdict {
-        promise: "The table is full (at least 90 %) all through the attack, and never over its bound",
+        promise: "The table is at least 90 % full throughout the attack, and never above its maximum",
         found: format!("{least} to {most} rows of {max}"),
         holds: most <= max && least >= max * 9 / 10,
     }
@@ -72,7 +72,7 @@ fn leaks(run: &Run) -> Verdict {
     // A client may be reconnecting at the time of counting.
     let same = |(before, after): (u64, u64)| after <= before + 1;
     Verdict {
-        promise: "No descriptor, task, thread or place to wait is lost (medians of the last six seconds)",
+        promise: "No descriptors, tasks, threads or waiting slots leak (medians of the last six seconds)",
         found: format!(
             "descriptors {} → {}, tasks {} → {}, threads {} → {}, waiting {waiting}",
             descriptors.0, descriptors.1, tasks.0, tasks.1, threads.0, threads.1
@@ -82,27 +82,27 @@ fn leaks(run: &Run) -> Verdict {
 }
 
 fn latency(run: &Run) -> Verdict {
-    within_twice(run, Phase::Attack, "Honest p99 under attack is within 2 × of quiet")
+    within_twice(run, Phase::Attack, "Honest p99 under attack is at most 2 × that of the quiet phase")
 }
 
 fn recovery(run: &Run) -> Verdict {
-    within_twice(run, Phase::After, "Honest p99 afterwards is within 2 × of quiet")
+    within_twice(run, Phase::After, "Honest p99 afterwards is at most 2 × that of the quiet phase")
 }
 
-/// When a hypervisor takes the processor away, requests wait with and without an attack. So only seconds without such
-/// pauses are compared, if there are enough.
+/// CPU steal delays requests with or without an attack, so only seconds without steal are compared. Fails if there are too
+/// few of them.
 fn within_twice(run: &Run, phase: Phase, promise: &'static str) -> Verdict {
     let (Some(quiet), Some(then)) = (run.course(Phase::Quiet), run.course(phase)) else {
         return Verdict { promise, found: "a phase is missing".to_owned(), holds: false };
     };
     let times = then.undisturbed.p99.as_secs_f64() / quiet.undisturbed.p99.as_secs_f64().max(1e-9);
-    let of = |course: &Course| (course.seconds, run.of(course.phase).count());
+    let of = |course: &PhaseStats| (course.seconds, run.of(course.phase).count());
     let [(some, all), (some_then, all_then)] = [of(quiet), of(then)];
     let enough = 4 * some >= all && 4 * some_then >= all_then;
     Verdict {
         promise,
         found: format!(
-            "{} → {}, {times:.2} ×, of {some} and {some_then} s in which the machine was ours (of {all} and {all_then}{})",
+            "{} → {}, {times:.2} ×, over {some} and {some_then} s without CPU steal (of {all} and {all_then}{})",
             millis(quiet.undisturbed.p99),
             millis(then.undisturbed.p99),
             if enough { "" } else { ": too few" }
@@ -117,30 +117,30 @@ fn honest(run: &Run) -> Verdict {
     let (requests, refused, failed) =
         (sum(|honest| honest.requests), sum(|honest| honest.refused), sum(|honest| honest.failed));
     Verdict {
-        promise: "No honest client is refused below its quota, and none is failed",
-        found: format!("of {requests} requests {refused} refused, {failed} failed"),
+        promise: "No honest client is refused, and none of its requests fails",
+        found: format!("{requests} requests: {refused} refused, {failed} failed"),
         holds: requests > 0 && refused == 0 && failed == 0,
     }
 }
 
-/// The policy that is flooded bears the cost of the flood.
+/// Only the flooded policy bears the cost of the flood.
 fn fair(run: &Run) -> Verdict {
     let of = |name| stats_of(run, name).map_or((0, 0), |stats| (stats.ok, stats.sent));
     let ((ok, sent), (own_ok, own_sent)) = (of(NEWCOMERS_OF_ANOTHER), of(NEWCOMERS));
     let denied = stats_of(run, POLICY_FLOOD).map_or(0, |stats| stats.refused);
     let share = 100.0 * own_ok as f64 / own_sent.max(1) as f64;
     Verdict {
-        promise: "A flood under one policy refuses no newcomer of another",
+        promise: "A flood under one policy causes no refusals under another",
         found: format!(
-            "{ok} of {sent} newcomers of another admitted, {denied} denials of invented names; \
-             of the flooded policy's own newcomers {own_ok} of {own_sent} ({share:.0} %)"
+            "newcomers allowed: {ok} of {sent} under the other policy, {own_ok} of {own_sent} ({share:.0} %) under the \
+             flooded one; {denied} denials of invented keys"
         ),
         // Requests may be in flight when the attackers are stopped.
         holds: sent > 0 && denied > 0 && ok + 1 >= sent,
     }
 }
 
-/// Attackers that spoof or hammer get no more than an honest client in their place.
+/// Attackers that spoof addresses or repeat requests get no more than an honest client would.
 fn confined(run: &Run) -> Verdict {
     let time = run.attacked() + Duration::from_secs(2);
     let windows = time.as_secs().div_ceil(KEY_WINDOW.as_secs()) + 1;
@@ -150,21 +150,21 @@ fn confined(run: &Run) -> Verdict {
         SPOOFERS * (CLIENT_CAPACITY + CLIENT_RATE * time.as_secs()),
     );
     Verdict {
-        promise: "Stormers and spoofers are admitted no more than their own quotas",
+        promise: "Stormers and spoofers get at most their own quotas",
         found: format!("storm {} of at most {}, spoofers {} of at most {}", storm.0, storm.1, spoofs.0, spoofs.1),
         holds: storm.0 <= storm.1 && spoofs.0 <= spoofs.1,
     }
 }
 
-/// Whether the attack took place at all, as a condition for the other promises.
+/// Whether the attack took place at all; otherwise the other promises mean nothing.
 fn attacked(run: &Run) -> Verdict {
     let idle: Vec<&str> = run.hostile.iter().filter(|stats| stats.sent == 0).map(|stats| stats.name.as_str()).collect();
     let keys = stats_of(run, KEY_FLOOD).map_or(0, |stats| stats.ok);
     let storm = stats_of(run, STORM).map_or(0, |stats| stats.refused);
     let spoofs = stats_of(run, SPOOFS).map_or(0, |stats| stats.refused);
     Verdict {
-        promise: "There was an attack: everybody came, the table was filled more than twice, denials were earned",
-        found: format!("{keys} new keys, {storm} and {spoofs} denials; absent: {idle:?}"),
+        promise: "There was an attack: all attackers ran, the table was filled more than twice, and requests were denied",
+        found: format!("{keys} new keys, {storm} and {spoofs} denials; idle attackers: {idle:?}"),
         holds: idle.is_empty() && run.hostile.len() == 11 && keys > 2 * run.max_rows as u64 && storm > 0 && spoofs > 0,
     }
 }
@@ -192,13 +192,13 @@ mod tests {
     use crate::sample::Honest;
 
     #[test]
-    fn a_run_in_which_all_is_well_passes() {
+    fn a_good_run_passes() {
         let broken: Vec<_> = broken(&good()).collect();
         assert!(broken.is_empty(), "{broken:?}");
     }
 
     #[test]
-    fn each_promise_can_be_broken() {
+    fn each_broken_promise_is_detected() {
         let cases: [(&str, Breaks); 15] = [
             ("Memory", |run| of(run, Phase::Attack, |server, second| server.rss_kib += second as u64 * 100)),
             ("The table", |run| of(run, Phase::Attack, |server, _| server.rows = 1_001)),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_fitted() {
+    fn the_slope_is_that_of_the_best_fitting_line() {
         assert_eq!(slope(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]), 2.0);
         assert_eq!(slope(&[(1.0, 1.0)]), 0.0);
     }
@@ -269,7 +269,9 @@ mod tests {
             max_rows: 1_000,
             is_pinned: true,
             samples: Phase::ALL.iter().flat_map(|phase| (0..10).map(|second| sample(second, *phase))).collect(),
-            phases: Phase::ALL.map(|phase| Course { phase, whole: honest, undisturbed: honest, seconds: 10 }).to_vec(),
+            phases: Phase::ALL
+                .map(|phase| PhaseStats { phase, whole: honest, undisturbed: honest, seconds: 10 })
+                .to_vec(),
             hostile: (0..11).map(stats).collect(),
         }
     }
@@ -280,7 +282,7 @@ mod tests {
         }
     }
 
-    fn course_of(run: &mut Run, phase: Phase) -> &mut Course {
+    fn course_of(run: &mut Run, phase: Phase) -> &mut PhaseStats {
         run.phases.iter_mut().find(|course| course.phase == phase).expect("a phase")
     }
 }

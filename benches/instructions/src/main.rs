@@ -1,6 +1,6 @@
-//! One of the paths that every request takes, so many times: `measure.sh` counts the instructions of two such runs.
+//! Runs one of the common paths a given number of times; `measure.sh` counts the instructions of two such runs.
 //!
-//! Without arguments, the names of all paths.
+//! Without arguments, prints the names of all paths.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -22,14 +22,14 @@ use tollgate::{
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Its name, and how to take it so many times.
+/// The name of a path, and a function that runs it a given number of times.
 type Path = (&'static str, fn(u64));
 
 const PATHS: [Path; 16] = [
     ("decision, allowed, hot key", |times| decision(LARGE, times)),
     ("decision, denied", |times| decision(SMALL, times)),
-    ("decision of which only the verdict is kept, allowed", |times| verdict(LARGE, times)),
-    ("decision of which only the verdict is kept, denied", |times| verdict(SMALL, times)),
+    ("decision, only the verdict used, allowed", |times| verdict(LARGE, times)),
+    ("decision, only the verdict used, denied", |times| verdict(SMALL, times)),
     ("decision, three charges", three_charges),
     ("decision, new key", new_keys),
     ("decision, observed", observed),
@@ -52,7 +52,7 @@ fn main() {
     match &arguments[..] {
         [name, times] => {
             let (_, path) = PATHS.iter().find(|(other, _)| other == name).expect("the name of a path");
-            // The clock is calibrated once, for as long as that takes.
+            // Calibrates the clock before counting starts.
             decision(LARGE, 1);
             counted(*path, times.parse().expect("a number"));
         }
@@ -60,7 +60,7 @@ fn main() {
     }
 }
 
-/// What callgrind counts: see `measure.sh`.
+/// The function that callgrind counts; see `measure.sh`.
 #[inline(never)]
 fn counted(path: fn(u64), times: u64) {
     path(black_box(times));
@@ -74,7 +74,7 @@ fn decision(quota: Quota, times: u64) {
     }
 }
 
-/// Whatever else is in the decision, the compiler is to leave out.
+/// Uses only the verdict, so that the compiler can omit the rest of the decision.
 fn verdict(quota: Quota, times: u64) {
     let (limiter, policy) = (limiter(), Policy::new("api", quota));
     let key = String::from("user-00000000001-17");
@@ -93,7 +93,7 @@ fn three_charges(times: u64) {
     }
 }
 
-/// With somebody who wants to be told, and does nothing.
+/// With a no-op observer.
 fn observed(times: u64) {
     #[derive(Debug)]
     struct Nothing;
@@ -118,7 +118,7 @@ fn new_keys(times: u64) {
     }
 }
 
-/// The key, and what a row is found by.
+/// Creates a key and computes its digest.
 fn digest(times: u64, key: impl Fn() -> Key) {
     let secret = Secret::new(SECRET);
     for _ in 0..times {
@@ -154,14 +154,14 @@ fn address(times: u64) {
     }
 }
 
-/// Always under the same secret: so that it counts the same every time.
+/// A limiter with a fixed secret, for reproducible counts.
 fn limiter() -> RateLimiter {
     RateLimiter::builder(MemoryBackend::new()).secret(Secret::new(SECRET)).build()
 }
 
 const SECRET: [u8; 16] = *b"the same always!";
 
-/// Answers at once, with nothing.
+/// Responds immediately with an empty body.
 #[derive(Clone)]
 struct Bare;
 

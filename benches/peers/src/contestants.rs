@@ -20,7 +20,7 @@ use crate::rounds::{ROUND, interleaved, median, rounds, rounds_of};
 /// The kind of limit.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// Never denies, and no key is fully refilled during the run, so no limiter may drop its state.
+    /// Never denies. No key refills fully during the run, so limiters must keep all state.
     Allowed,
     /// A limit of one, which is spent while filling the table.
     Denied,
@@ -100,7 +100,7 @@ impl Contestant {
     pub fn fill(&self, keys: &Keys) {
         let allowed: usize = keys.shuffled().map(|key| self.allowed(std::slice::from_ref(key))).sum();
         let distinct = keys.shuffled().count();
-        assert!(allowed == distinct, "{}: {allowed} of {distinct} allowed to begin with", self.name);
+        assert!(allowed == distinct, "{}: only {allowed} of the first {distinct} calls were allowed", self.name);
     }
 }
 

@@ -13,17 +13,17 @@ pub fn described() -> String {
     let model = field("model name").unwrap_or_else(|| "unknown processor".to_owned());
     let family = field("cpu family").zip(field("model\t")).map(|(family, model)| format!(" ({family}/{model})"));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let told = |program: &str, arguments: &[&str]| {
+    let output = |program: &str, arguments: &[&str]| {
         let output = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let compiler = told("rustc", &["--version"]).unwrap_or_else(|| "unknown compiler".to_owned());
+    let compiler = output("rustc", &["--version"]).unwrap_or_else(|| "unknown compiler".to_owned());
     let compiler = compiler.split(" (").next().unwrap_or_default();
-    let day = told("date", &["-u", "+%F"]).unwrap_or_default();
-    let commit = told("git", &["rev-parse", "--short=10", "HEAD"]).unwrap_or_default();
+    let day = output("date", &["-u", "+%F"]).unwrap_or_default();
+    let commit = output("git", &["rev-parse", "--short=10", "HEAD"]).unwrap_or_default();
     // Files written by the benchmark do not count as changes.
     let changes = ["status", "--porcelain", "--untracked-files=no", "--", ":/", ":!RESULTS.md", ":!plots"];
-    let changes = told("git", &changes).filter(|it| !it.is_empty()).map_or("", |_| " with changes");
+    let changes = output("git", &changes).filter(|it| !it.is_empty()).map_or("", |_| " with changes");
     format!("{model}{}, {cores} cores, {compiler}, {day}, commit {commit}{changes}", family.unwrap_or_default())
 }
 

@@ -47,7 +47,7 @@ impl Plot {
                 y + 4.0
             );
         }
-        let _ = writeln!(out, r#"<text x="{LEFT}" y="{}">ns a decision</text>"#, TOP - 8.0);
+        let _ = writeln!(out, r#"<text x="{LEFT}" y="{}">ns per decision</text>"#, TOP - 8.0);
         for (i, mark) in self.marks.iter().enumerate() {
             let _ = writeln!(out, r#"<text x="{:.1}" y="{}" text-anchor="middle">{mark}</text>"#, x(i), FLOOR + 20.0);
         }

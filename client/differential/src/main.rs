@@ -1,6 +1,7 @@
-//! Prints decisions of the crate's own algebra, one JSON object a line, for the client's tests to compare with theirs.
+//! Prints random decisions of the crate's algebra, one JSON object per line. The client's tests compare the client's
+//! decisions with them.
 //!
-//! Arguments: how many, and the seed that they are drawn from.
+//! Arguments: the number of decisions and the random seed.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -24,7 +25,7 @@ fn main() {
     while printed < count {
         let Some(quota) = quota(&mut random) else { continue };
         let reader = Reader::of(quota);
-        // A history of a few decisions, so that rows are such as histories leave; or a row out of nowhere.
+        // A few decisions in sequence produce realistic rows. Half of the sequences start with an arbitrary row.
         let mut now = instant(&mut random);
         let mut state = if random.one_in(2) { State::default() } else { row(&mut random, &quota, now) };
         state.stamp = algorithm::stamp(&quota);
@@ -34,7 +35,7 @@ fn main() {
         for _ in 0..4 {
             let ask = ask(&mut random, &quota, state.spent);
             let step = step(&quota, &state, now, ask);
-            writeln!(out, "{}", line(&quota, &state, now, ask, &step, &reader)).expect("somebody reads this");
+            writeln!(out, "{}", line(&quota, &state, now, ask, &step, &reader)).expect("cannot write to stdout");
             printed += 1;
             if step.is_allowed() {
                 state = step.state;
@@ -46,7 +47,7 @@ fn main() {
 
 fn line(quota: &Quota, state: &State, now: Micros, ask: Ask, step: &Step, reader: &Reader) -> String {
     let algorithm = name(quota.algorithm());
-    let (before, after) = (Shown::of(quota, state), Shown::of(quota, &step.state));
+    let (before, after) = (SnapshotFields::of(quota, state), SnapshotFields::of(quota, &step.state));
     let (verdict, time) = match step.verdict {
         Verdict::Allow => ("allow", Some(0)),
         Verdict::Reserve { wait } => ("reserve", Some(wait.as_micros())),
@@ -66,7 +67,7 @@ fn line(quota: &Quota, state: &State, now: Micros, ask: Ask, step: &Step, reader
         ("written_by", before.written_by),
         ("now", now.get().to_string()),
         ("cost", ask.tokens().to_string()),
-        // Of `reserve` more than any wait.
+        // `reserve` prints 2^53, which is longer than any wait.
         ("max_wait", or_null(ask.max_wait().map(|wait| wait.as_micros().min(1 << 53)))),
         ("verdict", format!("{verdict:?}")),
         ("time", or_null(time)),
@@ -82,24 +83,28 @@ fn line(quota: &Quota, state: &State, now: Micros, ask: Ask, step: &Step, reader
     format!("{{{}}}", fields.join(","))
 }
 
-/// What a snapshot tells of a row that another quota wrote: the count of the window before, `clear`, and the algorithm.
-struct Shown {
+/// The fields of a snapshot that depend on which quota wrote the row.
+struct SnapshotFields {
     previous: String,
     clear: String,
     written_by: String,
 }
 
-impl Shown {
-    fn of(quota: &Quota, state: &State) -> Shown {
+impl SnapshotFields {
+    fn of(quota: &Quota, state: &State) -> SnapshotFields {
         let writer = writer(state.stamp);
         let owed = state.spent + if writer == Algorithm::SlidingWindow { state.carry } else { 0.0 };
         let is_foreign = state.stamp != algorithm::stamp(&quota) && state.stamp != 0 && owed > 0.0;
         if !is_foreign {
             let previous = if quota.algorithm() == Algorithm::SlidingWindow { state.carry } else { 0.0 };
-            return Shown { previous: format!("{previous:?}"), clear: "null".into(), written_by: "null".into() };
+            return SnapshotFields {
+                previous: format!("{previous:?}"),
+                clear: "null".into(),
+                written_by: "null".into(),
+            };
         }
         let previous = if writer == Algorithm::SlidingWindow { state.carry } else { 0.0 };
-        Shown {
+        SnapshotFields {
             previous: format!("{previous:?}"),
             clear: state.clear.get().to_string(),
             written_by: format!("{:?}", name(writer)),
@@ -107,7 +112,7 @@ impl Shown {
     }
 }
 
-/// By the lowest three bits of a stamp.
+/// The algorithm in the lowest three bits of a stamp.
 fn writer(stamp: u32) -> Algorithm {
     match stamp & 7 {
         2 => Algorithm::FixedWindow,
@@ -121,7 +126,7 @@ fn name(algorithm: Algorithm) -> &'static str {
         Algorithm::TokenBucket => "token_bucket",
         Algorithm::FixedWindow => "fixed_window",
         Algorithm::SlidingWindow => "sliding_window",
-        other => panic!("the client does not know {other:?}"),
+        other => panic!("the client does not support {other:?}"),
     }
 }
 
@@ -129,9 +134,9 @@ fn or_null(value: Option<impl Debug>) -> String {
     value.map_or("null".into(), |value| format!("{value:?}"))
 }
 
-// What is asked
+// Random requests
 
-/// A quota, or `None` of numbers that do not go together.
+/// A random quota; `None` if the numbers are not valid together.
 fn quota(random: &mut Random) -> Option<Quota> {
     let period = match random.below(4) {
         0 => Duration::from_micros(random.magnitude(Quota::MAX_PERIOD.as_micros() as u64).max(1)),
@@ -142,7 +147,7 @@ fn quota(random: &mut Random) -> Option<Quota> {
     let quota = match random.below(3) {
         0 => Quota::try_token_bucket(rate, period),
         1 => Quota::try_fixed_window(rate, period),
-        _ => return Quota::try_sliding_window(rate, period).ok().map(|quota| phased(random, quota)),
+        _ => return Quota::try_sliding_window(rate, period).ok().map(|quota| with_random_start(random, quota)),
     };
     let mut quota = quota.ok()?;
     if random.one_in(2) {
@@ -156,10 +161,10 @@ fn quota(random: &mut Random) -> Option<Quota> {
         _ => quota,
     };
     algorithm::validate(&quota).ok()?;
-    if quota.algorithm() == Algorithm::FixedWindow { Some(phased(random, quota)) } else { Some(quota) }
+    if quota.algorithm() == Algorithm::FixedWindow { Some(with_random_start(random, quota)) } else { Some(quota) }
 }
 
-fn phased(random: &mut Random, quota: Quota) -> Quota {
+fn with_random_start(random: &mut Random, quota: Quota) -> Quota {
     let period = quota.period().as_micros() as u64;
     let start = match random.below(3) {
         0 => 0,
@@ -169,7 +174,7 @@ fn phased(random: &mut Random, quota: Quota) -> Quota {
     quota.start(Duration::from_micros(start))
 }
 
-/// A row that no history need have left: fractions, the distant past, ahead of the clock.
+/// An arbitrary row: with fractions, in the distant past, or ahead of the clock.
 fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
     let fill = quota.window().as_micros() as u64;
     let at = match random.below(6) {
@@ -182,7 +187,7 @@ fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
     };
     let mut at = Micros::new(at);
     if quota.algorithm() != Algorithm::TokenBucket && !random.one_in(4) {
-        // A boundary; of a sliding window, another row would be ignored.
+        // A boundary: a sliding window ignores rows that do not begin at a boundary.
         let fresh = State { at, stamp: algorithm::stamp(&quota), ..State::default() };
         at = step(quota, &fresh, at, Ask::cost(0)).state.at;
     }
@@ -190,10 +195,10 @@ fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
     State { spent: random.spent(quota.get_capacity()), at, carry, stamp: algorithm::stamp(&quota), ..State::default() }
 }
 
-/// A row of another quota: of a history of its own, or any, and clear when it may be or whenever.
+/// A row written by another quota, with a realistic or an arbitrary count and expiry.
 fn foreign(random: &mut Random, quota: &Quota, now: Micros) -> Option<State> {
     let writer = match random.below(3) {
-        // Of the same period and phase.
+        // A quota of the same period and phase.
         0 => {
             let rate = random.near(quota.rate()).clamp(1, Quota::MAX_TOKENS);
             let other = match quota.algorithm() {
@@ -235,7 +240,7 @@ fn instant(random: &mut Random) -> Micros {
     }
 }
 
-/// An instant after a decision: that at which the ask was told to come back, a little off it, or any other.
+/// An instant after a decision: the retry or due time, one microsecond before, or any other instant.
 fn next(random: &mut Random, quota: &Quota, now: Micros, step: &Step) -> Micros {
     if let Verdict::Deny { retry: Some(time) } | Verdict::Reserve { wait: time } = step.verdict {
         let time = time.as_micros() as u64;
@@ -260,7 +265,10 @@ fn ask(random: &mut Random, quota: &Quota, spent: f64) -> Ask {
         2 => quota.get_capacity() + 1,
         3 => random.near(quota.get_capacity()),
         4 => (quota.get_capacity() as f64 - spent).max(1.0) as u64,
-        5 => quota.get_max_reserved().map_or(UNBOUNDED - 1, |tokens| quota.get_capacity() + tokens) + random.below(3),
+        5 => {
+            quota.get_max_reserved().map_or(UNLIMITED_CEILING - 1, |tokens| quota.get_capacity() + tokens)
+                + random.below(3)
+        }
         6 => random.magnitude(1 << 53) - 1,
         _ => 1 + random.below(10),
     };
@@ -296,14 +304,14 @@ impl Random {
         of[self.below(of.len() as u64) as usize]
     }
 
-    /// From 1 to `most`, every order of magnitude as likely as another.
+    /// A number from 1 to `most`. All orders of magnitude are equally likely.
     fn magnitude(&mut self, most: u64) -> u64 {
         let bits = 64 - most.leading_zeros() as u64;
         let shift = 63 - self.below(bits);
         ((self.bits() | 1 << 63) >> shift).clamp(1, most)
     }
 
-    /// A share or a small multiple of `number`, or a little beside it.
+    /// A part or a small multiple of `number`, or a number close to it.
     fn near(&mut self, number: u64) -> u64 {
         match self.below(4) {
             0 => number.saturating_sub(self.below(3)),
@@ -333,39 +341,41 @@ impl Random {
     }
 }
 
-/// What may stand as spent where reservations are without bound: `2^53 - 1` less the most tokens of a cost.
-const UNBOUNDED: u64 = (1 << 53) - 1 - Quota::MAX_TOKENS;
+/// The most tokens spent with unlimited reservations: `2^53 - 1` minus the largest cost.
+const UNLIMITED_CEILING: u64 = (1 << 53) - 1 - Quota::MAX_TOKENS;
 
-// What is available
+// Available tokens
 
-/// A limiter on a backend that holds whatever row it is told to: `available` is only to be had of a limiter's snapshot.
+/// Reads the available tokens of any row. Only a limiter's snapshot has `available`, so the limiter's backend returns
+/// the row in `stored`.
 struct Reader {
     limiter: RateLimiter,
     policy: Policy,
-    held: Arc<Mutex<Option<Step>>>,
+    stored: Arc<Mutex<Option<Step>>>,
 }
 
 impl Reader {
     fn of(quota: Quota) -> Reader {
-        let held = Arc::new(Mutex::new(None));
-        let limiter = RateLimiter::builder(Held(Arc::clone(&held))).build();
-        Reader { limiter, policy: Policy::new("held", quota), held }
+        let stored = Arc::new(Mutex::new(None));
+        let limiter = RateLimiter::builder(FixedRow(Arc::clone(&stored))).build();
+        Reader { limiter, policy: Policy::new("read", quota), stored }
     }
 
     fn available(&self, state: &State, now: Micros) -> u64 {
-        *self.held.lock().expect("one thread") = Some(Step { verdict: Verdict::Allow, state: *state, now });
+        *self.stored.lock().expect("one thread") = Some(Step { verdict: Verdict::Allow, state: *state, now });
         let future = std::pin::pin!(self.limiter.snapshot(&self.policy, 1u64));
         match future.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(snapshot)) => snapshot.available(now),
-            other => panic!("a backend that answers at once: {other:?}"),
+            other => panic!("expected an immediate snapshot, found {other:?}"),
         }
     }
 }
 
+/// A backend that returns one row for every key.
 #[derive(Debug)]
-struct Held(Arc<Mutex<Option<Step>>>);
+struct FixedRow(Arc<Mutex<Option<Step>>>);
 
-impl Backend for Held {
+impl Backend for FixedRow {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
         self.peek(takes)
     }

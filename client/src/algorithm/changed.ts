@@ -2,19 +2,19 @@ import type { RateLimitConfig } from '../snapshot.js';
 import { LAST, type Row } from './algebra.js';
 import { windowsOf } from './windows.js';
 
-/** A row that another quota wrote and that is not fully repaid. */
+/** A row that another quota wrote and that has not expired. */
 export type ForeignRow = Row & Required<Pick<Row, 'clear' | 'written_by'>>;
 
-/** Whether another quota wrote `row` and it is not fully repaid at `now`. */
+/** Whether another quota wrote `row`, and the row has not expired at `now`. */
 export function isForeign(row: Row, now: number): row is ForeignRow {
   return row.written_by !== undefined && row.spent + row.previous > 0 && now < (row.clear ?? 0);
 }
 
-/** Between token buckets: the larger of both repayments applies. */
-export const FASTER = 1;
-/** Read like the quota's own row. */
+/** The debt is repaid by the faster of two token buckets. */
+export const FASTER_BUCKET = 1;
+/** The row is read like the quota's own row. */
 export const OWN = 2;
-/** The counts remain in full until `clear`. */
+/** Counts stay whole until the row expires. */
 export const WHOLE = 3;
 
 /** How a quota reads a foreign row. */
@@ -24,12 +24,12 @@ export function readingOf(config: RateLimitConfig, { written_by, ts, clear }: Fo
     return WHOLE;
   }
   if (algorithm !== 'sliding_window') {
-    return algorithm === 'token_bucket' ? FASTER : OWN;
+    return algorithm === 'token_bucket' ? FASTER_BUCKET : OWN;
   }
-  // A sliding window's `clear` reveals its period.
+  // A sliding window expires two periods after `ts`, rounded up to seconds.
   const seconds = Math.ceil((ts + 2 * period) / 1e6);
-  const ends = seconds < NEVER ? seconds * 1e6 : LAST;
-  return period % 1e6 === 0 && ends === clear && isBoundary(config, ts) ? OWN : WHOLE;
+  const expected = seconds < NEVER ? seconds * 1e6 : LAST;
+  return period % 1e6 === 0 && expected === clear && isBoundary(config, ts) ? OWN : WHOLE;
 }
 
 /** Rows store seconds in 32 bits; the largest value means never. */
@@ -41,28 +41,28 @@ export function isBoundary(config: RateLimitConfig, ts: number): boolean {
   return begin(index(ts)) === ts;
 }
 
-/** A foreign row whose counts remain, as an own row that is repaid from `now` on. */
-export function whole(config: RateLimitConfig, row: Row, now: number): Row {
+/** Converts a foreign row whose counts stay whole to an own row that is repaid from `now` on. */
+export function rollWhole(config: RateLimitConfig, row: Row, now: number): Row {
   const { index, begin } = windowsOf(config);
   const latest = Math.max(row.ts, now);
-  const start = (instant: number): number => begin(index(instant));
+  const boundary = (instant: number): number => begin(index(instant));
   const { algorithm } = config;
   const ts =
     algorithm === 'token_bucket'
       ? latest
       : algorithm === 'fixed_window'
-        ? Math.max(row.ts, start(now))
-        : start(latest);
+        ? Math.max(row.ts, boundary(now))
+        : boundary(latest);
   return { ...row, ts };
 }
 
-/** `rolled`, which has `spent` tokens left to repay, or the row by the writer's rate, if less is left by that. */
-export function faster(row: Row, rolled: Row, spent: number, now: number, clear: number): Row {
-  const byWriter = Math.ceil((row.spent * (clear - now)) / (clear - row.ts));
-  return now > row.ts && clear < LAST && byWriter < spent ? { ...rolled, spent: byWriter, ts: now } : rolled;
+/** The row with less debt: `rolled`, with a debt of `spent`, or `row` at the rate of the bucket that wrote it. */
+export function rollFaster(row: Row, rolled: Row, spent: number, now: number, clear: number): Row {
+  const left = Math.ceil((row.spent * (clear - now)) / (clear - row.ts));
+  return now > row.ts && clear < LAST && left < spent ? { ...rolled, spent: left, ts: now } : rolled;
 }
 
-/** The first instant in `from..end` at which `holds`, which never turns false again; otherwise `Infinity`. */
+/** The first instant in `from..end` at which `holds` is true and stays true; `Infinity` if there is none. */
 export function first(from: number, end: number, holds: (instant: number) => boolean): number {
   if (from >= end || !holds(end - 1)) {
     return Infinity;

@@ -12,11 +12,11 @@ export function fixedWindow(config: RateLimitConfig): Algebra {
     fill: Math.ceil((capacity || 1) / rate) * period,
 
     roll(row, now) {
-      const then = index(row.ts);
-      const here = index(now);
-      return here <= then
+      const rowWindow = index(row.ts);
+      const window = index(now);
+      return window <= rowWindow
         ? row
-        : { ...row, spent: Math.max(row.spent - rate * (here - then), 0), ts: begin(here) };
+        : { ...row, spent: Math.max(row.spent - rate * (window - rowWindow), 0), ts: begin(window) };
     },
 
     spent: (row) => row.spent,

@@ -1,28 +1,27 @@
 import type { RateLimitConfig } from '../snapshot.js';
 import { LAST, type Row } from './algebra.js';
-import { faster, first, isBoundary, isForeign, OWN, readingOf, WHOLE, whole } from './changed.js';
+import { first, isBoundary, isForeign, OWN, readingOf, rollFaster, rollWhole, WHOLE } from './changed.js';
 import { fixedWindow } from './fixed-window.js';
 import { slidingWindow } from './sliding-window.js';
 import { tokenBucket } from './token-bucket.js';
 
-/** A quota's operations on rows. Instants in microseconds. */
+/** A quota's operations on rows. Instants are in microseconds. */
 export interface Quota {
-  /** The row at `now`. The other functions take such rows. */
+  /** The row at `now`. The other functions take rolled rows. */
   roll(row: Row, now: number): Row;
   /** Whole tokens that can be spent. */
   available(row: Row, now: number): number;
-  /** Whether `cost` fits without waiting. */
+  /** Whether `cost` tokens can be spent without waiting. */
   fits(row: Row, now: number, cost: number): boolean;
-  /** Whether at most `level` is spent. */
+  /** Whether at most `level` tokens are spent. */
   within(row: Row, now: number, level: number): boolean;
   /**
-   * The first instant from `now` on at which `within` holds without further spending, `Infinity` if there is none.
-   * Takes foreign rows unrolled.
+   * The first instant from `now` on at which `within` holds without further spending; `Infinity` if there is none.
+   * A foreign row must not be rolled.
    */
   when(row: Row, now: number, level: number): number;
 }
 
-/** The operations of `config`: its algorithm's, plus those common to all algorithms. */
 export function quotaOf(config: RateLimitConfig): Quota {
   const limit = config.capacity;
   const algebra = ALGEBRAS[config.algorithm](config);
@@ -52,20 +51,20 @@ export function quotaOf(config: RateLimitConfig): Quota {
       spent += reading === WHOLE ? previous : 0;
       previous = reading === OWN ? previous : 0;
     } else if (state.written_by || (config.algorithm === 'sliding_window' && !isBoundary(config, ts))) {
-      // Fully repaid, or not written under this quota.
+      // The row has expired, or was not written under this quota.
       [spent, previous] = [0, 0];
     }
     let row: Row = { spent, ts, previous };
-    // The clock was far ahead: forgive the row, unless its debt would not be repaid by then either.
+    // The row is far ahead of the clock. The row is forgiven, unless repaying its debt takes until `ts` anyway.
     if (ts - now > algebra.fill && when({ ...row, ts: now }, now, 0) < ts) {
       row = { spent: 0, ts: now, previous: 0 };
       reading = OWN;
     }
     if (reading === WHOLE) {
-      return whole(config, row, now);
+      return rollWhole(config, row, now);
     }
     const rolled = algebra.roll(row, now);
-    return foreign && reading !== OWN ? faster(row, rolled, algebra.spent(rolled, now), now, state.clear) : rolled;
+    return foreign && reading !== OWN ? rollFaster(row, rolled, algebra.spent(rolled, now), now, state.clear) : rolled;
   }
 
   return {
@@ -76,7 +75,7 @@ export function quotaOf(config: RateLimitConfig): Quota {
 
     available(row, now) {
       const left = limit - algebra.spent(row, now) + 1e-6;
-      // `fits` decides, so that exactly what is reported would be allowed.
+      // `fits` must allow the reported number of tokens, despite rounding.
       const guess = Math.floor(Math.min(Math.max(left, 0), limit));
       return guess > 0 && !fits(row, now, guess) ? guess - 1 : guess;
     },

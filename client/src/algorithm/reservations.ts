@@ -1,14 +1,14 @@
 import type { RateLimitConfig } from '../snapshot.js';
 import { LAST, type Row } from './algebra.js';
-import { FASTER, first, isForeign, OWN, readingOf } from './changed.js';
+import { FASTER_BUCKET, first, isForeign, OWN, readingOf } from './changed.js';
 import type { Quota } from './quota.js';
 import { windowsOf } from './windows.js';
 
-/** A quota's operations for reservations. Instants in microseconds, `Infinity` if there is none. */
+/** A quota's operations for reservations. Instants are in microseconds; `Infinity` if there is none. */
 export interface Reservations {
   /** The due time of a reservation of `cost` made at `now`. */
   due(row: Row, now: number, cost: number): number;
-  /** When a reservation of `cost` that is not granted at `now` would be. Takes foreign rows unrolled. */
+  /** When a reservation of `cost` that is denied at `now` would be granted. A foreign row must not be rolled. */
   retryAt(row: Row, now: number, cost: number): number;
 }
 
@@ -42,10 +42,10 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
     let before = Infinity;
     if (reading === OWN) {
       before = retryOwn(roll(state, now), now, cost);
-    } else if (reading === FASTER) {
+    } else if (reading === FASTER_BUCKET) {
       before = first(now, clear, holds);
     } else if (config.algorithm === 'fixed_window') {
-      // The counts remain, so only the wait changes: it shrinks until the end of the window.
+      // While counts stay whole, only the wait changes: it shrinks towards the end of the window.
       const { index, begin } = windowsOf(config);
       before = first(now, Math.min(begin(index(Math.max(now, state.ts)) + 1), clear), holds);
     }
@@ -56,14 +56,14 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
   }
 
   function retryOwn(row: Row, now: number, cost: number): number {
-    const room = when(row, now, ceiling - cost);
+    const fitsCeiling = when(row, now, ceiling - cost);
     const dueNow = whenCharged(row, now, cost);
-    if (room + dueNow === Infinity) {
+    if (fitsCeiling + dueNow === Infinity) {
       return Infinity;
     }
-    const at = ifGranted(row, Math.max(room, dueNow - maxWait, now), cost);
-    // At `clear` all debt is repaid, and a cost larger than the capacity may still wait too long. A bucket's wait then
-    // stays the same; a window's shrinks towards its end.
+    const at = ifGranted(row, Math.max(fitsCeiling, dueNow - maxWait, now), cost);
+    // At `clear`, all debt is repaid, but a cost larger than the capacity may still wait too long. For a bucket, the
+    // wait stays the same. For a window, the wait shrinks towards the end of the window.
     const clear = when(row, now, 0);
     if (at < Infinity || config.algorithm !== 'fixed_window' || clear === Infinity) {
       return at;
@@ -76,5 +76,5 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
   return { due, retryAt };
 }
 
-/** The most that doubles count exactly, less the largest cost. */
+/** The largest exact count of a double, minus the largest cost. */
 const CEILING_WITHOUT_BOUND = LAST - 999_999_999_999_999;

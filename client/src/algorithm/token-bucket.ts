@@ -2,28 +2,30 @@ import type { RateLimitConfig } from '../snapshot.js';
 import { ALREADY, tighten, type Algebra } from './algebra.js';
 
 /**
- * Token bucket: spending is repaid smoothly. `ts` moves in whole grains, `rate / period` in lowest terms, so that whole
- * tokens stay whole; only the rest of a grain is computed in floating point.
+ * Token bucket: spent tokens are repaid smoothly. `ts` moves only in whole grains, which are `rate / period` in lowest
+ * terms, so stored tokens stay whole. Only the current part of a grain is computed in floating point.
  */
 export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebra {
   const common = greatestCommonDivisor(rate, period);
-  const tokens = rate / common;
-  const micros = period / common;
+  const grainTokens = rate / common;
+  const grainMicros = period / common;
 
   const since = (ts: number, now: number): number => Math.max(now - ts, 0);
   // Multiplies before dividing, as the server does.
-  const repaid = (elapsed: number): number => (elapsed * tokens) / micros;
+  const repaid = (elapsed: number): number => (elapsed * grainTokens) / grainMicros;
 
   return {
-    // The only product that must be exact beyond 2^53.
-    fill: Number((BigInt(capacity || 1) * BigInt(micros) + BigInt(tokens - 1)) / BigInt(tokens)),
+    // This product must be exact even beyond 2^53.
+    fill: Number(
+      (BigInt(capacity || 1) * BigInt(grainMicros) + BigInt(grainTokens - 1)) / BigInt(grainTokens),
+    ),
 
     roll(row, now) {
       const elapsed = since(row.ts, now);
-      const rest = elapsed % micros;
-      const grains = (elapsed - rest) / micros;
-      const spent = row.spent - grains * tokens;
-      const ts = row.ts + grains * micros;
+      const rest = elapsed % grainMicros;
+      const grains = (elapsed - rest) / grainMicros;
+      const spent = row.spent - grains * grainTokens;
+      const ts = row.ts + grains * grainMicros;
       return repaid(since(ts, now)) >= spent ? { ...row, spent: 0, ts: Math.max(row.ts, now) } : { ...row, spent, ts };
     },
 
@@ -37,11 +39,11 @@ export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebr
       if (debt <= 0) {
         return ALREADY;
       }
-      const grains = Math.floor(debt / tokens);
-      const rest = debt - grains * tokens;
-      // For a debt beyond 2^53, the quotient may be rounded up, and the rest negative.
-      const elapsed = Math.max(Math.ceil((rest * micros) / tokens), 0);
-      return row.ts + (grains * micros + tighten(elapsed, (elapsed) => repaid(elapsed) >= rest));
+      const grains = Math.floor(debt / grainTokens);
+      const rest = debt - grains * grainTokens;
+      // For a debt beyond 2^53, the quotient may be rounded up, so that the rest is negative.
+      const elapsed = Math.max(Math.ceil((rest * grainMicros) / grainTokens), 0);
+      return row.ts + (grains * grainMicros + tighten(elapsed, (elapsed) => repaid(elapsed) >= rest));
     },
   };
 }

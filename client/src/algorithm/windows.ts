@@ -1,19 +1,19 @@
 import type { RateLimitConfig } from '../snapshot.js';
 
-/** Numbered windows of one length. Instants in microseconds. */
+/** Numbered windows of one length. Instants are in microseconds. */
 export interface Windows {
-  /** The number of the window that contains `now`; 0 is the one that began at or before the epoch. */
+  /** The number of the window that contains `now`; window 0 begins at or before the epoch. */
   index(now: number): number;
-  /** The instant `offset` microseconds into window `index`; not before the epoch. */
+  /** The instant `offset` microseconds into window `index`; the epoch if that is earlier. */
   begin(index: number, offset?: number): number;
-  /** How far `now` is into its window. */
+  /** Microseconds from the start of the window to `now`. */
   offset(now: number): number;
 }
 
 export function windowsOf({ period, start }: RateLimitConfig): Windows {
   return {
     index(now) {
-      // `start` is subtracted first, because a period more may exceed 2^53. The division is exact.
+      // Subtracts `start` instead of adding a period, because the sum may exceed 2^53. The division is exact.
       const since = now - start;
       return since < 0 ? 0 : (since - (since % period)) / period + 1;
     },

@@ -1,4 +1,4 @@
-/** The hook in strict mode, with each supported version of React (`scripts/bundle-react-tests.mjs`). */
+/** Tests the hook in strict mode with each supported version of React (see `scripts/bundle-react-tests.mjs`). */
 
 import assert from 'node:assert/strict';
 import { mock, test, type TestContext } from 'node:test';
@@ -16,7 +16,7 @@ import { settle, world, type World } from '../world.js';
 const EMPTY = snapshot({ spent: 10 });
 const BEGIN = NOW / 1000;
 
-/** When bundled, React's `act` opens a channel per message and never closes it, so Node would not exit. */
+/** Closes itself after one message. Bundled React leaves these channels open, which would keep Node running. */
 class Channel extends MessageChannel {
   constructor() {
     super();
@@ -27,7 +27,7 @@ class Channel extends MessageChannel {
 Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true, MessageChannel: Channel });
 
 test(`React ${version}`, async (t) => {
-  await t.test('all components of a url share one request, in strict mode too', async (t) => {
+  await t.test('components of the same url share one request, even in strict mode', async (t) => {
     const { page, urls, options } = await pageOf(t);
     await page.show(
       <>
@@ -40,7 +40,7 @@ test(`React ${version}`, async (t) => {
     assert.deepEqual(page.buttons(), ['again in 6 s', 'again in 12 s']);
   });
 
-  await t.test('the last token disables, time enables, and nothing is asked meanwhile', async (t) => {
+  await t.test('the button is disabled by the last token and enabled after the wait, without a request', async (t) => {
     const { page, w } = await pageOf(t);
     w.answer = snapshot({ spent: 9 });
     await page.show(<Send source={w.store} />);
@@ -60,7 +60,7 @@ test(`React ${version}`, async (t) => {
     assert.equal(w.urls.length, 1);
   });
 
-  await t.test('a component is rendered again only when its own answer changes', async (t) => {
+  await t.test('a component is rendered again only when its own status changes', async (t) => {
     const { page, w } = await pageOf(t);
     let renders = 0;
     function Plain(): ReactNode {
@@ -76,7 +76,7 @@ test(`React ${version}`, async (t) => {
     assert.equal(renders, 0);
   });
 
-  await t.test('another count is another answer', async (t) => {
+  await t.test('a new count has its own status', async (t) => {
     const { page, w } = await pageOf(t);
     w.answer = snapshot({ spent: 8 });
     await page.show(<Send source={w.store} count={1} />);
@@ -85,16 +85,16 @@ test(`React ${version}`, async (t) => {
     assert.deepEqual(page.buttons(), ['again in 6 s']);
   });
 
-  await t.test('a server that fails is told, and renders', async (t) => {
+  await t.test('a component renders despite a failed request', async (t) => {
     const { page, w } = await pageOf(t);
     w.answer = new Response(null, { status: 404 });
     await page.show(<Send source={w.store} />);
     await page.pass(10);
     assert.deepEqual(page.buttons(), ['send']);
-    assert.match(`${w.store.getStatus().error}`, /answered 404/);
+    assert.match(`${w.store.getStatus().error}`, /returned 404/);
   });
 
-  await t.test('a refusal that is observed disables', async (t) => {
+  await t.test('an observed refusal disables the button', async (t) => {
     const { page, w } = await pageOf(t);
     w.answer = new Response(null, { status: 404 });
     await page.show(<Send source={w.store} />);
@@ -105,7 +105,7 @@ test(`React ${version}`, async (t) => {
     assert.deepEqual(page.buttons(), ['send']);
   });
 
-  await t.test('nothing is left running when the last component is gone', async (t) => {
+  await t.test('no timer remains after the last component is unmounted', async (t) => {
     const { page, w } = await pageOf(t);
     w.answer = EMPTY;
     await page.show(<Send source={w.store} />);
@@ -115,7 +115,7 @@ test(`React ${version}`, async (t) => {
     assert.equal(w.timers(), 0);
   });
 
-  await t.test('the functions stay the same, to be used in effects', async (t) => {
+  await t.test('the returned functions never change, so that effects can use them', async (t) => {
     const { page, w } = await pageOf(t);
     const seen = new Set<unknown>();
     function Plain(): ReactNode {
@@ -129,7 +129,7 @@ test(`React ${version}`, async (t) => {
     assert.equal(seen.size, 4);
   });
 
-  await t.test('where stores are not shared, a component keeps its own', async (t) => {
+  await t.test('a component keeps its store where stores are not shared', async (t) => {
     const { page, urls, options } = await pageOf(t);
     Reflect.deleteProperty(globalThis, 'document');
     await page.show(<Send source="/own" options={options} />);
@@ -139,12 +139,12 @@ test(`React ${version}`, async (t) => {
     assert.deepEqual(urls, ['/own']);
   });
 
-  await t.test('point 5b at login and logout, the state is of the user who asks now', async (t) => {
+  await t.test('point 5b login and logout replace the state of the previous user', async (t) => {
     const { page, w } = await pageOf(t);
-    const asked: (string | null)[] = [];
+    const users: (string | null)[] = [];
     const fetch = async (_url: unknown, init?: RequestInit): Promise<Response> => {
       const user = new Headers(init?.headers).get('x-user');
-      asked.push(user);
+      users.push(user);
       return Response.json(user === 'ada' ? EMPTY : snapshot({}));
     };
     const as = (user: string): UseRateLimitOptions => ({ fetch, init: { headers: { 'x-user': user } } });
@@ -152,10 +152,10 @@ test(`React ${version}`, async (t) => {
     await page.pass(10);
     assert.deepEqual(page.buttons(), ['again in 6 s']);
     await page.show(<Send source="/login" options={as('ada')} />);
-    assert.deepEqual(asked, ['ada'], 'rendering again does not fetch');
+    assert.deepEqual(users, ['ada'], 'rendering again does not fetch');
 
     await page.show(<Send source="/login" options={as('grace')} />);
-    assert.deepEqual(page.buttons(), ['send'], 'nothing of the other user remains');
+    assert.deepEqual(page.buttons(), ['send'], 'no state of the previous user remains');
     await page.pass(10);
     assert.deepEqual(page.buttons(), ['send']);
     await page.show(<Send source="/login" options={{ fetch }} />);
@@ -164,12 +164,12 @@ test(`React ${version}`, async (t) => {
     await page.show(<Send source="/login" options={as('ada')} />);
     await page.pass(10);
     assert.deepEqual(page.buttons(), ['again in 6 s']);
-    assert.deepEqual(asked, ['ada', 'grace', null, 'ada']);
+    assert.deepEqual(users, ['ada', 'grace', null, 'ada']);
     await page.show(null);
     assert.equal(w.timers(), 0);
   });
 
-  await t.test('point 5b where a cookie says who asks, the key does', async (t) => {
+  await t.test('point 5b `key` identifies the user if a cookie does', async (t) => {
     const { page } = await pageOf(t);
     let cookie = 'ada';
     const fetch = async (): Promise<Response> => Response.json(cookie === 'ada' ? EMPTY : snapshot({}));
@@ -182,7 +182,7 @@ test(`React ${version}`, async (t) => {
     assert.deepEqual(page.buttons(), ['send']);
   });
 
-  await t.test('point 5c a hook and a store without React share one state, until the last of them leaves', async (t) => {
+  await t.test('point 5c a hook and a store without React share one state until both are released', async (t) => {
     const { page, urls, options, w } = await pageOf(t);
     const vanilla = createRateLimit({ ...options, url: '/both' });
     let calls = 0;
@@ -199,13 +199,13 @@ test(`React ${version}`, async (t) => {
     assert.equal(calls, 1);
 
     await page.show(null);
-    assert.equal(vanilla.getStatus().ok, false, 'the other one still uses it');
+    assert.equal(vanilla.getStatus().ok, false, 'the store without React still uses the state');
     stop();
     assert.equal(w.timers(), 0);
     assert.equal(createRateLimit({ ...options, url: '/both' }).getStatus().known, false);
   });
 
-  await t.test('a server renders it without asking, and the page takes that over', async (t) => {
+  await t.test('a server renders the button without a request, and the page hydrates it', async (t) => {
     const urls: string[] = [];
     const fetch = async (url: unknown): Promise<Response> => {
       urls.push(String(url));
@@ -236,18 +236,18 @@ interface SendProps {
 }
 
 interface Page {
-  /** The labels of the buttons. Buttons with other labels than `send` are disabled. */
+  /** The labels of the buttons. Checks that exactly the buttons labeled `send` are enabled. */
   buttons(): string[];
   show(node: ReactNode): Promise<void>;
   pass(milliseconds: number): Promise<void>;
 }
 
-/** A page in a world, hydrating server-rendered `html`. Warnings of React fail the test. */
+/** A page in a new world, which hydrates `html` if given. React's warnings fail the test. */
 async function pageOf(
   test: TestContext,
   html?: string,
 ): Promise<{ page: Page; w: World; urls: string[]; options: UseRateLimitOptions }> {
-  const complaints = mock.method(console, 'error');
+  const errors = mock.method(console, 'error');
   const window = new Window();
   Object.assign(globalThis, { window, document: window.document });
   const w = world(test);
@@ -287,8 +287,8 @@ async function pageOf(
     Reflect.deleteProperty(globalThis, 'document');
     Reflect.deleteProperty(globalThis, 'window');
     await window.happyDOM.close();
-    complaints.mock.restore();
-    const texts = complaints.mock.calls.map((call) => String(call.arguments[0]));
+    errors.mock.restore();
+    const texts = errors.mock.calls.map((call) => String(call.arguments[0]));
     // Node warns that mock timers are experimental.
     assert.deepEqual(
       texts.filter((text) => !text.startsWith('(node:')),

@@ -4,7 +4,7 @@ use tollgate::{Charge, DAY, LimitError, Policy, Quota, RateLimiter, SECOND};
 
 static BURST: Policy = Policy::new("burst", Quota::token_bucket(10, SECOND));
 static DAILY: Policy = Policy::new("daily", Quota::token_bucket(1000, DAY));
-/// They allow ten a second. No bursts, and one less for timers and a network that are late: `capacity(1)`, and nine.
+/// The API allows ten a second. We send nine, without bursts, because timers and networks may be late.
 static UPSTREAM: Policy = Policy::new("upstream", Quota::token_bucket(9, SECOND).capacity(1).max_reserved(100));
 
 pub struct Limits {
@@ -16,14 +16,14 @@ impl Limits {
         Limits { limiter }
     }
 
-    /// Under both, or under neither. Of an error, `denied()` tells which, and `retry_after()` how long to wait.
+    /// Charges both, or neither. `denied()` of the error has the policy and the retry time.
     pub async fn search(&self, user: u64) -> Result<(), LimitError> {
         let charges = [Charge::new(&DAILY, user), Charge::new(&BURST, user)];
         self.limiter.limit_all(charges).await?;
         Ok(())
     }
 
-    /// Before each call of somebody else's API. Fails if the turn would come later than in thirty seconds.
+    /// Call this before each call of the upstream API. Fails if the wait would exceed thirty seconds.
     pub async fn upstream(&self) -> Result<(), LimitError> {
         self.limiter.acquire(&UPSTREAM, "their API").wait_up_to(30 * SECOND).await?;
         Ok(())

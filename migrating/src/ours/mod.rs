@@ -1,4 +1,4 @@
-//! What the pages show beside it.
+//! The code of the guides that uses tollgate.
 
 pub mod actix_extensible_rate_limit;
 pub mod axum_gcra;

@@ -28,7 +28,7 @@ pub fn app() -> Router {
 
 fn refuse(refusal: &Refusal<'_>) -> Response<Bytes> {
     let (Some(_), Some(wait)) = (refusal.decisions(), refusal.retry_after_secs()) else {
-        return refusal.default_response(); // 500 or 503: nobody was too fast
+        return refusal.default_response(); // 500 or 503: an error, not a denial
     };
     refusal.respond("application/json", format!(r#"{{"error":"too_many_requests","retry_in":{wait}}}"#))
 }

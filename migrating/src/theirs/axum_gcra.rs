@@ -1,6 +1,6 @@
 //! axum_gcra 0.1.
 
-// What is `axum` to this crate, and in the block on the page.
+// The guide shows this version of axum as `axum`.
 use axum07 as axum;
 
 use std::net::SocketAddr;

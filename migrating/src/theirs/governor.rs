@@ -25,19 +25,19 @@ impl Limits {
         }
     }
 
-    /// Otherwise, how long to wait.
+    /// Returns how long to wait if the call is denied.
     pub fn search(&self, user: u64) -> Result<(), Duration> {
         let now = DefaultClock::default().now();
         self.daily.check_key(&user).map_err(|not_until| not_until.wait_time_from(now))?;
         self.burst.check_key(&user).map_err(|not_until| not_until.wait_time_from(now))
     }
 
-    /// Before each call of somebody else's API.
+    /// Call this before each call of the upstream API.
     pub async fn upstream(&self) {
         self.upstream.until_ready().await;
     }
 
-    /// From a timer.
+    /// Called by a timer.
     pub fn sweep(&self) {
         self.burst.retain_recent();
         self.daily.retain_recent();

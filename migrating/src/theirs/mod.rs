@@ -1,9 +1,9 @@
-//! What the pages show of other crates.
+//! The code of the guides that uses other crates.
 
 #[cfg(feature = "actix")]
 pub mod actix_extensible_rate_limit;
 pub mod axum_gcra;
-#[allow(clippy::new_without_default)] // as short as the page shows it
+#[allow(clippy::new_without_default)] // as short as in the guide
 pub mod governor;
 pub mod tower_governor;
 pub mod tower_rate_limiter;

@@ -1,6 +1,6 @@
 //! tower-rate-limiter 0.1.
 
-// What it is called by those who have this version only.
+// The name of the crate in projects with only this version.
 use tower_rate_limiter_01 as tower_rate_limiter;
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-// What `docs::migrating::convex` says of theirs: of the arithmetic, which it exports.
+// Checks the claims of `docs::migrating::convex` about the peer's exported arithmetic.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +8,7 @@ import { MINUTE, calculateRateLimit } from "@convex-dev/rate-limiter";
 const bucket = { kind: "token bucket", rate: 10, period: MINUTE, capacity: 3 } as const;
 const window = { kind: "fixed window", rate: 10, period: MINUTE } as const;
 
-test("three_at_once_and_then_one_in_six_seconds", () => {
+test("three_pass_together_and_then_one_every_six_seconds", () => {
   let row: { value: number; ts: number } | null = null;
   for (let i = 0; i < 3; i++) {
     row = calculateRateLimit(row, bucket, 1000, 1);
@@ -19,12 +19,12 @@ test("three_at_once_and_then_one_in_six_seconds", () => {
   assert.equal(denied.retryAfter, 6000);
 });
 
-test("a_greater_capacity_gives_nothing_until_it_is_refilled", () => {
+test("a_larger_capacity_adds_no_tokens_until_they_are_refilled", () => {
   const full = calculateRateLimit(null, bucket, 1000, 0);
   assert.equal(calculateRateLimit(full, { ...bucket, capacity: 20 }, 1000, 0).value, 3);
 });
 
-test("their_windows_begin_at_random", () => {
+test("windows_of_convex_begin_at_random_times", () => {
   const begins = new Set<number>();
   for (let i = 0; i < 50; i++) {
     begins.add(calculateRateLimit(null, window, 1_000_000, 1).ts % MINUTE);

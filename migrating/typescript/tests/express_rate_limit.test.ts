@@ -1,4 +1,4 @@
-// What `docs::migrating::express_rate_limit` says of theirs.
+// Checks the claims of `docs::migrating::express_rate_limit` about the peer.
 
 import assert from "node:assert/strict";
 import type { AddressInfo } from "node:net";
@@ -12,7 +12,7 @@ const HOUR = 3_600_000;
 
 type Ask = (path?: string, headers?: Record<string, string>) => Promise<Response>;
 
-/** Serves it on the loopback while `check` asks. */
+/** Serves the app on loopback while `check` runs. */
 async function serving(app: Express, check: (ask: Ask) => Promise<void>) {
   const listening = app.listen(0, "127.0.0.1");
   await new Promise((resolve) => listening.once("listening", resolve));
@@ -25,7 +25,7 @@ async function serving(app: Express, check: (ask: Ask) => Promise<void>) {
   }
 }
 
-/** One request an hour, and silence: it logs what it thinks of the settings. */
+/** One request per hour, without the peer's log messages about its settings. */
 function limited(proxies: unknown, options: Partial<Options> = {}): Express {
   const app = express();
   app.set("trust proxy", proxies);
@@ -45,7 +45,7 @@ async function passed(ask: Ask, forwarded: (i: number) => string): Promise<numbe
   return passed;
 }
 
-test("a_hundred_pass_under_fields_of_draft_8", async () => {
+test("a_hundred_requests_pass_with_draft_8_headers", async () => {
   await serving(server(), async (ask) => {
     for (let left = 99; left >= 0; left--) {
       const response = await ask();
@@ -53,7 +53,7 @@ test("a_hundred_pass_under_fields_of_draft_8", async () => {
       assert.match(response.headers.get("ratelimit-policy")!, /^"api"; q=100; w=900; pk=:\S+:$/);
       assert.match(response.headers.get("ratelimit")!, new RegExp(`^"api"; r=${left}; t=\\d+$`));
       if (left === 99) {
-        assert.match(response.headers.get("ratelimit")!, /t=900$/, "the window begins with the first request");
+        assert.match(response.headers.get("ratelimit")!, /t=900$/, "the window starts with the first request");
       }
     }
     const denied = await ask();
@@ -79,7 +79,7 @@ test("trust_proxy_true_lets_a_client_choose_its_key", async () => {
   });
 });
 
-test("without_trust_proxy_all_clients_of_a_proxy_are_one", async () => {
+test("without_trust_proxy_all_clients_behind_a_proxy_share_a_key", async () => {
   await serving(limited(false), async (ask) => {
     assert.equal(await passed(ask, (i) => `198.51.100.${i}`), 1);
   });
@@ -90,7 +90,7 @@ test("an_ipv6_network_of_56_bits_is_one_client", () => {
   assert.equal(keys.size, 2);
 });
 
-test("skip_failed_requests_gives_back_after_the_response", async () => {
+test("skip_failed_requests_refunds_after_the_response", async () => {
   await serving(limited(false, { skipFailedRequests: true }), async (ask) => {
     for (let i = 0; i < 5; i++) {
       assert.equal((await ask("/broken")).status, 500);
@@ -101,7 +101,7 @@ test("skip_failed_requests_gives_back_after_the_response", async () => {
   });
 });
 
-test("refused_by_the_second_limiter_charged_by_the_first", async () => {
+test("a_request_refused_by_the_second_limiter_is_charged_by_the_first", async () => {
   const store = new MemoryStore();
   const app = express();
   app.use(rateLimit({ windowMs: 24 * HOUR, limit: 1000, store }));
@@ -117,7 +117,7 @@ test("refused_by_the_second_limiter_charged_by_the_first", async () => {
   });
 });
 
-test("a_store_that_fails_is_500_unless_passed_on", async () => {
+test("a_failing_store_results_in_500_by_default", async () => {
   const store = () => {
     const store = new MemoryStore();
     store.increment = async () => Promise.reject(new Error("down"));

@@ -1,4 +1,4 @@
-// What `docs::migrating::upstash` says of theirs, on a Redis server of its own.
+// Checks the claims of `docs::migrating::upstash` about the peer, on a separate Redis server.
 
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
@@ -19,8 +19,8 @@ const client = createClient({ socket: { path, tls: false } });
 let server: ChildProcess;
 
 /**
- * What theirs calls of a client for HTTP, on a client for sockets. The first line of each script is for their own
- * servers, which know a flag that Redis does not.
+ * Adapts a socket client to the interface of Upstash's HTTP client. Removes the first line of each script, which has a flag
+ * that only Upstash's servers support.
  */
 const redis = {
   evalsha: (hash: string, keys: string[], values: unknown[]) =>
@@ -43,7 +43,7 @@ after(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** Waits for a part of the current window of so many milliseconds; windows begin at multiples of it. */
+/** Waits until this part of a window, given its length in milliseconds. Windows start at multiples of their length. */
 async function at(part: number, window: number) {
   const now = Date.now() % window;
   await sleep((part * window - now + window) % window);
@@ -57,7 +57,7 @@ async function granted(limits: Ratelimit, user: string, tries: number, rate = 1)
   return granted;
 }
 
-test("ten_pass_and_the_eleventh_does_not", async () => {
+test("the_eleventh_request_is_refused", async () => {
   const search = searching(redis);
   await at(0.1, 10_000);
   for (let i = 0; i < 10; i++) {
@@ -68,15 +68,15 @@ test("ten_pass_and_the_eleventh_does_not", async () => {
   assert.ok(Number(denied.headers.get("retry-after")) <= 9);
 });
 
-test("whoever_was_denied_waits_for_the_end_of_the_window_though_there_is_room", async () => {
+test("a_denied_caller_waits_for_the_window_end_although_tokens_are_available", async () => {
   const options = { redis, limiter: Ratelimit.slidingWindow(10, "3 s") };
   const cached = new Ratelimit({ ...options, prefix: "cached" });
   const uncached = new Ratelimit({ ...options, prefix: "uncached", ephemeralCache: false });
   const second = async (limits: Ratelimit) => {
     await granted(limits, "ada", 10);
     await at(0.02, 3000);
-    assert.ok((await granted(limits, "ada", 5)) < 5, "nearly all of the window before is in view");
-    await at(0.8, 3000); // and now a fifth: 2 of 10
+    assert.ok((await granted(limits, "ada", 5)) < 5, "nearly all of the previous window still counts");
+    await at(0.8, 3000); // a fifth of the previous window still counts: 2 of 10
     return granted(limits, "ada", 20);
   };
   await at(0.7, 3000);
@@ -85,7 +85,7 @@ test("whoever_was_denied_waits_for_the_end_of_the_window_though_there_is_room", 
   assert.ok(without >= 5, `${without}`);
 });
 
-test("a_request_that_costs_more_than_is_left_is_refused_and_charged", async () => {
+test("a_refused_request_is_charged", async () => {
   const limiter = Ratelimit.slidingWindow(10, "10 s");
   const limits = new Ratelimit({ redis, prefix: "cost", limiter, ephemeralCache: false });
   await at(0.1, 10_000);
@@ -94,16 +94,16 @@ test("a_request_that_costs_more_than_is_left_is_refused_and_charged", async () =
   assert.equal((await limits.limit("ada", { rate: 2 })).success, false, "two of ten were left");
 });
 
-test("the_share_of_the_window_before_is_rounded_down", async () => {
+test("the_count_of_the_previous_window_is_rounded_down", async () => {
   const limiter = Ratelimit.slidingWindow(10, "3 s");
   const limits = new Ratelimit({ redis, prefix: "rounded", limiter, ephemeralCache: false });
   await at(0.8, 3000);
   assert.equal(await granted(limits, "ada", 10), 10);
   await at(0.01, 3000);
-  assert.equal(await granted(limits, "ada", 5), 1, "more than nine of the ten are in view");
+  assert.equal(await granted(limits, "ada", 5), 1, "more than nine of the ten still count");
 });
 
-test("the_time_is_that_of_the_calling_process", async (context) => {
+test("the_time_comes_from_the_calling_process", async (context) => {
   const limiter = Ratelimit.fixedWindow(10, "1 h");
   const limits = new Ratelimit({ redis, prefix: "clock", limiter, ephemeralCache: false });
   assert.equal(await granted(limits, "ada", 20), 10);
@@ -117,12 +117,12 @@ test("a_token_bucket_refills_in_steps", async () => {
   const limits = new Ratelimit({ redis, prefix: "steps", limiter, ephemeralCache: false });
   assert.equal(await granted(limits, "ada", 10), 10);
   await sleep(1500);
-  assert.equal(await granted(limits, "ada", 1), 0, "three quarters of the interval gave nothing");
+  assert.equal(await granted(limits, "ada", 1), 0, "no tokens after three quarters of the interval");
   await sleep(700);
-  assert.equal(await granted(limits, "ada", 20), 10, "and then all at once");
+  assert.equal(await granted(limits, "ada", 20), 10, "all tokens at the end of the interval");
 });
 
-test("a_server_that_does_not_answer_lets_everybody_through", async () => {
+test("an_unresponsive_server_allows_all_requests", async () => {
   const silent = { evalsha: () => new Promise(() => {}) } as unknown as Redis;
   const limits = new Ratelimit({ redis: silent, timeout: 100, limiter: Ratelimit.slidingWindow(1, "1 h") });
   for (let i = 0; i < 3; i++) {
@@ -131,7 +131,7 @@ test("a_server_that_does_not_answer_lets_everybody_through", async () => {
   }
 });
 
-test("a_server_that_refuses_is_an_exception", async () => {
+test("a_server_error_throws_an_exception", async () => {
   const down = { evalsha: () => Promise.reject(new Error("down")) } as unknown as Redis;
   const limits = new Ratelimit({ redis: down, limiter: Ratelimit.slidingWindow(1, "1 h") });
   await assert.rejects(limits.limit("ada"), /down/);

@@ -19,8 +19,8 @@ fn retry(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Option<Duration
 }
 
 #[test]
-fn two_quotas_that_alternate_admit_no_more_than_the_larger_one() {
-    // An earlier rule capped the row at each change, which admitted 56,519 in a minute.
+fn alternating_quotas_admit_no_more_than_the_larger_quota() {
+    // Regression: each change capped the row, so a minute admitted 56,519 tokens.
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
     let (mut state, mut admitted) = (State::default(), 0);
     for second in 0..60 {
@@ -36,7 +36,7 @@ fn two_quotas_that_alternate_admit_no_more_than_the_larger_one() {
 }
 
 #[test]
-fn a_downgrade_keeps_a_caller_out_no_longer_than_the_old_quota_needed() {
+fn a_downgrade_denies_no_longer_than_the_old_quota_takes_to_be_repaid() {
     let millis = Duration::from_millis;
     for (old, new, first) in [
         (Quota::token_bucket(1000, MINUTE), Quota::token_bucket(60, MINUTE), millis(56_460)),
@@ -46,7 +46,7 @@ fn a_downgrade_keeps_a_caller_out_no_longer_than_the_old_quota_needed() {
         let state = charged(&old, &State::default(), NOW, old.get_capacity());
         assert_eq!(state.clear, NOW + old.window());
         assert_eq!(retry(&new, &state, NOW, Ask::cost(1)), Some(first), "{old:?} -> {new:?}");
-        // The full new capacity once the old quota would have been repaid.
+        // The full new capacity is available once the old quota would have been repaid.
         assert_eq!(retry(&new, &state, NOW, Ask::cost(new.get_capacity())), Some(old.window()));
         let later = State { clear: state.clear + 30 * SECOND, ..state };
         assert!(retry(&new, &later, NOW, Ask::cost(1)) > Some(first));
@@ -57,7 +57,7 @@ fn a_downgrade_keeps_a_caller_out_no_longer_than_the_old_quota_needed() {
 }
 
 #[test]
-fn an_upgrade_gives_its_room_at_once() {
+fn an_upgrade_takes_effect_immediately() {
     let (free, premium) = (Quota::token_bucket(6, MINUTE), Quota::token_bucket(200, MINUTE));
     let state = charged(&free, &State::default(), NOW, 6);
     assert_eq!(available(&premium, &state, NOW), 194);
@@ -65,7 +65,7 @@ fn an_upgrade_gives_its_room_at_once() {
 }
 
 #[test]
-fn a_clear_row_is_unspent() {
+fn an_expired_row_is_unspent() {
     for (old, new) in [
         (Quota::token_bucket(10, MINUTE), Quota::token_bucket(3, DAY)),
         (Quota::token_bucket(10, MINUTE), Quota::fixed_window(3, DAY)),
@@ -80,7 +80,7 @@ fn a_clear_row_is_unspent() {
 }
 
 #[test]
-fn between_other_algorithms_counts_stand_whole_until_they_are_clear() {
+fn counts_of_another_algorithm_stay_whole_until_they_expire() {
     let bucket = Quota::token_bucket(10, MINUTE);
     let state = charged(&bucket, &State::default(), NOW, 8);
     let window = Quota::fixed_window(10, SECOND).start(Duration::ZERO);
@@ -100,7 +100,7 @@ fn between_other_algorithms_counts_stand_whole_until_they_are_clear() {
 }
 
 #[test]
-fn between_sliding_windows_of_one_period_both_counts_carry_over() {
+fn both_counts_carry_over_between_sliding_windows_of_one_period() {
     let (old, new) = (Quota::sliding_window(100, MINUTE), Quota::sliding_window(10, MINUTE));
     let first = charged(&old, &State::default(), NOW, 40);
     let row = charged(&old, &first, NOW + MINUTE, 5);
@@ -121,7 +121,7 @@ fn between_sliding_windows_of_one_period_both_counts_carry_over() {
 }
 
 #[test]
-fn a_row_without_a_known_end_is_paid_back_by_its_reader_alone() {
+fn a_row_that_never_expires_is_repaid_only_by_the_current_quota() {
     let (old, new) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(5, MINUTE));
     let state = State { clear: Micros::MAX, ..charged(&old, &State::default(), NOW, 10) };
     assert_eq!(retry(&new, &state, NOW, Ask::cost(1)), Some(72 * SECOND));
@@ -129,7 +129,7 @@ fn a_row_without_a_known_end_is_paid_back_by_its_reader_alone() {
 }
 
 #[test]
-fn a_foreign_row_far_ahead_of_the_clock_is_forgiven() {
+fn a_foreign_row_far_ahead_of_the_clock_is_dropped() {
     let (old, new) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(5, MINUTE));
     let ahead = charged(&old, &State::default(), NOW + DAY, 5);
     assert_eq!(roll(&new, &ahead, NOW).spent, 0.0);
@@ -138,7 +138,7 @@ fn a_foreign_row_far_ahead_of_the_clock_is_forgiven() {
 }
 
 #[test]
-fn an_ask_for_nothing_leaves_a_foreign_row_as_it_is() {
+fn a_cost_of_0_does_not_change_a_foreign_row() {
     let (old, new) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(20, MINUTE));
     let state = charged(&old, &State::default(), NOW, 5);
     let step = step(&new, &state, NOW + SECOND, Ask::cost(0));

@@ -1,4 +1,4 @@
-//! Builds a quota: checks every number and derives the rest.
+//! Checks the numbers of a quota and derives its other fields.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl Quota {
         .finish()
     }
 
-    /// The quota at `share` (0 to 1) of its rate, capacity and reservations, each rounded down to at least one token.
+    /// Scales rate, capacity and reservations by `share` (0 to 1), each rounded down, but to at least one token.
     pub(crate) fn scaled(&self, share: f64) -> Quota {
         let of = |tokens: u64| match tokens {
             0 | UNLIMITED => tokens,
@@ -57,7 +57,7 @@ impl Quota {
             .unwrap_or(*self)
     }
 
-    /// Checks values that depend on each other and derives the rest.
+    /// Checks values that depend on each other and derives the stamp.
     pub(super) const fn finish(mut self) -> Result<Quota, QuotaError> {
         if self.capacity > Quota::MAX_TOKENS {
             return Err(QuotaError::new("capacity is ", self.capacity, TOO_MANY));
@@ -74,7 +74,7 @@ impl Quota {
     }
 
     pub(super) const fn micros_to_fill(&self) -> u128 {
-        // At least one token: with a capacity of 0, not every clock step must look like a jump.
+        // At least one token: with a capacity of 0, every clock step would otherwise count as a jump.
         self.micros_to_repay(if self.capacity == 0 { 1 } else { self.capacity })
     }
 

@@ -1,4 +1,4 @@
-//! The numbers of a quota, checked when it is built. Text and serde forms are in `policy`.
+//! Quotas. Their text and serde forms are in `policy`.
 
 mod build;
 
@@ -27,7 +27,7 @@ pub const DAY: Duration = Duration::from_secs(86_400);
 /// Seven days.
 pub const WEEK: Duration = Duration::from_secs(604_800);
 
-/// How spent tokens come back. See [`Quota`] for an example.
+/// How spent tokens are refilled. See [`Quota`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -35,8 +35,8 @@ pub enum Algorithm {
     TokenBucket,
     /// Adds `rate` tokens at each window boundary; unused tokens roll over up to `capacity`.
     FixedWindow,
-    /// Counts the tokens of the current window plus a share of the previous one, weighted by how much of it is still
-    /// within the last `period`.
+    /// Counts the tokens of the current window plus a share of the previous window: the part of it that is still within
+    /// the last `period`.
     SlidingWindow,
 }
 
@@ -79,9 +79,9 @@ impl Algorithm {
     }
 }
 
-/// How many tokens a key may spend, and how fast they come back.
+/// How many tokens a key may spend, and how fast they are refilled.
 ///
-/// Tokens are whole: `rate`, `capacity`, `max_reserved` and costs go up to [`Quota::MAX_TOKENS`]. Times are whole
+/// `rate`, `capacity`, `max_reserved` and costs are whole tokens, up to [`Quota::MAX_TOKENS`]. Times are whole
 /// microseconds.
 ///
 /// The constructors are `const`, so an invalid quota in a `const` does not compile. For values known only at run time,
@@ -100,7 +100,7 @@ impl Algorithm {
 /// let error = strict.try_capacity(200).unwrap_err();
 /// assert!(error.to_string().starts_with("capacity is 200 for a sliding window"));
 ///
-/// // Ten immediately, and fifty more for callers that wait: the last of them for five seconds.
+/// // Ten tokens immediately, and fifty more for callers that wait up to five seconds.
 /// let patient = Quota::token_bucket(10, SECOND).max_reserved(50);
 /// assert_eq!((patient.get_max_reserved(), patient.unlimited_reservations().get_max_reserved()), (Some(50), None));
 /// assert!(strict.try_max_reserved(50).is_err() && strict.try_unlimited_reservations().is_err());
@@ -137,14 +137,15 @@ enum Phase {
 const UNLIMITED: u64 = u64::MAX;
 
 impl Quota {
-    /// The largest value of any number of a quota, and of a cost: `10^15 - 1`, the largest integer of a structured
-    /// header (RFC 9651, section 3.3.1), and exact in an `f64`.
+    /// The largest number of tokens in a quota or cost: `10^15 - 1`. This is the largest integer of a structured header
+    /// (RFC 9651, section 3.3.1), and it is exact in an `f64`.
     pub const MAX_TOKENS: u64 = 999_999_999_999_999;
 
     /// The longest period: 100 years.
     pub const MAX_PERIOD: Duration = Duration::from_secs(3_155_760_000);
 
-    /// The longest time for refilling the capacity, or all that may be reserved: `2^53 - 1` microseconds, 285 years.
+    /// The longest time in which the capacity or the reservable tokens are refilled: `2^53 - 1` microseconds, 285
+    /// years.
     pub const MAX_WINDOW: Duration = Duration::from_micros(Micros::MAX.get());
 
     /// A token bucket: refills smoothly, `rate` tokens every `period`, and holds up to `rate` tokens. Set a smaller
@@ -154,7 +155,7 @@ impl Quota {
     ///
     /// # Panics
     /// If `rate` is 0 or over [`Quota::MAX_TOKENS`], or `period` is 0, over [`Quota::MAX_PERIOD`] or not whole
-    /// microseconds; a `const` does not compile. See [`Quota::try_token_bucket`].
+    /// microseconds. In a `const` this is a compile error. See [`Quota::try_token_bucket`].
     #[track_caller]
     pub const fn token_bucket(rate: u64, period: Duration) -> Quota {
         built(Quota::try_token_bucket(rate, period))
@@ -162,28 +163,29 @@ impl Quota {
 
     /// A fixed window: adds `rate` tokens at each boundary. Unused tokens roll over up to the
     /// [`capacity`](Quota::capacity), which defaults to `rate`: with `fixed_window(500, DAY).capacity(1000)`, a key
-    /// that spends nothing for two days has a thousand. A new key has the full capacity.
+    /// that spends nothing for two days has a thousand tokens. A new key has the full capacity.
     ///
-    /// Boundaries are one `period` apart. Unless [`start`](Quota::start) sets them, each key has its own, so that keys
-    /// do not all reset at the same instant; the first window of a key may therefore be short.
+    /// Boundaries are one `period` apart. Unless [`start`](Quota::start) sets them, they differ from key to key, so
+    /// that keys do not all reset at the same instant. The first window of a key may therefore be short.
     ///
     /// # Panics
-    /// As [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
+    /// Same as [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
     #[track_caller]
     pub const fn fixed_window(rate: u64, period: Duration) -> Quota {
         built(Quota::try_fixed_window(rate, period))
     }
 
-    /// A sliding window: allows `limit` tokens in the current window plus the part of the previous window that lies
-    /// within the last `period`, assuming that its tokens were spent evenly. Windows are aligned to UTC, or to
-    /// [`start`](Quota::start).
+    /// A sliding window: allows `limit` tokens in the last `period`. Their number is estimated as the tokens of the
+    /// current window plus a share of the tokens of the previous window, as if those were spent evenly. Windows are
+    /// aligned to UTC, or to [`start`](Quota::start).
     ///
-    /// Denies a burst of `limit` on each side of a boundary, which a fixed window allows. In a period that begins
-    /// inside a window it may still admit up to twice the limit, less one, as a token bucket does: see [the worst
-    /// window](crate::docs::choosing#the-worst-window). It has no reservations, and its capacity is its limit.
+    /// Unlike a fixed window, it denies bursts of `limit` on both sides of a boundary. In a period that begins inside a
+    /// window it may still admit up to twice the limit, less one, as a token bucket does: see [the worst
+    /// window](crate::docs::choosing#the-worst-window). A sliding window has no reservations, and its capacity is its
+    /// limit.
     ///
     /// # Panics
-    /// As [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
+    /// Same as [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
     #[track_caller]
     pub const fn sliding_window(limit: u64, period: Duration) -> Quota {
         built(Quota::try_sliding_window(limit, period))
@@ -192,7 +194,7 @@ impl Quota {
     /// [`Quota::token_bucket`] for values known only at run time. See [`Quota`] for an example.
     ///
     /// # Errors
-    /// If a value is out of the range given at [`Quota::token_bucket`]; names the value and the range.
+    /// If a value is out of the range given at [`Quota::token_bucket`]. The error shows the value and the range.
     pub const fn try_token_bucket(rate: u64, period: Duration) -> Result<Quota, QuotaError> {
         Quota::base(Algorithm::TokenBucket, rate, period)
     }
@@ -200,7 +202,7 @@ impl Quota {
     /// [`Quota::fixed_window`] for values known only at run time.
     ///
     /// # Errors
-    /// As [`Quota::try_token_bucket`].
+    /// Same as [`Quota::try_token_bucket`].
     pub const fn try_fixed_window(rate: u64, period: Duration) -> Result<Quota, QuotaError> {
         Quota::base(Algorithm::FixedWindow, rate, period)
     }
@@ -208,14 +210,14 @@ impl Quota {
     /// [`Quota::sliding_window`] for values known only at run time.
     ///
     /// # Errors
-    /// As [`Quota::try_token_bucket`].
+    /// Same as [`Quota::try_token_bucket`].
     pub const fn try_sliding_window(limit: u64, period: Duration) -> Result<Quota, QuotaError> {
         Quota::base(Algorithm::SlidingWindow, limit, period)
     }
 
     /// Sets how many tokens can be spent together after a long idle time. Default: `rate`.
     ///
-    /// 0 is valid with reservations: there is no burst, and requests are spaced evenly.
+    /// With reservations, 0 is valid: there are no bursts, and requests are spaced evenly.
     ///
     /// # Panics
     /// If `capacity` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to refill, or the quota is a
@@ -229,7 +231,7 @@ impl Quota {
     /// [`Quota::capacity`] for values known only at run time.
     ///
     /// # Errors
-    /// Where [`Quota::capacity`] panics.
+    /// If [`Quota::capacity`] would panic.
     pub const fn try_capacity(mut self, capacity: u64) -> Result<Quota, QuotaError> {
         if matches!(self.algorithm, Algorithm::SlidingWindow) {
             return Err(QuotaError::new(
@@ -242,7 +244,7 @@ impl Quota {
         self.finish()
     }
 
-    /// Sets how many tokens over the capacity may be reserved for waiting callers of one key, in total. Default: 0.
+    /// Sets how many tokens beyond the capacity the waiting callers of one key may reserve in total. Default: 0.
     ///
     /// # Panics
     /// If `tokens` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to refill, or the quota is a sliding
@@ -256,7 +258,7 @@ impl Quota {
     /// [`Quota::max_reserved`] for values known only at run time.
     ///
     /// # Errors
-    /// Where [`Quota::max_reserved`] panics.
+    /// If [`Quota::max_reserved`] would panic.
     pub const fn try_max_reserved(mut self, tokens: u64) -> Result<Quota, QuotaError> {
         if tokens > Quota::MAX_TOKENS {
             return Err(QuotaError::new("max_reserved is ", tokens, TOO_MANY));
@@ -272,7 +274,7 @@ impl Quota {
         self.finish()
     }
 
-    /// Removes the bound on reservations: waiting callers get a due time, however late.
+    /// Removes the bound on reservations: every waiting caller gets a due time, however late.
     ///
     /// # Panics
     /// If the quota is a sliding window. See [`Quota::try_unlimited_reservations`].
@@ -296,12 +298,13 @@ impl Quota {
         self.finish()
     }
 
-    /// Sets the window boundaries: one at `start` after the epoch, and every `period` before and after it, so only
-    /// `start` modulo `period` matters. `Duration::ZERO` aligns them to UTC. By default a fixed window's boundaries
-    /// differ from key to key, and a sliding window's are aligned to UTC. A token bucket ignores this.
+    /// Sets the window boundaries: one at `start` after the epoch, and one every `period` before and after it. Only
+    /// `start` modulo `period` matters. `Duration::ZERO` aligns the boundaries to UTC. By default, the boundaries of a
+    /// fixed window differ from key to key, and those of a sliding window are aligned to UTC. Token buckets ignore
+    /// `start`.
     ///
-    /// The epoch was a Thursday: weeks that begin on Mondays start at `4 * DAY`. In a `const`, write
-    /// `DAY.saturating_mul(4)`, since `4 * DAY` does not compile there.
+    /// The epoch was a Thursday, so weeks that begin on Mondays start at `4 * DAY`. In a `const`, write
+    /// `DAY.saturating_mul(4)`, because `4 * DAY` does not compile there.
     ///
     /// ```
     /// use tollgate::{Quota, DAY, HOUR, WEEK};
@@ -356,7 +359,7 @@ impl Quota {
         self.capacity
     }
 
-    /// Tokens that may be reserved over the capacity: 0 = no reservations, `None` = no bound.
+    /// The tokens that may be reserved beyond the capacity: 0 for no reservations, `None` for no bound.
     pub const fn get_max_reserved(&self) -> Option<u64> {
         match self.max_reserved {
             UNLIMITED => None,
@@ -364,8 +367,8 @@ impl Quota {
         }
     }
 
-    /// Offset of the window boundaries from the epoch, modulo the period; `None` if neither [`start`](Quota::start) nor
-    /// [a key](crate::algorithm::seeded) has set it.
+    /// The offset of the window boundaries from the epoch, modulo the period. `None` if neither [`start`](Quota::start)
+    /// nor a [seed](crate::algorithm::seeded) has set the boundaries.
     pub const fn get_start(&self) -> Option<Duration> {
         match self.phase {
             Phase::Unset => None,
@@ -373,8 +376,8 @@ impl Quota {
         }
     }
 
-    /// The time that the limit covers; rounded up to seconds, `w` of `RateLimit-Policy`. A sliding window's period,
-    /// otherwise the time in which the full capacity (one token if it is 0) is refilled.
+    /// The time that the limit covers. Rounded up to seconds, it is `w` of `RateLimit-Policy`. For a sliding window it
+    /// is the period, otherwise the time in which the full capacity (at least one token) is refilled.
     pub const fn window(&self) -> Duration {
         match self.algorithm {
             Algorithm::SlidingWindow => self.period(),
@@ -434,7 +437,7 @@ impl Quota {
         self.max_reserved > 0
     }
 
-    /// The most tokens that can be outstanding after a reservation. The row itself may hold up to one grain more.
+    /// The most tokens that can be outstanding after a reservation. A stored row may count up to one grain more.
     pub(crate) const fn ceiling(&self) -> u64 {
         if self.max_reserved == UNLIMITED { MAX_SPENT - Quota::MAX_TOKENS } else { self.capacity + self.max_reserved }
     }
@@ -448,7 +451,7 @@ impl Quota {
     /// ```
     ///
     /// # Panics
-    /// As [`Quota::token_bucket`].
+    /// Same as [`Quota::token_bucket`].
     #[track_caller]
     pub const fn per_second(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, SECOND)
@@ -473,7 +476,7 @@ impl Quota {
     }
 }
 
-/// The largest token count of a row, the largest integer that an `f64` holds exactly.
+/// The largest token count of a row: the largest integer up to which an `f64` is exact.
 pub(crate) const MAX_SPENT: u64 = (1 << 53) - 1;
 
 impl fmt::Debug for Quota {
@@ -494,7 +497,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_kept_in_lowest_terms() {
+    fn a_rate_is_stored_in_lowest_terms() {
         let quota = Quota::token_bucket(10, MINUTE);
         assert_eq!((quota.grain_tokens, quota.grain_micros), (1, 6_000_000));
         let quota = Quota::token_bucket(1_000_000_000_000, 30 * DAY);
@@ -502,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_are_refused_and_named() {
+    fn out_of_range_values_are_rejected_and_named() {
         let most = Quota::MAX_TOKENS;
         for (result, text) in [
             (Quota::try_token_bucket(most + 1, SECOND), "rate is 1000000000000000"),
@@ -526,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capacity_of_nothing_needs_reservations() {
+    fn a_capacity_of_zero_needs_reservations() {
         let quota = Quota::token_bucket(10, MINUTE).capacity(0);
         assert!(quota.validate().is_err());
         assert!(quota.max_reserved(5).validate().is_ok());
@@ -534,12 +537,12 @@ mod tests {
     }
 
     #[test]
-    fn stamps_tell_quotas_apart() {
+    fn different_quotas_have_different_stamps() {
         let quota = Quota::fixed_window(10, MINUTE);
         assert_ne!(quota.stamp(), quota.capacity(11).stamp());
         assert_ne!(quota.stamp(), quota.start(Duration::ZERO).stamp());
         assert_eq!(quota.stamp(), quota.seeded(12345).stamp());
-        // Common quotas: a shorter stamp had collisions among these.
+        // A shorter stamp had collisions among these common quotas.
         let mut stamps = std::collections::HashSet::new();
         for rate in
             [1, 2, 3, 5, 6, 10, 15, 20, 24, 30, 40, 50, 60, 100, 120, 200, 250, 300, 400, 500, 600, 1000, 5000, 10_000]
@@ -554,8 +557,8 @@ mod tests {
     }
 
     #[test]
-    fn stamps_stay_what_they_were() {
-        // Rows in Redis outlive an upgrade and are read by processes of both versions. Computed independently.
+    fn stamps_do_not_change_between_versions() {
+        // Rows in Redis outlive an upgrade, and processes of both versions read them. Computed independently.
         for (quota, stamp) in [
             (Quota::token_bucket(10, MINUTE), 0x191d_e581),
             (Quota::token_bucket(10, MINUTE).capacity(20).max_reserved(5), 0x2b3d_ea39),
@@ -569,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bound_holds_to_the_last_token_and_microsecond() {
+    fn bounds_are_exact_to_the_token_and_the_microsecond() {
         let (most, micro) = (Quota::MAX_TOKENS, Duration::from_micros(1));
         for rate in [1, 2, most] {
             assert_eq!(Quota::try_token_bucket(rate, SECOND).map(|quota| quota.rate()), Ok(rate));
@@ -598,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_what_is_kept() {
+    fn getters_return_the_configured_values() {
         let quota = Quota::fixed_window(10, MINUTE).capacity(25).max_reserved(7).start(90 * SECOND);
         assert_eq!((quota.algorithm(), quota.rate(), quota.period()), (Algorithm::FixedWindow, 10, MINUTE));
         assert_eq!(
@@ -619,7 +622,7 @@ mod tests {
         let endless = plain.unlimited_reservations();
         assert_eq!((endless.get_max_reserved(), endless.reserves()), (None, true));
         assert_eq!(endless.ceiling() + Quota::MAX_TOKENS, 9_007_199_254_740_991);
-        // One token for a capacity of 0; two windows until a sliding window is empty.
+        // A capacity of 0 counts as one token. A sliding window is empty after two windows.
         assert_eq!(plain.capacity(0).max_reserved(1).window(), 6 * SECOND);
         assert_eq!(Quota::sliding_window(10, MINUTE).fill_micros(), 120_000_000);
         assert!(Quota::fixed_window(1, SECOND).try_start(Duration::from_micros(5)).is_ok());
@@ -641,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_every_number_and_at_least_one_token() {
+    fn a_share_scales_every_number_to_at_least_one_token() {
         let quota = Quota::fixed_window(10, MINUTE).capacity(25).max_reserved(7).start(20 * SECOND);
         let half = Quota::fixed_window(5, MINUTE).capacity(12).max_reserved(3).start(20 * SECOND);
         assert_eq!((quota.scaled(0.5), quota.scaled(1.0)), (half, quota));
@@ -653,7 +656,7 @@ mod tests {
     }
 
     #[test]
-    fn a_windows_length_is_what_its_limit_is_for() {
+    fn the_window_is_the_time_that_the_limit_covers() {
         assert_eq!(Quota::sliding_window(100, MINUTE).window(), MINUTE);
         assert_eq!(Quota::fixed_window(100, MINUTE).window(), MINUTE);
         assert_eq!(Quota::fixed_window(100, MINUTE).capacity(250).window(), 3 * MINUTE);

@@ -1,4 +1,4 @@
-//! Backends that conform, and some that do not.
+//! Backends that conform, and backends that do not.
 
 use std::sync::Arc;
 
@@ -30,68 +30,83 @@ async fn the_memory_backend_conforms_in_real_time() {
 }
 
 #[tokio::test]
-async fn a_backend_that_posts_to_a_task_of_its_own_conforms() {
+async fn a_backend_that_spawns_tasks_conforms() {
     let rows = Arc::new(MemoryBackend::new());
-    all(&Slow { rows, acquires: How::Posted, settles: How::Posted, resets: How::Posted }, tokio::time::sleep).await;
+    all(
+        &Deferred { rows, acquires: Execution::Spawned, settles: Execution::Spawned, resets: Execution::Spawned },
+        tokio::time::sleep,
+    )
+    .await;
 }
 
 #[tokio::test]
-#[should_panic(expected = "stands at 1000, not at 1700")]
-async fn a_backend_that_settles_only_for_those_who_wait_does_not() {
+#[should_panic(expected = "expected 1700 spent tokens, found 1000")]
+async fn a_backend_that_settles_only_when_awaited_does_not_conform() {
     let rows = Arc::new(MemoryBackend::new());
-    all(&Slow { rows, acquires: How::Posted, settles: How::Lazily, resets: How::Posted }, tokio::time::sleep).await;
+    all(
+        &Deferred { rows, acquires: Execution::Spawned, settles: Execution::WhenAwaited, resets: Execution::Spawned },
+        tokio::time::sleep,
+    )
+    .await;
 }
 
 #[tokio::test]
-#[should_panic(expected = "stands at 2000, not at 0")]
-async fn a_backend_that_resets_only_for_those_who_wait_does_not() {
+#[should_panic(expected = "expected 0 spent tokens, found 2000")]
+async fn a_backend_that_resets_only_when_awaited_does_not_conform() {
     let rows = Arc::new(MemoryBackend::new());
-    all(&Slow { rows, acquires: How::Posted, settles: How::Posted, resets: How::Lazily }, tokio::time::sleep).await;
+    all(
+        &Deferred { rows, acquires: Execution::Spawned, settles: Execution::Spawned, resets: Execution::WhenAwaited },
+        tokio::time::sleep,
+    )
+    .await;
 }
 
 #[tokio::test]
-#[should_panic(expected = "stands at 0, not at 3000")]
+#[should_panic(expected = "expected 3000 spent tokens, found 0")]
 async fn point_14_a_backend_that_charges_at_the_first_poll_does_not_conform() {
     let (rows, pass) = rows();
-    all(&Slow { rows, acquires: How::Lazily, settles: How::Posted, resets: How::Posted }, pass).await;
+    all(
+        &Deferred { rows, acquires: Execution::WhenAwaited, settles: Execution::Spawned, resets: Execution::Spawned },
+        pass,
+    )
+    .await;
 }
 
-/// A backend that acts in the returned future or in a spawned task.
+/// A backend that runs each operation in the returned future or in a spawned task.
 #[derive(Debug)]
-struct Slow {
+struct Deferred {
     rows: Arc<MemoryBackend>,
-    acquires: How,
-    settles: How,
-    resets: How,
+    acquires: Execution,
+    settles: Execution,
+    resets: Execution,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum How {
-    Lazily,
-    Posted,
+enum Execution {
+    WhenAwaited,
+    Spawned,
 }
 
-impl How {
-    fn carry_out<T: Send + 'static>(
+impl Execution {
+    fn run<T: Send + 'static>(
         self,
         change: impl Future<Output = Result<T, crate::backend::Error>> + Send + 'static,
     ) -> BackendFuture<T> {
         match self {
-            How::Lazily => BackendFuture::boxed(change),
-            How::Posted => {
-                let posted = tokio::spawn(change);
-                BackendFuture::boxed(async { posted.await.expect("no panic") })
+            Execution::WhenAwaited => BackendFuture::boxed(change),
+            Execution::Spawned => {
+                let task = tokio::spawn(change);
+                BackendFuture::boxed(async { task.await.expect("no panic") })
             }
         }
     }
 }
 
-impl Backend for Slow {
+impl Backend for Deferred {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
         let rows = Arc::clone(&self.rows);
         let owned: Vec<_> = takes.iter().map(OwnedTake::of).collect();
-        self.acquires
-            .carry_out(async move { rows.acquire(&owned.iter().map(OwnedTake::take).collect::<Vec<_>>()).await })
+        self.acquires.run(async move { rows.acquire(&owned.iter().map(OwnedTake::take).collect::<Vec<_>>()).await })
     }
 
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
@@ -100,10 +115,9 @@ impl Backend for Slow {
 
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         let rows = Arc::clone(&self.rows);
-        let each =
-            settlements.iter().map(|one| (one.row.policy.clone(), one.row.key, one.quota, one.receipt, one.actual));
+        let each = settlements.iter().map(|it| (it.row.policy.clone(), it.row.key, it.quota, it.receipt, it.actual));
         let owned: Vec<_> = each.collect();
-        self.settles.carry_out(async move {
+        self.settles.run(async move {
             let mut all = true;
             for (policy, key, quota, receipt, actual) in &owned {
                 let row = RowId { policy, key: *key };
@@ -116,7 +130,7 @@ impl Backend for Slow {
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize> {
         let table = Arc::clone(&self.rows);
         let owned: Vec<_> = rows.iter().map(|row| (row.policy.clone(), row.key)).collect();
-        self.resets.carry_out(async move {
+        self.resets.run(async move {
             let mut found = 0;
             for (policy, key) in &owned {
                 found += table.reset(&[RowId { policy, key: *key }]).await?;

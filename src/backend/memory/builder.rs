@@ -25,9 +25,9 @@ impl MemoryBackendBuilder {
         MemoryBackendBuilder { max_rows: DEFAULT_MAX_ROWS, clock: None }
     }
 
-    /// Sets the maximum number of rows, at least 16. Defaults to 1,000,000: at most 90 MB when all are in use.
+    /// Sets the maximum number of rows. Defaults to 1,000,000, which take at most 90 MB. The minimum is 16.
     ///
-    /// Rows are divided among shards, so the table may be full slightly earlier. A sliding window's key needs two rows.
+    /// Rows are divided among shards, and some shards fill up before others. A sliding window needs two rows per key.
     #[must_use]
     pub fn max_rows(mut self, rows: usize) -> MemoryBackendBuilder {
         self.max_rows = rows.max(16);

@@ -1,4 +1,4 @@
-//! The rows of a call: their shards are locked, loaded, decided and stored.
+//! Executes a call: locks the shards of its rows, loads the rows, decides, and stores the rows.
 
 use std::borrow::{Borrow, BorrowMut};
 
@@ -13,7 +13,7 @@ use crate::backend::{RowId, Take};
 pub(super) struct LockedCall<'a> {
     table: &'a Table,
     shards: SmallVec<[Shard<'a>; 1]>,
-    /// Not to be evicted for a row of this call: its own rows, in the order of its takes, and rows already chosen.
+    /// Rows that must not be evicted: those of this call, in the order of its takes, and the victims chosen already.
     pinned: SmallVec<[RowKey; 2]>,
 }
 
@@ -40,9 +40,9 @@ impl BorrowMut<State> for LoadedRow<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Location {
     Existing,
-    /// Not in the table, but it can be added: in a free slot, or in that of another row.
+    /// Not in the table, which has a free slot or can evict the given row.
     New(Option<RowKey>),
-    /// Not in the table, and the table is full: the row shares this overflow row with others.
+    /// Not in the table, which is full: the key shares this overflow row with other keys.
     Overflow(OverflowId),
 }
 
@@ -92,8 +92,8 @@ impl<'a> LockedCall<'a> {
         let steps = step_all(rows, lines, now);
         if store && steps.all_granted() {
             for (index, row) in rows.iter().enumerate() {
-                // Tiers of one policy share a row, which the last quota to charge it has written. A charge of cost 0
-                // leaves another quota's row unchanged.
+                // Tiers of a policy share a row, and the last quota that charged the row wrote it. A charge of cost 0
+                // does not change a row of another quota.
                 let wrote = |line: &&Line<'_>| line.row == index && [line.quota.stamp(), 0].contains(&row.state.stamp);
                 if let Some(last) = lines.iter().rev().find(wrote) {
                     self.store(row, last.quota, now);
@@ -105,8 +105,8 @@ impl<'a> LockedCall<'a> {
         steps
     }
 
-    /// Decides charges on overflow rows. These have window boundaries of their own: with the boundaries of each key, a
-    /// shared row would reset at all of them. The returned steps use the key's boundaries.
+    /// Decides charges on overflow rows. An overflow row has its own window boundaries: with the boundaries of its
+    /// keys, it would reset once for every key. The returned steps use the boundaries of each key.
     #[cold]
     fn decide_overflow(
         &mut self,
@@ -142,7 +142,7 @@ impl<'a> LockedCall<'a> {
         }
     }
 
-    /// Returns the index of the row loaded last, or the earlier index if the call already loaded the same overflow row.
+    /// Returns the index of the last loaded row, or of an earlier one that is the same overflow row.
     fn merge_overflow(&self, rows: &mut SmallVec<[LoadedRow<'_>; 2]>) -> usize {
         let last = rows.len() - 1;
         let overflow_of = |row: &LoadedRow<'_>| (row.location, self.table.shard_of(row.key));
@@ -155,7 +155,7 @@ impl<'a> LockedCall<'a> {
         last
     }
 
-    /// The quota for charges on this row: overflow rows have their own seed.
+    /// Returns the quota for charges on this row. An overflow row has its own seed.
     pub(super) fn quota_for(&self, row: &LoadedRow<'_>, quota: &Quota) -> Quota {
         match row.location {
             Location::Overflow((_, index, _)) => {

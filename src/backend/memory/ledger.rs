@@ -9,16 +9,16 @@ use crate::algorithm::{Micros, State};
 pub(super) struct Ledger {
     sizes: HashMap<u32, u32>,
     overflow: HashMap<OverflowId, State>,
-    /// Policies with overflow rows of their own.
+    /// Policies that have their own overflow rows.
     overflow_policies: Vec<u32>,
-    /// The position at which the next newcomer samples rows.
+    /// Where the next search for a slot starts to sample rows.
     pub(super) cursor: u32,
     pub(super) evicted: u64,
     pub(super) overflowed: u64,
 }
 
-/// An overflow row: a policy number, or 0 for policies without their own; an index below [`OVERFLOW_ROWS`]; and the
-/// window.
+/// Identifies an overflow row: the policy's number (0 for the rows that all other policies share), an index below
+/// [`OVERFLOW_ROWS`], and the window.
 pub(super) type OverflowId = (u32, u8, u8);
 
 impl Ledger {
@@ -30,7 +30,7 @@ impl Ledger {
         self.sizes.iter().map(|(policy, size)| (*policy, *size))
     }
 
-    /// Counts an added row. Returns whether it is the policy's first in this shard.
+    /// Counts an added row. Returns whether it is the first row of its policy in this shard.
     pub(super) fn add(&mut self, policy: u32) -> bool {
         let size = self.sizes.entry(policy).or_default();
         *size += 1;
@@ -78,7 +78,7 @@ impl Ledger {
         self.overflow.insert(id, state);
     }
 
-    /// Whether a row of this policy that is added now becomes senior: evicted last.
+    /// Returns whether a new row of this policy is senior. Senior rows are evicted last.
     pub(super) fn is_senior(&self, policy: u32, capacity: usize) -> bool {
         (self.size(policy) as usize) < capacity / SENIOR_SHARE
     }
@@ -86,9 +86,9 @@ impl Ledger {
 
 /// The search for a row to evict, over a sample of rows.
 ///
-/// The policy that fills the table bears the cost. A clearly larger policy gives up any row; otherwise the newcomer's
-/// own policy, or one at least as large, gives up a row that denies nothing. Senior rows, added while their policy was
-/// small, are evicted last, and never while they deny something and their policy is large.
+/// Prefers any row of a policy that is clearly larger than the newcomer's. Otherwise, chooses a row that denies
+/// nothing, from the newcomer's policy or one at least as large. A row is senior if it was added while its policy was
+/// small. Senior rows are evicted last, and never while they deny something and their policy is large.
 pub(super) struct Victim<'a> {
     ledger: &'a Ledger,
     policy: u32,
@@ -100,7 +100,8 @@ pub(super) struct Victim<'a> {
     from_equal: Option<(Rank, RowKey)>,
 }
 
-/// The order of eviction: junior rows, the largest policy's, those that deny nothing, expire soonest, spent least.
+/// The sort key of rows for eviction: whether the row is senior, the size of its policy (largest first), whether the
+/// row denies something, when it expires, and how much it spent.
 type Rank = (bool, u32, bool, Micros, u64);
 
 impl<'a> Victim<'a> {
@@ -113,18 +114,18 @@ impl<'a> Victim<'a> {
         let size = if row.policy == self.policy { self.size } else { self.ledger.size(row.policy) };
         let denies = row.denies(self.now);
         let rank = (row.is_senior(), u32::MAX - size, denies, row.expires(), row.spent.to_bits());
-        // A flooded policy can give up junior rows instead, so the callers it denied first stay denied.
+        // A flooded policy has junior rows to evict instead, so the callers that it denied first stay denied.
         let stays = row.is_senior() && denies && size > self.small;
         if size > self.size + self.size / 8 + 8 && !stays {
             least(&mut self.from_larger, rank, key);
         }
         if !denies && size >= self.size && (self.size <= self.small || !row.is_senior()) {
-            // The policy's size does not matter among equals.
+            // Ignores the size of the policy.
             least(&mut self.from_equal, (rank.0, 0, rank.2, rank.3, rank.4), key);
         }
     }
 
-    /// Returns `true` if no other row could be a better choice.
+    /// Returns `true` if further samples are unlikely to contain a better choice.
     pub(super) fn is_best_found(&self) -> bool {
         self.from_larger.is_some_and(|((is_senior, ..), _)| !is_senior)
     }
@@ -140,7 +141,7 @@ fn least(best: &mut Option<(Rank, RowKey)>, rank: Rank, key: RowKey) {
     }
 }
 
-/// A policy's rows are senior while they take up less than `1 / SENIOR_SHARE` of a shard.
+/// New rows of a policy are senior while its rows take up less than `1 / SENIOR_SHARE` of a shard.
 const SENIOR_SHARE: usize = 16;
 /// Overflow rows per policy and shard.
 const OVERFLOW_ROWS: u8 = 16;

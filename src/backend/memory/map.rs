@@ -1,14 +1,13 @@
 //! The map of rows: the only module that uses [`DashMap`]'s `raw-api`.
 //!
-//! The map's own methods can neither hold the locks of several shards nor sample a few rows of a shard. DashMap 7
-//! changes the raw interface; only this file will have to follow.
+//! The ordinary methods of [`DashMap`] cannot lock several shards together or sample a few rows of a shard.
 
 use dashmap::{DashMap, RwLockWriteGuard, SharedValue};
 use hashbrown::raw::RawTable;
 
 use super::row::{Row, RowKey};
 
-/// A map by [`RowKey::hash`]. DashMap's own hasher is never used.
+/// A map that uses [`RowKey::hash`] instead of DashMap's hasher.
 pub(super) struct Map(DashMap<RowKey, Row>);
 
 pub(super) struct Rows<'a>(RwLockWriteGuard<'a, RawTable<(RowKey, SharedValue<Row>)>>);
@@ -61,14 +60,14 @@ impl Rows<'_> {
         self.0.remove_entry(key.hash(), |(other, _)| *other == key).map(|(_, row)| *row.get())
     }
 
-    /// Passes a few rows to `see`, different ones at each call; `cursor` holds the position. One call covers a quarter
-    /// of a group of 16 slots, so four calls per group see every row, some of them twice.
+    /// Passes a few rows to `see`, different ones in each call. `cursor` holds the position. One call covers a quarter
+    /// of a group of 16 slots. Four calls per group visit every row, and some rows twice.
     pub(super) fn sample(&self, cursor: &mut u32, mut see: impl FnMut(RowKey, Row)) {
         let groups = (self.0.buckets() / GROUP).max(1) as u32;
         *cursor = (*cursor + 1) % (groups * QUARTERS);
         let (group, quarter) = (*cursor / QUARTERS, *cursor % QUARTERS);
-        // A lookup compares the rows of a group whose seven-bit tag equals the hash's. Looking up each tag, with a
-        // comparison that never matches, visits all rows.
+        // A lookup compares those rows of a group that have the same seven-bit tag as the hash. Looking up every tag,
+        // with a comparison that never matches, visits all rows.
         for tag in quarter * TAGS / QUARTERS..(quarter + 1) * TAGS / QUARTERS {
             let hash = (u64::from(tag) << 59) + u64::from(group) * GROUP as u64;
             self.0.get(hash, |(key, row)| {
@@ -79,7 +78,7 @@ impl Rows<'_> {
     }
 }
 
-/// The most slots that hashbrown compares at a time.
+/// The maximum number of slots that hashbrown compares together.
 const GROUP: usize = 16;
 /// A [`RowKey`] uses every fourth of the 128 tags.
 const TAGS: u32 = 32;
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_to_a_shard_is_found_there() {
+    fn an_added_row_is_found_in_its_shard() {
         let map = Map::new(16);
         for i in 0..1000_u64 {
             let key = RowKey::new(i.wrapping_mul(0x9e37_79b9_7f4a_7c15), i as u32);

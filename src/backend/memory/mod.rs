@@ -1,4 +1,4 @@
-//! The memory backend: rows in a DashMap with a cap, fair between policies, without a background task.
+//! The memory backend: a DashMap of rows with a maximum size, shared fairly between policies.
 
 mod builder;
 mod call;
@@ -22,16 +22,17 @@ use crate::policy::{MAX_WINDOWS, PolicyName};
 
 pub use builder::MemoryBackendBuilder;
 
-/// The default backend: rows in this process's memory.
+/// The default backend: stores rows in this process's memory.
 ///
-/// - A key has a row of 40 bytes for each quota (47 to 88 with its share of empty slots) until the tokens it spent are refilled. Adding
-///   a key drops expired rows on the way, so there is no timer, no sweep and no pause.
-/// - The table never exceeds [`max_rows`](MemoryBackendBuilder::max_rows). When it is full, the policy that filled it
-///   bears the cost: a new key replaces a row of a larger policy, or a row that denies nothing, and what that key spent
-///   is forgotten. If there is no such row, new keys of a policy share one row and thus one quota. Under a flood of
-///   keys, denied keys stay denied, and callers of other policies are not affected.
-/// - All charges of a call are decided together while the shards of their rows are locked. Locks are taken in a fixed
-///   order, so calls cannot deadlock.
+/// - **Small.** A row takes 40 bytes for each quota of its policy, or 47 to 88 including its share of empty slots. It
+///   expires when all of its tokens are refilled. Adding a row drops a few expired rows, so the backend needs no timer
+///   and no sweeps.
+/// - **Bounded.** The table never exceeds [`max_rows`](MemoryBackendBuilder::max_rows). In a full table, a new row
+///   replaces a row of a larger policy, or a row that does not deny requests. The key of the evicted row has its full
+///   quota again. If no row can be evicted, several new keys of a policy share one row and one quota.
+/// - **Fair.** A flood of keys under one policy does not affect callers of other policies, and denied keys stay denied.
+/// - **Atomic.** All charges of a call are decided while the shards of their rows are locked. Shards are locked in a
+///   fixed order, so calls cannot deadlock.
 ///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
@@ -60,29 +61,29 @@ impl MemoryBackend {
         MemoryBackend::builder().build()
     }
 
-    /// Returns a builder to set the number of rows and the clock.
+    /// Returns a builder to set the maximum number of rows and the clock.
     pub fn builder() -> MemoryBackendBuilder {
         MemoryBackendBuilder::new()
     }
 
-    /// The number of rows, including expired ones not dropped yet.
+    /// Returns the number of rows, including expired rows that have not been dropped yet.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether there are no rows.
+    /// Returns `true` if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The maximum number of rows.
+    /// Returns the maximum number of rows.
     pub fn max_rows(&self) -> usize {
         self.max_rows
     }
 
     fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
         let mut call = LockedCall::new(&self.table, takes.iter().map(|take| (&take.row, take.window)));
-        // Read after locking: no other thread can have written the rows at a later instant.
+        // Read the clock after locking. Otherwise, another thread could read a later time but write the rows first.
         let now = self.clock.now();
         call.decide(takes, now, store)
     }
@@ -93,7 +94,7 @@ impl MemoryBackend {
         let now = self.clock.now();
         let mut row = call.load(self.table.hasher().key(row).window(*window), row, quota, now);
         if matches!(row.location, Location::Overflow(_)) && *actual <= receipt.cost {
-            return false; // The shared row holds the spending of others too: nothing is given back.
+            return false; // An overflow row also counts the tokens of other keys, so it allows no refunds.
         }
         let own = call.quota_for(&row, quota);
         let takes_effect = takes_effect(&own, &row.state, receipt, now, *actual);

@@ -4,7 +4,7 @@ use crate::algorithm::{Ask, Micros, Quota, State, when};
 use crate::backend::RowId;
 use crate::policy::{Digest, MAX_WINDOWS, Placement, PolicyName};
 
-/// The stored state of one key under one policy, or the carry of such a row.
+/// The stored state of one key under one policy, or its carry.
 ///
 /// [`State::carry`] is rarely used, so it is stored in a separate **carry row** in the same shard, with the carry as
 /// its `spent`.
@@ -13,11 +13,11 @@ use crate::policy::{Digest, MAX_WINDOWS, Placement, PolicyName};
 pub(super) struct Row {
     pub(super) spent: f64,
     /// From the highest bit: `at` (53), whether the row is senior (1), whether it has a carry row (1), and the fraction
-    /// of the time from `at` to `expires` during which it denies something (8).
+    /// of the time from `at` to `expires` during which the row denies something (8).
     packed: u64,
     pub(super) stamp: u32,
     pub(super) policy: u32,
-    /// In seconds; `u32::MAX` = never.
+    /// The second from which the row is expired; `u32::MAX` means never.
     expires: u32,
 }
 
@@ -32,7 +32,7 @@ impl Row {
         Row { spent: state.spent, packed, stamp: state.stamp, policy, expires: state.clear.to_seconds() }
     }
 
-    /// The row's state at `now` without its carry. An expired row may be dropped any time, so it reads as missing.
+    /// Returns the row's state at `now`, without its carry. An expired row counts as missing.
     #[inline]
     pub(super) fn state(&self, now: Micros) -> State {
         if self.is_expired(now) {
@@ -68,7 +68,7 @@ impl Row {
         self.expires = state.clear.to_seconds();
     }
 
-    /// Remembers that a charge was denied. The state stays; eviction prefers other rows until the charge would fit.
+    /// Records that a charge was denied, so that other rows are evicted first until the charge would fit.
     #[inline]
     pub(super) fn record_denial(&mut self, quota: &Quota, ask: Ask) {
         let level = quota.get_capacity().checked_sub(ask.tokens());
@@ -82,12 +82,12 @@ impl Row {
 
     fn deny_until(&mut self, until: Micros) {
         let (part, whole) = (until.micros_since(self.at()), self.expires().micros_since(self.at()));
-        // Rounded up, since an early instant could let a denied key be forgotten.
+        // Round up, so that a denied key is not evicted too early.
         let denies = (u128::from(part) * u128::from(DENIAL_MASK)).div_ceil(u128::from(whole.max(1)));
         self.packed = self.packed & !DENIAL_MASK | (denies as u64).min(DENIAL_MASK);
     }
 
-    /// The instant until which the row denies something that was requested.
+    /// Returns the instant until which the row denies a charge that was requested.
     fn denies_until(&self) -> Micros {
         let whole = self.expires().micros_since(self.at());
         match self.packed & DENIAL_MASK {
@@ -131,7 +131,7 @@ impl Row {
     }
 }
 
-/// The instant at which the spent tokens have come down to `level`.
+/// Returns the instant from which at most `level` tokens are spent.
 fn denies_until(quota: &Quota, state: &State, level: u64) -> Micros {
     when(quota, state, state.at, level as f64).unwrap_or(Micros::MAX)
 }
@@ -139,8 +139,8 @@ fn denies_until(quota: &Quota, state: &State, level: u64) -> Micros {
 /// The key of a row: 90 bits of the key's digest mixed with the policy's name, three bits for the window, and one bit
 /// that marks a carry row.
 ///
-/// The first word is the row's [hash](RowKey::hash), of which the shard's bits depend on the caller's key alone: all
-/// rows of one caller are in one shard, and a call that charges several of them takes one lock.
+/// The first word is the row's [hash](RowKey::hash). Its shard bits depend only on the caller's key, so all rows of a
+/// caller are in the same shard, and a call that charges several of them locks one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C, packed(4))]
 pub(super) struct RowKey {
@@ -148,14 +148,14 @@ pub(super) struct RowKey {
     tail: u32,
 }
 
-/// Two of the seven bits of hashbrown's tag stay unused, since sampling looks up each tag.
+/// Two of the seven bits of hashbrown's tag stay unused, so that sampling has fewer tags to look up.
 const UNUSED_TAG: u64 = 3 << 57;
 
 const WINDOW_SHIFT: u32 = 1;
 const WINDOW_MASK: u32 = (MAX_WINDOWS as u32 - 1) << WINDOW_SHIFT;
 
 impl RowKey {
-    /// The number of shards that the hash's shard bits can tell apart.
+    /// The number of shards that the shard bits can distinguish.
     pub(super) const MAX_SHARDS: usize = 4096;
 
     pub(super) fn new(hash: u64, tail: u32) -> RowKey {
@@ -201,13 +201,13 @@ impl RowKey {
     }
 }
 
-/// Makes row keys, under random numbers that only this table knows.
+/// Derives row keys with random numbers that differ from table to table.
 pub(super) struct RowHasher {
     digests: Placement,
     policies: Placement,
 }
 
-/// The bits of a hash by which DashMap chooses a shard, after the seven of hashbrown's tag.
+/// The bits of a hash from which DashMap chooses a shard. They follow the seven bits of hashbrown's tag.
 const SHARD_BITS: u64 = (RowKey::MAX_SHARDS as u64 - 1) << 45;
 
 impl RowHasher {

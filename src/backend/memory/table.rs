@@ -1,4 +1,4 @@
-//! The table of rows: shards with one lock each, and eviction when newcomers need slots.
+//! The table of rows: shards with one lock each, and eviction when new rows need slots.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(super) struct Table {
     map: Map,
-    /// One per shard, locked after it.
+    /// One ledger per shard. The shard is locked first.
     ledgers: Box<[Mutex<Ledger>]>,
     rows_per_shard: usize,
     hasher: RowHasher,
@@ -27,16 +27,16 @@ pub(super) struct Shard<'a> {
     table: &'a Table,
     pub(super) number: usize,
     pub(super) rows: Rows<'a>,
-    /// Locked on first use, which calls never reach if all their rows exist.
+    /// Locked on first use. Calls whose rows all exist do not use it.
     ledger: Option<MutexGuard<'a, Ledger>>,
-    /// The call's new rows that were promised a slot but are not added yet.
+    /// New rows of the call that have a free slot but have not been added yet.
     pub(super) incoming: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vacancy {
     Free,
-    /// After this row is evicted.
+    /// There is a slot once this row is evicted.
     Evict(RowKey),
     None,
 }
@@ -76,7 +76,7 @@ impl Table {
         self.map.len()
     }
 
-    /// Row counts by policy. Policies beyond [`MAX_NAMES`] are combined under one name.
+    /// Returns the row counts by policy. Policies beyond [`MAX_NAMES`] are combined under one name.
     pub(super) fn sizes(&self) -> Vec<(PolicyName, usize)> {
         const OTHERS: PolicyName = PolicyName::new("(others)");
         let mut sizes: HashMap<u32, (PolicyName, usize)> =
@@ -90,7 +90,7 @@ impl Table {
         sizes.into_values().chain((others > 0).then_some((OTHERS, others))).collect()
     }
 
-    /// The numbers of rows evicted before they expired, and of charges decided on overflow rows.
+    /// Returns the number of rows evicted before they expired, and the number of charges decided on overflow rows.
     pub(super) fn pressure(&self) -> (u64, u64) {
         self.ledgers
             .iter()
@@ -167,7 +167,7 @@ impl<'a> Shard<'a> {
         self.ledger().evicted += 1;
     }
 
-    /// Evicts a row if necessary so that a row of the policy can be added. Returns whether it can.
+    /// Evicts a row if the new row of the policy needs its slot. Returns whether there is a slot.
     pub(super) fn ensure_slot(&mut self, policy: u32, pinned: &[RowKey], now: Micros) -> bool {
         let vacancy = self.find_slot(policy, pinned, now);
         if let Vacancy::Evict(victim) = vacancy {
@@ -176,9 +176,9 @@ impl<'a> Shard<'a> {
         vacancy != Vacancy::None
     }
 
-    /// Looks for a slot for a row of the policy, without evicting the rows in `pinned`.
+    /// Finds a slot for a new row of the policy. The rows in `pinned` are not candidates for eviction.
     ///
-    /// Samples a few rows and drops the expired ones. In a full shard, evicts one from at most [`MAX_SAMPLES`] samples.
+    /// Samples a few rows and drops the expired ones. In a full shard, takes up to [`MAX_SAMPLES`] samples.
     pub(super) fn find_slot(&mut self, policy: u32, pinned: &[RowKey], now: Micros) -> Vacancy {
         let Shard { table, number, rows, ledger, incoming } = self;
         let (capacity, incoming) = (table.rows_per_shard, *incoming);
@@ -194,7 +194,7 @@ impl<'a> Shard<'a> {
                 match key.is_carry() {
                     _ if row.is_expired(now) => expired.push(key),
                     false => victim.consider(key, &row),
-                    // A carry row without its row.
+                    // The row that the carry belongs to was dropped.
                     true if rows.get(key.row()).is_none() => orphan = Some(key),
                     true => {}
                 }
@@ -218,9 +218,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Small shards keep each growth short, since it moves all rows of a shard.
+/// Growing a shard moves all of its rows, so small shards keep the pause short.
 const ROWS_PER_SHARD: usize = 4096;
 const MIN_SHARDS: usize = 4;
 const MAX_NAMES: usize = 1024;
-/// Samples, of three or four rows each, that a newcomer takes of a full shard.
+/// The maximum number of samples from a full shard. A sample contains three or four rows.
 const MAX_SAMPLES: u32 = 8;

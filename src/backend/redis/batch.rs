@@ -1,4 +1,4 @@
-//! Operations of one script call, decided separately in the order of their arrival.
+//! The operations of one script call, which are decided separately in the order of their arrival.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(super) struct Outcome {
 }
 
 impl Operation {
-    /// Whether it is sent however long it was queued: a settlement or a reset.
+    /// Returns whether the operation is sent even after a long time in the queue, as settlements and resets are.
     pub(super) fn must_run(&self) -> bool {
         !matches!(self.action, Action::Decide { .. })
     }
@@ -41,7 +41,7 @@ impl Operation {
     }
 }
 
-/// What an operation does. A settlement or reset of several rows is several operations.
+/// What an operation does. A settlement or reset of several rows is split into one operation per row.
 #[derive(Debug)]
 pub(super) enum Action {
     Decide { rows: SmallVec<[RowKey; 1]>, takes: SmallVec<[QueuedTake; 1]>, store: bool },
@@ -67,7 +67,7 @@ impl Action {
         }
     }
 
-    /// The number of windows that its outcome depends on, from the first.
+    /// Returns how many windows of a row the outcome depends on, counted from the first.
     fn windows(&self) -> usize {
         match self {
             Action::Decide { takes, .. } => 1 + takes.iter().map(|take| usize::from(take.window)).max().unwrap_or(0),
@@ -76,8 +76,8 @@ impl Action {
         }
     }
 
-    /// Whether both are acquires of the same takes, on any rows.
-    fn is_alike(&self, other: &Action) -> bool {
+    /// Returns whether both actions acquire the same takes, on any rows.
+    fn has_equal_takes(&self, other: &Action) -> bool {
         let (Action::Decide { takes, store: true, .. }, Action::Decide { takes: others, store: true, .. }) =
             (self, other)
         else {
@@ -86,7 +86,8 @@ impl Action {
         takes == others
     }
 
-    /// The indexes of its windows in a reply, of which each row has `width`. `rows` are the indexes of its rows.
+    /// Returns the indexes of the action's windows in a reply with `width` windows per row. `rows` are the indexes of
+    /// its rows.
     fn window_indexes(&self, rows: &[usize], width: usize) -> SmallVec<[usize; 4]> {
         match self {
             Action::Decide { takes, .. } => {
@@ -97,7 +98,8 @@ impl Action {
         }
     }
 
-    /// Whether it may run on an invalid row: a reset removes a damaged one, but no value that another program may own.
+    /// Returns whether the action may run on an invalid row. A reset removes damaged rows, but not values that may
+    /// belong to another program.
     fn repairs(&self, found: Foreign) -> bool {
         matches!(self, Action::Reset { .. }) && found == Foreign::Damaged
     }
@@ -153,7 +155,7 @@ impl Batch {
         for alike in all.chunk_by(|(one, rows), (next, next_rows)| {
             let stride = stride(rows);
             let is_next = rows.iter().zip(*next_rows).all(|(row, next)| *row >= rows[0] && row + stride == *next);
-            is_next && one.action.is_alike(&next.action)
+            is_next && one.action.has_equal_takes(&next.action)
         }) {
             let (first, rows) = alike[0];
             arguments.add(&first.action, alike.len(), rows);
@@ -191,8 +193,8 @@ impl Batch {
     }
 }
 
-/// Replays an operation on the windows from before the script ran, which yields its waits, retry times and states. Fails
-/// if the decision differs from the script's.
+/// Repeats the script's operation on the windows from before the call, to compute waits, retry times and new states.
+/// Fails if the decision differs from the script's.
 fn replay(action: &Action, indexes: &[usize], reply: &mut Reply, done: bool) -> Result<Outcome, Error> {
     let Reply { now, windows, foreign, .. } = reply;
     let Outcome { mut steps, mut took_effect } = Outcome::default();
@@ -261,14 +263,14 @@ mod tests {
         assert_eq!((alike.len(), &alike[..7]), (one, &[1, 3, 0, 1, 0, 1, 0][..]));
         let alike = sent(&[(&[0, 1], quota, 1), (&[2, 3], quota, 1)]);
         assert_eq!((alike.len(), &alike[..7]), (one + LINE, &[1, 2, 0, 2, 0, 2, 0][..]));
-        // Sent separately: a repeated row, another cost, another quota, another number of lines, non-consecutive rows.
+        // Not grouped: a repeated row, another cost, another quota, another number of lines, non-consecutive rows.
         assert_eq!(sent(&[(&[0], quota, 1), (&[0], quota, 1)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota, 2)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota.capacity(5), 1)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * one + LINE);
         assert_eq!(sent(&[(&[0, 1], quota, 1), (&[2, 1], quota, 1)]).len(), 2 * (one + LINE));
         assert_eq!(sent(&[(&[0, 0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * (one + LINE));
-        // Takes with another operation in between.
+        // Not grouped: takes with another operation in between.
         let all = vec![
             decide(&[0], quota, 1, true),
             operation(Action::Reset { row: row(8) }),

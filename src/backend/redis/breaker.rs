@@ -1,7 +1,6 @@
 //! Circuit breaker: while the server is unreachable, calls fail immediately until a probe gets a reply.
 //!
-//! An outage delays the calls in flight by one deadline, and later calls not at all: probes run in a task of their own,
-//! only while there are calls to decide.
+//! An outage delays only the calls in flight, by one deadline. Probes run in a separate task, only when calls arrive.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,6 @@ use redis::RedisError;
 
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Closed if `None`.
 #[derive(Debug, Default)]
 pub(super) struct Breaker(Mutex<Option<Open>>);
 
@@ -49,7 +47,7 @@ impl Breaker {
         }
     }
 
-    /// Returns why the breaker is open, without claiming the probe as [`permit`](Breaker::permit) does.
+    /// Returns why the breaker is open. Unlike [`permit`](Breaker::permit), does not ask the caller to start a probe.
     pub(super) fn trip_reason(&self) -> Option<TripReason> {
         self.state().as_ref().map(|open| open.reason.clone())
     }
@@ -62,7 +60,7 @@ impl Breaker {
         }
     }
 
-    /// Ends a probe: closes the breaker after a reply (`None`), and lengthens the pause after a failure.
+    /// Ends a probe. Closes the breaker if the server replied (`None`); otherwise doubles the pause.
     pub(super) fn probed(&self, failure: Option<TripReason>, now: Instant) {
         let mut state = self.state();
         let Some(reason) = failure else {
@@ -84,10 +82,10 @@ impl Breaker {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// A recovered server is detected within this pause and the time of a probe, together less than a second.
+/// With this pause and the timeout of a probe, a recovered server is detected within a second.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
-/// The timeout of a probe, connecting included; the deadline applies if it is longer.
+/// The minimum timeout of a probe, including connecting. A longer deadline replaces it.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
@@ -95,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_probe_at_a_time_and_ever_longer_pauses() {
+    fn one_probe_runs_at_a_time_with_growing_pauses() {
         let (breaker, begin) = (Breaker::default(), Instant::now());
         assert_eq!(breaker.permit(begin), Permit::Granted);
         breaker.trip(TripReason::Timeout, begin);
@@ -116,7 +114,7 @@ mod tests {
         assert_eq!(breaker.permit(now), Permit::Granted);
     }
 
-    /// Regression: a call that was queued while the breaker opened claimed the probe and never made it.
+    /// Regression: a call that was queued when the breaker opened was chosen to probe and never did.
     #[test]
     fn reading_the_trip_reason_does_not_claim_the_probe() {
         let (breaker, begin) = (Breaker::default(), Instant::now());

@@ -59,8 +59,8 @@ impl RedisBackendBuilder {
         }
     }
 
-    /// Sets the prefix of the keys on the server. Defaults to `tollgate`. Applications with different prefixes share
-    /// nothing. The key pattern of the server's user must match it: `~shop:*` for `shop`.
+    /// Sets the prefix of the keys on the server. Defaults to `tollgate`. Applications with different prefixes share no
+    /// rows or notices. The key pattern of the server's user must match the prefix: `~shop:*` for `shop`.
     ///
     /// # Panics
     /// Panics if the prefix contains a brace, which would determine the slot on a cluster.
@@ -75,22 +75,22 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Sets the longest time that a decision may take, queueing included. Defaults to 100 ms, with a minimum of 1 ms.
+    /// Sets the maximum time of a decision, including its time in the queue. Defaults to 100 ms. The minimum is 1 ms.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> RedisBackendBuilder {
         self.deadline = deadline.max(Duration::from_millis(1));
         self
     }
 
-    /// Connects on the first call. During an outage, or with a wrong address, the process starts in its
-    /// [failure mode](crate::FailureMode).
+    /// Connects on the first call. The process starts even if the server cannot be reached, and limiters then apply
+    /// their [failure mode](crate::FailureMode).
     #[must_use]
     pub fn lazy(mut self) -> RedisBackendBuilder {
         self.lazy = true;
         self
     }
 
-    /// Sets the secret with which limiters hash keys. A process with another one counts separately, without a warning.
+    /// Sets the secret for hashing keys. Processes with different secrets count separately, without a warning.
     ///
     /// The default is derived from the prefix, so anyone who can read the server can test guesses of keys, such as
     /// addresses. Set your own secret if keys are personal data.
@@ -100,9 +100,9 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Sets how often each process polls for changes that others made at run time
-    /// ([quotas](crate::RateLimiter::set_quota), blocks). Defaults to 500 ms, which spreads a change within a second.
-    /// Zero disables both polling and publishing.
+    /// Sets how often each process polls for run-time changes of other processes
+    /// ([quotas](crate::RateLimiter::set_quota) and blocks). Defaults to 500 ms, so that a change reaches all processes
+    /// within a second. Zero disables both polling and publishing.
     #[must_use]
     pub fn notices_every(mut self, period: Duration) -> RedisBackendBuilder {
         self.poll_interval = period;
@@ -112,8 +112,8 @@ impl RedisBackendBuilder {
     /// Connects to one server. See [`RedisBackend::connect`], also for errors and panics.
     pub async fn connect(self, url: &str) -> Result<RedisBackend, Error> {
         let info = parse_url(url)?.set_tcp_settings(link::tcp());
-        // A user with the documented permissions may not run `CLIENT SETINFO` on Redis 7.2 or Valkey, and each
-        // connection would add an entry to the server's ACL LOG.
+        // The documented permissions do not allow `CLIENT SETINFO` on Redis 7.2 or Valkey. Each connection would add an
+        // entry to the server's ACL LOG.
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.set_redis_settings(settings);
         let address = info.addr().to_string();
@@ -129,7 +129,7 @@ impl RedisBackendBuilder {
         self.checked(Link::Server(Box::new(Reconnecting::new(connector))), &address).await
     }
 
-    /// Connects with your own function: through Redis Sentinel, with a changing password or with a client certificate.
+    /// Connects with your own function, for Redis Sentinel, a changing password or a client certificate.
     ///
     /// ```no_run
     /// use std::sync::Arc;
@@ -147,9 +147,10 @@ impl RedisBackendBuilder {
     /// # Ok(()) }
     /// ```
     ///
-    /// The backend calls it again after a connection error, and when the server has become a read-only replica; calls
-    /// never overlap. An attempt ends with the [deadline](RedisBackendBuilder::deadline) of the decision that needs it.
-    /// During an outage, attempts run in the background, each for up to half a second, or the deadline if longer.
+    /// The backend calls `connect` again after a connection error, and when the server has become a read-only replica.
+    /// Calls to `connect` never overlap. Each ends with the [deadline](RedisBackendBuilder::deadline) of the decision
+    /// that needs the connection. During an outage, the backend reconnects in the background. Each attempt takes at
+    /// most half a second, or the deadline if longer.
     ///
     /// Errors and panics: as for [`RedisBackend::connect`].
     pub async fn connect_with<F>(self, connect: impl Fn() -> F + Send + Sync + 'static) -> Result<RedisBackend, Error>
@@ -165,11 +166,11 @@ impl RedisBackendBuilder {
         urls: impl IntoIterator<Item = U>,
     ) -> Result<RedisBackend, Error> {
         let infos = urls.into_iter().map(|url| parse_url(url.as_ref())).collect::<Result<Vec<_>, _>>()?;
-        // Addresses only: URLs contain passwords.
+        // Errors list addresses only, because URLs contain passwords.
         let addresses = infos.iter().map(|info| info.addr().to_string());
         let addresses = addresses.take(MAX_LISTED).collect::<Vec<_>>().join(", ");
         let client = ClusterClientBuilder::new(infos)
-            // Retries of the client would repeat charges that may have been made. The batcher follows redirections.
+            // The client's retries could charge twice. The batcher follows redirections instead.
             .retries(0)
             .connection_timeout(link::CONNECT_TIMEOUT)
             .response_timeout(self.deadline)
@@ -179,25 +180,25 @@ impl RedisBackendBuilder {
         self.checked(Link::Cluster(Arc::new(Reconnecting::new(client))), &addresses).await
     }
 
-    /// Uses your own connection to one server, such as a `ConnectionManager`. It is cloned for each call, and must
-    /// reconnect without the backend's help.
+    /// Uses your own connection to one server, such as a `ConnectionManager`. The backend clones the connection for
+    /// each call, and does not reconnect it.
     ///
     /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub fn connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
         self.build(Link::UserProvided { connection: Box::new(connection), is_cluster: false })
     }
 
-    /// Uses your own connection to a cluster, such as a `ClusterConnection`. Build it with `retries(0)`: by default
-    /// that client repeats a command when its connection breaks, which may charge twice.
+    /// Uses your own connection to a cluster, such as a `ClusterConnection`. Build the client with `retries(0)`: by
+    /// default, it repeats commands after its connection breaks, which may charge twice.
     ///
     /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub fn cluster_connection(self, connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> RedisBackend {
         self.build(Link::UserProvided { connection: Box::new(connection), is_cluster: true })
     }
 
-    /// Builds the backend, and checks that the server at `address` can run the script, unless lazy.
+    /// Builds the backend. Unless it is lazy, checks that the server at `address` can run the script.
     async fn checked(self, link: Link, address: &str) -> Result<RedisBackend, Error> {
         let (lazy, time) = (self.lazy, link::CONNECT_TIMEOUT.saturating_add(self.deadline));
         let backend = self.build(link);
@@ -258,7 +259,7 @@ fn parse_url(url: &str) -> Result<ConnectionInfo, Error> {
     Ok(info)
 }
 
-/// Nodes of a cluster that an error lists.
+/// The maximum number of cluster nodes that an error lists.
 const MAX_LISTED: usize = 3;
 
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(100);

@@ -10,7 +10,7 @@ use crate::backend::ErrorKind::{Protocol, Timeout, Unavailable, Unsupported};
 pub(super) enum ServerStatus {
     /// The server replied; keep the connection.
     Responsive,
-    /// The server has become a replica; connect again, since the name may lead to the new primary.
+    /// The server has become a replica; connect again, because its name may now resolve to the new primary.
     Replica,
     /// The connection is broken.
     Unreachable,
@@ -28,8 +28,8 @@ pub(super) fn server_status(error: &RedisError) -> ServerStatus {
 
 /// Returns the server's error code, as a command outside of a script would report it.
 ///
-/// A missing permission within a script is an `ERR`, with one text up to Redis 7.0 and another from 7.2 on and on
-/// Valkey. Before Redis 7, every error within a script is an `ERR` whose text ends with the original one:
+/// Within a script, a missing permission is reported as an `ERR`. Its text depends on the version of the server. Before
+/// Redis 7, every error within a script is an `ERR` whose text ends with the original error:
 /// `@user_script: 1: -OOM command ...`, `@user_script:1: WRONGTYPE Operation ...`.
 fn code(error: &RedisError) -> &str {
     let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
@@ -61,13 +61,13 @@ fn missing_permission(error: &RedisError) -> String {
     )
 }
 
-/// Whether a node of a cluster refused a command because its slot has moved or is moving.
+/// Returns whether a cluster node refused a command because its slot has moved or is moving.
 pub(super) fn is_redirection(error: &RedisError) -> bool {
     use redis::ServerErrorKind::{Ask, Moved, TryAgain};
     matches!(error.kind(), RedisErrorKind::Server(Moved | Ask | TryAgain))
 }
 
-/// Converts an error to one with a kind and advice.
+/// Converts a Redis error to an error with a kind and advice.
 pub(super) fn classify(error: RedisError) -> Error {
     let (kind, advice) = match (code(&error), error.kind()) {
         ("READONLY", _) => (Unavailable, "the server has become a read-only replica; reconnecting to find the primary"),

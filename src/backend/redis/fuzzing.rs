@@ -11,10 +11,10 @@ use crate::algorithm::{Ask, ChargeRecord, Quota};
 use crate::backend::{Error, Notice, Steps};
 use crate::policy::MAX_WINDOWS;
 
-/// An operation on rows with the given numbers.
+/// An operation. Rows are identified by numbers.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    /// Also a peek.
+    /// An acquire, or a peek if the flag is not set.
     Decide(Vec<(u8, u8, Quota, Ask)>, bool),
     /// A settlement.
     Settle(u8, u8, Quota, ChargeRecord, u64),

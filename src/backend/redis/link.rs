@@ -1,4 +1,4 @@
-//! Connections: opened on first use, and opened again after they break.
+//! Connections, which are opened on first use and reopened after they break.
 
 use std::fmt;
 use std::future::Future;
@@ -19,7 +19,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) enum Link {
     Server(Box<Reconnecting<ServerConnector>>),
     Cluster(Arc<Reconnecting<ClusterClient>>),
-    /// A user's own connection, which reconnects without our help.
+    /// The user's connection, which must reconnect without the backend's help.
     UserProvided {
         connection: Box<dyn UserConnection>,
         is_cluster: bool,
@@ -29,9 +29,9 @@ pub(super) enum Link {
 /// A connection that is replaced after it breaks.
 pub(super) struct Reconnecting<C: Connect> {
     client: C,
-    /// Never locked across an await: a caller that discards a broken connection has a deadline.
+    /// Never locked across an await, so that a caller with a deadline can discard a broken connection.
     current: Mutex<Current<C::Connection>>,
-    /// Held by the one task that connects; the others wait, and use its connection.
+    /// Held by the task that connects. The other tasks wait and use its connection.
     connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -89,8 +89,8 @@ impl Connect for ClusterClient {
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection that was idle for longer is tested first: it may be closed, and a charge that was sent on it could not
-/// be sent again.
+/// A connection that was idle for longer is tested before use. It may be closed, and a charge sent on a closed
+/// connection cannot be repeated.
 const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) fn tcp() -> TcpSettings {
@@ -102,7 +102,7 @@ pub(super) fn install_crypto_provider(info: &ConnectionInfo) {
     if matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. })
         && rustls::crypto::CryptoProvider::get_default().is_none()
     {
-        // Fails only if another thread has just installed one.
+        // Fails only if another thread has just installed a provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
     #[cfg(not(feature = "redis-tls"))]
@@ -128,7 +128,7 @@ impl<C: Connect> Reconnecting<C> {
         current.connection.clone()
     }
 
-    /// Returns the connection, tested by a harmless command if it was idle, or opens a new one.
+    /// Returns the connection, or opens a new one. An idle connection is tested with a harmless command first.
     async fn connection(&self) -> RedisResult<C::Connection> {
         if let Some(connection) = self.recently_used() {
             return Ok(connection);
@@ -170,7 +170,7 @@ impl<C: Connect> Reconnecting<C> {
 }
 
 impl Reconnecting<ClusterClient> {
-    /// Sends a command after `ASKING` to the node that is about to take over its slot (Redis cluster specification).
+    /// Sends `ASKING` and the command to the node that is about to take over the slot (Redis cluster specification).
     async fn run_asking(&self, (host, port): (&str, u16), command: &Cmd) -> RedisResult<Value> {
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command.clone());
@@ -179,8 +179,8 @@ impl Reconnecting<ClusterClient> {
         Ok(values.into_iter().next().unwrap_or(Value::Nil))
     }
 
-    /// Rediscovers the cluster's nodes on a new connection, while the current one still serves the other nodes. The
-    /// client does this after a redirection, but not when a node hangs and another one has taken over its slots.
+    /// Discovers the cluster's nodes again on a new connection. The current connection keeps serving the other nodes.
+    /// The client does this after a redirection, but not when a node hangs and another node has taken over its slots.
     fn replace(self: &Arc<Self>, generation: u64) {
         let Ok(one_at_a_time) = Arc::clone(&self.connecting).try_lock_owned() else { return };
         {
@@ -219,7 +219,7 @@ impl Link {
             (Link::Cluster(cluster), Some(node)) => {
                 Ok(T::from_redis_value(cluster.run_asking(node, command).await?.extract_error()?)?)
             }
-            // A user's connection may follow redirections itself.
+            // The user's connection may follow redirections itself.
             _ => self.run(command).await,
         }
     }
@@ -233,8 +233,8 @@ impl Link {
         }
     }
 
-    /// Discards a broken connection: the next command opens a new one. A cluster's is replaced once there is another, a
-    /// user's is left alone.
+    /// Discards a broken connection, so that the next command opens a new one. A cluster connection is used until it is
+    /// replaced. A connection of the user is never discarded.
     pub(super) fn discard(&self, generation: u64) {
         match self {
             Link::Server(server) => server.discard(generation),
@@ -254,7 +254,7 @@ impl Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The client is left out because it holds the password.
+        // The client is omitted because it contains the password.
         f.write_str(match self {
             Link::Server(_) => "Server",
             Link::Cluster(_) => "Cluster",

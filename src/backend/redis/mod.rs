@@ -47,13 +47,14 @@ pub use builder::RedisBackendBuilder;
 /// # Ok(()) }
 /// ```
 ///
-/// - **Exact.** One script call decides all charges of a request, all or none, on the server's clock, with the
-///   arithmetic of the memory backend to the last bit. Requests that wait at the same time share a call; each is
-///   decided separately, in the order of arrival.
-/// - **Small.** A row is a string of 40 bytes, and 32 more for each further quota of its policy, which the server drops soon after it expires. A denial writes nothing.
-/// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). While the server does
-///   not reply, calls fail immediately. A charge that may have been made is never sent again.
-/// - **Private.** Keys are hashed under a secret before they leave the process.
+/// - **Exact.** One script call decides all charges of a request and makes all of them or none. The script uses the
+///   server's clock, and decides exactly as the memory backend does. Requests that wait at the same time share a script
+///   call. Each is decided separately, in the order of arrival.
+/// - **Small.** A row is a string of 40 bytes, which the server drops soon after it expires. Each further quota of the
+///   policy adds 32 bytes. A denial writes nothing.
+/// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). During an outage,
+///   calls fail immediately. A charge that may have been made is never sent again.
+/// - **Private.** Keys are hashed with a secret before they leave the process.
 ///
 /// Clones share one connection.
 #[derive(Clone)]
@@ -65,29 +66,29 @@ pub struct RedisBackend {
 }
 
 impl RedisBackend {
-    /// Connects to one server: `redis://user:password@host:port/db`, `rediss://` for TLS (feature `redis-tls`),
-    /// `unix:///path`.
+    /// Connects to one server. The URL is `redis://user:password@host:port/db`, `rediss://` for TLS (feature
+    /// `redis-tls`), or `unix:///path` for a socket.
     ///
-    /// TLS trusts the system's certificates and those in the file that `SSL_CERT_FILE` names. It uses the *ring* crypto
-    /// provider unless the process has
+    /// TLS connections trust the system's certificates and those in the file that `SSL_CERT_FILE` names. They use the
+    /// *ring* crypto provider unless the process has
     /// [installed](https://docs.rs/rustls/latest/rustls/crypto/struct.CryptoProvider.html) another one for rustls.
     ///
     /// # Errors
-    /// Fails if the URL is invalid or the server does not reply: with kind [`Protocol`](ErrorKind::Protocol) for a
-    /// configuration mistake, with [`Unavailable`](ErrorKind::Unavailable) if a retry may help.
+    /// Fails if the URL is invalid or the server does not reply. The kind is [`Protocol`](ErrorKind::Protocol) for a
+    /// configuration mistake, and [`Unavailable`](ErrorKind::Unavailable) if a retry may help.
     ///
     /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub async fn connect(url: &str) -> Result<RedisBackend, Error> {
         RedisBackend::builder().connect(url).await
     }
 
-    /// Connects to a cluster, whose nodes are discovered from the given ones, such as
-    /// `["redis://10.0.0.5:6379", "redis://10.0.0.6:6379"]`.
+    /// Connects to a cluster. The given nodes, such as `["redis://10.0.0.5:6379", "redis://10.0.0.6:6379"]`, are used
+    /// to discover the others.
     ///
-    /// All charges of one key share a slot and are decided together. Charges of several keys in one call are acquired
-    /// slot by slot, and refunded if a later one is denied. This never admits too much, but the tokens are missing to
-    /// other calls in the meantime, and refunds may be [forfeited](crate::Receipt#what-can-be-given-back).
+    /// All charges of one key share a slot and are decided together. If a call charges several keys, they are acquired
+    /// slot by slot, and refunded if a later charge is denied. This never admits too many requests. However, other
+    /// calls may be denied before the refund, and the refund may be [forfeited](crate::Receipt#what-can-be-given-back).
     ///
     /// Errors and panics: as for [`connect`](RedisBackend::connect).
     pub async fn connect_cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<RedisBackend, Error> {
@@ -99,10 +100,10 @@ impl RedisBackend {
         RedisBackendBuilder::new()
     }
 
-    /// Returns the server's key of a row, for `redis-cli`: `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`. See
-    /// [`RateLimiter::digest`](crate::RateLimiter::digest).
+    /// Returns the key of a row on the server, for `redis-cli`: `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`.
+    /// See [`RateLimiter::digest`](crate::RateLimiter::digest).
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
-        // The version separates incompatible layouts. The text in braces makes all rows of a key share a slot.
+        // The version separates incompatible layouts. The text in braces puts all rows of a key in one slot.
         format!("{}:{VERSION}:{{{:032x}}}:{}", self.prefix, key.to_bits(), policy.as_str())
     }
 
@@ -129,7 +130,7 @@ impl RedisBackend {
             return self.send(slot, self.decide_action(takes, store), Instant::now(), |outcome| outcome.steps);
         }
         let takes: Vec<OwnedTake> = takes.iter().map(OwnedTake::of).collect();
-        // In a task, so that a dropped future does not leave only some of the slots charged.
+        // Run in a task: otherwise, dropping the future could leave only some of the slots charged.
         let task = self.batcher.runtime.spawn(self.clone().decide_by_slots(takes, store));
         BackendFuture::boxed(async move { task.await.unwrap_or_else(|_| Err(runtime_ended())) })
     }
@@ -144,7 +145,7 @@ impl RedisBackend {
         let (mut granted, mut charged, mut denied) = (Vec::new(), Vec::new(), false);
         for indexes in order.chunk_by(|a, b| slot_of(a) == slot_of(b)) {
             let in_slot: Vec<Take<'_>> = indexes.iter().map(|i| takes[*i].take()).collect();
-            // After a denial, the remaining slots are only peeked at.
+            // After a denial, only peek at the remaining slots.
             let charges = store && !denied;
             let action = self.decide_action(&in_slot, charges);
             let result = self.send(slot_of(&indexes[0]), action, began, |outcome| outcome.steps).await;
@@ -264,5 +265,5 @@ fn runtime_ended() -> Error {
     )
 }
 
-/// Charges per call: the keys of a script must fit on its stack.
+/// The maximum number of charges per call. The keys of a script must fit on its stack.
 const MAX_TAKES: usize = 1000;

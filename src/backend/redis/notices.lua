@@ -1,9 +1,9 @@
--- Publishes notices, if there are any, and returns those published since the caller's last call.
+-- Publishes the given notices, and returns all notices published since the caller's last call.
 --
 -- KEYS: notices (hash: topic -> end, '+' or '-', text), order (zset: topic by version), ends (zset: topic by end).
 -- ARGV: the epoch, version and floor that the caller knows ('', 0 and 0 at first); then for each notice: topic, '+'
 -- (set) or '-' (withdrawn), text, lifetime in milliseconds (0 = until withdrawn). Returns epoch, time (ms), whether
--- these are all current notices, whether there are more, version, floor, and topic, mark, end and text of each.
+-- these are all current notices, whether there are more, version, floor; then for each notice: topic, mark, end, text.
 
 local NOTICES, ORDER, ENDS = KEYS[1], KEYS[2], KEYS[3]
 local MAX_NOTICES = 100000
@@ -16,7 +16,7 @@ local time = call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
 
--- If the server lost one or two of the keys, the rest is invalid.
+-- If the server lost one or two of the keys, the others are invalid.
 local known = call('HMGET', NOTICES, 'epoch', 'floor')
 local count = call('ZCARD', ORDER)
 local is_whole = call('HLEN', NOTICES) == count + (known[1] and 1 or 0) + (known[2] and 1 or 0) and
@@ -68,7 +68,7 @@ if ARGV[4] then
     local err = publish(ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), version)
     if err then return err end
   end
-  -- If every notice expires, so do the keys, with the last one.
+  -- If every notice expires, the keys expire with the last notice.
   local last = call('ZRANGE', ENDS, 0, 0, 'REV', 'WITHSCORES')[2]
   for _, key in ipairs(KEYS) do
     if last and call('ZCARD', ORDER) == call('ZCARD', ENDS) then
@@ -83,8 +83,8 @@ end
 local epoch = known[1] or ''
 local since = tonumber(ARGV[2])
 local floor = known[2] or '0'
--- Starts from the first notice if the caller knows none, another epoch or a later version (after data loss), or if it
--- missed a forgotten withdrawal, unless its paging began after that one was forgotten.
+-- Starts from the first notice if the caller knows no notices, if its epoch or version shows that data was lost, or if
+-- it missed a forgotten withdrawal. A caller that began to read after the withdrawal was forgotten has the same floor.
 local all = ARGV[1] == '' or epoch ~= ARGV[1] or since > newest() or floor ~= ARGV[3] and since < tonumber(floor)
 if all then since = 0 end
 local found = {}

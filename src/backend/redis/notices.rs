@@ -1,7 +1,7 @@
 //! The notice channel: three keys on the server, polled by every process.
 //!
-//! Notices have increasing versions, and a process polls for those after the last version that it knows. After data
-//! loss, or if it missed a withdrawal that the server has forgotten, it reads all notices again.
+//! Notices have increasing versions. A process polls for notices after the last version that it knows. It reads all
+//! notices again if the server lost data, or if it missed a withdrawal that the server has forgotten.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -25,7 +25,7 @@ pub(super) struct RedisNoticeChannel {
     poll_interval: Duration,
     state: Mutex<State>,
     publish_permits: Arc<Semaphore>,
-    /// How far the subscribers have read. Locked until the notices of a call are delivered, which keeps their order.
+    /// The last notice that subscribers received. Locked until a call's notices are delivered, in order.
     cursor: tokio::sync::Mutex<Cursor>,
 }
 
@@ -35,13 +35,13 @@ struct State {
     has_new_subscriber: bool,
     polling: bool,
     poll_failed: bool,
-    /// Notices from `publish_later`, and when they expire.
+    /// Notices from `publish_later`, with the instants when they expire.
     pending: VecDeque<(Notice, Option<Instant>)>,
 }
 
 #[derive(Debug, Default)]
 struct Cursor {
-    /// Identifies the data set; a new one starts after data loss.
+    /// Identifies the data on the server. Changes after data loss.
     epoch: Vec<u8>,
     version: u64,
     /// The version of the last withdrawal that the server has forgotten, in the server's format.
@@ -51,7 +51,7 @@ struct Cursor {
 #[derive(Debug)]
 pub(super) struct NoticePage {
     cursor: Cursor,
-    /// Whether all current notices are being read, from the first.
+    /// Whether this page and the following ones contain all current notices.
     all: bool,
     more: bool,
     pub(super) notices: Vec<Notice>,
@@ -59,7 +59,7 @@ pub(super) struct NoticePage {
 
 impl RedisNoticeChannel {
     pub(super) fn new(batcher: Arc<Batcher>, prefix: &str, poll_interval: Duration) -> RedisNoticeChannel {
-        // One slot of a cluster for all three.
+        // The text in braces puts all three keys in one slot of a cluster.
         let key = |name: &str| format!("{prefix}:1:{{notices}}:{name}");
         let keys = [key("notices"), key("order"), key("ends")];
         let slot = if batcher.link.has_slots() { slot::of(b"notices") } else { 0 };
@@ -85,7 +85,8 @@ impl RedisNoticeChannel {
         }
     }
 
-    /// Publishes `notices`, or else pending ones, and delivers new ones. Returns whether more notices are pending.
+    /// Publishes `notices`, or pending notices if `notices` is empty, and delivers new ones to the subscribers. Returns
+    /// whether more notices are pending.
     async fn exchange(&self, notices: &[Notice]) -> Result<bool, Error> {
         let mut cursor = self.cursor.lock().await;
         let mut pending = Vec::new();
@@ -107,7 +108,7 @@ impl RedisNoticeChannel {
         let (mut received, mut all) = (Vec::new(), false);
         loop {
             let result = self.call(&cursor, std::mem::take(&mut to_publish)).await;
-            // Data that another program wrote could have pages without an end.
+            // If another program wrote the data, the pages may never end.
             let is_endless = |page: &NoticePage| {
                 page.more && (page.cursor.version <= cursor.version || received.len() > MAX_RECEIVED)
             };
@@ -115,7 +116,7 @@ impl RedisNoticeChannel {
                 Ok(page) if !is_endless(&page) || page.all && !all => page,
                 result => {
                     let error = result.err().unwrap_or_else(invalid_data);
-                    // The pages read so far are not delivered: read them again next time.
+                    // The pages read so far are discarded, so read them again next time.
                     if !received.is_empty() || all {
                         *cursor = Cursor::default();
                     }
@@ -200,7 +201,7 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
         };
         let channel = Arc::clone(self);
         let (sender, receiver) = oneshot::channel();
-        // In a task, so that the notice is published even if the future is dropped.
+        // Publish in a task, so that the notice is published even if the future is dropped.
         self.batcher.runtime.spawn(async move {
             let result = channel.exchange(&[notice]).await.map(|_| ());
             drop(permit);
@@ -213,13 +214,13 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
         let until = notice.lasts.and_then(|lasts| Instant::now().checked_add(lasts));
         let mut state = self.state();
         if state.pending.len() >= MAX_PENDING {
-            // With equal lifetimes, the oldest expires first.
+            // If lifetimes are equal, the oldest notice expires first.
             state.pending.pop_front();
         }
         state.pending.push_back((notice, until));
         let is_first = state.pending.len() == 1;
         drop(state);
-        // The exchange also takes notices that are added before it starts. If it fails, the polling task retries.
+        // The exchange also publishes notices that are added before it starts. If it fails, the polling task retries.
         if is_first && !self.batcher.circuit_open_at(self.slot) {
             let channel = Arc::clone(self);
             self.batcher.runtime.spawn(async move { channel.exchange(&[]).await.map(|_| ()) });
@@ -285,20 +286,20 @@ fn invalid_data() -> Error {
     )
 }
 
-/// The least timeout of a call. No request waits for it.
+/// The minimum timeout of a call. Requests do not wait for these calls.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 const MAX_PUBLISHING: usize = 1000;
 
 const MAX_PUBLISHED_TOGETHER: usize = 200;
 
-/// Notices from `publish_later` that wait to be published.
+/// The maximum number of notices from `publish_later` that wait to be published.
 const MAX_PENDING: usize = 20_000;
 
-/// Notices read in one exchange, more than the server keeps.
+/// The maximum number of notices read in one exchange. The server keeps fewer.
 const MAX_RECEIVED: usize = 200_000;
 
-/// The longest lifetime of a notice that expires: a hundred years.
+/// The maximum lifetime of a notice that expires: a hundred years.
 const MAX_LASTS_MILLIS: u128 = 100 * 365 * 86_400_000;
 
 debug_fields!(RedisNoticeChannel, |channel| every: channel.poll_interval);

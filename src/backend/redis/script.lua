@@ -1,7 +1,8 @@
--- Decides operations on rows with the arithmetic of `algorithm`: the same names and the same order, on doubles.
+-- Decides operations on rows. The arithmetic is that of the module `algorithm`, with the same names and the same order
+-- of operations, on doubles.
 --
--- KEYS: rows. ARGV[1]: quotas. ARGV[2]: operations in the order of arrival. wire.rs documents their encoding and that
--- of rows and replies, and defines the constants that are not defined here.
+-- KEYS: rows. ARGV[1]: quotas. ARGV[2]: operations in the order of arrival. wire.rs documents the encoding of quotas,
+-- operations, rows and replies, and defines the constants that are not defined here.
 
 local ceil, floor, min, max, fmod = math.ceil, math.floor, math.min, math.max, math.fmod
 local pack, unpack_bytes, call, pcall = struct.pack, struct.unpack, redis.call, redis.pcall
@@ -16,7 +17,7 @@ local ROUNDED_TWICE = 1 + 2 ^ -51
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- Reading ---------------------------------------------------------------------------------------------------------------
+-- Reading -------------------------------------------------------------------------------------------------------------
 
 -- Describes a value that is not a row of this version. It stays unchanged on the server.
 local function described(length, first)
@@ -32,7 +33,7 @@ end
 local found = #KEYS == 1 and {} or call('MGET', unpack(KEYS))
 for i = 1, #KEYS do
   local bytes = found[i]
-  -- MGET returns nil for a key of another type, GET an error.
+  -- For a key of another type, MGET returns nil and GET returns an error.
   if not bytes then bytes = pcall('GET', KEYS[i]) end
   if not bytes then
     bytes = NONE
@@ -44,14 +45,14 @@ for i = 1, #KEYS do
   end
   found[i] = bytes
 end
--- The rows to be written.
+-- The rows after the call.
 local rows = { unpack(found) }
 
--- The current window: the fields of `State`, and the second at which the server drops its row. `clear` is in seconds,
--- `clear_at` in microseconds.
+-- The current window: the fields of `State`, and `drop`, the second at which the server drops the row. `clear` is in
+-- seconds, `clear_at` in microseconds.
 local drop, spent, at, carry, row_stamp, clear, clear_at
 
--- Returns whether the value is a row, and the numbers of its window are in range.
+-- Returns whether the value is a row and the numbers of this window are in range.
 local function load(row, window)
   local bytes, offset, version, windows, sections = rows[row], HEADER + window * WINDOW
   version, windows, sections, drop = unpack_bytes(HEADER_FORMAT, bytes)
@@ -63,7 +64,7 @@ local function load(row, window)
     and at >= 0 and at <= LAST and at % 1 == 0
 end
 
--- The current quota. A bucket's rate and period are in lowest terms: a grain.
+-- The current quota. The rate and period of a bucket are in lowest terms, and are called a grain.
 local algorithm, stamp, rate, period, limit, ceiling, fill, start
 local quotas, known = ARGV[1], nil
 
@@ -75,10 +76,10 @@ local function use(number, start_of_windows)
   end
 end
 
--- Windows ---------------------------------------------------------------------------------------------------------------
+-- Windows -------------------------------------------------------------------------------------------------------------
 
 local function index(instant)
-  -- Subtract `start` first: adding a period may exceed the exact range of a double.
+  -- Subtract `start` first, because adding a period may exceed the exact range of a double.
   local since = instant - start
   if since < 0 then return 0 end
   return (since - fmod(since, period)) / period + 1
@@ -94,9 +95,9 @@ local function in_view(instant)
   return min(carry * (period - elapsed) / period, carry)
 end
 
--- Spent tokens ----------------------------------------------------------------------------------------------------------
+-- Spent tokens --------------------------------------------------------------------------------------------------------
 
--- The tokens that a bucket refilled since `at`.
+-- The tokens refilled since `at` (bucket).
 local function repaid(instant)
   return max(instant - at, 0) * rate / period
 end
@@ -108,13 +109,13 @@ local function within(instant, level)
   return in_view(instant) <= level - spent
 end
 
--- The spent tokens of a bucket or a fixed window.
+-- The spent tokens at `instant` (bucket, fixed window).
 local function stands(instant)
   if algorithm == TOKEN_BUCKET then return max(spent - repaid(instant), 0) end
   return spent
 end
 
--- Whether another quota wrote the row, which has not expired.
+-- Whether another quota wrote the row and the row has not expired.
 local function is_foreign()
   if row_stamp == stamp or row_stamp == 0 then return false end
   local owed = row_stamp % TAGS == SLIDING_WINDOW and spent + carry or spent
@@ -135,7 +136,7 @@ local function cleared(tokens, from)
   return min(ceil((from + ceil(micros)) / 1000000), NEVER)
 end
 
--- Rolling ---------------------------------------------------------------------------------------------------------------
+-- Rolling -------------------------------------------------------------------------------------------------------------
 
 -- `roll_within`: refills the row up to `instant`.
 local function pay_back(instant)
@@ -157,7 +158,7 @@ local function pay_back(instant)
   if here > past then spent, carry = 0, here - past == 1 and spent or 0 end
 end
 
--- How to read a row of another quota: see changed.rs.
+-- How to read a row of another quota. See changed.rs.
 local OWN, FASTER, WHOLE = 1, 2, 3
 
 local function reading()
@@ -169,7 +170,7 @@ local function reading()
   return is_same_window and OWN or WHOLE
 end
 
--- Brings the row to `instant` and to this quota. Returns whether it was foreign.
+-- Converts the row to `instant` and to the current quota. Returns whether another quota wrote it.
 local function roll(instant)
   local was_foreign, read = is_foreign(), OWN
   if was_foreign then
@@ -182,7 +183,7 @@ local function roll(instant)
   if row_stamp ~= stamp then row_stamp, drop = stamp, 0 end
   local owed, written = spent, at
   if at - instant > fill then
-    -- The clock was far ahead: forgive the row, unless it would still be owed then if it were written now.
+    -- The clock was far ahead: reset the row, unless tokens written now would still be spent at that later time.
     local before = carry
     at = instant
     pay_back(written - 1)
@@ -211,9 +212,9 @@ local function roll(instant)
   return was_foreign
 end
 
--- Writing ---------------------------------------------------------------------------------------------------------------
+-- Writing -------------------------------------------------------------------------------------------------------------
 
--- Puts the bytes of a window into its row. Empty windows at the end are left out.
+-- Replaces the bytes of a window in its row. A row does not end with an empty window.
 local function put(row, window, bytes)
   local old, offset = rows[row], HEADER + window * WINDOW
   if window > 0 or #old > HEADER + WINDOW then
@@ -224,34 +225,34 @@ local function put(row, window, bytes)
   rows[row] = bytes == '' and NONE or pack(HEADER_FORMAT, VERSION, #bytes / WINDOW, 0, drop) .. bytes
 end
 
--- Encodes the window. Extending the expiry of a row costs the server as much as the rest of a write, so it is extended
--- only when necessary, and then to twice the time needed.
+-- Encodes the window. Extending the expiry of the row costs the server as much as the rest of a write. It is therefore
+-- extended only when necessary, and then to twice the time needed.
 local function packed(needed)
   if needed > drop then drop = min(max(floor(2 * needed - now / 1000000), needed), NEVER) end
   return pack(WINDOW_FORMAT, spent, at, carry, row_stamp, clear)
 end
 
--- Encodes a window of this quota; `EMPTY` if nothing is spent.
+-- Encodes a window of the current quota. Returns `EMPTY` if nothing is spent.
 local function state()
   if spent == 0 and carry == 0 then return EMPTY end
   clear = cleared(spent, at)
   local needed = clear
   if carry > 0 and algorithm ~= SLIDING_WINDOW then
-    -- Earlier receipts need the refunded amount in `carry` until their own refunds are forfeited.
+    -- Refunds of earlier receipts need `carry` until they are forfeited.
     needed = max(clear, cleared(min(spent + carry, ceiling), now))
   end
   return packed(needed)
 end
 
--- Taking ----------------------------------------------------------------------------------------------------------------
+-- Taking --------------------------------------------------------------------------------------------------------------
 
--- Whether a reservation of `cost` fits, and is due by `latest`.
+-- Whether a reservation of `cost` fits and is due by `latest`.
 local function is_due_by(cost, latest)
   if cost > ceiling or not within(now, ceiling - cost) then return false end
   local debt = spent + cost - limit
   if debt <= 0 then return true end
   if algorithm == TOKEN_BUCKET then
-    -- Whole grains first, so that only the rest is rounded.
+    -- Subtract whole grains first, so that only the rest is rounded.
     local grains = floor(debt / rate)
     if grains * period > LAST then return false end
     local elapsed = latest - at - grains * period
@@ -261,12 +262,12 @@ local function is_due_by(cost, latest)
   return windows * period <= LAST and boundary(index(at) + windows) <= latest
 end
 
--- Spends `cost` now, or by a reservation due by `latest`. Returns whether it was granted.
+-- Spends `cost` now, or reserves it if the reservation is due by `latest`. Returns whether the take was granted.
 local function take(row, window, cost, latest)
   if not load(row, window) then return false end
   local was_foreign = roll(now)
   if cost <= limit and within(now, limit - cost) then
-    -- Nothing is spent or reserved, so the row keeps its quota.
+    -- A take of cost 0 spends nothing, so the row keeps its quota.
     if was_foreign and cost == 0 then return true end
   elseif latest < now or ceiling <= limit or not is_due_by(cost, latest) then
     return false
@@ -278,8 +279,7 @@ end
 
 local undo = {}
 
--- Takes every line, on the rows `shift` after those that it names. Undoes them unless all are granted and `store` is
--- set.
+-- Takes every line, on the row `shift` after its own. Undoes the takes unless all are granted and `store` is set.
 local function decide(lines, shift, store)
   local granted, tried = true, 0
   while granted and tried < #lines do
@@ -295,7 +295,7 @@ local function decide(lines, shift, store)
   return granted
 end
 
--- Settling: see give_back.rs --------------------------------------------------------------------------------------------
+-- Settling: see give_back.rs ------------------------------------------------------------------------------------------
 
 local function less(given, stood, instant)
   if given == floor(given) and given < stood then
@@ -310,7 +310,7 @@ local function less(given, stood, instant)
   return true
 end
 
--- Settles on a rolled row of this quota. `r_` marks fields of the receipt.
+-- Settles a rolled row of the current quota. The prefix `r_` marks fields of the receipt, `k_` those of the row.
 local function settle_own(cost, actual, r_spent, r_at, r_carry, due, r_stamp)
   local instant = max(now, at)
   if actual >= cost then
@@ -351,7 +351,7 @@ local function settle(row, window, cost, actual, ...)
   if row_stamp ~= stamp then
     if actual <= cost then return end
     if is_foreign() then
-      -- `overrun`: the row keeps its quota, and expires later.
+      -- `overrun`: the row keeps its quota and expires later.
       local sum, writer = min(spent + (actual - cost), LAST), row_stamp % TAGS
       if (writer == TOKEN_BUCKET or writer == FIXED_WINDOW) and clear ~= NEVER then
         local micros = max(clear_at - at, 0) * sum / spent
@@ -367,7 +367,7 @@ local function settle(row, window, cost, actual, ...)
   put(row, window, state())
 end
 
--- All operations --------------------------------------------------------------------------------------------------------
+-- All operations ------------------------------------------------------------------------------------------------------
 
 local operations, place, done = ARGV[2], 1, {}
 while place <= #operations do

@@ -1,4 +1,4 @@
-//! The Lua scripts, sent by hash, or in full to a server that does not have them yet.
+//! The Lua scripts. They are sent by hash, or in full if the server does not have them yet.
 
 use std::sync::LazyLock;
 

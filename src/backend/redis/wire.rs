@@ -1,6 +1,6 @@
-//! The binary encoding of script calls and replies. As text, numbers would cost the server as much as the decision.
+//! The binary encoding of script calls and replies. For the server, parsing text would take as long as deciding.
 //!
-//! All numbers are little-endian; tokens and microseconds are doubles. Other sizes in bytes are in parentheses.
+//! All numbers are little-endian. Tokens and microseconds are doubles. Other fields have their size in parentheses.
 //!
 //! A row starts with a header of 8 bytes: the layout version (1), the number of windows (1), a bit for each optional
 //! section (2; none are defined), and the second at which the server drops the row (4). Windows of 32 bytes follow:
@@ -9,22 +9,22 @@
 //!
 //! A call:
 //! - a quota: algorithm (1), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
-//! - a group of equal operations: kind (1), their number (2), lines of each (2), rows of each (2), the lines of the
-//!   first. The others use the rows that follow;
+//! - a group of equal operations: kind (1), number of operations (2), lines per operation (2), rows per operation (2),
+//!   the lines of the first operation. The other operations use the rows that follow;
 //! - a line of an acquire or a peek: row (2, from 1), window (1, from 0), quota (2, from 0), start of windows, cost,
-//!   longest wait (-1 = none);
+//!   maximum wait (-1 = none);
 //! - a settlement: row (2), window (1), quota (2), start, cost, actual, the receipt's spent, at, carry, due, stamp (4);
 //! - a reset: row (2).
 //!
-//! A reply: the time, a byte for each operation (1 = granted or done), and each row from before the call, a header of
-//! zeros if it did not exist. A value that is not a row is described instead: `FOREIGN` (4), its length (4; 2^32 - 1 =
-//! another type), its first byte (1).
+//! A reply: the time, a byte for each operation (1 = granted or done), and each row from before the call (a header of
+//! zeros if the row did not exist). Instead of a value that is not a row, the reply contains `FOREIGN` (4), the value's
+//! length (4; 2^32 - 1 = another type) and its first byte (1).
 
 use super::batch::{Action, QueuedTake};
 use crate::algorithm::{Algorithm, ChargeRecord, MAX_SPENT, Micros, Quota, State};
 use crate::backend::{Error, ErrorKind};
 
-/// Defines constants, and the table that passes them to the script under the same names.
+/// Defines constants and the table that passes them to the script under the same names.
 macro_rules! shared {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
         $($(#[$doc])* pub(super) const $name: $type = $value;)*
@@ -33,7 +33,7 @@ macro_rules! shared {
 }
 
 shared! {
-    /// The version of the row layout, also part of the key. Version 1 was that of tollgate 0.1.
+    /// The version of the row layout, which is also part of the key. Tollgate 0.1 used version 1.
     VERSION: u8 = 2;
     FOREIGN: u32 = u32::MAX;
     HEADER: usize = 8;
@@ -60,7 +60,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Adds `times` equal operations: `action` is the first, on `rows`; the others follow on consecutive rows.
+    /// Adds `times` equal operations. The first one is `action` on `rows`; the others use the rows that follow.
     pub(super) fn add(&mut self, action: &Action, times: usize, rows: &[usize]) {
         self.operations.push(match action {
             Action::Decide { store: false, .. } => PEEK,
@@ -80,7 +80,7 @@ impl Arguments {
             }
             Action::Settle { window, quota, receipt: ChargeRecord { cost, state, due }, actual, .. } => {
                 self.push_window_and_quota(rows[0], *window, quota);
-                // `actual` may be too large for an exact double, so an increase is sent as a difference.
+                // `actual` may be too large for an exact double, so send an increase as a difference.
                 let (cost, actual) = if actual < cost { (*cost, *actual) } else { (0, actual - cost) };
                 self.push_numbers([
                     to_double(cost),
@@ -110,7 +110,7 @@ impl Arguments {
         self.push_numbers([to_double(quota.start_micros())]);
     }
 
-    /// The batcher bounds the number of rows, and so of lines and quotas.
+    /// The batcher bounds the number of rows, which bounds the numbers of lines and quotas.
     fn push_u16(&mut self, number: usize) {
         self.operations.extend((number as u16).to_le_bytes());
     }
@@ -125,7 +125,7 @@ pub(super) fn stride(rows: &[usize]) -> usize {
     rows.iter().max().map_or(0, |last| last + 1 - rows[0])
 }
 
-/// Clamps to the largest exact integer of a double, which is more than any capacity.
+/// Clamps to the largest exact integer of a double, which exceeds every capacity.
 fn to_double(count: u64) -> f64 {
     count.min(MAX_SPENT) as f64
 }
@@ -146,18 +146,18 @@ pub(super) struct Reply {
     pub(super) done: Vec<bool>,
     /// The first windows of each row, as many as the reader asked for.
     pub(super) windows: Vec<State>,
-    /// Indexes into `windows` of values that are not rows. They were left unchanged.
+    /// Values that are not rows, with their indexes in `windows`. The script did not change them.
     pub(super) foreign: Vec<(usize, Foreign)>,
 }
 
-/// A value that is not a row, under the key of one.
+/// A value under a row's key that is not a valid row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Foreign {
-    /// Such as a list or a hash.
+    /// A value of another type, such as a list or a hash.
     OtherType,
     /// A string of another length or version, or with unknown sections.
     Bytes { length: u32, first: u8 },
-    /// A row with a valid header and numbers out of range. A reset removes it.
+    /// A row with a valid header but numbers out of range. A reset removes it.
     Damaged,
 }
 
@@ -248,7 +248,7 @@ mod tests {
     use crate::algorithm::{Ask, MINUTE};
 
     #[test]
-    fn a_row_reads_back() {
+    fn a_reply_is_decoded() {
         let mut bytes = Vec::new();
         bytes.extend(1_700_000_000_000_000f64.to_le_bytes());
         bytes.extend([1, 0]);

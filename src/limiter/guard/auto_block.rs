@@ -6,8 +6,9 @@ use std::time::Duration;
 use crate::algorithm::{DAY, MINUTE};
 use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 
-/// Blocks callers that are denied repeatedly: `threshold` denials within a time block the caller for a longer time, by
-/// key and by address. Off unless a limiter is [given one](crate::limiter::RateLimiterBuilder::auto_block).
+/// Blocks callers that are denied repeatedly. A number of denials within a short time blocks the caller's key and
+/// address for a longer time. Off unless [set](crate::limiter::RateLimiterBuilder::auto_block) in the builder of the
+/// limiter.
 ///
 /// ```
 /// use std::net::IpAddr;
@@ -35,20 +36,20 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// # Ok(()) }
 /// ```
 ///
-/// - **Policies**: only denials under the given policies count, and a key is blocked only under these.
+/// - **Policies**: only denials under the given policies count, and a key is blocked only under these policies.
 ///   [`key::global`](crate::key::global) and the anonymous key are never blocked, but the addresses of their callers
-///   are, so it is best to leave policies with such keys out.
+///   are: leave policies with such keys out.
 /// - **Keys that a client can choose** (an account, a path, an unverified header) must not be blocked: an attacker
 ///   could get a victim blocked. Add [`without_keys`](AutoBlock::without_keys) unless every policy uses keys that are
 ///   [verified](crate::key#which-keys-a-client-can-invent) or contain the address.
-/// - **Addresses** are blocked for every call that has them among its [`Signals`](crate::protection::Signals), even if
-///   many people share one. IPv6 counts by the first 64 bits.
+/// - **Addresses**: a block applies to every call with the address in its [`Signals`](crate::protection::Signals), even
+///   if many people share the address. IPv6 addresses count by their first 64 bits.
 /// - **Counts** start with a denial and end a window later. Denials by a block, denials of a
-///   [`check`](crate::RateLimiter::check), and denials that are not enforced do not count, nor do calls that are
+///   [`check`](crate::RateLimiter::check) and denials that are not enforced do not count. Neither do calls that are
 ///   dropped before a remote backend has answered.
 /// - In [shadow mode](crate::RateLimitLayer::shadow), blocks are not enforced.
-/// - **Bounded**: at most [`max_entries`](AutoBlock::max_entries) callers are tracked. Beyond that, those with the
-///   fewest denials are dropped first, in constant time; a block without recent attempts ranks as half the threshold.
+/// - **Bounded**: at most [`max_entries`](AutoBlock::max_entries) callers are tracked. Beyond that, callers with the
+///   fewest denials are dropped first, in constant time. A block without recent attempts counts as half the threshold.
 /// - **Shared**: each process counts its own denials. On a shared backend, a block takes effect in all processes within
 ///   a second, and also [escalates](AutoBlock::escalate) in all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +68,8 @@ pub struct AutoBlock {
 }
 
 impl AutoBlock {
-    /// Creates rules that count denials under these policies: 30 within 10 minutes block key and address for 24 hours.
+    /// Creates rules that count denials under these policies. By default, 30 denials within 10 minutes block the key
+    /// and the address for 24 hours.
     pub fn new<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> AutoBlock {
         AutoBlock::of_names(policies.into_iter().map(|policy| policy.name().clone()))
     }
@@ -111,36 +113,36 @@ impl AutoBlock {
     }
 
     /// Makes each further block of a caller `factor` (at least 1) times as long as the one before, up to `most`. Starts
-    /// over once the caller was free for as long as its last block lasted. Default: off.
+    /// over once the caller has been free for as long as its last block lasted. Default: off.
     #[must_use]
     pub fn escalate(mut self, factor: u32, most: Duration) -> AutoBlock {
         self.escalation = Some((factor.max(1), most));
         self
     }
 
-    /// Resets the counts of a caller's key and address when a charge is allowed, for policies that good callers rarely
-    /// exceed. Default: off, because a caller far above its quota still succeeds now and then.
+    /// Resets the counts of a caller's key and address when a charge is allowed, for policies that well-behaved callers
+    /// rarely exceed. Default: off, because a caller far above its quota still succeeds now and then.
     #[must_use]
     pub fn reset_on_success(mut self) -> AutoBlock {
         self.resets_on_success = true;
         self
     }
 
-    /// Turns blocking by key off. Default: on, which is right for verified keys only: see [above](AutoBlock).
+    /// Turns off blocking by key. Default: on, which is safe only for [verified keys](AutoBlock).
     #[must_use]
     pub fn without_keys(mut self) -> AutoBlock {
         self.keys = false;
         self
     }
 
-    /// Turns blocking by address off. Default: on.
+    /// Turns off blocking by address. Default: on.
     #[must_use]
     pub fn without_ips(mut self) -> AutoBlock {
         self.ips = false;
         self
     }
 
-    /// Also blocks by user agent, which blocks all clients with the same one. Default: off.
+    /// Also blocks by user agent. A block applies to all clients with the same user agent. Default: off.
     #[must_use]
     pub fn user_agents(mut self) -> AutoBlock {
         self.user_agents = true;
@@ -154,8 +156,8 @@ impl AutoBlock {
         self
     }
 
-    /// Sets how many callers are tracked, at least 64. Each takes 64 bytes, and more if this process
-    /// [blocks](crate::protection::Block) it. Default: 100,000.
+    /// Sets how many callers are tracked, at least 64. Each caller takes 64 bytes, and more if this process
+    /// [blocks](crate::protection::Block) the caller. Default: 100,000.
     #[must_use]
     pub fn max_entries(mut self, entries: usize) -> AutoBlock {
         self.max_entries = entries.max(64);
@@ -197,7 +199,7 @@ impl AutoBlock {
         }
     }
 
-    /// How long a block lasts after `times` others.
+    /// How long a block lasts after `times` earlier blocks.
     pub(super) fn lasts(&self, times: u32) -> Duration {
         let Some((factor, most)) = self.escalation else { return self.lasts };
         let factor = factor.checked_pow(times).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! Manual blocks. None of them is dropped before it ends.
+//! Manual blocks, which are never dropped before they end.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use crate::policy::Digest;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 
-/// Times are those of the local clock.
+/// All times are by the local clock.
 #[derive(Default)]
 pub(in crate::limiter) struct ManualBlocks {
-    /// When each block ends, and where it comes from. Looked up by every call.
+    /// The end and the origin of each block.
     until: Map<Digest, (Micros, Option<BlockOrigin>)>,
-    /// The same, ordered by end. Locked while a block is added or removed, to keep both in step; calls never lock it.
+    /// The same blocks, ordered by end. Every change locks this set, which keeps both consistent; calls never lock it.
     ends: Mutex<BTreeSet<(Micros, Digest)>>,
     /// Whether a block was ever added. Until then, calls skip the lookup.
     any: AtomicBool,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_there_is_room_for_and_then_one_is_told() {
+    fn a_full_table_accepts_no_new_block_until_one_expires() {
         let (manual, now) = (ManualBlocks::default(), Micros::new(1_000_000));
         for id in 0..MAX_MANUAL_BLOCKS as u128 {
             assert!(manual.block(Digest::from_bits(id), now, now.plus(1 + id as u64)));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_holds_while_many_threads_block_and_release() {
+    fn the_maximum_holds_while_many_threads_block_and_unblock() {
         let (manual, now) = (ManualBlocks::default(), Micros::new(1_000_000));
         for id in 0..MAX_MANUAL_BLOCKS as u128 - 100 {
             assert!(manual.block(Digest::from_bits(id), now, now.plus(1_000)));
@@ -127,7 +127,7 @@ mod tests {
             (100, MAX_MANUAL_BLOCKS, MAX_MANUAL_BLOCKS)
         );
 
-        // Once they have expired, each new block replaces one.
+        // After the blocks have expired, each new block replaces an expired one.
         let later = now.plus(1_000);
         std::thread::scope(|scope| {
             for thread in 5..=8 {

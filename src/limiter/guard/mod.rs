@@ -1,4 +1,4 @@
-//! Blocks: callers that are denied whatever the quotas (step 2), and how denials lead to a block (step 6).
+//! Denies blocked callers (step 2), and blocks callers with too many denials (step 6).
 
 mod auto_block;
 mod manual_blocks;
@@ -31,13 +31,13 @@ pub(super) struct Guard {
     offenders: OnceLock<Offenders>,
 }
 
-/// What blocks a caller, and until when; `None` for a deny rule, which has no end.
+/// The rule that blocks a caller, and the end of the block; `None` for a deny rule.
 pub(super) struct BlockedBy {
     pub(super) rule: Arc<DenyRule>,
     pub(super) until: Option<Micros>,
 }
 
-/// A block just triggered by a denial.
+/// A new block, made because of a denial.
 pub(super) struct NewBlock {
     pub(super) id: Digest,
     pub(super) signal: Signal,
@@ -127,14 +127,15 @@ impl Guard {
         let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks());
         let by_signal = signal_ids.iter().map(|(id, signal)| (*id, signal.clone(), true));
         let keys = keys.filter_map(|(policy, key, digest)| {
-            // A manual block holds under every policy, an automatic one under the policies whose denials count.
+            // A manual block of a key applies under every policy, an automatic block under the policies whose denials
+            // count.
             let by_denials = self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy));
             Some((digest, Signal::key(key?.clone()), by_denials))
         });
         let blocks = by_signal.chain(keys).filter_map(|(id, signal, by_denials)| {
-            // Every lookup records another attempt, so it must not stop at the first block.
-            let earned = offenders.filter(|_| by_denials).and_then(|offenders| offenders.blocked(id, now));
-            Some((self.manual.blocked(id, now).max(earned)?, signal))
+            // Every lookup records another attempt, so the search must not stop at the first block.
+            let automatic = offenders.filter(|_| by_denials).and_then(|offenders| offenders.blocked(id, now));
+            Some((self.manual.blocked(id, now).max(automatic)?, signal))
         });
         let (until, signal) = blocks.reduce(|longest, next| if next.0 > longest.0 { next } else { longest })?;
         Some(BlockedBy { rule: Arc::new(signal.to_rule()), until: Some(until) })
@@ -150,21 +151,21 @@ impl Guard {
         all.map(|signal| (hash.digest(&signal.to_key()), signal)).collect()
     }
 
-    /// Step 6: counts a denial of these keys. Returns the blocks that it leads to.
+    /// Step 6: counts a denial of these keys. Returns the new blocks.
     pub(super) fn denied<'k>(
         &self,
         keys: impl Iterator<Item = (&'k PolicyName, Option<&'k Key>, Digest)>,
         signal_ids: &SignalIds,
         now: Micros,
     ) -> SmallVec<[NewBlock; 1]> {
-        let mut earned = SmallVec::new();
-        let Some(auto) = &self.auto else { return earned };
+        let mut new_blocks = SmallVec::new();
+        let Some(auto) = &self.auto else { return new_blocks };
         let mut counts = false;
         let mut counted: SmallVec<[Digest; 2]> = SmallVec::new();
         let mut count = |id: Digest, signal: Signal| {
             if let Some((lasts, times)) = self.offenders().denied(id, now, auto) {
                 self.offenders().describe(id, BlockOrigin { since: now, rule: signal.to_listed() });
-                earned.push(NewBlock { id, signal, lasts, times });
+                new_blocks.push(NewBlock { id, signal, lasts, times });
             }
         };
         for (_, key, digest) in keys.filter(|(policy, ..)| auto.policies.contains(policy)) {
@@ -182,10 +183,10 @@ impl Guard {
                 count(*id, signal.clone());
             }
         }
-        earned
+        new_blocks
     }
 
-    /// Step 6: resets the counts of a caller whose charge was granted, if the rules say so.
+    /// Step 6: resets the counts of a caller whose charge was granted, if the rules require that.
     pub(super) fn allowed<'k>(&self, keys: impl Iterator<Item = (&'k PolicyName, Digest)>, signal_ids: &SignalIds) {
         let Some(auto) = self.auto.as_ref().filter(|auto| auto.resets_on_success) else { return };
         let Some(offenders) = self.offenders.get() else { return };
@@ -226,7 +227,7 @@ impl Guard {
     fn offenders(&self) -> &Offenders {
         self.offenders.get_or_init(|| match &self.auto {
             Some(auto) => Offenders::new(auto.max_entries, auto.window, auto.threshold),
-            // This limiter counts no denials, but others on the backend may publish blocks.
+            // This limiter counts no denials, but other limiters on the backend may publish blocks.
             None => Offenders::new(MAX_FOREIGN_BLOCKS, MINUTE, 0),
         })
     }

@@ -1,4 +1,5 @@
-//! Models of concurrent access to the guard's tables. `proof/README.md` lists what each has caught.
+//! Models of concurrent access to the guard's tables. `proof/README.md` lists the weakened code that each model
+//! detects.
 
 use std::sync::Arc;
 
@@ -20,22 +21,22 @@ fn rules() -> AutoBlock {
 }
 
 #[test]
-fn of_denials_at_once_as_many_as_earn_a_block_earn_one() {
+fn concurrent_denials_at_the_threshold_cause_one_block() {
     every_order(|| {
         let offenders = offenders();
         let deniers = [(); 2].map(|()| {
             let offenders = Arc::clone(&offenders);
             thread(move || offenders.denied(ONE, NOW, &rules()).is_some())
         });
-        let earned = deniers.map(|denier| denier.join().unwrap());
-        assert_ne!(earned[0], earned[1]);
+        let blocked = deniers.map(|denier| denier.join().unwrap());
+        assert_ne!(blocked[0], blocked[1]);
         assert!(offenders.has_blocks() && offenders.blocked(ONE, NOW).is_some());
     });
 }
 
-/// The count of blocks that lets calls skip the lookup.
+/// Calls skip the lookup while the count of blocks is 0.
 #[test]
-fn while_somebody_is_blocked_the_table_says_that_there_are_blocks() {
+fn the_block_count_is_positive_while_a_block_is_active() {
     every_order(|| {
         let offenders = offenders();
         // In another bucket, so that no lock orders the two threads.
@@ -60,7 +61,7 @@ fn while_somebody_is_blocked_the_table_says_that_there_are_blocks() {
 }
 
 #[test]
-fn blocks_by_hand_are_seen_by_whoever_comes_after_them() {
+fn manual_blocks_are_visible_to_later_calls() {
     every_order(|| {
         let manual = Arc::new(ManualBlocks::default());
         manual.block(OTHER, NOW, NOW + HOUR);
@@ -85,16 +86,16 @@ fn blocks_by_hand_are_seen_by_whoever_comes_after_them() {
     });
 }
 
-/// Counted twice, they would leave less space for blocks of others.
+/// If they counted twice, fewer other callers could be blocked.
 #[test]
-fn two_blocks_of_one_caller_by_hand_are_one() {
+fn two_manual_blocks_of_one_caller_count_once() {
     every_order(|| {
         let manual = Arc::new(ManualBlocks::default());
         let blocking = [HOUR, 2 * HOUR].map(|lasts| {
             let manual = Arc::clone(&manual);
             thread(move || manual.block(ONE, NOW, NOW + lasts))
         });
-        assert!(blocking.map(|thread| thread.join().unwrap()).iter().all(|there_was_room| *there_was_room));
+        assert!(blocking.map(|thread| thread.join().unwrap()).iter().all(|accepted| *accepted));
         assert_eq!(manual.len(NOW), 1);
         manual.unblock(ONE);
         assert_eq!(manual.len(NOW), 0);

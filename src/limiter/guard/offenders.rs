@@ -1,9 +1,10 @@
 //! The offenders: counted denials and automatic blocks, in a table of fixed size.
 //!
-//! An offender is stored in one of the entries of its bucket. Buckets are chosen by the digest under random numbers of
-//! the table, so a client cannot choose keys that share a bucket with another's, even if it knows the secret of the
-//! keys. In a full bucket, the lowest entry is replaced: first empty ones, then those without recent denials, then
-//! those with the fewest. A flood of callers that are denied once therefore only displaces itself.
+//! Each offender has an entry in one bucket. The bucket depends on the digest and on random numbers of the table. A
+//! client thus cannot choose keys in the bucket of another client, even if it knows the secret of the keys.
+//!
+//! A new offender replaces the entry with the lowest rank in its bucket: an empty one if possible, then one without
+//! recent denials, then one with few denials. A flood of callers that are denied once therefore only displaces itself.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::policy::{Digest, Placement};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Times are those of the local clock.
+/// All times are by the local clock.
 pub(super) struct Offenders {
     buckets: Box<[Mutex<[Offender; WAYS]>]>,
     placement: Placement,
@@ -32,14 +33,15 @@ struct Offender {
     /// When the block ends; 0 if there was none.
     until: u64,
     since: u64,
-    /// Denials, and attempts while blocked, since then.
+    /// Denials and blocked attempts since the time `since`.
     count: u32,
-    /// The count of the window before, so that a blocked caller that keeps trying is not dropped when a window begins.
+    /// The count of the previous window, so that a blocked caller that keeps trying is not dropped when a new window
+    /// begins.
     before: u32,
-    /// Blocks in a row.
+    /// The number of blocks in a row.
     times: u32,
     is_taken: bool,
-    /// Boxed, because few entries have one.
+    /// Boxed, because few entries have an origin.
     origin: Option<Box<BlockOrigin>>,
 }
 
@@ -70,7 +72,7 @@ impl Offenders {
         Some(Micros::new(entry.until))
     }
 
-    /// Counts a denial. If that leads to a block, returns how long it lasts and which it is in a row.
+    /// Counts a denial. If the denial leads to a block, returns its length and its number in a row.
     pub(super) fn denied(&self, id: Digest, now: Micros, rules: &AutoBlock) -> Option<(Duration, u32)> {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);
@@ -150,11 +152,11 @@ impl Offenders {
         self.placement.place(id) as usize % self.buckets.len()
     }
 
-    /// Returns the entry of an offender, replacing the lowest one of the bucket if it has none.
+    /// Returns the entry of an offender. A new offender replaces the entry with the lowest rank.
     fn entry<'a>(&self, bucket: &'a mut [Offender; WAYS], id: Digest, now: Micros) -> &'a mut Offender {
         let found = bucket.iter().position(|entry| entry.is(id));
         let place = found.unwrap_or_else(|| {
-            // Among equals, the oldest is replaced, so that newcomers displace each other in turn.
+            // Among equal ranks, the oldest entry is replaced.
             let rank =
                 |place: &usize| (bucket[*place].eviction_rank(now, self.window, self.threshold), bucket[*place].since);
             let least = (0..WAYS).min_by_key(rank).unwrap_or(0);
@@ -171,14 +173,14 @@ impl Offender {
         self.is_taken && self.id == id.to_bits()
     }
 
-    /// Counts a denial. Returns the count of the window, which begins with its first denial.
+    /// Counts a denial or a blocked attempt. Returns the count of the window.
     fn count(&mut self, now: Micros, window: u64) -> u32 {
         let elapsed = now.get().saturating_sub(self.since);
         if elapsed >= window {
             self.before = if elapsed / 2 < window { self.count } else { 0 };
             self.count = 0;
         }
-        // A window does not run while nothing is counted.
+        // A window begins with its first denial.
         if self.count == 0 {
             self.since = now.get();
         }
@@ -200,8 +202,9 @@ impl Offender {
         *self = Offender::default();
     }
 
-    /// The rank of the entry; the lowest is replaced. A block without recent attempts ranks as half the threshold:
-    /// callers with a few denials do not displace it, and it does not displace a caller that is close to a block.
+    /// Returns the rank of the entry. The entry with the lowest rank is replaced. A block without recent attempts ranks
+    /// as half the threshold: callers with few denials do not displace this entry, and this entry does not displace a
+    /// caller that is close to a block.
     fn eviction_rank(&self, now: Micros, window: u64, threshold: u32) -> u64 {
         let is_current = now.get().saturating_sub(self.since) < window;
         let count = 10 * u64::from(self.count.max(self.before));
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_ends_with_its_window_and_a_block_with_its_time() {
+    fn denials_expire_with_their_window_and_blocks_at_their_end() {
         let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules());
         let at = |seconds: u64| NOW + Duration::from_secs(seconds);
         assert_eq!(offenders.denied(id(1), at(0), &rules), None);
@@ -252,20 +255,20 @@ mod tests {
     }
 
     #[test]
-    fn who_offends_again_is_blocked_longer_until_they_stay_away_as_long() {
+    fn blocks_escalate_until_a_caller_was_free_for_as_long_as_its_last_block() {
         let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules().threshold(1).escalate(10, DAY));
         let hours = |hours: u64| HOUR * u32::try_from(hours).expect("few");
         let lasts = |at: Micros| offenders.denied(id(1), at, &rules).map(|(lasts, _)| lasts.as_secs() / 3600);
         assert_eq!(lasts(NOW), Some(1));
         assert_eq!(lasts(NOW + hours(1)), Some(10));
         assert_eq!(lasts(NOW + hours(11)), Some(24), "no longer than a day");
-        // Free for as long as the block lasted.
+        // The caller was free for as long as the block lasted.
         assert_eq!(lasts(NOW + hours(11 + 24 + 24)), Some(1));
         assert_eq!(lasts(NOW + hours(60 + 1) + hours(1)), Some(1));
     }
 
     #[test]
-    fn success_and_forgiveness_begin_anew() {
+    fn a_success_resets_the_count_and_forgetting_ends_the_block() {
         let (offenders, rules) = (Offenders::new(64, MINUTE, 3), rules());
         for _ in 0..2 {
             offenders.denied(id(1), NOW, &rules);
@@ -279,10 +282,10 @@ mod tests {
         assert_eq!(offenders.len(NOW), (0, 0));
     }
 
-    /// The default secret of a Redis backend follows from its prefix, so anyone can compute digests. A client that was
-    /// blocked for a day once became free by 400 requests under eight names chosen to share its bucket.
+    /// Regression: the default secret of a Redis backend is derived from its prefix, so anyone can compute digests. A
+    /// blocked client could free itself by 400 requests under eight names in its bucket.
     #[test]
-    fn names_chosen_under_a_known_secret_do_not_free_a_blocked_client() {
+    fn keys_chosen_under_a_known_secret_do_not_free_a_blocked_client() {
         const BUCKETS: u64 = 1024;
         let offenders = Offenders::new(WAYS * BUCKETS as usize, MINUTE, 30);
         let rules = rules().threshold(30).block_for(DAY);
@@ -303,23 +306,23 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_denied_most_stays_in_whatever_order_they_come() {
+    fn the_worst_offenders_stay_in_the_table_during_a_flood() {
         let offenders = Offenders::new(4096, MINUTE, 30);
         let rules = rules().threshold(30);
         let mut now = NOW;
         let worst: Vec<Digest> = (0..200).map(|i| id(1_000_000_000 + i)).collect();
-        // The worst offenders arrive amid a flood of callers, most of which come once and every tenth five times.
-        for other in 0..400_000u64 {
+        // The worst offenders call during a flood of callers with one denial each, or five for every tenth caller.
+        for caller in 0..400_000u64 {
             now = now.plus(100);
-            for _ in 0..(if other % 10 == 0 { 5 } else { 1 }) {
-                offenders.denied(id(other), now, &rules);
+            for _ in 0..(if caller % 10 == 0 { 5 } else { 1 }) {
+                offenders.denied(id(caller), now, &rules);
             }
-            let one = worst[(other % 200) as usize];
-            if offenders.blocked(one, now).is_none() {
-                offenders.denied(one, now, &rules);
+            let offender = worst[(caller % 200) as usize];
+            if offenders.blocked(offender, now).is_none() {
+                offenders.denied(offender, now, &rules);
             }
         }
-        let blocked = worst.iter().filter(|one| offenders.blocked(**one, now).is_some()).count();
+        let blocked = worst.iter().filter(|offender| offenders.blocked(**offender, now).is_some()).count();
         assert_eq!(blocked, worst.len());
         assert!(offenders.len(now).0 <= 4096);
         assert_eq!(offenders.len(now).1, worst.len(), "only the worst are blocked");

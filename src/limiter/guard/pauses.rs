@@ -28,7 +28,7 @@ impl Pauses {
         rows.filter_map(|row| until.get(&row).copied()).max().filter(|until| *until > now)
     }
 
-    /// Pauses a row, unless it is paused for longer. Returns `false` if the table is full.
+    /// Pauses a row, unless it is already paused for longer. Returns `false` if the table is full.
     pub(in crate::limiter) fn pause(&self, row: Digest, now: Micros, end: Micros) -> bool {
         let mut until = self.until.write().unwrap_or_else(PoisonError::into_inner);
         if until.len() >= MAX_PAUSES {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn point_4_of_two_pauses_the_later_end_counts_and_ended_ones_make_room() {
+    fn point_4_the_later_of_two_pauses_counts_and_expired_pauses_are_removed() {
         let (pauses, now) = (Pauses::default(), Micros::new(1_000_000));
         let until = |row: u128, now| pauses.until([Digest::from_bits(row)].into_iter(), now);
         assert!(pauses.pause(Digest::from_bits(7), now, now.plus(9)));

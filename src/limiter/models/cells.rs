@@ -1,4 +1,4 @@
-//! The parts of a limiter: the waiting queue, set quotas, deny lists, the block cache.
+//! Models of the parts of a limiter: the waiting queue, set quotas, deny lists, the block cache.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -11,13 +11,13 @@ use crate::algorithm::{Ask, MINUTE, Micros, Quota, State, step};
 use crate::backend::{RowId, Take};
 use crate::policy::{Decision, Decisions, DenyRule, Digest, Key, Policy, PolicyName, Signals};
 use crate::sync::Mutex;
-use crate::sync::model::{every_order, orders_with_interruptions, thread};
+use crate::sync::model::{every_order, orders_with_preemptions, thread};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 const API: PolicyName = PolicyName::new("api");
 const KEY: Digest = Digest::from_bits(7 << 64);
 
-/// Due after `before` others.
+/// A reservation that is due after `before` others.
 fn reservation(before: u64) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = State { spent: before as f64, at: NOW, stamp: quota.stamp(), ..State::default() };
@@ -29,10 +29,11 @@ fn due(decision: &Decision) -> u64 {
     (decision.due().get() - NOW.get()) / 60_000_000
 }
 
-/// Two of three callers leave: the third gets the first reservation and is woken for it, the other two go back.
+/// Two of three callers leave: the third gets the first reservation and is woken for it. The other two reservations go
+/// back.
 #[test]
-fn who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost() {
-    orders_with_interruptions(3, || {
+fn the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost() {
+    orders_with_preemptions(3, || {
         let queues = Arc::new(Queues::default());
         let waker = std::task::Waker::noop();
         let tickets = [1, 2].map(|before| queues.join(&reservation(before), waker).unwrap());
@@ -56,9 +57,9 @@ fn who_is_left_of_a_queue_is_woken_for_the_first_turn_and_none_is_lost() {
     });
 }
 
-/// A caller is due while the one before it leaves: it uses one of the two reservations, and the other goes back.
+/// A caller is due while the caller before it leaves. It uses one of the two reservations, and the other goes back.
 #[test]
-fn a_turn_that_comes_while_another_is_passed_on_is_used_once() {
+fn a_reservation_is_used_once_if_it_is_due_while_another_is_passed_on() {
     every_order(|| {
         let queues = Arc::new(Queues::default());
         let waker = std::task::Waker::noop();
@@ -67,25 +68,25 @@ fn a_turn_that_comes_while_another_is_passed_on_is_used_once() {
             let queues = Arc::clone(&queues);
             thread(move || due(&queues.leave(&first).unwrap()))
         };
-        let gone = due(&queues.complete(&second).unwrap());
+        let used = due(&queues.complete(&second).unwrap());
         let left = leaver.join().unwrap();
-        assert_eq!(gone + left, 3, "{gone} was used and {left} given back");
-        assert_ne!(gone, left);
+        assert_eq!(used + left, 3, "{used} was used and {left} given back");
+        assert_ne!(used, left);
     });
 }
 
 #[test]
-fn a_queue_that_somebody_joins_is_not_removed() {
+fn a_queue_is_not_removed_while_a_caller_joins() {
     every_order(|| {
         let queues = Arc::new(Queues::default());
         let waker = std::task::Waker::noop();
         let first = queues.join(&reservation(1), waker).unwrap();
-        let going = {
+        let completing = {
             let queues = Arc::clone(&queues);
             thread(move || due(&queues.complete(&first).unwrap()))
         };
         let second = queues.join(&reservation(2), waker).unwrap();
-        assert_eq!(going.join().unwrap(), 1);
+        assert_eq!(completing.join().unwrap(), 1);
         assert_eq!(queues.complete(&second).map(|decision| due(&decision)), Some(2));
     });
 }
@@ -94,9 +95,9 @@ fn change(key: u128, quota: Option<Quota>) -> Override {
     Override { policy: API, scope: QuotaScope::Key(Digest::from_bits(key)), quota }
 }
 
-/// The count that lets calls skip the lock.
+/// Calls skip the lock while the count is 0.
 #[test]
-fn a_changed_quota_is_never_taken_for_none() {
+fn concurrent_changes_do_not_hide_a_set_quota() {
     every_order(|| {
         let quota = Quota::token_bucket(2, MINUTE);
         let overrides = Arc::new(Overrides::default());
@@ -117,7 +118,7 @@ fn a_changed_quota_is_never_taken_for_none() {
     });
 }
 
-/// A replacement of all quotas and a change by another process happen in one of the two orders.
+/// A replacement of all quotas and a change by another process take effect one after the other, in either order.
 #[test]
 fn quotas_are_replaced_in_one_step() {
     every_order(|| {
@@ -139,14 +140,14 @@ fn quotas_are_replaced_in_one_step() {
         let found = find();
         assert!(!found[0]);
         assert_eq!((overrides.len(), overrides.is_empty()), (usize::from(found[1]), !found[1]));
-        // Another change recounts: a quota that only appears now was overlooked before.
+        // Another change updates the count, which would reveal an overlooked quota.
         overrides.set(change(3, Some(quota)));
         assert_eq!(find(), found);
     });
 }
 
 #[test]
-fn nobody_loses_a_rule_that_somebody_else_adds() {
+fn concurrent_inserts_lose_no_rule() {
     every_order(|| {
         let list = DenyList::new();
         list.insert(DenyRule::key(0));
@@ -163,7 +164,7 @@ fn nobody_loses_a_rule_that_somebody_else_adds() {
 
 /// One caller reads the backend's row and stores its denial, while another gives tokens back and forgets the row.
 #[test]
-fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
+fn a_denial_read_before_a_refund_is_not_cached_after_the_refund() {
     every_order(|| {
         let quota = Quota::token_bucket(1, MINUTE).seeded(0);
         let full = State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() };
@@ -183,16 +184,16 @@ fn a_denial_from_before_something_was_given_back_is_not_learnt_after_it() {
         cache.forget([RowId { policy: &policy, key: KEY }].into_iter());
         asking.join().unwrap();
         let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
-        assert!(cache.denies(&[take], NOW).is_none(), "denied after tokens were given back");
+        assert!(cache.denies(&[take], NOW).is_none(), "the call was denied after a refund");
     });
 }
 
 #[test]
-fn of_two_answers_the_later_one_stays() {
+fn the_block_cache_keeps_the_later_of_two_answers() {
     every_order(|| {
         let quota = Quota::token_bucket(1, MINUTE).seeded(0);
         let cache = Arc::new(BlockCache::new(4));
-        let learner = |seen: Micros, spent: f64| {
+        let reader = |seen: Micros, spent: f64| {
             let cache = Arc::clone(&cache);
             move || {
                 let policy = API;
@@ -204,7 +205,7 @@ fn of_two_answers_the_later_one_stays() {
                 cache.store(&[take], &answer.into(), true, &permit, NOW);
             }
         };
-        let (early, late) = (thread(learner(NOW, 0.0)), thread(learner(NOW.plus(1), 1.0)));
+        let (early, late) = (thread(reader(NOW, 0.0)), thread(reader(NOW.plus(1), 1.0)));
         early.join().unwrap();
         late.join().unwrap();
         let policy = API;

@@ -1,4 +1,4 @@
-//! Whole limiters, on a backend of one row.
+//! Models of whole limiters, on a backend with one row.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::sync::model::{every_order, thread};
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 static API: Policy = Policy::new("api", Quota::token_bucket(2, HOUR));
 
-/// A backend with one row for all keys, atomic by one lock.
+/// A backend with one row for all keys, protected by one lock.
 #[derive(Clone, Debug, Default)]
 struct OneRow(Arc<RowState>);
 
@@ -45,10 +45,10 @@ impl Backend for OneRow {
     }
 
     fn settle(&self, all: &[Adjustment<'_>]) -> BackendFuture<bool> {
-        for one in all {
+        for adjustment in all {
             self.0.settled.fetch_add(1, Ordering::Relaxed);
             let mut row = self.0.row.lock().unwrap();
-            *row = settle(&one.quota, &row, &one.receipt, NOW, one.actual);
+            *row = settle(&adjustment.quota, &row, &adjustment.receipt, NOW, adjustment.actual);
         }
         BackendFuture::ready(Ok(true))
     }
@@ -72,7 +72,7 @@ fn now<T, E: std::fmt::Debug>(future: impl IntoFuture<Output = Result<T, E>>) ->
 }
 
 #[test]
-fn once_somebody_is_blocked_no_call_overlooks_it() {
+fn no_call_is_allowed_once_a_block_takes_effect() {
     every_order(|| {
         let limiter = RateLimiter::new(OneRow::default());
         let blocking = {
@@ -80,16 +80,16 @@ fn once_somebody_is_blocked_no_call_overlooks_it() {
             thread(move || now(limiter.block(Signal::key("eve"), HOUR)))
         };
         // Two calls of one caller: if the first is denied, so is the second.
-        let kept_out = || now(limiter.try_check(&API, "eve")).reason() == Reason::Blocked;
-        let calls = [kept_out(), kept_out()];
+        let is_blocked = || now(limiter.try_check(&API, "eve")).reason() == Reason::Blocked;
+        let calls = [is_blocked(), is_blocked()];
         assert!(calls[1] || !calls[0]);
         blocking.join().unwrap();
-        assert!(kept_out());
+        assert!(is_blocked());
     });
 }
 
 #[test]
-fn once_a_quota_is_changed_no_call_overlooks_it() {
+fn no_call_uses_the_old_quota_once_a_change_takes_effect() {
     every_order(|| {
         let limiter = RateLimiter::new(OneRow::default());
         let changing = {
@@ -104,7 +104,7 @@ fn once_a_quota_is_changed_no_call_overlooks_it() {
 }
 
 #[test]
-fn places_are_given_to_as_many_as_there_are_and_never_to_nobody() {
+fn concurrent_calls_take_exactly_max_waiting_slots() {
     every_order(|| {
         let limiter = RateLimiter::builder(OneRow::default()).max_waiting(2).build();
         let others = [(); 2].map(|()| {
@@ -121,7 +121,7 @@ fn places_are_given_to_as_many_as_there_are_and_never_to_nobody() {
 
 /// A call that is denied a slot does not reduce the slots of concurrent calls.
 #[test]
-fn a_place_that_comes_back_is_somebodys_who_asks() {
+fn a_released_slot_goes_to_exactly_one_of_two_calls() {
     every_order(|| {
         let limiter = RateLimiter::builder(OneRow::default()).max_waiting(1).build();
         let taken = limiter.wait_slot();
@@ -137,7 +137,7 @@ fn a_place_that_comes_back_is_somebodys_who_asks() {
 }
 
 #[test]
-fn a_charge_is_settled_once_by_however_many_clones() {
+fn clones_of_a_receipt_settle_a_charge_once() {
     every_order(|| {
         let backend = OneRow::default();
         let limiter = RateLimiter::new(backend.clone());
@@ -152,12 +152,12 @@ fn a_charge_is_settled_once_by_however_many_clones() {
     });
 }
 
-/// On a remote backend, a call after a reset is decided by the row as it is then.
+/// On a remote backend, a call after a reset is decided by the current row.
 #[test]
-fn after_a_reset_no_denial_from_before_it_is_remembered() {
+fn denials_from_before_a_reset_are_not_cached_after_the_reset() {
     every_order(|| {
         let backend = OneRow::remote();
-        // By another limiter, so that this one does not know the row.
+        // Charged by another limiter, so that this one has not cached the row.
         assert!(now(RateLimiter::new(backend.clone()).try_acquire(&API, "eve").cost(2)).is_allowed());
         let limiter = RateLimiter::builder(backend).block_cache(4).build();
         let asking = {
@@ -172,7 +172,7 @@ fn after_a_reset_no_denial_from_before_it_is_remembered() {
 }
 
 #[test]
-fn after_a_cancellation_no_denial_from_before_it_is_remembered() {
+fn denials_from_before_a_cancellation_are_not_cached_after_the_cancellation() {
     every_order(|| {
         let limiter = RateLimiter::builder(OneRow::remote()).block_cache(4).build();
         let held = now(limiter.acquire(&API, "eve").cost(2).hold());
@@ -187,7 +187,7 @@ fn after_a_cancellation_no_denial_from_before_it_is_remembered() {
 }
 
 #[test]
-fn of_denials_at_once_one_blocks_and_is_told_once() {
+fn concurrent_denials_cause_one_block_and_one_notification() {
     every_order(|| {
         let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let rules = AutoBlock::of_names([API.name().clone()]).threshold(2).within(MINUTE).block_for(HOUR);

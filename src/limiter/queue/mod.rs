@@ -1,15 +1,15 @@
-//! Waiting queues: when a caller in this process stops waiting, its reservation is passed on to those behind it.
+//! Waiting queues. When a caller in this process stops waiting, the callers behind it move up.
 //!
-//! The backend cannot take back a reservation between others, because later ones keep their due times. Instead, each
-//! caller behind takes the reservation before its own, and the last one goes back to the backend. Costs and due times
-//! do not change, so every bound still holds.
+//! The backend cannot take back a reservation between others, because later reservations keep their due times. Instead,
+//! each caller behind takes the reservation before its own, and the last reservation goes back to the backend. Costs
+//! and due times do not change, so every bound still holds.
 //!
-//! Only reservations of one cost under one quota can be exchanged, so each such combination of a row has a queue. The
+//! Only reservations with the same cost and quota can be exchanged, so a row has a queue for each cost and quota. The
 //! caller of rank `i` has the reservation of rank `i`. A departure removes one caller and the last reservation, in time
 //! logarithmic in the length of the queue.
 //!
-//! A departure wakes every caller behind it to shorten its timer, except those that were woken and have not polled
-//! since. If many callers leave together, each that stays is woken once.
+//! A departure wakes the callers behind it to shorten their timers, except callers that were woken and have not polled
+//! since. If many callers leave together, each remaining caller is woken once.
 
 mod sequence;
 #[cfg(test)]
@@ -26,7 +26,7 @@ use crate::sync::Map;
 #[derive(Debug, Default)]
 pub(super) struct Queues(Map<QueueKey, Queue>);
 
-/// What reservations have in common that can be exchanged.
+/// Reservations with the same key can be exchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct QueueKey {
     policy: PolicyName,
@@ -37,9 +37,9 @@ struct QueueKey {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// By due time, then in the order in which they joined.
+    /// Ordered by due time, then by `number`.
     waiters: Sequence<Waiter>,
-    /// By due time.
+    /// Ordered by due time.
     reserved: Sequence<Decision>,
     joined: u64,
 }
@@ -47,7 +47,7 @@ struct Queue {
 #[derive(Debug)]
 struct Waiter {
     number: u64,
-    /// Whether its reservation changed since it last polled, and it was woken for that.
+    /// Whether the reservation changed, and the caller was woken, since the last poll.
     moved: bool,
     waker: Waker,
 }
@@ -57,7 +57,7 @@ struct RunSummary {
     first: u64,
     last: u64,
     highest: u64,
-    /// Whether they are in the order in which they joined.
+    /// Whether the waiters are in the order in which they joined.
     in_order: bool,
     all_moved: bool,
 }
@@ -69,7 +69,8 @@ pub(super) struct Ticket {
 }
 
 impl Queues {
-    /// Adds the caller of one reservation by the backend. Those under several policies cannot be passed on.
+    /// Adds the caller of a reservation. Returns `None` if the reservation cannot be passed on, because it is under
+    /// several policies or not by the backend.
     pub(super) fn join(&self, decisions: &Decisions, waker: &Waker) -> Option<Ticket> {
         let decision = decisions.only()?;
         if decision.decided_by() != DecidedBy::Backend {
@@ -87,7 +88,7 @@ impl Queues {
 
     /// Returns the caller's decision if it changed since the last poll. `waker` is woken at the next change.
     pub(super) fn moved(&self, ticket: &Ticket, waker: &Waker) -> Option<Decision> {
-        // Dropping a waker may drop a task whose destructor calls this, so it must happen after unlocking.
+        // Dropping a waker may drop a task whose destructor calls this method, so the waker is dropped after unlocking.
         let (_earlier_waker, decision) = self.0.with(&ticket.queue, |queue| queue.moved(ticket.waiter, waker))?;
         decision
     }
@@ -115,7 +116,7 @@ impl Queues {
 impl Queue {
     fn join(&mut self, reservation: Decision, waker: Waker) -> EntryId {
         self.joined += 1;
-        // Due times increase, unless callers start to wait in another order than they were decided.
+        // Due times increase, unless callers start to wait in another order than that of their decisions.
         let rank = self.reserved.partition_point(0, |last| last <= reservation.due());
         self.reserved.insert(rank, reservation);
         self.waiters.insert(rank, Waiter { number: self.joined, moved: false, waker })
@@ -151,8 +152,8 @@ impl Queue {
         Some((waiter, last, wakers))
     }
 
-    /// Restores the order of joining among waiters from `begin` on that now have the same due time. It is only violated
-    /// if callers started to wait in another order than they were decided.
+    /// Sorts waiters from `begin` on that now have the same due time into the order in which they joined. They are out
+    /// of order only if callers started to wait in another order than that of their decisions.
     fn sort(&mut self, mut begin: usize) {
         while let Some(late) = self.waiters.first_beyond(begin, |run| run.in_order) {
             begin = self.waiters.rank(late);

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use slab::Slab;
 
-/// An entry of a [`Sequence`], of which any run has a summary.
+/// An entry of a [`Sequence`]. Every run of entries has a summary.
 pub(super) trait Summarize {
     type Summary: Copy + std::fmt::Debug;
 
@@ -16,7 +16,7 @@ pub(super) trait Summarize {
 /// Entries ordered by rank, not by value.
 ///
 /// A treap (Seidel and Aragon, "Randomized search trees", 1996): a binary tree with lower ranks on the left and higher
-/// random priorities on top, so that its depth is logarithmic whatever is inserted and removed.
+/// random priorities on top, so that the depth is logarithmic after any insertions and removals.
 #[derive(Debug)]
 pub(super) struct Sequence<T: Summarize> {
     nodes: Slab<Node<T>>,
@@ -34,11 +34,11 @@ type Subtree = Option<usize>;
 #[derive(Debug)]
 struct Node<T: Summarize> {
     entry: T,
-    /// Of the subtree.
+    /// The summary of the subtree.
     summary: T::Summary,
     length: usize,
     priority: u64,
-    /// Arbitrary for the root.
+    /// The index of the parent; arbitrary for the root.
     parent: usize,
     left: Subtree,
     right: Subtree,
@@ -99,13 +99,14 @@ impl<T: Summarize> Sequence<T> {
         self.first_beyond(rank, |_| false)
     }
 
-    /// The end of the longest run from `begin` with `is_so`, which must hold for all shorter runs and no longer ones.
-    pub(super) fn partition_point(&mut self, begin: usize, is_so: impl Fn(T::Summary) -> bool) -> usize {
-        self.first_beyond(begin, is_so).map_or(self.len(), |beyond| self.rank(beyond))
+    /// Returns the end of the longest run from `begin` that `fits`, which must be true for all shorter runs and no
+    /// longer ones.
+    pub(super) fn partition_point(&mut self, begin: usize, fits: impl Fn(T::Summary) -> bool) -> usize {
+        self.first_beyond(begin, fits).map_or(self.len(), |beyond| self.rank(beyond))
     }
 
-    /// The first entry after that run.
-    pub(super) fn first_beyond(&mut self, begin: usize, is_so: impl Fn(T::Summary) -> bool) -> Option<EntryId> {
+    /// Like `partition_point`, but returns the first entry after the run.
+    pub(super) fn first_beyond(&mut self, begin: usize, fits: impl Fn(T::Summary) -> bool) -> Option<EntryId> {
         let (before, behind) = self.split(self.root, begin);
         let (mut tree, mut run, mut found) = (behind, None, None);
         while let Some(index) = tree {
@@ -113,9 +114,9 @@ impl<T: Summarize> Sequence<T> {
             let run_to = |run: Option<T::Summary>, summary| run.map_or(summary, |run| T::join(run, summary));
             let left = node.left.map(|left| run_to(run, self.nodes[left].summary));
             let own = run_to(left.or(run), node.entry.summary());
-            if left.is_some_and(|run| !is_so(run)) {
+            if left.is_some_and(|run| !fits(run)) {
                 tree = node.left;
-            } else if is_so(own) {
+            } else if fits(own) {
                 (tree, run) = (node.right, Some(own));
             } else {
                 (tree, found) = (None, Some(EntryId(index)));
@@ -211,7 +212,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn it_is_a_vec_with_handles_and_sums(acts in prop::collection::vec((0u8..6, any::<u16>(), any::<u16>()), 0..200)) {
+        fn a_sequence_behaves_like_a_vec(acts in prop::collection::vec((0u8..6, any::<u16>(), any::<u16>()), 0..200)) {
             let (mut sequence, mut vec) = (Sequence::default(), Vec::<(EntryId, u64)>::new());
             for (act, one, other) in acts {
                 let (rank, value) = (usize::from(one) % (vec.len() + 1), u64::from(other % 100));
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn its_depth_is_logarithmic() {
+    fn the_depth_is_logarithmic() {
         fn depth(sequence: &Sequence<u64>, tree: Subtree) -> usize {
             let node = |index: usize| &sequence.nodes[index];
             tree.map_or(0, |index| 1 + depth(sequence, node(index).left).max(depth(sequence, node(index).right)))
@@ -263,7 +264,7 @@ mod tests {
         for number in 0..10_000 {
             sequence.insert(sequence.len(), number);
         }
-        // 31 on average.
+        // The average is 31.
         assert!(depth(&sequence, sequence.root) < 80);
         for _ in 0..5_000 {
             let first = sequence.at(0).expect("an entry");
@@ -274,7 +275,7 @@ mod tests {
         for number in 0..5_000 {
             sequence.insert(0, number);
         }
-        assert_eq!(sequence.nodes.capacity(), capacity, "free nodes are used again");
+        assert_eq!(sequence.nodes.capacity(), capacity, "free nodes are reused");
         assert!(depth(&sequence, sequence.root) < 80);
     }
 }

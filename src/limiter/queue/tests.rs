@@ -1,4 +1,4 @@
-//! Tests of the waiting queues against a slow, obvious model, and of the work that ten thousand departures cause.
+//! Tests of the waiting queues against a simple model, and of the work that ten thousand departures cause.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use crate::policy::PolicyName;
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
-/// A reservation due at that instant; `spent` distinguishes those of one instant.
+/// A reservation due after `wait` microseconds; `spent` distinguishes reservations with the same due time.
 fn reservation(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = crate::algorithm::State { spent: spent as f64, at: NOW, ..Default::default() };
@@ -21,7 +21,7 @@ fn reservation(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
     Decisions::from_iter([decision])
 }
 
-fn name(decision: &Decision) -> (u64, u64, usize) {
+fn identity(decision: &Decision) -> (u64, u64, usize) {
     (decision.cost(), decision.due().get() - NOW.get(), decision.step().state.spent as usize)
 }
 
@@ -84,7 +84,7 @@ proptest! {
 
     /// Reservations are joined in any order, and many share a due time.
     #[test]
-    fn any_history_is_as_in_the_slow_model(
+    fn any_history_matches_the_model(
         acts in prop::collection::vec((0u8..10, any::<u16>(), 0u64..3, 0u64..12), 0..120),
         spread in prop::sample::select(vec![1u64, 3, 1000]),
     ) {
@@ -96,31 +96,31 @@ proptest! {
             if act < 5 || tickets.is_empty() {
                 // Increasing due times, with repetitions.
                 let reservation = reservation(7, cost, 1 + (id as u64 * spread / 4) + wait, id);
-                model.join(id, name(reservation.only().unwrap()));
+                model.join(id, identity(reservation.only().unwrap()));
                 tickets.push((id, queues.join(&reservation, &waker).unwrap()));
                 continue;
             }
             let index = usize::from(pick) % tickets.len();
-            let asks = tickets[index].0;
+            let waiter = tickets[index].0;
             match act {
                 5 | 6 => {
-                    let waker = Waker::from(Arc::new(WakeLog(asks, Arc::clone(&woken))));
-                    prop_assert_eq!(queues.moved(&tickets[index].1, &waker).as_ref().map(name), model.moved(asks));
+                    let waker = Waker::from(Arc::new(WakeLog(waiter, Arc::clone(&woken))));
+                    prop_assert_eq!(queues.moved(&tickets[index].1, &waker).as_ref().map(identity), model.moved(waiter));
                 }
                 7 => {
                     let (id, ticket) = tickets.remove(index);
-                    prop_assert_eq!(queues.complete(&ticket).as_ref().map(name), model.complete(id));
+                    prop_assert_eq!(queues.complete(&ticket).as_ref().map(identity), model.complete(id));
                 }
                 _ => {
                     let (id, ticket) = tickets.remove(index);
                     let (left, wakes) = model.leave(id).unwrap();
-                    prop_assert_eq!(queues.leave(&ticket).as_ref().map(name), Some(left));
+                    prop_assert_eq!(queues.leave(&ticket).as_ref().map(identity), Some(left));
                     prop_assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), wakes);
                 }
             }
         }
         for (id, ticket) in tickets {
-            prop_assert_eq!(queues.complete(&ticket).as_ref().map(name), model.complete(id));
+            prop_assert_eq!(queues.complete(&ticket).as_ref().map(identity), model.complete(id));
         }
         prop_assert_eq!(queues.0.len(), 0);
     }
@@ -135,7 +135,7 @@ impl Wake for Wakes {
     }
 }
 
-/// A departure once moved and woke all callers behind it: 50 million wakes for 10,000 departures.
+/// Regression: each departure woke all callers behind it, 50 million wakes for 10,000 departures.
 #[test]
 fn ten_thousand_departures_wake_each_waiter_at_most_once() {
     const MANY: usize = 10_000;
@@ -144,19 +144,18 @@ fn ten_thousand_departures_wake_each_waiter_at_most_once() {
         let waker = Waker::from(Arc::clone(&wakes));
         let join = |number| queues.join(&reservation(7, 1, 1 + number as u64, number), &waker).unwrap();
         let tickets: Vec<Ticket> = (0..MANY).map(join).collect();
-        // From one of them on, wrapping around.
+        // All callers leave, beginning with `first`.
         for (left, index) in (first..MANY).chain(0..first).enumerate() {
             let last = queues.leave(&tickets[index]).unwrap();
-            assert_eq!(name(&last).2, MANY - 1 - left, "the last reservation goes back");
+            assert_eq!(identity(&last).2, MANY - 1 - left, "the last reservation goes back");
         }
         assert!(wakes.0.load(Ordering::Relaxed) < MANY);
         assert_eq!(queues.0.len(), 0);
     }
 }
 
-/// A departure only wakes callers that have polled since the last one.
 #[test]
-fn a_departure_wakes_those_behind_it_that_have_asked_since_the_last() {
+fn a_departure_wakes_only_later_callers_that_have_polled_since_the_last_departure() {
     let (queues, woken) = (Queues::default(), Arc::new(Mutex::new(Vec::new())));
     let waker = |number| Waker::from(Arc::new(WakeLog(number, Arc::clone(&woken))));
     let join = |number: usize| queues.join(&reservation(7, 1, 1 + number as u64, number), &waker(number)).unwrap();
@@ -165,19 +164,19 @@ fn a_departure_wakes_those_behind_it_that_have_asked_since_the_last() {
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), (51..100).collect::<Vec<_>>());
     for number in [3, 60, 77, 98] {
         let reservation = queues.moved(&tickets[number], &waker(number));
-        assert_eq!(reservation.map(|reservation| name(&reservation).2), (number > 50).then(|| number - 1));
+        assert_eq!(reservation.map(|reservation| identity(&reservation).2), (number > 50).then(|| number - 1));
     }
     drop(queues.leave(&tickets[55]).unwrap());
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), [60, 77, 98]);
     drop(queues.leave(&tickets[0]).unwrap());
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), (1..50).collect::<Vec<_>>());
-    // Three callers before it have left.
-    assert_eq!(queues.moved(&tickets[99], &waker(99)).map(|reservation| name(&reservation).2), Some(96));
+    // Three callers before caller 99 have left.
+    assert_eq!(queues.moved(&tickets[99], &waker(99)).map(|reservation| identity(&reservation).2), Some(96));
 }
 
 /// Two policies with the same key are two rows.
 #[test]
-fn turns_are_not_passed_on_between_policies() {
+fn reservations_are_not_passed_on_between_policies() {
     let queues = Queues::default();
     let [one, other] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(|policy| {
         let reservation = reservation(7, 1, 1, 0);

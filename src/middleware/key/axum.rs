@@ -9,8 +9,8 @@ use http::request::Parts;
 
 use super::{Extraction, Found, KeyExtractor};
 
-/// Counts by what an axum extractor finds, given the application's state. A rejection makes the caller anonymous; use
-/// [`or_reject`](KeyExtractor::or_reject) to refuse it.
+/// Counts by the value that an axum extractor finds with the application's state. A rejection makes the caller
+/// anonymous; use [`or_reject`](KeyExtractor::or_reject) to refuse it.
 ///
 /// The extractor works on a copy of the request's parts, so extensions that it inserts are lost.
 ///
@@ -34,7 +34,7 @@ where
     FromExtractor { shared: Arc::new((state, read)), of: PhantomData }
 }
 
-/// The extractor made by [`from_extractor`], which has an example.
+/// The extractor returned by [`from_extractor`]. See [`from_extractor`] for an example.
 pub struct FromExtractor<E, S, F> {
     shared: Arc<(S, F)>,
     of: PhantomData<fn(E)>,

@@ -17,9 +17,9 @@ use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network
 
 /// Counts by the client's address. By default this is the peer's address; no header is [trusted](ClientIp::trust).
 ///
-/// IPv4 addresses count individually, IPv6 addresses by their first 64 bits, since one client usually has such a
-/// network to itself. IPv4-mapped addresses count as IPv4, and so do those that a NAT64 translator maps under the
-/// well-known prefix `64:ff9b::/96` or under [a prefix of yours](ClientIp::nat64).
+/// IPv4 addresses count individually. IPv6 addresses count by their first 64 bits, since one client usually has a whole
+/// /64 network. IPv4-mapped addresses count as IPv4 addresses, as do addresses that a NAT64 translator maps with the
+/// well-known prefix `64:ff9b::/96` or with [your own prefix](ClientIp::nat64).
 ///
 /// The server has to provide the address: axum through `into_make_service_with_connect_info::<SocketAddr>()`, tonic
 /// (feature `tonic`) always, other servers through a [`PeerAddr`] extension. Without it, every request is refused with
@@ -29,7 +29,7 @@ use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network
 /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
 /// let quota = Quota::token_bucket(10, MINUTE);
 /// RateLimitLayer::new(quota, key::client_ip());
-/// // By larger networks.
+/// // Count by larger networks.
 /// RateLimitLayer::new(quota, key::client_ip().prefixes(24, 48));
 /// // Behind your own proxies, which append to X-Forwarded-For.
 /// RateLimitLayer::new(quota, key::client_ip().trust(["10.0.0.0/8", "fd00::/8"]));
@@ -46,7 +46,7 @@ pub fn client_ip() -> ClientIp {
     }
 }
 
-/// The extractor made by [`client_ip`]: how to find the address, and how much of it counts.
+/// The extractor returned by [`client_ip`]: how to find the address, and how many of its bits count.
 ///
 /// ```
 /// use tollgate::key::{self, KeyExtractor, PeerAddr};
@@ -118,10 +118,11 @@ impl ClientIp {
     /// and the first address outside the networks is the client's. An invalid entry ends the search: the last proxy
     /// before it counts as the client. No other header is read.
     ///
-    /// Clients in these networks are trusted as well, so do not test with a proxy and a client on one trusted address.
+    /// Clients in these networks are trusted as well, so do not test with a proxy and a client on the same trusted
+    /// address.
     ///
     /// # Panics
-    /// If one of them is not a network.
+    /// If a string is not a network.
     #[track_caller]
     #[must_use]
     pub fn trust<I>(self, networks: I) -> ClientIp
@@ -138,7 +139,7 @@ impl ClientIp {
     /// Like [`trust`](ClientIp::trust), for networks known only at run time.
     ///
     /// # Errors
-    /// If one of them is not a network; the error shows it.
+    /// If a string is not a network; the error shows it.
     pub fn try_trust<I>(mut self, networks: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
@@ -149,9 +150,9 @@ impl ClientIp {
     }
 
     /// Trusts that every request has passed exactly `hops` proxies, whatever their addresses: the client is the
-    /// `hops`-th entry from the right. Use it only if the service cannot be reached past the proxies.
+    /// `hops`-th entry from the right. Use this only if the service cannot be reached without passing the proxies.
     ///
-    /// With fewer entries, or an invalid one at that position, the peer's address counts.
+    /// If there are fewer entries, or if the entry at that position is invalid, the peer's address counts.
     #[must_use]
     pub fn trust_hops(mut self, hops: usize) -> ClientIp {
         self.trust = if hops == 0 { Trust::PeerOnly } else { Trust::Hops(hops) };
@@ -181,14 +182,14 @@ impl ClientIp {
 
     /// Maps addresses in these NAT64 prefixes (32, 40, 48, 56, 64 or 96 bits) to the IPv4 addresses within (RFC 6052).
     ///
-    /// Without this, all IPv4 clients behind a translator with a prefix of yours count as one caller. The well-known
-    /// prefix `64:ff9b::/96` is always mapped, except for private IPv4 addresses, which it must not carry; list it here
-    /// if your translator writes those.
+    /// Without this, all IPv4 clients behind a translator with your own prefix count as one caller. The well-known
+    /// prefix `64:ff9b::/96` is always mapped, except for private IPv4 addresses, which must not use it. If your
+    /// translator uses the prefix for private addresses, list it here.
     ///
     /// Keys, trusted proxies, deny rules and blocks then use the IPv4 address, so write IPv4 networks in deny rules.
     ///
     /// # Panics
-    /// If one of them is not such a prefix, or contains a [trusted](ClientIp::trust) network.
+    /// If a string is not such a prefix, or contains a [trusted](ClientIp::trust) network.
     #[track_caller]
     #[must_use]
     pub fn nat64<I>(self, prefixes: I) -> ClientIp
@@ -205,7 +206,7 @@ impl ClientIp {
     /// Like [`nat64`](ClientIp::nat64), for prefixes known only at run time.
     ///
     /// # Errors
-    /// If one of them is not such a prefix, or contains a trusted network; the error shows it.
+    /// If a string is not such a prefix, or contains a trusted network; the error shows it.
     pub fn try_nat64<I>(mut self, prefixes: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
@@ -215,13 +216,13 @@ impl ClientIp {
         self.checked()
     }
 
-    /// Rejects trusted networks within a NAT64 prefix: mapped addresses never lie in them.
+    /// Rejects trusted networks within a NAT64 prefix, since mapped addresses never match them.
     fn checked(self) -> Result<ClientIp, CidrError> {
         let Trust::Networks(networks) = &self.trust else { return Ok(self) };
         for network in networks {
             let within = |prefix: &&Ipv6Net| matches!(network, IpNet::V6(v6) if prefix.contains(v6));
             if let Some(prefix) = self.nat64.iter().find(within) {
-                let problem = format_args!("lies within the NAT64 prefix {prefix}; write the IPv4 network instead");
+                let problem = format_args!("is within the NAT64 prefix {prefix}; write the IPv4 network instead");
                 return Err(CidrError::new(&network.to_string(), problem));
             }
         }
@@ -235,10 +236,10 @@ impl ClientIp {
         prefix.map_or(address, |prefix| IpAddr::V4(embedded(v6, prefix.prefix_len())))
     }
 
-    /// Makes a predicate for [`skip`](crate::RateLimitLayer::skip): whether the client is in one of these networks.
+    /// Returns a predicate for [`skip`](crate::RateLimitLayer::skip) that is true for clients in these networks.
     ///
     /// # Panics
-    /// If one of them is not a network.
+    /// If a string is not a network.
     #[track_caller]
     pub fn within<I>(self, networks: I) -> impl Fn(&Parts) -> bool + Send + Sync + 'static
     where
@@ -254,13 +255,14 @@ impl ClientIp {
         }
     }
 
-    /// The key of requests from this address: its network by the configured [prefixes](ClientIp::prefixes). Use it to
-    /// inspect or reset the key; to deny addresses, use [`DenyRule::network`](crate::protection::DenyRule::network).
+    /// Returns the key of requests from this address: its network with the configured [prefixes](ClientIp::prefixes).
+    /// Use the key to inspect or reset a client. To deny addresses, use
+    /// [`DenyRule::network`](crate::protection::DenyRule::network).
     pub fn key(&self, address: IpAddr) -> Key {
         Key::network(self.canonical(address), self.prefix_v4, self.prefix_v6)
     }
 
-    /// The client's address in canonical form; `None` if the server does not provide the peer's address.
+    /// Returns the client's address in canonical form, or `None` if the server does not provide the peer's address.
     pub fn resolve(&self, parts: &Parts) -> Option<IpAddr> {
         let headers = &parts.headers;
         let peer = self.canonical(peer(&parts.extensions)?.ip());
@@ -295,7 +297,7 @@ impl ClientIp {
 
 impl ClientIp {
     pub(crate) fn try_resolve(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
-        // A header is configured, but no proxy that may set it.
+        // A header is configured, but no proxy is trusted to set it.
         if let (Trust::PeerOnly, AddressHeader::Forwarded | AddressHeader::Single(_)) = (&self.trust, &self.header) {
             return Err(KeyError::new(UNTRUSTED));
         }
@@ -325,16 +327,16 @@ fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
     if name != "cloudfront-viewer-address" {
         return address(value);
     }
-    // CloudFront always appends a port, even to an IPv6 address without brackets. `2001:db8::1:443` must not be read as
-    // an address, whose network the client could choose through its port.
+    // CloudFront always appends a port, even to an IPv6 address without brackets. If `2001:db8::1:443` were read as an
+    // address, the client could choose its network by choosing a port.
     let colon = value.iter().rposition(|byte| *byte == b':')?;
     let port = &value[colon + 1..];
     let is_port = matches!(port.len(), 1..=5) && port.iter().all(u8::is_ascii_digit);
     address(&value[..colon]).filter(|_| is_port)
 }
 
-/// The peer's address, as an extension for servers that do not provide it otherwise: insert it into each request. See
-/// [`ClientIp`] for an example.
+/// The peer's address as an extension. Insert it into each request if the server does not provide the address
+/// otherwise. See [`ClientIp`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A newtype of the address.
 pub struct PeerAddr(pub SocketAddr);
@@ -356,8 +358,8 @@ fn parse_networks(networks: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<I
     networks.into_iter().map(|network| parse_network(network.as_ref())).collect()
 }
 
-const UNTRUSTED: &str = "tollgate: `client_ip()` is told to read a header but not whom to believe. Say which networks your \
-    proxies are in with `.trust([..])`, or how many of them a request passes with `.trust_hops(n)`";
+const UNTRUSTED: &str = "tollgate: `client_ip()` reads a header, but trusts no proxy. Name the networks of your \
+    proxies with `.trust([..])`, or set the number of proxies with `.trust_hops(n)`";
 
 /// Shown to clients. The mistake that the limiter reports contains the remedy.
 const MISSING: &str = "the request has no peer address to limit by";
@@ -409,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_the_first_from_the_right_that_is_not_trusted() {
+    fn the_client_is_the_first_untrusted_address_from_the_right() {
         let found = |written: &str| {
             let parts = parts(Some("10.0.0.1"), &[("x-forwarded-for", written)]);
             client_ip().trust(["10.0.0.0/8"]).resolve(&parts).expect("a peer").to_string()
@@ -439,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_of_the_resolved_address() {
+    fn the_key_is_the_network_of_the_resolved_address() {
         for peer in ["10.0.0.1", "192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1"] {
             let parts = parts(Some(peer), &[("x-forwarded-for", "198.51.100.3"), ("forwarded", "for=198.51.100.4")]);
             for client_ip in [
@@ -460,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_canonical_too() {
+    fn trusted_networks_are_canonicalized() {
         let resolve = |trusted: &str| {
             let parts = parts(Some("::ffff:10.1.2.3"), &[("x-forwarded-for", "203.0.113.9")]);
             client_ip().trust([trusted]).resolve(&parts).expect("a peer").to_string()

@@ -9,7 +9,7 @@ use http::request::Parts;
 use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::{Key, KeyFault, Subject};
 
-/// The extractor made by [`KeyExtractor::or`]. See [`KeyExtractor`] for an example.
+/// The extractor returned by [`KeyExtractor::or`]. See [`KeyExtractor`] for an example.
 #[derive(Clone, Debug)]
 pub struct Or<A, B>(pub(super) A, pub(super) Arc<B>);
 
@@ -18,7 +18,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
         match self.0.extract(parts) {
             Extraction::Now(found) if is_anonymous(&found) => self.1.extract(parts),
             Extraction::Later(first) => {
-                // The second extractor needs the request now; its future is dropped unpolled if unused.
+                // Only `extract` can borrow the request. If the second future is not needed, it is dropped unpolled.
                 let second = self.1.extract(parts);
                 Extraction::later(async move {
                     let found = first.await;
@@ -43,7 +43,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 }
 
-/// The extractor made by [`KeyExtractor::and`]. See [`KeyExtractor`] for an example.
+/// The extractor returned by [`KeyExtractor::and`]. See [`KeyExtractor`] for an example.
 #[derive(Clone, Debug)]
 pub struct And<A, B>(pub(super) A, pub(super) B);
 
@@ -72,7 +72,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
     }
 }
 
-/// The extractor made by [`KeyExtractor::map`]. See [`KeyExtractor`] for an example.
+/// The extractor returned by [`KeyExtractor::map`]. See [`KeyExtractor`] for an example.
 #[derive(Clone, Debug)]
 pub struct Map<A, F>(pub(super) A, pub(super) Arc<F>);
 
@@ -98,7 +98,7 @@ where
     }
 }
 
-/// The extractor made by [`KeyExtractor::or_reject`]. See [`KeyExtractor`] for an example.
+/// The extractor returned by [`KeyExtractor::or_reject`]. See [`KeyExtractor`] for an example.
 #[derive(Clone, Debug)]
 pub struct OrReject<A>(pub(super) A);
 
@@ -126,7 +126,7 @@ impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
     }
 }
 
-/// The extractor made by [`KeyExtractor::or_skip`]. See [`KeyExtractor`] for an example.
+/// The extractor returned by [`KeyExtractor::or_skip`]. See [`KeyExtractor`] for an example.
 #[derive(Clone, Debug)]
 pub struct OrSkip<A>(pub(super) A);
 
@@ -158,7 +158,7 @@ fn both(first: Found, second: Found) -> Found {
         (Found::Skip, _) | (_, Found::Skip) => Found::Skip,
         (Found::Subject(first), Found::Subject(second)) => {
             let Some((a, b)) = first.key().zip(second.key()) else {
-                // Without a tier: all callers that lack a key share the anonymous row.
+                // The tier is dropped, since all callers that lack a key share the anonymous row.
                 return Found::Subject(Subject::anonymous());
             };
             let subject = Subject::new((a, b));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn or_asks_the_second_only_if_the_first_finds_no_key() {
+    fn or_uses_the_second_extractor_only_if_the_first_finds_no_key() {
         for (first, second, found) in
             [(Some(1), Some(2), Some(1)), (None, Some(2), Some(2)), (None, None, None), (Some(1), None, Some(1))]
         {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn and_needs_both() {
+    fn and_requires_both_keys() {
         for (first, second) in [(Some(1), Some(2)), (None, Some(2)), (Some(1), None)] {
             let found = first.zip(second).map(|pair| Key::from((Key::from(pair.0), Key::from(pair.1))));
             assert_eq!(key(now(first).and(now(second))), found);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_comes_from_whichever_extractor_has_one() {
+    fn combinators_forward_the_address_of_either_extractor() {
         let parts = {
             let mut parts = http::Request::new(()).into_parts().0;
             parts.extensions.insert(super::super::PeerAddr(([192, 0, 2, 1], 4711).into()));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_survives() {
+    fn combinators_keep_the_tier() {
         let tiered = |_: &Parts| Subject::new(1).tier("pro");
         for found in
             [find(tiered.and(now(Some(2)))), find(now(Some(2)).and(tiered)), find(now(Some(1)).map(|s| s.tier("pro")))]
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_pair_has_no_tier() {
+    fn a_pair_with_a_missing_key_has_no_tier() {
         let tiered = |_: &Parts| Subject::new(1).tier("pro");
         let Found::Subject(subject) = find(tiered.and(now(None))) else { panic!() };
         assert_eq!(subject, Subject::anonymous());

@@ -1,7 +1,7 @@
 //! Addresses in `X-Forwarded-For` and `Forwarded` (RFC 7239), read from the right.
 //!
 //! Each proxy appends the address of its peer, so the nearest proxy's entry is the rightmost and the client's own text
-//! the leftmost. Entries are read from the right, and only as long as their authors are trusted. Whatever a client
+//! the leftmost. Entries are read from the right, and only as long as their authors are trusted. Text that a client
 //! writes at the left (unclosed quotes, quoted commas, garbage) cannot change how the right end is read.
 
 use std::net::{IpAddr, SocketAddr};
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_from_the_right() {
+    fn entries_are_read_from_the_right() {
         assert_eq!(split("a, b ,c", false), ["c", "b", "a"]);
         assert_eq!(split("", false), [""]);
         assert_eq!(split("a,,b", false), ["b", "", "a"]);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_are_nothing_special_in_x_forwarded_for() {
+    fn quotes_have_no_meaning_in_x_forwarded_for() {
         assert_eq!(split(r#"a, b", c""#, false), [r#"c""#, r#"b""#, "a"]);
     }
 
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_read_than_64_entries_and_8_kib() {
+    fn at_most_64_entries_and_8_kib_are_read() {
         let name = HeaderName::from_static("x-forwarded-for");
         let count = |lines: usize, entries: usize, length: usize| {
             let mut headers = HeaderMap::new();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_nothing_else() {
+    fn only_valid_addresses_are_parsed() {
         let v4 = Some(IpAddr::from([1, 2, 3, 4]));
         let v6 = "2001:db8::1".parse().ok();
         for text in ["1.2.3.4", "1.2.3.4:80", "::ffff:1.2.3.4", "[::ffff:1.2.3.4]:80", "[::ffff:102:304]"] {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_the_one_for_of_an_element() {
+    fn a_forwarded_element_must_have_exactly_one_for() {
         let v4 = Some(IpAddr::from([1, 2, 3, 4]));
         for text in [
             "for=1.2.3.4",

@@ -8,9 +8,9 @@ use crate::policy::Key;
 
 /// Counts by host and port of the request's URI, for a layer around an HTTP client that limits each server separately.
 ///
-/// The key is `("host", "api.example.com:443")`: the host in lower case, and the port, by default the scheme's. A URI
-/// without a host, as in HTTP/1.1 requests that a server receives, has no key. Do not limit callers by it: they
-/// choose the host.
+/// The key is `("host", "api.example.com:443")`: the host in lower case, and the port, which defaults to the scheme's
+/// port. A URI without a host, as in HTTP/1.1 requests that a server receives, has no key. Do not limit callers by this
+/// key, since they choose the host.
 ///
 /// ```
 /// # use tollgate::{key::{self, KeyExtractor}, Key};
@@ -25,7 +25,7 @@ pub fn host() -> Host {
     Host
 }
 
-/// The extractor made by [`host`], which has an example.
+/// The extractor returned by [`host`]. See [`host`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Host;
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn point_4_a_host_is_one_key_however_it_is_spelt() {
+    fn point_4_all_spellings_of_a_host_are_one_key() {
         for (uri, expected) in [
             ("http://api.example.com/a?b=c", Some("api.example.com:80")),
             ("http://API.Example.com:80/", Some("api.example.com:80")),

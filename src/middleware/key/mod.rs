@@ -34,9 +34,9 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 
 /// Finds the caller of a request: a key, optionally with a tier.
 ///
-/// Any closure over the request's parts is an extractor if it returns a type that converts to a key, an `Option` of one
-/// (`None` is the anonymous caller), a [`Subject`] with a tier, a `Result` of these with a [`KeyError`], or an
-/// [`Extraction`]:
+/// Any closure over the request's parts is an extractor if it returns a type that converts to a key, an `Option` of
+/// such a type (`None` is the anonymous caller), a [`Subject`] with a tier, a `Result` of these with a [`KeyError`], or
+/// an [`Extraction`]:
 ///
 /// ```
 /// use http::request::Parts;
@@ -65,7 +65,7 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
     message = "`{Self}` does not find the key of a request",
     note = "use a closure `|req: &http::request::Parts| ...` that returns a key, an `Option` of one, or a `Subject`",
     note = "annotate the closure's argument: `|req: &Parts|`, not `|req|`",
-    note = "an `async` answer is `tollgate::key::Extraction::later(future)`"
+    note = "for `async` code, return `tollgate::key::Extraction::later(future)`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Finds the caller. Called for every request before its limits are checked, so slow work belongs in an
@@ -74,8 +74,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// The client's address, if this extractor reads it. [Deny lists](crate::protection::DenyList) and
     /// [blocks](crate::protection::AutoBlock) use it unless the layer is [configured](crate::RateLimitLayer::client_ip)
-    /// otherwise. An extractor that wraps another one should forward this method and the next two. The default is
-    /// `None`.
+    /// otherwise. An extractor that wraps another one should forward `address`, `can_find` and `missing_extension`. The
+    /// default is `None`.
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let _ = parts;
         None
@@ -87,22 +87,22 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// ```
     /// # use tollgate::{key::{self, KeyExtractor}, Key};
     /// assert!(key::bearer().can_find(&key::bearer().key("sk_7f3a")));
-    /// assert!(!key::bearer().can_find(&Key::from("sk_7f3a"))); // a text is not a token
+    /// assert!(!key::bearer().can_find(&Key::from("sk_7f3a"))); // a string is not a token
     /// ```
     fn can_find(&self, key: &Key) -> bool {
         let _ = key;
         true
     }
 
-    /// The type of the extension that this extractor needs and the request lacks, if any. If this makes the caller
-    /// anonymous, a layer reports it once as a [mistake](crate::observe::Mistake). The default is `None`.
+    /// The type of the extension that this extractor needs and the request lacks, if any. If its absence makes the
+    /// caller anonymous, a layer reports this once as a [mistake](crate::observe::Mistake). The default is `None`.
     fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
         let _ = parts;
         None
     }
 
     /// Finds the key and tier of the caller, for handlers that limit the same callers as the layer. Returns `None` if a
-    /// rule with this extractor would not limit the request. Do not pass `None` to a limiter: there it means the
+    /// rule with this extractor would not limit the request. Do not pass `None` to a limiter, where it means the
     /// anonymous caller.
     ///
     /// ```
@@ -144,8 +144,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// Tries `other` if this extractor finds no key. See [`KeyExtractor`] for an example.
     ///
-    /// The first key must be verified. If clients can [invent](crate::key#which-keys-a-client-can-invent) it, such as
-    /// an unchecked API key, they can bypass the second.
+    /// The first key must be verified. If clients can [invent](crate::key#which-keys-a-client-can-invent) it, as with
+    /// an unchecked API key, they can bypass the second key.
     fn or<O: KeyExtractor>(self, other: O) -> Or<Self, O>
     where
         Self: Sized,
@@ -153,10 +153,10 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Or(self, Arc::new(other))
     }
 
-    /// Pairs the keys of both extractors. Callers that lack either key are anonymous. The tier is the first one's, else
-    /// the second one's.
+    /// Pairs the keys of both extractors. Callers that lack either key are anonymous. The tier is that of the first
+    /// subject, otherwise that of the second.
     ///
-    /// If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys, they can invent the pair: to
+    /// If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys, they can invent pairs. To
     /// apply two limits, add a [rule](crate::RateLimitLayer::and) instead.
     fn and<O: KeyExtractor>(self, other: O) -> And<Self, O>
     where
@@ -174,8 +174,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Map(self, Arc::new(change))
     }
 
-    /// Refuses requests without a key with 400, or UNAUTHENTICATED if the layer speaks
-    /// [gRPC](crate::RateLimitLayer::grpc). Otherwise they share the anonymous row.
+    /// Refuses requests without a key with 400, or UNAUTHENTICATED if [gRPC](crate::RateLimitLayer::grpc) is enabled.
+    /// By default, such requests share the anonymous row.
     ///
     /// ```
     /// # use tollgate::{key, key::KeyExtractor};
@@ -194,7 +194,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         OrReject(self)
     }
 
-    /// Does not limit requests without a key by this rule. Otherwise they share the anonymous row.
+    /// Exempts requests without a key from this rule. By default, such requests share the anonymous row.
     fn or_skip(self) -> OrSkip<Self>
     where
         Self: Sized,
@@ -257,7 +257,7 @@ where
 pub enum Extraction {
     /// The result is known.
     Now(Found),
-    /// The result takes time.
+    /// The result is computed by a future.
     Later(Pin<Box<dyn Future<Output = Found> + Send>>),
 }
 
@@ -281,7 +281,8 @@ pub enum Found {
 }
 
 impl Extraction {
-    /// Makes an extraction that takes time, such as a session lookup. The future must own what it needs of the request.
+    /// Makes an extraction from a future, such as a session lookup. The future must own the data that it needs from the
+    /// request.
     pub fn later<A: Into<Found>>(future: impl Future<Output = A> + Send + 'static) -> Extraction {
         Extraction::Later(Box::pin(async move { future.await.into() }))
     }
@@ -349,7 +350,7 @@ pub fn global() -> Global {
     Global
 }
 
-/// The extractor made by [`global`], which has an example.
+/// The extractor returned by [`global`]. See [`global`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Global;
 
@@ -363,7 +364,7 @@ impl KeyExtractor for Global {
     }
 }
 
-/// [`can_find`](KeyExtractor::can_find) for extractors that look in one place of a request and may find nothing there.
+/// [`can_find`](KeyExtractor::can_find) for extractors that read one part of a request, which may be missing.
 fn finds_at(source: KeySource, name: &str, key: &Key) -> bool {
     *key == Key::anonymous() || key.source() == Some((source, name.as_bytes()))
 }

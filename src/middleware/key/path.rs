@@ -9,7 +9,7 @@ use super::request::percent_decoded;
 use super::{Extraction, KeyExtractor, finds_at};
 use crate::policy::{Key, KeySource};
 
-/// Counts by a percent-decoded path parameter, such as `"id"` of `/users/{id}`. If the route has no parameter of this
+/// Counts by a percent-decoded path parameter, such as `"id"` in `/users/{id}`. If the route has no parameter of this
 /// name, the caller is anonymous. The layer must run after routing: use `Router::layer`, `route_layer` or a method
 /// router's `layer`.
 ///
@@ -29,14 +29,14 @@ pub fn path(name: impl Into<String>) -> PathParam {
     PathParam { name: name.into() }
 }
 
-/// The extractor made by [`path`], which has an example.
+/// The extractor returned by [`path`]. See [`path`] for an example.
 #[derive(Clone, Debug)]
 pub struct PathParam {
     name: String,
 }
 
 impl PathParam {
-    /// The key of requests with this percent-decoded value, to inspect, reset or deny it.
+    /// Returns the key of requests with this percent-decoded value, for inspecting, resetting or denying it.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Path, &self.name, value.as_ref())
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_parameter_is_read_by_its_place_in_the_route() {
+    fn a_path_parameter_is_read_from_its_position_in_the_route() {
         let found = |route, path, name| {
             parameter(route, path, name).map(|value| String::from_utf8(value.into()).expect("text"))
         };

@@ -33,7 +33,7 @@ where
     Extension { read, of: PhantomData }
 }
 
-/// The extractor made by [`extension`], which has an example.
+/// The extractor returned by [`extension`]. See [`extension`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Extension<T, F> {
     read: F,
@@ -64,7 +64,7 @@ where
 }
 
 /// Counts by the value of a header, such as an API key. Only a hash of the value is stored. Handlers that limit the
-/// same caller must make the key with [`Header::key`]: the bare value has another row.
+/// same caller must make the key with [`Header::key`]: the bare value is a different key.
 ///
 /// If the header is missing, empty or repeated, the caller is anonymous. Unless a layer outside the limiter checks the
 /// values, clients can [invent](crate::key#which-keys-a-client-can-invent) them and get a row for each.
@@ -90,14 +90,14 @@ pub fn header(name: &'static str) -> Header {
     Header { name: field_name(name) }
 }
 
-/// The extractor made by [`header`], which has an example.
+/// The extractor returned by [`header`]. See [`header`] for an example.
 #[derive(Clone, Debug)]
 pub struct Header {
     name: HeaderName,
 }
 
 impl Header {
-    /// The key of requests with this value in the header, to inspect, reset or deny it.
+    /// Returns the key of requests with this header value, for inspecting, resetting or denying it.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Header, self.name.as_str(), value.as_ref())
     }
@@ -117,18 +117,18 @@ impl KeyExtractor for Header {
 /// stored.
 ///
 /// Unless a layer outside the limiter checks the tokens, clients can
-/// [invent](crate::key#which-keys-a-client-can-invent) them and get a row for each: add a rule by address. See
-/// [`header`] for an example.
+/// [invent](crate::key#which-keys-a-client-can-invent) them and get a row for each. In that case, add a rule by
+/// address. See [`header`] for an example.
 pub fn bearer() -> Bearer {
     Bearer
 }
 
-/// The extractor made by [`bearer`], which has an example.
+/// The extractor returned by [`bearer`]. See [`bearer`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Bearer;
 
 impl Bearer {
-    /// The key of requests with this token, to inspect, reset or deny it.
+    /// Returns the key of requests with this token, for inspecting, resetting or denying it.
     pub fn key(&self, token: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Bearer, "", token.as_ref())
     }
@@ -153,8 +153,8 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
 /// Counts by the value of a cookie, such as a session. Only a hash of the value is stored.
 ///
 /// All spellings that the `cookie` crate reads as one value are one key: percent escapes in name and value are decoded,
-/// and surrounding quotes are removed. A cookie repeated with one value counts once. With two different values the
-/// caller is anonymous, since the service might read either.
+/// and surrounding quotes are removed. A cookie that is repeated with the same value counts once. If the values differ,
+/// the caller is anonymous, since the service might read either value.
 ///
 /// Clients can [invent](crate::key#which-keys-a-client-can-invent) cookies and get a row for each. If a layer outside
 /// the limiter checks the session, count by its result ([`extension`]). See [`header`] for an example.
@@ -162,14 +162,14 @@ pub fn cookie(name: impl Into<String>) -> Cookie {
     Cookie { name: name.into() }
 }
 
-/// The extractor made by [`cookie`], which has an example.
+/// The extractor returned by [`cookie`]. See [`cookie`] for an example.
 #[derive(Clone, Debug)]
 pub struct Cookie {
     name: String,
 }
 
 impl Cookie {
-    /// The key of requests with this value in the cookie, to inspect, reset or deny it.
+    /// Returns the key of requests with this cookie value, for inspecting, resetting or denying it.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Cookie, &self.name, without_quotes(value.as_ref()))
     }
@@ -193,8 +193,8 @@ impl KeyExtractor for Cookie {
     }
 }
 
-/// The decoded value of a cookie. Quotes are removed after decoding: readers do it before or after, and what is one
-/// value to either must be one key.
+/// The decoded value of a cookie. Quotes are removed after decoding. Some parsers remove them before decoding: values
+/// that are equal to either kind of parser must be one key.
 fn cookie_value(text: &[u8]) -> Cow<'_, [u8]> {
     let decoded = percent_decoded(text);
     let value = without_quotes(&decoded);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_counts_if_it_is_there_once() {
+    fn a_header_is_a_key_only_if_it_occurs_once() {
         let api_key = || header("x-api-key");
         assert_eq!(key(api_key(), &[("x-api-key", "k1")]), Some(api_key().key("k1")));
         assert_eq!(key(api_key(), &[("x-api-key", " k1 ")]), Some(api_key().key("k1")));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bearer_token_is_read_whatever_the_case_of_its_scheme() {
+    fn the_bearer_scheme_is_case_insensitive() {
         for value in ["Bearer t0", "bearer t0", "BEARER   t0"] {
             assert_eq!(key(bearer(), &[("authorization", value)]), Some(bearer().key("t0")), "{value}");
         }

@@ -27,9 +27,9 @@ impl RateLimitLayer {
     /// });
     /// ```
     ///
-    /// A request that costs more than the quota's capacity is refused without `Retry-After`; the first one is reported
-    /// as a [mistake](crate::observe::Mistake). A cost of 0 spends nothing, but is denied while the key is in debt. An
-    /// outer layer can pass a cost in an extension.
+    /// A request that costs more than the quota's capacity is refused without `Retry-After`. The first such request is
+    /// reported as a [mistake](crate::observe::Mistake). A cost of 0 spends nothing, but the request is denied while
+    /// the key has overspent its quota. An outer layer can pass a cost in an extension.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
         self.options_mut().cost = Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts))));
@@ -47,8 +47,8 @@ impl RateLimitLayer {
     }
 
     /// Sets a [`cost`](RateLimitLayer::cost) that is computed asynchronously. The future must own its data: `|req:
-    /// &Parts| { let uri = req.uri.clone(); async move { price_of(uri).await } }`. The inner service is called after it
-    /// completes.
+    /// &Parts| { let uri = req.uri.clone(); async move { price_of(uri).await } }`. The inner service is called after
+    /// the future completes.
     #[must_use]
     pub fn cost_async<F>(mut self, cost: impl Fn(&Parts) -> F + Send + Sync + 'static) -> RateLimitLayer
     where
@@ -58,11 +58,11 @@ impl RateLimitLayer {
         self
     }
 
-    /// Settles charges by the response, under every rule without its own [closure](crate::Rule::on_response). The
+    /// Settles charges based on the response, under every rule without its own [closure](crate::Rule::on_response). The
     /// closure is called once per charge. See [`OnResponse`] for an example.
     ///
     /// A charge is kept if there is no response: the handler panics, the inner service fails, an outer timeout fires or
-    /// the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled changes only by
+    /// the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled is changed only by
     /// [`OnResponse::Reset`]. The response's `RateLimit` headers show the state before settling.
     #[must_use]
     pub fn on_response(
@@ -74,7 +74,7 @@ impl RateLimitLayer {
     }
 
     /// Inserts a [`Receipt`](crate::Receipt) into the extensions of each request that is passed on, for handlers and
-    /// streaming bodies that learn the actual cost later. Off by default, since it allocates.
+    /// streaming bodies that learn the actual cost later. Off by default, since extensions allocate.
     ///
     /// ```
     /// # use axum::{routing::post, Router};
@@ -100,16 +100,17 @@ impl RateLimitLayer {
     ///
     /// ```
     /// # use tollgate::{key, Policy, Quota, RateLimitLayer, SECOND};
-    /// // Ten a second, evenly spaced. Up to fifty per client wait, each for at most five seconds.
+    /// // Ten requests per second, evenly spaced. Up to fifty per client wait, each for at most five seconds.
     /// const SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
     /// RateLimitLayer::new(SEARCH, key::client_ip()).wait_up_to(5 * SECOND);
     /// ```
     ///
-    /// Each request reserves its tokens when it arrives, so the requests of a key go on in order of arrival. With
+    /// Each request reserves its tokens when it arrives, so the requests of a key proceed in order of arrival. With
     /// several rules, the latest due time counts. A waiting request holds no capacity of the inner service. If a client
     /// disconnects, the requests behind it move up: see [`Reservation`](crate::Reservation). The number of requests
-    /// that wait, or await a remote backend's reply, is [bounded](crate::limiter::RateLimiterBuilder::max_waiting). For
-    /// limits on outgoing requests, see [`docs::outgoing`](crate::docs::outgoing).
+    /// that wait for their due time or for the reply of a remote backend is
+    /// [bounded](crate::limiter::RateLimiterBuilder::max_waiting). For limits on outgoing requests, see
+    /// [`docs::outgoing`](crate::docs::outgoing).
     ///
     /// # Panics
     /// If no policy of the rules added so far allows reservations. Also when a request has to wait outside of a tokio
@@ -130,7 +131,7 @@ impl RateLimitLayer {
     }
 
     /// Delays each request that waits by a random extra time of up to `max`, so that requests with the same due time do
-    /// not go on together. The extra time comes on top of [`wait_up_to`](RateLimitLayer::wait_up_to). Off by default.
+    /// not all proceed together. The extra time is added to [`wait_up_to`](RateLimitLayer::wait_up_to). Off by default.
     #[cfg(feature = "wait")]
     #[must_use]
     pub fn wait_jitter(mut self, max: Duration) -> RateLimitLayer {

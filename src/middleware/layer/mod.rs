@@ -20,8 +20,8 @@ use crate::policy::{DenyRule, Policy};
 
 /// Applies rate limits to the requests of a service.
 ///
-/// A layer has one or more rules, each a policy and a key extractor. All rules charge a request together: if one
-/// denies it, none is charged, and the client gets a 429 without the request reaching the service.
+/// A layer has one or more rules, each with a policy and a key extractor. The rules decide together: if one of them
+/// denies a request, no rule charges it, and the client gets a 429. The request does not reach the service.
 ///
 /// ```
 /// use axum::{routing::get, Router};
@@ -40,13 +40,13 @@ use crate::policy::{DenyRule, Policy};
 /// family. A denial also carries `Retry-After`, `Cache-Control: no-store` and an `application/problem+json` body, or a
 /// gRPC status for a [gRPC service](RateLimitLayer::grpc). `status::of_layer` (feature `axum`) makes a status endpoint.
 ///
-/// The inner service must be `Clone`; wrap it in a `Buffer` if it is not. The data of its response body must be
+/// The inner service must be `Clone`; wrap it in a `Buffer` if it is not. The data of its response body must implement
 /// `From<Bytes>`. To pass a limited `Router` to something other than axum, map the body back as `docs::axum` shows.
 ///
 /// # Where to put it
 /// - Inside CORS, so that browsers can read a 429 and preflights are not charged.
-/// - Inside authentication if the key comes from it. Limit by address outside of it as well: clients that guess
-///   credentials have no such key.
+/// - Inside authentication if the key comes from it. Also limit by address outside of authentication, since clients
+///   that guess credentials have no such key.
 /// - Outside compression and other expensive layers.
 ///
 /// `Router::layer` also limits requests that match no route, such as a browser's request for an icon; `route_layer`
@@ -57,7 +57,8 @@ pub struct RateLimitLayer {
 }
 
 impl RateLimitLayer {
-    /// Creates a layer with one rule and a new limiter in memory. A bare quota becomes a policy named after itself.
+    /// Creates a layer with one rule and a new limiter in memory. A bare quota becomes a policy whose name is the
+    /// quota's text.
     ///
     /// # Panics
     /// If a bare quota refuses everything (capacity 0 without reservations).
@@ -66,10 +67,10 @@ impl RateLimitLayer {
         Rule::new(policy, key).into()
     }
 
-    /// Adds a rule. A request is charged under all rules or none. See [`RateLimitLayer`] for an example.
+    /// Adds a rule. A request is charged under all rules or under none. See [`RateLimitLayer`] for an example.
     ///
     /// # Panics
-    /// If another rule has a policy of the same name, or if a bare quota refuses everything.
+    /// If another rule has a policy with the same name, or if a bare quota refuses everything.
     #[track_caller]
     #[must_use]
     pub fn and(self, policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
@@ -79,7 +80,7 @@ impl RateLimitLayer {
     /// Adds a rule with its own cost or its own handling of responses. See [`Rule`] for an example.
     ///
     /// # Panics
-    /// If another rule has a policy of the same name, since both would charge the same rows.
+    /// If another rule has a policy with the same name, since both would charge the same rows.
     #[track_caller]
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> RateLimitLayer {
@@ -100,7 +101,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Neither limits nor charges requests for which `skip` returns true, such as health checks, an allow list or CORS
+    /// Exempts requests from all limits if `skip` returns true, for example health checks, trusted addresses or CORS
     /// preflights. May be called repeatedly; a request is skipped if any predicate matches. See
     /// [`client_ip`](RateLimitLayer::client_ip) for an example.
     #[must_use]
@@ -110,8 +111,8 @@ impl RateLimitLayer {
     }
 
     /// Sets how the client's address is found for [deny lists](crate::protection::DenyList) and
-    /// [blocks](crate::protection::AutoBlock). Defaults to the first rule whose key includes
-    /// [`client_ip`](crate::key::client_ip); without such a rule, no address is known.
+    /// [blocks](crate::protection::AutoBlock). Defaults to the address from the first rule whose key includes
+    /// [`client_ip`](crate::key::client_ip). Without such a rule, no address is known.
     ///
     /// ```
     /// # use http::request::Parts;
@@ -149,7 +150,8 @@ impl RateLimitLayer {
     }
 
     /// Adds a [`label`](RateLimitLayer::label) from a header such as `cf-ipcountry`, `cloudfront-viewer-country` or
-    /// `x-vercel-ip-country`. The proxy must set it, overwriting a client's. If it is repeated, the last one counts.
+    /// `x-vercel-ip-country`. The proxy must set the header and overwrite a value sent by the client. If the header is
+    /// repeated, the last value counts.
     ///
     /// # Panics
     /// If `header` is not a valid header name in lower case.
@@ -164,8 +166,8 @@ impl RateLimitLayer {
     }
 
     /// Accepts [deny rules](crate::protection::DenyList) that this layer can never apply: networks if it knows no
-    /// address, labels that it does not set, keys that its extractors cannot find. Use it if another layer or a handler
-    /// on the same limiter applies them. Otherwise, adding the layer to a service panics.
+    /// address, labels that it does not set, keys that its extractors cannot find. Use this if another layer or a
+    /// handler with the same limiter applies these rules. Without this option, adding the layer to a service panics.
     #[must_use]
     pub fn ignore_unmatched_deny_rules(mut self) -> RateLimitLayer {
         self.options_mut().unmatched.ignored = true;
@@ -221,8 +223,8 @@ impl<S> Layer<S> for RateLimitLayer {
     ///
     /// # Panics
     /// If the quota of a policy or tier can never grant the [fixed cost](RateLimitLayer::fixed_cost). Also if the
-    /// limiter's deny list has rules that the layer can never apply; the message lists them and the options to add. See
-    /// [`ignore_unmatched_deny_rules`](RateLimitLayer::ignore_unmatched_deny_rules).
+    /// limiter's deny list has rules that the layer can never apply; the message lists these rules and the options to
+    /// add. See [`ignore_unmatched_deny_rules`](RateLimitLayer::ignore_unmatched_deny_rules).
     #[track_caller]
     fn layer(&self, inner: S) -> RateLimit<S> {
         self.options.check();

@@ -36,13 +36,14 @@ impl RateLimitLayer {
     /// Enforces the limit for a share of keys, from 0.0 to 1.0, and applies [shadow mode](RateLimitLayer::shadow) to
     /// the others, to roll out a limit step by step.
     ///
-    /// The share is drawn from the keys of the first rule that does not skip the request. The limiter's
-    /// [secret](crate::limiter::RateLimiterBuilder::secret) determines the keys, and a larger share includes a smaller
-    /// one. By default the secret is random, so other limiters and processes draw other keys. Callers without a key
-    /// count as one key. Requests whose key cannot be found are refused only at 1.0.
+    /// The first rule that does not skip the request provides the key. The limiter's
+    /// [secret](crate::limiter::RateLimiterBuilder::secret) determines which keys are in the share, and a larger share
+    /// includes all keys of a smaller one. By default the secret is random, so each limiter and each process selects
+    /// different keys. Callers without a key count as one key. Requests whose key cannot be found are refused only if
+    /// the share is 1.0.
     ///
     /// # Panics
-    /// If `share` is not from 0.0 to 1.0.
+    /// If `share` is not between 0.0 and 1.0.
     #[track_caller]
     #[must_use]
     pub fn enforce_share(mut self, share: f64) -> RateLimitLayer {
@@ -51,7 +52,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds this header with the value `denied` to the responses to requests that would have been refused without
+    /// Adds this header with the value `denied` to responses if the request would have been refused without
     /// [`shadow`](RateLimitLayer::shadow) mode, for the access log. Default: none.
     ///
     /// # Panics
@@ -71,13 +72,13 @@ impl RateLimitLayer {
         self
     }
 
-    /// Answers refused gRPC requests with a gRPC status: HTTP 200 with `grpc-status: 8` (RESOURCE_EXHAUSTED) or another
+    /// Responds to refused gRPC requests with a gRPC status: HTTP 200 with `grpc-status: 8` (RESOURCE_EXHAUSTED) or another
     /// suitable code, and the time to wait in `grpc-retry-pushback-ms` and `google.rpc.RetryInfo`.
     ///
-    /// Enable it on gRPC services only. A request counts as gRPC by its `Content-Type`, which clients choose, so
-    /// elsewhere a client could have its refusals counted as successes. Off by default: gRPC requests are refused with
-    /// 429, which gRPC clients report as INTERNAL or UNAVAILABLE. The first such refusal over HTTP/2 is reported as a
-    /// [mistake](crate::observe::Mistake). See `docs::grpc` for an example.
+    /// Enable this on gRPC services only. The layer detects gRPC by the request's `Content-Type`, which clients choose.
+    /// On other services, a client could use this header to have its refusals counted as successes. Off by default:
+    /// gRPC requests are refused with 429, which gRPC clients report as INTERNAL or UNAVAILABLE. The first such refusal
+    /// over HTTP/2 is reported as a [mistake](crate::observe::Mistake). See `docs::grpc` for an example.
     #[must_use]
     pub fn grpc(mut self) -> RateLimitLayer {
         self.options_mut().grpc = true;
@@ -85,15 +86,15 @@ impl RateLimitLayer {
     }
 
     /// Adds a random time of up to `max` to the `Retry-After` of each denial, so that clients that were refused
-    /// together do not return together. `Retry-After` is in whole seconds, rounded up. Default: none.
+    /// together do not retry together. `Retry-After` is in whole seconds, rounded up. Default: none.
     #[must_use]
     pub fn retry_jitter(mut self, max: Duration) -> RateLimitLayer {
         self.options_mut().retry_jitter = max;
         self
     }
 
-    /// Inserts a [`RateLimitStatus`](crate::RateLimitStatus), which has an example, into the extensions of each request
-    /// that is passed on. Off by default, since extensions allocate.
+    /// Inserts a [`RateLimitStatus`](crate::RateLimitStatus) into the extensions of each request that is passed on. See
+    /// [`RateLimitStatus`](crate::RateLimitStatus) for an example. Off by default, since extensions allocate.
     #[must_use]
     pub fn with_status(mut self) -> RateLimitLayer {
         self.options_mut().with_status = true;
@@ -101,11 +102,11 @@ impl RateLimitLayer {
     }
 
     /// Builds the responses to refused requests, usually with [`Refusal::respond`], which sets the suitable status
-    /// (`Response::new` starts with 200): `refusal.respond("application/json", json.to_string())`. See [`Refusal`] for
-    /// an example.
+    /// instead of 200: `refusal.respond("application/json", json.to_string())`. See [`Refusal`] for an example.
     ///
-    /// The layer then adds its headers, and `Retry-After` and `Cache-Control` if they are missing. An earlier
-    /// `Retry-After` than the limiter's stays, and `RateLimit` is left out, because it would contradict it.
+    /// The layer then adds its headers, and `Retry-After` and `Cache-Control` if they are missing. If the response has
+    /// an earlier `Retry-After` than the limiter's, the layer keeps it and omits `RateLimit`, which would contradict
+    /// it.
     ///
     /// A handler that returns a [`LimitError`](crate::LimitError) does not use this closure: it responds with
     /// `application/problem+json` unless it maps the error.

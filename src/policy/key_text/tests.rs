@@ -40,23 +40,23 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(5_000))]
 
     #[test]
-    fn point_2_a_key_of_any_kind_reads_back_from_its_text(key in keys()) {
+    fn point_2_any_key_parses_from_its_text_form(key in keys()) {
         let text = key.to_text();
         prop_assert_eq!(text.parse::<Key>(), Ok(key), "{}", text);
     }
 
     #[test]
-    fn two_keys_have_two_texts(a in keys(), b in keys()) {
+    fn different_keys_have_different_text_forms(a in keys(), b in keys()) {
         prop_assert_eq!(a == b, a.to_text() == b.to_text());
     }
 
     #[test]
-    fn a_pair_comes_apart(a in keys(), b in keys()) {
+    fn a_pair_splits_into_its_two_keys(a in keys(), b in keys()) {
         prop_assert_eq!(Key::from((&a, &b)).pair(), Some((a, b)));
     }
 
     #[test]
-    fn any_text_is_a_key_or_an_error(text in "[a-z(),:\"\\\\b0-9/.{}\u{e9} -]{0,12}") {
+    fn any_text_parses_or_returns_an_error(text in "[a-z(),:\"\\\\b0-9/.{}\u{e9} -]{0,12}") {
         if let Ok(key) = text.parse::<Key>() {
             prop_assert_eq!(key.to_text().parse::<Key>(), Ok(key));
         }
@@ -64,7 +64,7 @@ proptest! {
 }
 
 #[test]
-fn each_kind_has_this_text() {
+fn each_kind_of_key_has_a_text_form() {
     let network = |text: &str, v4, v6| Key::network(text.parse().expect("an address"), v4, v6);
     for (key, text, kind) in [
         (Key::from("ada"), "\"ada\"", "a text"),
@@ -101,7 +101,7 @@ fn each_kind_has_this_text() {
 }
 
 #[test]
-fn an_error_has_the_place_and_what_was_expected_and_not_the_text() {
+fn errors_name_the_position_and_the_expectation_but_not_the_text() {
     for (text, at, expected) in [
         ("hunter2", 0, "a key: write"),
         ("", 0, "a key: write"),
@@ -133,7 +133,7 @@ fn an_error_has_the_place_and_what_was_expected_and_not_the_text() {
 }
 
 #[test]
-fn deep_texts_and_keys_need_no_deep_stack() {
+fn deeply_nested_keys_do_not_overflow_the_stack() {
     let text = format!("{}7{}", "(".repeat(100_000), ",)".repeat(100_000));
     let key: Key = text.parse().expect("a key");
     assert_eq!(key.to_text(), text);

@@ -2,15 +2,15 @@
 
 use std::net::Ipv4Addr;
 
-use super::wire::Renewed;
+use super::client::ReconnectingClient;
 use super::{STORM_KEYS, Target, pace, scatter, start};
 
 /// Each request has a new key, to fill the table and evict other rows.
-pub async fn new_keys(target: Target, a_second: u64) {
-    for lane in 0..LANES {
-        let mut connection = Renewed::new(target.clone(), Ipv4Addr::new(127, 64, 0, lane as u8 + 1));
+pub async fn new_keys(target: Target, per_second: u64) {
+    for lane in 0..CONNECTIONS {
+        let mut connection = ReconnectingClient::new(target.clone(), Ipv4Addr::new(127, 64, 0, lane as u8 + 1));
         start(async move {
-            let mut pace = pace(a_second as f64 / (LANES * BATCH) as f64);
+            let mut pace = pace(per_second as f64 / (CONNECTIONS * BATCH) as f64);
             for batch in 0_u64.. {
                 pace.tick().await;
                 let mut requests = String::new();
@@ -24,12 +24,12 @@ pub async fn new_keys(target: Target, a_second: u64) {
     }
 }
 
-/// A few keys, spent in the first seconds: the cost of denials.
-pub async fn storm(target: Target, a_second: u64) {
+/// A few keys, whose tokens are spent in the first seconds, so that nearly all requests are denied.
+pub async fn storm(target: Target, per_second: u64) {
     for key in 0..STORM_KEYS {
-        let mut connection = Renewed::new(target.clone(), Ipv4Addr::new(127, 65, 0, key as u8 + 1));
+        let mut connection = ReconnectingClient::new(target.clone(), Ipv4Addr::new(127, 65, 0, key as u8 + 1));
         start(async move {
-            let mut pace = pace(a_second as f64 / (STORM_KEYS * BATCH) as f64);
+            let mut pace = pace(per_second as f64 / (STORM_KEYS * BATCH) as f64);
             let request = format!("GET /api HTTP/1.1\r\nhost: storm\r\nx-api-key: storm-{key}\r\n\r\n");
             let requests = request.repeat(BATCH as usize);
             loop {
@@ -41,6 +41,6 @@ pub async fn storm(target: Target, a_second: u64) {
 }
 
 /// The number of connections.
-const LANES: u64 = 4;
+const CONNECTIONS: u64 = 4;
 /// The requests sent together. A larger burst would itself delay honest clients.
 const BATCH: u64 = 5;

@@ -4,14 +4,15 @@ use std::net::Ipv4Addr;
 
 use http::Request;
 
-use super::wire::Wire;
+use super::client::Client;
 use super::{Target, pace, start};
 use crate::Result;
 use crate::honest::connect;
 
-/// In the key's header and elsewhere, over HTTP/1 and 2. Each on a new connection, since the server closes most.
-pub async fn giants(target: Target, a_second: u64) {
-    let mut pace = pace(a_second as f64);
+/// Sends them as the key's header and others, over HTTP/1 and HTTP/2. Each request uses a new connection, since the server
+/// closes most of them.
+pub async fn giants(target: Target, per_second: u64) {
+    let mut pace = pace(per_second as f64);
     for count in 0_u64.. {
         pace.tick().await;
         let target = target.clone();
@@ -28,7 +29,7 @@ pub async fn giants(target: Target, a_second: u64) {
 }
 
 async fn http1(target: &Target, from: Ipv4Addr, size: usize, count: u64) -> Result<()> {
-    let mut wire = Wire::connect(from, target.server).await?;
+    let mut client = Client::connect(from, target.server).await?;
     let name = ["x-api-key", "x-forwarded-for", "cookie"][count as usize / 3 % 3];
     let value = match name {
         "x-forwarded-for" => "192.0.2.1, ".repeat(size / 11),
@@ -36,8 +37,8 @@ async fn http1(target: &Target, from: Ipv4Addr, size: usize, count: u64) -> Resu
     };
     let request = format!("GET /api HTTP/1.1\r\nhost: giants\r\n{name}: {value}\r\n\r\n");
     target.tally.sent(1);
-    wire.send(request.as_bytes()).await?;
-    wire.answers(1, &target.tally).await?;
+    client.send(request.as_bytes()).await?;
+    client.read_responses(1, &target.tally).await?;
     Ok(())
 }
 
@@ -47,7 +48,7 @@ async fn http2(target: &Target, from: Ipv4Addr, size: usize) -> Result<()> {
     let request = Request::get("http://giants/api").header("x-api-key", "a".repeat(size)).body(())?;
     let (response, _stream) = ready.ready().await?.send_request(request, true)?;
     target.tally.sent(1);
-    target.tally.answered(response.await?.status().as_u16());
+    target.tally.count_status(response.await?.status().as_u16());
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! The attackers, each at a bounded pace, all together.
 
+mod client;
 mod floods;
 mod giants;
 mod policies;
@@ -7,7 +8,6 @@ mod resets;
 mod slow;
 mod spoofs;
 mod waits;
-mod wire;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -122,7 +122,7 @@ impl Tally {
         self.sent.fetch_add(requests, Ordering::Relaxed);
     }
 
-    fn answered(&self, status: u16) {
+    fn count_status(&self, status: u16) {
         let counter = match status {
             200..=299 => &self.ok,
             429 => &self.refused,
@@ -141,13 +141,15 @@ fn start(attack: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(attack));
 }
 
-/// A timer with at most this rate, also after a pause. It starts at a random part of its period,
-/// so that attackers do not run in step.
-fn pace(a_second: f64) -> Interval {
+/// A timer with at most this rate, even after a pause. It starts at a random part of its period, so that attackers do not run
+/// in step.
+fn pace(per_second: f64) -> Interval {
     static BEGUN: AtomicU64 = AtomicU64::new(0);
     let part = scatter(BEGUN.fetch_add(1, Ordering::Relaxed)) as f64 / u64::MAX as f64;
-    let mut pace =
-        interval_at(Instant::now() + Duration::from_secs_f64(part / a_second), Duration::from_secs_f64(1.0 / a_second));
+    let mut pace = interval_at(
+        Instant::now() + Duration::from_secs_f64(part / per_second),
+        Duration::from_secs_f64(1.0 / per_second),
+    );
     pace.set_missed_tick_behavior(MissedTickBehavior::Skip);
     pace
 }

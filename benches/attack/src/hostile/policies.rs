@@ -3,16 +3,16 @@
 
 use std::net::Ipv4Addr;
 
-use super::wire::Renewed;
+use super::client::ReconnectingClient;
 use super::{Target, pace, scatter, start};
 use crate::honest::PROXY;
 
 /// Each invented key sends requests until it is denied.
-pub async fn flood(target: Target, names_a_second: u64) {
-    for lane in 0..LANES {
-        let mut connection = Renewed::new(target.clone(), Ipv4Addr::new(127, 67, 0, lane as u8 + 1));
+pub async fn flood(target: Target, keys_per_second: u64) {
+    for lane in 0..CONNECTIONS {
+        let mut connection = ReconnectingClient::new(target.clone(), Ipv4Addr::new(127, 67, 0, lane as u8 + 1));
         start(async move {
-            let mut pace = pace(names_a_second as f64 / LANES as f64);
+            let mut pace = pace(keys_per_second as f64 / CONNECTIONS as f64);
             for count in 0_u64.. {
                 pace.tick().await;
                 let request = trial(&format!("{:016x}", scatter((lane << 56) | count)));
@@ -23,10 +23,10 @@ pub async fn flood(target: Target, names_a_second: u64) {
 }
 
 /// New callers of the flooded policy, one request each. Some share a quota with others while the table is full.
-pub async fn newcomers(target: Target, a_second: u64) {
-    let mut connection = Renewed::new(target, Ipv4Addr::new(127, 68, 0, 1));
+pub async fn newcomers(target: Target, per_second: u64) {
+    let mut connection = ReconnectingClient::new(target, Ipv4Addr::new(127, 68, 0, 1));
     start(async move {
-        let mut pace = pace(a_second as f64);
+        let mut pace = pace(per_second as f64);
         for count in 0_u64.. {
             pace.tick().await;
             connection.exchange(trial(&format!("newcomer-{count}")).as_bytes(), 1).await;
@@ -35,10 +35,10 @@ pub async fn newcomers(target: Target, a_second: u64) {
 }
 
 /// New callers of another policy, one request each, which must not be affected by the flood.
-pub async fn newcomers_of_another(target: Target, a_second: u64) {
-    let mut connection = Renewed::new(target, PROXY);
+pub async fn newcomers_of_another(target: Target, per_second: u64) {
+    let mut connection = ReconnectingClient::new(target, PROXY);
     start(async move {
-        let mut pace = pace(a_second as f64);
+        let mut pace = pace(per_second as f64);
         for count in 0_u32.. {
             pace.tick().await;
             let address = Ipv4Addr::from_bits(0x0a00_0000 + count);
@@ -53,6 +53,6 @@ fn trial(name: &str) -> String {
 }
 
 /// The number of connections.
-const LANES: u64 = 2;
+const CONNECTIONS: u64 = 2;
 /// The requests of each invented key: one more than its quota.
 const REQUESTS: u64 = 4;

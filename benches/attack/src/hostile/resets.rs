@@ -11,12 +11,12 @@ use crate::Result;
 use crate::honest::connect;
 
 /// hyper closes a connection that resets too many unprocessed streams; the attackers then reconnect.
-pub async fn resets(target: Target, a_second: u64) {
-    for lane in 0..LANES {
+pub async fn resets(target: Target, per_second: u64) {
+    for lane in 0..CONNECTIONS {
         let target = target.clone();
         start(async move {
             let from = Ipv4Addr::new(127, 68, 0, lane as u8 + 1);
-            let mut pace = pace(a_second as f64 / (LANES * BATCH) as f64);
+            let mut pace = pace(per_second as f64 / (CONNECTIONS * BATCH) as f64);
             let mut connection = None;
             loop {
                 pace.tick().await;
@@ -41,7 +41,7 @@ async fn burst(connection: &mut Option<SendRequest<bytes::Bytes>>, from: Ipv4Add
     let mut ready = ready.ready().await?;
     for i in 0..BATCH {
         // Half of them are reset while they wait.
-        let path = if i % 2 == 0 { "api" } else { "turn" };
+        let path = if i % 2 == 0 { "api" } else { "wait" };
         let request = Request::get(format!("http://resets/{path}")).header("x-api-key", "resets").body(())?;
         let (_response, mut stream) = ready.send_request(request, true)?;
         target.tally.sent(1);
@@ -56,5 +56,5 @@ async fn burst(connection: &mut Option<SendRequest<bytes::Bytes>>, from: Ipv4Add
     Ok(())
 }
 
-const LANES: u64 = 2;
+const CONNECTIONS: u64 = 2;
 const BATCH: u64 = 10;

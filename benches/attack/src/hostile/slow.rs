@@ -10,8 +10,8 @@ use tokio::time::{sleep, timeout};
 use super::{Target, pace, scatter, start};
 
 /// Request a megabyte through the smallest window that the kernel allows, and read none of it.
-pub async fn readers(target: Target, a_second: u64) {
-    let mut pace = pace(a_second as f64);
+pub async fn readers(target: Target, per_second: u64) {
+    let mut pace = pace(per_second as f64);
     for count in 0_u64.. {
         pace.tick().await;
         let target = target.clone();
@@ -21,15 +21,15 @@ pub async fn readers(target: Target, a_second: u64) {
             if stream.write_all(b"GET /large HTTP/1.1\r\nhost: slow\r\n\r\n").await.is_err() {
                 return target.tally.cut();
             }
-            // The server gives up earlier, which is not visible here, since its kernel has more to send.
+            // The server closes the connection earlier, but its kernel still has data to send, so the client does not notice.
             sleep(HOLD).await;
         });
     }
 }
 
 /// Send a byte of a header or body every half second.
-pub async fn senders(target: Target, a_second: u64) {
-    let mut pace = pace(a_second as f64);
+pub async fn senders(target: Target, per_second: u64) {
+    let mut pace = pace(per_second as f64);
     for count in 0_u64.. {
         pace.tick().await;
         let target = target.clone();
@@ -49,7 +49,7 @@ pub async fn senders(target: Target, a_second: u64) {
                 match timeout(Duration::from_millis(500), stream.read(&mut answer)).await {
                     Ok(Ok(length)) if length > 12 => {
                         let status = String::from_utf8_lossy(&answer[9..12]).parse();
-                        return target.tally.answered(status.unwrap_or(0));
+                        return target.tally.count_status(status.unwrap_or(0));
                     }
                     Ok(_) => return target.tally.cut(),
                     Err(_) => {}

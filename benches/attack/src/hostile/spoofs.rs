@@ -2,22 +2,22 @@
 
 use std::net::Ipv4Addr;
 
-use super::wire::Renewed;
+use super::client::ReconnectingClient;
 use super::{SPOOFERS, Target, pace, scatter, start};
 use crate::honest::PROXY;
 
-/// Half connect directly, so the server must ignore the header; half through the proxy, which appends the address that it
-/// saw.
-pub async fn spoof(target: Target, a_second: u64) {
+/// Half of the attackers connect directly, so the server must ignore the header. The others connect through the proxy, which
+/// appends the actual address.
+pub async fn spoof(target: Target, per_second: u64) {
     for spoofer in 0..SPOOFERS {
         let direct = spoofer % 2 == 0;
         let from = if direct { Ipv4Addr::new(127, 66, 0, spoofer as u8 + 1) } else { PROXY };
-        let mut connection = Renewed::new(target.clone(), from);
+        let mut connection = ReconnectingClient::new(target.clone(), from);
         start(async move {
-            let mut pace = pace(a_second as f64 / SPOOFERS as f64);
+            let mut pace = pace(per_second as f64 / SPOOFERS as f64);
             for count in 0_u64.. {
                 pace.tick().await;
-                let mut request = "GET /page HTTP/1.1\r\nhost: spoof\r\n".to_owned() + &lies(count, spoofer);
+                let mut request = "GET /page HTTP/1.1\r\nhost: spoof\r\n".to_owned() + &forged_header(count, spoofer);
                 if !direct {
                     request += &format!("x-forwarded-for: 203.0.113.{}\r\n", spoofer + 1);
                 }
@@ -29,7 +29,7 @@ pub async fn spoof(target: Target, a_second: u64) {
 }
 
 /// A different forged header each time.
-fn lies(count: u64, spoofer: u64) -> String {
+fn forged_header(count: u64, spoofer: u64) -> String {
     let random = Ipv4Addr::from_bits(scatter((spoofer << 48) | count) as u32);
     let honest = count % 20;
     match count % 10 {

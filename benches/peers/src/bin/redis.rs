@@ -8,12 +8,12 @@
 //! are noisy, so compare ratios: each is taken within a round, where the contestants run right after one another; the
 //! tables show the median and its 95 % interval (bootstrap).
 //!
-//! A decision is on one charge, as elsewhere in tollgate: a request with three charges makes three decisions, on three
+//! A decision covers one charge, as elsewhere in tollgate: a request with three charges makes three decisions, on three
 //! rows. Latencies are per request.
 //!
 //! Contestants:
-//! - `PING`: no decision, just the round trip on redis-rs's `MultiplexedConnection`, as the others use it (actix in
-//!   an older version, within a `ConnectionManager`).
+//! - `PING`: a round trip without a decision, on redis-rs's `MultiplexedConnection`. The others use it too (actix in an older
+//!   version, inside a `ConnectionManager`).
 //! - tollgate: token buckets; all charges of a request or none, in one script call. Coalesced: one limiter for all
 //!   tasks, whose concurrent decisions share a call. Un-coalesced: a backend per task on the same connection, so that
 //!   no call has more than one decision.
@@ -21,8 +21,8 @@
 //!   too.
 //! - tower-rate-limiter (feature `tower-rate-limiter`): GCRA, a script call per charge.
 //!
-//! The peers cannot take several charges all or none. Theirs are sent concurrently, which is their best case:
-//! stacked middleware would make one call after the other.
+//! The peers cannot decide several charges atomically. Their charges are sent concurrently, which is the best case: stacked
+//! middleware would send them one after the other.
 //!
 //! Not included: limitador 0.14, whose Redis storage does not compile without RocksDB.
 
@@ -44,7 +44,7 @@ use tower_rate_limiter::{DecisionOutcome, GcraQuota, RateLimitPolicy, RedisGcra}
 
 const TASKS: [usize; 3] = [1, 64, 512];
 const CHARGES: [usize; 2] = [1, 3];
-/// With a hundred times as many, the server's caches matter: run both.
+/// With a hundred times as many keys, the server's caches matter: measure both.
 const KEYS: usize = 1_000;
 /// About five minutes in total. With fifteen rounds, the medians still varied by a tenth.
 const ROUNDS: usize = 45;
@@ -62,7 +62,7 @@ static POLICIES: [Policy; 3] =
 const DEADLINE: Duration = Duration::from_secs(2);
 
 fn main() {
-    let choice = Choice::of_arguments();
+    let choice = Choice::from_arguments();
     pin(0);
     let mut server = Server::start();
     pin(1);
@@ -90,18 +90,18 @@ struct Choice {
 }
 
 impl Choice {
-    fn of_arguments() -> Choice {
+    fn from_arguments() -> Choice {
         let mut choice = Choice { keys: KEYS, rounds: ROUNDS, tasks: None, charges: None, names: Vec::new() };
         for argument in std::env::args().skip(1) {
             let (name, value) = argument.split_once('=').unwrap_or((&argument, ""));
-            let number = || value.parse().unwrap_or_else(|_| panic!("{argument}: {value:?} is no number"));
+            let number = || value.parse().unwrap_or_else(|_| panic!("{argument}: {value:?} is not a number"));
             match name {
                 "keys" => choice.keys = number(),
                 "rounds" => choice.rounds = number(),
                 "tasks" => choice.tasks = Some(number()),
                 "charges" => choice.charges = Some(number()),
                 "only" => choice.names = value.split(',').map(str::to_owned).collect(),
-                _ => panic!("{argument}: choose by keys=, rounds=, tasks=, charges=, only="),
+                _ => panic!("{argument}: expected keys=, rounds=, tasks=, charges=, only="),
             }
         }
         choice

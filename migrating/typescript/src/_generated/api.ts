@@ -1,4 +1,4 @@
-// In a project, Convex writes this file.
+// In a project, Convex generates this file.
 import type { ComponentApi } from "@convex-dev/rate-limiter/_generated/component.js";
 import { componentsGeneric } from "convex/server";
 

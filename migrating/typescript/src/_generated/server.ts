@@ -1,2 +1,2 @@
-// In a project, Convex writes this file.
+// In a project, Convex generates this file.
 export { mutationGeneric as mutation } from "convex/server";

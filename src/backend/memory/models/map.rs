@@ -1,4 +1,4 @@
-//! A replacement of the DashMap in models: the same operations on maps behind the model checker's locks.
+//! Replaces the DashMap in models with maps behind the model checker's locks.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Models of concurrent access to the table. `proof/README.md` lists the bugs that each of them caught.
+//! Models of concurrent access to the table. `proof/README.md` lists the mutations that each one detects.
 
 use smallvec::SmallVec;
 
@@ -6,7 +6,7 @@ use super::row::RowKey;
 use super::*;
 use crate::algorithm::{Ask, ChargeRecord, HOUR, Quota, State, Step, step};
 use crate::policy::Digest;
-use crate::sync::model::{every_order, orders_with_interruptions, thread};
+use crate::sync::model::{every_order, orders_with_preemptions, thread};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 const P: PolicyName = PolicyName::new("p");
@@ -25,15 +25,15 @@ fn backend() -> Arc<MemoryBackend> {
     Arc::new(MemoryBackend::builder().max_rows(16).clock(Frozen).build())
 }
 
-/// `N` keys whose rows are in one shard.
+/// Returns `N` keys whose rows are in one shard.
 fn keys<const N: usize>(backend: &MemoryBackend, shard: usize) -> [Digest; N] {
-    keys_that(backend, |key| backend.table.shard_of(key) == shard)
+    keys_where(backend, |key| backend.table.shard_of(key) == shard)
 }
 
-fn keys_that<const N: usize>(backend: &MemoryBackend, is_one: impl Fn(RowKey) -> bool) -> [Digest; N] {
+fn keys_where<const N: usize>(backend: &MemoryBackend, condition: impl Fn(RowKey) -> bool) -> [Digest; N] {
     let all = (1..).map(|key: u128| Digest::from_bits(key.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)));
     let policy = P;
-    let mut here = all.filter(|key| is_one(backend.table.hasher().key(&RowId { policy: &policy, key: *key })));
+    let mut here = all.filter(|key| condition(backend.table.hasher().key(&RowId { policy: &policy, key: *key })));
     [(); N].map(|()| here.next().expect("keys are unlimited"))
 }
 
@@ -52,7 +52,7 @@ fn spent(backend: &MemoryBackend, quota: &Quota, key: Digest) -> f64 {
 
 #[test]
 fn one_row_admits_exactly_its_limit() {
-    // An existing row with one of two tokens left, and a row that does not exist.
+    // Tests an existing row with one of two tokens left, and a missing row.
     for (quota, before) in [(Quota::token_bucket(2, HOUR), 1), (Quota::token_bucket(1, HOUR), 0)] {
         every_order(move || {
             let backend = backend();
@@ -69,7 +69,7 @@ fn one_row_admits_exactly_its_limit() {
 }
 
 #[test]
-fn calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end() {
+fn calls_on_two_rows_in_opposite_order_are_atomic_and_do_not_deadlock() {
     every_order(|| {
         let quota = Quota::token_bucket(1, HOUR);
         let backend = backend();
@@ -85,8 +85,8 @@ fn calls_of_two_rows_in_both_orders_take_both_or_none_and_come_to_an_end() {
 }
 
 #[test]
-fn calls_of_two_rows_that_are_there_take_both_or_none() {
-    // With both rows in one shard, and in two.
+fn calls_on_two_existing_rows_in_opposite_order_are_atomic() {
+    // Tests two rows in the same shard, and two rows in different shards.
     for shard in [0, 1] {
         every_order(move || {
             let quota = Quota::token_bucket(2, HOUR);
@@ -107,7 +107,7 @@ fn calls_of_two_rows_that_are_there_take_both_or_none() {
 }
 
 #[test]
-fn newcomers_at_once_pass_no_cap_and_push_out_nobody_who_is_denied() {
+fn concurrent_newcomers_keep_the_cap_and_do_not_evict_denied_keys() {
     every_order(|| {
         let quota = Quota::token_bucket(2, HOUR);
         let backend = backend();
@@ -129,18 +129,18 @@ fn newcomers_at_once_pass_no_cap_and_push_out_nobody_who_is_denied() {
 }
 
 #[test]
-fn newcomers_of_full_shards_share_one_budget_and_come_to_an_end() {
-    orders_with_interruptions(3, || {
+fn newcomers_to_full_shards_share_a_quota_and_do_not_deadlock() {
+    orders_with_preemptions(3, || {
         let quota = Quota::token_bucket(2, HOUR);
         let backend = backend();
         for shard in [0, 1] {
             let exhausted: [Digest; 4] = keys(&backend, shard);
             exhausted.iter().for_each(|key| drop(take(&backend, &quota, &[(*key, 2)])));
         }
-        // Two newcomers of each shard that share an overflow row. The keys above are skipped.
+        // In each shard, two newcomers share an overflow row. Their keys differ from those above.
         let newcomers = |shard| {
             let here = |key: RowKey| backend.table.shard_of(key) == shard && key.hash() % 16 == 5;
-            let [.., one, other]: [Digest; 8] = keys_that(&backend, here);
+            let [.., one, other]: [Digest; 8] = keys_where(&backend, here);
             [one, other]
         };
         let ([a, c], [b, d]) = (newcomers(0), newcomers(1));
@@ -148,7 +148,7 @@ fn newcomers_of_full_shards_share_one_budget_and_come_to_an_end() {
             let backend = Arc::clone(&backend);
             thread(move || take(&backend, &quota, &charges).all_granted())
         });
-        // Each takes one of the two tokens that the newcomers of the first shard share.
+        // Each caller takes one of the two tokens that the newcomers to the first shard share.
         let admitted = callers.map(|caller| caller.join().unwrap());
         assert_eq!(admitted.iter().filter(|admitted| **admitted).count(), 2, "{admitted:?}");
         assert_eq!(backend.len(), 8);
@@ -161,9 +161,9 @@ enum Operation {
     /// Charges one token of each row, in either order.
     Both(bool),
     /// Refunds an earlier charge of the first row.
-    GiveBack,
+    Refund,
     /// Settles an earlier charge of the first row at a higher cost.
-    CostMore,
+    Surcharge,
     Reset,
 }
 
@@ -172,34 +172,34 @@ const OPERATIONS: [Operation; 7] = [
     Operation::One(2),
     Operation::Both(false),
     Operation::Both(true),
-    Operation::GiveBack,
-    Operation::CostMore,
+    Operation::Refund,
+    Operation::Surcharge,
     Operation::Reset,
 ];
 
-/// Any three concurrent operations have the effects and results of some sequential order, by the algebra alone.
+/// For any three concurrent operations, the algebra gives the same effects and results in some sequential order.
 #[test]
-fn any_three_acts_at_once_are_as_one_after_the_other() {
+fn three_concurrent_operations_are_linearizable() {
     let quota = Quota::token_bucket(3, HOUR);
     for i in 0..OPERATIONS.len() {
         for j in i..OPERATIONS.len() {
             for k in j..OPERATIONS.len() {
                 let operations = [OPERATIONS[i], OPERATIONS[j], OPERATIONS[k]];
                 let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
-                let all: Vec<_> = orders.iter().map(|order| one_after_the_other(&quota, &operations, order)).collect();
-                orders_with_interruptions(2, move || {
+                let all: Vec<_> = orders.iter().map(|order| run_sequentially(&quota, &operations, order)).collect();
+                orders_with_preemptions(2, move || {
                     let backend = backend();
                     let ([a], [b]) = (keys(&backend, 0), keys(&backend, 1));
                     let before = take(&backend, &quota, &[(a, 2)])[0];
                     let threads = operations.map(|operation| {
                         let backend = Arc::clone(&backend);
-                        thread(move || on_backend(&backend, &quota, [a, b], &before, operation))
+                        thread(move || run_on_backend(&backend, &quota, [a, b], &before, operation))
                     });
                     let results = threads.map(|thread| thread.join().unwrap());
                     let spent_after = [a, b].map(|key| spent(&backend, &quota, key));
                     assert!(
                         all.contains(&(results, spent_after)),
-                        "{operations:?} answered {results:?} and left {spent_after:?}"
+                        "{operations:?} returned {results:?} and left {spent_after:?} spent tokens"
                     );
                 });
             }
@@ -207,7 +207,7 @@ fn any_three_acts_at_once_are_as_one_after_the_other() {
     }
 }
 
-fn on_backend(
+fn run_on_backend(
     backend: &MemoryBackend,
     quota: &Quota,
     [a, b]: [Digest; 2],
@@ -217,22 +217,22 @@ fn on_backend(
     let policy = P;
     let row = RowId { policy: &policy, key: a };
     let settle = |actual| {
-        let receipt = ChargeRecord::new(2, before).expect("it was granted");
+        let receipt = ChargeRecord::new(2, before).expect("the take was granted");
         backend.settle_one(&Adjustment { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
     };
     match operation {
         Operation::One(cost) => return take(backend, quota, &[(a, cost)]).all_granted(),
         Operation::Both(false) => return take(backend, quota, &[(a, 1), (b, 1)]).all_granted(),
         Operation::Both(true) => return take(backend, quota, &[(b, 1), (a, 1)]).all_granted(),
-        Operation::GiveBack => settle(0),
-        Operation::CostMore => settle(3),
+        Operation::Refund => settle(0),
+        Operation::Surcharge => settle(3),
         Operation::Reset => drop(backend.reset(&[row])),
     }
     true
 }
 
-/// Runs the operations by the algebra, one after the other. Returns their results and the tokens spent in the end.
-fn one_after_the_other(quota: &Quota, operations: &[Operation; 3], order: &[usize; 3]) -> ([bool; 3], [f64; 2]) {
+/// Runs the operations in this order with the algebra. Returns their results and the spent tokens of both rows.
+fn run_sequentially(quota: &Quota, operations: &[Operation; 3], order: &[usize; 3]) -> ([bool; 3], [f64; 2]) {
     let before = step(quota, &State::default(), NOW, Ask::cost(2));
     let mut rows = [before.state, State::default()];
     let mut results = [true; 3];
@@ -245,12 +245,12 @@ fn one_after_the_other(quota: &Quota, operations: &[Operation; 3], order: &[usiz
             }
             granted
         };
-        let receipt = ChargeRecord::new(2, &before).expect("it was granted");
+        let receipt = ChargeRecord::new(2, &before).expect("the take was granted");
         match operations[*index] {
             Operation::One(cost) => results[*index] = charge([cost, 0]),
             Operation::Both(_) => results[*index] = charge([1, 1]),
-            Operation::GiveBack => rows[0] = settle(quota, &rows[0], &receipt, NOW, 0),
-            Operation::CostMore => rows[0] = settle(quota, &rows[0], &receipt, NOW, 3),
+            Operation::Refund => rows[0] = settle(quota, &rows[0], &receipt, NOW, 0),
+            Operation::Surcharge => rows[0] = settle(quota, &rows[0], &receipt, NOW, 3),
             Operation::Reset => rows[0] = State::default(),
         }
     }

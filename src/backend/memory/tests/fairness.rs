@@ -1,4 +1,4 @@
-//! Fairness of a full table: row counts by policy, eviction, overflow rows.
+//! Tests of a full table: row counts by policy, eviction, overflow rows.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ impl Bench {
         self.backend.rows_by_policy().iter().find(|(name, _)| name == policy).map_or(0, |(_, rows)| *rows)
     }
 
-    /// Row counts by policy number, counted by looking at each row.
+    /// Counts all rows by policy number, and compares the counts with those of the ledger.
     fn recount(&self) -> HashMap<u32, u32> {
         let mut counted = HashMap::new();
         for number in 0..self.backend.table.shards() {
@@ -36,7 +36,7 @@ impl Bench {
 }
 
 #[test]
-fn rows_are_counted_by_policy_whatever_is_added_and_removed() {
+fn row_counts_by_policy_stay_correct_under_random_calls() {
     for rows in [16, 60, 300, 2000] {
         let bench = Bench::with_rows(rows);
         let quotas = [Quota::token_bucket(3, HOUR), Quota::fixed_window(3, MINUTE), Quota::sliding_window(3, MINUTE)];
@@ -57,7 +57,7 @@ fn rows_are_counted_by_policy_whatever_is_added_and_removed() {
             match below(10) {
                 0 => _ = bench.backend.reset(&[takes[0].row]),
                 1 | 2 if steps.all_granted() => {
-                    let receipt = ChargeRecord::new(takes[0].ask.tokens(), &steps[0]).expect("it was granted");
+                    let receipt = ChargeRecord::new(takes[0].ask.tokens(), &steps[0]).expect("the take was granted");
                     let Take { row, quota, .. } = takes[0];
                     bench.backend.settle_one(&Adjustment { row, quota, receipt, actual: below(5) });
                 }
@@ -75,7 +75,7 @@ fn rows_are_counted_by_policy_whatever_is_added_and_removed() {
 }
 
 #[test]
-fn one_policy_alone_fills_the_table() {
+fn a_single_policy_can_fill_the_table() {
     let bench = Bench::with_rows(10_000);
     for key in 0..100_000 {
         bench.take_of(&POLICIES[0], key, &Quota::token_bucket(1, DAY), 1);
@@ -85,7 +85,7 @@ fn one_policy_alone_fills_the_table() {
 }
 
 #[test]
-fn a_flood_of_one_policy_frees_no_denied_key_of_its_own() {
+fn denied_keys_stay_denied_during_a_flood_under_their_policy() {
     let (bench, quota) = (Bench::with_rows(10_000), Quota::token_bucket(2, DAY));
     let denied: Vec<u64> = (0..5_000).collect();
     for key in &denied {
@@ -99,7 +99,7 @@ fn a_flood_of_one_policy_frees_no_denied_key_of_its_own() {
 }
 
 #[test]
-fn two_flooded_policies_stop_taking_each_others_rows() {
+fn two_flooded_policies_stop_evicting_each_others_rows() {
     let (bench, quota) = (Bench::with_rows(10_000), Quota::token_bucket(1, DAY));
     for key in 0..100_000 {
         bench.take_of(&POLICIES[0], key, &quota, 1);
@@ -119,7 +119,7 @@ fn two_flooded_policies_stop_taking_each_others_rows() {
 }
 
 #[test]
-fn a_small_policy_takes_rows_from_the_flooded_one() {
+fn a_small_policy_evicts_rows_of_a_flooded_policy() {
     let (bench, quota) = (Bench::with_rows(10_000), Quota::token_bucket(1, DAY));
     for key in 0..100_000 {
         bench.take_of(&POLICIES[0], key, &quota, 1);
@@ -130,7 +130,7 @@ fn a_small_policy_takes_rows_from_the_flooded_one() {
 }
 
 #[test]
-fn overflow_rows_differ_from_table_to_table() {
+fn keys_share_different_overflow_rows_in_each_table() {
     let quota = Quota::token_bucket(1, DAY);
     let admitted = || {
         let bench = Bench::with_rows(1000);
@@ -147,12 +147,15 @@ fn overflow_rows_differ_from_table_to_table() {
     };
     let (one, other) = (Bench::with_rows(16), Bench::with_rows(16));
     let same = (0..1000).filter(|key| shared(&one, *key) == shared(&other, *key)).count();
-    assert!((20..150).contains(&same), "{same} of 1000: about one in sixteen by chance");
+    assert!(
+        (20..150).contains(&same),
+        "{same} of 1000 keys share the same overflow row; expected about one in sixteen"
+    );
 }
 
 #[test]
-fn newcomers_of_two_shards_in_one_call_charge_an_overflow_row_each() {
-    // Regression: overflow rows with the same index in two shards were taken for one.
+fn a_call_charges_one_overflow_row_per_shard() {
+    // Regression: overflow rows with the same index in two shards were treated as the same row.
     let (bench, quota) = (Bench::with_rows(16), Quota::token_bucket(2, DAY));
     let policy = &POLICIES[0];
     let table = &bench.backend.table;
@@ -194,7 +197,7 @@ fn a_hundred_thousand_policies_stay_within_the_cap() {
 }
 
 #[test]
-fn small_tables_keep_their_cap_and_their_denied_keys() {
+fn small_tables_keep_the_cap_and_denied_keys() {
     for rows in [4, 16, 17, 64, 100, 1000] {
         let (bench, quota) = (Bench::with_rows(rows), Quota::token_bucket(1, DAY));
         let first: Vec<u64> =

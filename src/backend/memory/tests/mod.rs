@@ -1,4 +1,4 @@
-//! What only the memory backend guarantees: the cap, eviction, overflow rows, carry rows.
+//! Tests of what only the memory backend has: the cap, eviction, overflow rows, carry rows.
 
 mod fairness;
 
@@ -35,15 +35,15 @@ impl Bench {
         self.backend.decide(&[take], true)[0]
     }
 
-    fn give_back(&self, key: u64, quota: &Quota, charged: &Step, cost: u64, actual: u64) {
+    fn settle(&self, key: u64, quota: &Quota, charged: &Step, cost: u64, actual: u64) {
         let policy = P;
         let row = RowId { policy: &policy, key: self.key(key) };
-        let receipt = ChargeRecord::new(cost, charged).expect("it was granted");
+        let receipt = ChargeRecord::new(cost, charged).expect("the take was granted");
         self.backend.settle_one(&Adjustment { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
     }
 }
 
-/// A clock that delays its first reader until another caller has had a chance to be decided.
+/// A clock whose first reader waits until another caller has started a call.
 #[derive(Debug)]
 struct DelayedClock {
     clock: ManualClock,
@@ -56,7 +56,7 @@ impl Clock for DelayedClock {
         let first = self.first.lock().unwrap().take();
         if let Some((begin, done)) = first {
             begin.send(()).unwrap();
-            // The other caller waits for the lock, so it cannot finish first.
+            // The other caller waits for the lock and cannot finish first.
             assert!(
                 done.recv_timeout(Duration::from_millis(100)).is_err(),
                 "the row must be locked while the clock is read"
@@ -68,8 +68,8 @@ impl Clock for DelayedClock {
 
 #[test]
 fn the_clock_is_read_while_the_rows_are_locked() {
-    // Rows that are ahead of the clock by more than a full refill count as unspent. Threads that lost their core
-    // between reading the clock and locking were admitted up to six times the quota.
+    // Regression: a thread could be preempted between reading the clock and locking. The rows were then far ahead of
+    // its clock, which counts as unspent, and up to six times the quota was admitted.
     let ((begin, begun), (done, ended)) = (mpsc::channel(), mpsc::channel());
     let clock = ManualClock::new();
     let delayed = DelayedClock { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };
@@ -95,7 +95,7 @@ fn the_clock_is_read_while_the_rows_are_locked() {
 }
 
 #[test]
-fn the_cap_holds_and_the_exhausted_stay_denied() {
+fn exhausted_keys_stay_denied_in_a_full_table() {
     let bench = Bench::with_rows(64);
     let quota = Quota::token_bucket(2, HOUR);
     let exhausted: Vec<u64> = (0..64).filter(|key| bench.take(*key, &quota, 2).is_allowed()).collect();
@@ -104,14 +104,14 @@ fn the_cap_holds_and_the_exhausted_stay_denied() {
         bench.take(newcomer, &quota, 1);
         assert!(bench.backend.len() <= 64, "{} rows", bench.backend.len());
     }
-    // The last of the first 64 may be on an overflow row, which denies them too.
+    // Some of these keys may be on an overflow row, which also denies them.
     for key in exhausted {
         assert!(!bench.take(key, &quota, 1).is_allowed(), "{key}");
     }
 }
 
 #[test]
-fn newcomers_without_a_place_share_one_budget() {
+fn newcomers_to_a_full_table_share_a_quota() {
     let bench = Bench::with_rows(16);
     let quota = Quota::token_bucket(3, HOUR);
     for key in 0..1000 {
@@ -121,21 +121,21 @@ fn newcomers_without_a_place_share_one_budget() {
     assert_eq!(admitted, 0, "the first newcomer spent all three tokens of the overflow row");
     bench.clock.advance(20 * MINUTE);
     let admitted = (3000..5000).filter(|key| bench.take(*key, &quota, 1).is_allowed()).count();
-    // One token was refilled to the overflow row, and one to each exhausted row: these deny nothing any more and are
-    // evicted by one newcomer after the other, none of which exhausts its row.
+    // The overflow row and each exhausted row got one token back. The exhausted rows no longer deny anything, so each
+    // newcomer can evict one of them.
     assert!(admitted > 1);
 }
 
 #[test]
-fn a_shared_window_has_one_boundary_for_all_who_share_it() {
+fn an_overflow_row_resets_at_one_window_boundary() {
     let bench = Bench::with_rows(16);
     let quota = Quota::fixed_window(1, HOUR);
-    // Boundaries differ from key to key, so within an hour every key of the table has its own.
+    // Each key has its own window boundaries.
     let mut admitted = 0;
     for key in 0..2000 {
         admitted += u32::from(bench.take(key, &quota, 1).is_allowed());
     }
-    // 16 rows, and 16 overflow rows in each of four shards.
+    // There are 16 rows, and 16 overflow rows in each of four shards.
     assert!(admitted <= 16 + 64, "{admitted} newcomers: an overflow row was reset at the boundaries of its keys");
 }
 
@@ -150,7 +150,7 @@ fn the_least_spent_row_is_evicted() {
         bench.take(key, &quota, 1);
     }
     let kept = (0..4).filter(|key| !bench.take(*key, &quota, 50).is_allowed()).count();
-    assert_eq!(kept, 4, "a nearly exhausted key was evicted by new ones");
+    assert_eq!(kept, 4, "newcomers evicted a nearly exhausted key");
 }
 
 #[test]
@@ -176,19 +176,19 @@ fn a_denied_call_and_a_peek_leave_all_rows_unchanged() {
 }
 
 #[test]
-fn a_denied_call_evicts_no_row() {
+fn a_denied_call_does_not_evict_rows() {
     let bench = Bench::with_rows(16);
-    let (roomy, none) = (Quota::token_bucket(100, HOUR), Quota::token_bucket(1, HOUR));
+    let (large, small) = (Quota::token_bucket(100, HOUR), Quota::token_bucket(1, HOUR));
     for key in 0..100 {
-        bench.take(key, &roomy, 1);
+        bench.take(key, &large, 1);
     }
     let before = bench.backend.len();
-    let rows: Vec<bool> = (0..100).map(|key| bench.take(key, &roomy, 0).state.spent > 0.0).collect();
+    let rows: Vec<bool> = (0..100).map(|key| bench.take(key, &large, 0).state.spent > 0.0).collect();
     let policy = P;
     let newcomer = |quota, cost| Take::new(RowId { policy: &policy, key: bench.key(5000) }, quota, Ask::cost(cost));
-    let steps = bench.backend.decide(&[newcomer(&roomy, 1), newcomer(&none, 2)], true);
+    let steps = bench.backend.decide(&[newcomer(&large, 1), newcomer(&small, 2)], true);
     assert!(!steps.all_granted());
-    let after: Vec<bool> = (0..100).map(|key| bench.take(key, &roomy, 0).state.spent > 0.0).collect();
+    let after: Vec<bool> = (0..100).map(|key| bench.take(key, &large, 0).state.spent > 0.0).collect();
     assert_eq!((bench.backend.len(), after), (before, rows));
 }
 
@@ -197,13 +197,13 @@ fn a_refund_is_remembered_in_a_carry_row() {
     let bench = Bench::with_rows(1000);
     let quota = Quota::token_bucket(10, MINUTE);
     let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
-    bench.give_back(1, &quota, &first, 5, 0);
+    bench.settle(1, &quota, &first, 5, 0);
     assert_eq!(bench.backend.len(), 2, "a row and its carry row");
-    // The refill repays the second charge, now the only one; then the burst is spent again.
+    // The second charge, now the only one, is refilled. Then the whole capacity is spent again.
     bench.clock.advance(30 * SECOND);
     assert!(bench.take(1, &quota, 10).is_allowed());
-    bench.give_back(1, &quota, &second, 5, 0);
-    assert!(!bench.take(1, &quota, 1).is_allowed(), "a late refund lifted the burst");
+    bench.settle(1, &quota, &second, 5, 0);
+    assert!(!bench.take(1, &quota, 1).is_allowed(), "a late refund raised the capacity");
 }
 
 #[test]
@@ -211,15 +211,15 @@ fn a_carry_row_outlives_its_row_for_late_refunds() {
     let bench = Bench::with_rows(100_000);
     let quota = Quota::token_bucket(10, MINUTE);
     let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
-    bench.give_back(1, &quota, &first, 5, 0);
+    bench.settle(1, &quota, &first, 5, 0);
     bench.clock.advance(30 * SECOND);
-    // Everything is refilled, and newcomers drop the idle row.
+    // All tokens are refilled, and newcomers drop the idle row.
     for key in 10..3000 {
         bench.take(key, &quota, 1);
     }
     assert!(bench.take(1, &quota, 10).is_allowed());
-    bench.give_back(1, &quota, &second, 5, 0);
-    assert!(!bench.take(1, &quota, 1).is_allowed(), "a late refund lifted the burst");
+    bench.settle(1, &quota, &second, 5, 0);
+    assert!(!bench.take(1, &quota, 1).is_allowed(), "a late refund raised the capacity");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_sliding_window_keeps_the_previous_window_in_a_carry_row() {
 
 #[test]
 fn expired_rows_of_every_algorithm_are_dropped() {
-    for (quota, paid_back) in [
+    for (quota, refilled_after) in [
         (Quota::token_bucket(10, MINUTE), 6 * SECOND),
         (Quota::fixed_window(10, MINUTE), 2 * MINUTE),
         (Quota::sliding_window(10, MINUTE), 2 * MINUTE),
@@ -248,11 +248,11 @@ fn expired_rows_of_every_algorithm_are_dropped() {
         for key in 0..100 {
             bench.take(key, &quota, 1);
         }
-        bench.clock.advance(paid_back - SECOND);
+        bench.clock.advance(refilled_after - SECOND);
         for key in 1000..1300 {
             bench.take(key, &quota, 1);
         }
-        bench.clock.advance(paid_back + SECOND);
+        bench.clock.advance(refilled_after + SECOND);
         for key in 2000..2300 {
             bench.take(key, &quota, 1);
         }
@@ -261,7 +261,7 @@ fn expired_rows_of_every_algorithm_are_dropped() {
 }
 
 #[test]
-fn settling_a_missing_row_breaks_nothing() {
+fn settling_a_missing_row_charges_only_the_extra_cost() {
     let bench = Bench::with_rows(16);
     let quota = Quota::token_bucket(10, HOUR);
     let charged = bench.take(1, &quota, 5);
@@ -271,15 +271,15 @@ fn settling_a_missing_row_breaks_nothing() {
         .try_ready()
         .expect("a ready future")
         .expect("reset");
-    bench.give_back(1, &quota, &charged, 5, 0);
+    bench.settle(1, &quota, &charged, 5, 0);
     assert!(bench.backend.is_empty());
-    bench.give_back(1, &quota, &charged, 5, 8);
-    assert_eq!(bench.take(1, &quota, 0).state.spent, 3.0, "the cost beyond the charge");
+    bench.settle(1, &quota, &charged, 5, 8);
+    assert_eq!(bench.take(1, &quota, 0).state.spent, 3.0, "the actual cost minus the charge");
 }
 
 #[test]
-fn the_cap_holds_when_a_call_names_rows_that_could_be_evicted() {
-    // Regression: a newcomer evicted a row that the same call charged, and that was then stored again.
+fn the_cap_holds_when_a_call_charges_evictable_rows() {
+    // Regression: a newcomer evicted a row that the same call also charged and then stored again.
     for rows in [16, 1000] {
         let bench = Bench::with_rows(rows);
         let quota = Quota::token_bucket(2, HOUR);
@@ -296,13 +296,13 @@ fn the_cap_holds_when_a_call_names_rows_that_could_be_evicted() {
 }
 
 #[test]
-fn newcomers_of_one_call_share_overflow_rows_too() {
+fn newcomers_in_one_call_share_overflow_rows() {
     let bench = Bench::with_rows(16);
     let quota = Quota::token_bucket(10, HOUR);
     for key in 0..500 {
         bench.take(key, &quota, 10);
     }
-    // The policy's 16 overflow rows in each of four shards, which these calls exhaust.
+    // These calls exhaust the 16 overflow rows in each of the four shards.
     let policy = P;
     let take = |key| Take::new(RowId { policy: &policy, key: bench.key(key) }, &quota, Ask::cost(1));
     for key in 500..2000 {
@@ -339,8 +339,8 @@ fn carry_rows_without_a_row_are_evicted() {
     for key in 0..2000 {
         let (first, second) = (bench.take(key, &quota, 1), bench.take(key, &quota, 1));
         if first.is_allowed() && second.is_allowed() {
-            bench.give_back(key, &quota, &first, 1, 0);
-            bench.give_back(key, &quota, &second, 1, 0);
+            bench.settle(key, &quota, &first, 1, 0);
+            bench.settle(key, &quota, &second, 1, 0);
         }
     }
     let refused = (10_000..10_100).filter(|key| !bench.take(*key, &quota, 1).is_allowed()).count();
@@ -348,16 +348,16 @@ fn carry_rows_without_a_row_are_evicted() {
 }
 
 #[test]
-fn a_row_of_another_algorithm_is_not_taken_for_the_previous_window() {
+fn a_sliding_window_ignores_the_carry_of_a_bucket() {
     let bench = Bench::with_rows(1000);
     let (bucket, window) = (Quota::token_bucket(10, HOUR), Quota::sliding_window(10, HOUR));
     let (first, _second) = (bench.take(1, &bucket, 5), bench.take(1, &bucket, 1));
-    bench.give_back(1, &bucket, &first, 5, 0);
+    bench.settle(1, &bucket, &first, 5, 0);
     assert!(bench.take(1, &window, 9).is_allowed(), "refunded tokens were counted as spent");
 }
 
 #[test]
-fn the_cap_holds_with_carry_rows_and_calls_of_many_rows() {
+fn the_cap_holds_for_carry_rows_and_calls_with_many_rows() {
     let bench = Bench::with_rows(64);
     let quotas = [Quota::sliding_window(3, SECOND), Quota::token_bucket(3, SECOND), Quota::fixed_window(3, SECOND)];
     let policies = [PolicyName::new("a"), PolicyName::new("b"), PolicyName::new("c")];
@@ -376,7 +376,7 @@ fn the_cap_holds_with_carry_rows_and_calls_of_many_rows() {
             .collect();
         let steps = bench.backend.decide(&takes, true);
         if steps.all_granted() {
-            let receipt = ChargeRecord::new(1, &steps[0]).expect("it was granted");
+            let receipt = ChargeRecord::new(1, &steps[0]).expect("the take was granted");
             bench.backend.settle_one(&Adjustment { row: takes[0].row, quota: takes[0].quota, receipt, actual: 0 });
         }
         assert!(bench.backend.len() <= 64, "{} rows", bench.backend.len());

@@ -1,4 +1,4 @@
-//! Models of concurrent callers of a queue: every call completes, settlements and resets in order.
+//! Models of concurrent callers of a queue.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use super::super::batcher::Batcher;
 use super::super::link::{Link, UserConnection};
 use crate::backend::Error;
 use crate::sync::Mutex;
-use crate::sync::model::orders_with_interruptions;
+use crate::sync::model::orders_with_preemptions;
 use crate::sync::tasks::Handle;
 
 /// A server that replies to each call with an error, after a delay that loom varies.
@@ -88,14 +88,14 @@ fn wait_until_idle(batcher: &Batcher) {
     }
 }
 
-/// Including operations that are queued while the last worker ends.
+/// Includes operations that are queued while the last worker ends.
 #[test]
-fn every_operation_completes_and_the_queue_is_empty_afterwards() {
-    orders_with_interruptions(3, || {
+fn all_operations_complete_and_the_queue_is_empty_afterwards() {
+    orders_with_preemptions(3, || {
         let server = Server::default();
         let batcher = batcher(&server);
         let answers = ["one", "two", "three"].map(|name| send(&batcher, decide(&[name])));
-        // loom reports a deadlock if one never completes.
+        // loom reports a deadlock if an operation never completes.
         let answers = answers.map(|answer| loom::future::block_on(answer).is_ok());
         wait_until_idle(&batcher);
         let log = server.0.lock().unwrap();
@@ -103,10 +103,9 @@ fn every_operation_completes_and_the_queue_is_empty_afterwards() {
     });
 }
 
-/// A decision after a reset that was not awaited.
 #[test]
 fn a_decision_does_not_overtake_a_reset_of_its_row() {
-    orders_with_interruptions(3, || {
+    orders_with_preemptions(3, || {
         let server = Server::default();
         let batcher = batcher(&server);
         let reset = send(&batcher, Action::Reset { row: row("reset") });

@@ -17,7 +17,7 @@ fn tripped(now: Instant) -> Arc<Breaker> {
 }
 
 #[test]
-fn one_of_several_concurrent_callers_probes() {
+fn only_one_of_several_concurrent_callers_probes() {
     every_order(|| {
         let now = Instant::now();
         let breaker = tripped(now);
@@ -33,7 +33,6 @@ fn one_of_several_concurrent_callers_probes() {
     });
 }
 
-/// Late failures of calls, and the end of a probe, in any order.
 #[test]
 fn at_most_one_probe_runs_and_another_can_follow() {
     for answers in [false, true] {
@@ -56,7 +55,7 @@ fn at_most_one_probe_runs_and_another_can_follow() {
             // A call that was in flight when the breaker opened.
             breaker.trip(TripReason::Timeout, now);
             callers.into_iter().for_each(|caller| caller.join().unwrap());
-            assert_ne!(breaker.permit(now + 9 * LATER), Permit::Refused, "no further probe is possible");
+            assert_ne!(breaker.permit(now + 9 * LATER), Permit::Refused, "the breaker never permits another probe");
         });
     }
 }

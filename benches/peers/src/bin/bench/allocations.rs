@@ -8,7 +8,7 @@ use tollgate_peers::{Counting, Kind, Stack, layers};
 pub fn print() {
     Counting::begin();
     let [allowed, denied] = [Kind::Allowed, Kind::Denied].map(counted);
-    println!("| extra allocations a request | allowed | denied |");
+    println!("| extra allocations per request | allowed | denied |");
     println!("| --- | ---: | ---: |");
     for ((name, allowed), (_, denied)) in allowed.iter().zip(&denied) {
         println!("| {name} | {} | {} |", short(*allowed), short(*denied));

@@ -102,7 +102,7 @@ fn observers() {
     let builder = || RateLimiter::builder(MemoryBackend::builder().max_rows(100_000).build());
     let limiters = [
         ("none", builder().build()),
-        ("one that does nothing", builder().observer(Nothing).build()),
+        ("a no-op observer", builder().observer(Nothing).build()),
         ("Tracing, no subscriber", builder().observer(Tracing::new()).build()),
         ("Metrics, no exporter", builder().observer(Metrics::new()).build()),
         ("Metrics, Prometheus", builder().observer(Metrics::new()).build()),

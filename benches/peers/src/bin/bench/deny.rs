@@ -13,7 +13,7 @@ const ROUND: Duration = Duration::from_millis(40);
 const LENGTHS: [usize; 4] = [10, 1_000, 10_000, 100_000];
 
 pub fn print() {
-    println!("| callers | networks | ns a lookup | to 10 networks |");
+    println!("| callers | networks | ns per lookup | to 10 networks |");
     println!("| --- | ---: | ---: | ---: |");
     // One of this many callers is denied.
     for (label, callers, v6, one_in) in [

@@ -1,4 +1,4 @@
-//! The figures of the comparison in PROOF.md: cells of `RESULTS.md`, so that none of them is typed by hand.
+//! Copies the figures of the comparison in PROOF.md from `RESULTS.md`.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 /// Writes the figures between the two marks.
 pub(crate) fn write() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let results = fs::read_to_string(here.join("RESULTS.md")).expect("what was measured");
+    let results = fs::read_to_string(here.join("RESULTS.md")).expect("the results");
     let path = here.join("../../PROOF.md");
     let page = fs::read_to_string(&path).expect("PROOF.md");
     let (before, rest) = page.split_once(BEGIN).expect("the mark where figures begin");
@@ -22,7 +22,7 @@ fn table(results: &str) -> String {
         let section = results.split_once(&format!("\n## {}\n", figure.title)).expect("the section").1;
         let section = section.split("\n## ").next().unwrap_or_default();
         let cells: Vec<String> = COLUMNS.iter().map(|(_, peer)| cell(section, &figure, peer)).collect();
-        out += &format!("| {} | {} | \"{}\" |\n", figure.says, cells.join(" | "), figure.title);
+        out += &format!("| {} | {} | \"{}\" |\n", figure.label, cells.join(" | "), figure.title);
     }
     out
 }
@@ -41,7 +41,7 @@ fn cell(section: &str, figure: &Figure, peer: &str) -> String {
 }
 
 struct Figure {
-    says: &'static str,
+    label: &'static str,
     title: &'static str,
     /// The beginning of the table's heading.
     table: &'static str,
@@ -54,7 +54,7 @@ struct Figure {
 
 const FIGURES: [Figure; 9] = [
     Figure {
-        says: "a decision, one hot key, ns",
+        label: "a decision with one hot key, ns",
         title: "Decisions",
         table: "| one thread, allowed",
         suffix: "",
@@ -62,7 +62,7 @@ const FIGURES: [Figure; 9] = [
         column: 1,
     },
     Figure {
-        says: "the same, a million keys",
+        label: "a decision with a million keys, ns",
         title: "Decisions",
         table: "| one thread, allowed",
         suffix: "",
@@ -70,7 +70,7 @@ const FIGURES: [Figure; 9] = [
         column: 3,
     },
     Figure {
-        says: "bytes a key, of a million",
+        label: "bytes per key, with a million keys",
         title: MEMORY,
         table: "| limiter",
         suffix: "",
@@ -78,7 +78,7 @@ const FIGURES: [Figure; 9] = [
         column: 2,
     },
     Figure {
-        says: "longest call on the way there, ms",
+        label: "longest call while the table grows, ms",
         title: MEMORY,
         table: "| limiter",
         suffix: "",
@@ -86,7 +86,7 @@ const FIGURES: [Figure; 9] = [
         column: 7,
     },
     Figure {
-        says: "the layer without headers, ns a request",
+        label: "the layer without headers, ns per request",
         title: "Layers",
         table: "| through",
         suffix: ", no headers",
@@ -94,7 +94,7 @@ const FIGURES: [Figure; 9] = [
         column: 3,
     },
     Figure {
-        says: "with headers",
+        label: "the layer with headers",
         title: "Layers",
         table: "| through",
         suffix: ", headers",
@@ -102,7 +102,7 @@ const FIGURES: [Figure; 9] = [
         column: 3,
     },
     Figure {
-        says: "denied, without headers",
+        label: "a denial, without headers",
         title: "Layers",
         table: "| through",
         suffix: ", no headers",
@@ -110,7 +110,7 @@ const FIGURES: [Figure; 9] = [
         column: 3,
     },
     Figure {
-        says: "denied, with headers",
+        label: "a denial, with headers",
         title: "Layers",
         table: "| through",
         suffix: ", headers",
@@ -118,7 +118,7 @@ const FIGURES: [Figure; 9] = [
         column: 3,
     },
     Figure {
-        says: "denials a second over HTTP, with headers",
+        label: "denials per second over HTTP, with headers",
         title: "Loopback HTTP",
         table: "| denial storm",
         suffix: ", headers",

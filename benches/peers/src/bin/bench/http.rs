@@ -175,8 +175,8 @@ impl Server {
 
     /// The CPU time of the server's only thread.
     fn on_cpu(&self) -> Duration {
-        let told = std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id())).expect("Linux");
-        Duration::from_nanos(told.split(' ').next().and_then(|it| it.parse().ok()).expect("nanoseconds"))
+        let output = std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id())).expect("Linux");
+        Duration::from_nanos(output.split(' ').next().and_then(|it| it.parse().ok()).expect("nanoseconds"))
     }
 
     fn print(&mut self) {

@@ -18,7 +18,7 @@ pub fn print() {
         let callers = Stack::callers();
         for stack in &mut stacks {
             let passed = stack.requests(&callers);
-            assert!(passed == callers.len(), "{}: {passed} passed to begin with", stack.name);
+            assert!(passed == callers.len(), "{}: only {passed} of the first requests passed", stack.name);
         }
         let mut cursors = vec![0; stacks.len()];
         let times = interleaved(rounds(), stacks.len(), |i| time(&mut stacks[i], kind, &callers, &mut cursors[i]));

@@ -1,8 +1,8 @@
 //! Runs the benchmarks and stores the tables: `make bench`, or `make bench TABLES="layer http"`.
 //!
-//! Each part runs in a separate process, `bench print PART`. Its output goes to `RESULTS.md`, with the machine, the date and
-//! the commit; parts that were not measured stay unchanged.
-//! The figures in PROOF.md are copied from there.
+//! Each part runs in a separate process, `bench print PART`. Its output is stored in `RESULTS.md`, with the machine, the date
+//! and the commit. Parts that were not measured stay unchanged. The figures in PROOF.md are copied from `RESULTS.md`.
+//!
 //! `TOLLGATE_BENCH=quick` is a smoke test that stores nothing.
 
 mod allocations;
@@ -30,33 +30,38 @@ const PARTS: [Part; 7] = [
     (
         "decision",
         "Decisions",
-        "String keys of 18 to 24 bytes, asked in turn without end: calls back to back, so that cache misses overlap.\n\
-         The fixed windows (actix-extensible-rate-limit, limitador, tower-rate-limiter's default) do less than a token\n\
-         bucket or GCRA. A peer that takes the key for good is given a copy.",
+        "String keys of 18 to 24 bytes, used in turn. Calls are back to back, so that cache misses overlap. Fixed windows\n\
+         (actix-extensible-rate-limit, limitador, tower-rate-limiter's default) do less work than a token bucket or GCRA.\n\
+         Peers that take ownership of the key get a clone.",
         decision::print,
     ),
     (
         "memory",
         "Memory and the longest call",
-        "Tables that grow from nothing, one key a call. Bytes are what the allocator was asked for; `max_rows` is\n\
-         raised above the number of keys.",
+        "Tables that grow from empty, with a new key in each call. Bytes are those requested from the allocator. `max_rows`\n\
+         exceeds the number of keys.",
         memory::print,
     ),
     (
         "layer",
         "Layers",
-        "10,000 addresses from `ConnectInfo`. tower_governor builds a clock for each denial, which is slow where a\n\
-         hypervisor answers CPUID.",
+        "10,000 addresses from `ConnectInfo`. tower_governor creates a clock for each denial, which is slow on virtual\n\
+         machines that trap CPUID.",
         layer::print,
     ),
-    ("allocations", "Allocations", "Beyond those of the same service without a layer.", allocations::print),
+    (
+        "allocations",
+        "Allocations",
+        "The number of allocations beyond those of the service without a layer.",
+        allocations::print,
+    ),
     (
         "http",
         "Loopback HTTP",
-        "axum servers on the first core, the client on the second, 64 connections without pipelining, one address.",
+        "axum servers run on the first core, the client on the second. 64 connections from one address, without pipelining.",
         http::print,
     ),
-    ("plots", "Plots", "What the plots are drawn from.", plots::print),
+    ("plots", "Plots", "The data of the plots.", plots::print),
     ("deny", "Deny lists", "Lookups of an address, by the length of the list.", deny::print),
 ];
 
@@ -74,7 +79,7 @@ fn main() {
 fn measure(wanted: &[&str]) {
     let all = wanted.is_empty() || wanted.contains(&"all");
     if let Some(unknown) = wanted.iter().find(|it| **it != "all" && PARTS.iter().all(|(name, ..)| name != *it)) {
-        eprintln!("no table is named {unknown:?}; there are {}", PARTS.map(|(name, ..)| name).join(", "));
+        eprintln!("unknown table {unknown:?}; tables: {}", PARTS.map(|(name, ..)| name).join(", "));
         std::process::exit(2);
     }
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("RESULTS.md");
@@ -119,5 +124,5 @@ fn with_part(kept: &str, title: &str, part: &str) -> String {
 }
 
 const HEAD: &str = "# Beside other crates\n\n\
-    Written by `make bench`; do not edit. Each part was measured in one run, in turns, and its figures are medians.\n\
-    The ratios are what to read: absolute figures are this machine's.\n\n";
+    Written by `make bench`; do not edit. The contestants of each part were measured in one run, in turns. The figures are medians.\n\
+    Compare the ratios: absolute figures depend on the machine.\n\n";

@@ -23,7 +23,7 @@ pub fn print() {
         let mut measured = vec![Vec::new(); names.len()];
         // The median of each column.
         interleaved(if quick() { 1 } else { 3 }, names.len(), |i| {
-            measured[i].push(apart(names[i], keys));
+            measured[i].push(measure_in_new_process(names[i], keys));
             0.0
         });
         let medians: Vec<Measured> = measured.iter().map(|of| columns(of)).collect();
@@ -43,12 +43,12 @@ fn columns(of: &[Measured]) -> Measured {
 }
 
 /// Runs in a new process, with fresh memory.
-fn apart(name: &str, keys: usize) -> Measured {
+fn measure_in_new_process(name: &str, keys: usize) -> Measured {
     let program = std::env::current_exe().expect("this program");
     let output = Command::new(program).args(["grow", name, &keys.to_string()]).output().expect("started");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told = String::from_utf8(output.stdout).expect("text");
-    let mut fields = told.split_whitespace().map(|field| field.parse().expect("a number"));
+    let text = String::from_utf8(output.stdout).expect("text");
+    let mut fields = text.split_whitespace().map(|field| field.parse().expect("a number"));
     std::array::from_fn(|_| fields.next().expect("six numbers"))
 }
 

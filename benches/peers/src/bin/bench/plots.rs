@@ -22,13 +22,7 @@ pub fn print() {
     let threads = [1, 2, 4, 8];
     let measured = decisions(&[Kind::Allowed], 10_000, &threads, true);
     let marks = threads.iter().map(|threads| threads.to_string()).collect();
-    draw(
-        "threads",
-        "A decision from more and more threads, of the time that passes",
-        "threads, 10,000 keys",
-        marks,
-        measured,
-    );
+    draw("threads", "Wall-clock time per decision with more and more threads", "threads, 10,000 keys", marks, measured);
 
     let counts: Vec<usize> = (1..=8).collect();
     let keys = Keys::new(10_000);
@@ -57,7 +51,7 @@ fn draw(name: &str, title: &'static str, below: &'static str, marks: Vec<String>
     let first = &lines[0];
     let (from, to) = (first.values[0], first.values[first.values.len() - 1]);
     let description = format!(
-        "Nanoseconds a decision; {} goes from {from:.0} at {} to {to:.0} at {}.",
+        "Nanoseconds per decision; {} goes from {from:.0} at {} to {to:.0} at {}.",
         first.name,
         marks[0],
         marks[marks.len() - 1]

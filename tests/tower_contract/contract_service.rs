@@ -12,10 +12,10 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tower::Service;
 
-/// Panics when it is called unless this very instance was polled ready. Clones are not ready, and the first poll is
-/// always pending.
+/// Panics if an instance is called that was not polled ready. Clones are not ready, and the first poll is always
+/// pending.
 #[derive(Debug, Default)]
-pub(crate) struct Strict {
+pub(crate) struct ContractService {
     readiness: Readiness,
     calls: Arc<AtomicUsize>,
 }
@@ -28,19 +28,19 @@ enum Readiness {
     Ready,
 }
 
-impl Strict {
+impl ContractService {
     pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
 }
 
-impl Clone for Strict {
-    fn clone(&self) -> Strict {
-        Strict { readiness: Readiness::NotReady, calls: Arc::clone(&self.calls) }
+impl Clone for ContractService {
+    fn clone(&self) -> ContractService {
+        ContractService { readiness: Readiness::NotReady, calls: Arc::clone(&self.calls) }
     }
 }
 
-impl Service<Request<()>> for Strict {
+impl Service<Request<()>> for ContractService {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;

@@ -1,4 +1,4 @@
-//! Issue 25, point 3: when a table matches by the path in axum.
+//! Tables that match requests by path in axum.
 
 use axum::Router;
 use axum::body::Body;
@@ -18,7 +18,7 @@ fn limits() -> RouteLimits {
 }
 
 #[tokio::test]
-async fn point_3_below_a_wildcard_route_a_line_for_the_path_comes_first() {
+async fn point_3_a_line_for_the_exact_path_takes_precedence_under_a_wildcard_route() {
     let table = [("GET /files/a", "one"), ("/files/{*path}", "all"), ("/gone/{*rest}", "one")];
     let files = Router::new().route("/files/{*path}", get(|| async {}).post(|| async {}));
     let nested = Router::new().nest("/api", files.clone());
@@ -45,7 +45,7 @@ async fn point_3_below_a_wildcard_route_a_line_for_the_path_comes_first() {
 }
 
 #[tokio::test]
-async fn point_3_around_a_whole_router_a_table_goes_by_the_path() {
+async fn point_3_a_table_around_a_whole_router_matches_by_path() {
     let router = Router::new().route("/a", get(|| async {})).route("/users/{id}", get(|| async {}));
     let layer = limits().table([("/a", "one"), ("/users/{id}", "one"), ("/users/{*rest}", "all")]);
     let app = layer.layer(router);

@@ -10,8 +10,8 @@ use tollgate::{
 };
 
 use crate::app::{API, Spy, US, ip};
-use crate::store::Store;
 use crate::support::now;
+use crate::test_backend::TestBackend;
 
 static OTHER: Policy = Policy::new("other", Quota::sliding_window(10, MINUTE));
 
@@ -21,7 +21,7 @@ fn reason(limiter: &RateLimiter, policy: &Policy, key: impl Into<Subject>, signa
 }
 
 #[test]
-fn each_signal_blocks_whoever_has_it_until_its_end_and_asks_no_backend() {
+fn a_manual_block_of_any_signal_denies_without_a_backend_call() {
     let caller = Signals::new().ip(ip("2001:db8::1")).user_agent("Bot/1").country("kp").label("asn", "64496");
     for signal in [
         Signal::key("eve"),
@@ -31,8 +31,8 @@ fn each_signal_blocks_whoever_has_it_until_its_end_and_asks_no_backend() {
         Signal::label("asn", "64496"),
     ] {
         let clock = ManualClock::new();
-        let (store, spy) = (Store::near(&clock), Spy::new());
-        let limiter = RateLimiter::builder(Arc::clone(&store)).observer(Arc::clone(&spy)).build();
+        let (backend, spy) = (TestBackend::local(&clock), Spy::new());
+        let limiter = RateLimiter::builder(Arc::clone(&backend)).observer(Arc::clone(&spy)).build();
         now(limiter.block(signal.clone(), HOUR));
         let rule = spy.take_blocked().pop().expect("a blocked event").0;
         assert_eq!((limiter.stats().offenders, limiter.stats().blocked), (0, 1));
@@ -40,7 +40,7 @@ fn each_signal_blocks_whoever_has_it_until_its_end_and_asks_no_backend() {
             assert_eq!(reason(&limiter, policy, "eve", &caller), Reason::Blocked, "{signal:?}");
         }
         assert_eq!(spy.last(), ("blocked", Some(rule)));
-        assert_eq!(store.asked(), 0);
+        assert_eq!(backend.take_calls(), 0);
         let harmless = Signals::new().ip(ip("2001:db8:0:1::1")).user_agent("bot/1").country("kr").label("ASN", "64496");
         assert_eq!(reason(&limiter, &API, "ada", &harmless), Reason::WithinQuota);
         clock.advance(HOUR - US);
@@ -57,9 +57,9 @@ fn each_signal_blocks_whoever_has_it_until_its_end_and_asks_no_backend() {
 }
 
 #[test]
-fn of_several_signals_the_longest_block_counts_and_of_one_the_last() {
+fn the_longest_block_applies_and_a_new_block_replaces_the_old() {
     let clock = ManualClock::new();
-    let limiter = RateLimiter::new(Store::near(&clock));
+    let limiter = RateLimiter::new(TestBackend::local(&clock));
     now(limiter.block(Signal::key("eve"), HOUR));
     now(limiter.block(Signal::key("eve"), MINUTE));
     now(limiter.block(Signal::ip(ip("192.0.2.7")), 2 * HOUR));
@@ -69,7 +69,7 @@ fn of_several_signals_the_longest_block_counts_and_of_one_the_last() {
     assert_eq!(
         now(limiter.try_limit(&API, "eve")).retry_after(),
         Some(MINUTE),
-        "the last manual block of a signal counts"
+        "the last manual block of a signal applies"
     );
     now(limiter.block(Signal::key("eve"), Duration::MAX));
     clock.advance(100 * 365 * tollgate::DAY);
@@ -77,16 +77,16 @@ fn of_several_signals_the_longest_block_counts_and_of_one_the_last() {
 }
 
 #[test]
-fn nobody_is_anonymous_by_name() {
-    let limiter = RateLimiter::new(Store::near(&ManualClock::new()));
+fn a_block_of_the_anonymous_key_has_no_effect() {
+    let limiter = RateLimiter::new(TestBackend::local(&ManualClock::new()));
     now(limiter.block(Signal::key(Key::anonymous()), HOUR));
     assert!(now(limiter.try_limit(&API, Subject::anonymous())).is_allowed());
 }
 
-/// Regression: a signal was not cut at 1,024 bytes as requests are, so it matched none.
+/// Regression: only the user agents of requests were cut at 1,024 bytes, so blocks of longer user agents never matched.
 #[test]
-fn a_long_user_agent_is_blocked_as_it_is_seen() {
-    let limiter = RateLimiter::new(Store::near(&ManualClock::new()));
+fn blocks_cut_long_user_agents_as_requests_do() {
+    let limiter = RateLimiter::new(TestBackend::local(&ManualClock::new()));
     let long = "x".repeat(5000);
     now(limiter.block(Signal::user_agent(long.clone()), HOUR));
     assert!(!now(limiter.try_acquire(&API, "eve").user_agent(long.clone()).send()).is_allowed());
@@ -95,21 +95,21 @@ fn a_long_user_agent_is_blocked_as_it_is_seen() {
 }
 
 #[test]
-fn a_block_of_nobody_yet_costs_others_nothing() {
-    let store = Store::near(&ManualClock::new());
-    let limiter = RateLimiter::new(Arc::clone(&store));
+fn unblocking_an_unknown_key_has_no_effect() {
+    let backend = TestBackend::local(&ManualClock::new());
+    let limiter = RateLimiter::new(Arc::clone(&backend));
     now(limiter.unblock(Signal::key("eve")));
     assert_eq!((limiter.stats().offenders, now(limiter.try_limit(&API, "eve")).is_allowed()), (0, true));
 }
 
 /// Regression: manual blocks and offenders shared a table, so a flood of denied keys evicted most of the blocks.
 #[test]
-fn no_flood_of_denials_ends_a_block_that_was_made_by_hand() {
+fn a_flood_of_denials_does_not_end_manual_blocks() {
     let clock = ManualClock::new();
     let limiter =
-        RateLimiter::builder(Store::near(&clock)).auto_block(AutoBlock::new([&API]).max_entries(1024)).build();
+        RateLimiter::builder(TestBackend::local(&clock)).auto_block(AutoBlock::new([&API]).max_entries(1024)).build();
     for i in 0..100_000u64 {
-        now(limiter.block(Signal::key(("held", i)), HOUR));
+        now(limiter.block(Signal::key(("blocked", i)), HOUR));
     }
     let error = now(async { Ok::<_, ()>(limiter.block(Signal::key("one more"), HOUR).await) })
         .expect_err("the table of manual blocks is full");
@@ -119,5 +119,5 @@ fn no_flood_of_denials_ends_a_block_that_was_made_by_hand() {
             assert!(!now(limiter.try_acquire(&API, i).cost(11).send()).is_allowed());
         }
     }
-    assert!((0..100_000u64).all(|i| now(limiter.try_check(&API, ("held", i))).reason() == Reason::Blocked));
+    assert!((0..100_000u64).all(|i| now(limiter.try_check(&API, ("blocked", i))).reason() == Reason::Blocked));
 }

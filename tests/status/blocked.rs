@@ -24,7 +24,7 @@ static SLIDING: Policy = Policy::new("sliding", Quota::sliding_window(10, MINUTE
 static FIXED: Policy = Policy::new("fixed", Quota::fixed_window(10, MINUTE));
 
 #[tokio::test]
-async fn a_block_is_told_until_the_microsecond_at_which_it_ends() {
+async fn a_block_is_reported_until_its_last_microsecond() {
     for policy in [&API, &SLIDING, &FIXED] {
         let (limiter, clock) = limiter();
         let app = Router::new().route("/rate-limit", status::of(&limiter, policy, user));
@@ -42,7 +42,7 @@ async fn a_block_is_told_until_the_microsecond_at_which_it_ends() {
 }
 
 #[tokio::test]
-async fn the_deny_list_has_no_end_and_no_reason() {
+async fn the_status_of_denied_callers_has_no_end_and_no_reason() {
     let list = DenyList::from_iter([
         DenyRule::key("mallory"),
         DenyRule::network("192.0.2.0/24").unwrap(),
@@ -72,7 +72,7 @@ async fn the_deny_list_has_no_end_and_no_reason() {
 }
 
 #[tokio::test]
-async fn looking_while_blocked_earns_no_longer_block() {
+async fn reading_the_status_does_not_extend_a_block() {
     let clock = ManualClock::new();
     let backend = MemoryBackend::builder().clock(clock.clone()).build();
     let rules = AutoBlock::new([&API]).threshold(3).within(MINUTE).block_for(HOUR);
@@ -99,7 +99,7 @@ async fn looking_while_blocked_earns_no_longer_block() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_blocked_under_one_route_is_told_so_there_only() {
+async fn a_block_is_reported_only_for_the_policy_that_counted_the_denials() {
     let clock = ManualClock::new();
     let backend = MemoryBackend::builder().clock(clock).build();
     let rules = AutoBlock::new([&API]).threshold(1).within(MINUTE).block_for(HOUR);
@@ -125,7 +125,7 @@ async fn a_key_that_is_blocked_under_one_route_is_told_so_there_only() {
 }
 
 #[tokio::test]
-async fn a_snapshot_projects_a_block_too() {
+async fn a_snapshot_predicts_the_end_of_a_block() {
     let (limiter, _clock) = limiter();
     limiter.block(Signal::key("ada"), 30 * SECOND).await.unwrap();
     let blocked = limiter.snapshot(&API, "ada").await.unwrap();
@@ -152,7 +152,7 @@ async fn a_snapshot_projects_a_block_too() {
 
 /// Regression: the row reported to a blocked caller was outside the window and counted as unspent.
 #[tokio::test]
-async fn nothing_is_left_to_who_is_blocked_under_any_algorithm() {
+async fn blocked_callers_have_no_tokens_left_under_any_algorithm() {
     for policy in [&API, &SLIDING, &FIXED] {
         let clock = ManualClock::at(Micros::new(1_767_225_612_345_678));
         let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock).build());

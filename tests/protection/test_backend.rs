@@ -1,4 +1,4 @@
-//! A backend that counts its calls and simulates the distance to a server.
+//! A backend that counts its calls and simulates the travel times to a server.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,37 +15,37 @@ use tollgate::{
 };
 
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct TestBackend {
     pub(crate) rows: MemoryBackend,
     clock: ManualClock,
     is_remote: bool,
-    asked: AtomicUsize,
+    calls: AtomicUsize,
     /// The travel times of a call and of its reply.
-    trip: Mutex<(Duration, Duration)>,
+    travel_times: Mutex<(Duration, Duration)>,
     /// Whether replies are held back, and the senders that release them.
     holds: AtomicBool,
     held: Mutex<Vec<oneshot::Sender<()>>>,
     pub(crate) fails: AtomicBool,
 }
 
-impl Store {
+impl TestBackend {
     /// A backend in this process.
-    pub(crate) fn near(clock: &ManualClock) -> Arc<Store> {
-        Store::new(clock, false)
+    pub(crate) fn local(clock: &ManualClock) -> Arc<TestBackend> {
+        TestBackend::new(clock, false)
     }
 
     /// A remote backend.
-    pub(crate) fn far(clock: &ManualClock) -> Arc<Store> {
-        Store::new(clock, true)
+    pub(crate) fn remote(clock: &ManualClock) -> Arc<TestBackend> {
+        TestBackend::new(clock, true)
     }
 
-    fn new(clock: &ManualClock, is_remote: bool) -> Arc<Store> {
-        Arc::new(Store {
+    fn new(clock: &ManualClock, is_remote: bool) -> Arc<TestBackend> {
+        Arc::new(TestBackend {
             rows: MemoryBackend::builder().clock(clock.clone()).build(),
             clock: clock.clone(),
             is_remote,
-            asked: AtomicUsize::new(0),
-            trip: Mutex::default(),
+            calls: AtomicUsize::new(0),
+            travel_times: Mutex::default(),
             holds: AtomicBool::new(false),
             held: Mutex::default(),
             fails: AtomicBool::new(false),
@@ -53,20 +53,20 @@ impl Store {
     }
 
     /// The number of calls since the last call of this method.
-    pub(crate) fn asked(&self) -> usize {
-        self.asked.swap(0, Ordering::Relaxed)
+    pub(crate) fn take_calls(&self) -> usize {
+        self.calls.swap(0, Ordering::Relaxed)
     }
 
-    pub(crate) fn set_trip(&self, outbound: Duration, inbound: Duration) {
-        *self.trip.lock().unwrap() = (outbound, inbound);
+    pub(crate) fn set_travel_times(&self, outbound: Duration, inbound: Duration) {
+        *self.travel_times.lock().unwrap() = (outbound, inbound);
     }
 
     /// Holds back replies from now on.
-    pub(crate) fn hold(&self) {
+    pub(crate) fn hold_replies(&self) {
         self.holds.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release_replies(&self) {
         self.holds.store(false, Ordering::Relaxed);
         for held in self.held.lock().unwrap().drain(..) {
             // The receiver may be gone.
@@ -75,11 +75,11 @@ impl Store {
     }
 
     fn ask(&self, ask: impl FnOnce() -> BackendFuture<Steps>) -> BackendFuture<Steps> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Relaxed);
         if self.fails.load(Ordering::Relaxed) {
             return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "10.0.0.7 refuses the connection")));
         }
-        let (outbound, inbound) = *self.trip.lock().unwrap();
+        let (outbound, inbound) = *self.travel_times.lock().unwrap();
         self.clock.advance(outbound);
         let answer = ask();
         self.clock.advance(inbound);
@@ -96,7 +96,7 @@ impl Store {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl Backend for Store {
+impl Backend for TestBackend {
     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
         self.ask(|| self.rows.acquire(takes))
     }

@@ -42,7 +42,7 @@ proptest! {
                     continue;
                 }
             };
-            // Time ends in the year 2255; windows are cut off there.
+            // Windows are cut off at the maximum time, in the year 2255.
             let time_left = Micros::MAX.since(clock.now());
             if policies.iter().any(|policy| 4 * policy.quota().window() > time_left) {
                 continue;

@@ -1,4 +1,4 @@
-//! Issue 24, points 1, 3 and 15: a denial fails the call, and what a reservation, a check and a denial report.
+//! Issue 24, points 1, 3 and 15: the results of calls, checks and reservations.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use tollgate::{
 
 static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 
-static EVEN: Policy = Policy::new("even", Quota::token_bucket(1, SECOND).capacity(0).max_reserved(10));
+static EVENLY_SPACED: Policy = Policy::new("even", Quota::token_bucket(1, SECOND).capacity(0).max_reserved(10));
 
 fn limiter() -> RateLimiter {
     RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build())
 }
 
 #[tokio::test]
-async fn point_1_each_short_call_fails_on_a_denial() {
+async fn point_1_calls_without_try_fail_on_a_denial() {
     async fn attempt(limiter: &RateLimiter) -> Result<(), LimitError> {
         limiter.limit(&LOGIN, "ada").await?;
         Ok(())
@@ -36,7 +36,7 @@ async fn point_1_each_short_call_fails_on_a_denial() {
 }
 
 #[tokio::test]
-async fn point_1_each_try_call_returns_the_denial() {
+async fn point_1_try_calls_return_the_denial() {
     let limiter = limiter();
     assert_eq!(limiter.try_acquire(&LOGIN, "ada").cost(5).await.unwrap().remaining(), 0);
     assert!(!limiter.try_limit(&LOGIN, "ada").await.unwrap().is_allowed());
@@ -49,14 +49,14 @@ async fn point_1_each_try_call_returns_the_denial() {
 }
 
 #[tokio::test]
-async fn point_1_a_turn_is_held_and_not_taken_in_passing() {
+async fn point_1_only_calls_that_return_a_hold_can_reserve() {
     let limiter = limiter();
-    let reservation = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
+    let reservation = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
     assert_eq!(reservation.delay(), SECOND);
     assert!(reservation.cancel().await.unwrap()); // The next caller gets the same due time.
-    assert_eq!(limiter.acquire(&EVEN, "ada").reserve_within(SECOND).await.unwrap().delay(), SECOND);
+    assert_eq!(limiter.acquire(&EVENLY_SPACED, "ada").reserve_within(SECOND).await.unwrap().delay(), SECOND);
 
-    // A call that cannot hold a reservation is an error, even if it would not have to wait.
+    // Reserving without a hold is an error, even if no wait is needed.
     static MAIL: Policy = Policy::new("mail", Quota::token_bucket(1, SECOND).max_reserved(10));
     let charges = || [Charge::new(&MAIL, "ada").reserve()];
     let Err(LimitError::Backend(error)) = limiter.limit_all(charges()).await else {
@@ -71,21 +71,24 @@ async fn point_1_a_turn_is_held_and_not_taken_in_passing() {
 
 /// Regression: a job that slept for the delay and dropped the reservation was not limited.
 #[tokio::test]
-async fn point_1_a_turn_that_is_dropped_stays_charged_unless_it_is_cancelled_or_waited_for() {
+async fn point_1_a_dropped_reservation_stays_charged() {
     let limiter = limiter();
     for seconds in 1..=3 {
-        let reservation = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
+        let reservation = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
         assert_eq!(reservation.delay(), SECOND * seconds);
     }
-    assert!(limiter.acquire(&EVEN, "ada").reserve().await.unwrap().cancel().await.unwrap());
-    drop(tokio::time::timeout(Duration::ZERO, limiter.acquire(&EVEN, "ada").reserve().await.unwrap().wait()).await);
-    drop(limiter.acquire(&EVEN, "ada").reserve());
-    let reservation = limiter.acquire(&EVEN, "ada").reserve_within(4 * SECOND).await.unwrap();
+    assert!(limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap().cancel().await.unwrap());
+    drop(
+        tokio::time::timeout(Duration::ZERO, limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap().wait())
+            .await,
+    );
+    drop(limiter.acquire(&EVENLY_SPACED, "ada").reserve());
+    let reservation = limiter.acquire(&EVENLY_SPACED, "ada").reserve_within(4 * SECOND).await.unwrap();
     assert_eq!(reservation.delay(), 4 * SECOND);
 }
 
 #[tokio::test]
-async fn point_3_a_check_of_a_full_bucket_leaves_all_of_it() {
+async fn point_3_a_check_of_a_full_bucket_reports_a_full_bucket() {
     let limiter = limiter();
     let full = limiter.try_check(&LOGIN, "ada").await.unwrap();
     assert_eq!((full.remaining(), full.reset()), (5, Duration::ZERO));
@@ -94,7 +97,7 @@ async fn point_3_a_check_of_a_full_bucket_leaves_all_of_it() {
 }
 
 #[tokio::test]
-async fn point_3_a_check_shows_what_is_there_whatever_it_asks_for() {
+async fn point_3_a_check_reports_the_same_state_for_every_cost() {
     static DAILY: Policy = Policy::new("daily", Quota::fixed_window(5, HOUR).start(Duration::ZERO));
     static SLIDING: Policy = Policy::new("sliding", Quota::sliding_window(5, HOUR));
     let limiter = limiter();
@@ -114,12 +117,12 @@ async fn point_3_a_check_shows_what_is_there_whatever_it_asks_for() {
         assert_eq!(twice.iter().map(|check| check.remaining()).collect::<Vec<_>>(), [3, 3]);
         assert_eq!(limiter.remaining(policy, "ada").await.unwrap(), 3);
     }
-    let reservation = limiter.try_check_all([Charge::new(&EVEN, "ada").reserve()]).await.unwrap();
+    let reservation = limiter.try_check_all([Charge::new(&EVENLY_SPACED, "ada").reserve()]).await.unwrap();
     assert_eq!((reservation.delay(), reservation.get(0).unwrap().reset()), (SECOND, Duration::ZERO));
 }
 
 #[tokio::test]
-async fn point_3_a_status_is_in_whole_tokens_and_seconds_rounded_up() {
+async fn point_3_a_summary_has_whole_tokens_and_seconds_rounded_up() {
     static CHAT: Policy = Policy::new("chat", Quota::token_bucket(3, SECOND).capacity(10));
     let limiter = limiter();
     let status = limiter.acquire(&CHAT, "ada").cost(4).await.unwrap().summary();
@@ -134,7 +137,7 @@ async fn point_3_a_status_is_in_whole_tokens_and_seconds_rounded_up() {
 }
 
 #[tokio::test]
-async fn point_3_a_handler_passes_key_errors_on() {
+async fn point_3_a_key_error_converts_to_a_limit_error() {
     fn key(name: Option<&str>) -> Result<&str, tollgate::key::KeyError> {
         name.ok_or_else(|| tollgate::key::KeyError::new("no name; send x-name"))
     }
@@ -150,7 +153,7 @@ async fn point_3_a_handler_passes_key_errors_on() {
 }
 
 #[tokio::test]
-async fn point_3_a_wait_without_reservations_is_an_error() {
+async fn point_3_waiting_without_reservations_is_an_error() {
     let limiter = limiter();
     let error = limiter.acquire(&LOGIN, "ada").wait_up_to(MINUTE).await.err().map(|error| error.to_string());
     assert!(error.is_some_and(|text| text.contains("max_reserved")));
@@ -159,7 +162,7 @@ async fn point_3_a_wait_without_reservations_is_an_error() {
         |error: &LimitError| matches!(error, LimitError::NoReservations(policy) if *policy == *LOGIN.name());
     assert!(is_no_reservations(&limiter.acquire(&LOGIN, "ada").reserve().await.unwrap_err()));
     assert!(is_no_reservations(&limiter.acquire(&LOGIN, "ada").reserve_within(MINUTE).await.unwrap_err()));
-    let both = [Charge::new(&EVEN, "ada").reserve(), Charge::new(&LOGIN, "ada").reserve()];
+    let both = [Charge::new(&EVENLY_SPACED, "ada").reserve(), Charge::new(&LOGIN, "ada").reserve()];
     assert!(is_no_reservations(&limiter.hold_all(both).await.unwrap_err()));
     assert_eq!(limiter.remaining(&LOGIN, "ada").await.unwrap(), 5, "a failed call charged a token");
     let crowded = RateLimiter::builder(MemoryBackend::new()).max_waiting(0).build();
@@ -167,12 +170,12 @@ async fn point_3_a_wait_without_reservations_is_an_error() {
 }
 
 #[tokio::test]
-async fn point_3_a_quota_set_at_run_time_turns_no_wait_into_an_error() {
+async fn point_3_a_quota_set_at_run_time_does_not_make_waiting_an_error() {
     let limiter = limiter();
     let plain = Quota::token_bucket(1, HOUR);
-    limiter.set_quota(&EVEN, Some(plain)).await.unwrap();
-    assert!(limiter.acquire(&EVEN, "ada").wait_up_to(MINUTE).await.is_ok());
-    let denied = limiter.acquire(&EVEN, "ada").wait_up_to(MINUTE).await.unwrap_err();
+    limiter.set_quota(&EVENLY_SPACED, Some(plain)).await.unwrap();
+    assert!(limiter.acquire(&EVENLY_SPACED, "ada").wait_up_to(MINUTE).await.is_ok());
+    let denied = limiter.acquire(&EVENLY_SPACED, "ada").wait_up_to(MINUTE).await.unwrap_err();
     assert!(denied.denied().is_some(), "{denied}");
     limiter.set_quota(&LOGIN, Some(plain.max_reserved(2))).await.unwrap();
     limiter.limit(&LOGIN, "ada").await.unwrap();
@@ -180,13 +183,13 @@ async fn point_3_a_quota_set_at_run_time_turns_no_wait_into_an_error() {
 }
 
 #[tokio::test]
-async fn point_15_a_denial_of_a_quota_without_capacity_names_the_calls_that_wait() {
-    let denied = limiter().try_limit(&EVEN, "ada").await.unwrap().into_result().unwrap_err().to_string();
+async fn point_15_a_denial_at_zero_capacity_names_the_waiting_calls() {
+    let denied = limiter().try_limit(&EVENLY_SPACED, "ada").await.unwrap().into_result().unwrap_err().to_string();
     assert!(denied.contains("reserve()") && denied.contains("wait_up_to"), "{denied}");
 }
 
 #[tokio::test]
-async fn point_15_a_denial_has_its_wait_in_whole_seconds_and_milliseconds_rounded_up() {
+async fn point_15_retry_after_in_seconds_and_milliseconds_is_rounded_up() {
     static FAST: Policy = Policy::new("fast", Quota::token_bucket(3, SECOND).capacity(1));
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
@@ -208,18 +211,19 @@ async fn point_15_a_denial_has_its_wait_in_whole_seconds_and_milliseconds_rounde
 }
 
 #[tokio::test]
-async fn point_15_a_cancelled_turn_reports_whether_it_came_back() {
+async fn point_15_cancel_reports_whether_the_tokens_were_refunded() {
     let limiter = limiter();
-    let first = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
-    let second = limiter.acquire(&EVEN, "ada").reserve().await.unwrap();
+    let first = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
+    let second = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
     assert!(!first.cancel().await.unwrap(), "a later reservation was granted");
     assert!(second.cancel().await.unwrap());
-    // The first reservation is forfeited, the second is free again.
-    assert_eq!(limiter.acquire(&EVEN, "ada").reserve().await.unwrap().delay(), 2 * SECOND);
+    // The first reservation is forfeited, and the second is free again.
+    assert_eq!(limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap().delay(), 2 * SECOND);
 
     assert!(limiter.acquire(&LOGIN, "ada").cost(3).hold().await.unwrap().cancel().await.unwrap());
-    let lost = limiter.hold_all([Charge::new(&LOGIN, "ada"), Charge::new(&EVEN, "eve").reserve()]).await.unwrap();
-    limiter.acquire(&EVEN, "eve").reserve().await.unwrap().into_receipt();
+    let lost =
+        limiter.hold_all([Charge::new(&LOGIN, "ada"), Charge::new(&EVENLY_SPACED, "eve").reserve()]).await.unwrap();
+    limiter.acquire(&EVENLY_SPACED, "eve").reserve().await.unwrap().into_receipt();
     assert!(!lost.cancel().await.unwrap());
     assert_eq!(limiter.remaining(&LOGIN, "ada").await.unwrap(), 5);
 }

@@ -1,4 +1,4 @@
-//! A charge is settled only once, by the first settlement.
+//! Only the first settlement of a charge applies.
 
 use std::sync::Barrier;
 use std::thread;
@@ -35,7 +35,7 @@ async fn a_charge_is_settled_once() {
 }
 
 #[tokio::test]
-async fn what_is_settled_is_settled_by_the_call() {
+async fn a_settlement_applies_even_if_its_future_is_dropped() {
     let (limiter, _clock) = limiter();
     let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
     drop(receipt.settle(1700));
@@ -45,7 +45,7 @@ async fn what_is_settled_is_settled_by_the_call() {
 }
 
 #[tokio::test]
-async fn of_two_threads_exactly_one_wins() {
+async fn only_one_of_two_concurrent_settlements_applies() {
     let (limiter, _clock) = limiter();
     for round in 0..500 {
         let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
@@ -67,7 +67,7 @@ async fn of_two_threads_exactly_one_wins() {
 }
 
 #[tokio::test]
-async fn each_charge_of_a_call_is_settled_for_itself() {
+async fn each_charge_of_a_call_is_settled_separately() {
     let (limiter, _clock) = limiter();
     let charges = limiter.hold_all([Charge::new(&TOKENS, "team").cost(1000), Charge::new(&CALLS, "team").cost(10)]);
     let receipt = charges.await.unwrap().into_receipt();
@@ -81,24 +81,24 @@ async fn each_charge_of_a_call_is_settled_for_itself() {
 }
 
 #[tokio::test]
-async fn what_the_handler_settled_the_response_only_resets() {
-    let verdicts =
+async fn after_the_handler_settles_the_response_can_only_reset() {
+    let actions =
         [(OnResponse::Keep, 1700), (OnResponse::Refund, 1700), (OnResponse::Settle(5), 1700), (OnResponse::Reset, 0)];
-    for (verdict, spent) in verdicts {
+    for (action, spent) in actions {
         let (limiter, _clock) = limiter();
         let layer = RateLimitLayer::new(TOKENS, team).cost(|_| 1000).with_receipt().limiter(&limiter);
-        let service = with_receipt_handler(&layer.on_response(move |_| verdict), |receipt| async move {
+        let service = with_receipt_handler(&layer.on_response(move |_| action), |receipt| async move {
             receipt.settle(1700).await.unwrap();
             StatusCode::OK
         });
         assert_eq!(ask(&service, "/").await, 200);
-        assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "{verdict:?}");
+        assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "{action:?}");
     }
 }
 
 #[tokio::test]
-async fn what_the_response_settled_the_handle_only_resets() {
-    for (verdict, spent) in [
+async fn after_the_response_settles_the_receipt_can_only_reset() {
+    for (action, spent) in [
         (OnResponse::Keep, 1700),
         (OnResponse::Refund, 0),
         (OnResponse::Settle(5), 5),
@@ -106,15 +106,15 @@ async fn what_the_response_settled_the_handle_only_resets() {
     ] {
         let (limiter, _clock) = limiter();
         let layer = RateLimitLayer::new(TOKENS, team).cost(|_| 1000).with_receipt().limiter(&limiter);
-        let (send, mut handles) = tokio::sync::mpsc::unbounded_channel();
-        let service = with_receipt_handler(&layer.on_response(move |_| verdict), move |receipt| {
+        let (send, mut receipts) = tokio::sync::mpsc::unbounded_channel();
+        let service = with_receipt_handler(&layer.on_response(move |_| action), move |receipt| {
             send.send(receipt).unwrap();
             async { StatusCode::OK }
         });
         assert_eq!(ask(&service, "/").await, 200);
-        let receipt = handles.recv().await.unwrap();
+        let receipt = receipts.recv().await.unwrap();
         receipt.settle(1700).await.unwrap();
-        assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "{verdict:?}");
+        assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "{action:?}");
         receipt.reset().await.unwrap();
         assert_eq!(left(&limiter, &TOKENS).await, 10_000);
     }

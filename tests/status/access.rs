@@ -46,7 +46,7 @@ async fn spent(app: &Router, line: &str, headers: &[&str]) -> f64 {
 }
 
 #[tokio::test]
-async fn a_user_reads_what_they_spent_themselves() {
+async fn users_read_their_own_spending() {
     let (app, _) = app().await;
     assert_eq!(spent(&app, "GET /rate-limit", &["authorization: Bearer s-ada"]).await, 7.0);
     assert_eq!(call(&app, "POST /chat", &["authorization: Bearer s-ada"]).await.status, 200);
@@ -54,7 +54,7 @@ async fn a_user_reads_what_they_spent_themselves() {
 }
 
 #[tokio::test]
-async fn an_id_that_the_client_puts_anywhere_changes_nothing() {
+async fn an_id_sent_by_the_client_is_ignored() {
     let (app, _) = app().await;
     let mallory = "authorization: Bearer s-mallory";
     for line in [
@@ -87,7 +87,7 @@ async fn an_id_that_the_client_puts_anywhere_changes_nothing() {
 }
 
 #[tokio::test]
-async fn callers_without_a_name_read_the_bucket_that_they_share() {
+async fn anonymous_callers_read_their_shared_bucket() {
     let (app, limiter) = app().await;
     limiter.acquire(&API, Subject::anonymous()).cost(2).await.unwrap();
     assert_eq!(spent(&app, "GET /rate-limit", &[]).await, 2.0);
@@ -96,7 +96,7 @@ async fn callers_without_a_name_read_the_bucket_that_they_share() {
 }
 
 #[tokio::test]
-async fn an_address_is_the_sockets_whatever_headers_say() {
+async fn forwarding_headers_do_not_change_the_address() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(&API, key::client_ip()).limiter(&limiter);
     let app = Router::new()
@@ -126,7 +126,7 @@ async fn an_address_is_the_sockets_whatever_headers_say() {
 }
 
 #[tokio::test]
-async fn only_the_endpoint_with_the_frightening_name_believes_the_client() {
+async fn only_of_any_caller_accepts_a_key_from_the_client() {
     let (limiter, _clock) = limiter();
     limiter.acquire(&API, "ada+x@example.com").cost(7).await.unwrap();
     limiter.acquire(&API, 42).cost(3).await.unwrap();

@@ -9,14 +9,14 @@ use tokio::net::TcpStream;
 use super::{Tally, Target};
 use crate::honest::connect;
 
-pub struct Wire {
+pub struct Client {
     stream: TcpStream,
     unread: Vec<u8>,
 }
 
-impl Wire {
-    pub async fn connect(from: Ipv4Addr, to: SocketAddr) -> Result<Wire> {
-        Ok(Wire { stream: connect(from, to).await?, unread: Vec::new() })
+impl Client {
+    pub async fn connect(from: Ipv4Addr, to: SocketAddr) -> Result<Client> {
+        Ok(Client { stream: connect(from, to).await?, unread: Vec::new() })
     }
 
     pub async fn send(&mut self, bytes: &[u8]) -> Result<()> {
@@ -24,15 +24,15 @@ impl Wire {
     }
 
     /// Reads and counts this many responses.
-    pub async fn answers(&mut self, count: u64, tally: &Tally) -> Result<()> {
+    pub async fn read_responses(&mut self, count: u64, tally: &Tally) -> Result<()> {
         for _ in 0..count {
-            tally.answered(self.answer().await?);
+            tally.count_status(self.read_response().await?);
         }
         Ok(())
     }
 
     /// The status of the next response, which has a content length or no body.
-    async fn answer(&mut self) -> Result<u16> {
+    async fn read_response(&mut self) -> Result<u16> {
         let head = loop {
             if let Some(end) = find(&self.unread, b"\r\n\r\n") {
                 break end + 4;
@@ -60,33 +60,33 @@ impl Wire {
 }
 
 /// A connection that reconnects when it breaks, which counts as cut.
-pub struct Renewed {
+pub struct ReconnectingClient {
     target: Target,
     from: Ipv4Addr,
-    wire: Option<Wire>,
+    client: Option<Client>,
 }
 
-impl Renewed {
-    pub fn new(target: Target, from: Ipv4Addr) -> Renewed {
-        Renewed { target, from, wire: None }
+impl ReconnectingClient {
+    pub fn new(target: Target, from: Ipv4Addr) -> ReconnectingClient {
+        ReconnectingClient { target, from, client: None }
     }
 
     /// Sends this many requests together and counts the responses.
     pub async fn exchange(&mut self, requests: &[u8], count: u64) {
         if self.try_exchange(requests, count).await.is_err() {
             self.target.tally.cut();
-            self.wire = None;
+            self.client = None;
         }
     }
 
     async fn try_exchange(&mut self, requests: &[u8], count: u64) -> Result<()> {
-        let wire = match &mut self.wire {
-            Some(wire) => wire,
-            none => none.insert(Wire::connect(self.from, self.target.server).await?),
+        let client = match &mut self.client {
+            Some(client) => client,
+            none => none.insert(Client::connect(self.from, self.target.server).await?),
         };
-        wire.send(requests).await?;
+        client.send(requests).await?;
         self.target.tally.sent(count);
-        wire.answers(count, &self.target.tally).await
+        client.read_responses(count, &self.target.tally).await
     }
 }
 

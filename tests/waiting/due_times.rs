@@ -13,7 +13,7 @@ use crate::queue::{MICRO, Queue, SPACED, ms, number, send};
 const SEARCH: Policy = Policy::new("search", SPACED);
 
 #[tokio::test]
-async fn twenty_at_once_go_on_one_by_one_a_tenth_of_a_second_apart() {
+async fn twenty_concurrent_requests_continue_100_ms_apart() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH, key::global()).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
@@ -34,7 +34,7 @@ async fn twenty_at_once_go_on_one_by_one_a_tenth_of_a_second_apart() {
 }
 
 #[tokio::test]
-async fn a_window_lets_them_in_by_the_boundary_in_their_order() {
+async fn waiting_requests_continue_in_order_at_window_boundaries() {
     // The clock starts at a whole second, 700 ms before a boundary.
     const BATCHES: Policy = Policy::new("batches", Quota::fixed_window(4, SECOND).start(ms(700)).max_reserved(16));
     let queue = Queue::new();
@@ -58,7 +58,7 @@ async fn a_window_lets_them_in_by_the_boundary_in_their_order() {
 }
 
 #[tokio::test]
-async fn in_real_time_they_go_on_a_tenth_of_a_second_apart_and_never_early() {
+async fn requests_in_real_time_continue_100_ms_apart_and_never_early() {
     let passed = Arc::new(Mutex::new(Vec::new()));
     let recorder = Arc::clone(&passed);
     let inner = service_fn(move |request: Request<u64>| {
@@ -82,19 +82,19 @@ async fn in_real_time_they_go_on_a_tenth_of_a_second_apart_and_never_early() {
     }
 }
 
-/// Later requests wait for the tokens of the large one, and small ones do not overtake it.
+/// Small requests that arrive after the large request wait behind it.
 #[tokio::test]
-async fn a_large_request_amid_small_ones_goes_on_when_promised() {
+async fn a_large_request_among_small_ones_continues_when_due() {
     const PAGES: Policy = Policy::new("pages", Quota::token_bucket(100, SECOND).capacity(50).unlimited_reservations());
     let queue = Queue::new();
     let layer = RateLimitLayer::new(PAGES, key::global()).limiter(&queue.limiter).wait_up_to(MINUTE);
     let service =
         layer.cost(|req: &http::request::Parts| if number(req) == 1000 { 50 } else { 1 }).layer(queue.inner());
-    // Twice the quota: 100 at the start, then two for each refilled token. Request 1000 is the large one.
+    // Requests arrive at twice the rate: 100 at the start, then two per refilled token. Request 1000 is the large one.
     let mut answers: Vec<_> = (0..100).map(|number| send(&service, number)).collect();
     answers.push(send(&service, 1000));
     queue.at(Duration::ZERO).await;
-    // 50 continue immediately and 50 within half a second; the tokens of the large one take another half second.
+    // 50 continue immediately and 50 within half a second. The tokens of the large one take another half second.
     let due = ms(1000);
     for tick in 1..=100 {
         answers.extend([send(&service, 1000 + 2 * tick), send(&service, 1001 + 2 * tick)]);

@@ -1,4 +1,4 @@
-//! A backend whose results are delayed, as over a network.
+//! A backend whose results arrive late, like those of a remote server.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Requests that end without a response keep their charges.
+//! Requests that end without a response stay charged.
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
@@ -18,7 +18,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::app::{TEN, left, team};
 use crate::client::{limiter, serve};
 
-/// Layers that settle by the response or by a receipt, which is dropped with the request.
+/// Layers that settle by the response or by a receipt. The receipt is dropped with the request.
 fn layers(limiter: &RateLimiter) -> [RateLimitLayer; 3] {
     let layer = RateLimitLayer::new(TEN, team).limiter(limiter);
     let reset = layer.clone().on_response(|_| OnResponse::Reset).with_receipt();
@@ -27,7 +27,7 @@ fn layers(limiter: &RateLimiter) -> [RateLimitLayer; 3] {
 
 type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<()>, &'static str>> + Send>>;
 
-/// Ends a request to the service `serve` under each of the layers, and asserts that each keeps its charge.
+/// Calls `serve` under each layer, ends the request with `end` and asserts that the request stays charged.
 async fn assert_charge_kept<F>(serve: fn(Request<()>) -> ResponseFuture, end: impl Fn(ResponseFuture) -> F)
 where
     F: Future<Output = ()>,
@@ -41,8 +41,8 @@ where
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_keeps_the_charge() {
-    fn at_once(_: Request<()>) -> ResponseFuture {
+async fn a_request_stays_charged_if_the_handler_panics() {
+    fn immediately(_: Request<()>) -> ResponseFuture {
         panic!("panic requested by the test")
     }
     fn later(request: Request<()>) -> ResponseFuture {
@@ -52,21 +52,21 @@ async fn a_handler_that_panics_keeps_the_charge() {
             panic!("panic requested by the test")
         })
     }
-    for serve in [at_once, later] {
+    for serve in [immediately, later] {
         assert_charge_kept(serve, |answer| async { assert!(tokio::spawn(answer).await.unwrap_err().is_panic()) }).await;
     }
 }
 
 #[tokio::test]
-async fn a_service_that_fails_keeps_the_charge() {
+async fn a_request_stays_charged_if_the_service_fails() {
     fn fails(_: Request<()>) -> ResponseFuture {
-        Box::pin(async { Err("of its own") })
+        Box::pin(async { Err("inner error") })
     }
-    assert_charge_kept(fails, |answer| async { assert_eq!(answer.await.unwrap_err(), "of its own") }).await;
+    assert_charge_kept(fails, |answer| async { assert_eq!(answer.await.unwrap_err(), "inner error") }).await;
 }
 
 #[tokio::test]
-async fn a_timeout_outside_keeps_the_charge() {
+async fn a_request_stays_charged_if_an_outer_timeout_elapses() {
     fn never(request: Request<()>) -> ResponseFuture {
         Box::pin(async move {
             let _until_here = request;
@@ -82,7 +82,7 @@ async fn a_timeout_outside_keeps_the_charge() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_keeps_the_charge() {
+async fn a_request_stays_charged_if_the_client_disconnects() {
     let (limiter, _clock) = limiter();
     for (layer, remaining) in layers(&limiter).into_iter().zip([9, 8, 7]) {
         let (started, mut handler) = mpsc::channel::<()>(1);
@@ -96,20 +96,20 @@ async fn a_client_that_leaves_keeps_the_charge() {
         handler.recv().await.expect("the handler must start");
         drop(stream);
         // The handler and its sender are dropped when the server notices the disconnect.
-        assert!(tokio::time::timeout(Duration::from_secs(20), gone(handler)).await.is_ok());
+        assert!(tokio::time::timeout(Duration::from_secs(20), handler_dropped(handler)).await.is_ok());
         assert_eq!(left(&limiter, &TEN).await, remaining);
     }
 }
 
 /// Waits until only the route's clone of the handler is left.
-async fn gone(handler: mpsc::Receiver<()>) {
+async fn handler_dropped(handler: mpsc::Receiver<()>) {
     while handler.sender_strong_count() > 1 {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn a_handle_that_is_dropped_keeps_the_charge() {
+async fn a_request_stays_charged_if_its_receipt_is_dropped() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).cost(|_| 4).with_receipt().limiter(&limiter);
     let inner = service_fn(|request: Request<()>| async move {

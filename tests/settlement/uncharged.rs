@@ -1,4 +1,4 @@
-//! Receipts of requests that pass uncharged, which do nothing.
+//! Receipts and responses of uncharged requests settle nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use tollgate::{OnResponse, RateLimitLayer, RateLimiter, Receipt, clock::ManualCl
 
 use crate::app::{TEN, ask, left, status_from_path, team, with_receipt_handler};
 use crate::client::{limiter, serve};
-use crate::store::RemoteBackend;
+use crate::remote_backend::RemoteBackend;
 
 async fn use_all(receipt: Receipt) -> StatusCode {
     assert_eq!(receipt.decisions().iter().count(), 0);
@@ -23,7 +23,7 @@ async fn use_all(receipt: Receipt) -> StatusCode {
 }
 
 #[tokio::test]
-async fn what_would_have_been_refused_has_nothing_to_settle() {
+async fn the_receipt_of_a_request_denied_in_shadow_mode_does_nothing() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).with_receipt().shadow().limiter(&limiter);
     limiter.acquire(&TEN, "team").cost(10).await.unwrap();
@@ -34,24 +34,24 @@ async fn what_would_have_been_refused_has_nothing_to_settle() {
 }
 
 #[tokio::test]
-async fn what_would_have_been_refused_is_not_settled_by_its_response_either() {
-    for verdict in [OnResponse::Refund, OnResponse::Settle(5), OnResponse::Reset] {
+async fn a_request_denied_in_shadow_mode_is_not_settled_by_its_response() {
+    for action in [OnResponse::Refund, OnResponse::Settle(5), OnResponse::Reset] {
         let (limiter, _clock) = limiter();
         // Regression: with a receipt in the request, the closure was called and its result ignored.
         let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter).on_response(move |response| {
             assert_ne!(response.status, 202, "called for a request that was not charged");
-            verdict
+            action
         });
         limiter.acquire(&TEN, "team").cost(10).await.unwrap();
         for layer in [layer.clone(), layer.with_receipt()] {
             assert_eq!(ask(&status_from_path(&layer), "/202").await, 202);
-            assert_eq!(left(&limiter, &TEN).await, 0, "{verdict:?}");
+            assert_eq!(left(&limiter, &TEN).await, 0, "{action:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn in_shadow_mode_what_was_charged_is_settled_as_ever() {
+async fn a_charge_in_shadow_mode_is_settled_as_usual() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter);
     assert_eq!(ask(&status_from_path(&layer.clone().on_response(|_| OnResponse::Refund)), "/200").await, 200);
@@ -65,7 +65,7 @@ async fn in_shadow_mode_what_was_charged_is_settled_as_ever() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_skipped_has_a_handle_for_its_extractor() {
+async fn a_skipped_request_has_a_receipt_for_the_extractor() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter).skip(|_: &Parts| true);
     let client = serve(Router::new().route("/", get(use_all)).layer(layer)).await;
@@ -74,7 +74,7 @@ async fn a_request_that_is_skipped_has_a_handle_for_its_extractor() {
 }
 
 #[tokio::test]
-async fn without_a_handle_a_handler_that_wants_one_says_how_to_get_it() {
+async fn extracting_a_missing_receipt_is_an_error_that_names_with_receipt() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(TEN, team).on_response(|_| OnResponse::Keep).limiter(&limiter);
     let client = serve(Router::new().route("/", get(use_all)).layer(layer)).await;
@@ -85,8 +85,8 @@ async fn without_a_handle_a_handler_that_wants_one_says_how_to_get_it() {
 }
 
 #[tokio::test]
-async fn what_was_not_charged_asks_no_backend() {
-    // Regression: a reset of no rows was sent to the backend and failed if that was down.
+async fn a_receipt_without_charges_does_not_call_the_backend() {
+    // Regression: a reset of no rows was sent to the backend and failed if the backend was down.
     let backend = RemoteBackend { fails: true, ..RemoteBackend::new(ManualClock::new(), 2) };
     let log = Arc::clone(&backend.log);
     let limiter = RateLimiter::new(backend);
@@ -96,7 +96,7 @@ async fn what_was_not_charged_asks_no_backend() {
 }
 
 #[tokio::test]
-async fn a_closure_is_asked_once_a_response() {
+async fn the_on_response_closure_is_called_once_per_response() {
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);
     let (limiter, _clock) = limiter();

@@ -27,7 +27,7 @@ fn behind(layer: RateLimitLayer) -> Router {
     Router::new().route("/", get(|| async { "hello" })).layer(layer.limiter(&limiter()))
 }
 
-async fn ask(app: &Router, content_type: &str) -> Response {
+async fn send(app: &Router, content_type: &str) -> Response {
     app.clone()
         .oneshot(Request::get("/").header("content-type", content_type).body(Body::empty()).unwrap())
         .await
@@ -35,47 +35,47 @@ async fn ask(app: &Router, content_type: &str) -> Response {
 }
 
 pub(crate) async fn refusals(list: &mut List) {
-    list.part("Refusals: responses");
+    list.section("Refusals: responses");
     let app = behind(RateLimitLayer::new(API, key::global()).grpc());
-    assert_eq!(ask(&app, "text/plain").await.status(), 200);
-    list.answer("a quota that is exceeded", ask(&app, "text/plain").await).await;
-    list.answer("the same, by gRPC", ask(&app, "application/grpc").await).await;
+    assert_eq!(send(&app, "text/plain").await.status(), 200);
+    list.response("an exceeded quota", send(&app, "text/plain").await).await;
+    list.response("the same over gRPC", send(&app, "application/grpc").await).await;
     let costly = behind(RateLimitLayer::new(API, key::global()).cost(|_| 5).grpc());
-    list.answer("a cost that never fits", ask(&costly, "text/plain").await).await;
-    list.answer("the same, by gRPC", ask(&costly, "application/grpc").await).await;
-    let down = || Error::new(ErrorKind::Timeout, "the store did not answer within 100 ms");
-    list.answer("a backend that could not decide", down().into_response()).await;
+    list.response("a cost that never fits", send(&costly, "text/plain").await).await;
+    list.response("the same over gRPC", send(&costly, "application/grpc").await).await;
+    let down = || Error::new(ErrorKind::Timeout, "the backend did not respond within 100 ms");
+    list.response("a backend that could not decide", down().into_response()).await;
     let limiter = limiter();
     limiter.limit(&API, 7).await.unwrap();
     let denied = limiter.try_limit(&API, 7).await.unwrap().into_result().unwrap_err();
-    list.answer("a denial from a handler", denied.into_response()).await;
+    list.response("a denial from a handler", denied.into_response()).await;
 }
 
 pub(crate) async fn extractors(list: &mut List) {
-    list.part("Keys and extractors: KeyError, as responses");
+    list.section("Keys and extractors: KeyError, as responses");
     let quota = Quota::token_bucket(1, MINUTE);
     let app = behind(RateLimitLayer::new(quota, key::client_ip()));
-    list.answer("a server that does not tell its peers", ask(&app, "text/plain").await).await;
+    list.response("a server without peer addresses", send(&app, "text/plain").await).await;
     let app = behind(RateLimitLayer::new(quota, key::client_ip().from_header("cf-connecting-ip")));
-    list.answer("a header without a trusted proxy", ask(&app, "text/plain").await).await;
+    list.response("a header without a trusted proxy", send(&app, "text/plain").await).await;
     let app = behind(RateLimitLayer::new(quota, key::header("x-api-key").or_reject()).grpc());
-    list.answer("a request that does not say who asks", ask(&app, "text/plain").await).await;
-    list.answer("the same, by gRPC", ask(&app, "application/grpc").await).await;
+    list.response("a request without a key", send(&app, "text/plain").await).await;
+    list.response("the same over gRPC", send(&app, "application/grpc").await).await;
     let own = |_: &axum::http::request::Parts| Err::<u64, _>(KeyError::new("no tenant: put the tenant layer outside"));
     let app = behind(RateLimitLayer::new(quota, own));
-    list.answer("a closure of the program's", ask(&app, "text/plain").await).await;
+    list.response("an error of a custom extractor", send(&app, "text/plain").await).await;
 
     let app = Router::new().route("/", get(|_: RateLimitStatus| async {}));
-    list.answer("a handler that wants a status, and no layer", ask(&app, "text/plain").await).await;
+    list.response("a handler with `RateLimitStatus`, without a layer", send(&app, "text/plain").await).await;
     let app = Router::new().route("/", get(|_: Receipt| async {}));
-    list.answer("a handler that wants its charges, and no layer", ask(&app, "text/plain").await).await;
+    list.response("a handler with `Receipt`, without a layer", send(&app, "text/plain").await).await;
 }
 
 pub(crate) async fn status_endpoints(list: &mut List) {
-    list.part("Status endpoints: responses");
+    list.section("Status endpoints: responses");
     let limiter = limiter();
     let app = Router::new().route("/", status::of_any_caller(&limiter, API, |name: &str| name.to_owned()));
-    list.answer("a caller without a key", ask(&app, "text/plain").await).await;
+    list.response("a caller without a key", send(&app, "text/plain").await).await;
     let app = Router::new().route("/", status::of(&limiter, API, key::client_ip()));
-    list.answer("a server that does not tell its peers", ask(&app, "text/plain").await).await;
+    list.response("a server without peer addresses", send(&app, "text/plain").await).await;
 }

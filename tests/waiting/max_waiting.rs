@@ -8,12 +8,12 @@ use http::{Request, Response};
 use tollgate::{Charge, LimitError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, SECOND};
 use tower::{Layer, service_fn};
 
-use crate::queue::{Queue, SPACED, immediate_response, immediate_status, ms, number, send, settle};
+use crate::queue::{Queue, SPACED, immediate_response, immediate_status, ms, number, run_tasks, send};
 
 static SEARCH: Policy = Policy::new("search", SPACED);
 
 #[tokio::test]
-async fn who_finds_no_place_is_denied_at_once() {
+async fn calls_above_the_waiting_maximum_are_denied_immediately() {
     let queue = Queue::with(3);
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
@@ -23,7 +23,7 @@ async fn who_finds_no_place_is_denied_at_once() {
 
     let denied = immediate_response(&service, 4).await.unwrap();
     assert_eq!((denied.status().as_u16(), denied.body().is_refusal()), (429, true));
-    // It would fit in 0.4 s, after all reservations are due; the header has whole seconds.
+    // The request would be allowed in 0.4 s, after all reservations are due. The header is in whole seconds.
     assert_eq!(denied.headers()["retry-after"], "1");
     let denied = queue.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND).await;
     assert!(matches!(denied, Err(LimitError::Denied(_))), "{denied:?}");
@@ -32,13 +32,13 @@ async fn who_finds_no_place_is_denied_at_once() {
     queue.at(ms(100)).await;
     assert_eq!(queue.limiter.waiting(), 2);
     answers.push(send(&service, 5));
-    settle().await;
+    run_tasks().await;
     assert_eq!(queue.limiter.waiting(), 3);
     answers.pop().unwrap().abort();
-    settle().await;
+    run_tasks().await;
     assert_eq!(queue.limiter.waiting(), 2);
     answers.push(send(&service, 6));
-    settle().await;
+    run_tasks().await;
     assert_eq!(queue.limiter.waiting(), 3);
     for slot in 2..=4 {
         queue.at(ms(100 * slot)).await;
@@ -48,7 +48,7 @@ async fn who_finds_no_place_is_denied_at_once() {
 }
 
 #[tokio::test]
-async fn without_a_place_what_fits_at_once_goes_on() {
+async fn calls_that_need_no_wait_are_allowed_at_the_waiting_maximum() {
     let queue = Queue::with(1);
     let layer = RateLimitLayer::new(SEARCH.clone(), |req: &Parts| number(req) % 2).limiter(&queue.limiter);
     let service = layer.wait_up_to(5 * SECOND).layer(queue.inner());
@@ -60,9 +60,9 @@ async fn without_a_place_what_fits_at_once_goes_on() {
     assert!(queue.limiter.acquire(&SEARCH, 9).wait_up_to(SECOND).await.is_ok());
 }
 
-/// The maximum applies to the limiter: all layers, calls, keys and policies on it share it.
+/// All layers, calls, keys and policies of a limiter share its maximum.
 #[tokio::test]
-async fn layers_and_calls_on_one_limiter_share_its_places() {
+async fn layers_and_calls_on_one_limiter_share_the_waiting_maximum() {
     const SLOW: Policy = Policy::new("slow", Quota::token_bucket(1, MINUTE).unlimited_reservations());
     let queue = Queue::with(2);
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
@@ -78,7 +78,7 @@ async fn layers_and_calls_on_one_limiter_share_its_places() {
 }
 
 #[tokio::test]
-async fn nobody_waits_where_there_are_no_places() {
+async fn no_call_waits_if_the_waiting_maximum_is_zero() {
     let queue = Queue::with(0);
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
@@ -87,9 +87,9 @@ async fn nobody_waits_where_there_are_no_places() {
     assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(100));
 }
 
-/// Regression: a call that was denied for lack of a place was briefly counted as waiting, and could deny another.
+/// Regression: a call denied at the maximum was briefly counted as waiting, so that another call could be denied.
 #[test]
-fn those_who_find_no_place_take_none() {
+fn calls_denied_at_the_waiting_maximum_are_never_counted_as_waiting() {
     let queue = Queue::with(0);
     let limiter = &queue.limiter;
     std::thread::scope(|scope| {
@@ -106,7 +106,7 @@ fn those_who_find_no_place_take_none() {
 
 /// Uses the system clock and timer, with clients that disconnect at any time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn on_many_threads_every_place_comes_back() {
+async fn no_waiter_leaks_on_many_threads() {
     const FAST: Policy = Policy::new("fast", Quota::token_bucket(1000, SECOND).capacity(1).unlimited_reservations());
     let limiter = RateLimiter::default();
     let layer = RateLimitLayer::new(FAST, |_: &Parts| 7).limiter(&limiter).wait_up_to(20 * SECOND);

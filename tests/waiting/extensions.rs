@@ -8,12 +8,12 @@ use http::{Request, Response};
 use tollgate::{Charge, OnResponse, Policy, RateLimitLayer, RateLimitStatus, Reason, Receipt, SECOND};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::queue::{Queue, SPACED, immediate_response, ms, request, send, settle};
+use crate::queue::{Queue, SPACED, immediate_response, ms, request, run_tasks, send};
 
 static SEARCH: Policy = Policy::new("search", SPACED);
 
 #[tokio::test]
-async fn who_waited_brings_its_status_and_its_charge() {
+async fn a_request_that_waited_has_its_status_and_receipt() {
     let queue = Queue::new();
     let inner = service_fn(|req: Request<u64>| async move {
         let status = req.extensions().get::<RateLimitStatus>().expect("a status");
@@ -32,16 +32,16 @@ async fn who_waited_brings_its_status_and_its_charge() {
     for answer in answers {
         assert_eq!(answer.await.unwrap(), Ok(200));
     }
-    // Nothing was refilled before the due time, and the whole charge was refunded.
+    // The bucket was empty at the due time, so the refund is the only token.
     assert_eq!(queue.limiter.remaining(&SEARCH, 7).await.unwrap(), 1);
 }
 
 #[tokio::test]
-async fn the_charge_of_who_waited_is_settled_by_its_response() {
+async fn a_request_that_waited_is_settled_by_its_response() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.on_response(|_| OnResponse::Settle(3)).layer(queue.inner());
-    // The first settles immediately at three tokens, which delays the second.
+    // The first request settles at three tokens immediately, which delays the second request.
     let _answers = [send(&service, 0), send(&service, 1)];
     queue.at(Duration::ZERO).await;
     assert_eq!((queue.passed().len(), queue.next_wake()), (1, Some(ms(300))));
@@ -51,13 +51,13 @@ async fn the_charge_of_who_waited_is_settled_by_its_response() {
 }
 
 #[tokio::test]
-async fn the_response_of_who_waited_has_headers_like_any_other() {
+async fn a_request_that_waited_gets_the_usual_headers() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
     let immediate = immediate_response(&service, 0).await.unwrap();
     let waiting_call = tokio::spawn(service.oneshot(request(1)));
-    settle().await;
+    run_tasks().await;
     queue.at(ms(100)).await;
     let waited = waiting_call.await.unwrap().unwrap();
     assert_eq!(immediate.headers(), waited.headers());

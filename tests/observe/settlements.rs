@@ -69,9 +69,9 @@ async fn point_14_observers_receive_settlements_refunds_cancels_and_resets() {
     assert_eq!(events.take(), [&settled[..], &resets[..]].concat());
 }
 
-/// Each charge of a call has its own notification, even one that failed open.
+/// Observers are notified of each charge, even of one that failed open.
 #[tokio::test]
-async fn point_14_each_charge_of_a_call_is_settled_by_itself_whoever_decided_it() {
+async fn point_14_each_charge_of_a_call_has_its_own_settlement() {
     let events = EventLog::default();
     let backend = FlakyBackend::new();
     let limiter = backend.limiter().observer(events.clone()).on_failure_of(&API, FailureMode::Allow);
@@ -93,7 +93,7 @@ async fn point_14_each_charge_of_a_call_is_settled_by_itself_whoever_decided_it(
 }
 
 #[tokio::test]
-async fn point_14_settlements_and_resets_are_events() {
+async fn point_14_settlements_and_resets_are_logged() {
     let limiter = FlakyBackend::new().limiter().observer(Tracing::new()).build();
     let key = limiter.digest(Subject::new("ada").key());
     let log = Log::new(Level::TRACE);

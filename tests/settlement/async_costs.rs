@@ -44,8 +44,8 @@ async fn the_service_is_not_called_before_the_cost_is_known() {
 }
 
 #[tokio::test]
-async fn a_request_of_which_the_cost_never_comes_holds_nothing_when_it_is_dropped() {
-    const RESERVABLE: Policy = Policy::new("turns", Quota::token_bucket(10, MINUTE).max_reserved(10));
+async fn a_request_dropped_before_its_cost_is_known_holds_nothing() {
+    const RESERVABLE: Policy = Policy::new("reservable", Quota::token_bucket(10, MINUTE).max_reserved(10));
     let (limiter, _clock) = limiter();
     let permits = Arc::new(Semaphore::new(1));
     let inner = ConcurrencyLimit::with_semaphore(
@@ -70,22 +70,22 @@ async fn a_request_of_which_the_cost_never_comes_holds_nothing_when_it_is_droppe
     }
 }
 
-/// Costs of the rule, of the layer or none, synchronous or not, with synchronous and asynchronous keys.
+/// Combines costs of rules and layers, sync and async, with sync and async keys.
 #[tokio::test]
-async fn every_kind_of_cost_goes_with_every_kind_of_key() {
+async fn every_kind_of_cost_works_with_every_kind_of_key() {
     let slow_key = |_: &Parts| {
         Extraction::later(async {
             tokio::task::yield_now().await;
             "team"
         })
     };
-    async fn slowly(tokens: u64) -> u64 {
+    async fn slow_cost(tokens: u64) -> u64 {
         tokio::task::yield_now().await;
         tokens
     }
     let rules = |slow: bool| {
         let rule = |policy| if slow { Rule::new(policy, slow_key) } else { Rule::new(policy, team) };
-        [rule(TOKENS).cost(|_| 100), rule(CALLS).cost_async(|_| slowly(30)), rule(TEN), rule(ANOTHER)]
+        [rule(TOKENS).cost(|_| 100), rule(CALLS).cost_async(|_| slow_cost(30)), rule(TEN), rule(ANOTHER)]
     };
     for (mixed, common) in [(0b0000, 1), (0b1111, 2), (0b0101, 3), (0b1010, 4), (0b1000, 5), (0b0001, 6)] {
         for order in 0..4 {
@@ -98,7 +98,7 @@ async fn every_kind_of_cost_goes_with_every_kind_of_key() {
             for rule in rules {
                 layer = layer.rule(rule);
             }
-            for layer in [layer.clone().cost(move |_| common), layer.cost_async(move |_| slowly(common))] {
+            for layer in [layer.clone().cost(move |_| common), layer.cost_async(move |_| slow_cost(common))] {
                 assert_eq!(ask(&status_from_path(&layer), "/200").await, 200);
                 let mut spent = Vec::new();
                 for policy in [&TOKENS, &CALLS, &TEN, &ANOTHER] {
@@ -112,7 +112,7 @@ async fn every_kind_of_cost_goes_with_every_kind_of_key() {
 }
 
 #[tokio::test]
-async fn a_cost_of_the_layer_is_waited_for_once() {
+async fn an_async_cost_of_the_layer_is_computed_once_per_request() {
     let (limiter, _clock) = limiter();
     let polled = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&polled);
@@ -132,7 +132,7 @@ async fn a_cost_of_the_layer_is_waited_for_once() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_the_cost_of_a_rule_that_does_not_apply() {
+async fn the_cost_of_a_skipped_rule_is_not_awaited() {
     let (limiter, _clock) = limiter();
     for later in [false, true] {
         let skip = move |_: &Parts| {

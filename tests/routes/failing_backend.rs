@@ -14,13 +14,13 @@ use tollgate::{
 use crate::app::{call, policy, user};
 
 #[derive(Debug)]
-struct Broken;
+struct FailingBackend;
 
 fn fail<T>() -> BackendFuture<T> {
     BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "connection refused")))
 }
 
-impl Backend for Broken {
+impl Backend for FailingBackend {
     fn acquire(&self, _takes: &[Take<'_>]) -> BackendFuture<Steps> {
         fail()
     }
@@ -39,7 +39,7 @@ impl Backend for Broken {
 }
 
 fn limiter() -> RateLimiter {
-    RateLimiter::new(Broken)
+    RateLimiter::new(FailingBackend)
 }
 
 /// A handler that extracts the status, which needs `with_status` on the layer.
@@ -48,7 +48,7 @@ fn hello() -> Router {
 }
 
 #[tokio::test]
-async fn requests_that_no_rule_limits_do_not_ask_it() {
+async fn unlimited_requests_do_not_call_the_backend() {
     let later = |req: &Parts| {
         let user = user(req);
         Extraction::later(async move { user })
@@ -67,7 +67,7 @@ async fn requests_that_no_rule_limits_do_not_ask_it() {
 }
 
 #[tokio::test]
-async fn a_limit_that_is_not_enforced_refuses_nobody() {
+async fn limits_in_shadow_mode_do_not_refuse_if_the_backend_fails() {
     let layer = RateLimitLayer::new(policy("user", 1), user).with_status().limiter(&limiter());
     let app = hello().layer(layer.clone().shadow().shadow_header("x-would-be"));
     let answer = call(&app, "GET /", &["x-user: ada"]).await;
@@ -80,7 +80,7 @@ async fn a_limit_that_is_not_enforced_refuses_nobody() {
     }
     let (passed, refused) = (count(&statuses, 200), count(&statuses, 503));
     assert_eq!(passed + refused, 200);
-    // Half of 200, within five standard deviations.
+    // About half of 200, within five standard deviations.
     assert!((65..=135).contains(&passed), "{passed}");
 }
 

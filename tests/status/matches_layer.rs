@@ -26,7 +26,7 @@ fn names(reported: &[ReportedLimit]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn it_counts_what_the_layer_counted() {
+async fn the_status_reports_what_the_layer_charged() {
     let layer = RateLimitLayer::new(&API, user);
     let app = app_with_status(&layer);
     for spent in 1..=10 {
@@ -53,7 +53,7 @@ async fn a_tier_has_its_own_quota() {
 }
 
 #[tokio::test]
-async fn a_route_has_its_own_policy_and_a_table_all_of_them() {
+async fn a_route_reports_its_own_policy_and_a_table_reports_all() {
     let (limiter, _clock) = limiter();
     let limits = RouteLimits::new(user)
         .limiter(&limiter)
@@ -92,7 +92,7 @@ async fn several_rules_are_read_at_one_instant() {
 }
 
 #[tokio::test]
-async fn quotas_changed_while_running_are_told_at_once() {
+async fn quotas_set_at_run_time_are_reported_immediately() {
     let (limiter, _clock) = limiter();
     let api = API.clone().tier("pro", Quota::token_bucket(50, MINUTE));
     let by_plan = |req: &Parts| Subject::from(user(req)).tier("pro");
@@ -117,7 +117,7 @@ async fn quotas_changed_while_running_are_told_at_once() {
 }
 
 #[tokio::test]
-async fn who_is_not_limited_has_no_limits() {
+async fn skipped_callers_have_no_limits() {
     let (limiter, _clock) = limiter();
     let layers = [
         RateLimitLayer::new(&API, user).skip(|req: &Parts| req.headers.contains_key("x-admin")),
@@ -132,15 +132,15 @@ async fn who_is_not_limited_has_no_limits() {
         assert_eq!((answer.status, text(&answer)), (200, r#"{"limits":[],"now":1767225600000000}"#.to_owned()));
         assert_eq!(status(&app, "ada").await.capacity, 10.0);
     }
-    let some = RateLimitLayer::new(&API, |req: &Parts| user(req)).and(&DAILY, key::bearer().or_skip());
-    let app = app_with_status(&some.limiter(&limiter));
+    let optional = RateLimitLayer::new(&API, |req: &Parts| user(req)).and(&DAILY, key::bearer().or_skip());
+    let app = app_with_status(&optional.limiter(&limiter));
     assert_eq!(names(&statuses(&app, "ada").await), ["api"]);
-    let both = call(&app, "GET /rate-limit", &["x-user: ada", "authorization: Bearer t"]).await;
-    assert_eq!(names(&limits(&text(&both))), ["api", "daily"]);
+    let authenticated = call(&app, "GET /rate-limit", &["x-user: ada", "authorization: Bearer t"]).await;
+    assert_eq!(names(&limits(&text(&authenticated))), ["api", "daily"]);
 }
 
 #[tokio::test]
-async fn a_limit_that_is_not_enforced_is_not_told() {
+async fn limits_that_are_not_enforced_are_not_reported() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(&API, user).limiter(&limiter);
     let nothing = r#"{"limits":[],"now":1767225600000000}"#;
@@ -150,13 +150,13 @@ async fn a_limit_that_is_not_enforced_is_not_told() {
     }
     assert_eq!(text(&call(&shadowed, "GET /rate-limit", &["x-user: ada"]).await), nothing);
 
-    let half = app_with_status(&layer.enforce_share(0.5));
+    let half_enforced = app_with_status(&layer.enforce_share(0.5));
     let mut enforced = 0;
     for i in 0..40 {
         let user = format!("user-{i}");
         limiter.acquire(&API, user.clone()).cost(10).await.unwrap();
-        let refused = chat(&half, &user).await == 429;
-        let answer = text(&call(&half, "GET /rate-limit", &[&format!("x-user: {user}")]).await);
+        let refused = chat(&half_enforced, &user).await == 429;
+        let answer = text(&call(&half_enforced, "GET /rate-limit", &[&format!("x-user: {user}")]).await);
         assert_eq!(answer == nothing, !refused, "{answer}");
         enforced += u32::from(refused);
     }
@@ -165,7 +165,7 @@ async fn a_limit_that_is_not_enforced_is_not_told() {
 }
 
 #[tokio::test]
-async fn an_extractor_may_take_its_time() {
+async fn an_async_extractor_is_awaited() {
     let (limiter, _clock) = limiter();
     let slow = |req: &Parts| {
         let name = user(req);
@@ -181,7 +181,7 @@ async fn an_extractor_may_take_its_time() {
 }
 
 #[tokio::test]
-async fn an_extractor_finds_what_it_needs_in_the_path_of_the_status() {
+async fn an_extractor_reads_the_path_of_the_status_endpoint() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(&API, key::path("team")).limiter(&limiter);
     let app: Router = Router::new()
@@ -197,10 +197,10 @@ async fn an_extractor_finds_what_it_needs_in_the_path_of_the_status() {
 }
 
 #[tokio::test]
-async fn tokens_that_are_reserved_stand_as_spent() {
+async fn reserved_tokens_are_reported_as_spent() {
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(tollgate::MemoryBackend::builder().clock(clock.clone()).build());
-    let reservable = Policy::new("turns", Quota::token_bucket(10, MINUTE).capacity(1).max_reserved(50));
+    let reservable = Policy::new("reservable", Quota::token_bucket(10, MINUTE).capacity(1).max_reserved(50));
     let app = Router::new().route("/rate-limit", status::of(&limiter, &reservable, user));
     for _ in 0..4 {
         limiter.acquire(&reservable, "ada".to_owned()).reserve().await.unwrap().into_receipt();

@@ -45,14 +45,14 @@ impl Observer for EventLog {
 }
 
 #[tokio::test]
-async fn each_charge_of_a_call_is_told_once_in_its_order_to_each_observer_in_theirs() {
-    let one = EventLog("1: ", Arc::default());
-    let other = EventLog("2: ", Arc::clone(&one.1));
-    let limiter = FlakyBackend::new().limiter().observer(one.clone()).observer(other).build();
+async fn observers_are_notified_of_each_charge_once_and_in_order() {
+    let first = EventLog("1: ", Arc::default());
+    let second = EventLog("2: ", Arc::clone(&first.1));
+    let limiter = FlakyBackend::new().limiter().observer(first.clone()).observer(second).build();
     let charges = || [Charge::new(&API, 7).cost(2), Charge::new(&LOGIN, 7)];
     drop(limiter.try_limit_all(charges()).await.unwrap());
     assert_eq!(
-        one.take(),
+        first.take(),
         [
             "1: api allowed backend 2",
             "2: api allowed backend 2",
@@ -62,7 +62,7 @@ async fn each_charge_of_a_call_is_told_once_in_its_order_to_each_observer_in_the
     );
     drop(limiter.try_limit_all(charges()).await.unwrap());
     assert_eq!(
-        one.take(),
+        first.take(),
         [
             "1: api denied backend 2",
             "2: api denied backend 2",
@@ -73,7 +73,7 @@ async fn each_charge_of_a_call_is_told_once_in_its_order_to_each_observer_in_the
 }
 
 #[tokio::test]
-async fn who_only_asks_is_told_as_such() {
+async fn checks_are_reported_as_checks() {
     let events = EventLog::default();
     let limiter = FlakyBackend::new().limiter().observer(events.clone()).build();
     drop(limiter.try_check(&API, 7).await.unwrap());
@@ -95,7 +95,7 @@ async fn who_only_asks_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn a_call_is_told_when_it_is_made() {
+async fn observers_are_notified_before_the_future_is_awaited() {
     let events = EventLog::default();
     let limiter = FlakyBackend::new().limiter().observer(events.clone()).build();
     let future = limiter.try_limit(&API, 7);
@@ -108,7 +108,7 @@ async fn a_call_is_told_when_it_is_made() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_before_what_is_decided_instead() {
+async fn a_failure_is_reported_before_the_fallback_decision() {
     let events = EventLog::default();
     let backend = FlakyBackend::new();
     let limiter = backend.limiter().observer(events.clone()).on_failure(FailureMode::fallback(1.0));
@@ -122,7 +122,7 @@ async fn a_failure_is_told_before_what_is_decided_instead() {
 }
 
 #[tokio::test]
-async fn a_block_is_told_once_before_the_denial_that_earned_it() {
+async fn a_block_is_reported_once_before_the_denial_that_caused_it() {
     let events = EventLog::default();
     let auto = AutoBlock::new([&LOGIN]).threshold(2);
     let limiter = FlakyBackend::new().limiter().auto_block(auto).observer(events.clone()).build();

@@ -15,8 +15,8 @@ use crate::chat::{Chat, Client, DOWNLOAD, MESSAGES, TALK, UNARY, UPLOAD, no_limi
 use crate::connections::limiter;
 use crate::retry_info::Details;
 
-const KINDS: [&str; 4] = [UNARY, UPLOAD, DOWNLOAD, TALK];
-const LINES: [(&str, &str); 3] =
+const METHODS: [&str; 4] = [UNARY, UPLOAD, DOWNLOAD, TALK];
+const TABLE: [(&str, &str); 3] =
     [("/test.Chat/Upload", "upload"), ("POST /test.Chat/Talk", "talk"), ("/test.Chat/{*rest}", "chat")];
 
 fn limits(limiter: &RateLimiter) -> RouteLimits {
@@ -29,11 +29,11 @@ fn limits(limiter: &RateLimiter) -> RouteLimits {
 }
 
 /// Calls a method until it is refused. Returns the code of the last allowed call, the number of allowed calls, and the
-/// policy that denied the next.
+/// policy that denied the next call.
 async fn until_refused(client: &mut Client, method: &'static str) -> (Code, usize, String) {
     let mut last = Code::Unknown;
     for admitted in 0..10 {
-        // Send no messages, since these have a separate limit.
+        // Send no messages, because messages have a separate limit.
         match client.call(method, 0).await.1 {
             Err(status) if status.code() == Code::ResourceExhausted => {
                 let policy = status.message().split('"').nth(1).unwrap_or_default().to_owned();
@@ -45,7 +45,7 @@ async fn until_refused(client: &mut Client, method: &'static str) -> (Code, usiz
     panic!("{method} is not limited")
 }
 
-async fn each_method_has_its_limit(client: &mut Client) {
+async fn assert_limit_of_each_method(client: &mut Client) {
     for (method, code, admitted, policy) in [
         (UPLOAD, Code::Ok, 1, "upload"),
         (TALK, Code::Ok, 2, "talk"),
@@ -61,11 +61,11 @@ async fn each_method_has_its_limit(client: &mut Client) {
 #[tokio::test]
 async fn point_3_a_table_around_a_tonic_server_limits_by_method_and_by_service() {
     let (limiter, _clock) = limiter();
-    let layer = limits(&limiter).table(LINES).grpc();
+    let layer = limits(&limiter).table(TABLE).grpc();
     let mut client = serve(layer.clone(), Chat::default()).await;
-    each_method_has_its_limit(&mut client).await;
+    assert_limit_of_each_method(&mut client).await;
     assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec![], 0));
-    // A service that does not exist, and invalid paths of this one.
+    // The paths of an unknown service, and invalid paths of `test.Chat`.
     for method in ["/test.Chatter/Say", "/test.Chat/", "/test.Chat"] {
         let unlimited = client.call(method, 0).await.1.unwrap_err().code();
         assert!([Code::Unimplemented, Code::ResourceExhausted].contains(&unlimited), "{method}");
@@ -74,18 +74,18 @@ async fn point_3_a_table_around_a_tonic_server_limits_by_method_and_by_service()
 }
 
 #[tokio::test]
-async fn point_3_a_table_inside_of_tonics_own_router_limits_by_method_and_by_service() {
+async fn point_3_a_table_inside_tonics_router_limits_by_method_and_by_service() {
     let (limiter, _clock) = limiter();
-    let layer = limits(&limiter).table(LINES).grpc();
+    let layer = limits(&limiter).table(TABLE).grpc();
     let routes: Routes = Routes::new(Chat::default()).into_axum_router().layer(layer.clone()).into();
     let mut client = serve(no_limits(), routes).await;
-    each_method_has_its_limit(&mut client).await;
+    assert_limit_of_each_method(&mut client).await;
     assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec![], 0));
 }
 
 #[cfg(feature = "serde")]
 #[tokio::test]
-async fn point_3_a_file_limits_a_tonic_server_by_method_and_by_service() {
+async fn point_3_a_config_file_limits_a_tonic_server_by_method_and_by_service() {
     let (_, clock) = limiter();
     let text = r#"
         default = "rest"
@@ -105,11 +105,11 @@ async fn point_3_a_file_limits_a_tonic_server_by_method_and_by_service() {
     let limiter = config.limiter(tollgate::MemoryBackend::builder().clock(clock).build()).build();
     let layer = config.layer(&limiter, key::client_ip()).grpc();
     let mut client = serve(layer, Chat::default()).await;
-    each_method_has_its_limit(&mut client).await;
+    assert_limit_of_each_method(&mut client).await;
 }
 
 #[tokio::test]
-async fn point_3_every_message_of_a_stream_counts_and_a_denial_ends_it() {
+async fn point_3_every_message_of_a_stream_is_charged_and_a_denial_ends_the_stream() {
     for (method, received) in [(UPLOAD, 0), (DOWNLOAD, 5), (TALK, 5)] {
         let (limiter, clock) = limiter();
         let chat = Chat { limiter: limiter.clone() };
@@ -129,14 +129,14 @@ async fn point_3_every_message_of_a_stream_counts_and_a_denial_ends_it() {
 }
 
 #[tokio::test]
-async fn point_3_a_layer_for_grpc_refuses_streams_of_all_kinds_before_their_first_message() {
+async fn point_3_a_grpc_layer_refuses_every_kind_of_stream_before_its_first_message() {
     let (limiter, _clock) = limiter();
     let chat = Chat { limiter: limiter.clone() };
     let calls = Policy::new("calls", Quota::token_bucket(1, MINUTE));
     let layer = RateLimitLayer::new(calls, key::client_ip()).limiter(&limiter).grpc();
     let mut client = serve(layer, chat).await;
     assert!(client.call(TALK, 2).await.1.is_ok());
-    for method in KINDS {
+    for method in METHODS {
         let (received, end) = client.call(method, 2).await;
         assert_eq!((received, end.unwrap_err().code()), (0, Code::ResourceExhausted), "{method}");
     }
@@ -144,7 +144,7 @@ async fn point_3_a_layer_for_grpc_refuses_streams_of_all_kinds_before_their_firs
 }
 
 #[tokio::test]
-async fn point_3_a_methods_denial_is_the_status_that_the_layer_would_send() {
+async fn point_3_a_denial_by_a_method_has_the_same_status_as_one_by_the_layer() {
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(MESSAGES, key::client_ip()).limiter(&limiter).grpc();
     let mut behind = serve(layer, Chat::default()).await;
@@ -164,7 +164,7 @@ async fn point_3_a_methods_denial_is_the_status_that_the_layer_would_send() {
 }
 
 #[tokio::test]
-async fn point_3_each_error_is_the_status_that_grpc_callers_expect() {
+async fn point_3_each_error_converts_to_the_expected_grpc_status() {
     let secret = || Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refuses the connection");
     let status = Status::from(secret());
     assert_eq!((status.code(), Details::decode(status.details()).retry_delay), (Code::Unavailable, tollgate::SECOND));
