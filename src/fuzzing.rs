@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::algorithm::{Quota, Step};
-use crate::policy::{Decision, Digest, PolicyName};
+use crate::policy::{ChargedQuota, Decision, Digest, Part, PolicyName};
 
 pub use crate::backend::{Answered, Operation, decided, notices, value_of};
 pub use crate::middleware::sent;
@@ -15,5 +15,6 @@ pub fn duration(text: &str) -> Option<Duration> {
 
 /// Returns the decision that a limiter makes from a backend's step.
 pub fn decision(policy: PolicyName, quota: Quota, cost: u64, step: Step, all_granted: bool) -> Decision {
-    Decision::new(policy, Digest::from_bits(0), quota, cost, step, all_granted)
+    let key = Digest::from_bits(0);
+    Decision::new(ChargedQuota { policy, key, quota, cost, window: 0, part: Part::WHOLE }, step, all_granted)
 }

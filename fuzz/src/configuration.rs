@@ -30,11 +30,11 @@ const NAME: &str = "limits";
 fn check_config(config: &Config, text: &str) {
     for policy in config.policies() {
         let name = policy.name().as_str();
-        assert!(config.policy(name).is_some_and(|found| found.quota() == policy.quota()), "{name:?}");
-        reads_back(policy.quota());
+        assert!(config.policy(name).is_some_and(|found| found.quota() == &policy.quotas()[0]), "{name:?}");
+        reads_back(&policy.quotas()[0]);
         for (tier, quota) in policy.tiers() {
             reads_back(quota);
-            assert_eq!(policy.quota_for(Some(tier)), quota, "{name:?} {tier:?}");
+            assert_eq!(policy.quotas_for(Some(tier)), quota, "{name:?} {tier:?}");
         }
     }
     let limiter = config.limiter(MemoryBackend::new()).build();

@@ -34,7 +34,7 @@ async fn a_larger_capacity_takes_effect_immediately() {
     let limiter = manual(&ManualClock::new());
     let policy = Policy::new("sendMessage", BUCKET);
     assert_eq!(limiter.remaining(&policy, "ada").await.unwrap(), 3);
-    limiter.set_quota(&policy, Some(BUCKET.capacity(20))).await.unwrap();
+    limiter.set_quota(&policy, BUCKET.capacity(20)).await.unwrap();
     assert_eq!(limiter.remaining(&policy, "ada").await.unwrap(), 20);
     limiter.limit(&policy, "ada").await.unwrap();
     limiter.set_quota(&policy, None).await.unwrap();

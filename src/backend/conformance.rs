@@ -453,7 +453,10 @@ async fn state_of(backend: &dyn Backend, take: &Take<'_>) -> State {
 
 async fn settle_as(backend: &dyn Backend, take: &Take<'_>, step: &Step, actual: u64) -> ChargeRecord {
     let receipt = ChargeRecord::new(take.ask.tokens(), step).expect("the take was granted");
-    backend.settle(&[Adjustment { row: take.row, window: take.window, quota: take.quota, receipt, actual }]).await.expect("settle");
+    backend
+        .settle(&[Adjustment { row: take.row, window: take.window, quota: take.quota, receipt, actual }])
+        .await
+        .expect("settle");
     receipt
 }
 

@@ -326,10 +326,7 @@ impl<'a> Take<'a> {
     #[must_use]
     #[track_caller]
     pub fn at_window(mut self, window: u8) -> Take<'a> {
-        assert!(
-            usize::from(window) < MAX_WINDOWS,
-            "tollgate: expected a window below {MAX_WINDOWS}, found {window}"
-        );
+        assert!(usize::from(window) < MAX_WINDOWS, "tollgate: expected a window below {MAX_WINDOWS}, found {window}");
         self.window = window;
         self
     }

@@ -11,7 +11,8 @@ pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
     compare_names(&Path::FILE.field("policies"), by_name(old), by_name(new), faults, |path, old, new| {
         let (old_quotas, new_quotas) = (old.quotas(), new.quotas());
         if !old.accepts(new_quotas) {
-            let what = format!("{new_quotas} has another algorithm than {old_quotas}; restart the program to change it");
+            let what =
+                format!("{new_quotas} has another algorithm than {old_quotas}; restart the program to change it");
             faults.add(&path.field("quota"), what);
         }
         compare_names(&path.field("tiers"), old.tiers(), new.tiers(), faults, |_, _, _| {});

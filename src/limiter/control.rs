@@ -48,11 +48,7 @@ impl RateLimiter {
     /// # Errors
     /// If the quota denies everything or has another algorithm than the policy, 100,000 quotas are set already, or the
     /// backend cannot publish the change. After a failure to publish, the change may have been made nevertheless.
-    pub async fn set_quota(
-        &self,
-        policy: &Policy,
-        quota: impl Into<Option<Quotas>>,
-    ) -> Result<(), SetQuotaError> {
+    pub async fn set_quota(&self, policy: &Policy, quota: impl Into<Option<Quotas>>) -> Result<(), SetQuotaError> {
         let quotas = quota.into();
         policy.check_change(None, quotas.as_ref())?;
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::All, quotas }).await

@@ -181,7 +181,10 @@ impl RateLimiter {
     #[inline]
     fn protect_and_observe(&self, call: &CallState, decided: &Decisions) {
         if call.take && !decided.is_allowed() {
-            decided.binding().filter(|decision| decision.is_violated()).for_each(|decision| self.inner.denied(decision));
+            decided
+                .binding()
+                .filter(|decision| decision.is_violated())
+                .for_each(|decision| self.inner.denied(decision));
         }
         if let Some(caller) = &call.caller {
             self.protect(caller, decided);

@@ -111,7 +111,8 @@ impl Inner {
     fn register(&self, policy: &Policy) {
         let Some(other) = self.mistakes.add(policy) else { return };
         let (name, quotas) = (policy.name(), policy.quotas());
-        let differ = if other == *quotas { "other tiers".to_owned() } else { format!("the quotas {other} and {quotas}") };
+        let differ =
+            if other == *quotas { "other tiers".to_owned() } else { format!("the quotas {other} and {quotas}") };
         self.mistake(MistakeKind::PolicyConflict, name.as_str(), || {
             format!(
                 "two policies named {name:?} have {differ}, and share what their callers spend; \

@@ -77,8 +77,8 @@ fn lasting(kind: &str, id: &Digest, lasts: &Option<Duration>) -> Notice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Quotas;
     use crate::algorithm::{DAY, HOUR, Quota};
+    use crate::policy::Quotas;
 
     #[test]
     fn notices_survive_a_round_trip() {

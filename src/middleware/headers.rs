@@ -193,21 +193,15 @@ fn reset(decision: &Decision) -> Duration {
 mod tests {
     use super::*;
     use crate::algorithm::{Ask, MINUTE, Micros, Quota, State, step};
-    use crate::policy::{Policy, PolicyName};
+    use crate::policy::{ChargedQuota, Digest, Part, Policy, PolicyName};
 
     const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
     fn decision(quota: Quota, state: &State, cost: u64) -> Decisions {
         let step = step(&quota, state, NOW, Ask::cost(cost));
-        std::iter::once(Decision::new(
-            PolicyName::new("api"),
-            crate::policy::Digest::from_bits(0),
-            quota,
-            cost,
-            step,
-            true,
-        ))
-        .collect()
+        let (policy, key) = (PolicyName::new("api"), Digest::from_bits(0));
+        let of = ChargedQuota { policy, key, quota, cost, window: 0, part: Part::WHOLE };
+        Decision::new(of, step, true).into()
     }
 
     fn sent(limit_headers: LimitHeaders) -> HeaderMap {

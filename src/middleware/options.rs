@@ -97,7 +97,8 @@ impl LayerOptions {
             cost > max
         };
         for PreparedPolicy { policy, .. } in rule.policies.iter() {
-            let lists = std::iter::once((None, policy.quotas())).chain(policy.tiers().map(|(tier, list)| (Some(tier), list)));
+            let lists =
+                std::iter::once((None, policy.quotas())).chain(policy.tiers().map(|(tier, list)| (Some(tier), list)));
             let mut quotas = lists.flat_map(|(tier, list)| list.iter().map(move |quota| (tier, quota)));
             if let Some((tier, quota)) = quotas.find(|(_, quota)| is_too_small(quota)) {
                 let (name, limit) = (policy.name(), quota.get_capacity());

@@ -8,11 +8,11 @@ use super::allowed::Allowed;
 use super::decisions::Denied;
 use super::deny_rule::DenyRule;
 use super::digest::Digest;
+use super::duration;
 use super::name::PolicyName;
 use super::reason::{DecidedBy, Reason};
 use super::summary::Summary;
 use super::windows::Part;
-use super::duration;
 use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_change, roll, roll_if_own, when};
 
 /// The decision on one charge: allowed or denied. A denial is not an error here.

@@ -145,7 +145,8 @@ fn binding(charge: &[Decision]) -> Option<&Decision> {
     let violated = charge.iter().filter(|decision| decision.is_violated());
     // No retry time means never.
     let longest = violated.max_by_key(|decision| decision.retry_after().unwrap_or(Duration::MAX));
-    let latest = || charge.iter().filter(|decision| !decision.delay().is_zero()).max_by_key(|decision| decision.delay());
+    let latest =
+        || charge.iter().filter(|decision| !decision.delay().is_zero()).max_by_key(|decision| decision.delay());
     longest.or_else(latest).or_else(|| charge.iter().min_by_key(|decision| decision.remaining()))
 }
 

@@ -109,8 +109,8 @@ fn all() -> [Config; 3] {
 }
 
 fn parts(policy: &Policy) -> (String, Quota, Vec<(String, Quota)>) {
-    let tiers = policy.tiers().map(|(tier, quota)| (tier.to_owned(), *quota)).collect();
-    (policy.name().to_string(), *policy.quota(), tiers)
+    let tiers = policy.tiers().map(|(tier, quota)| (tier.to_owned(), quota[0])).collect();
+    (policy.name().to_string(), policy.quotas()[0], tiers)
 }
 
 #[test]

@@ -62,7 +62,7 @@ async fn a_change_of_the_policys_own_quota_does_not_affect_its_tiers() {
     let rates = |limiter: &RateLimiter| {
         [None, Some("free"), Some("premium"), Some("other")].map(|tier| {
             let subject = Subject::anonymous();
-            limiter.quota(api, tier.map_or(subject.clone(), |tier| subject.tier(tier))).rate()
+            limiter.quotas(api, tier.map_or(subject.clone(), |tier| subject.tier(tier)))[0].rate()
         })
     };
     assert_eq!(rates(&limiter), [30, 60, 200, 30]);
@@ -127,7 +127,7 @@ async fn a_broken_configuration_changes_nothing() {
         assert_eq!(limiter.stats().changed_quotas, 0);
         assert_eq!(config.deny_list().len(), 2);
         assert_eq!(limiter.remaining(config.policy("api").unwrap(), "ada").await.unwrap(), 5);
-        assert_eq!(limiter.quota(config.policy("default").unwrap(), "ada"), Quota::token_bucket(60, MINUTE));
+        assert_eq!(limiter.quotas(config.policy("default").unwrap(), "ada"), Quota::token_bucket(60, MINUTE));
     }
     for (lines, expected) in [
         (["x-user: ada"], (200, "api".to_owned(), 30, 4)),
@@ -148,16 +148,19 @@ async fn a_reload_replaces_manual_quotas_except_those_of_single_keys() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let api = config.policy("api").unwrap();
-    let quota = |rate| Some(Quota::token_bucket(rate, MINUTE));
+    let quota = |rate| Quota::token_bucket(rate, MINUTE);
     limiter.set_quota(api, quota(1)).await.unwrap();
     limiter.set_tier_quota(api, "free", quota(2)).await.unwrap();
     limiter.set_key_quota(api, "ada", quota(3)).await.unwrap();
     limiter.set_key_quota(api, Subject::anonymous(), quota(4)).await.unwrap();
     let reloaded = config.reload(&limiter, &config).await.unwrap();
-    let changes: Vec<_> =
-        reloaded.quotas().iter().map(|change| (change.tier(), change.old().rate(), change.new().rate())).collect();
+    let changes: Vec<_> = reloaded
+        .quotas()
+        .iter()
+        .map(|change| (change.tier(), change.old()[0].rate(), change.new()[0].rate()))
+        .collect();
     assert_eq!(changes, [(Some("free"), 2, 60), (Some("premium"), 1, 200), (None, 1, 30)]);
-    let rate = |subject: Subject| limiter.quota(api, subject).rate();
+    let rate = |subject: Subject| limiter.quotas(api, subject)[0].rate();
     assert_eq!((rate(Subject::new("kim")), rate(Subject::new("kim").tier("free"))), (30, 60));
     assert_eq!((rate(Subject::new("ada")), rate(Subject::anonymous())), (3, 4));
 }
@@ -222,7 +225,7 @@ async fn point_4_policies_of_a_reloaded_file_do_not_count_as_conflicts() {
     config.reload(&limiter, &new).await.unwrap();
     limiter.limit(config.policy("api").unwrap(), "ada").await.unwrap();
     limiter.limit(new.policy("api").unwrap(), "ada").await.unwrap();
-    limiter.set_quota(config.policy("api").unwrap(), Some(Quota::per_minute(5))).await.unwrap();
+    limiter.set_quota(config.policy("api").unwrap(), Quota::per_minute(5)).await.unwrap();
     limiter.limit(config.policy("api").unwrap(), "ada").await.unwrap();
     assert_eq!(limiter.stats().mistakes.policy_conflicts, 0);
     let other = toml(&changed(&[("\"30/min\"", "\"10/min\"")]));

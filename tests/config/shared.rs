@@ -102,7 +102,7 @@ fn file(own: u32, free: u32) -> Config {
 /// The rates that `limiter` applies to the policy and to the tier.
 fn rates(config: &Config, limiter: &RateLimiter) -> (u64, u64) {
     let api = config.policy("api").unwrap();
-    let rate = |subject: tollgate::Subject| limiter.quota(api, subject).rate();
+    let rate = |subject: tollgate::Subject| limiter.quotas(api, subject)[0].rate();
     (rate("ada".into()), rate(tollgate::Subject::new("ada").tier("free")))
 }
 

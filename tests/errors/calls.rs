@@ -46,18 +46,15 @@ pub(crate) async fn changed_quotas(list: &mut List) {
         api.clone().tier("free", Quota::token_bucket(20, MINUTE)).tier("premium", Quota::token_bucket(90, MINUTE));
     let (no_capacity, sliding) = (Quota::token_bucket(10, MINUTE).capacity(0), Quota::sliding_window(10, MINUTE));
     let limiter = RateLimiter::default();
-    list.error("a quota that refuses everything", limiter.set_quota(&api, Some(no_capacity)).await);
-    list.error("a quota with another algorithm", limiter.set_key_quota(&api, "ada", Some(sliding)).await);
-    list.error(
-        "a tier's quota that refuses everything",
-        limiter.set_tier_quota(&tiers, "free", Some(no_capacity)).await,
-    );
-    list.error("a quota for an unknown tier", limiter.set_tier_quota(&tiers, "gold", Some(*api.quota())).await);
-    list.error("the same for a policy without tiers", limiter.set_tier_quota(&api, "gold", Some(*api.quota())).await);
+    list.error("a quota that refuses everything", limiter.set_quota(&api, no_capacity).await);
+    list.error("a quota with another algorithm", limiter.set_key_quota(&api, "ada", sliding).await);
+    list.error("a tier's quota that refuses everything", limiter.set_tier_quota(&tiers, "free", no_capacity).await);
+    list.error("a quota for an unknown tier", limiter.set_tier_quota(&tiers, "gold", api.quotas()[0]).await);
+    list.error("the same for a policy without tiers", limiter.set_tier_quota(&api, "gold", api.quotas()[0]).await);
     for key in 0..100_000 {
-        limiter.set_key_quota(&api, key, Some(*api.quota())).await.unwrap();
+        limiter.set_key_quota(&api, key, api.quotas()[0]).await.unwrap();
     }
-    list.error("more quotas than the maximum", limiter.set_key_quota(&api, "ada", Some(*api.quota())).await);
+    list.error("more quotas than the maximum", limiter.set_key_quota(&api, "ada", api.quotas()[0]).await);
 }
 
 /// A backend with a bug: it returns no steps.

@@ -33,7 +33,7 @@ proptest! {
         let app = app(&policies, &clock);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for (chosen, share, pause) in asks {
-            let quota = *chosen.get(&policies).quota();
+            let quota = chosen.get(&policies).quotas()[0];
             let cost = (quota.get_capacity() as f64 * share) as u64 + u64::from(share < 0.5);
             let refused = match runtime.block_on(ask(&app, cost, &policies)) {
                 answer if answer.status == 429 => answer,
@@ -44,11 +44,11 @@ proptest! {
             };
             // Windows are cut off at the maximum time, in the year 2255.
             let time_left = Micros::MAX.since(clock.now());
-            if policies.iter().any(|policy| 4 * policy.quota().window() > time_left) {
+            if policies.iter().any(|policy| 4 * policy.quotas()[0].window() > time_left) {
                 continue;
             }
             let Some(wait) = refused.retry_after() else {
-                prop_assert!(policies.iter().any(|policy| policy.quota().get_capacity() < cost));
+                prop_assert!(policies.iter().any(|policy| policy.quotas()[0].get_capacity() < cost));
                 continue;
             };
             clock.advance(Duration::from_secs(wait));
@@ -62,10 +62,10 @@ async fn ask(app: &Router, cost: u64, policies: &[Policy]) -> Answer {
     let answer = oneshot(app, Request::builder().header("x-cost", cost).body(Body::empty()).unwrap()).await;
     let found: Vec<_> = answer.policies().into_iter().map(|(name, q, _)| (name, q)).collect();
     let expected: Vec<_> =
-        policies.iter().map(|policy| (policy.name().to_string(), policy.quota().get_capacity())).collect();
+        policies.iter().map(|policy| (policy.name().to_string(), policy.quotas()[0].get_capacity())).collect();
     assert_eq!(found, expected);
     for ((_, q, w), policy) in answer.policies().into_iter().zip(policies) {
-        let window = policy.quota().window();
+        let window = policy.quotas()[0].window();
         assert!(Duration::from_secs(w) >= window && Duration::from_secs(w) < window + Duration::from_secs(1), "w={w}");
         assert!(answer.limits().iter().all(|(name, r, _)| name != policy.name().as_str() || *r <= q));
     }

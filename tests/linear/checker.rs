@@ -104,7 +104,7 @@ pub(crate) fn run_operations(
                 let actual = below(4);
                 let quota = Take::new(id(row), &quota(row), Ask::cost(0)).quota;
                 began = ticks.tick();
-                drop(backend.settle(&[Adjustment { row: id(row), quota, receipt, actual }]));
+                drop(backend.settle(&[Adjustment { row: id(row), window: 0, quota, receipt, actual }]));
                 Operation::Settle { row, receipt, actual }
             }
             8 => {

@@ -8,7 +8,7 @@ use crate::support::now;
 fn full(policy: &Policy, rows: usize) -> RateLimiter {
     let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(rows).clock(ManualClock::new()).build());
     for key in 0..20 * rows {
-        drop(now(limiter.try_acquire(policy, ("full", key)).cost(policy.quota().get_capacity())));
+        drop(now(limiter.try_acquire(policy, ("full", key)).cost(policy.quotas()[0].get_capacity())));
     }
     limiter
 }

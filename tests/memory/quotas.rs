@@ -61,10 +61,10 @@ fn after_1100_quota_changes_the_next_change_takes_effect() {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
     let policy = Policy::new("changing", Quota::token_bucket(1, HOUR));
     for rate in 1..=1100 {
-        now(limiter.set_quota(&policy, Some(Quota::token_bucket(10_000 + rate, HOUR))));
+        now(limiter.set_quota(&policy, Quota::token_bucket(10_000 + rate, HOUR)));
         assert!(now(limiter.try_limit(&policy, "ada")).is_allowed());
     }
-    now(limiter.set_quota(&policy, Some(Quota::token_bucket(5, HOUR).max_reserved(2))));
+    now(limiter.set_quota(&policy, Quota::token_bucket(5, HOUR).max_reserved(2)));
     let granted = (0..50)
         .filter(|_| ready(limiter.acquire(&policy, "eve").reserve()).map(|held| held.into_receipt()).is_ok())
         .count();

@@ -136,7 +136,7 @@ async fn gauges_show_the_state_of_the_limiter_at_each_sample() {
     limiter.block(Signal::key("eve"), HOUR).await.unwrap();
     drop(limiter.try_acquire(&TWO, "bob").cost(2).await.unwrap());
     let waiting = limiter.acquire(&TWO, "bob").wait_up_to(HOUR);
-    limiter.set_quota(&ONE, Some(Quota::token_bucket(2, MINUTE))).await.unwrap();
+    limiter.set_quota(&ONE, Quota::token_bucket(2, MINUTE)).await.unwrap();
     backend.set_down(true);
     assert_eq!(gauges(), [2.0, 1.0, 2.0, 1.0, 1.0]);
     assert_eq!(page(&recorder).sum(names::BLOCKS, &[]), Some(2.0));

@@ -39,7 +39,7 @@ fn fixture(rules: AutoBlock) -> Fixture {
 impl Fixture {
     /// Denies `key` once, with a cost above the capacity.
     fn deny(&self, policy: &Policy, key: impl Into<Subject>) -> Reason {
-        now(self.limiter.try_acquire(policy, key).cost(policy.quota().get_capacity() + 1).send()).reason()
+        now(self.limiter.try_acquire(policy, key).cost(policy.quotas()[0].get_capacity() + 1).send()).reason()
     }
 
     fn reason(&self, policy: &Policy, key: impl Into<Subject>) -> Reason {

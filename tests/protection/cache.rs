@@ -206,11 +206,11 @@ fn local_refunds_resets_and_quota_changes_take_effect_immediately() {
     drop(held);
     assert!(now(limiter.try_acquire(&API, "eve").cost(10).send()).is_allowed());
     denied();
-    now(limiter.set_quota(&API, Some(Quota::token_bucket(11, MINUTE))));
+    now(limiter.set_quota(&API, Quota::token_bucket(11, MINUTE)));
     assert!(now(limiter.try_limit(&API, "eve")).is_allowed());
     denied();
     now(limiter.set_quota(&API, None));
-    now(limiter.set_key_quota(&API, "eve", Some(Quota::token_bucket(13, MINUTE))));
+    now(limiter.set_key_quota(&API, "eve", Quota::token_bucket(13, MINUTE)));
     assert!(now(limiter.try_acquire(&API, "eve").cost(2).send()).is_allowed());
     denied();
     let usage = now(limiter.acquire(&QUEUE, "eve").hold()).into_receipt();

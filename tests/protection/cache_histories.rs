@@ -84,14 +84,14 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
         let bits = raw.what.1;
         let policy = &policies[(bits & 1) as usize % policies.len()];
         let caller = subject(policy, bits >> 1);
-        let quota = on.limiter.quota(policy, caller.clone());
+        let quota = on.limiter.quotas(policy, caller.clone())[0];
         let instant = raw.moved(&quota, on.clock.now(), promised);
         on.clock.set(instant);
         off.clock.set(instant);
         match raw.what.0 {
             0 => {
                 let caller = self::caller(policy, 2);
-                let quota = on.limiter.quota(policy, caller.clone());
+                let quota = on.limiter.quotas(policy, caller.clone())[0];
                 for side in [&on, &off] {
                     side.backend.set_travel_times(Duration::ZERO, Duration::ZERO);
                     let charge = charge(policy, caller.clone(), raw.ask(&quota), &quota);
@@ -116,7 +116,9 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
             3 => {
                 // Another capacity, or back to the policy's own quota.
                 let other = quota.try_capacity(1 + (bits >> 8) % 9).ok().filter(|_| bits >> 20 & 1 == 0);
-                let other = other.filter(|quota| tollgate::algorithm::validate(quota).is_ok());
+                let other = other
+                    .filter(|quota| tollgate::algorithm::validate(quota).is_ok())
+                    .map(tollgate::policy::Quotas::from);
                 for limiter in [&on.limiter, &on.other, &off.limiter, &off.other] {
                     match bits >> 24 & 3 {
                         0 => now(limiter.set_quota(policy, other)),
@@ -136,7 +138,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                     let (bits, next) = (bits >> (32 + 6 * more), &policies[(bits >> 31) as usize % policies.len()]);
                     is_exclusive &= key(bits) < 2;
                     let other_caller = subject(next, bits);
-                    let quota = on.limiter.quota(next, other_caller.clone());
+                    let quota = on.limiter.quotas(next, other_caller.clone())[0];
                     charges.push(charge(next, other_caller, raw.ask(&quota), &quota));
                 }
                 on.backend.set_travel_times(outbound, inbound);

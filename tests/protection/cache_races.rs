@@ -56,8 +56,8 @@ fn a_denial_from_before_a_reset_or_quota_change_is_not_cached_after_it() {
     let cases: [fn(&RateLimiter); 4] = [
         |limiter| assert!(now(limiter.reset(&API, "eve"))),
         |limiter| drop(limiter.reset(&API, "eve")),
-        |limiter| now(limiter.set_quota(&API, Some(Quota::token_bucket(30, MINUTE)))),
-        |limiter| now(limiter.set_key_quota(&API, "eve", Some(Quota::token_bucket(30, MINUTE)))),
+        |limiter| now(limiter.set_quota(&API, Quota::token_bucket(30, MINUTE))),
+        |limiter| now(limiter.set_key_quota(&API, "eve", Quota::token_bucket(30, MINUTE))),
     ];
     for meanwhile in cases {
         let (limiter, backend, _clock) = remote_limiter();

@@ -35,14 +35,16 @@ fn point_14_set_quotas_are_listed_by_policy_tier_and_key_until_they_are_reverted
     let tiers = Policy::new("tiers", Quota::token_bucket(5, MINUTE)).tier("pro", Quota::token_bucket(50, MINUTE));
     let limiter = RateLimiter::default();
     assert!(limiter.set_quotas().is_empty());
-    let quota = |rate| Some(Quota::token_bucket(rate, MINUTE));
+    let quota = |rate| Quota::token_bucket(rate, MINUTE);
     now(limiter.set_key_quota(&tiers, "ada", quota(3)));
     now(limiter.set_tier_quota(&tiers, "pro", quota(2)));
     now(limiter.set_quota(&tiers, quota(1)));
     now(limiter.set_quota(&API, quota(4)));
     let set = limiter.set_quotas();
-    let listed: Vec<_> =
-        set.iter().map(|set| (set.policy.as_str(), set.tier.as_deref(), set.key, set.quota.get_capacity())).collect();
+    let listed: Vec<_> = set
+        .iter()
+        .map(|set| (set.policy.as_str(), set.tier.as_deref(), set.key, set.quotas[0].get_capacity()))
+        .collect();
     let ada = limiter.digest(Subject::new("ada").key());
     let expected = [
         (API.name().as_str(), None, None, 4),

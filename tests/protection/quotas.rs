@@ -25,7 +25,9 @@ fn a_key_quota_overrides_a_tier_quota_which_overrides_the_policy_quota() {
     let api = Policy::new("api", per_minute(100)).tier("free", per_minute(10));
     let limits = || {
         let limit = |subject: Subject| {
-            now(limiter.try_check(&api, subject.clone())).capacity().min(limiter.quota(&api, subject).get_capacity())
+            now(limiter.try_check(&api, subject.clone()))
+                .capacity()
+                .min(limiter.quotas(&api, subject)[0].get_capacity())
         };
         let free = |key: &str| Subject::new(key).tier("free");
         [
@@ -37,11 +39,11 @@ fn a_key_quota_overrides_a_tier_quota_which_overrides_the_policy_quota() {
         ]
     };
     assert_eq!(limits(), [100, 10, 100, 10, 100]);
-    now(limiter.set_quota(&api, Some(per_minute(50))));
+    now(limiter.set_quota(&api, per_minute(50)));
     assert_eq!(limits(), [50, 50, 50, 50, 50], "a set quota applies to every tier");
-    now(limiter.set_tier_quota(&api, "free", Some(per_minute(20))));
+    now(limiter.set_tier_quota(&api, "free", per_minute(20)));
     assert_eq!(limits(), [50, 20, 50, 20, 50]);
-    now(limiter.set_key_quota(&api, "ada", Some(per_minute(7))));
+    now(limiter.set_key_quota(&api, "ada", per_minute(7)));
     assert_eq!(limits(), [50, 20, 7, 7, 50]);
     assert_eq!(limiter.stats().changed_quotas, 3);
     now(limiter.set_quota(&api, None));
@@ -53,12 +55,15 @@ fn a_key_quota_overrides_a_tier_quota_which_overrides_the_policy_quota() {
     now(limiter.set_quota(&api, None));
     now(limiter.set_key_quota(&api, Subject::anonymous(), None));
     assert_eq!(limiter.stats().changed_quotas, 0);
-    now(limiter.set_quota(&api, Some(per_minute(3))));
-    assert_eq!(limiter.quota(&API, "ada").get_capacity(), 3);
-    assert_eq!(limiter.quota(&Policy::new("other", per_minute(9)), "ada").get_capacity(), 9);
+    now(limiter.set_quota(&api, per_minute(3)));
+    assert_eq!(limiter.quotas(&API, "ada")[0].get_capacity(), 3);
+    assert_eq!(limiter.quotas(&Policy::new("other", per_minute(9)), "ada")[0].get_capacity(), 9);
     // The anonymous key is not the empty key.
-    now(limiter.set_key_quota(&api, Subject::anonymous(), Some(per_minute(1))));
-    assert_eq!((limiter.quota(&api, None::<u64>).get_capacity(), limiter.quota(&api, "").get_capacity()), (1, 3));
+    now(limiter.set_key_quota(&api, Subject::anonymous(), per_minute(1)));
+    assert_eq!(
+        (limiter.quotas(&api, None::<u64>)[0].get_capacity(), limiter.quotas(&api, "")[0].get_capacity()),
+        (1, 3)
+    );
 }
 
 #[test]
@@ -66,12 +71,12 @@ fn spent_tokens_stay_spent_when_a_quota_changes() {
     let (limiter, clock) = limiter();
     drop(now(limiter.try_acquire(&API, "ada").cost(10).send()));
     // A raised quota applies immediately, less the spent tokens.
-    now(limiter.set_quota(&API, Some(per_minute(100))));
+    now(limiter.set_quota(&API, per_minute(100)));
     assert_eq!(now(limiter.remaining(&API, "ada")), 90);
     drop(now(limiter.try_acquire(&API, "ada").cost(90).send()));
     // Under a lowered quota, the 100 spent tokens are still refilled at the old rate. After 57 s, 5 are still spent,
     // so one more fits into the capacity of 6.
-    now(limiter.set_quota(&API, Some(per_minute(6))));
+    now(limiter.set_quota(&API, per_minute(6)));
     assert_eq!(now(limiter.try_limit(&API, "ada")).retry_after(), Some(57 * SECOND));
     clock.advance(57 * SECOND - US);
     assert!(!now(limiter.try_check(&API, "ada")).is_allowed());
@@ -90,7 +95,7 @@ fn quotas_set_in_turn_admit_no_more_than_the_larger_quota() {
     let (limiter, clock) = limiter();
     let mut admitted = 0;
     for second in 0..60 {
-        now(limiter.set_quota(&API, Some(per_minute(if second % 2 == 0 { 60 } else { 1000 }))));
+        now(limiter.set_quota(&API, per_minute(if second % 2 == 0 { 60 } else { 1000 })));
         while now(limiter.try_limit(&API, "ada")).is_allowed() {
             admitted += 1;
         }
@@ -110,9 +115,9 @@ async fn headers_show_the_quota_that_was_set() {
         (q, w, answer.limits()[0].1)
     };
     assert_eq!(shown(200).await, (10, 60, 9));
-    now(limiter.set_quota(&API, Some(Quota::token_bucket(5, HOUR).capacity(20))));
+    now(limiter.set_quota(&API, Quota::token_bucket(5, HOUR).capacity(20)));
     assert_eq!(shown(200).await, (20, 4 * 3600, 18));
-    now(limiter.set_key_quota(&API, "ada", Some(per_minute(2))));
+    now(limiter.set_key_quota(&API, "ada", per_minute(2)));
     assert_eq!(shown(429).await, (2, 60, 0));
     assert_eq!(client.get_as("bob").await.policies(), [("api".to_owned(), 20, 4 * 3600)]);
     now(limiter.set_key_quota(&API, "ada", None));
@@ -124,7 +129,7 @@ async fn headers_show_the_quota_that_was_set() {
 fn an_invalid_replacement_quota_is_rejected_and_changes_nothing() {
     let (limiter, _clock) = limiter();
     let api = Policy::new("api", per_minute(100)).tier("free", per_minute(10));
-    now(limiter.set_quota(&api, Some(per_minute(50))));
+    now(limiter.set_quota(&api, per_minute(50)));
     let refused = |result: Result<(), SetQuotaError>| {
         let error = result.expect_err("refused");
         assert!(matches!(error, SetQuotaError::Quota(_)), "{error:?}");
@@ -133,37 +138,37 @@ fn an_invalid_replacement_quota_is_rejected_and_changes_nothing() {
     let wait = |future: std::pin::Pin<Box<dyn Future<Output = Result<(), SetQuotaError>> + '_>>| {
         now(async { Ok::<_, ()>(future.await) })
     };
-    let window = Some(Quota::fixed_window(10, MINUTE));
-    let nothing = Some(per_minute(10).capacity(0));
+    let window = Quota::fixed_window(10, MINUTE);
+    let nothing = per_minute(10).capacity(0);
     let message = refused(wait(Box::pin(limiter.set_quota(&api, window))));
     assert!(message.starts_with("policy \"api\": ") && message.contains("another algorithm"), "{message}");
-    let message = refused(wait(Box::pin(limiter.set_key_quota(&api, "ada", Some(Quota::sliding_window(1, SECOND))))));
+    let message = refused(wait(Box::pin(limiter.set_key_quota(&api, "ada", Quota::sliding_window(1, SECOND)))));
     assert!(message.contains("another algorithm"), "{message}");
     let message = refused(wait(Box::pin(limiter.set_quota(&api, nothing))));
     assert!(message.contains("\"api\"") && message.contains("capacity is 0"), "{message}");
-    let message = refused(wait(Box::pin(limiter.set_tier_quota(&api, "gold", Some(per_minute(5))))));
+    let message = refused(wait(Box::pin(limiter.set_tier_quota(&api, "gold", per_minute(5)))));
     assert_eq!(message, "policy \"api\": unknown tier \"gold\"; the policy's tiers are [\"free\"]");
     let error = wait(Box::pin(limiter.set_tier_quota(&api, "free", nothing))).expect_err("refused");
     assert!(error.source().is_some(), "the error has a source");
     assert_eq!(limiter.stats().changed_quotas, 1);
-    assert_eq!(limiter.quota(&api, "ada").get_capacity(), 50);
-    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("free")).get_capacity(), 50);
+    assert_eq!(limiter.quotas(&api, "ada")[0].get_capacity(), 50);
+    assert_eq!(limiter.quotas(&api, Subject::new("ada").tier("free"))[0].get_capacity(), 50);
 }
 
 #[test]
 fn a_hundred_thousand_quotas_can_be_set_and_reverted() {
     let (limiter, _clock) = limiter();
     for key in 0..100_000u64 {
-        now(limiter.set_key_quota(&API, key, Some(per_minute(1 + key))));
+        now(limiter.set_key_quota(&API, key, per_minute(1 + key)));
     }
-    let full = now(async { Ok::<_, ()>(limiter.set_key_quota(&API, "ada", Some(per_minute(5))).await) });
+    let full = now(async { Ok::<_, ()>(limiter.set_key_quota(&API, "ada", per_minute(5)).await) });
     let error = full.expect_err("full");
     assert!(matches!(error, SetQuotaError::TooMany) && error.to_string().contains("100000"), "{error}");
-    assert_eq!((limiter.stats().changed_quotas, limiter.quota(&API, "ada").get_capacity()), (100_000, 10));
-    assert_eq!(limiter.quota(&API, 77_777u64).get_capacity(), 77_778);
+    assert_eq!((limiter.stats().changed_quotas, limiter.quotas(&API, "ada")[0].get_capacity()), (100_000, 10));
+    assert_eq!(limiter.quotas(&API, 77_777u64)[0].get_capacity(), 77_778);
     now(limiter.set_key_quota(&API, 5u64, None));
-    now(limiter.set_key_quota(&API, "ada", Some(per_minute(5))));
-    assert_eq!((limiter.stats().changed_quotas, limiter.quota(&API, 5u64).get_capacity()), (100_000, 10));
+    now(limiter.set_key_quota(&API, "ada", per_minute(5)));
+    assert_eq!((limiter.stats().changed_quotas, limiter.quotas(&API, 5u64)[0].get_capacity()), (100_000, 10));
 }
 
 #[test]
@@ -192,7 +197,7 @@ fn concurrent_readers_see_one_quota_or_the_other() {
         let other = Quota::token_bucket(7, SECOND).capacity(70);
         let mut changes = 0;
         while changes < 4000 || satisfied.load(Ordering::Relaxed) < 3 && changes < 4_000_000 {
-            now(limiter.set_quota(&API, (changes % 2 == 0).then_some(other)));
+            now(limiter.set_quota(&API, (changes % 2 == 0).then_some(other.into())));
             std::thread::yield_now();
             changes += 1;
         }
@@ -200,7 +205,7 @@ fn concurrent_readers_see_one_quota_or_the_other() {
         now(limiter.set_quota(&API, None));
     });
     assert_eq!(satisfied.load(Ordering::Relaxed), 3);
-    assert_eq!(limiter.quota(&API, "ada"), *API.quota());
+    assert_eq!(limiter.quotas(&API, "ada"), API.quotas()[0]);
 }
 
 #[tokio::test]
@@ -212,7 +217,7 @@ async fn a_changed_quota_applies_to_open_connections() {
         assert_eq!(client.get_as("ada").await.status, 200);
     }
     assert_eq!(client.get_as("ada").await.status, 429);
-    now(limiter.set_quota(&API, Some(per_minute(12))));
+    now(limiter.set_quota(&API, per_minute(12)));
     assert_eq!(client.get_as("ada").await.status, 200);
     assert_eq!(client.get_as("ada").await.status, 200);
     assert_eq!(client.get_as("ada").await.status, 429);
@@ -224,10 +229,10 @@ fn the_quota_of_a_removed_tier_is_ignored_and_can_be_reverted() {
     let (limiter, _clock) = limiter();
     let before = Policy::new("api", per_minute(100)).tier("premium", per_minute(200));
     let api = Policy::new("api", per_minute(100));
-    now(limiter.set_tier_quota(&before, "premium", Some(per_minute(300))));
-    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("premium")).get_capacity(), 100);
-    now(limiter.set_quota(&api, Some(per_minute(40))));
-    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("premium")).get_capacity(), 40);
+    now(limiter.set_tier_quota(&before, "premium", per_minute(300)));
+    assert_eq!(limiter.quotas(&api, Subject::new("ada").tier("premium"))[0].get_capacity(), 100);
+    now(limiter.set_quota(&api, per_minute(40)));
+    assert_eq!(limiter.quotas(&api, Subject::new("ada").tier("premium"))[0].get_capacity(), 40);
     now(limiter.set_tier_quota(&api, "premium", None));
     assert_eq!(limiter.stats().changed_quotas, 1);
 }
@@ -237,9 +242,9 @@ fn the_quota_of_a_removed_tier_is_ignored_and_can_be_reverted() {
 fn a_quota_of_another_algorithm_does_not_hide_other_quotas() {
     let (limiter, _clock) = limiter();
     let before = Policy::new("api", per_minute(100)).tier("free", per_minute(50));
-    now(limiter.set_key_quota(&before, "ada", Some(per_minute(9))));
-    now(limiter.set_tier_quota(&before, "free", Some(per_minute(8))));
+    now(limiter.set_key_quota(&before, "ada", per_minute(9)));
+    now(limiter.set_tier_quota(&before, "free", per_minute(8)));
     let api = Policy::new("api", Quota::fixed_window(100, HOUR)).tier("free", Quota::fixed_window(60, HOUR));
-    now(limiter.set_quota(&api, Some(Quota::fixed_window(5, HOUR))));
-    assert_eq!(limiter.quota(&api, Subject::new("ada").tier("free")).get_capacity(), 5);
+    now(limiter.set_quota(&api, Quota::fixed_window(5, HOUR)));
+    assert_eq!(limiter.quotas(&api, Subject::new("ada").tier("free"))[0].get_capacity(), 5);
 }

@@ -47,8 +47,8 @@ async fn behind_a_proxy_only_the_address_that_the_proxy_saw_counts() {
         RateLimitLayer::new(&API, trusting()),
         RateLimitLayer::new(&API, key::header("x-api-key").or(trusting())),
         RateLimitLayer::new(&API, key::header("x-user").and(trusting()).or_skip())
-            .and(Policy::new("all", *API.quota()), key::global()),
-        RateLimitLayer::new(Policy::new("all", *API.quota()), key::global()).and(&API, trusting().or_reject()),
+            .and(Policy::new("all", API.quotas()[0]), key::global()),
+        RateLimitLayer::new(Policy::new("all", API.quotas()[0]), key::global()).and(&API, trusting().or_reject()),
     ];
     for layer in layers {
         let client = serve(hello().layer(layer.limiter(&limiter))).await;

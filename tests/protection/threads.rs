@@ -49,7 +49,7 @@ fn concurrent_use_from_eight_threads_ends_in_the_expected_state() {
         assert_eq!(now(limiter.try_check(&API, ("blocked", thread))).reason(), Reason::Blocked);
         assert_eq!(now(limiter.try_check(&API, ("unblocked", thread))).reason(), Reason::WithinQuota);
         assert_eq!(now(limiter.try_check(&ONE, ("offender", thread))).reason(), Reason::Blocked);
-        assert_eq!(limiter.quota(&API, ("quota", thread)).get_capacity(), ROUNDS);
+        assert_eq!(limiter.quotas(&API, ("quota", thread))[0].get_capacity(), ROUNDS);
     }
     let stats = limiter.stats();
     assert_eq!(stats.changed_quotas, 8);
@@ -68,14 +68,14 @@ fn work(limiter: &RateLimiter, list: &DenyList, thread: u64, round: u64) {
         list.remove(&DenyRule::key(("denied", thread, round - 1)));
     }
     now(limiter.block(Signal::key(("unblocked", thread)), HOUR));
-    now(limiter.set_key_quota(&API, ("quota", thread), Some(Quota::token_bucket(round + 1, MINUTE))));
+    now(limiter.set_key_quota(&API, ("quota", thread), Quota::token_bucket(round + 1, MINUTE)));
     now(limiter.block(Signal::key(("blocked", thread)), HOUR));
     let signals = Signals::new().ip(ip(&format!("192.0.2.{thread}")));
     drop(now(limiter.try_limit_all([Charge::new(&ONE, ("offender", thread)).cost(2).signals(signals)])));
     drop(now(limiter.try_limit_all([Charge::new(&API, "shared"), Charge::new(&API, ("own", thread, round))])));
     drop(now(limiter.try_limit(&API, "shared")));
     assert_eq!(now(limiter.try_check(&API, ("blocked", thread))).reason(), Reason::Blocked);
-    assert_eq!(limiter.quota(&API, ("quota", thread)).get_capacity(), round + 1);
+    assert_eq!(limiter.quotas(&API, ("quota", thread))[0].get_capacity(), round + 1);
     now(limiter.unblock(Signal::key(("unblocked", thread))));
     assert!(limiter.stats().offenders <= 32);
 }

@@ -61,7 +61,7 @@ async fn point_13_a_reset_in_one_process_reaches_another_within_a_second() {
 #[tokio::test]
 async fn point_13_a_quota_raised_in_one_process_reaches_another_within_a_second() {
     let (_server, one, other, _usage) = two_limiters().await;
-    one.set_quota(&API, Some(Quota::token_bucket(2000, DAY))).await.unwrap();
+    one.set_quota(&API, Quota::token_bucket(2000, DAY)).await.unwrap();
     assert_admitted_within_a_second(&other).await;
 }
 
@@ -70,7 +70,7 @@ async fn point_13_a_quota_raised_in_one_process_reaches_another_within_a_second(
 async fn point_14_quotas_and_blocks_of_another_process_are_listed() {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
-    one.set_key_quota(&API, "ada", Some(Quota::token_bucket(5, DAY))).await.unwrap();
+    one.set_key_quota(&API, "ada", Quota::token_bucket(5, DAY)).await.unwrap();
     one.block(Signal::ip([192, 0, 2, 7].into()), DAY).await.unwrap();
     let begin = Instant::now();
     while other.set_quotas().is_empty() || other.blocks().is_empty() {

@@ -7,6 +7,7 @@ use tollgate::backend::{Backend, RedisBackend, RowId, Take, conformance};
 use tollgate::{DAY, HOUR, Quota, key::Digest, policy::PolicyName};
 
 use crate::cluster_server::{Cluster, ask, owner, slot, wait_until};
+use crate::rows::with_ask;
 
 pub(crate) const fn slow(tokens: u64) -> Quota {
     Quota::token_bucket(1, DAY).capacity(tokens)
@@ -21,7 +22,7 @@ pub(crate) fn key_on(cluster: &Cluster, primary: usize) -> Digest {
 }
 
 pub(crate) async fn spent(backend: &RedisBackend, take: &Take<'_>) -> f64 {
-    let nothing = Take { ask: Ask::cost(0).reserve(), ..*take };
+    let nothing = with_ask(*take, Ask::cost(0).reserve());
     backend.peek(&[nothing]).await.unwrap()[0].state.spent
 }
 

@@ -8,6 +8,7 @@ use tollgate::backend::{Adjustment, Backend, RedisBackend, RowId, Take};
 use tollgate::{DAY, Quota, backend::ErrorKind, key::Digest, policy::PolicyName};
 
 use crate::cluster_server::{ask, info};
+use crate::rows::with_ask;
 use crate::server::Server;
 
 static POLICY: PolicyName = PolicyName::new("together");
@@ -76,7 +77,7 @@ async fn settlements_and_resets_keep_their_order() {
         let step = backend.acquire(&[one]).await.unwrap()[0];
         let receipt = ChargeRecord::new(3, &step).unwrap();
         let denied = backend.acquire(&[one]);
-        let settled = backend.settle(&[Adjustment { row: one.row, quota: one.quota, receipt, actual: 0 }]);
+        let settled = backend.settle(&[Adjustment { row: one.row, window: 0, quota: one.quota, receipt, actual: 0 }]);
         let granted = backend.acquire(&[one]);
         let denied_again = backend.acquire(&[one]);
         let reset = backend.reset(&[one.row]);
@@ -94,7 +95,7 @@ async fn reservations_are_made_in_order() {
     let server = Server::start();
     let backend = server.backend().await;
     let one = take(1, 1, 1);
-    let one = Take { ask: one.ask.reserve(), ..one };
+    let one = with_ask(one, one.ask.reserve());
     let answers = join_all((0..12).map(|_| backend.acquire(&[one]))).await;
     let waits: Vec<u64> = answers
         .iter()
@@ -115,9 +116,9 @@ async fn settlements_and_resets_run_without_being_awaited() {
     let step = backend.acquire(&[one]).await.unwrap()[0];
     assert!(backend.acquire(&[other]).await.unwrap().all_granted());
     let receipt = ChargeRecord::new(4, &step).unwrap();
-    drop(backend.settle(&[Adjustment { row: one.row, quota: one.quota, receipt, actual: 1 }]));
+    drop(backend.settle(&[Adjustment { row: one.row, window: 0, quota: one.quota, receipt, actual: 1 }]));
     drop(backend.reset(&[other.row]));
-    let peeks = [one, other].map(|take| Take { ask: take.ask.for_cost(0), ..take });
+    let peeks = [one, other].map(|take| with_ask(take, take.ask.for_cost(0)));
     let steps = backend.peek(&peeks).await.unwrap();
     assert_eq!([steps[0].state.spent, steps[1].state.spent], [1.0, 0.0]);
 }
@@ -143,7 +144,7 @@ async fn a_long_queue_completes_within_the_deadline() {
     let unknown = errors.iter().filter(|error| error.to_string().contains("unknown")).count();
     assert!(unknown <= 2 * 128, "{unknown}: more than two calls were in flight");
     ask::<()>(&mut server.admin(), &["CLIENT", "UNPAUSE"]);
-    let peek = Take { ask: Ask::cost(0), ..take(1, 100_000, 1) };
+    let peek = with_ask(take(1, 100_000, 1), Ask::cost(0));
     let spent = loop {
         match backend.peek(&[peek]).await {
             Ok(steps) => break steps[0].state.spent as usize,

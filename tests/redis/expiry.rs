@@ -29,7 +29,7 @@ async fn all_rows_of_an_idle_server_expire() {
             limiter.acquire(policy, key).hold().await.unwrap().into_receipt().settle(3 + key % 4).await.unwrap();
             for _ in 0..6 {
                 let call = limiter.acquire(policy, key);
-                let can_reserve = policy.quota().get_max_reserved() != Some(0);
+                let can_reserve = policy.quotas()[0].get_max_reserved() != Some(0);
                 let held = if can_reserve { call.reserve().await } else { call.hold().await };
                 drop(held.map(|held| held.into_receipt()));
             }

@@ -29,7 +29,7 @@ async fn run_every_operation(
     take: &Take<'static>,
     receipt: &ChargeRecord,
 ) -> Result<(), ErrorKind> {
-    let settlement = Adjustment { row: take.row, quota: take.quota, receipt: *receipt, actual: 1 };
+    let settlement = Adjustment { row: take.row, window: 0, quota: take.quota, receipt: *receipt, actual: 1 };
     let kinds = [
         backend.peek(&[*take]).await.err(),
         backend.acquire(&[*take]).await.err(),

@@ -272,7 +272,7 @@ impl<'a> History<'a> {
         let expected = takes_effect(&quota, &self.model[row], &receipt, self.now, actual);
         self.model[row] = or_none(settle(&quota, &self.model[row], &receipt, self.now, actual));
         (self.dirty[row], self.by[row]) = (true, quota);
-        let answer = self.backend.settle(&[Adjustment { row: id(row), quota, receipt, actual }]);
+        let answer = self.backend.settle(&[Adjustment { row: id(row), window: 0, quota, receipt, actual }]);
         Sent::Settled { expected, answer }
     }
 

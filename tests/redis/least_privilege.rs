@@ -109,7 +109,7 @@ async fn decisions_need_no_notice_permissions_but_run_time_changes_need_all() {
 async fn reading_notices_needs_only_four_permissions() {
     let server = Server::start();
     let mut admin = server.admin();
-    RateLimiter::new(server.backend().await).set_quota(&SLOW, Some(Quota::token_bucket(3, HOUR))).await.unwrap();
+    RateLimiter::new(server.backend().await).set_quota(&SLOW, Quota::token_bucket(3, HOUR)).await.unwrap();
     let read = ["hmget", "hlen", "zcard", "zrange"];
     for (without, limit) in [("", 3), ("hmget", 10), ("hlen", 10), ("zcard", 10), ("zrange", 10)] {
         allow(&mut admin, COMMANDS.into_iter().chain(read.into_iter().filter(|command| *command != without)));
@@ -162,7 +162,7 @@ async fn use_notices(backend: &RedisBackend, admin_url: String) -> Result<(), Se
     };
     block(1).await?;
     tokio::time::sleep(Duration::from_millis(5)).await;
-    limiter.set_quota(&SLOW, Some(*SLOW.quota())).await?;
+    limiter.set_quota(&SLOW, SLOW.quotas()[0]).await?;
     limiter.set_quota(&SLOW, None).await?;
     // Simulates that an hour has passed, so that the server forgets a withdrawal and records it as the floor.
     let mut admin = redis::Client::open(admin_url).unwrap().get_connection().unwrap();

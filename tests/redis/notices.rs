@@ -37,20 +37,20 @@ async fn a_quota_change_reaches_all_limiters_and_keeps_spent_tokens() {
     let free = || Subject::new("ada").tier("free");
     let api = Policy::new("api", Quota::token_bucket(100, HOUR)).tier("free", Quota::token_bucket(10, HOUR));
     drop(other.try_acquire(&SEARCH, "ada").cost(3).await.unwrap());
-    one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
+    one.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
     assert_eq!(one.remaining(&SEARCH, "ada").await.unwrap(), 2, "the change applies immediately in its own process");
     let took = wait_until(async || other.remaining(&SEARCH, "ada").await.unwrap() == 2).await;
     println!("after {took:?}");
 
     // The most specific quota applies: key, tier, policy.
-    one.set_quota(&api, Some(Quota::token_bucket(7, HOUR))).await.unwrap();
+    one.set_quota(&api, Quota::token_bucket(7, HOUR)).await.unwrap();
     wait_until(async || other.remaining(&api, free()).await.unwrap() == 7).await;
-    one.set_tier_quota(&api, "free", Some(Quota::token_bucket(8, HOUR))).await.unwrap();
+    one.set_tier_quota(&api, "free", Quota::token_bucket(8, HOUR)).await.unwrap();
     wait_until(async || other.remaining(&api, free()).await.unwrap() == 8).await;
-    one.set_key_quota(&api, free(), Some(Quota::token_bucket(9, HOUR))).await.unwrap();
+    one.set_key_quota(&api, free(), Quota::token_bucket(9, HOUR)).await.unwrap();
     wait_until(async || other.remaining(&api, free()).await.unwrap() == 9).await;
     assert_eq!(other.remaining(&api, Subject::new("eve").tier("free")).await.unwrap(), 8);
-    assert_eq!(other.quota(&api, "eve").get_capacity(), 7);
+    assert_eq!(other.quotas(&api, "eve")[0].get_capacity(), 7);
 
     // Later subscribers also receive the change and its withdrawal.
     let third = limiter(&server).await;
@@ -59,7 +59,7 @@ async fn a_quota_change_reaches_all_limiters_and_keeps_spent_tokens() {
     other.set_tier_quota(&api, "free", None).await.unwrap();
     other.set_quota(&api, None).await.unwrap();
     wait_until(async || third.remaining(&api, free()).await.unwrap() == 10).await;
-    wait_until(async || one.quota(&api, "eve").get_capacity() == 100).await;
+    wait_until(async || one.quotas(&api, "eve")[0].get_capacity() == 100).await;
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn concurrent_quota_changes_end_with_the_same_quota_everywhere() {
     let server = Server::start();
     let limiters = [limiter(&server).await, limiter(&server).await, limiter(&server).await];
     for round in 0..10u64 {
-        let quota = |i: usize| Some(Quota::token_bucket(10 + 3 * round + i as u64, HOUR));
+        let quota = |i: usize| Quota::token_bucket(10 + 3 * round + i as u64, HOUR);
         let [a, b, c] = &limiters;
         let (x, y, z) = tokio::join!(
             a.set_quota(&SEARCH, quota(0)),
@@ -75,7 +75,8 @@ async fn concurrent_quota_changes_end_with_the_same_quota_everywhere() {
             c.set_quota(&SEARCH, quota(2))
         );
         x.and(y).and(z).unwrap();
-        let limits = || limiters.iter().map(|limiter| limiter.quota(&SEARCH, "ada").get_capacity()).collect::<Vec<_>>();
+        let limits =
+            || limiters.iter().map(|limiter| limiter.quotas(&SEARCH, "ada")[0].get_capacity()).collect::<Vec<_>>();
         wait_until(async || limits().iter().all(|limit| *limit == limits()[0] && *limit >= 10 + 3 * round)).await;
     }
 }
@@ -115,24 +116,24 @@ async fn expired_notices_are_dropped_and_lost_notices_are_withdrawn() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     one.block(Signal::key("eve"), Duration::from_millis(300)).await.unwrap();
-    one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
-    wait_until(async || other.quota(&SEARCH, "ada").get_capacity() == 5).await;
+    one.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
+    wait_until(async || other.quotas(&SEARCH, "ada")[0].get_capacity() == 5).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let mut admin = server.admin();
     let count = |admin: &mut redis::Connection| -> usize {
         cmd("ZCARD").arg("tollgate:1:{notices}:order").query(admin).unwrap()
     };
     assert_eq!(count(&mut admin), 2);
-    one.set_quota(&SEARCH, Some(Quota::token_bucket(6, HOUR))).await.unwrap();
+    one.set_quota(&SEARCH, Quota::token_bucket(6, HOUR)).await.unwrap();
     assert_eq!(count(&mut admin), 1, "the expired block was dropped");
     // Simulates a failover to a replica without the data.
     cmd("FLUSHALL").exec(&mut admin).unwrap();
     wait_until(async || {
-        other.quota(&SEARCH, "ada").get_capacity() == 100 && one.quota(&SEARCH, "ada").get_capacity() == 100
+        other.quotas(&SEARCH, "ada")[0].get_capacity() == 100 && one.quotas(&SEARCH, "ada")[0].get_capacity() == 100
     })
     .await;
-    other.set_quota(&SEARCH, Some(Quota::token_bucket(7, HOUR))).await.unwrap();
-    wait_until(async || one.quota(&SEARCH, "ada").get_capacity() == 7).await;
+    other.set_quota(&SEARCH, Quota::token_bucket(7, HOUR)).await.unwrap();
+    wait_until(async || one.quotas(&SEARCH, "ada")[0].get_capacity() == 7).await;
     other.set_quota(&SEARCH, None).await.unwrap();
     for key in ["notices", "order", "ends"] {
         let ttl: i64 = cmd("PTTL").arg(format!("tollgate:1:{{notices}}:{key}")).query(&mut admin).unwrap();
@@ -145,11 +146,11 @@ async fn several_pages_of_notices_are_received() {
     let server = Server::start();
     let one = limiter(&server).await;
     for key in 0..1200u64 {
-        one.set_key_quota(&SEARCH, key, Some(Quota::token_bucket(key + 1, HOUR))).await.unwrap();
+        one.set_key_quota(&SEARCH, key, Quota::token_bucket(key + 1, HOUR)).await.unwrap();
     }
     let other = limiter(&server).await;
     wait_until(async || other.stats().changed_quotas == 1200).await;
-    assert!((0..1200u64).all(|key| other.quota(&SEARCH, key).get_capacity() == key + 1));
+    assert!((0..1200u64).all(|key| other.quotas(&SEARCH, key)[0].get_capacity() == key + 1));
 }
 
 #[tokio::test]
@@ -158,14 +159,14 @@ async fn a_change_that_cannot_be_published_does_not_apply() {
     let backend = RedisBackend::builder().connect(&server.url()).await.unwrap();
     let limiter = RateLimiter::new(backend);
     server.kill();
-    let error = limiter.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap_err();
+    let error = limiter.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap_err();
     assert!(matches!(error, SetQuotaError::Backend(_)), "{error}");
-    assert_eq!(limiter.quota(&SEARCH, "ada").get_capacity(), 100);
+    assert_eq!(limiter.quotas(&SEARCH, "ada")[0].get_capacity(), 100);
     assert!(limiter.block(Signal::key("eve"), HOUR).await.is_err());
     assert_eq!(limiter.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
     server.restart();
-    wait_until(async || limiter.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.is_ok()).await;
-    assert_eq!(limiter.quota(&SEARCH, "ada").get_capacity(), 5);
+    wait_until(async || limiter.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.is_ok()).await;
+    assert_eq!(limiter.quotas(&SEARCH, "ada")[0].get_capacity(), 5);
 }
 
 #[tokio::test]
@@ -173,8 +174,8 @@ async fn a_quota_change_reaches_all_limiters_on_a_cluster() {
     let cluster = crate::cluster_server::Cluster::start();
     let connect = async || RateLimiter::new(cluster.backend().await);
     let (one, other) = (connect().await, connect().await);
-    one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
-    wait_until(async || other.quota(&SEARCH, "ada").get_capacity() == 5).await;
+    one.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
+    wait_until(async || other.quotas(&SEARCH, "ada")[0].get_capacity() == 5).await;
 }
 
 #[tokio::test]
@@ -231,10 +232,10 @@ async fn a_full_channel_keeps_withdrawals() {
     let server = Server::start();
     let slow = RedisBackend::builder().deadline(PATIENCE).notices_every(Duration::from_secs(3600));
     let (one, other) = (limiter(&server).await, RateLimiter::new(slow.connect(&server.url()).await.unwrap()));
-    one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
+    one.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
     fill(&mut server.admin(), 0);
     other.block(Signal::key("mallory"), DAY).await.unwrap();
-    assert_eq!(other.quota(&SEARCH, "ada").get_capacity(), 5);
+    assert_eq!(other.quotas(&SEARCH, "ada")[0].get_capacity(), 5);
     one.set_quota(&SEARCH, None).await.unwrap();
     for eve in 0..5u64 {
         one.block(Signal::key(eve), DAY).await.unwrap();
@@ -242,7 +243,7 @@ async fn a_full_channel_keeps_withdrawals() {
     let count: usize = cmd("ZCARD").arg(&keys()[1]).query(&mut server.admin()).unwrap();
     assert!(count <= 100_000, "{count}");
     other.block(Signal::key("eve"), DAY).await.unwrap();
-    assert_eq!(other.quota(&SEARCH, "ada").get_capacity(), 100);
+    assert_eq!(other.quotas(&SEARCH, "ada")[0].get_capacity(), 100);
 }
 
 /// Regression: after the server evicted one of the three keys, publishing failed, or new subscribers received nothing.
@@ -252,14 +253,14 @@ async fn a_channel_recovers_from_the_loss_of_a_key() {
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     for lost in keys() {
         one.block(Signal::key("eve"), Duration::from_millis(1)).await.unwrap();
-        one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
-        wait_until(async || other.quota(&SEARCH, "ada").get_capacity() == 5).await;
+        one.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
+        wait_until(async || other.quotas(&SEARCH, "ada")[0].get_capacity() == 5).await;
         one.block(Signal::key("mallory"), HOUR).await.unwrap();
         cmd("DEL").arg(&lost).exec(&mut server.admin()).unwrap();
-        one.set_quota(&SEARCH, Some(Quota::token_bucket(6, HOUR))).await.unwrap();
-        wait_until(async || other.quota(&SEARCH, "ada").get_capacity() == 6).await;
+        one.set_quota(&SEARCH, Quota::token_bucket(6, HOUR)).await.unwrap();
+        wait_until(async || other.quotas(&SEARCH, "ada")[0].get_capacity() == 6).await;
         let third = limiter(&server).await;
-        wait_until(async || third.quota(&SEARCH, "ada").get_capacity() == 6).await;
+        wait_until(async || third.quotas(&SEARCH, "ada")[0].get_capacity() == 6).await;
     }
 }
 
@@ -269,12 +270,12 @@ async fn notices_are_read_again_after_a_restore_from_a_snapshot() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     let mut admin = server.admin();
-    one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
+    one.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
     let dump =
         |admin: &mut redis::Connection| keys().map(|key| cmd("DUMP").arg(key).query::<Option<Vec<u8>>>(admin).unwrap());
     let before = dump(&mut admin);
-    one.set_quota(&SEARCH, Some(Quota::token_bucket(6, HOUR))).await.unwrap();
-    wait_until(async || other.quota(&SEARCH, "ada").get_capacity() == 6).await;
+    one.set_quota(&SEARCH, Quota::token_bucket(6, HOUR)).await.unwrap();
+    wait_until(async || other.quotas(&SEARCH, "ada")[0].get_capacity() == 6).await;
     let mut back = redis::pipe();
     back.atomic();
     for (key, dump) in keys().iter().zip(before) {
@@ -285,7 +286,7 @@ async fn notices_are_read_again_after_a_restore_from_a_snapshot() {
     }
     back.exec(&mut admin).unwrap();
     wait_until(async || {
-        one.quota(&SEARCH, "ada").get_capacity() == 5 && other.quota(&SEARCH, "ada").get_capacity() == 5
+        one.quotas(&SEARCH, "ada")[0].get_capacity() == 5 && other.quotas(&SEARCH, "ada")[0].get_capacity() == 5
     })
     .await;
 }
@@ -296,11 +297,11 @@ async fn a_limiter_that_joins_after_a_data_loss_drops_outdated_notices() {
     let server = Server::start();
     let backend = server.backend().await;
     let one = RateLimiter::new(backend.clone());
-    one.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
+    one.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
     cmd("FLUSHALL").exec(&mut server.admin()).unwrap();
     let other = RateLimiter::new(backend);
-    wait_until(async || one.quota(&SEARCH, "ada").get_capacity() == 100).await;
-    assert_eq!(other.quota(&SEARCH, "ada").get_capacity(), 100);
+    wait_until(async || one.quotas(&SEARCH, "ada")[0].get_capacity() == 100).await;
+    assert_eq!(other.quotas(&SEARCH, "ada")[0].get_capacity(), 100);
 }
 
 /// Other processes still know the notices that the server lost.
@@ -331,7 +332,7 @@ async fn a_burst_of_blocks_is_published_without_delaying_quota_changes() {
         for denial in denials.collect::<Vec<_>>() {
             assert!(!denial.await.unwrap().is_allowed());
         }
-        one.set_key_quota(&ONE, begin, Some(Quota::token_bucket(2, HOUR))).await.unwrap();
+        one.set_key_quota(&ONE, begin, Quota::token_bucket(2, HOUR)).await.unwrap();
     }
     assert_eq!(one.stats().blocked, 10_000);
     let begin = Instant::now();
@@ -425,6 +426,6 @@ fn child() {
         for _ in 0..4 {
             drop(limiter.try_acquire(&SEARCH, "eve").cost(100).ip([192, 0, 2, 1].into()).await.unwrap());
         }
-        limiter.set_quota(&SEARCH, Some(Quota::token_bucket(5, HOUR))).await.unwrap();
+        limiter.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
     });
 }

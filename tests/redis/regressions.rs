@@ -53,7 +53,7 @@ impl Row {
 
     pub(crate) async fn settle(&mut self, quota: &Quota, receipt: ChargeRecord, actual: u64) {
         let quota = Take::new(ROW, quota, Ask::cost(0)).quota;
-        self.backend.settle(&[Adjustment { row: ROW, quota, receipt, actual }]).await.unwrap();
+        self.backend.settle(&[Adjustment { row: ROW, window: 0, quota, receipt, actual }]).await.unwrap();
         self.model = or_none(settle(&quota, &self.model, &receipt, self.now, actual));
         self.compare();
     }

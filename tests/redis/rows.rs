@@ -1,6 +1,7 @@
 //! The server's encoding of rows, which these tests read and write directly.
 
-use tollgate::algorithm::{Micros, State};
+use tollgate::algorithm::{Ask, Micros, State};
+use tollgate::backend::Take;
 
 pub(crate) const OURS: [u8; 4] = [2, 1, 0, 0];
 
@@ -40,4 +41,10 @@ fn clear_of(second: u32) -> Micros {
 /// Returns the row as the server stores it. Rows without spent tokens are not stored.
 pub(crate) fn or_none(state: State) -> State {
     if state.spent == 0.0 && state.carry == 0.0 { State::default() } else { state }
+}
+
+pub(crate) fn with_ask<'a>(take: Take<'a>, ask: Ask) -> Take<'a> {
+    let mut other = take;
+    other.ask = ask;
+    other
 }

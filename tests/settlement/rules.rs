@@ -15,7 +15,7 @@ use crate::client::limiter;
 async fn spent(limiter: &RateLimiter, policies: [&Policy; 3]) -> [u64; 3] {
     let mut spent = [0; 3];
     for (spent, policy) in spent.iter_mut().zip(policies) {
-        *spent = policy.quota().get_capacity() - left(limiter, policy).await;
+        *spent = policy.quotas()[0].get_capacity() - left(limiter, policy).await;
     }
     spent
 }

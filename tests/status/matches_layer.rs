@@ -98,7 +98,7 @@ async fn quotas_set_at_run_time_are_reported_immediately() {
     let by_plan = |req: &Parts| Subject::from(user(req)).tier("pro");
     let app = app_with_status(&RateLimitLayer::new(&api, by_plan).limiter(&limiter));
     let capacity = async || status(&app, "ada").await.capacity;
-    let quota = |rate| Some(Quota::token_bucket(rate, MINUTE));
+    let quota = |rate| Quota::token_bucket(rate, MINUTE);
     assert_eq!(capacity().await, 50.0);
     limiter.set_quota(&api, quota(40)).await.unwrap();
     assert_eq!(capacity().await, 40.0);

@@ -120,19 +120,19 @@ async fn apply(limiter: &RateLimiter, clock: &ManualClock, policy: &Policy, hist
             Event::Advance(micros) => clock.advance(Duration::from_micros(micros)),
             Event::SetBack(_) if is_set_back => {}
             Event::SetBack(back) => {
-                let limit = policy.quota().window().min(policy.quota().period()).as_micros() as u64;
+                let limit = policy.quotas()[0].window().min(policy.quotas()[0].period()).as_micros() as u64;
                 clock.set(Micros::new(clock.now().get() - back % limit));
                 is_set_back = true;
             }
             Event::Change(factor) => {
-                let rate = policy.quota().rate() * factor;
-                let period = policy.quota().period();
-                let quota = match policy.quota().algorithm() {
+                let rate = policy.quotas()[0].rate() * factor;
+                let period = policy.quotas()[0].period();
+                let quota = match policy.quotas()[0].algorithm() {
                     Algorithm::TokenBucket => Quota::token_bucket(rate, period),
                     Algorithm::FixedWindow => Quota::fixed_window(rate, period),
                     _ => Quota::sliding_window(rate, period),
                 };
-                limiter.set_quota(policy, Some(quota)).await.unwrap();
+                limiter.set_quota(policy, quota).await.unwrap();
             }
         }
     }

@@ -173,11 +173,11 @@ async fn point_3_waiting_without_reservations_is_an_error() {
 async fn point_3_a_quota_set_at_run_time_does_not_make_waiting_an_error() {
     let limiter = limiter();
     let plain = Quota::token_bucket(1, HOUR);
-    limiter.set_quota(&EVENLY_SPACED, Some(plain)).await.unwrap();
+    limiter.set_quota(&EVENLY_SPACED, plain).await.unwrap();
     assert!(limiter.acquire(&EVENLY_SPACED, "ada").wait_up_to(MINUTE).await.is_ok());
     let denied = limiter.acquire(&EVENLY_SPACED, "ada").wait_up_to(MINUTE).await.unwrap_err();
     assert!(denied.denied().is_some(), "{denied}");
-    limiter.set_quota(&LOGIN, Some(plain.max_reserved(2))).await.unwrap();
+    limiter.set_quota(&LOGIN, plain.max_reserved(2)).await.unwrap();
     limiter.limit(&LOGIN, "ada").await.unwrap();
     assert_eq!(limiter.acquire(&LOGIN, "ada").reserve().await.unwrap().delay(), HOUR);
 }

@@ -115,13 +115,14 @@ impl Backend for Deferred {
 
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool> {
         let rows = Arc::clone(&self.rows);
-        let each = settlements.iter().map(|it| (it.row.policy.clone(), it.row.key, it.quota, it.receipt, it.actual));
-        let owned: Vec<_> = each.collect();
+        let owned =
+            |it: &Adjustment<'_>| (it.row.policy.clone(), it.row.key, it.window, it.quota, it.receipt, it.actual);
+        let owned: Vec<_> = settlements.iter().map(owned).collect();
         self.settles.run(async move {
             let mut all = true;
-            for (policy, key, quota, receipt, actual) in &owned {
-                let row = RowId { policy, key: *key };
-                all &= rows.settle(&[Adjustment { row, quota: *quota, receipt: *receipt, actual: *actual }]).await?;
+            for (policy, key, window, quota, receipt, actual) in owned {
+                let row = RowId { policy: &policy, key };
+                all &= rows.settle(&[Adjustment { row, window, quota, receipt, actual }]).await?;
             }
             Ok(all)
         })

@@ -178,7 +178,8 @@ impl<'a> Shard<'a> {
 
     /// Finds a slot for a new row of the policy. The rows in `pinned` are not candidates for eviction.
     ///
-    /// Samples a few rows and drops the expired ones. In a full shard, takes up to [`MAX_SAMPLES`] samples.
+    /// Samples a few rows and drops the expired ones. In a full shard, takes [`MAX_SAMPLES`] samples, and more if they
+    /// contain fewer than [`MIN_SAMPLED_ROWS`] rows.
     pub(super) fn find_slot(&mut self, policy: u32, pinned: &[RowKey], now: Micros) -> Vacancy {
         let Shard { table, number, rows, ledger, incoming } = self;
         let (capacity, incoming) = (table.rows_per_shard, *incoming);
@@ -186,8 +187,13 @@ impl<'a> Shard<'a> {
         let mut cursor = ledger.cursor;
         let (mut expired, mut orphan): (SmallVec<[RowKey; 16]>, _) = (SmallVec::new(), None);
         let mut victim = Victim::new(ledger, policy, capacity, now);
-        for _ in 0..MAX_SAMPLES {
+        let mut sampled = 0;
+        for sample in 0..4 * MAX_SAMPLES {
+            if sample >= MAX_SAMPLES && sampled >= MIN_SAMPLED_ROWS {
+                break;
+            }
             rows.sample(&mut cursor, |key, row| {
+                sampled += 1;
                 if pinned.contains(&key.row()) || expired.contains(&key) {
                     return;
                 }
@@ -224,3 +230,5 @@ const MIN_SHARDS: usize = 4;
 const MAX_NAMES: usize = 1024;
 /// The maximum number of samples from a full shard. A sample contains three or four rows.
 const MAX_SAMPLES: u32 = 8;
+/// Otherwise, the samples from a small shard could contain only the row that should be kept.
+const MIN_SAMPLED_ROWS: u32 = 8;

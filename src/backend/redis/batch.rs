@@ -216,7 +216,8 @@ fn replay(action: &Action, indexes: &[usize], reply: &mut Reply, done: bool) -> 
         Action::Reset { .. } => {
             let before = foreign.len();
             foreign.retain(|(index, _)| !indexes.contains(index));
-            let spent = indexes.iter().filter(|index| std::mem::take(&mut windows[**index]) != State::default()).count();
+            let spent =
+                indexes.iter().filter(|index| std::mem::take(&mut windows[**index]) != State::default()).count();
             took_effect = spent > 0 || foreign.len() < before;
         }
     }

@@ -52,8 +52,10 @@ pub fn notices(reply: Value) -> Option<Vec<Notice>> {
 
 fn action(operation: &Operation) -> Action {
     let row = |number: u8| RowKey::from([number]);
-    let queued = |(_, window, quota, ask): &(u8, u8, Quota, Ask)| {
-        QueuedTake { window: window % MAX_WINDOWS as u8, quota: *quota, ask: *ask }
+    let queued = |(_, window, quota, ask): &(u8, u8, Quota, Ask)| QueuedTake {
+        window: window % MAX_WINDOWS as u8,
+        quota: *quota,
+        ask: *ask,
     };
     match operation {
         Operation::Decide(takes, store) => Action::Decide {

@@ -22,7 +22,8 @@ fn reservation(before: u64) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = State { spent: before as f64, at: NOW, stamp: quota.stamp(), ..State::default() };
     let step = step(&quota, &state, NOW, Ask::cost(1).reserve());
-    Decisions::from_iter([Decision::new(API, KEY, quota, 1, step, true)])
+    let of = ChargedQuota { policy: API, key: KEY, quota, cost: 1, window: 0, part: Part::WHOLE };
+    Decision::new(of, step, true).into()
 }
 
 fn due(decision: &Decision) -> u64 {
@@ -113,7 +114,7 @@ fn concurrent_changes_do_not_hide_a_set_quota() {
         reverting.join().unwrap();
         setting.join().unwrap();
         let policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
-        assert_eq!(overrides.quota(&policy, None, Some(Digest::from_bits(2))), Some(quota));
+        assert_eq!(overrides.quotas(&policy, None, Some(Digest::from_bits(2))), Some(quota));
         assert_eq!((overrides.len(), overrides.is_empty()), (1, false));
     });
 }
@@ -136,7 +137,7 @@ fn quotas_are_replaced_in_one_step() {
         replacing.join().unwrap();
         setting.join().unwrap();
         let policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
-        let find = || [1, 2].map(|key| overrides.quota(&policy, None, Some(Digest::from_bits(key))).is_some());
+        let find = || [1, 2].map(|key| overrides.quotas(&policy, None, Some(Digest::from_bits(key)))[0].is_some());
         let found = find();
         assert!(!found[0]);
         assert_eq!((overrides.len(), overrides.is_empty()), (usize::from(found[1]), !found[1]));

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::algorithm::{MINUTE, Step, Verdict};
-use crate::policy::PolicyName;
+use crate::policy::{ChargedQuota, Part, PolicyName};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
@@ -17,8 +17,8 @@ fn reservation(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = crate::algorithm::State { spent: spent as f64, at: NOW, ..Default::default() };
     let step = Step { verdict: Verdict::Reserve { wait: std::time::Duration::from_micros(wait) }, state, now: NOW };
-    let decision = Decision::new(PolicyName::new("api"), Digest::from_bits(key), quota, cost, step, true);
-    Decisions::from_iter([decision])
+    let (policy, key) = (PolicyName::new("api"), Digest::from_bits(key));
+    Decision::new(ChargedQuota { policy, key, quota, cost, window: 0, part: Part::WHOLE }, step, true).into()
 }
 
 fn identity(decision: &Decision) -> (u64, u64, usize) {
@@ -181,15 +181,8 @@ fn reservations_are_not_passed_on_between_policies() {
     let [one, other] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(|policy| {
         let reservation = reservation(7, 1, 1, 0);
         let reservation = reservation.only().unwrap();
-        let decision = Decision::new(
-            PolicyName::new(policy),
-            reservation.key(),
-            *reservation.quota(),
-            1,
-            *reservation.step(),
-            true,
-        );
-        queues.join(&Decisions::from_iter([decision]), Waker::noop()).unwrap()
+        let of = ChargedQuota { policy: PolicyName::new(policy), ..reservation.of().clone() };
+        queues.join(&Decision::new(of, *reservation.step(), true).into(), Waker::noop()).unwrap()
     });
     assert_eq!(queues.leave(&one).unwrap().policy().as_str(), "8yn0iYCKYHlIj4-BwPqk");
     assert!(queues.moved(&other, Waker::noop()).is_none());

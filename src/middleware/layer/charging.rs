@@ -8,11 +8,11 @@ use std::time::Duration;
 use http::request::Parts;
 
 use super::RateLimitLayer;
+#[cfg(feature = "wait")]
+use crate::algorithm::Quota;
 use crate::middleware::cost::Cost;
 use crate::middleware::maybe_ready::MaybeReady;
 use crate::middleware::on_response::OnResponse;
-#[cfg(feature = "wait")]
-use crate::algorithm::Quota;
 #[cfg(feature = "wait")]
 use crate::policy::Policy;
 

@@ -218,7 +218,7 @@ fn run_on_backend(
     let row = RowId { policy: &policy, key: a };
     let settle = |actual| {
         let receipt = ChargeRecord::new(2, before).expect("the take was granted");
-        backend.settle_one(&Adjustment { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
+        backend.settle_one(&Adjustment { row, window: 0, quota: quota.seeded(row.digest().seed()), receipt, actual });
     };
     match operation {
         Operation::One(cost) => return take(backend, quota, &[(a, cost)]).all_granted(),

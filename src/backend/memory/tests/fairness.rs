@@ -59,7 +59,7 @@ fn row_counts_by_policy_stay_correct_under_random_calls() {
                 1 | 2 if steps.all_granted() => {
                     let receipt = ChargeRecord::new(takes[0].ask.tokens(), &steps[0]).expect("the take was granted");
                     let Take { row, quota, .. } = takes[0];
-                    bench.backend.settle_one(&Adjustment { row, quota, receipt, actual: below(5) });
+                    bench.backend.settle_one(&Adjustment { row, window: 0, quota, receipt, actual: below(5) });
                 }
                 3 => bench.clock.advance(Duration::from_secs(below(30))),
                 _ => {}

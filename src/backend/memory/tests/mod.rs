@@ -39,7 +39,13 @@ impl Bench {
         let policy = P;
         let row = RowId { policy: &policy, key: self.key(key) };
         let receipt = ChargeRecord::new(cost, charged).expect("the take was granted");
-        self.backend.settle_one(&Adjustment { row, quota: quota.seeded(row.digest().seed()), receipt, actual });
+        self.backend.settle_one(&Adjustment {
+            row,
+            window: 0,
+            quota: quota.seeded(row.digest().seed()),
+            receipt,
+            actual,
+        });
     }
 }
 
@@ -377,7 +383,13 @@ fn the_cap_holds_for_carry_rows_and_calls_with_many_rows() {
         let steps = bench.backend.decide(&takes, true);
         if steps.all_granted() {
             let receipt = ChargeRecord::new(1, &steps[0]).expect("the take was granted");
-            bench.backend.settle_one(&Adjustment { row: takes[0].row, quota: takes[0].quota, receipt, actual: 0 });
+            bench.backend.settle_one(&Adjustment {
+                row: takes[0].row,
+                window: 0,
+                quota: takes[0].quota,
+                receipt,
+                actual: 0,
+            });
         }
         assert!(bench.backend.len() <= 64, "{} rows", bench.backend.len());
         bench.clock.advance(Duration::from_millis(below(40)));
