@@ -324,7 +324,7 @@ pub const fn seeded(quota: Quota, seed: u64) -> Quota {
 /// ```
 ///
 /// # Errors
-/// If the quota would deny every request.
+/// Fails if the quota would deny every request.
 pub const fn validate(quota: &Quota) -> Result<(), QuotaError> {
     quota.validate()
 }

@@ -78,7 +78,7 @@ pub struct Steps(List<Step>);
 /// ```
 ///
 /// # Panics
-/// If a line's `row` is out of bounds.
+/// Panics if a line's `row` is out of bounds.
 #[inline]
 pub fn step_all<R: BorrowMut<State>>(rows: &mut [R], lines: &[Line<'_>], now: Micros) -> Steps {
     let mut before = SmallVec::<[State; 4]>::new();

@@ -322,7 +322,7 @@ impl<'a> Take<'a> {
     /// Replaces the window.
     ///
     /// # Panics
-    /// If it is not below [`RowId::MAX_WINDOWS`].
+    /// Panics if it is not below [`RowId::MAX_WINDOWS`].
     #[must_use]
     #[track_caller]
     pub fn at_window(mut self, window: u8) -> Take<'a> {

@@ -155,7 +155,7 @@ impl Config {
     /// expanded) and 16 levels of nesting.
     ///
     /// # Errors
-    /// If the file cannot be read, is larger than [`MAX_BYTES`](Config::MAX_BYTES) or is invalid. Lists all faults.
+    /// Fails if the file cannot be read, is larger than [`MAX_BYTES`](Config::MAX_BYTES) or is invalid. Lists all faults.
     pub fn read<E: Into<Box<dyn Error + Send + Sync>>>(
         path: impl AsRef<FilePath>,
         parse: impl FnOnce(&str) -> Result<RawConfig, E>,
@@ -225,7 +225,7 @@ impl Config {
     /// Returns the policies for routes to choose from, without the `routes` of this configuration.
     ///
     /// # Panics
-    /// If `limiter` lacks the configured deny list or automatic blocks: build it with [`limiter`](Config::limiter).
+    /// Panics if `limiter` lacks the configured deny list or automatic blocks: build it with [`limiter`](Config::limiter).
     #[must_use]
     #[track_caller]
     pub fn route_limits(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RouteLimits {

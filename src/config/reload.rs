@@ -123,7 +123,7 @@ impl Config {
     }
 
     /// # Panics
-    /// If the limiter would not apply the configuration's deny list or automatic blocks.
+    /// Panics if the limiter would not apply the configuration's deny list or automatic blocks.
     #[track_caller]
     pub(super) fn expect_limiter(&self, limiter: &RateLimiter) {
         let name = &self.name;

@@ -100,7 +100,7 @@ impl<'a, T> Acquire<'a, T> {
     /// Returns what [`send`](Acquire::send) would return, without spending anything.
     ///
     /// # Errors
-    /// If the backend cannot decide; after [`acquire`](RateLimiter::acquire), also if the call is denied.
+    /// Fails if the backend cannot decide; after [`acquire`](RateLimiter::acquire), also if the call is denied.
     pub fn check(self) -> DecisionFuture<T> {
         self.decide(false)
     }
@@ -124,7 +124,7 @@ impl Acquire<'_> {
     /// waits until then. Dropping the [`Reservation`] keeps the charge; [`cancel`](Reservation::cancel) gives it back.
     ///
     /// # Errors
-    /// If the call is denied or the backend cannot decide. [`LimitError::NoReservations`] if the quota has neither
+    /// Fails if the call is denied or the backend cannot decide. [`LimitError::NoReservations`] if the quota has neither
     /// [`max_reserved`](crate::Quota::max_reserved) nor
     /// [`unlimited_reservations`](crate::Quota::unlimited_reservations), even if no wait is needed.
     pub fn reserve(self) -> impl Future<Output = Result<Reservation, LimitError>> + Send + use<> {
@@ -151,7 +151,7 @@ impl Acquire<'_> {
     /// [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
     ///
     /// # Errors
-    /// If the call is denied, or the backend cannot decide.
+    /// Fails if the call is denied, or the backend cannot decide.
     pub fn hold(self) -> DecisionFuture<Result<Reservation, LimitError>> {
         self.limiter.hold_all([self.charge])
     }
@@ -187,7 +187,7 @@ impl Acquire<'_> {
     /// Same as for [`reserve`](Acquire::reserve).
     ///
     /// # Panics
-    /// If the call has to wait outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) provides
+    /// Panics if the call has to wait outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) provides
     /// timers.
     #[cfg(feature = "wait")]
     pub fn wait_up_to(self, wait: Duration) -> impl Future<Output = Result<Receipt, LimitError>> + Send + use<> {

@@ -37,7 +37,7 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// If a charge is denied, the backend cannot decide, or a charge [reserves](Charge::reserve): use
+    /// Fails if a charge is denied, the backend cannot decide, or a charge [reserves](Charge::reserve): use
     /// [`hold_all`](RateLimiter::hold_all) for that.
     pub fn limit_all<'a>(
         &self,
@@ -49,7 +49,7 @@ impl RateLimiter {
     /// Like [`limit_all`](RateLimiter::limit_all), but returns a denial as [`Decisions`].
     ///
     /// # Errors
-    /// If the backend cannot decide, or a charge reserves.
+    /// Fails if the backend cannot decide, or a charge reserves.
     pub fn try_limit_all<'a>(
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,
@@ -61,7 +61,7 @@ impl RateLimiter {
     /// [`limit_all`](RateLimiter::limit_all) for an example.
     ///
     /// # Errors
-    /// If a charge is denied, the backend cannot decide, or a charge [reserves](Charge::reserve) under a quota without
+    /// Fails if a charge is denied, the backend cannot decide, or a charge [reserves](Charge::reserve) under a quota without
     /// reservations ([`LimitError::NoReservations`]).
     pub fn hold_all<'a>(
         &self,

@@ -46,7 +46,7 @@ impl RateLimiter {
     /// a shared backend, including limiters that start later.
     ///
     /// # Errors
-    /// If the quota denies everything or has another algorithm than the policy, 100,000 quotas are set already, or the
+    /// Fails if the quota denies everything or has another algorithm than the policy, 100,000 quotas are set already, or the
     /// backend cannot publish the change. After a failure to publish, the change may have been made nevertheless.
     pub async fn set_quota(&self, policy: &Policy, quota: impl Into<Option<Quotas>>) -> Result<(), SetQuotaError> {
         let quotas = quota.into();
@@ -138,7 +138,7 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// If 100,000 blocks are active, or other processes cannot be notified. In the latter case, the block still holds
+    /// Fails if 100,000 blocks are active, or other processes cannot be notified. In the latter case, the block still holds
     /// in this process.
     pub async fn block(&self, signal: Signal, lasts: Duration) -> Result<(), Error> {
         let id = self.inner.hash.digest(&signal.to_key());
@@ -159,7 +159,7 @@ impl RateLimiter {
     /// Ends all blocks of a signal, manual or automatic, and forgets its denials.
     ///
     /// # Errors
-    /// If the backend cannot notify the other processes. In this process, the block has ended.
+    /// Fails if the backend cannot notify the other processes. In this process, the block has ended.
     pub async fn unblock(&self, signal: Signal) -> Result<(), Error> {
         let id = self.inner.hash.digest(&signal.to_key());
         let content = [NoticeContent::ManualBlock(id, None), NoticeContent::Block(id, None)];

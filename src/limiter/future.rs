@@ -32,7 +32,7 @@ use crate::policy::{Allowed, Decision, Decisions};
 /// ```
 ///
 /// # Panics
-/// If polled after completion.
+/// Panics if polled after completion.
 #[must_use = "await it: it returns whether to go on"]
 pub struct DecisionFuture<T = Result<Allowed, LimitError>>(State<T>);
 

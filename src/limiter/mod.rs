@@ -140,7 +140,7 @@ impl RateLimiter {
     /// Spends one token of `subject` under `policy`. A denial is an error. See [`RateLimiter`] for an example.
     ///
     /// # Errors
-    /// If the call is denied, or the backend fails and the [`FailureMode`] of the policy does not allow the call.
+    /// Fails if the call is denied, or the backend fails and the [`FailureMode`] of the policy does not allow the call.
     pub fn limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
         self.acquire(policy, subject).send()
     }
@@ -158,7 +158,7 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// If the backend cannot decide.
+    /// Fails if the backend cannot decide.
     pub fn try_limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture<Result<Decision, Error>> {
         self.try_acquire(policy, subject).send()
     }
@@ -166,7 +166,7 @@ impl RateLimiter {
     /// Like [`limit`](RateLimiter::limit), for code that cannot await, such as a gRPC interceptor.
     ///
     /// # Errors
-    /// If the call is denied, or the backend cannot decide. With a remote backend, the error has the kind
+    /// Fails if the call is denied, or the backend cannot decide. With a remote backend, the error has the kind
     /// [`Unsupported`](crate::backend::ErrorKind::Unsupported), and nothing is charged.
     pub fn limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Allowed, LimitError> {
         Ok(self.try_limit_now(policy, subject)?.into_result()?)
@@ -175,7 +175,7 @@ impl RateLimiter {
     /// Like [`limit_now`](RateLimiter::limit_now), but returns a denial as a [`Decision`].
     ///
     /// # Errors
-    /// If the backend is remote or cannot decide.
+    /// Fails if the backend is remote or cannot decide.
     pub fn try_limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Decision, Error> {
         let none = Signals::new();
         let context = CallContext { waits: false, ..CallContext::of(true, &none) };
@@ -205,7 +205,7 @@ impl RateLimiter {
     /// [`remaining`](RateLimiter::remaining).
     ///
     /// # Errors
-    /// If the backend fails.
+    /// Fails if the backend fails.
     pub fn reset(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<bool> {
         self.inner.reset(&[RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }])
     }

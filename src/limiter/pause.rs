@@ -51,7 +51,7 @@ impl RateLimiter {
     /// other processes on a shared backend.
     ///
     /// # Errors
-    /// If 10,000 keys are paused, or other processes cannot be notified. In the latter case, the pause still holds in
+    /// Fails if 10,000 keys are paused, or other processes cannot be notified. In the latter case, the pause still holds in
     /// this process.
     pub fn pause(&self, policy: &Policy, subject: impl Into<Subject>, lasts: Duration) -> BackendFuture<()> {
         self.inner.pause(RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }, lasts)
@@ -61,7 +61,7 @@ impl RateLimiter {
     /// an example.
     ///
     /// # Errors
-    /// If the backend cannot notify the other processes. In this process, the pause has ended.
+    /// Fails if the backend cannot notify the other processes. In this process, the pause has ended.
     pub fn resume(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<()> {
         let row = RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }.digest();
         self.inner.guard.pauses.resume(row);
@@ -72,7 +72,7 @@ impl RateLimiter {
     /// the end of the pause.
     ///
     /// # Errors
-    /// If the pause ends later, or one of the keys is blocked manually.
+    /// Fails if the pause ends later, or one of the keys is blocked manually.
     pub(super) fn pause_or_denial(
         &self,
         decisions: &Decisions,

@@ -16,7 +16,7 @@ impl RateLimiter {
     /// layer, see [`remaining`](RateLimiter::remaining).
     ///
     /// # Errors
-    /// If the call would be denied, or the backend cannot decide.
+    /// Fails if the call would be denied, or the backend cannot decide.
     pub fn check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
         self.acquire(policy, subject).check()
     }
@@ -25,7 +25,7 @@ impl RateLimiter {
     /// [`remaining`](Decision::remaining) and [`reset`](Decision::reset) describe the current state of the row.
     ///
     /// # Errors
-    /// If the backend cannot decide.
+    /// Fails if the backend cannot decide.
     pub fn try_check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture<Result<Decision, Error>> {
         self.try_acquire(policy, subject).check()
     }
@@ -34,7 +34,7 @@ impl RateLimiter {
     /// charges reserve. Spends nothing.
     ///
     /// # Errors
-    /// If a charge would be denied, or the backend cannot decide.
+    /// Fails if a charge would be denied, or the backend cannot decide.
     pub fn check_all<'a>(
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,
@@ -45,7 +45,7 @@ impl RateLimiter {
     /// Like [`check_all`](RateLimiter::check_all), but returns a denial as [`Decisions`].
     ///
     /// # Errors
-    /// If the backend cannot decide.
+    /// Fails if the backend cannot decide.
     pub fn try_check_all<'a>(
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,
@@ -82,7 +82,7 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// If the backend fails and the failure mode is `Deny`.
+    /// Fails if the backend fails and the failure mode is `Deny`.
     pub async fn remaining(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<u64, Error> {
         let decision = self.try_acquire(policy, subject).cost(0).check().await?;
         Ok(decision.remaining())
@@ -94,7 +94,7 @@ impl RateLimiter {
     /// [`remaining`](RateLimiter::remaining). See [`Snapshot`] for an example.
     ///
     /// # Errors
-    /// If the backend fails and the failure mode is `Deny`.
+    /// Fails if the backend fails and the failure mode is `Deny`.
     pub async fn snapshot(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Snapshot, Error> {
         let decision = self.try_acquire(policy, subject).cost(0).check().await?;
         Ok(Snapshot::of(&decision))
@@ -112,7 +112,7 @@ impl RateLimiter {
     /// Returns the current time of the backend's clock, for comparison with the instants of a [`Snapshot`].
     ///
     /// # Errors
-    /// If the backend fails and the failure mode is `Deny`.
+    /// Fails if the backend fails and the failure mode is `Deny`.
     pub async fn now(&self) -> Result<Micros, Error> {
         let row = RowId { policy: CLOCK_POLICY.name(), key: self.row_key(None) };
         let takes = [Take::new(row, &CLOCK_POLICY.quotas()[0], Ask::cost(0))];

@@ -115,7 +115,7 @@ impl Receipt {
     /// is carried out even if the future is dropped, so `drop(receipt.settle(n))` works in a `Drop` implementation.
     ///
     /// # Errors
-    /// If the backend fails. The charge may have been settled nevertheless.
+    /// Fails if the backend fails. The charge may have been settled nevertheless.
     pub fn settle(&self, actual: u64) -> BackendFuture<bool> {
         let inner = &*self.inner.limiter.inner;
         if !self.charges.is_empty() && self.is_settled() {
@@ -157,7 +157,7 @@ impl Receipt {
     /// charges. Returns whether a row was found. The reset is carried out even if the future is dropped.
     ///
     /// # Errors
-    /// If the backend fails.
+    /// Fails if the backend fails.
     pub fn reset(&self) -> BackendFuture<bool> {
         let rows: SmallVec<[RowId<'_>; 2]> = self.charges.clone().filter_map(|index| self.close(index)).collect();
         if rows.is_empty() {

@@ -117,7 +117,7 @@ impl Reservation {
     /// because later reservations exist.
     ///
     /// # Errors
-    /// If the backend fails.
+    /// Fails if the backend fails.
     pub fn cancel(mut self) -> BackendFuture<bool> {
         self.give_back()
     }
@@ -136,7 +136,7 @@ impl Reservation {
     /// of the pause, due at any later time.
     ///
     /// # Errors
-    /// If the key is [blocked](RateLimiter::block) at the due time, or the charges are denied or fail after a pause.
+    /// Fails if the key is [blocked](RateLimiter::block) at the due time, or the charges are denied or fail after a pause.
     ///
     /// # Panics
     /// Outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) provides its own timers.

@@ -28,7 +28,7 @@ pin_project! {
     /// [`RateLimit`](super::RateLimit) for an example.
     ///
     /// # Panics
-    /// If polled after completion.
+    /// Panics if polled after completion.
     pub struct ResponseFuture<S: Service<Request<B>>, B> {
         #[pin]
         pub(super) state: State<S, B>,

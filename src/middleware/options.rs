@@ -55,7 +55,7 @@ impl LayerOptions {
     /// Returns the caller's signals if the limiter uses them.
     ///
     /// # Errors
-    /// If the layer's `client_ip` finds no address, since deny rules and blocks would let every client pass.
+    /// Fails if the layer's `client_ip` finds no address, since deny rules and blocks would let every client pass.
     pub(super) fn signals(&self, parts: &Parts) -> Result<Signals, KeyError> {
         if !self.limiter.wants_signals() {
             return Ok(Signals::new());
@@ -80,7 +80,7 @@ impl LayerOptions {
     /// Checks once for mistakes that are known before the first request, and registers the policies.
     ///
     /// # Panics
-    /// If a quota can never grant a fixed cost, or the deny list has a rule that this layer can never apply.
+    /// Panics if a quota can never grant a fixed cost, or the deny list has a rule that this layer can never apply.
     #[track_caller]
     pub(super) fn check(&self) {
         self.expect_matched_rules();

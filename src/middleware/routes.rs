@@ -62,7 +62,7 @@ impl RouteLimits {
     /// Adds a policy.
     ///
     /// # Panics
-    /// If there is already a policy with this name.
+    /// Panics if there is already a policy with this name.
     #[track_caller]
     #[must_use]
     pub fn policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
@@ -75,7 +75,7 @@ impl RouteLimits {
     /// policy, including requests that match no route. These requests share one row per key. Default: no limit.
     ///
     /// # Panics
-    /// If there is already a policy with this name.
+    /// Panics if there is already a policy with this name.
     #[track_caller]
     #[must_use]
     pub fn default_policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
@@ -93,7 +93,7 @@ impl RouteLimits {
     /// Creates a layer with the policy of this name, for one or more routes.
     ///
     /// # Panics
-    /// If there is no such policy; the message lists the known policies.
+    /// Panics if there is no such policy; the message lists the known policies.
     #[track_caller]
     pub fn route(&self, name: &str) -> RateLimitLayer {
         let policy = self.all().nth(self.expect_index(name));
@@ -122,7 +122,7 @@ impl RouteLimits {
     /// for instance in a test, and [`RateLimitLayer::unmatched_requests`] counts the requests that match no line.
     ///
     /// # Panics
-    /// If a line names an unknown policy, occurs twice or can never apply. A line can never apply if it has no route,
+    /// Panics if a line names an unknown policy, occurs twice or can never apply. A line can never apply if it has no route,
     /// axum 0.7 syntax (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelled or not in upper
     /// case.
     #[track_caller]

@@ -59,7 +59,7 @@ impl Rule {
     /// Creates a rule. A bare quota becomes a policy whose name is the quota's text.
     ///
     /// # Panics
-    /// If a bare quota refuses everything (capacity 0 without reservations).
+    /// Panics if a bare quota refuses everything (capacity 0 without reservations).
     #[track_caller]
     pub fn new(policy: impl Into<Policy>, key: impl KeyExtractor) -> Rule {
         Rule::choosing([&policy.into()], |_| Some(0), Arc::new(key))

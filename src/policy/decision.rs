@@ -253,7 +253,7 @@ impl Decision {
     /// [`limit`](crate::RateLimiter::limit) and the other calls without `try_` do this already.
     ///
     /// # Errors
-    /// If the call was denied.
+    /// Fails if the call was denied.
     pub fn into_result(self) -> Result<Allowed, Denied> {
         if self.is_allowed() { Ok(Allowed::new(self)) } else { Err(Denied::new(self.into())) }
     }

@@ -133,7 +133,7 @@ impl Decisions {
     /// Converts to a `Result`: `Ok` if allowed, otherwise an error to return from a handler.
     ///
     /// # Errors
-    /// If the call was denied.
+    /// Fails if the call was denied.
     pub fn into_result(self) -> Result<Allowed<Decisions>, Denied> {
         if self.is_allowed() { Ok(Allowed::new(self)) } else { Err(Denied::new(self)) }
     }

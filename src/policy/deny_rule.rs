@@ -74,7 +74,7 @@ impl DenyRule {
     /// Denies a network (`"192.0.2.0/24"`, `"2001:db8::/32"`) or one address.
     ///
     /// # Errors
-    /// If `text` is not a network, or if it is an address within a network, such as `"192.0.2.7/24"`, which could mean
+    /// Fails if `text` is not a network, or if it is an address within a network, such as `"192.0.2.7/24"`, which could mean
     /// the address or the network.
     pub fn network(text: &str) -> Result<DenyRule, DenyRuleError> {
         let network =
@@ -90,7 +90,7 @@ impl DenyRule {
     /// `a*b*`, are searched one after the other and take up to a microsecond each: use dozens of them, not thousands.
     ///
     /// # Errors
-    /// If the pattern is empty, longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH), or matches every caller.
+    /// Fails if the pattern is empty, longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH), or matches every caller.
     pub fn user_agent(pattern: &str) -> Result<DenyRule, DenyRuleError> {
         check_length("user agent", pattern)?;
         let pattern = Pattern::new(pattern);
@@ -115,7 +115,7 @@ impl DenyRule {
     /// `country`.
     ///
     /// # Errors
-    /// If `code` is not two ASCII letters or digits.
+    /// Fails if `code` is not two ASCII letters or digits.
     pub fn country(code: &str) -> Result<DenyRule, DenyRuleError> {
         if code.len() != 2 || !code.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             let code = truncated(code);
@@ -127,7 +127,7 @@ impl DenyRule {
     /// Denies callers with this label. Case is ignored in the value.
     ///
     /// # Errors
-    /// If the name or the value is empty or longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH).
+    /// Fails if the name or the value is empty or longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH).
     pub fn label(name: impl Into<Cow<'static, str>>, value: &str) -> Result<DenyRule, DenyRuleError> {
         let name = name.into();
         check_length("label's name", &name)?;

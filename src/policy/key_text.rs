@@ -195,7 +195,7 @@ impl FromStr for Key {
     /// Parses the [text form](Key#text-form).
     ///
     /// # Errors
-    /// If `text` is not a text form. The error shows the position and what was expected there, but not the text.
+    /// Fails if `text` is not a text form. The error shows the position and what was expected there, but not the text.
     fn from_str(text: &str) -> Result<Key, ParseKeyError> {
         Reader { text, rest: text }.key()
     }

@@ -37,7 +37,7 @@ impl PolicyName {
     /// Makes a name that is known at compile time.
     ///
     /// # Panics
-    /// If the name is empty, longer than [`PolicyName::MAX_LENGTH`] or not printable ASCII, which structured header
+    /// Panics if the name is empty, longer than [`PolicyName::MAX_LENGTH`] or not printable ASCII, which structured header
     /// strings require (RFC 9651, section 3.3.3). In a `const` this is a compile error.
     #[track_caller]
     pub const fn new(name: &'static str) -> PolicyName {
@@ -56,7 +56,7 @@ impl PolicyName {
     /// Makes a name that is known only at run time.
     ///
     /// # Errors
-    /// If [`PolicyName::new`] would panic; the error shows the name.
+    /// Fails if [`PolicyName::new`] would panic; the error shows the name.
     pub fn try_new(name: impl Into<Arc<str>>) -> Result<PolicyName, PolicyError> {
         let name = name.into();
         if is_valid(&name) { Ok(PolicyName(Text::Shared(name))) } else { Err(PolicyError::name(&name)) }

@@ -44,7 +44,7 @@ impl Policy {
     /// Makes a policy that is known at compile time. To add [tiers](Policy::tier), use a `static LazyLock<Policy>`.
     ///
     /// # Panics
-    /// If the name is not 1 to 128 printable ASCII characters, or the quota refuses everything (capacity 0 without
+    /// Panics if the name is not 1 to 128 printable ASCII characters, or the quota refuses everything (capacity 0 without
     /// reservations). In a `const` this is a compile error. See [`Policy::try_new`].
     #[track_caller]
     pub const fn new(name: &'static str, quota: Quota) -> Policy {
@@ -57,7 +57,7 @@ impl Policy {
     /// Makes a policy that is known only at run time, of one quota or of [several](Quotas).
     ///
     /// # Errors
-    /// If [`Policy::new`] would panic; the error shows the offending value.
+    /// Fails if [`Policy::new`] would panic; the error shows the offending value.
     pub fn try_new(name: impl Into<String>, quota: impl Into<Quotas>) -> Result<Policy, PolicyError> {
         let (name, quotas) = (PolicyName::try_new(name.into())?, quota.into());
         quotas.validate().map_err(|error| PolicyError::quota(&name, None, error))?;
@@ -74,7 +74,7 @@ impl Policy {
     /// Add it before the tiers.
     ///
     /// # Panics
-    /// If the policy has a quota of this period, or four quotas, or the quota refuses everything. In a `const` this is
+    /// Panics if the policy has a quota of this period, or four quotas, or the quota refuses everything. In a `const` this is
     /// a compile error. See [`Policy::try_new`].
     #[track_caller]
     #[must_use]
@@ -97,7 +97,7 @@ impl Policy {
     /// reported once as a [mistake](crate::observe::Mistake). Each policy of a layer has its own tiers.
     ///
     /// # Panics
-    /// If the tier was added before, or if a quota refuses everything or has another algorithm than the policy's quota.
+    /// Panics if the tier was added before, or if a quota refuses everything or has another algorithm than the policy's quota.
     /// All tiers need the same algorithm, because a key has one row for all tiers. With [several quotas](Quotas), those
     /// of one period need the same algorithm, and all tiers together may have eight periods. See [`Policy::try_tier`].
     #[track_caller]
@@ -112,7 +112,7 @@ impl Policy {
     /// Like [`Policy::tier`], for tiers known only at run time.
     ///
     /// # Errors
-    /// If [`Policy::tier`] would panic; the error shows the policy, the tier and the quota.
+    /// Fails if [`Policy::tier`] would panic; the error shows the policy, the tier and the quota.
     pub fn try_tier(
         mut self,
         name: impl Into<Cow<'static, str>>,
@@ -236,7 +236,7 @@ impl From<Quota> for Policy {
     /// Names the policy after the quota: `"10/min burst 20"`.
     ///
     /// # Panics
-    /// If the quota refuses everything, see [`algorithm::validate`](crate::algorithm::validate).
+    /// Panics if the quota refuses everything, see [`algorithm::validate`](crate::algorithm::validate).
     #[track_caller]
     fn from(quota: Quota) -> Policy {
         Quotas::one(quota).into()
@@ -247,7 +247,7 @@ impl From<Quotas> for Policy {
     /// Names the policy after the quotas: `"10/s; 1000/d"`.
     ///
     /// # Panics
-    /// If a quota refuses everything, or the name is longer than [`PolicyName::MAX_LENGTH`].
+    /// Panics if a quota refuses everything, or the name is longer than [`PolicyName::MAX_LENGTH`].
     #[track_caller]
     fn from(quotas: Quotas) -> Policy {
         match Policy::try_new(quotas.to_string(), quotas) {

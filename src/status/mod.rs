@@ -80,7 +80,7 @@ pub use named::of_any_caller;
 /// ```
 ///
 /// # Panics
-/// If `policy` is a bare quota that denies everything (capacity 0 and no reservations).
+/// Panics if `policy` is a bare quota that denies everything (capacity 0 and no reservations).
 #[track_caller]
 pub fn of<S>(limiter: &RateLimiter, policy: impl Into<Policy>, key: impl KeyExtractor) -> MethodRouter<S>
 where

@@ -29,7 +29,7 @@ use crate::policy::{KeyError, Policy};
 /// A request without a `key`, or with two, gets 400.
 ///
 /// # Panics
-/// If `policy` is a bare quota that denies everything (capacity 0 and no reservations).
+/// Panics if `policy` is a bare quota that denies everything (capacity 0 and no reservations).
 #[track_caller]
 pub fn of_any_caller<S, R, F>(limiter: &RateLimiter, policy: impl Into<Policy>, subject: F) -> MethodRouter<S>
 where

@@ -127,7 +127,7 @@ async fn a_broken_configuration_changes_nothing() {
         assert_eq!(limiter.stats().changed_quotas, 0);
         assert_eq!(config.deny_list().len(), 2);
         assert_eq!(limiter.remaining(config.policy("api").unwrap(), "ada").await.unwrap(), 5);
-        assert_eq!(limiter.quotas(config.policy("default").unwrap(), "ada"), Quota::token_bucket(60, MINUTE));
+        assert_eq!(limiter.quotas(config.policy("default").unwrap(), "ada"), Quota::token_bucket(60, MINUTE).into());
     }
     for (lines, expected) in [
         (["x-user: ada"], (200, "api".to_owned(), 30, 4)),

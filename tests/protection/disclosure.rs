@@ -55,7 +55,7 @@ async fn a_deny_list_refusal_discloses_only_that_retrying_does_not_help() {
         assert_eq!((answer.status, answer.retry_after()), (429, None));
         assert_eq!(answer.policies(), [("api".to_owned(), 10, 60)]);
         assert_eq!(answer.limits(), [("api".to_owned(), 0, None)], "no `t` suggests a retry");
-        assert_eq!(answer.headers["cache-control"], "no-backend");
+        assert_eq!(answer.headers["cache-control"], "no-store");
         assert_eq!(answer.violated_policies(), ["api"]);
         assert_eq!(answer.problem()["detail"], "rate limit exceeded: \"api\"; retrying will not help");
         assert_discloses_nothing(&answer);

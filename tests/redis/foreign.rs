@@ -142,7 +142,9 @@ async fn a_foreign_value_fails_only_the_operations_that_name_it() {
         }
         let [(7, error)] = &errors[..] else { panic!("{found}: {errors:?}") };
         assert_eq!(error.kind(), ErrorKind::Protocol);
-        for part in [&*name, "40 bytes: version 2", &format!("found {found}"), "delete it, or use another prefix"] {
+        for part in
+            [&*name, "version 2, up to 8 windows", &format!("found {found}"), "delete it, or use another prefix"]
+        {
             assert!(error.to_string().contains(part), "{error}");
         }
         let mut granted = Vec::new();

@@ -154,7 +154,7 @@ impl Quota {
     /// `MINUTE.saturating_mul(10)` instead of `10 * MINUTE`.
     ///
     /// # Panics
-    /// If `rate` is 0 or over [`Quota::MAX_TOKENS`], or `period` is 0, over [`Quota::MAX_PERIOD`] or not whole
+    /// Panics if `rate` is 0 or over [`Quota::MAX_TOKENS`], or `period` is 0, over [`Quota::MAX_PERIOD`] or not whole
     /// microseconds. In a `const` this is a compile error. See [`Quota::try_token_bucket`].
     #[track_caller]
     pub const fn token_bucket(rate: u64, period: Duration) -> Quota {
@@ -194,7 +194,7 @@ impl Quota {
     /// [`Quota::token_bucket`] for values known only at run time. See [`Quota`] for an example.
     ///
     /// # Errors
-    /// If a value is out of the range given at [`Quota::token_bucket`]. The error shows the value and the range.
+    /// Fails if a value is out of the range given at [`Quota::token_bucket`]. The error shows the value and the range.
     pub const fn try_token_bucket(rate: u64, period: Duration) -> Result<Quota, QuotaError> {
         Quota::base(Algorithm::TokenBucket, rate, period)
     }
@@ -220,7 +220,7 @@ impl Quota {
     /// With reservations, 0 is valid: there are no bursts, and requests are spaced evenly.
     ///
     /// # Panics
-    /// If `capacity` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to refill, or the quota is a
+    /// Panics if `capacity` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to refill, or the quota is a
     /// sliding window. See [`Quota::try_capacity`].
     #[track_caller]
     #[must_use]
@@ -231,7 +231,7 @@ impl Quota {
     /// [`Quota::capacity`] for values known only at run time.
     ///
     /// # Errors
-    /// If [`Quota::capacity`] would panic.
+    /// Fails if [`Quota::capacity`] would panic.
     pub const fn try_capacity(mut self, capacity: u64) -> Result<Quota, QuotaError> {
         if matches!(self.algorithm, Algorithm::SlidingWindow) {
             return Err(QuotaError::new(
@@ -247,7 +247,7 @@ impl Quota {
     /// Sets how many tokens beyond the capacity the waiting callers of one key may reserve in total. Default: 0.
     ///
     /// # Panics
-    /// If `tokens` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to refill, or the quota is a sliding
+    /// Panics if `tokens` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to refill, or the quota is a sliding
     /// window. See [`Quota::try_max_reserved`].
     #[track_caller]
     #[must_use]
@@ -258,7 +258,7 @@ impl Quota {
     /// [`Quota::max_reserved`] for values known only at run time.
     ///
     /// # Errors
-    /// If [`Quota::max_reserved`] would panic.
+    /// Fails if [`Quota::max_reserved`] would panic.
     pub const fn try_max_reserved(mut self, tokens: u64) -> Result<Quota, QuotaError> {
         if tokens > Quota::MAX_TOKENS {
             return Err(QuotaError::new("max_reserved is ", tokens, TOO_MANY));
@@ -277,7 +277,7 @@ impl Quota {
     /// Removes the bound on reservations: every waiting caller gets a due time, however late.
     ///
     /// # Panics
-    /// If the quota is a sliding window. See [`Quota::try_unlimited_reservations`].
+    /// Panics if the quota is a sliding window. See [`Quota::try_unlimited_reservations`].
     #[track_caller]
     #[must_use]
     pub const fn unlimited_reservations(self) -> Quota {
@@ -287,7 +287,7 @@ impl Quota {
     /// [`Quota::unlimited_reservations`] for an algorithm known only at run time.
     ///
     /// # Errors
-    /// If the quota is a sliding window.
+    /// Fails if the quota is a sliding window.
     pub const fn try_unlimited_reservations(mut self) -> Result<Quota, QuotaError> {
         if matches!(self.algorithm, Algorithm::SlidingWindow) {
             return Err(QuotaError::without_value(
@@ -315,7 +315,7 @@ impl Quota {
     /// ```
     ///
     /// # Panics
-    /// If `start` is not whole microseconds. See [`Quota::try_start`].
+    /// Panics if `start` is not whole microseconds. See [`Quota::try_start`].
     #[track_caller]
     #[must_use]
     pub const fn start(self, start: Duration) -> Quota {
@@ -325,7 +325,7 @@ impl Quota {
     /// [`Quota::start`] for values known only at run time.
     ///
     /// # Errors
-    /// If `start` is not whole microseconds.
+    /// Fails if `start` is not whole microseconds.
     pub const fn try_start(mut self, start: Duration) -> Result<Quota, QuotaError> {
         if start.subsec_nanos() % 1000 != 0 {
             return Err(QuotaError::new(

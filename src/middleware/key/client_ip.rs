@@ -122,7 +122,7 @@ impl ClientIp {
     /// address.
     ///
     /// # Panics
-    /// If a string is not a network.
+    /// Panics if a string is not a network.
     #[track_caller]
     #[must_use]
     pub fn trust<I>(self, networks: I) -> ClientIp
@@ -139,7 +139,7 @@ impl ClientIp {
     /// Like [`trust`](ClientIp::trust), for networks known only at run time.
     ///
     /// # Errors
-    /// If a string is not a network; the error shows it.
+    /// Fails if a string is not a network; the error shows it.
     pub fn try_trust<I>(mut self, networks: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
@@ -172,7 +172,7 @@ impl ClientIp {
     /// is repeated, the proxy counts as the client. Without a trusted proxy, every request is refused with 500.
     ///
     /// # Panics
-    /// If `name` is not a lower-case header name.
+    /// Panics if `name` is not a lower-case header name.
     #[track_caller]
     #[must_use]
     pub fn from_header(mut self, name: &'static str) -> ClientIp {
@@ -189,7 +189,7 @@ impl ClientIp {
     /// Keys, trusted proxies, deny rules and blocks then use the IPv4 address, so write IPv4 networks in deny rules.
     ///
     /// # Panics
-    /// If a string is not such a prefix, or contains a [trusted](ClientIp::trust) network.
+    /// Panics if a string is not such a prefix, or contains a [trusted](ClientIp::trust) network.
     #[track_caller]
     #[must_use]
     pub fn nat64<I>(self, prefixes: I) -> ClientIp
@@ -206,7 +206,7 @@ impl ClientIp {
     /// Like [`nat64`](ClientIp::nat64), for prefixes known only at run time.
     ///
     /// # Errors
-    /// If a string is not such a prefix, or contains a trusted network; the error shows it.
+    /// Fails if a string is not such a prefix, or contains a trusted network; the error shows it.
     pub fn try_nat64<I>(mut self, prefixes: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
@@ -239,7 +239,7 @@ impl ClientIp {
     /// Returns a predicate for [`skip`](crate::RateLimitLayer::skip) that is true for clients in these networks.
     ///
     /// # Panics
-    /// If a string is not a network.
+    /// Panics if a string is not a network.
     #[track_caller]
     pub fn within<I>(self, networks: I) -> impl Fn(&Parts) -> bool + Send + Sync + 'static
     where

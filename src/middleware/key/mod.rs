@@ -127,7 +127,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// ```
     ///
     /// # Errors
-    /// If a layer with this extractor would refuse the request before checking any limit.
+    /// Fails if a layer with this extractor would refuse the request before checking any limit.
     fn subject(&self, parts: &Parts) -> impl Future<Output = Result<Option<Subject>, KeyError>> + Send
     where
         Self: Sized,

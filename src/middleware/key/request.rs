@@ -84,7 +84,7 @@ where
 /// ```
 ///
 /// # Panics
-/// If `name` is not a lower-case header name.
+/// Panics if `name` is not a lower-case header name.
 #[track_caller]
 pub fn header(name: &'static str) -> Header {
     Header { name: field_name(name) }

@@ -113,7 +113,7 @@ impl RateLimitLayer {
     /// [`docs::outgoing`](crate::docs::outgoing).
     ///
     /// # Panics
-    /// If no policy of the rules added so far allows reservations. Also when a request has to wait outside of a tokio
+    /// Panics if no policy of the rules added so far allows reservations. Also when a request has to wait outside of a tokio
     /// runtime, unless the backend's [clock](crate::clock::Clock) implements its own sleep.
     #[cfg(feature = "wait")]
     #[track_caller]

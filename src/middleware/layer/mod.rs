@@ -61,7 +61,7 @@ impl RateLimitLayer {
     /// quota's text.
     ///
     /// # Panics
-    /// If a bare quota refuses everything (capacity 0 without reservations).
+    /// Panics if a bare quota refuses everything (capacity 0 without reservations).
     #[track_caller]
     pub fn new(policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
         Rule::new(policy, key).into()
@@ -70,7 +70,7 @@ impl RateLimitLayer {
     /// Adds a rule. A request is charged under all rules or under none. See [`RateLimitLayer`] for an example.
     ///
     /// # Panics
-    /// If another rule has a policy with the same name, or if a bare quota refuses everything.
+    /// Panics if another rule has a policy with the same name, or if a bare quota refuses everything.
     #[track_caller]
     #[must_use]
     pub fn and(self, policy: impl Into<Policy>, key: impl KeyExtractor) -> RateLimitLayer {
@@ -80,7 +80,7 @@ impl RateLimitLayer {
     /// Adds a rule with its own cost or its own handling of responses. See [`Rule`] for an example.
     ///
     /// # Panics
-    /// If another rule has a policy with the same name, since both would charge the same rows.
+    /// Panics if another rule has a policy with the same name, since both would charge the same rows.
     #[track_caller]
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> RateLimitLayer {
@@ -154,7 +154,7 @@ impl RateLimitLayer {
     /// repeated, the last value counts.
     ///
     /// # Panics
-    /// If `header` is not a valid header name in lower case.
+    /// Panics if `header` is not a valid header name in lower case.
     #[track_caller]
     #[must_use]
     pub fn label_from_header(self, name: impl Into<Cow<'static, str>>, header: &'static str) -> RateLimitLayer {
@@ -222,7 +222,7 @@ impl<S> Layer<S> for RateLimitLayer {
     /// Wraps a service.
     ///
     /// # Panics
-    /// If the quota of a policy or tier can never grant the [fixed cost](RateLimitLayer::fixed_cost). Also if the
+    /// Panics if the quota of a policy or tier can never grant the [fixed cost](RateLimitLayer::fixed_cost). Also if the
     /// limiter's deny list has rules that the layer can never apply; the message lists these rules and the options to
     /// add. See [`ignore_unmatched_deny_rules`](RateLimitLayer::ignore_unmatched_deny_rules).
     #[track_caller]

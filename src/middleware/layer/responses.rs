@@ -43,7 +43,7 @@ impl RateLimitLayer {
     /// the share is 1.0.
     ///
     /// # Panics
-    /// If `share` is not between 0.0 and 1.0.
+    /// Panics if `share` is not between 0.0 and 1.0.
     #[track_caller]
     #[must_use]
     pub fn enforce_share(mut self, share: f64) -> RateLimitLayer {
@@ -56,7 +56,7 @@ impl RateLimitLayer {
     /// [`shadow`](RateLimitLayer::shadow) mode, for the access log. Default: none.
     ///
     /// # Panics
-    /// If `name` is not a valid header name in lower case.
+    /// Panics if `name` is not a valid header name in lower case.
     #[track_caller]
     #[must_use]
     pub fn shadow_header(mut self, name: &'static str) -> RateLimitLayer {
