@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::HeaderValue;
 
 use crate::algorithm::Quota;
-use crate::policy::{Decision, Policy, seconds_up, windowed_name};
+use crate::policy::{Decision, Policy, limit_name, seconds_up};
 
 #[derive(Clone)]
 pub(super) struct PolicyItems(Vec<(Quota, Item)>);
@@ -23,10 +23,8 @@ pub(super) struct Item {
 impl PolicyItems {
     pub(super) fn new(policy: &Policy) -> PolicyItems {
         let items = policy.lists().flat_map(|list| {
-            let item = move |quota: &Quota| match list.len() {
-                1 => Item::new(policy.name().as_str(), quota, false),
-                _ => Item::new(&windowed_name(policy.name(), quota), quota, true),
-            };
+            let item =
+                move |quota: &Quota| Item::new(&limit_name(policy.name(), quota, list.len()), quota, list.len() > 1);
             list.iter().map(move |quota| (*quota, item(quota)))
         });
         PolicyItems(items.collect())

@@ -148,7 +148,7 @@ impl Decision {
     /// [quotas](super::Quotas), followed by the quota's period: `api;10s`.
     pub fn name(&self) -> Cow<'_, str> {
         let ChargedQuota { policy, quota, part, .. } = &self.of;
-        if part.count == 1 { policy.as_str().into() } else { windowed_name(policy, quota).into() }
+        limit_name(policy, quota, part.count.into())
     }
 
     pub(crate) const fn of(&self) -> &ChargedQuota {
@@ -259,10 +259,13 @@ impl Decision {
     }
 }
 
-/// The name of a limit under a policy of several quotas.
-pub(crate) fn windowed_name(policy: &PolicyName, quota: &Quota) -> String {
+/// The name of a quota's limit, if `count` quotas apply together.
+pub(crate) fn limit_name<'n>(policy: &'n PolicyName, quota: &Quota, count: usize) -> Cow<'n, str> {
+    if count == 1 {
+        return policy.as_str().into();
+    }
     let (count, unit) = duration::parts(quota.period());
-    format!("{policy};{count}{unit}")
+    format!("{policy};{count}{unit}").into()
 }
 
 #[cold]

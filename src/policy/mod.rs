@@ -27,7 +27,7 @@ mod windows;
 pub use crate::algorithm::{Quota, QuotaError};
 pub use allowed::Allowed;
 pub use decision::Decision;
-pub(crate) use decision::{ChargedQuota, windowed_name};
+pub(crate) use decision::{ChargedQuota, limit_name};
 pub use decisions::{Decisions, Denied};
 pub(crate) use deny_rule::DenyKind;
 pub(crate) use deny_rule::DenyRule;

@@ -1,0 +1,142 @@
+//! Random histories under policies with 1 to 4 quotas: each quota decides as if it were alone, and a call is allowed if
+//! all of them allow it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tollgate::algorithm::{Ask, State, step};
+use tollgate::policy::{Decisions, Quotas};
+use tollgate::{Charge, HOUR, MINUTE, Policy, Quota, RateLimiter, SECOND, Subject};
+
+use crate::client::limiter;
+use crate::support::now;
+
+/// A small generator, so that a failing history can be repeated.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+pub(crate) fn policies() -> Vec<Policy> {
+    let ms = Duration::from_millis(1);
+    let list = |quotas: &[Quota]| {
+        quotas[1..].iter().fold(Quotas::from(quotas[0]), |list, quota| list.try_and(*quota).expect("other periods"))
+    };
+    let lists = [
+        list(&[Quota::token_bucket(5, 40 * ms)]),
+        list(&[Quota::token_bucket(5, 40 * ms), Quota::fixed_window(40, SECOND)]),
+        list(&[Quota::sliding_window(6, 60 * ms), Quota::token_bucket(20, SECOND).capacity(9), Quota::per_hour(5000)]),
+        list(&[
+            Quota::token_bucket(4, 30 * ms).capacity(2).max_reserved(3),
+            Quota::fixed_window(12, 200 * ms).capacity(15),
+            Quota::token_bucket(60, MINUTE).capacity(30),
+            Quota::sliding_window(1000, HOUR),
+        ]),
+    ];
+    lists
+        .into_iter()
+        .enumerate()
+        .map(|(i, list)| Policy::try_new(format!("windows {i}"), list).expect("a policy"))
+        .collect()
+}
+
+/// The states of each key under each policy, one for each quota.
+#[derive(Default)]
+pub(crate) struct Reference(HashMap<(String, u64), Vec<State>>);
+
+impl Reference {
+    /// Repeats a call of one charge, and compares.
+    pub(crate) fn check(&mut self, policy: &Policy, key: u64, ask: Ask, decisions: &Decisions, store: bool) {
+        let states = self.0.entry((policy.name().to_string(), key)).or_default();
+        states.resize(policy.quotas().len(), State::default());
+        assert_eq!(decisions.iter().count(), states.len());
+        let steps: Vec<_> = decisions
+            .iter()
+            .zip(&*states)
+            .map(|(decision, state)| step(decision.quota(), state, decision.step().now, ask))
+            .collect();
+        let allowed = steps.iter().all(tollgate::algorithm::Step::is_allowed);
+        assert_eq!(decisions.is_allowed(), allowed);
+        for (decision, step) in decisions.iter().zip(&steps) {
+            assert_eq!(decision.is_violated(), !step.is_allowed());
+            if !step.is_allowed() || allowed && store {
+                assert_eq!(decision.step().verdict, step.verdict);
+            }
+        }
+        if allowed && store {
+            for (state, step) in states.iter_mut().zip(steps) {
+                *state = step.state;
+            }
+        }
+    }
+
+    pub(crate) fn reset(&mut self, policy: &Policy, key: u64) {
+        self.0.remove(&(policy.name().to_string(), key));
+    }
+}
+
+/// A cost, and sometimes a wait if the policy has reservations.
+pub(crate) fn ask(policy: &Policy, random: &mut Random) -> Ask {
+    let ask = Ask::cost(random.below(4));
+    let reserves = policy.quotas().iter().any(|quota| quota.get_max_reserved() != Some(0));
+    match random.below(4) {
+        0 if reserves => ask.wait_up_to(Duration::from_millis(random.below(60))),
+        _ => ask,
+    }
+}
+
+pub(crate) fn charge<'a>(policy: &'a Policy, key: u64, ask: Ask) -> Charge<'a> {
+    let charge = Charge::new(policy, Subject::new(key)).cost(ask.tokens());
+    match ask.max_wait() {
+        Some(wait) => charge.reserve_within(wait),
+        None => charge,
+    }
+}
+
+#[test]
+fn memory_decides_each_quota_as_if_it_were_alone() {
+    let policies = policies();
+    for seed in 1..=30_u64 {
+        let (limiter, clock): (RateLimiter, _) = limiter();
+        let (mut random, mut reference) = (Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed)), Reference::default());
+        for _ in 0..2000 {
+            let policy = &policies[random.below(policies.len() as u64) as usize];
+            let (key, ask) = (random.below(3), ask(policy, &mut random));
+            match random.below(20) {
+                0 => {
+                    now(limiter.reset(policy, key));
+                    reference.reset(policy, key);
+                }
+                1..=4 => {
+                    let decisions = now(limiter.try_check_all([charge(policy, key, ask)]));
+                    reference.check(policy, key, ask, &decisions, false);
+                }
+                _ => {
+                    let decisions = decided(&limiter, charge(policy, key, ask));
+                    reference.check(policy, key, ask, &decisions, true);
+                }
+            }
+            clock.advance(Duration::from_micros(random.below(9000)));
+        }
+    }
+}
+
+/// Calls with a wait need `hold_all`, which returns a denial as an error.
+fn decided(limiter: &RateLimiter, charge: Charge<'_>) -> Decisions {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    let Poll::Ready(answer) = pin!(limiter.hold_all([charge])).as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    else {
+        panic!("the memory backend is always ready")
+    };
+    match answer {
+        Ok(reservation) => reservation.into_receipt().decisions().clone(),
+        Err(error) => error.denied().expect("a denial").decisions().clone(),
+    }
+}
