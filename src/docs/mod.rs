@@ -24,6 +24,9 @@ pub mod choosing {}
 #[doc = include_str!("tiers_and_routes.md")]
 pub mod tiers_and_routes {}
 
+#[doc = include_str!("several_quotas.md")]
+pub mod several_quotas {}
+
 #[doc = include_str!("cookbook.md")]
 pub mod cookbook {}
 

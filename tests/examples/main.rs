@@ -7,6 +7,7 @@ mod anonymous_sessions;
 mod behind_proxy;
 mod config_file;
 mod custom_response;
+mod customer_limits;
 mod grpc;
 mod job_scheduling;
 mod llm_tokens;
