@@ -17,6 +17,8 @@
 //! - tollgate: token buckets; all charges of a request or none, in one script call. Coalesced: one limiter for all
 //!   tasks, whose concurrent decisions share a call. Un-coalesced: a backend per task on the same connection, so that
 //!   no call has more than one decision.
+//! - tollgate, three quotas: one charge under a policy of three quotas, coalesced. Its requests count as one decision, also
+//!   beside those with three charges.
 //! - actix-extensible-rate-limit: fixed windows; `BITFIELD INCRBY`, `EXPIRE NX`, `TTL` in a transaction. Denials count
 //!   too.
 //! - tower-rate-limiter (feature `tower-rate-limiter`): GCRA, a script call per charge.
@@ -37,7 +39,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client};
 use tokio::task::{LocalSet, spawn_local};
 use tollgate::backend::RedisBackend;
-use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter};
+use tollgate::{Charge, DAY, HOUR, Policy, Quota, RateLimiter, WEEK};
 use tollgate_peers::{median, pin, spread};
 #[cfg(feature = "tower-rate-limiter")]
 use tower_rate_limiter::{DecisionOutcome, GcraQuota, RateLimitPolicy, RedisGcra};
@@ -57,6 +59,10 @@ const QUOTA: Quota = Quota::token_bucket(RATE as u64, HOUR).capacity(BURST as u6
 const NAMES: [&str; 3] = ["address", "user", "route"];
 static POLICIES: [Policy; 3] =
     [Policy::new(NAMES[0], QUOTA), Policy::new(NAMES[1], QUOTA), Policy::new(NAMES[2], QUOTA)];
+
+static THREE_QUOTAS: Policy = Policy::new("quotas", QUOTA)
+    .and(Quota::token_bucket(RATE as u64, DAY).capacity(BURST as u64))
+    .and(Quota::token_bucket(RATE as u64, WEEK).capacity(BURST as u64));
 
 /// Longer than any stall of the machine.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -166,9 +172,9 @@ fn print(charges: usize, results: &Results) {
     println!();
 }
 
-/// The number of decisions per request; `PING` counts as one.
+/// The number of decisions per request.
 fn decisions(name: &str, charges: usize) -> f64 {
-    if name == PING { 1.0 } else { charges as f64 }
+    if [PING, QUOTAS].contains(&name) { 1.0 } else { charges as f64 }
 }
 
 fn print_targets(results: &[Results]) {
@@ -200,7 +206,7 @@ fn print_targets(results: &[Results]) {
         |name: &'static str| move |(_, results): (usize, &Results), i: usize| Some(round(results, name, 1, i)?.p50);
     let best_peer = |tasks| {
         move |(charges, results): (usize, &Results), i: usize| {
-            let peers = results.iter().map(|(name, _)| *name).filter(|name| ![PING, COALESCED, ALONE].contains(name));
+            let peers = results.iter().map(|(name, _)| *name).filter(|name| ![PING, COALESCED, ALONE, QUOTAS].contains(name));
             peers.filter_map(|name| rate(name, tasks)((charges, results), i)).reduce(f64::max)
         }
     };
@@ -209,6 +215,14 @@ fn print_targets(results: &[Results]) {
     let alone = "coalesced : un-coalesced, decisions/s at 512 tasks";
     line(alone, "at least 2", &rate(COALESCED, 512), &rate(ALONE, 512));
     line("coalesced : PING, p50 at 1 task", "at most 1.6", &p50(COALESCED), &p50(PING));
+    let server = |name: &'static str, tasks| {
+        move |(_, results): (usize, &Results), i: usize| Some(round(results, name, tasks, i)?.server)
+    };
+    for tasks in [1, 64, 512] {
+        let label = format!("three quotas : coalesced, server CPU per request at {tasks} tasks");
+        line(&label, "at most 1.5", &server(QUOTAS, tasks), &server(COALESCED, tasks));
+    }
+    line("three quotas : coalesced, p50 at 1 task", "at most 1.15", &p50(QUOTAS), &p50(COALESCED));
     for tasks in [64, 512] {
         let label = format!("coalesced : best peer, decisions/s at {tasks} tasks");
         line(&label, "more than 1", &rate(COALESCED, tasks), &best_peer(tasks));
@@ -218,6 +232,7 @@ fn print_targets(results: &[Results]) {
 const PING: &str = "`PING`";
 const COALESCED: &str = "tollgate, coalesced";
 const ALONE: &str = "tollgate, un-coalesced";
+const QUOTAS: &str = "tollgate, three quotas";
 const ACTIX: &str = "actix-extensible-rate-limit";
 #[cfg(feature = "tower-rate-limiter")]
 const TOWER: &str = "tower-rate-limiter";
@@ -225,6 +240,7 @@ const TOWER: &str = "tower-rate-limiter";
 enum Contestant {
     Ping(MultiplexedConnection),
     Coalesced(RateLimiter),
+    ThreeQuotas(RateLimiter),
     /// One per task.
     Alone(Vec<RateLimiter>),
     Actix(Actix),
@@ -247,6 +263,7 @@ impl Contestant {
         vec![
             Contestant::Ping(connection().await),
             Contestant::Coalesced(RateLimiter::new(backend("coalesced").connect(url).await.expect("connected"))),
+            Contestant::ThreeQuotas(RateLimiter::new(backend("quotas").connect(url).await.expect("connected"))),
             Contestant::Alone(
                 (0..TASKS[TASKS.len() - 1])
                     .map(|_| RateLimiter::new(backend("alone").connection(alone.clone())))
@@ -266,6 +283,7 @@ impl Contestant {
         match self {
             Contestant::Ping(_) => PING,
             Contestant::Coalesced(_) => COALESCED,
+            Contestant::ThreeQuotas(_) => QUOTAS,
             Contestant::Alone(_) => ALONE,
             Contestant::Actix(_) => ACTIX,
             #[cfg(feature = "tower-rate-limiter")]
@@ -297,6 +315,12 @@ impl Contestant {
                 Contestant::Coalesced(limiter) => {
                     let limiter = limiter.clone();
                     spawn_local(turns.take(async move |key| decide(&limiter, charges, key).await))
+                }
+                Contestant::ThreeQuotas(limiter) => {
+                    let limiter = limiter.clone();
+                    spawn_local(turns.take(async move |key| {
+                        assert!(limiter.try_limit(&THREE_QUOTAS, key).await.expect("decided").is_allowed());
+                    }))
                 }
                 Contestant::Alone(limiters) => {
                     let limiter = limiters[task].clone();
