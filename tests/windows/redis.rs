@@ -87,3 +87,27 @@ async fn processes_share_all_windows() {
     assert!(one.reset(&API, "ada").await.unwrap());
     assert_eq!(other.remaining(&API, "ada").await.unwrap(), 50);
 }
+
+/// Regression: a change of the shorter quota reset the expiry of the row, which forgot the longer quota.
+#[tokio::test]
+async fn a_row_lives_as_long_as_its_longest_window() {
+    let server = Server::start();
+    let backend = server.backend().await;
+    let limiter = RateLimiter::new(backend.clone());
+    let mut admin = server.admin();
+    let (second, day) = (Quota::per_second(500), Quota::per_day(1000));
+    for (name, list) in [("day first", day.and(second)), ("day last", second.and(day))] {
+        let policy = Policy::try_new(name, list).unwrap();
+        let row = backend.row_key(policy.name(), limiter.digest(Subject::new("ada").key()));
+        let mut hours_left = || redis::cmd("TTL").arg(&row).query::<u64>(&mut admin).unwrap() / 3600;
+        limiter.acquire(&policy, "ada").cost(500).await.unwrap();
+        assert!(hours_left() >= 11, "{name}");
+        // Another quota per second, and a charge that only this window notices.
+        let other =
+            list.iter().map(|quota| if quota.period() == tollgate::SECOND { Quota::per_second(400) } else { *quota });
+        let other = other.map(Quotas::from).reduce(|list, next| list.and(next[0])).unwrap();
+        limiter.limit(&policy, Subject::new("ada").quota(other)).await.unwrap();
+        assert!(hours_left() >= 11, "{name}: after a change");
+        assert_eq!(limiter.snapshots(&policy, "ada").await.unwrap().len(), 2);
+    }
+}

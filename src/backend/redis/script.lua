@@ -30,35 +30,44 @@ local function is_row(bytes)
   return version == VERSION and windows <= MAX_WINDOWS and sections == 0 and #bytes == HEADER + windows * WINDOW
 end
 
-local found = #KEYS == 1 and {} or call('MGET', unpack(KEYS))
+-- The values from before the call, and the second at which the server drops each row; nil for a value that is no row.
+local found, drops = #KEYS == 1 and {} or call('MGET', unpack(KEYS)), {}
 for i = 1, #KEYS do
   local bytes = found[i]
   -- For a key of another type, MGET returns nil and GET returns an error.
   if not bytes then bytes = pcall('GET', KEYS[i]) end
   if not bytes then
-    bytes = NONE
+    bytes, drops[i] = NONE, 0
   elseif bytes.err then
     if not bytes.err:find('WRONGTYPE', 1, true) then return call('GET', KEYS[i]) end -- raises the error
     bytes = described(NEVER)
   elseif not is_row(bytes) then
     bytes = described(#bytes, bytes:byte())
+  else
+    drops[i] = unpack_bytes('<I4', bytes, 5)
   end
   found[i] = bytes
 end
--- The rows after the call.
-local rows = { unpack(found) }
+-- The windows that the call has changed, and for each row how many windows these reach.
+local changed, width = {}, {}
 
 -- The current window: the fields of `State`, and `drop`, the second at which the server drops the row. `clear` is in
 -- seconds, `clear_at` in microseconds.
-local drop, spent, at, carry, row_stamp, clear, clear_at
+local drop, spent, at, carry, row_stamp, clear, clear_at, is_lone
 
 -- Returns whether the value is a row and the numbers of this window are in range.
 local function load(row, window)
-  local bytes, offset, version, windows, sections = rows[row], HEADER + window * WINDOW
-  version, windows, sections, drop = unpack_bytes(HEADER_FORMAT, bytes)
-  if version ~= VERSION and version ~= 0 then return false end
-  spent, at, carry, row_stamp, clear = 0, 0, 0, 0, 0
-  if window < windows then spent, at, carry, row_stamp, clear = unpack_bytes(WINDOW_FORMAT, bytes, offset + 1) end
+  drop = drops[row]
+  if not drop then return false end
+  local bytes, first = changed[row * MAX_WINDOWS + window], 1
+  if not bytes then bytes, first = found[row], HEADER + window * WINDOW + 1 end
+  if #bytes < first then
+    spent, at, carry, row_stamp, clear = 0, 0, 0, 0, 0
+  else
+    spent, at, carry, row_stamp, clear = unpack_bytes(WINDOW_FORMAT, bytes, first)
+  end
+  -- Only the expiry of a row with one window can be brought forward: others may need the row for longer.
+  is_lone = window == 0 and #found[row] <= HEADER + WINDOW and (width[row] or 1) == 1
   clear_at = clear == NEVER and LAST or clear * 1000000
   return spent >= 0 and spent <= LAST and carry >= 0 and carry <= LAST
     and at >= 0 and at <= LAST and at % 1 == 0
@@ -180,7 +189,7 @@ local function roll(instant)
   elseif row_stamp ~= stamp or algorithm == SLIDING_WINDOW and boundary(index(at)) ~= at then
     spent, carry = 0, 0
   end
-  if row_stamp ~= stamp then row_stamp, drop = stamp, 0 end
+  if row_stamp ~= stamp then row_stamp, drop = stamp, is_lone and 0 or drop end
   local owed, written = spent, at
   if at - instant > fill then
     -- The clock was far ahead: reset the row, unless tokens written now would still be spent at that later time.
@@ -214,15 +223,25 @@ end
 
 -- Writing -------------------------------------------------------------------------------------------------------------
 
--- Replaces the bytes of a window in its row. A row does not end with an empty window.
+-- Replaces a window of a row.
 local function put(row, window, bytes)
-  local old, offset = rows[row], HEADER + window * WINDOW
-  if window > 0 or #old > HEADER + WINDOW then
-    local gap = EMPTY:rep(max(offset - #old, 0) / WINDOW)
-    bytes = old:sub(HEADER + 1, offset) .. gap .. bytes .. old:sub(offset + WINDOW + 1)
+  changed[row * MAX_WINDOWS + window], drops[row] = bytes, drop
+  width[row] = max(width[row] or 1, window + 1)
+end
+
+-- Returns the row as the call leaves it. A row does not end with an empty window.
+local function row_after(row)
+  local old = found[row]
+  local count = max((#old - HEADER) / WINDOW, width[row])
+  local windows = {}
+  for window = 0, count - 1 do
+    local bytes, offset = changed[row * MAX_WINDOWS + window], HEADER + window * WINDOW
+    if not bytes then bytes = #old > offset and old:sub(offset + 1, offset + WINDOW) or EMPTY end
+    windows[window + 1] = bytes
   end
-  while bytes:sub(-WINDOW) == EMPTY do bytes = bytes:sub(1, -WINDOW - 1) end
-  rows[row] = bytes == '' and NONE or pack(HEADER_FORMAT, VERSION, #bytes / WINDOW, 0, drop) .. bytes
+  while count > 0 and windows[count] == EMPTY do count = count - 1 end
+  if count == 0 then return NONE end
+  return pack(HEADER_FORMAT, VERSION, count, 0, drops[row]) .. table.concat(windows, '', 1, count)
 end
 
 -- Encodes the window. Extending the expiry of the row costs the server as much as the rest of a write. It is therefore
@@ -277,7 +296,7 @@ local function take(row, window, cost, latest)
   return true
 end
 
-local undo = {}
+local undo, undo_drop = {}, {}
 
 -- Takes every line, on the row `shift` after its own. Undoes the takes unless all are granted and `store` is set.
 local function decide(lines, shift, store)
@@ -285,12 +304,17 @@ local function decide(lines, shift, store)
   while granted and tried < #lines do
     tried = tried + 1
     local line = lines[tried]
-    undo[tried] = rows[line.row + shift]
+    local row = line.row + shift
+    undo[tried], undo_drop[tried] = changed[row * MAX_WINDOWS + line.window], drops[row]
     use(line.quota, line.start)
-    granted = take(line.row + shift, line.window, line.cost, line.latest)
+    granted = take(row, line.window, line.cost, line.latest)
   end
   if not (granted and store) then
-    for nth = tried, 1, -1 do rows[lines[nth].row + shift] = undo[nth] end
+    for nth = tried, 1, -1 do
+      local line = lines[nth]
+      local row = line.row + shift
+      changed[row * MAX_WINDOWS + line.window], drops[row] = undo[nth], undo_drop[nth]
+    end
   end
   return granted
 end
@@ -375,7 +399,11 @@ while place <= #operations do
   kind, times, count, stride, place = unpack_bytes('<BHHH', operations, place)
   if kind == RESET then
     row, place = unpack_bytes('<H', operations, place)
-    if unpack_bytes('<I4', rows[row]) ~= FOREIGN then rows[row] = NONE end
+    if drops[row] then
+      local count = max((#found[row] - HEADER) / WINDOW, width[row] or 1)
+      for index = 0, count - 1 do changed[row * MAX_WINDOWS + index] = EMPTY end
+      drops[row], width[row] = 0, count
+    end
     done[#done + 1] = '\1'
   elseif kind == SETTLE then
     local cost, actual, r_spent, r_at, r_carry, due, r_stamp
@@ -399,7 +427,7 @@ while place <= #operations do
 end
 
 for i = 1, #KEYS do
-  local key, old, new = KEYS[i], found[i], rows[i]
+  local key, old, new = KEYS[i], found[i], width[i] and row_after(i) or found[i]
   if new ~= old then
     if new == NONE then
       call('DEL', key)
