@@ -104,7 +104,7 @@ async fn a_row_lives_as_long_as_its_longest_window() {
         assert!(hours_left() >= 11, "{name}");
         // Another quota per second, and a charge that only this window notices.
         let other =
-            list.iter().map(|quota| if quota.period() == tollgate::SECOND { Quota::per_second(400) } else { *quota });
+            list.iter().map(|quota| if quota.period() == tollgate::SECOND { Quota::per_second(600) } else { *quota });
         let other = other.map(Quotas::from).reduce(|list, next| list.and(next[0])).unwrap();
         limiter.limit(&policy, Subject::new("ada").quota(other)).await.unwrap();
         assert!(hours_left() >= 11, "{name}: after a change");
