@@ -1,5 +1,5 @@
-//! Rate limiting for [Tower] and [axum]: limits per user, IP address or tenant, in one process or across many with
-//! Redis.
+//! Rate limiting for [Tower] and [axum]: limits per user, IP address or tenant, in one process or, with Redis, across
+//! many.
 //!
 //! ```
 //! use axum::{routing::get, Router};
@@ -22,10 +22,10 @@
 //! # });
 //! ```
 //!
-//! Each client address can send a burst of 20 requests, and 10 per minute on average. Further requests get 429 with a
-//! correct `Retry-After`, and never reach the handler.
+//! Each client address can send a burst of 20 requests, and 10 requests per minute on average. Further requests get 429
+//! with a correct `Retry-After`, and they never reach the handler.
 //!
-//! Handlers can call a limiter directly, with any key and with several limits:
+//! Handlers can call a limiter directly. A call can use any key and several limits:
 //!
 //! ```
 //! use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR, MINUTE};
@@ -37,8 +37,8 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let limiter = RateLimiter::default();
-//! limiter.limit(&LOGIN, "ada@example.com").await?; // fails if it is denied
-//! // Both are charged, or neither.
+//! limiter.limit(&LOGIN, "ada@example.com").await?; // returns an error if the call is denied
+//! // Both limits are charged, or neither.
 //! limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?;
 //! # Ok(())
 //! # }
@@ -48,75 +48,75 @@
 //!
 //! | you want to | see |
 //! | --- | --- |
-//! | limit requests to a service | [`RateLimitLayer`]; by route: [`RouteLimits`]; several limits: [`Rule`] |
+//! | limit requests to a service | [`RateLimitLayer`]; [`RouteLimits`] for limits by route, [`Rule`] for several limits |
 //! | find the caller in a request | [`key`]: addresses, users, tokens, headers, your own closure |
 //! | choose an algorithm and numbers | [`Quota`], [`docs::choosing`] |
 //! | give plans different limits | [`Policy::tier`](policy::Policy::tier), [`Subject::tier`](policy::Subject::tier), [`docs::tiers_and_routes`] |
-//! | limit from a handler | [`RateLimiter`], [`Charge`], [`LimitError`] |
-//! | charge by cost, and correct it afterwards | [`RateLimitLayer::cost`], [`Receipt`], [`OnResponse`] |
+//! | call a limiter from a handler | [`RateLimiter`], [`Charge`], [`LimitError`] |
+//! | charge a request by its cost, and correct the charge afterwards | [`RateLimitLayer::cost`], [`Receipt`], [`OnResponse`] |
 //! | delay calls instead of denying them | [`Reservation`], `wait_up_to` (feature `wait`) |
 //! | share limits between processes | `backend::RedisBackend` (feature `redis`), [`FailureMode`] |
 //! | change the response to refused requests | [`Refusal`], [`HeaderFamily`] |
 //! | deny or block callers | [`protection`] |
-//! | log and measure | [`observe`] |
+//! | log and measure decisions | [`observe`] |
 //! | read limits from a file, change them at run time | `config` (feature `serde`), [`RateLimiter::set_quota`] |
 //! | show clients a countdown | `status` (feature `axum`) |
 //! | test your limits | [`clock::ManualClock`], [`docs::testing`] |
 //!
-//! # Pages
+//! # Guides
 //! | page | topic |
 //! | --- | --- |
 //! | [`docs::choosing`] | algorithms, numbers, the worst window, strict limits |
 //! | [`docs::tiers_and_routes`] | plans, routes, several rules, limits that change at run time, files |
-//! | [`docs::cookbook`] | ten limits that services need: failed logins, sign-ups, model tokens, plans, ... |
+//! | [`docs::cookbook`] | ten limits that most services need, including failed logins, sign-ups, model tokens and plans |
 //! | [`docs::outgoing`] | a client that stays within another server's limit |
 //! | `docs::axum` | layer order, 404s, shared state (feature `axum`) |
-//! | `docs::grpc` | methods, statuses, streams (feature `tonic`) |
+//! | `docs::grpc` | limits on gRPC methods and streams, and statuses (feature `tonic`) |
 //! | [`docs::hyper`] | servers without axum |
 //! | [`docs::testing`] | testing your own limits |
 //! | [`docs::proxies`] | client addresses behind nginx, Envoy or a CDN |
-//! | `docs::redis` | setting up a Redis server; outages (feature `redis`) |
+//! | `docs::redis` | how to set up a Redis server, and what happens in an outage (feature `redis`) |
 //! | [`docs::observing`] | logs, metrics, alerts |
-//! | [`docs::migrating`] | from other libraries and services |
+//! | [`docs::migrating`] | how to move from other libraries and services |
 //! | [`docs::mistakes`] | mistakes in writing limits, and how you notice them |
-//! | [`docs::limitations`] | what is missing, and what a restart or an eviction forgives |
+//! | [`docs::limitations`] | what the crate cannot do, and how much spending a restart or an eviction forgives |
 //! | [`docs::glossary`] | the terms that these pages use |
 //! | [`docs::design`] | the structure of the crate, and the reasons for it |
 //!
 //! # Algorithms
 //! Use a [token bucket](Quota::token_bucket) unless you have a reason not to. A token bucket refills smoothly and
 //! allows a burst of `capacity`. In any interval, at most `capacity + rate * time / period` requests pass. A
-//! [sliding window](Quota::sliding_window) admits at most its limit in each window of the clock. A
-//! [fixed window](Quota::fixed_window) suits budgets that people read, for example 500 per day, and unspent tokens can
-//! roll over.
+//! [sliding window](Quota::sliding_window) admits at most its limit in each window that is aligned to the clock. A
+//! [fixed window](Quota::fixed_window) suits budgets that are stated to people, for example 500 per day. Its unspent
+//! tokens can roll over.
 //!
 #![doc = include_str!("docs/plots/algorithms.svg")]
 //!
 //! # Features
-//! | feature | default | adds | brings |
+//! | feature | default | what it adds | dependencies |
 //! | --- | --- | --- | --- |
-//! | `axum` | yes | denials and errors as responses, [`RateLimitStatus`] and [`Receipt`] as extractors, peer addresses from `ConnectInfo`, `key::path`, `status` | axum 0.8 |
+//! | `axum` | yes | conversion of denials and errors to responses, [`RateLimitStatus`] and [`Receipt`] as extractors, peer addresses from `ConnectInfo`, `key::path`, `status` | axum 0.8 |
 //! | `wait` | yes | waiting until a reservation is due: `wait_up_to` | tokio's timer |
 //! | `redis` | | `backend::RedisBackend`: limits shared by many processes; Rust 1.88 | redis 1.8, tokio |
-//! | `redis-tls` | | `redis`, and `rediss://` | rustls |
-//! | `serde` | | quotas as text or tables in any serde format, and `config` | serde |
-//! | `tonic` | | peer addresses from tonic, denials and errors as `tonic::Status` | tonic 0.14 |
+//! | `redis-tls` | | the feature `redis` with TLS (`rediss://`) | rustls |
+//! | `serde` | | quotas as text or tables in any serde format, and the module `config` | serde |
+//! | `tonic` | | peer addresses from tonic, conversion of denials and errors to `tonic::Status` | tonic 0.14 |
 //! | `uuid` | | `Uuid` as a key | uuid 1 |
-//! | `tracing` | | `observe::Tracing`: decisions as events, denials sampled | tracing |
+//! | `tracing` | | `observe::Tracing`: decisions as events, of which denials are sampled | tracing |
 //! | `metrics` | | `observe::Metrics`: counters, latencies and gauges, with a dashboard | metrics 0.24 |
 //! | `conformance` | | the tests that every backend must pass; exempt from semver | |
 //!
-//! Features are additive. Without features, the crate depends on neither axum nor an async runtime. It requires Rust
-//! 1.85 or newer.
+//! Features are additive. Without any features, the crate depends on neither axum nor an async runtime. It requires
+//! Rust 1.85 or newer.
 //!
 //! [Tower]: https://docs.rs/tower
 //! [axum]: https://docs.rs/axum
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Only in the library: tests may panic.
+// These lints apply only to the library, because tests may panic.
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 
-/// Implements `Debug` with only the named fields: the others cannot or must not be shown.
+/// Implements `Debug` with only the named fields. The other fields cannot or must not be shown.
 macro_rules! debug_fields {
     ($type:ident, |$value:ident| $($name:ident: $field:expr),+) => {
         impl std::fmt::Debug for $type {
@@ -163,7 +163,7 @@ pub use middleware::{HeaderFamily, OnResponse, RateLimitLayer, RateLimitStatus, 
 #[doc(inline)]
 pub use policy::{Decision, Decisions, Denied, Policy, Reason, Subject};
 
-/// The README's code, compiled and run with the other examples.
+/// Compiles and runs the README's code with the other examples.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
