@@ -189,8 +189,8 @@ impl Acquire<'_> {
     /// Fails in the same cases as [`reserve`](Acquire::reserve).
     ///
     /// # Panics
-    /// Panics if the call has to wait outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) provides
-    /// timers.
+    /// Panics if the call has to wait outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock)
+    /// provides timers.
     #[cfg(feature = "wait")]
     pub fn wait_up_to(self, wait: Duration) -> impl Future<Output = Result<Receipt, LimitError>> + Send + use<> {
         let (limiter, charge) = (self.limiter, self.charge.reserve_within(wait));

@@ -150,7 +150,8 @@ impl RateLimiter {
         let now = self.inner.time.now();
         if !self.inner.guard.manual.block(id, now, now + lasts) {
             let message = format!(
-                "{MAX_MANUAL_BLOCKS} callers are already blocked manually, which is the maximum; unblock some, or use a deny list"
+                "{MAX_MANUAL_BLOCKS} callers are already blocked manually, which is the maximum; unblock some, or use \
+                 a deny list"
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }

@@ -76,7 +76,7 @@ impl fmt::Display for LimitError {
     }
 }
 
-// `Display` and `source()` are delegated to the inner error.
+// Delegates `source()` to the inner error, because `Display` already writes the inner error.
 impl std::error::Error for LimitError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {

@@ -127,7 +127,8 @@ fn apply(policies: &mut OverrideMap, Override { policy, scope, quotas }: Overrid
 const MAX_OVERRIDES: usize = 100_000;
 
 /// The reason why a quota was not set. Nothing has changed, except possibly after a [`Backend`](SetQuotaError::Backend)
-/// error. See [`RateLimiter::set_quota`](crate::RateLimiter::set_quota) for an example.
+/// error. `source()` is delegated to the inner error. See [`RateLimiter::set_quota`](crate::RateLimiter::set_quota) for
+/// an example.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetQuotaError {
@@ -155,8 +156,8 @@ impl fmt::Display for SetQuotaError {
             Some(error) => fmt::Display::fmt(error, f),
             None => write!(
                 f,
-                "{MAX_OVERRIDES} quotas are already set at run time, which is the maximum; revert some with `None`, or give callers a tier \
-                 instead of a quota each"
+                "{MAX_OVERRIDES} quotas are already set at run time, which is the maximum; revert some with `None`, or \
+                 give callers a tier instead of a quota each"
             ),
         }
     }

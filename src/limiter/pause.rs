@@ -21,7 +21,7 @@ impl RateLimiter {
     /// | is already waiting, and may wait until the end of the pause | is held until the end, and then reserves again |
     /// | is already waiting, but may not wait that long | is denied at its due time |
     /// | is new, and may wait until the end (`wait_up_to`) | is held until the end, and then reserves |
-    /// | is new, but may not wait that long | is denied immediately with [`Reason::Blocked`](crate::Reason::Blocked) and the time until the end |
+    /// | is any other call | is denied immediately with [`Reason::Blocked`](crate::Reason::Blocked) |
     ///
     /// Held calls spend nothing. At the end of the pause, each held call reserves tokens after the existing
     /// reservations. The call is denied if the tokens would be due too late or the quota allows no further
@@ -140,8 +140,9 @@ impl Inner {
             return BackendFuture::ready(Ok(()));
         }
         if !self.guard.pauses.pause(row, now, now + lasts) {
-            let message =
-                format!("{MAX_PAUSES} keys are already paused, which is the maximum; resume some, or pause for a shorter time");
+            let message = format!(
+                "{MAX_PAUSES} keys are already paused, which is the maximum; resume some, or pause for a shorter time"
+            );
             return BackendFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)));
         }
         self.publish(&NoticeContent::Pause(row, Some(lasts)))

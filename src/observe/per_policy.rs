@@ -1,4 +1,4 @@
-//! A value for each policy.
+//! A map that holds a value for each policy.
 
 use std::sync::{Arc, OnceLock};
 
@@ -29,7 +29,7 @@ impl<T> PerPolicy<T> {
     }
 }
 
-/// Concurrent threads may exceed this bound by a few.
+/// Concurrent threads may exceed this limit by a few policies.
 const MAX_POLICIES: usize = 512;
 
 const OTHERS: &str = "(others)";

@@ -1,4 +1,4 @@
-//! Callers read only their own state.
+//! Callers can read only their own state.
 
 use std::net::SocketAddr;
 
