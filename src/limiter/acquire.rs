@@ -166,9 +166,9 @@ impl Acquire<'_> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LimitError> {
     /// # let limiter = RateLimiter::default();
     /// for _ in 0..5 {
-    ///     limiter.acquire(&CALLS, "their API").wait_up_to(SECOND).await?; // 10 ms apart
+    ///     limiter.acquire(&CALLS, "their API").wait_up_to(SECOND).await?; // one call every 10 ms
     /// }
-    /// let plain = Policy::new("plain", Quota::token_bucket(1, HOUR)); // no reservations
+    /// let plain = Policy::new("plain", Quota::token_bucket(1, HOUR)); // allows no reservations
     /// let error = limiter.acquire(&plain, "their API").wait_up_to(2 * HOUR).await.unwrap_err();
     /// assert!(matches!(error, LimitError::NoReservations(_)));
     /// # Ok(()) }
@@ -201,7 +201,7 @@ impl Acquire<'_> {
             if slot.is_some() || !limiter.allows_reservations(&charge) { charge } else { charge.without_reservation() };
         let (answer, last) = (limiter.reserve_all(&[charge], wait), limiter.latest(wait));
         async move {
-            // Released as soon as the call stops waiting.
+            // The slot is released as soon as the call stops waiting.
             let _slot = slot;
             answer.await?.until(last).wait().await
         }

@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn point_12_the_longest_list_of_a_file_compiles_to_less_than_8_mb() {
-        // Texts without common prefixes make the largest automaton.
+        // The automaton is largest for texts without common prefixes.
         let text =
             |i: usize| (0..254).map(|at| char::from(b'a' + ((i * 7 + at * (i + 3)) % 26) as u8)).collect::<String>();
         let agents = agents(&(0..1000).map(|i| format!("*{}*", text(i))).collect::<Vec<_>>());

@@ -122,8 +122,8 @@ impl RateLimiter {
     /// replaces the earlier block, even if the earlier block is longer. Blocks are never dropped before they end. At
     /// most 100,000 manual blocks can be active.
     ///
-    /// If a call is waiting when its key is blocked, the call is denied at its due time. To stop calling a server for
-    /// as long as it asked for, use [`pause`](RateLimiter::pause).
+    /// If a call is waiting when its key is blocked, the call is denied at its due time. If a server has asked you not
+    /// to call it for some time, use [`pause`](RateLimiter::pause).
     ///
     /// ```
     /// # use tollgate::{protection::Signal, Policy, Quota, RateLimiter, Reason, DAY, MINUTE};
@@ -291,7 +291,8 @@ impl Inner {
         }
     }
 
-    /// Applies notices. If `all`, they replace all set quotas; existing blocks stay.
+    /// Applies notices. If `all` is true, the notices replace all quotas set at run time. Existing blocks stay in
+    /// effect.
     pub(super) fn apply(&self, content: impl IntoIterator<Item = NoticeContent>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();

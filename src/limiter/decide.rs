@@ -124,7 +124,7 @@ impl RateLimiter {
         self.ask(call, &takes)
     }
 
-    /// Decides held charges at the end of a pause, from step 4 on.
+    /// Decides held charges at the end of a pause, starting with step 4.
     pub(super) fn decide_again(&self, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         self.ask(CallState::late(), takes)
     }
@@ -147,7 +147,7 @@ impl RateLimiter {
         }
     }
 
-    /// Steps 5 to 7, after the backend.
+    /// Steps 5 to 7, which follow the backend's answer.
     #[inline]
     pub(super) fn conclude(
         &self,

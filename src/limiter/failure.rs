@@ -10,7 +10,7 @@ use crate::algorithm::{Ask, Micros, State, Steps, step};
 use crate::backend::{Adjustment, Backend, Error, ErrorKind, MemoryBackend, RowId, Take};
 use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 
-/// What a limiter does when its backend cannot decide, because it is down or too slow.
+/// What a limiter does when its backend cannot decide, for example because the backend is down or too slow.
 ///
 #[cfg_attr(feature = "redis", doc = "```no_run")]
 #[cfg_attr(not(feature = "redis"), doc = "```ignore")]
@@ -71,7 +71,7 @@ pub(super) struct Failure {
 impl Failure {
     pub(super) fn decide(&self, takes: &[Take<'_>], take: bool, error: Error) -> Result<Decisions, Error> {
         let modes: SmallVec<[FailureMode; 4]> = takes.iter().map(|take| self.mode(take.row.policy)).collect();
-        // The backend never supports an unsupported call, so the failure mode would decide every time.
+        // A call that the backend does not support would fail every time, so the failure mode would always decide it.
         if modes.contains(&FailureMode::Deny) || error.kind() == ErrorKind::Unsupported {
             return Err(error);
         }

@@ -95,8 +95,8 @@ pub(crate) use waiting::WaitSlot;
 /// ```
 ///
 /// # How a call is decided
-/// 1. **Resolve** each charge: its row, and the quota that applies. That is the quota [set](RateLimiter::set_quota) at
-///    run time, or else the tier's, or else the policy's own.
+/// 1. **Resolve**: the limiter finds the row of each charge and the quota that applies to it. That is the quota
+///    [set](RateLimiter::set_quota) at run time, or else the tier's, or else the policy's own.
 /// 2. **Blocked**: a [deny list](DenyList) or a [block](AutoBlock) denies the call.
 /// 3. **Cached**: the [block cache](RateLimiterBuilder::block_cache) denies the call if a row that was recently read
 ///    from a remote backend shows that the backend would deny it.
@@ -164,7 +164,7 @@ impl RateLimiter {
         self.try_acquire(policy, subject).send()
     }
 
-    /// Like [`limit`](RateLimiter::limit), for code that cannot await, such as a gRPC interceptor.
+    /// Like [`limit`](RateLimiter::limit), but for code that cannot await, such as a gRPC interceptor.
     ///
     /// # Errors
     /// Fails if the call is denied, or the backend cannot decide. With a remote backend, the error has the kind
@@ -202,8 +202,8 @@ impl RateLimiter {
     /// Deletes the row of `subject` under `policy`, so that the whole quota is available again. Blocks stay in effect.
     /// Returns whether a row was found; a fully refilled row may already have been removed.
     ///
-    /// The reset is carried out even if the future is dropped. To identify a caller of a layer, see
-    /// [`remaining`](RateLimiter::remaining).
+    /// The reset is carried out even if the future is dropped. See [`remaining`](RateLimiter::remaining) for how to
+    /// identify a caller of a layer.
     ///
     /// # Errors
     /// Fails if the backend fails.

@@ -38,9 +38,9 @@ impl Overrides {
         self.len() == 0
     }
 
-    /// Returns the quotas that are set at run time or are the caller's own. Quotas set for a key come before the
-    /// caller's own, which come before those set for a tier or for all callers. Ignores quotas with a different
-    /// algorithm than the policy, which another version of the program may have set.
+    /// Returns the quotas set at run time that apply to a caller, if any. Quotas set for the caller's key come first.
+    /// Those set for a tier or for all callers apply only if the caller has no quotas of its own. Ignores quotas with a
+    /// different algorithm than the policy, which another version of the program may have set.
     pub(super) fn quotas(&self, policy: &Policy, subject: &Subject, key: Option<Digest>) -> Option<Quotas> {
         if self.is_empty() {
             return None;

@@ -23,9 +23,10 @@ impl RateLimiter {
     /// | is new, and may wait until the end (`wait_up_to`) | is held until the end, and then reserves |
     /// | is any other call | is denied immediately with [`Reason::Blocked`](crate::Reason::Blocked) |
     ///
-    /// Held calls spend nothing. At the end of the pause, each held call reserves tokens after the existing
-    /// reservations. The call is denied if the tokens would be due too late or the quota allows no further
-    /// reservations. To pause the key of a request in a layer, use [`OnResponse::Pause`](crate::OnResponse::Pause).
+    /// Denied calls return the time until the end of the pause. Held calls spend nothing. At the end of the pause, each
+    /// held call reserves tokens after the existing reservations. The call is denied if the tokens would be due too
+    /// late or the quota allows no further reservations. To pause the key of a request in a layer, use
+    /// [`OnResponse::Pause`](crate::OnResponse::Pause).
     ///
     /// ```
     /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
@@ -72,7 +73,7 @@ impl RateLimiter {
     /// that are due at the end of the pause.
     ///
     /// # Errors
-    /// Fails if the pause ends later, or one of the keys is blocked manually.
+    /// Fails if a pause ends after `last`, or if one of the keys is blocked manually.
     pub(super) fn pause_or_denial(
         &self,
         decisions: &Decisions,

@@ -12,8 +12,8 @@ use crate::policy::{Allowed, Decision, Decisions, Digest, Key, Policy, Quotas, S
 static CLOCK_POLICY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
 
 impl RateLimiter {
-    /// Returns what [`limit`](RateLimiter::limit) would return, without spending anything. To identify a caller of a
-    /// layer, see [`remaining`](RateLimiter::remaining).
+    /// Returns what [`limit`](RateLimiter::limit) would return, without spending anything. See
+    /// [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer.
     ///
     /// # Errors
     /// Fails if the call would be denied, or the backend cannot decide.
@@ -62,7 +62,7 @@ impl RateLimiter {
     /// creates the key from a request with [`KeyExtractor::subject`](crate::key::KeyExtractor::subject). To create the
     /// key from a value, use for example `key::client_ip().key(address)` or `key::bearer().key(token)`. Without the
     /// tier, the policy's own quota is used. The text `"7"` and the number `7` are different keys; `None` is the
-    /// anonymous key. If the number never changes, the layer probably uses [another
+    /// anonymous key. If the returned number never changes, the layer probably uses [another
     /// limiter](crate::RateLimitLayer::limiter).
     ///
     /// ```
@@ -76,7 +76,7 @@ impl RateLimiter {
     /// assert_eq!(limiter.remaining(&api, 7).await?, 0); // the policy's own quota is 3
     /// assert!(limiter.check(&api, ada()).await.is_ok() && limiter.check(&api, 7).await.is_err());
     ///
-    /// // The key that `key::client_ip()` finds: the first 64 bits of an IPv6 address.
+    /// // For an IPv6 address, the key that `key::client_ip()` finds is the first 64 bits.
     /// let client = tollgate::key::client_ip().key("2001:db8::7".parse().unwrap());
     /// assert_eq!(limiter.remaining(&api, client).await?, 3);
     /// # Ok(()) }
@@ -91,8 +91,8 @@ impl RateLimiter {
 
     /// Returns the row of a key and its quota. As long as nothing is spent, later answers can be computed from the
     /// snapshot. If there are several quotas, the snapshot is of the quota with the fewest remaining tokens. If the
-    /// caller is blocked or on a deny list, its row is not read, but reported as fully spent. To identify a caller of a
-    /// layer, see [`remaining`](RateLimiter::remaining). See [`Snapshot`] for an example.
+    /// caller is blocked or on a deny list, its row is not read, but reported as fully spent. See
+    /// [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer. See [`Snapshot`] for an example.
     ///
     /// # Errors
     /// Fails if the backend fails and the failure mode is `Deny`.
@@ -101,7 +101,8 @@ impl RateLimiter {
         Ok(Snapshot::of(&decision))
     }
 
-    /// Like [`snapshot`](RateLimiter::snapshot), for each quota of a policy with [several](Quotas).
+    /// Like [`snapshot`](RateLimiter::snapshot), but returns a snapshot for each quota of a policy with [several
+    /// quotas](Quotas).
     ///
     /// # Errors
     /// Fails in the same cases as [`snapshot`](RateLimiter::snapshot).

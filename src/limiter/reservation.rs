@@ -13,7 +13,7 @@ use crate::algorithm::Micros;
 use crate::backend::BackendFuture;
 use crate::policy::{DecidedBy, Decision, Decisions};
 
-/// Charges that can still be given back: [keep](Reservation::into_receipt) them when the work is done, or
+/// Charges that can still be given back. [Keep](Reservation::into_receipt) them when the work is done, or
 /// [cancel](Reservation::cancel) them.
 ///
 /// The effect of dropping a reservation depends on the method that created it:

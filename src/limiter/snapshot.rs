@@ -132,11 +132,11 @@ impl Snapshot {
         let writer = if is_foreign(quota, state, *now) { writer(state) } else { None };
         let algorithm = quota.algorithm().name();
         let start = if quota.algorithm().has_windows() { quota.start_micros() } else { 0 };
-        // Clients only need the carry of algorithms that use it as a count.
+        // Clients need the carry only for algorithms that use it as a count.
         let counts = writer.unwrap_or(quota.algorithm()).carries_a_count();
         let previous = if counts { state.carry } else { 0.0 };
         let max_reserved = quota.get_max_reserved().map_or("null".to_owned(), |tokens| tokens.to_string());
-        // Rust writes the shortest digits that parse to the same number.
+        // Rust writes the shortest decimal number that parses to the same value.
         let (spent, ts, now) = (state.spent, state.at.get(), now.get());
         // Names are printable ASCII, in which Rust escapes the same characters as JSON.
         let mut json = format!(

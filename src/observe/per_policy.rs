@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_beyond_the_bound_share_one_value() {
+    fn policies_after_the_first_512_share_one_value() {
         let all = PerPolicy::new();
         for _round in 0..2 {
             for number in 0..MAX_POLICIES {

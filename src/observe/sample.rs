@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn events_pass_after_the_clock_was_set() {
+    fn events_pass_after_the_clock_is_changed() {
         let sample = Sampler::default();
         for millis in [1_000_000_000, 0, u64::MAX / 1000, 5_000_000] {
             assert_eq!(passes(&sample, millis, 3)[1..], [Some(0), None], "{millis}");

@@ -18,7 +18,7 @@ fn limiter(metrics: Metrics) -> RateLimiter {
 }
 
 #[test]
-fn without_an_exporter_nothing_breaks() {
+fn decisions_work_without_an_exporter() {
     let limiter = limiter(Metrics::new());
     with_local_recorder(&NoopRecorder, || {
         assert!(now(limiter.try_limit(&API, 7)).is_allowed());
@@ -27,7 +27,7 @@ fn without_an_exporter_nothing_breaks() {
 }
 
 #[test]
-fn an_exporter_that_is_installed_later_counts_from_then_on() {
+fn an_exporter_that_is_installed_later_counts_only_later_decisions() {
     // Handles created without an exporter never record anything, so they must not be cached.
     let limiter = limiter(Metrics::new());
     with_local_recorder(&NoopRecorder, || (0..3).for_each(|_| drop(now(limiter.try_limit(&API, 7)))));

@@ -97,7 +97,7 @@ async fn blocks_of_all_policies_are_sampled_together() {
 }
 
 #[tokio::test]
-async fn policies_beyond_the_bound_are_sampled_together() {
+async fn policies_after_the_first_512_are_sampled_together() {
     let backend = FlakyBackend::new();
     let limiter = backend.limiter().observer(Tracing::new().clock(backend.clock().clone())).build();
     let log = Log::new(Level::INFO);

@@ -54,7 +54,7 @@ async fn a_tier_has_its_own_quota() {
 }
 
 #[tokio::test]
-async fn a_route_reports_its_own_policy_and_a_table_reports_all() {
+async fn a_route_reports_its_own_policy_and_a_table_reports_all_policies() {
     let (limiter, _clock) = limiter();
     let limits = RouteLimits::new(user)
         .limiter(&limiter)

@@ -24,7 +24,7 @@ async fn a_snapshot_has_the_documented_json() {
 }
 
 #[tokio::test]
-async fn the_largest_numbers_are_exact() {
+async fn the_largest_numbers_are_reported_exactly() {
     let max = Quota::MAX_TOKENS;
     for (quota, reserved) in [
         (Quota::token_bucket(max, SECOND), Some(0.0)),

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_maximum_holds_while_many_threads_block_and_unblock() {
+    fn the_table_never_exceeds_its_maximum_while_threads_block_and_unblock() {
         let (manual, now) = (ManualBlocks::default(), Micros::new(1_000_000));
         for id in 0..MAX_MANUAL_BLOCKS as u128 - 100 {
             assert!(manual.block(Digest::from_bits(id), now, now.plus(1_000)));

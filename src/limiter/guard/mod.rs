@@ -53,7 +53,7 @@ pub(super) struct BlockOrigin {
 }
 
 impl BlockOrigin {
-    /// Builds an entry of the block list. `times` is `None` for a manual block.
+    /// Creates an entry of the list of blocks. `times` is `None` for a manual block.
     fn listed(origin: Option<BlockOrigin>, digest: Digest, now: Micros, until: Micros, times: Option<u32>) -> Block {
         let (age, rule) = origin.map_or((None, None), |origin| (Some(now.since(origin.since)), origin.rule));
         let (left, by_hand) = (until.since(now), times.is_none());
@@ -61,7 +61,7 @@ impl BlockOrigin {
     }
 }
 
-/// A caller's blockable signals, each with its digest.
+/// The signals by which a caller can be blocked, each with its digest.
 pub(super) type SignalIds = SmallVec<[(Digest, Signal); 2]>;
 
 impl Guard {

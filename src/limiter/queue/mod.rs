@@ -26,7 +26,7 @@ use crate::sync::Map;
 #[derive(Debug, Default)]
 pub(super) struct Queues(Map<QueueKey, Queue>);
 
-/// Reservations with the same key can be exchanged.
+/// The key of a queue. Reservations with equal keys can be exchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct QueueKey {
     policy: PolicyName,
@@ -37,9 +37,9 @@ struct QueueKey {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Ordered by due time, then by `number`.
+    /// The waiters, ordered by due time and then by `number`.
     waiters: Sequence<Waiter>,
-    /// Ordered by due time.
+    /// The reservations, ordered by due time.
     reserved: Sequence<Decision>,
     joined: u64,
 }

@@ -25,7 +25,7 @@ pub(super) struct Sequence<T: Summarize> {
     inserted: u64,
 }
 
-/// Identifies an entry while it is in the sequence, at any rank.
+/// Identifies an entry for as long as it is in the sequence, even if its rank changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryId(usize);
 
