@@ -116,8 +116,7 @@ impl Queues {
 impl Queue {
     fn join(&mut self, reservation: Decision, waker: Waker) -> EntryId {
         self.joined += 1;
-        // Due times usually increase. They do not if callers start to wait in an order that differs from that of their
-        // decisions.
+        // Due times increase unless callers start to wait in an order that differs from that of their decisions.
         let rank = self.reserved.partition_point(0, |last| last <= reservation.due());
         self.reserved.insert(rank, reservation);
         self.waiters.insert(rank, Waiter { number: self.joined, moved: false, waker })
