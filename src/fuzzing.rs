@@ -1,4 +1,5 @@
-//! Internals for the fuzz targets in `fuzz/`, compiled only under `--cfg fuzzing`. Not part of the public API.
+//! Internals for the fuzz targets in `fuzz/`. This module is compiled only with `--cfg fuzzing` and is not part of the
+//! public API.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ pub fn duration(text: &str) -> Option<Duration> {
     crate::policy::parse_duration(text)
 }
 
-/// Returns the decision that a limiter makes from a backend's step.
+/// Returns the decision that a limiter creates from a backend's step.
 pub fn decision(policy: PolicyName, quota: Quota, cost: u64, step: Step, all_granted: bool) -> Decision {
     let key = Digest::from_bits(0);
     Decision::new(ChargedQuota { policy, key, quota, cost, window: 0, part: Part::WHOLE }, step, all_granted)

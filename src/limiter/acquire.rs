@@ -11,10 +11,10 @@ use super::future::Finish;
 use super::{CallContext, Charge, DecisionFuture, LimitError, RateLimiter, Reservation};
 use crate::policy::{Allowed, Signals};
 
-/// A call to a limiter that is not sent yet: `limiter.acquire(&policy, key).cost(3).await`.
+/// A call to a limiter that has not been sent yet, as in `limiter.acquire(&policy, key).cost(3).await`.
 ///
-/// `T` is the output: `Result<Allowed, LimitError>` after [`acquire`](RateLimiter::acquire), and `Result<Decision,
-/// Error>` after [`try_acquire`](RateLimiter::try_acquire).
+/// `T` is the output. It is `Result<Allowed, LimitError>` for [`acquire`](RateLimiter::acquire), and `Result<Decision,
+/// Error>` for [`try_acquire`](RateLimiter::try_acquire).
 ///
 /// ```
 /// # use tollgate::{protection::{DenyList, DenyRule}, MemoryBackend, Policy, Quota, RateLimiter, Reason, HOUR, SECOND};
@@ -28,7 +28,7 @@ use crate::policy::{Allowed, Signals};
 /// tokens().check().await?; // spends nothing
 /// assert_eq!(tokens().send().await?.remaining(), 200); // the same as `tokens().await`
 ///
-/// // Reserve tokens for later, if they are due soon enough.
+/// // Reserve tokens that are not available yet, if they are due soon enough.
 /// assert!(tokens().cost(400).reserve_within(SECOND).await.is_err());
 /// let reservation = tokens().cost(400).reserve().await?;
 /// assert!(reservation.delay() > 11 * SECOND);
@@ -39,7 +39,7 @@ use crate::policy::{Allowed, Signals};
 /// drop(usage);
 /// assert_eq!(limiter.remaining(&TOKENS, "eve").await?, 1000);
 ///
-/// // Pass signals of the caller.
+/// // Pass signals that identify the caller.
 /// let call = limiter.try_acquire(&TOKENS, "eve").ip([192, 0, 2, 7].into()).user_agent("curl/8.5.0");
 /// assert_eq!(call.label("asn", "64496").country("KP").await?.reason(), Reason::DenyList);
 /// # Ok(()) }
@@ -57,8 +57,8 @@ impl<'a, T> Acquire<'a, T> {
         Acquire { limiter, charge, finish }
     }
 
-    /// Sets the number of tokens, 1 by default. A cost above the quota's capacity is always denied. A cost of 0 spends
-    /// nothing, and is denied while the key is in debt.
+    /// Sets the number of tokens to spend, which is 1 by default. A cost above the quota's capacity is always denied. A
+    /// call with a cost of 0 spends nothing, and is denied while the key is in debt.
     pub fn cost(mut self, tokens: u64) -> Acquire<'a, T> {
         self.charge = self.charge.cost(tokens);
         self
@@ -69,17 +69,17 @@ impl<'a, T> Acquire<'a, T> {
         self.with_signals(|signals| signals.ip(address))
     }
 
-    /// Sets the caller's user agent, for deny lists and blocks.
+    /// Sets the caller's user agent, which deny lists and blocks use.
     pub fn user_agent(self, text: impl Into<String>) -> Acquire<'a, T> {
         self.with_signals(|signals| signals.user_agent(text))
     }
 
-    /// Sets the caller's country as two letters (ISO 3166-1), for deny lists and blocks.
+    /// Sets the caller's two-letter country code (ISO 3166-1), which deny lists and blocks use.
     pub fn country(self, code: impl Into<String>) -> Acquire<'a, T> {
         self.with_signals(|signals| signals.country(code))
     }
 
-    /// Adds a label of the caller, for deny lists and blocks.
+    /// Adds a label to the caller, which deny lists and blocks use.
     pub fn label(self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Acquire<'a, T> {
         self.with_signals(|signals| signals.label(name, value))
     }
@@ -100,23 +100,25 @@ impl<'a, T> Acquire<'a, T> {
     /// Returns what [`send`](Acquire::send) would return, without spending anything.
     ///
     /// # Errors
-    /// Fails if the backend cannot decide; after [`acquire`](RateLimiter::acquire), also if the call is denied.
+    /// Fails if the backend cannot decide. A call created by [`acquire`](RateLimiter::acquire) also fails if it is
+    /// denied.
     pub fn check(self) -> DecisionFuture<T> {
         self.decide(false)
     }
 
-    /// Makes the charge. Awaiting the call does the same.
+    /// Sends the call, which makes the charge. Awaiting the call does the same.
     ///
     /// # Errors
-    /// Same as for [`check`](Acquire::check).
+    /// Fails in the same cases as [`check`](Acquire::check).
     pub fn send(self) -> DecisionFuture<T> {
         self.decide(true)
     }
 }
 
-/// Methods that return a denial as an error; not available after [`try_acquire`](RateLimiter::try_acquire).
+/// These methods return a denial as an error. They are not available after [`try_acquire`](RateLimiter::try_acquire).
 impl Acquire<'_> {
-    /// Reserves the tokens for the time when they become available, however late. The caller does the waiting.
+    /// Reserves the tokens for the time at which they become available, however late that is. The caller must wait
+    /// until then.
     ///
     /// [`delay`](super::Reservation::delay) returns the time until the tokens are due, and
     #[cfg_attr(feature = "wait", doc = "[`wait`](super::Reservation::wait)")]
@@ -124,8 +126,8 @@ impl Acquire<'_> {
     /// waits until then. Dropping the [`Reservation`] keeps the charge; [`cancel`](Reservation::cancel) gives it back.
     ///
     /// # Errors
-    /// Fails if the call is denied or the backend cannot decide. [`LimitError::NoReservations`] if the quota has neither
-    /// [`max_reserved`](crate::Quota::max_reserved) nor
+    /// Fails if the call is denied or the backend cannot decide. Fails with [`LimitError::NoReservations`] if the quota
+    /// has neither [`max_reserved`](crate::Quota::max_reserved) nor
     /// [`unlimited_reservations`](crate::Quota::unlimited_reservations), even if no wait is needed.
     pub fn reserve(self) -> impl Future<Output = Result<Reservation, LimitError>> + Send + use<> {
         let held = self.limiter.hold_all([self.charge.reserve()]);
@@ -136,7 +138,7 @@ impl Acquire<'_> {
     /// whole microseconds).
     ///
     /// # Errors
-    /// Same as for [`reserve`](Acquire::reserve).
+    /// Fails in the same cases as [`reserve`](Acquire::reserve).
     pub fn reserve_within(
         self,
         wait: Duration,
@@ -145,10 +147,10 @@ impl Acquire<'_> {
         async { held.await.map(Reservation::kept) }
     }
 
-    /// Makes a charge that can be settled; dropping the [`Reservation`] gives it back.
+    /// Makes a charge that can be settled. Dropping the [`Reservation`] gives the charge back.
     ///
-    /// Do not hold attempts that must count, such as logins: a client that disconnects would get its attempt back. Use
-    /// [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
+    /// Do not use this for attempts that must count, such as logins, because a client that disconnects would get its
+    /// attempt back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
     ///
     /// # Errors
     /// Fails if the call is denied, or the backend cannot decide.
@@ -156,7 +158,7 @@ impl Acquire<'_> {
         self.limiter.hold_all([self.charge])
     }
 
-    /// Makes the charge and waits until the tokens are due, if that is within `wait`.
+    /// Makes the charge and waits until the tokens are due. Denies the call if they are not due within `wait`.
     ///
     /// ```
     /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR, SECOND};
@@ -164,9 +166,9 @@ impl Acquire<'_> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LimitError> {
     /// # let limiter = RateLimiter::default();
     /// for _ in 0..5 {
-    ///     limiter.acquire(&CALLS, "their API").wait_up_to(SECOND).await?; // 10 ms apart
+    ///     limiter.acquire(&CALLS, "their API").wait_up_to(SECOND).await?; // one call every 10 ms
     /// }
-    /// let plain = Policy::new("plain", Quota::token_bucket(1, HOUR)); // no reservations
+    /// let plain = Policy::new("plain", Quota::token_bucket(1, HOUR)); // allows no reservations
     /// let error = limiter.acquire(&plain, "their API").wait_up_to(2 * HOUR).await.unwrap_err();
     /// assert!(matches!(error, LimitError::NoReservations(_)));
     /// # Ok(()) }
@@ -176,30 +178,30 @@ impl Acquire<'_> {
     /// gives the charge back. While calls wait, other calls of the same key [get nothing
     /// back](Receipt#what-can-be-given-back) when they settle.
     ///
-    /// `max_reserved` bounds the tokens that all waiting calls of a key reserve. For waits of up to `w`, the rate times
-    /// `w` is enough, unless one call costs more.
+    /// `max_reserved` limits the number of tokens that all waiting calls of a key can reserve together. For waits of up
+    /// to `w`, set it to the rate times `w`, or to the cost of the largest call if that is more.
     ///
-    /// If the key is [paused](RateLimiter::pause), the call waits for the end of the pause, if that is within `wait`.
-    /// If [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls wait already, a call that would have to wait is
-    /// denied.
+    /// If the key is [paused](RateLimiter::pause), the call waits for the end of the pause if the pause ends within
+    /// `wait`. If [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls are already waiting, a call that would
+    /// have to wait is denied.
     ///
     /// # Errors
-    /// Same as for [`reserve`](Acquire::reserve).
+    /// Fails in the same cases as [`reserve`](Acquire::reserve).
     ///
     /// # Panics
-    /// Panics if the call has to wait outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) provides
-    /// timers.
+    /// Panics if the call has to wait outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock)
+    /// provides timers.
     #[cfg(feature = "wait")]
     pub fn wait_up_to(self, wait: Duration) -> impl Future<Output = Result<Receipt, LimitError>> + Send + use<> {
         let (limiter, charge) = (self.limiter, self.charge.reserve_within(wait));
         let slot = limiter.wait_slot();
         let wait = if slot.is_some() { wait } else { Duration::ZERO };
-        // Without a slot the call must not wait. A quota without reservations is an error even then.
+        // Without a slot, the call must not wait. It still fails if the quota does not allow reservations.
         let charge =
             if slot.is_some() || !limiter.allows_reservations(&charge) { charge } else { charge.without_reservation() };
         let (answer, last) = (limiter.reserve_all(&[charge], wait), limiter.latest(wait));
         async move {
-            // Released as soon as the call stops waiting.
+            // The slot is released as soon as the call stops waiting.
             let _slot = slot;
             answer.await?.until(last).wait().await
         }

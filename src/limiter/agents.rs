@@ -1,7 +1,7 @@
 //! The user agent patterns of a deny list that contain a `*`.
 //!
 //! Most patterns have the form `*text*`. One automaton searches for all these texts in one pass, so a thousand patterns
-//! cost little more than one. Other patterns are tried one by one.
+//! cost little more than one. All other patterns are tried one by one.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::policy::{DenyRule, Pattern};
 #[derive(Default)]
 pub(super) struct Agents {
     texts: Option<AhoCorasick>,
-    /// The rule of each text, in the same order.
+    /// The rule of each text, in the order of the texts in the automaton.
     by_text: Vec<Arc<DenyRule>>,
     others: Vec<(Pattern, Arc<DenyRule>)>,
 }
@@ -20,7 +20,8 @@ pub(super) struct Agents {
 impl Agents {
     pub(super) fn new(patterns: &[(&Pattern, &Arc<DenyRule>)]) -> Agents {
         let texts: Vec<_> = patterns.iter().filter_map(|(pattern, rule)| Some((pattern.inner()?, *rule))).collect();
-        // The kind with the least memory. Building the automaton fails only for more than two billion bytes of text.
+        // This kind of automaton needs the least memory. Building it fails only for more than two billion bytes of
+        // text.
         let automaton = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(texts.iter().map(|(text, _)| text))
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     fn point_12_the_longest_list_of_a_file_compiles_to_less_than_8_mb() {
-        // Texts without common prefixes make the largest automaton.
+        // The automaton is largest for texts without common prefixes.
         let text =
             |i: usize| (0..254).map(|at| char::from(b'a' + ((i * 7 + at * (i + 3)) % 26) as u8)).collect::<String>();
         let agents = agents(&(0..1000).map(|i| format!("*{}*", text(i))).collect::<Vec<_>>());

@@ -13,8 +13,8 @@ use crate::policy::{Allowed, Decisions, Signals};
 pub(super) type ChargeList<'a> = SmallVec<[Charge<'a>; 1]>;
 
 impl RateLimiter {
-    /// Makes all charges. If one is denied, makes none of them and returns an error. An empty list is allowed.
-    /// `RedisBackend` accepts at most 1,000 charges per call.
+    /// Makes all charges. If one charge is denied, none of them is made, and an error is returned. An empty list of
+    /// charges is allowed. `RedisBackend` accepts at most 1,000 charges per call.
     ///
     /// ```
     /// # use tollgate::{Charge, Policy, Quota, RateLimiter, MINUTE};
@@ -37,8 +37,8 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// Fails if a charge is denied, the backend cannot decide, or a charge [reserves](Charge::reserve): use
-    /// [`hold_all`](RateLimiter::hold_all) for that.
+    /// Fails if a charge is denied, if the backend cannot decide, or if a charge [reserves](Charge::reserve) tokens.
+    /// Use [`hold_all`](RateLimiter::hold_all) to reserve tokens.
     pub fn limit_all<'a>(
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,
@@ -49,7 +49,7 @@ impl RateLimiter {
     /// Like [`limit_all`](RateLimiter::limit_all), but returns a denial as [`Decisions`].
     ///
     /// # Errors
-    /// Fails if the backend cannot decide, or a charge reserves.
+    /// Fails if the backend cannot decide, or if a charge reserves tokens.
     pub fn try_limit_all<'a>(
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,
@@ -61,8 +61,8 @@ impl RateLimiter {
     /// [`limit_all`](RateLimiter::limit_all) for an example.
     ///
     /// # Errors
-    /// Fails if a charge is denied, the backend cannot decide, or a charge [reserves](Charge::reserve) under a quota without
-    /// reservations ([`LimitError::NoReservations`]).
+    /// Fails if a charge is denied or the backend cannot decide. Fails with [`LimitError::NoReservations`] if a charge
+    /// [reserves](Charge::reserve) tokens under a quota that allows no reservations.
     pub fn hold_all<'a>(
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,
@@ -106,7 +106,7 @@ impl RateLimiter {
         take: bool,
         patience: Duration,
     ) -> DecisionFuture<Answer> {
-        // All charges are for one caller, so the first signals apply to all.
+        // All charges are for one caller, so the first signals apply to all charges.
         let none = Signals::new();
         let signals = charges.iter().find_map(|charge| charge.signals.as_deref()).unwrap_or(&none);
         let charges: SmallVec<[_; 4]> =
@@ -114,8 +114,8 @@ impl RateLimiter {
         self.decide(&charges, CallContext { patience, ..CallContext::of(take, signals) })
     }
 
-    /// Whether a quota of the program, or one that is in force, allows reservations. If only the latter forbid them, the
-    /// call may be denied, but is not an error.
+    /// Returns whether the program's quotas or the quotas in force allow reservations. If only the quotas in force
+    /// forbid them, the call may be denied, but does not return an error for this reason.
     pub(super) fn allows_reservations(&self, charge: &Charge<'_>) -> bool {
         let Charge { policy, subject, .. } = charge;
         policy.quotas_for(subject.tier_name()).iter().any(Quota::reserves)

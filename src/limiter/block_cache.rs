@@ -1,11 +1,11 @@
 //! The block cache, which denies calls based on recently read rows of a remote backend (step 3).
 //!
-//! The cache stores rows, not verdicts. Spending only adds to a row, so unless tokens are given back, the backend
-//! denies whatever a cached row denies, for any cost and wait. Another quota would refill the row at another rate, so
-//! the backend is asked if the quota differs.
+//! The cache stores rows, not verdicts. Spending only adds to a row. Therefore, unless tokens are given back, a call
+//! that is denied by the cached row would also be denied by the backend, whatever its cost and wait. A different quota
+//! would refill the row at a different rate, so the backend is asked if the quota differs.
 //!
-//! If this limiter gives tokens back, the row is removed from the cache. Refunds, resets and quota changes of other
-//! processes are not seen, so a row is used for [`MAX_AGE`] only.
+//! If this limiter gives tokens back, the row is removed from the cache. The cache does not see refunds, resets and
+//! quota changes made by other processes, so it uses a row only for [`MAX_AGE`].
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::backend::{RowId, Steps, Take};
 use crate::policy::{Digest, MAX_WINDOWS, Placement};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How long a row is used after the backend was asked for it, by the local clock.
+/// The time for which a row is used after the backend was asked for it, by the local clock.
 const MAX_AGE: Duration = SECOND;
 
 pub(super) struct BlockCache {
     buckets: Box<[Mutex<Bucket>]>,
-    /// Random, so that a client cannot choose keys that displace another client's row.
+    /// The placement is random, so that a client cannot choose keys that displace another client's row.
     placement: Placement,
 }
 
@@ -38,14 +38,16 @@ const WAYS: usize = 4;
 struct CachedRow {
     id: Digest,
     state: State,
-    /// When the backend read the row, by the backend's clock.
+    /// The time at which the backend read the row, by the backend's clock.
     seen: Micros,
-    /// When the backend was asked and when it answered, by the local clock. The row was read in between.
+    /// The times at which the backend was asked and at which it answered, by the local clock. The row was read in
+    /// between.
     asked: Micros,
     answered: Micros,
 }
 
-/// Taken before the backend is asked. The answer is stored only if no row of the same buckets was removed since.
+/// A permit to store the answer of a call. It is taken before the backend is asked, and becomes invalid if a row of the
+/// same buckets is removed.
 pub(super) struct Permit {
     asked: Micros,
     forgotten: SmallVec<[u64; 2]>,
@@ -57,12 +59,12 @@ impl BlockCache {
         BlockCache { buckets: (0..buckets).map(|_| Mutex::default()).collect(), placement: Placement::random() }
     }
 
-    /// Denies these takes if the cached rows are enough to do so.
+    /// Denies these takes if the cached rows show that the backend would deny them.
     pub(super) fn denies(&self, takes: &[Take<'_>], now: Micros) -> Option<Steps> {
         let mut rows: SmallVec<[CachedRow; 2]> = SmallVec::new();
         for (i, take) in takes.iter().enumerate() {
             let id = take.digest();
-            // Only the backend computes when several takes on one window fit together.
+            // Only the backend can compute the time at which several takes fit into one window together.
             if rows[..i].iter().any(|row| row.id == id) {
                 return None;
             }
@@ -75,7 +77,7 @@ impl BlockCache {
             rows.push(*known);
         }
         let latest = |row: &CachedRow| row.seen.plus(now.micros_since(row.asked));
-        // Checked at the latest possible time, when the most tokens are refilled.
+        // The check uses the latest possible time, at which the most tokens have been refilled.
         let is_denied = rows
             .iter()
             .zip(takes)
@@ -84,7 +86,7 @@ impl BlockCache {
             return None;
         }
         let answers = rows.iter().zip(takes).map(|(row, take)| {
-            // Computed at the earliest possible time, so that clients do not retry too early.
+            // The answer uses the earliest possible time, so that clients do not retry too early.
             let earliest = row.seen.plus(now.micros_since(row.answered));
             let step = step(&take.quota, &row.state, earliest, take.ask);
             if !step.is_allowed() {
@@ -101,14 +103,14 @@ impl BlockCache {
         Permit { asked: now, forgotten: takes.iter().map(|take| self.bucket(take.digest()).forgotten).collect() }
     }
 
-    /// Stores the rows of an answer that denies, or that leaves no tokens.
+    /// Stores the rows of an answer that denies the call or leaves no tokens.
     pub(super) fn store(&self, takes: &[Take<'_>], steps: &Steps, taken: bool, permit: &Permit, now: Micros) {
         let granted = steps.all_granted();
         if granted && !taken {
             return; // A check spends nothing.
         }
         let answers = || takes.iter().zip(steps.iter());
-        // A cached row is always updated: spending under another quota may have refilled it.
+        // A row that is already cached is always updated, because another quota may have refilled it.
         let is_useful = !granted || answers().any(|(take, step)| available(&take.quota, &step.state, step.now) == 0);
         for ((take, step), forgotten) in answers().zip(&permit.forgotten) {
             let id = take.digest();
@@ -134,8 +136,8 @@ impl BlockCache {
     }
 }
 
-/// Whether a denied take may be granted earlier than computed. A wait through several windows is shorter if it begins
-/// late in a window, and longest if it begins at the start of the next.
+/// Returns whether a denied take may be granted earlier than computed. A wait that spans several windows is longest if
+/// it begins at the start of a window, and shorter if it begins late in a window.
 fn may_be_granted_earlier(take: &Take<'_>) -> bool {
     take.quota.algorithm().has_windows()
         && take.ask.max_wait().is_some()
@@ -147,14 +149,14 @@ impl Bucket {
         self.rows.iter().flatten().find(|row| row.id == id && row.is_current(now))
     }
 
-    /// Replaces the entry of the same row, or else the entry with the oldest question.
+    /// Replaces the entry of the same row, or else the entry whose backend call is the oldest.
     fn put(&mut self, row: CachedRow) {
         let same = self.rows.iter().position(|known| known.is_some_and(|known| known.id == row.id));
         let place = same.unwrap_or_else(|| {
             let asked = |place: &usize| self.rows[*place].map(|known| known.asked);
             (0..WAYS).min_by_key(asked).unwrap_or(0)
         });
-        // Keeps an entry that the backend read later, unless that entry is too old.
+        // Keeps the known entry if the backend read it later than `row` and it is not too old.
         let is_later = |known: CachedRow| known.id == row.id && known.seen > row.seen && known.is_current(row.answered);
         if !self.rows[place].is_some_and(is_later) {
             self.rows[place] = Some(row);

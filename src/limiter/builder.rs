@@ -36,9 +36,9 @@ use crate::sync::atomic::AtomicUsize;
 /// let limiter = RateLimiter::builder(MemoryBackend::new())
 ///     .secret(Secret::random())
 ///     .deny_list(&list)
-///     .auto_block(AutoBlock::new([&LOGIN]).threshold(10).without_keys()) // accounts are not verified
+///     .auto_block(AutoBlock::new([&LOGIN]).threshold(10).without_keys()) // the account names are not verified
 ///     .observer(Log)
-///     // These matter for remote backends:
+///     // The following settings matter for remote backends.
 ///     .on_failure(FailureMode::fallback(0.25))
 ///     .on_failure_of(&SEARCH, FailureMode::Allow)
 ///     .fallback_backend(MemoryBackend::builder().max_rows(10_000).build())
@@ -73,15 +73,15 @@ impl RateLimiterBuilder {
         }
     }
 
-    /// Sets the secret under which keys are hashed. Processes that share a backend need the same secret. Default: the
-    /// backend's secret if there is one, else a random secret.
+    /// Sets the secret with which keys are hashed. Processes that share a backend need the same secret. Defaults to the
+    /// backend's secret if there is one, or else to a random secret.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RateLimiterBuilder {
         self.secret = Some(secret);
         self
     }
 
-    /// Sets how calls are decided when the backend fails. Default: [`FailureMode::Deny`].
+    /// Sets how calls are decided when the backend fails. Defaults to [`FailureMode::Deny`].
     #[must_use]
     pub fn on_failure(mut self, mode: FailureMode) -> RateLimiterBuilder {
         self.failure.default = mode;
@@ -95,7 +95,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets the backend of [`FailureMode::Fallback`], which must answer without waiting. Default: a
+    /// Sets the backend that [`FailureMode::Fallback`] uses. It must answer without waiting. Defaults to a
     /// [`MemoryBackend`](crate::MemoryBackend) on the system clock.
     #[must_use]
     pub fn fallback_backend(mut self, backend: impl Backend) -> RateLimiterBuilder {
@@ -104,8 +104,8 @@ impl RateLimiterBuilder {
     }
 
     /// Sets how many calls may wait at the same time, in layers and in
-    /// [`wait_up_to`](crate::limiter::Acquire::wait_up_to). Further calls are allowed or denied immediately. Default:
-    /// 10,000. The bound per key is [`Quota::max_reserved`](crate::Quota::max_reserved).
+    /// [`wait_up_to`](crate::limiter::Acquire::wait_up_to). Further calls are allowed or denied immediately. Defaults
+    /// to 10,000. To limit the waiting calls of each key, use [`Quota::max_reserved`](crate::Quota::max_reserved).
     #[cfg(feature = "wait")]
     #[must_use]
     pub fn max_waiting(mut self, calls: usize) -> RateLimiterBuilder {
@@ -113,33 +113,35 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets the deny list. Limiters can share a list, and it can be edited while in use. Default: none.
+    /// Sets the deny list. Several limiters can share a list, and the list can be edited while it is in use. By
+    /// default, there is none.
     #[must_use]
     pub fn deny_list(mut self, list: &DenyList) -> RateLimiterBuilder {
         self.deny = Some(list.clone());
         self
     }
 
-    /// Blocks callers that are denied repeatedly. Default: off.
+    /// Blocks callers that are denied repeatedly. Off by default.
     #[must_use]
     pub fn auto_block(mut self, rules: AutoBlock) -> RateLimiterBuilder {
         self.auto_block = Some(rules);
         self
     }
 
-    /// Sets how many rows of a remote backend to cache, at 100 bytes each; 0 turns the cache off. Backends in this
-    /// process do not use it. Default: 16,384.
+    /// Sets how many rows of a remote backend are cached, at 100 bytes each; 0 turns the cache off. Backends in this
+    /// process do not use the cache. Defaults to 16,384.
     ///
-    /// For one second after a row was read, calls that the row is enough to deny are denied without asking the backend.
-    /// Refunds, resets and changed quotas of this limiter take effect immediately; those of other processes take effect
-    /// within a second.
+    /// For one second after a row was read, a call is denied without asking the backend if the cached row shows that
+    /// the backend would deny it. Refunds, resets and quota changes made by this limiter take effect immediately. Those
+    /// made by other processes take effect within a second.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {
         self.block_cache = rows;
         self
     }
 
-    /// Adds an observer of every decision. May be called repeatedly; every observer is notified. Default: none.
+    /// Adds an observer, which is notified of every decision. May be called repeatedly; all observers are notified. By
+    /// default, there are none.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> RateLimiterBuilder {
         self.observers.push(Arc::new(observer));

@@ -1,4 +1,4 @@
-//! One charge of a call.
+//! A single charge of a call.
 
 use std::time::Duration;
 
@@ -38,16 +38,16 @@ impl<'a> Charge<'a> {
         Charge { policy, subject: subject.into(), ask: Ask::cost(1), signals: None }
     }
 
-    /// Sets the number of tokens, 1 by default. A cost above the quota's capacity is always denied. A cost of 0 spends
-    /// nothing, and is denied while the key is in debt.
+    /// Sets the number of tokens to spend, which is 1 by default. A cost above the quota's capacity is always denied. A
+    /// charge with a cost of 0 spends nothing, and is denied while the key is in debt.
     #[must_use]
     pub fn cost(mut self, tokens: u64) -> Charge<'a> {
         self.ask = self.ask.for_cost(tokens);
         self
     }
 
-    /// Reserves the tokens for the time when they become available, however late. Only
-    /// [`hold_all`](crate::RateLimiter::hold_all) accepts such charges, and fails if the quota allows no reservations.
+    /// Reserves the tokens for the time at which they become available, however late that is. Only
+    /// [`hold_all`](crate::RateLimiter::hold_all) accepts such charges. It fails if the quota allows no reservations.
     #[must_use]
     pub fn reserve(mut self) -> Charge<'a> {
         self.ask = self.ask.reserve();

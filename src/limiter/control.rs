@@ -1,4 +1,4 @@
-//! Changes to the quotas and blocks of a running limiter, and its statistics.
+//! Methods that change the quotas and blocks of a running limiter, and its statistics.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::sync::atomic::Ordering;
 
 impl RateLimiter {
     /// Replaces a policy's quota for all callers, regardless of their tier, with a quota or [several](Quotas). `None`
-    /// restores the quota of the program. Callers with [their own quota](Subject::quota) keep it. Tokens that callers
-    /// have spent stay spent. The policy is identified by its name.
+    /// restores the quota that the program defines. Callers with [their own quota](Subject::quota) keep that quota.
+    /// Tokens that callers have already spent stay spent. The policy is identified by its name.
     ///
     /// ```
     /// # use tollgate::{limiter::SetQuotaError, Policy, Quota, RateLimiter, Subject, MINUTE};
@@ -38,7 +38,7 @@ impl RateLimiter {
     /// limiter.set_quota(&api, None).await?;
     /// assert_eq!((limiter.quotas(&api, "ada")[0].get_capacity(), limiter.remaining(&api, "eve").await?), (30, 30));
     /// let error = limiter.set_quota(&api, Quota::sliding_window(30, MINUTE)).await.unwrap_err();
-    /// assert!(matches!(error, SetQuotaError::Quota(_))); // another algorithm than the policy's
+    /// assert!(matches!(error, SetQuotaError::Quota(_))); // the policy has a different algorithm
     /// # Ok(()) }
     /// ```
     ///
@@ -46,19 +46,20 @@ impl RateLimiter {
     /// a shared backend, including limiters that start later.
     ///
     /// # Errors
-    /// Fails if the quota denies everything or has another algorithm than the policy, 100,000 quotas are set already, or the
-    /// backend cannot publish the change. After a failure to publish, the change may have been made nevertheless.
+    /// Fails if the quota denies everything or has a different algorithm than the policy, if 100,000 quotas are already
+    /// set, or if the backend cannot publish the change. If publishing fails, the change may have been made
+    /// nevertheless.
     pub async fn set_quota(&self, policy: &Policy, quota: impl Into<Option<Quotas>>) -> Result<(), SetQuotaError> {
         let quotas = quota.into();
         policy.check_change(None, quotas.as_ref())?;
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::All, quotas }).await
     }
 
-    /// Like [`set_quota`](RateLimiter::set_quota), for the callers of one tier. Takes precedence over a quota for all
-    /// callers.
+    /// Like [`set_quota`](RateLimiter::set_quota), but for the callers of one tier. A quota set for a tier takes
+    /// precedence over a quota set for all callers.
     ///
     /// # Errors
-    /// Same as for [`set_quota`](RateLimiter::set_quota), and if the policy has no such tier.
+    /// Fails in the same cases as [`set_quota`](RateLimiter::set_quota), and if the policy has no such tier.
     pub async fn set_tier_quota(
         &self,
         policy: &Policy,
@@ -67,17 +68,18 @@ impl RateLimiter {
     ) -> Result<(), SetQuotaError> {
         let quotas = quota.into();
         if quotas.is_some() {
-            // Another version of the program may have set the quota of a tier that this version lacks.
+            // A quota can be removed even from a tier that this version of the program lacks, because another version
+            // may have set the quota.
             policy.check_change(Some(tier), quotas.as_ref())?;
         }
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Tier(tier.to_owned()), quotas }).await
     }
 
-    /// Like [`set_quota`](RateLimiter::set_quota), for one key. Takes precedence over all other quotas, including the
-    /// caller's [own](Subject::quota).
+    /// Like [`set_quota`](RateLimiter::set_quota), but for one key. A quota set for a key takes precedence over all
+    /// other quotas, including the caller's [own](Subject::quota).
     ///
     /// # Errors
-    /// Same as for [`set_quota`](RateLimiter::set_quota).
+    /// Fails in the same cases as [`set_quota`](RateLimiter::set_quota).
     pub async fn set_key_quota(
         &self,
         policy: &Policy,
@@ -90,7 +92,8 @@ impl RateLimiter {
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Key(key), quotas }).await
     }
 
-    /// The tiers of a policy with quotas set at run time, including tiers that the policy does not have.
+    /// Returns the tiers of a policy for which quotas are set at run time, including tiers that the policy does not
+    /// have.
     #[cfg(feature = "serde")]
     pub(crate) fn changed_tiers(&self, policy: &crate::policy::PolicyName) -> Vec<String> {
         self.inner.overrides.tiers(policy)
@@ -106,19 +109,21 @@ impl RateLimiter {
             return Err(SetQuotaError::TooMany);
         }
         let content = NoticeContent::Quota(change);
-        // A channel also delivers the change to this limiter, in the same order as to all others.
+        // If there is a notice channel, it also delivers the change to this limiter, in the same order as to all other
+        // limiters.
         if self.inner.backend.notice_channel().is_none() {
             self.inner.apply([content.clone()], false);
         }
         self.inner.publish(&content).await.map_err(SetQuotaError::Backend)
     }
 
-    /// Blocks an address, a user agent, a label, or a key under every policy, for the given time. On a shared backend,
-    /// the block takes effect in all processes within a second. A new block of a signal replaces the earlier block,
-    /// even a longer one. Blocks are never dropped before they end; at most 100,000 can be active.
+    /// Blocks an address, a user agent, a label or a key for the given time. A blocked key is blocked under every
+    /// policy. On a shared backend, the block takes effect in all processes within a second. A new block on a signal
+    /// replaces the earlier block, even if the earlier block is longer. Blocks are never dropped before they end. At
+    /// most 100,000 manual blocks can be active.
     ///
-    /// A waiting call of a blocked key is denied at its due time. To back off from a server that asked for it, use
-    /// [`pause`](RateLimiter::pause).
+    /// If a call is waiting when its key is blocked, the call is denied at its due time. If a server has asked you not
+    /// to call it for some time, use [`pause`](RateLimiter::pause).
     ///
     /// ```
     /// # use tollgate::{protection::Signal, Policy, Quota, RateLimiter, Reason, DAY, MINUTE};
@@ -138,14 +143,15 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// Fails if 100,000 blocks are active, or other processes cannot be notified. In the latter case, the block still holds
-    /// in this process.
+    /// Fails if 100,000 manual blocks are already active, or if other processes cannot be notified. In the latter case,
+    /// the block still takes effect in this process.
     pub async fn block(&self, signal: Signal, lasts: Duration) -> Result<(), Error> {
         let id = self.inner.hash.digest(&signal.to_key());
         let now = self.inner.time.now();
         if !self.inner.guard.manual.block(id, now, now + lasts) {
             let message = format!(
-                "{MAX_MANUAL_BLOCKS} callers are blocked manually, the maximum; unblock some, or use a deny list"
+                "{MAX_MANUAL_BLOCKS} callers are already blocked manually, which is the maximum; unblock some, or use \
+                 a deny list"
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
@@ -156,10 +162,10 @@ impl RateLimiter {
         self.inner.publish(&NoticeContent::ManualBlock(id, Some(lasts))).await
     }
 
-    /// Ends all blocks of a signal, manual or automatic, and forgets its denials.
+    /// Lifts all manual and automatic blocks on a signal, and resets the count of its denials.
     ///
     /// # Errors
-    /// Fails if the backend cannot notify the other processes. In this process, the block has ended.
+    /// Fails if the backend cannot notify the other processes. In this process, the blocks are lifted nevertheless.
     pub async fn unblock(&self, signal: Signal) -> Result<(), Error> {
         let id = self.inner.hash.digest(&signal.to_key());
         let content = [NoticeContent::ManualBlock(id, None), NoticeContent::Block(id, None)];
@@ -168,7 +174,8 @@ impl RateLimiter {
         manual.await.and(automatic.await)
     }
 
-    /// Returns statistics of the limiter and its backend. Cheap: no server is asked. See [`Stats`] for an example.
+    /// Returns statistics of the limiter and its backend. This is cheap: it does not contact a server. See [`Stats`]
+    /// for an example.
     pub fn stats(&self) -> Stats {
         let Inner { backend, guard, overrides, time, waiting, mistakes, .. } = &*self.inner;
         let Health { rows, evictions, overflowed, circuit_open, pending_notices, poll_failed, .. } = backend.health();
@@ -190,8 +197,9 @@ impl RateLimiter {
         }
     }
 
-    /// Returns how many rows of each policy the backend holds in this process, largest first. Empty for a remote
-    /// backend. Policies after the first 1,024 are counted together as `(others)`. See [`Stats`] for an example.
+    /// Returns the number of rows that the backend holds in this process for each policy, with the largest number
+    /// first. The list is empty for a remote backend. Policies after the first 1,024 are counted together as
+    /// `(others)`. See [`Stats`] for an example.
     pub fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         self.inner.backend.rows_by_policy()
     }
@@ -222,15 +230,15 @@ impl RateLimiter {
 pub struct Stats {
     /// Rows that the backend holds in this process; `None` for a remote backend.
     pub rows: Option<usize>,
-    /// Rows that the backend evicted before they expired, so that their keys could spend again too early. `None` if
-    /// remote.
+    /// Rows that the backend evicted before they expired, so that their keys could spend again too early. `None` for a
+    /// remote backend.
     pub evictions: Option<u64>,
-    /// Charges decided on a row that several keys share, because the table was full. A growing number means that a
-    /// policy is flooded with keys: see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
+    /// Charges made against a row that several keys share because the table was full. A growing number means that a
+    /// policy is being flooded with keys; see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
     pub overflowed: Option<u64>,
     /// Whether the circuit breaker is open, so that calls fail immediately; `None` for a backend without one.
     pub circuit_open: Option<bool>,
-    /// Calls that wait for their due times.
+    /// Calls that are waiting for their due times.
     pub waiting: usize,
     /// Callers whose denials are counted, including blocked ones.
     pub offenders: usize,
@@ -238,17 +246,19 @@ pub struct Stats {
     pub blocked: usize,
     /// Quotas that are set at run time.
     pub changed_quotas: usize,
-    /// Automatic blocks that are not published to the other processes yet. Stays above 0 while publishing fails.
+    /// Automatic blocks that have not yet been published to the other processes. The number stays above 0 while
+    /// publishing fails.
     pub pending_notices: usize,
-    /// Whether the last poll for notices of other processes (set quotas, blocks) failed. Notices that were received
-    /// before stay in effect. `None` without a notice channel: on a memory backend, or if the channel is turned off.
+    /// Whether the last poll for notices from other processes (set quotas, blocks) failed. Notices that were received
+    /// earlier stay in effect. `None` if there is no notice channel, which is the case on a memory backend or if the
+    /// channel is turned off.
     pub poll_failed: Option<bool>,
-    /// Mistakes of the program that the limiter noticed; every count should be 0.
+    /// Mistakes in the program that the limiter noticed; every count should be 0.
     pub mistakes: Mistakes,
 }
 
 impl Inner {
-    /// Deletes rows from the backend and the fallback. Returns whether a row was found.
+    /// Deletes rows from the backend and the fallback backend. Returns whether a row was found.
     pub(super) fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<bool> {
         let was_local = self.failure.reset(rows);
         let done = self.backend.reset(rows);
@@ -260,7 +270,8 @@ impl Inner {
         done.map(move |found| was_local || found > 0)
     }
 
-    /// Removes rows from the block cache. Must be called after the backend, because an earlier answer may still arrive.
+    /// Removes rows from the block cache. Must be called after the backend is called, because the answer to an earlier
+    /// call may still arrive.
     pub(super) fn forget_denials<'a>(&self, rows: impl Iterator<Item = RowId<'a>>) {
         if let Some(cache) = &self.block_cache {
             cache.forget(rows);
@@ -280,7 +291,8 @@ impl Inner {
         }
     }
 
-    /// Applies notices. If `all`, they replace all set quotas; existing blocks stay.
+    /// Applies notices. If `all` is true, the notices replace all quotas set at run time. Existing blocks stay in
+    /// effect.
     pub(super) fn apply(&self, content: impl IntoIterator<Item = NoticeContent>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();
@@ -289,7 +301,7 @@ impl Inner {
                 NoticeContent::Quota(change) => changes.push(change),
                 NoticeContent::Block(id, Some((lasts, times))) => self.guard.block(id, now, lasts, times),
                 NoticeContent::Block(id, None) => self.guard.unblock(id),
-                // Ignored if the table is full; the process that made the block has returned an error.
+                // If the table is full, the block is ignored; the process that made the block has returned an error.
                 NoticeContent::ManualBlock(id, Some(lasts)) => drop(self.guard.manual.block(id, now, now + lasts)),
                 NoticeContent::ManualBlock(id, None) => self.guard.manual.unblock(id),
                 NoticeContent::Pause(row, Some(lasts)) => drop(self.guard.pauses.pause(row, now, now + lasts)),

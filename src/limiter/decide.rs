@@ -1,4 +1,4 @@
-//! The path of every decision, in numbered steps.
+//! The numbered steps through which every decision is made.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct CallContext<'a> {
     pub(crate) enforced: bool,
     /// Whether the caller can await a remote backend.
     pub(crate) waits: bool,
-    /// How long a pause may hold the call.
+    /// The longest time for which a pause may hold the call.
     pub(crate) patience: Duration,
     pub(crate) signals: &'a Signals,
 }
@@ -50,7 +50,7 @@ impl CallState {
     }
 }
 
-/// The key and signals by which a caller can be blocked. Boxed, because few limiters count denials.
+/// The keys and signals by which a caller can be blocked. The value is boxed because few limiters count denials.
 struct CallerIds {
     signal_ids: SignalIds,
     /// One key per charge.
@@ -69,7 +69,8 @@ impl RateLimiter {
         let CallContext { take, enforced, waits, patience, signals } = context;
         let mut call = CallState { take, enforced, began: None, permit: None, caller: None };
 
-        // 1. Resolve the row and its quotas: set at run time, or else of the caller, the tier or the policy.
+        // 1. Resolve the row and its quotas. Quotas set at run time come before those of the caller, the tier and the
+        //    policy.
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
         let is_guarded = guard.is_needed();
         for (policy, subject, ask) in charges {
@@ -91,7 +92,7 @@ impl RateLimiter {
             }
         }
 
-        // 2. Blocked: a deny list, a block or a pause denies the call, regardless of quotas.
+        // 2. Blocked: deny the call, regardless of quotas, if the caller is on a deny list, blocked or paused.
         if is_guarded {
             if let Some(blocked) = self.blocked(&keys, &takes, signals, &mut call) {
                 self.observe(&call, &blocked);
@@ -106,7 +107,7 @@ impl RateLimiter {
             }
         }
 
-        // 3. Cached: a row that was read recently is enough to deny the call.
+        // 3. Cached: deny the call if a recently read row shows that the backend would deny it.
         if let Some(cache) = block_cache {
             let now = time.now();
             if let Some(steps) = cache.denies(&takes, now) {
@@ -123,7 +124,7 @@ impl RateLimiter {
         self.ask(call, &takes)
     }
 
-    /// Decides held charges at the end of a pause, from step 4 on.
+    /// Decides held charges at the end of a pause, starting with step 4.
     pub(super) fn decide_again(&self, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         self.ask(CallState::late(), takes)
     }
@@ -132,7 +133,7 @@ impl RateLimiter {
         self.observe(&CallState::late(), denied);
     }
 
-    /// 4. The backend decides all takes at one instant: all are granted, or none.
+    /// 4. The backend decides all takes at the same instant. Either all are granted, or none.
     #[inline]
     fn ask(&self, mut call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         let Inner { backend, observers, .. } = &*self.inner;
@@ -146,7 +147,7 @@ impl RateLimiter {
         }
     }
 
-    /// Steps 5 to 7, after the backend.
+    /// Steps 5 to 7, which follow the backend's answer.
     #[inline]
     pub(super) fn conclude(
         &self,
@@ -167,7 +168,7 @@ impl RateLimiter {
     fn decided(&self, call: &CallState, takes: &[Take<'_>], answer: Result<Steps, Error>) -> Result<Decisions, Error> {
         let steps = match answer {
             Ok(steps) if steps.len() == takes.len() => steps,
-            // A malformed answer is a failure, too.
+            // A malformed answer counts as a failure, too.
             Ok(steps) => return self.failed(call, takes, wrong_number(takes.len(), steps.len())),
             Err(error) => return self.failed(call, takes, error),
         };
@@ -177,7 +178,7 @@ impl RateLimiter {
         Ok(decisions(takes, &steps))
     }
 
-    /// 6 and 7. Protect: count denials, and block callers that have too many. Observe.
+    /// 6. Protect: count denials, and block callers that have too many of them. 7. Observe: notify the observers.
     #[inline]
     fn protect_and_observe(&self, call: &CallState, decided: &Decisions) {
         if call.take && !decided.is_allowed() {
@@ -194,7 +195,7 @@ impl RateLimiter {
         }
     }
 
-    /// Returns the denial of a blocked caller; otherwise stores what step 6 needs in `call`.
+    /// Returns the denial if the caller is blocked. Otherwise, stores the caller's identity in `call` for step 6.
     fn blocked(
         &self,
         keys: &[Option<&Key>],
@@ -232,7 +233,7 @@ impl RateLimiter {
     fn protect(&self, caller: &CallerIds, decided: &Decisions) {
         let Inner { guard, time, observers, .. } = &*self.inner;
         if decided.is_allowed() {
-            // Decisions that failed open and charges of cost 0 are not evidence of good behavior.
+            // Decisions that failed open and charges with a cost of 0 are not evidence of good behavior.
             let is_evidence =
                 |decision: &&Decision| decision.decided_by() != DecidedBy::FailOpen && decision.cost() > 0;
             let seen = decided.binding().filter(is_evidence);
@@ -241,7 +242,7 @@ impl RateLimiter {
         let denied = decided.binding().zip(&caller.keys).filter(|(decision, _)| decision.is_violated());
         let denied = denied.map(|(decision, key)| (decision.policy(), key.as_ref(), decision.key()));
         for block in guard.denied(denied, &caller.signal_ids, time.now()) {
-            // The block holds in this process even if other processes cannot be notified.
+            // The block takes effect in this process even if other processes cannot be notified.
             self.inner.publish_later(&NoticeContent::Block(block.id, Some((block.lasts, block.times))));
             let rule = block.signal.to_rule();
             let blocked = Blocked { rule: &rule, lasts: block.lasts, times: block.times };

@@ -11,8 +11,8 @@ use super::agents::Agents;
 use crate::policy::{DenyKind, DenyRule, Key, Pattern, Signals};
 use crate::sync::{Mutex, PoisonError, RwLock};
 
-/// Rules that deny callers by key, address, user agent, country or another label, regardless of quotas. A list can be
-/// edited while it is in use. Clones share their rules.
+/// A list of rules that deny callers by key, address, user agent, country or another label, regardless of quotas. A
+/// list can be edited while it is in use. Clones of a list share its rules.
 ///
 /// ```
 /// use tollgate::protection::{DenyList, DenyRule, Signals};
@@ -25,7 +25,7 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// let denied = limiter.try_acquire(&API, "ada").ip("192.0.2.7".parse()?).await?;
 /// assert_eq!(denied.reason(), Reason::DenyList);
 ///
-/// list.insert(DenyRule::key("mallory")); // from now on
+/// list.insert(DenyRule::key("mallory")); // takes effect immediately
 /// assert!(!limiter.try_limit(&API, "mallory").await?.is_allowed());
 /// assert!(list.find(Some(&Key::from("mallory")), &Signals::new()).is_some()); // without a limiter
 ///
@@ -36,30 +36,31 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// # Ok(()) }
 /// ```
 ///
-/// A listed caller is denied without asking the backend. The client gets a 429 without a time to retry. Handlers and
-/// observers get the rule from [`Decision::denied_rule`](crate::Decision::denied_rule). In [shadow
+/// A listed caller is denied without asking the backend. The client gets a 429 that does not state when to retry.
+/// Handlers and observers can read the rule with [`Decision::denied_rule`](crate::Decision::denied_rule). In [shadow
 /// mode](crate::RateLimitLayer::shadow), or outside of the [enforced share](crate::RateLimitLayer::enforce_share) of
 /// keys, denials have no effect.
 ///
-/// A layer reads signals from the request ([`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip),
-/// [`label`](crate::RateLimitLayer::label)); calls without a layer pass their signals
-/// ([`Acquire::ip`](crate::limiter::Acquire::ip)). User agents and countries are reported by the client or the CDN, so
-/// rules for them only stop clients that do not hide.
+/// A layer reads signals from the request (see [`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip) and
+/// [`label`](crate::RateLimitLayer::label)). Calls without a layer pass their signals explicitly (see
+/// [`Acquire::ip`](crate::limiter::Acquire::ip)). User agents and countries are reported by the client or the CDN, so
+/// rules for them stop only clients that make no effort to disguise themselves.
 ///
 /// # Rules that can never match
-/// A rule for a key matches exactly this key, including its type: the text `"7"` differs from the number 7 and from the
-/// bearer token `7`. Keys found by [`bearer`](crate::key::bearer), [`header`](crate::key::header),
-/// [`cookie`](crate::key::cookie) or `path` (`bearer:sk_leaked`) also match as part of a larger key, such as the token
-/// in `bearer().and(client_ip())`. For other types, deny the whole pair, or an address by its network.
-/// [`Key::anonymous`] matches all callers without a key.
+/// A rule for a key matches only this exact key, including its type: the text `"7"` differs from the number 7 and from
+/// the bearer token `7`. A rule for a key found by [`bearer`](crate::key::bearer), [`header`](crate::key::header),
+/// [`cookie`](crate::key::cookie) or `path` (such as `bearer:sk_leaked`) also matches larger keys that contain this
+/// key, such as those of `bearer().and(client_ip())`. If a larger key contains other types, deny the whole pair, or
+/// deny an address by its network. [`Key::anonymous`] matches all callers without a key.
 ///
-/// A layer that can never apply a rule panics when it is put around a service; the message contains the rule and what
-/// to add. Networks need [`client_ip`](crate::RateLimitLayer::client_ip) or a key with an address. Countries and labels
-/// need [`label_from_header`](crate::RateLimitLayer::label_from_header) or [`label`](crate::RateLimitLayer::label).
-/// Keys need an extractor that [can find](crate::key::KeyExtractor::can_find) their kind; closures, extractors with
-/// [`map`] and custom extractors can find any key, so a wrong type is not noticed. If such a rule is added later,
-/// [observers](crate::observe::Observer::mistake) are notified once for each kind. If another layer or a handler
-/// applies the rule, [turn the check off](crate::RateLimitLayer::ignore_unmatched_deny_rules).
+/// If a layer can never apply a rule, it panics when it is put around a service. The message contains the rule and
+/// explains what to add. Networks need [`client_ip`](crate::RateLimitLayer::client_ip) or a key with an address.
+/// Countries and labels need [`label_from_header`](crate::RateLimitLayer::label_from_header) or
+/// [`label`](crate::RateLimitLayer::label). Keys need an extractor that [can find](crate::key::KeyExtractor::can_find)
+/// their kind. Closures, extractors with [`map`] and custom extractors can find any key, so the layer does not notice a
+/// wrong type. If a rule that can never match is added later, [observers](crate::observe::Observer::mistake) are
+/// notified once for each kind of rule. If another layer or a handler applies the rule, [turn the check
+/// off](crate::RateLimitLayer::ignore_unmatched_deny_rules).
 ///
 /// [`map`]: crate::key::KeyExtractor::map
 #[derive(Clone, Default)]
@@ -78,7 +79,7 @@ struct Shared {
 #[derive(Default)]
 struct Compiled {
     rules: HashSet<Arc<DenyRule>>,
-    /// The prefix lengths of all networks, which a lookup tries one by one.
+    /// The prefix lengths of all networks. A lookup tries them one by one.
     prefixes: BTreeSet<u8>,
     agents: Arc<Agents>,
     kinds: OnceLock<Vec<Arc<DenyRule>>>,
@@ -96,7 +97,7 @@ impl DenyList {
         self.extend([rule]) > 0
     }
 
-    /// Adds rules. Returns how many are new.
+    /// Adds several rules. Returns how many of them are new.
     pub fn extend(&self, rules: impl IntoIterator<Item = DenyRule>) -> usize {
         self.change(|all| {
             let before = all.len();
@@ -105,7 +106,8 @@ impl DenyList {
         })
     }
 
-    /// Removes a rule. Returns whether it was on the list. An address cannot be removed from a network.
+    /// Removes a rule. Returns whether the rule was on the list. A single address cannot be removed from a rule for a
+    /// network.
     pub fn remove(&self, rule: &DenyRule) -> bool {
         self.change(|all| all.remove(rule))
     }
@@ -136,7 +138,7 @@ impl DenyList {
     }
 
     /// Returns the rule that denies a caller with this key and these signals. If several networks match, returns the
-    /// smallest.
+    /// rule for the smallest network.
     pub fn find(&self, key: Option<&Key>, signals: &Signals) -> Option<Arc<DenyRule>> {
         let compiled = self.compiled();
         let network = || compiled.find_network(signals.ip?);
@@ -147,7 +149,7 @@ impl DenyList {
         network().or_else(label).or_else(agent).or_else(key).cloned()
     }
 
-    /// Whether both lists share their rules.
+    /// Returns whether both lists are clones that share their rules.
     #[cfg(feature = "serde")]
     pub(crate) fn is_same(&self, other: &DenyList) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
@@ -157,7 +159,7 @@ impl DenyList {
         self.shared.changes.load(Ordering::Acquire)
     }
 
-    /// One rule of each [kind](DenyRule::kind), ordered by kind.
+    /// Returns one rule of each [kind](DenyRule::kind), ordered by kind.
     pub(crate) fn kinds(&self) -> Vec<Arc<DenyRule>> {
         let compiled = self.compiled();
         compiled.kinds.get_or_init(|| compiled.find_kinds()).clone()
@@ -303,7 +305,7 @@ mod tests {
     }
 
     fn network() -> impl Strategy<Value = IpNet> {
-        // Few different bits, so that networks overlap often.
+        // The addresses differ in few bits, so that networks often overlap.
         let v4 = (0u32..8, 0u32..8, 0u8..=32).prop_map(|(high, low, prefix)| {
             IpNet::new(IpAddr::V4((high << 29 | low).into()), prefix).expect("a valid prefix").trunc()
         });

@@ -1,14 +1,14 @@
-//! The error of the limiter's calls.
+//! The error that calls to a limiter return.
 
 use std::fmt;
 
 use crate::backend::Error;
 use crate::policy::{Denied, KeyError, PolicyName};
 
-/// Why a call failed: it was denied, the backend could not decide, or the program is wrong.
+/// The reason why a call failed: it was denied, the backend could not decide, or the program has a mistake.
 ///
-/// With feature `axum`, a handler can return the error as a response: 429 or 503 like the layer, the status of the key
-/// error, or 500.
+/// With the `axum` feature, a handler can return the error as a response. A denial or a backend error gets the same
+/// status as from the layer (429 or 503), a key error gets its own status, and `NoReservations` gets 500.
 ///
 /// ```
 /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
@@ -28,11 +28,11 @@ pub enum LimitError {
     Denied(Denied),
     /// The backend could not decide.
     Backend(Error),
-    /// The [key extraction](crate::key::KeyExtractor::subject) of a handler found no key. Limiters never return this
-    /// variant; it exists so that `?` converts both kinds of error.
+    /// A handler's call to [`KeyExtractor::subject`](crate::key::KeyExtractor::subject) found no key. Limiters never
+    /// return this variant. It exists so that handlers can use `?` on both kinds of error.
     Key(KeyError),
-    /// The call reserves tokens or waits for them, and the quota of this policy allows no reservations. Returned even
-    /// when no wait is needed, so that the first call reveals the mistake.
+    /// The call reserves tokens or waits for them, but the quota of this policy allows no reservations. The error is
+    /// returned even if no wait is needed, so that the first call reveals the mistake.
     NoReservations(PolicyName),
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for LimitError {
     }
 }
 
-// Transparent: delegates `source()` to the inner error.
+// Delegates `source()` to the inner error, because `Display` already writes the inner error.
 impl std::error::Error for LimitError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {

@@ -1,4 +1,4 @@
-//! Decides calls when the backend fails.
+//! Decides calls while the backend fails.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use crate::algorithm::{Ask, Micros, State, Steps, step};
 use crate::backend::{Adjustment, Backend, Error, ErrorKind, MemoryBackend, RowId, Take};
 use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 
-/// What a limiter does when its backend cannot decide, because it is down or too slow.
+/// What a limiter does when its backend cannot decide, for example because the backend is down or too slow.
 ///
 #[cfg_attr(feature = "redis", doc = "```no_run")]
 #[cfg_attr(not(feature = "redis"), doc = "```ignore")]
@@ -26,9 +26,10 @@ use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 /// # Ok(()) }
 /// ```
 ///
-/// A call under several policies fails if one of their modes is `Deny`. A call that the backend does not support
+/// A call that charges several policies fails if one of their modes is `Deny`. A call that the backend does not support
 /// ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] returns whether the backend or the
-/// failure mode decided. Once the backend is back, it decides again, without the charges made in the meantime.
+/// failure mode decided. Once the backend has recovered, it decides again, but does not know of the charges made in the
+/// meantime.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {
@@ -37,8 +38,8 @@ pub enum FailureMode {
     Deny,
     /// The charge is granted without a limit.
     Allow,
-    /// A limiter in this process decides, with a share of each quota. Created by
-    /// [`FailureMode::fallback(share)`](FailureMode::fallback), which checks the share.
+    /// A limiter in this process decides, with a share of each quota. Use
+    /// [`FailureMode::fallback(share)`](FailureMode::fallback) to create this mode.
     #[non_exhaustive]
     Fallback {
         /// The share, more than 0 and at most 1.
@@ -47,12 +48,12 @@ pub enum FailureMode {
 }
 
 impl FailureMode {
-    /// A limiter in this process decides, with `share` of each quota's rate, capacity and reservations, rounded down
-    /// but at least one token. With `n` processes, a share of 1/n is as strict as the quota. Tokens spent in one outage
-    /// still count in the next, until they are refilled.
+    /// A limiter in this process decides. Each quota's rate, capacity and reservations are multiplied by `share` and
+    /// rounded down, but not below one token. With `n` processes, a share of 1/n is as strict as the quota. Tokens
+    /// spent in one outage still count in the next, until they are refilled.
     ///
     /// # Panics
-    /// Unless `share` is above 0 and at most 1.
+    /// Panics unless `share` is above 0 and at most 1.
     #[track_caller]
     pub fn fallback(share: f64) -> FailureMode {
         assert!(share > 0.0 && share <= 1.0, "tollgate: expected a fallback share above 0 and up to 1, found {share}");
@@ -70,7 +71,7 @@ pub(super) struct Failure {
 impl Failure {
     pub(super) fn decide(&self, takes: &[Take<'_>], take: bool, error: Error) -> Result<Decisions, Error> {
         let modes: SmallVec<[FailureMode; 4]> = takes.iter().map(|take| self.mode(take.row.policy)).collect();
-        // The backend never supports such a call, so the failure mode would always decide.
+        // A call that the backend does not support would fail every time, so the failure mode would always decide it.
         if modes.contains(&FailureMode::Deny) || error.kind() == ErrorKind::Unsupported {
             return Err(error);
         }
@@ -87,7 +88,7 @@ impl Failure {
             steps = match answer.try_ready() {
                 Ok(Ok(steps)) if steps.len() == scaled.len() => steps,
                 Ok(Err(fallback_error)) => return Err(fallback_error),
-                // A fallback that has to be awaited cannot decide.
+                // The fallback can decide only if it does so without waiting.
                 _ => return Err(error),
             };
         }

@@ -1,4 +1,4 @@
-//! The future of a decision.
+//! The future that resolves to a decision.
 
 use std::fmt;
 use std::future::Future;
@@ -15,8 +15,8 @@ use crate::policy::{Allowed, Decision, Decisions};
 
 /// The future that a call returns. It is ready immediately on a memory backend.
 ///
-/// `T` is its output: a `Result<Allowed, LimitError>` for [`limit`](RateLimiter::limit), a `Result<Decision, Error>`
-/// for [`try_limit`](RateLimiter::try_limit).
+/// `T` is the output of the future. It is `Result<Allowed, LimitError>` for [`limit`](RateLimiter::limit), and
+/// `Result<Decision, Error>` for [`try_limit`](RateLimiter::try_limit).
 ///
 /// Charges are made when the method is called, not when the future is awaited. Dropping the future gives nothing back.
 ///
@@ -32,8 +32,8 @@ use crate::policy::{Allowed, Decision, Decisions};
 /// ```
 ///
 /// # Panics
-/// Panics if polled after completion.
-#[must_use = "await it: it returns whether to go on"]
+/// Polling the future after it has completed panics.
+#[must_use = "await the future to learn whether the call is allowed"]
 pub struct DecisionFuture<T = Result<Allowed, LimitError>>(State<T>);
 
 pub(super) type Answer = Result<Decisions, Error>;
@@ -42,7 +42,7 @@ pub(super) type Finish<T> = fn(&RateLimiter, Answer) -> T;
 
 #[allow(clippy::large_enum_variant)] // `Ready` is the common case, and boxing it would allocate.
 enum State<T> {
-    /// `None` once the output was returned.
+    /// `None` after the output was returned.
     Ready(Option<T>),
     Pending(Box<Pending>, Finish<T>),
 }
@@ -50,7 +50,7 @@ enum State<T> {
 struct Pending {
     limiter: RateLimiter,
     takes: SmallVec<[OwnedTake; 1]>,
-    /// `None` once the steps after the backend have run.
+    /// `None` after the steps that follow the backend have run.
     call: Option<CallState>,
     steps: BackendFuture<Steps>,
 }
@@ -101,7 +101,7 @@ impl DecisionFuture<Answer> {
         })
     }
 
-    /// Returns the decisions if they are ready, else the future.
+    /// Returns the decisions if they are ready, or else the future.
     #[inline]
     #[allow(clippy::result_large_err)] // The result is moved once, and boxing it would allocate.
     pub(crate) fn try_ready(self) -> Result<Answer, DecisionFuture<Answer>> {

@@ -6,26 +6,26 @@ use super::RateLimiter;
 use crate::policy::{DenyRule, Digest, PolicyName, Quotas};
 
 impl RateLimiter {
-    /// Returns the quotas that are [set](RateLimiter::set_quota) at run time, by any process on the backend: at most
-    /// 100,000, ordered by policy. Within a policy, the quota of all callers comes first, then tiers, then keys. See
-    /// [`set_quota`](RateLimiter::set_quota) for an example.
+    /// Returns the quotas that any process on the backend has [set](RateLimiter::set_quota) at run time. There are at
+    /// most 100,000. The list is ordered by policy. Within a policy, the quota for all callers comes first, followed by
+    /// those for tiers and those for keys. See [`set_quota`](RateLimiter::set_quota) for an example.
     ///
-    /// The list includes quotas that have no effect here, because they have another algorithm than the policy, or are
-    /// for a tier that the policy lacks. Another version of the program may have set them.
+    /// The list includes quotas that have no effect in this process, because they have a different algorithm than the
+    /// policy or are for a tier that the policy lacks. Another version of the program may have set them.
     pub fn set_quotas(&self) -> Vec<SetQuota> {
         self.inner.overrides.list()
     }
 
-    /// Returns the active blocks of this process, in arbitrary order: at most 100,000 [manual](RateLimiter::block)
-    /// ones, and up to [`max_entries`](crate::protection::AutoBlock::max_entries) automatic ones. A caller with both
-    /// kinds of block is listed twice. See [`block`](RateLimiter::block) for an example.
+    /// Returns the active blocks of this process, in arbitrary order. There are at most 100,000
+    /// [manual](RateLimiter::block) blocks and [`max_entries`](crate::protection::AutoBlock::max_entries) automatic
+    /// ones. A caller with both kinds of block is listed twice. See [`block`](RateLimiter::block) for an example.
     pub fn blocks(&self) -> Vec<Block> {
         self.inner.guard.list(self.inner.time.now())
     }
 }
 
-/// A quota set at run time, from [`RateLimiter::set_quotas`]. Without tier and key, it applies to all callers. See
-/// [`RateLimiter::set_quota`] for an example.
+/// A quota set at run time, returned by [`RateLimiter::set_quotas`]. If it has no tier and no key, it applies to all
+/// callers. See [`RateLimiter::set_quota`] for an example.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SetQuota {
@@ -39,21 +39,21 @@ pub struct SetQuota {
     pub quotas: Quotas,
 }
 
-/// An active block, from [`RateLimiter::blocks`]. See [`RateLimiter::block`] for an example.
+/// An active block, returned by [`RateLimiter::blocks`]. See [`RateLimiter::block`] for an example.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Block {
     /// The digest of the blocked key or signal. For a key, it equals [`RateLimiter::digest`].
     pub digest: Digest,
-    /// The blocked address, user agent or label. `None` for keys, which are not stored, for blocks by other processes,
-    /// which share only digests, and for texts longer than [`DenyRule::MAX_LENGTH`].
+    /// The blocked address, user agent or label. `None` for keys, because keys are not stored. `None` for blocks made
+    /// by other processes, because they share only digests. `None` for texts longer than [`DenyRule::MAX_LENGTH`].
     pub rule: Option<DenyRule>,
-    /// The time since this process made the block; `None` if another process did.
+    /// The time since this process made the block; `None` if another process made the block.
     pub age: Option<Duration>,
     /// The time until the block ends, more than zero.
     pub left: Duration,
-    /// The number of this automatic block in a row, 1 for the first; 0 for a manual block.
+    /// The position of this automatic block among the caller's successive blocks, starting at 1; 0 for a manual block.
     pub times: u32,
-    /// Whether it is a manual block, made by [`RateLimiter::block`].
+    /// Whether this is a manual block, made by [`RateLimiter::block`].
     pub by_hand: bool,
 }

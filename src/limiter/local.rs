@@ -1,4 +1,4 @@
-//! The local clock of a limiter, for blocks, pauses and the block cache.
+//! The local clock of a limiter, which blocks, pauses and the block cache use.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use crate::algorithm::{Micros, whole_micros};
 use crate::clock::{Clock, Sleep};
 
-/// The backend's clock if the backend runs in this process, else the clocks of the system.
+/// The backend's clock if the backend runs in this process, or else the system clocks.
 #[derive(Debug)]
 pub(super) struct LocalTime {
     clock: Option<Arc<dyn Clock>>,
@@ -18,7 +18,7 @@ impl LocalTime {
         LocalTime { clock, began: Instant::now() }
     }
 
-    /// The time since an arbitrary instant.
+    /// Returns the time since an arbitrary instant.
     pub(super) fn now(&self) -> Micros {
         match &self.clock {
             Some(clock) => clock.now(),
@@ -26,7 +26,8 @@ impl LocalTime {
         }
     }
 
-    /// A future that completes at an instant of the [calendar](LocalTime::calendar); `None` if any timer will do.
+    /// Returns a future that completes at an instant of the [calendar](LocalTime::calendar), or `None` if any timer can
+    /// be used.
     pub(super) fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         self.clock.as_ref()?.sleep_until(instant)
     }

@@ -1,11 +1,11 @@
-//! Mistakes of the program, as observers receive them and as `Stats` counts them.
+//! Mistakes in the program, which are reported to observers and counted in `Stats`.
 
 use std::fmt;
 
-/// A mistake of the program that a limiter noticed, as an [`Observer`](crate::observe::Observer) receives it.
+/// A mistake in the program that a limiter noticed and reported to an [`Observer`](crate::observe::Observer).
 ///
-/// A limiter reports each mistake once, and at most 256 of them; [`Stats::mistakes`](crate::limiter::Stats) counts all.
-/// `Display` writes the mistake and how to fix it, but never a key.
+/// A limiter reports each mistake once, and reports at most 256 mistakes. [`Stats::mistakes`](crate::limiter::Stats)
+/// counts all occurrences. The `Display` output describes the mistake and how to fix it, but never contains a key.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -93,22 +93,25 @@ impl MistakeKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mistakes {
-    /// Policies with the name of another policy, but different quotas or tiers. Policies of a layer are compared when
-    /// the layer is put around a service, other policies at their first call. The limiter does not compare policies of
-    /// different limiters on one backend, names beyond the first 10,000, or policies created for single calls after the
-    /// first 65,536. Quotas that are [set](crate::RateLimiter::set_quota) at run time or reloaded do not conflict.
+    /// Policies that have the same name as another policy, but different quotas or tiers. The policies of a layer are
+    /// compared when the layer is put around a service, and other policies at their first call. Policies of different
+    /// limiters on one backend are not compared. Names after the first 10,000, and policies created for single calls
+    /// after the first 65,536, are not compared either. Quotas that are [set](crate::RateLimiter::set_quota) at run
+    /// time or reloaded do not conflict.
     pub policy_conflicts: u64,
-    /// Charges of callers with a tier that their policy does not have. Policies without tiers are not counted.
+    /// Charges of callers with a tier that the policy does not have. Charges under policies without tiers are not
+    /// counted.
     pub unknown_tiers: u64,
-    /// Charges of requests that lack the extension with their key.
+    /// Charges of requests that lack the extension that contains the key.
     pub missing_extensions: u64,
     /// Charges that were denied because they cost more than the quota's capacity.
     pub impossible_costs: u64,
     /// gRPC requests that were refused with a plain HTTP status.
     pub plain_grpc_refusals: u64,
-    /// Rules that a layer in use can never apply: the first of each kind, after each change of the deny list.
+    /// Rules that a layer in use can never apply. After each change of the deny list, the first such rule of each kind
+    /// is counted.
     pub unmatched_deny_rules: u64,
-    /// Requests that lack the peer address by which they are counted.
+    /// Requests that were refused because they lack the peer address from which their key is created.
     pub missing_peers: u64,
 }
 

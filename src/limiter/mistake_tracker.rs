@@ -1,8 +1,8 @@
-//! Counts mistakes of the program, and reports each to the observers once.
+//! Counts mistakes in the program, and reports each mistake to the observers once.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-// Not from `crate::sync`: no decision depends on these, so the models of `proof/` leave them out.
+// These are not from `crate::sync`, because no decision depends on them and the models in `proof/` leave them out.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -13,9 +13,9 @@ use crate::policy::{Decision, Policy, PolicyName, Quotas, Reason, nearest};
 #[derive(Debug, Default)]
 pub(super) struct MistakeTracker {
     counts: [AtomicU64; 7],
-    /// Hashes of the reported mistakes; 0 is free.
+    /// Hashes of the reported mistakes; 0 marks a free slot.
     reported: Slots,
-    /// Identities of the policies that were compared with others of the same name.
+    /// Identities of the policies that were compared with other policies of the same name.
     compared: Slots,
     comparisons: AtomicU64,
     policies: Mutex<HashMap<PolicyName, PolicyVersions>>,
@@ -50,13 +50,14 @@ impl MistakeTracker {
         }
     }
 
-    /// Counts a mistake. Returns whether to report it: `true` if the mistake is new and there is space to remember it.
+    /// Counts a mistake. Returns `true` if the mistake must be reported, because it is new and there is space to
+    /// remember it.
     fn count(&self, kind: MistakeKind, which: impl Hash) -> bool {
         self.counts[kind as usize].fetch_add(1, Relaxed);
         let hash = hash_of(&(kind, which)) | 1;
         for probe in 0..PROBES {
             let slot = &self.reported.0[(hash >> SHIFT).wrapping_add(probe) as usize % SLOTS];
-            // Read first: a write makes other threads wait for the cache line.
+            // The slot is read before it is written, because a write makes other threads wait for the cache line.
             let known = match slot.load(Relaxed) {
                 0 => slot.compare_exchange(0, hash, Relaxed, Relaxed).err(),
                 known => Some(known),
@@ -70,7 +71,7 @@ impl MistakeTracker {
         false
     }
 
-    /// Adds a policy. If it differs from all others of the same name, returns the quotas of the first one.
+    /// Adds a policy. If it differs from all other policies of the same name, returns the quotas of the first of them.
     fn add(&self, policy: &Policy) -> Option<Quotas> {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +90,7 @@ impl MistakeTracker {
 }
 
 impl Inner {
-    /// Compares a policy once with the others of the same name.
+    /// Compares a policy with the others of the same name, but only once.
     #[inline]
     pub(super) fn check_conflicts(&self, policy: &Policy) {
         let identity = policy.identity();
@@ -101,7 +102,7 @@ impl Inner {
 
     #[cold]
     fn compare(&self, policy: &Policy, slot: &AtomicU64, identity: u64) {
-        // Bounds the work for a program that creates policies for each call.
+        // This limits the work for a program that creates policies for each call.
         if self.mistakes.comparisons.fetch_add(1, Relaxed) < MAX_COMPARISONS {
             slot.store(identity, Relaxed);
             self.register(policy);
@@ -166,7 +167,7 @@ impl RateLimiter {
         policies.for_each(|policy| self.inner.register(policy));
     }
 
-    /// Adds the policies of a reload, which do not conflict with those that they replace.
+    /// Adds the policies of a reload, which do not conflict with the policies that they replace.
     #[cfg(feature = "serde")]
     pub(crate) fn succeed<'p>(&self, policies: impl Iterator<Item = &'p Policy>) {
         for policy in policies {
@@ -218,7 +219,7 @@ fn hash_of(value: &impl Hash) -> u64 {
 
 const SLOTS: usize = 256;
 
-/// Leaves the highest eight bits of a hash, for 256 slots.
+/// Leaves the highest eight bits of a hash, which select one of 256 slots.
 const SHIFT: u32 = 56;
 
 const PROBES: u64 = 8;
@@ -227,7 +228,7 @@ const MAX_NAMES: usize = 10_000;
 
 const MAX_PER_NAME: usize = 16;
 
-/// This many comparisons take about ten milliseconds.
+/// All these comparisons together take about ten milliseconds.
 const MAX_COMPARISONS: u64 = 65_536;
 
 const MAX_TIERS_LISTED: usize = 20;

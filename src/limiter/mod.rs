@@ -1,4 +1,4 @@
-//! The limiter, which resolves the quotas of calls and has a backend decide them.
+//! The limiter, which finds the quotas that apply to a call and asks a backend to decide the call.
 
 mod acquire;
 mod agents;
@@ -65,10 +65,10 @@ pub use reservation::Reservation;
 pub use snapshot::Snapshot;
 pub(crate) use waiting::WaitSlot;
 
-/// A rate limiter: charges keys under policies, and stores what they have spent in a backend.
+/// A rate limiter, which charges keys according to policies and records their usage in a backend.
 ///
-/// Cloning is cheap, and clones share their rows. A [layer](crate::RateLimitLayer) creates its own limiter unless it is
-/// given one.
+/// Cloning a limiter is cheap, and the clones share its rows. A [layer](crate::RateLimitLayer) creates its own limiter
+/// unless it is given one.
 ///
 /// ```
 /// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR};
@@ -79,12 +79,12 @@ pub(crate) use waiting::WaitSlot;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
 ///
-/// // Spend one token. A denial is an error, or a decision with `try_limit`.
+/// // Spend one token. `limit` returns a denial as an error; `try_limit` returns it as a decision.
 /// limiter.limit(&LOGIN, "ada@example.com").await?;
 /// assert_eq!(limiter.try_limit(&LOGIN, "ada@example.com").await?.remaining(), 3);
 /// limiter.limit_now(&LOGIN, "ada@example.com")?; // without awaiting
 ///
-/// // Charge several policies together: all of them, or none.
+/// // Charge several policies together. Either all charges are made, or none.
 /// limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?;
 /// assert_eq!(limiter.remaining(&CHAT, 7).await?, 8800);
 ///
@@ -95,14 +95,14 @@ pub(crate) use waiting::WaitSlot;
 /// ```
 ///
 /// # How a call is decided
-/// 1. **Resolve** each charge: its row, and the quota that applies ([set](RateLimiter::set_quota) at run time, else the
-///    tier's, else the policy's own).
+/// 1. **Resolve**: the limiter finds the row of each charge and the quota that applies to it. That is the quota
+///    [set](RateLimiter::set_quota) at run time, or else the tier's, or else the policy's own.
 /// 2. **Blocked**: a [deny list](DenyList) or a [block](AutoBlock) denies the call.
-/// 3. **Cached**: the [block cache](RateLimiterBuilder::block_cache) denies the call if a row that was read recently
-///    from a remote backend is enough to do so.
-/// 4. The **backend** decides all charges at one instant: all are granted, or none.
-/// 5. **Failure**: if the backend failed, the [`FailureMode`] decides.
-/// 6. **Protect**: denials are counted, and callers with too many are blocked ([`AutoBlock`]).
+/// 3. **Cached**: the [block cache](RateLimiterBuilder::block_cache) denies the call if a row that was recently read
+///    from a remote backend shows that the backend would deny it.
+/// 4. The **backend** decides all charges at the same instant. Either all are granted, or none.
+/// 5. **Failure**: if the backend fails, the [`FailureMode`] decides.
+/// 6. **Protect**: denials are counted, and callers with too many denials are blocked ([`AutoBlock`]).
 /// 7. **Observe**: [observers](Observer) are notified.
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
@@ -122,7 +122,7 @@ struct Inner {
     block_cache: Option<BlockCache>,
     observers: Vec<Arc<dyn Observer>>,
     mistakes: MistakeTracker,
-    /// The local clock, for blocks, pauses and the block cache.
+    /// The local clock, which blocks, pauses and the block cache use.
     time: LocalTime,
 }
 
@@ -132,12 +132,13 @@ impl RateLimiter {
         RateLimiter::builder(backend).build()
     }
 
-    /// Returns a builder for a limiter with other settings. See [`RateLimiterBuilder`] for an example.
+    /// Returns a builder for a limiter on `backend`. See [`RateLimiterBuilder`] for an example.
     pub fn builder(backend: impl Backend) -> RateLimiterBuilder {
         RateLimiterBuilder::new(backend)
     }
 
-    /// Spends one token of `subject` under `policy`. A denial is an error. See [`RateLimiter`] for an example.
+    /// Spends one token of `subject` under `policy`. A denial is returned as an error. See [`RateLimiter`] for an
+    /// example.
     ///
     /// # Errors
     /// Fails if the call is denied, or the backend fails and the [`FailureMode`] of the policy does not allow the call.
@@ -163,7 +164,7 @@ impl RateLimiter {
         self.try_acquire(policy, subject).send()
     }
 
-    /// Like [`limit`](RateLimiter::limit), for code that cannot await, such as a gRPC interceptor.
+    /// Like [`limit`](RateLimiter::limit), but for code that cannot await, such as a gRPC interceptor.
     ///
     /// # Errors
     /// Fails if the call is denied, or the backend cannot decide. With a remote backend, the error has the kind
@@ -184,7 +185,7 @@ impl RateLimiter {
     }
 
     /// Starts a call with options, such as a [cost](Acquire::cost), a [reservation](Acquire::reserve), or a charge that
-    /// can be [given back](Acquire::hold). A denial is an error. See [`Acquire`] for an example.
+    /// can be [given back](Acquire::hold). A denial is returned as an error. See [`Acquire`] for an example.
     pub fn acquire<'a>(&'a self, policy: &'a Policy, subject: impl Into<Subject>) -> Acquire<'a> {
         Acquire::new(self, Charge::new(policy, subject), future::only_allowed)
     }
@@ -198,11 +199,11 @@ impl RateLimiter {
         Acquire::new(self, Charge::new(policy, subject), future::only)
     }
 
-    /// Deletes the row of `subject` under `policy`, so that the whole quota is available again. Blocks stay. Returns
-    /// whether a row was found; a fully refilled row may have been removed before.
+    /// Deletes the row of `subject` under `policy`, so that the whole quota is available again. Blocks stay in effect.
+    /// Returns whether a row was found; a fully refilled row may already have been removed.
     ///
-    /// The reset is carried out even if the future is dropped. To identify a caller of a layer, see
-    /// [`remaining`](RateLimiter::remaining).
+    /// The reset is carried out even if the future is dropped. See [`remaining`](RateLimiter::remaining) for how to
+    /// identify a caller of a layer.
     ///
     /// # Errors
     /// Fails if the backend fails.

@@ -9,11 +9,11 @@ use crate::policy::{Digest, PolicyName};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NoticeContent {
     Quota(Override),
-    /// An automatic block, its length and its number in a row; `None` if it ended.
+    /// An automatic block, with its length and its position among successive blocks; `None` if the block ended.
     Block(Digest, Option<(Duration, u32)>),
-    /// A manual block and its length; `None` if it ended.
+    /// A manual block and its length; `None` if the block ended.
     ManualBlock(Digest, Option<Duration>),
-    /// A pause of a row and its length; `None` if it ended.
+    /// A pause of a row and its length; `None` if the pause ended.
     Pause(Digest, Option<Duration>),
 }
 
@@ -40,7 +40,7 @@ impl NoticeContent {
         }
     }
 
-    /// Returns `None` for a notice from another version of the crate.
+    /// Returns `None` if the notice comes from another version of the crate and cannot be parsed.
     pub(super) fn parse(notice: &Notice) -> Option<NoticeContent> {
         let topic = std::str::from_utf8(&notice.topic).ok()?;
         let digest = |text: &str| u128::from_str_radix(text, 16).ok().map(Digest::from_bits);
@@ -68,7 +68,7 @@ impl NoticeContent {
     }
 }
 
-/// A notice about a digest, withdrawn if it has no length.
+/// Creates a notice about a digest. Without a length, the notice is a withdrawal.
 fn lasting(kind: &str, id: &Digest, lasts: &Option<Duration>) -> Notice {
     let topic = format!("{kind}\0{:032x}", id.to_bits());
     Notice { topic: topic.into(), text: lasts.map(|_| String::new()), lasts: *lasts }

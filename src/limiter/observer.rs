@@ -7,10 +7,11 @@ use super::mistake::Mistake;
 use crate::backend::Error;
 use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 
-/// Receives the decisions and events of a limiter. `tollgate::observe` has observers for `tracing` and `metrics`.
+/// Receives the decisions and events of a limiter. The module `tollgate::observe` provides observers for `tracing` and
+/// `metrics`.
 ///
-/// Methods are called on the thread that decides, in the middle of a request: they must not block, and should be fast.
-/// A limiter without observers spends nothing on them. If a call's future is dropped before a remote backend has
+/// Methods are called in the middle of a request, on the thread that decides. They must not block, and should be fast.
+/// Without observers, a limiter spends no time on this. If a call's future is dropped before a remote backend has
 /// answered, the call is charged, but observers are not notified of the decision.
 ///
 /// ```
@@ -131,7 +132,8 @@ pub struct Decided<'a> {
 }
 
 impl<'a> Decided<'a> {
-    /// Returns the decision: policy, key digest, cost, remaining tokens, reason, and what decided.
+    /// Returns the decision, which contains the policy, the key digest, the cost, the remaining tokens, the reason, and
+    /// what decided.
     pub const fn decision(&self) -> &'a Decision {
         self.decision
     }
@@ -145,17 +147,18 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// Returns the time from the call to its decision. `None` for a backend in this process, which decides immediately.
+    /// Returns the time from the call to its decision, or `None` for a backend in this process, which decides
+    /// immediately.
     pub const fn latency(&self) -> Option<Duration> {
         self.latency
     }
 
-    /// Whether the call was a check, which spends nothing.
+    /// Returns whether the call was a check, which spends nothing.
     pub const fn is_check(&self) -> bool {
         self.check
     }
 
-    /// Whether a denial is enforced: `false` in [shadow mode](crate::RateLimitLayer::shadow).
+    /// Returns whether a denial is enforced. It is not enforced in [shadow mode](crate::RateLimitLayer::shadow).
     pub const fn is_enforced(&self) -> bool {
         self.enforced
     }
@@ -165,7 +168,7 @@ impl<'a> Decided<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The charge was made, or would have been made if this is a check.
+    /// The charge was made, or, for a check, would have been made.
     Allowed,
     /// Like `Allowed`, but the tokens are due later.
     Reserved,
@@ -209,7 +212,7 @@ impl<'a> Failed<'a> {
         self.error
     }
 
-    /// Returns the time from the call to the error. `None` for a backend in this process.
+    /// Returns the time from the call to the error, or `None` for a backend in this process.
     pub const fn latency(&self) -> Option<Duration> {
         self.latency
     }
@@ -217,7 +220,7 @@ impl<'a> Failed<'a> {
 
 /// A settled charge, passed to [`Observer::settled`].
 ///
-/// A remote backend may still fail to settle it, or give back only a part: see [what can be given
+/// A remote backend may still fail to settle the charge, or give back only a part of the tokens. See [what can be given
 /// back](crate::Receipt#what-can-be-given-back). See [`Observer`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Settled<'a> {
@@ -275,7 +278,8 @@ impl<'a> Blocked<'a> {
         self.lasts
     }
 
-    /// Returns the number of this block in a row, 1 for the first; 0 for a manual block.
+    /// Returns the position of this block among the caller's successive blocks, starting at 1. It is 0 for a manual
+    /// block.
     pub const fn times(&self) -> u32 {
         self.times
     }

@@ -18,7 +18,7 @@ pub(super) struct Overrides {
 
 type OverrideMap = HashMap<(PolicyName, QuotaScope), Quotas>;
 
-/// Quotas that replace the program's; `None` restores the program's.
+/// Quotas that replace those that the program defines; `None` restores the latter.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Override {
     pub(super) policy: PolicyName,
@@ -38,8 +38,9 @@ impl Overrides {
         self.len() == 0
     }
 
-    /// Ignores overrides with another algorithm than the policy, which another version of the program may have set.
-    /// Those of a key come before the caller's own, which come before those of a tier or of all callers.
+    /// Returns the quotas set at run time that apply to a caller, if any. Quotas set for the caller's key come first.
+    /// Those set for a tier or for all callers apply only if the caller has no quotas of its own. Ignores quotas with a
+    /// different algorithm than the policy, which another version of the program may have set.
     pub(super) fn quotas(&self, policy: &Policy, subject: &Subject, key: Option<Digest>) -> Option<Quotas> {
         if self.is_empty() {
             return None;
@@ -91,7 +92,7 @@ impl Overrides {
     }
 
     pub(super) fn replace(&self, changes: impl IntoIterator<Item = Override>) {
-        // Built before locking, so that decisions only wait for the swap.
+        // The map is built before locking, so that decisions only wait for the swap.
         let mut policies = HashMap::new();
         for change in changes {
             apply(&mut policies, change);
@@ -102,7 +103,7 @@ impl Overrides {
         self.count.store(guard.len(), Ordering::Release);
     }
 
-    /// Whether the map has space for this override, or contains one that it replaces.
+    /// Returns whether the map has space for this override or contains an override that it replaces.
     pub(super) fn accepts(&self, change: &Override) -> bool {
         if change.quotas.is_none() || self.len() < MAX_OVERRIDES {
             return true;
@@ -125,15 +126,15 @@ fn apply(policies: &mut OverrideMap, Override { policy, scope, quotas }: Overrid
 
 const MAX_OVERRIDES: usize = 100_000;
 
-/// Why a quota was not set. Nothing has changed, except possibly after a [`Backend`](SetQuotaError::Backend) error.
-/// Transparent: delegates `source()` to the inner error. See [`RateLimiter::set_quota`](crate::RateLimiter::set_quota)
-/// for an example.
+/// The reason why a quota was not set. Nothing has changed, except possibly after a [`Backend`](SetQuotaError::Backend)
+/// error. `source()` is delegated to the inner error. See [`RateLimiter::set_quota`](crate::RateLimiter::set_quota) for
+/// an example.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetQuotaError {
-    /// The quota denies everything or has another algorithm than the policy, or the policy has no such tier.
+    /// The quota denies everything or has a different algorithm than the policy, or the policy has no such tier.
     Quota(PolicyError),
-    /// 100,000 quotas are set already.
+    /// 100,000 quotas are already set.
     TooMany,
     /// The change could not be published. Other processes may have received it nevertheless.
     Backend(Error),
@@ -155,8 +156,8 @@ impl fmt::Display for SetQuotaError {
             Some(error) => fmt::Display::fmt(error, f),
             None => write!(
                 f,
-                "{MAX_OVERRIDES} quotas are set at run time, the maximum; revert some with `None`, or give callers a tier \
-                 instead of a quota each"
+                "{MAX_OVERRIDES} quotas are already set at run time, which is the maximum; revert some with `None`, or \
+                 give callers a tier instead of a quota each"
             ),
         }
     }

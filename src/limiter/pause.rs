@@ -14,18 +14,19 @@ use crate::policy::{ChargedQuota, DecidedBy, Decision, Decisions, Policy, Subjec
 
 impl RateLimiter {
     /// Pauses one key under a policy, for example because the API behind this key answered 429 with `Retry-After`. If
-    /// the key is paused already, the later end applies.
+    /// the key is already paused, the pause ends at the later of the two ends.
     ///
     /// | a call during the pause | result |
     /// | --- | --- |
-    /// | already waits, and may wait until the end of the pause | is held until then, and reserves again |
-    /// | already waits, but may not wait that long | is denied at its due time |
-    /// | is new, and may wait until the end (`wait_up_to`) | is held until then, and reserves |
-    /// | any other | is denied immediately, as [`Reason::Blocked`](crate::Reason::Blocked), with the time until the end |
+    /// | is already waiting, and may wait until the end of the pause | is held until the end, and then reserves again |
+    /// | is already waiting, but may not wait that long | is denied at its due time |
+    /// | is new, and may wait until the end (`wait_up_to`) | is held until the end, and then reserves |
+    /// | is any other call | is denied immediately with [`Reason::Blocked`](crate::Reason::Blocked) |
     ///
-    /// Held calls spend nothing. At the end of the pause, each call reserves again, behind existing reservations. The
-    /// call is denied if the tokens would be due too late or the quota allows no further reservations. A layer pauses
-    /// its key with [`OnResponse::Pause`](crate::OnResponse::Pause).
+    /// Denied calls return the time until the end of the pause. Held calls spend nothing. At the end of the pause, each
+    /// held call reserves tokens after the existing reservations. The call is denied if the tokens would be due too
+    /// late or the quota allows no further reservations. To pause the key of a request in a layer, use
+    /// [`OnResponse::Pause`](crate::OnResponse::Pause).
     ///
     /// ```
     /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
@@ -51,28 +52,28 @@ impl RateLimiter {
     /// other processes on a shared backend.
     ///
     /// # Errors
-    /// Fails if 10,000 keys are paused, or other processes cannot be notified. In the latter case, the pause still holds in
-    /// this process.
+    /// Fails if 10,000 keys are already paused, or if other processes cannot be notified. In the latter case, the pause
+    /// still takes effect in this process.
     pub fn pause(&self, policy: &Policy, subject: impl Into<Subject>, lasts: Duration) -> BackendFuture<()> {
         self.inner.pause(RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }, lasts)
     }
 
-    /// Ends a pause. Calls that are already held still wait for its original end. See [`pause`](RateLimiter::pause) for
-    /// an example.
+    /// Ends a pause. Calls that are already held still wait until the original end of the pause. See
+    /// [`pause`](RateLimiter::pause) for an example.
     ///
     /// # Errors
-    /// Fails if the backend cannot notify the other processes. In this process, the pause has ended.
+    /// Fails if the backend cannot notify the other processes. In this process, the pause ends nevertheless.
     pub fn resume(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<()> {
         let row = RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }.digest();
         self.inner.guard.pauses.resume(row);
         self.inner.publish(&NoticeContent::Pause(row, None))
     }
 
-    /// Called when charges are due. If their rows are paused until `last` or earlier, returns decisions that are due at
-    /// the end of the pause.
+    /// Checks for pauses and blocks when charges are due. If a row is paused until `last` or earlier, returns decisions
+    /// that are due at the end of the pause.
     ///
     /// # Errors
-    /// Fails if the pause ends later, or one of the keys is blocked manually.
+    /// Fails if a pause ends after `last`, or if one of the keys is blocked manually.
     pub(super) fn pause_or_denial(
         &self,
         decisions: &Decisions,
@@ -94,7 +95,7 @@ impl RateLimiter {
         }
     }
 
-    /// Decides a call with paused rows: holds the call if the pause ends within `patience`, else denies it.
+    /// Decides a call with paused rows. Holds the call if the pause ends within `patience`, and denies it otherwise.
     pub(super) fn paused(&self, takes: &[Take<'_>], patience: Duration) -> Option<Decisions> {
         let Inner { guard, time, .. } = &*self.inner;
         let now = time.now();
@@ -102,7 +103,7 @@ impl RateLimiter {
         if wait > patience {
             return Some(self.deny_all(takes, wait));
         }
-        // Nothing is charged yet: the backend decides at the end of the pause.
+        // Nothing is charged yet. The backend decides at the end of the pause.
         let step = Step { verdict: Verdict::Reserve { wait }, state: State::default(), now: time.calendar() };
         Some(takes.iter().map(|take| take.decision(&step, true).by(DecidedBy::Limiter)).collect())
     }
@@ -140,8 +141,9 @@ impl Inner {
             return BackendFuture::ready(Ok(()));
         }
         if !self.guard.pauses.pause(row, now, now + lasts) {
-            let message =
-                format!("{MAX_PAUSES} keys are paused, the maximum; resume some, or pause for a shorter time");
+            let message = format!(
+                "{MAX_PAUSES} keys are already paused, which is the maximum; resume some, or pause for a shorter time"
+            );
             return BackendFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)));
         }
         self.publish(&NoticeContent::Pause(row, Some(lasts)))

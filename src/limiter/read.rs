@@ -1,4 +1,4 @@
-//! Reading a limiter without charging anything.
+//! Methods that read the state of a limiter without charging anything.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::algorithm::{Ask, Micros, Quota, SECOND};
 use crate::backend::{Error, ErrorKind, RowId, Take};
 use crate::policy::{Allowed, Decision, Decisions, Digest, Key, Policy, Quotas, Subject};
 
-/// Never charged; peeking at its row reads the backend's clock.
+/// This policy is never charged. A peek at its row reads the backend's clock.
 static CLOCK_POLICY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
 
 impl RateLimiter {
-    /// Returns what [`limit`](RateLimiter::limit) would return, without spending anything. To identify a caller of a
-    /// layer, see [`remaining`](RateLimiter::remaining).
+    /// Returns what [`limit`](RateLimiter::limit) would return, without spending anything. See
+    /// [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer.
     ///
     /// # Errors
     /// Fails if the call would be denied, or the backend cannot decide.
@@ -21,7 +21,7 @@ impl RateLimiter {
         self.acquire(policy, subject).check()
     }
 
-    /// Like [`check`](RateLimiter::check), but returns a denial as a [`Decision`]. Since nothing is spent,
+    /// Like [`check`](RateLimiter::check), but returns a denial as a [`Decision`]. Because nothing is spent,
     /// [`remaining`](Decision::remaining) and [`reset`](Decision::reset) describe the current state of the row.
     ///
     /// # Errors
@@ -30,8 +30,8 @@ impl RateLimiter {
         self.try_acquire(policy, subject).check()
     }
 
-    /// Returns what [`limit_all`](RateLimiter::limit_all) would return, or [`hold_all`](RateLimiter::hold_all) if
-    /// charges reserve. Spends nothing.
+    /// Returns what [`limit_all`](RateLimiter::limit_all) would return, or, if a charge reserves tokens, what
+    /// [`hold_all`](RateLimiter::hold_all) would return. Nothing is spent.
     ///
     /// # Errors
     /// Fails if a charge would be denied, or the backend cannot decide.
@@ -54,15 +54,16 @@ impl RateLimiter {
         self.decide_charges(&charges, false, Duration::ZERO)
     }
 
-    /// Returns the whole tokens that `subject` can spend now. If the backend fails, the policy's [failure
-    /// mode](crate::FailureMode) decides; the decision of [`try_check`](RateLimiter::try_check) shows which of them
-    /// decided.
+    /// Returns the number of whole tokens that `subject` can spend now. If the backend fails, the policy's [failure
+    /// mode](crate::FailureMode) provides the answer. Use [`try_check`](RateLimiter::try_check) to find out which of
+    /// the two decided.
     ///
-    /// To identify a caller of a layer, pass the same key **and the same tier** as the layer. Its extractor creates the
-    /// key from a request with [`KeyExtractor::subject`](crate::key::KeyExtractor::subject), and from a value with
-    /// `key::client_ip().key(address)` or `key::bearer().key(token)`. Without the tier, the policy's own quota is used.
-    /// The text `"7"` is a different key from the number `7`; `None` is the anonymous key. If nothing ever seems to be
-    /// spent, the layer has [another limiter](crate::RateLimitLayer::limiter).
+    /// To identify a caller of a layer, pass the same key **and the same tier** as the layer. The layer's extractor
+    /// creates the key from a request with [`KeyExtractor::subject`](crate::key::KeyExtractor::subject). To create the
+    /// key from a value, use for example `key::client_ip().key(address)` or `key::bearer().key(token)`. Without the
+    /// tier, the policy's own quota is used. The text `"7"` and the number `7` are different keys; `None` is the
+    /// anonymous key. If the returned number never changes, the layer probably uses [another
+    /// limiter](crate::RateLimitLayer::limiter).
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, Subject, MINUTE};
@@ -75,7 +76,7 @@ impl RateLimiter {
     /// assert_eq!(limiter.remaining(&api, 7).await?, 0); // the policy's own quota is 3
     /// assert!(limiter.check(&api, ada()).await.is_ok() && limiter.check(&api, 7).await.is_err());
     ///
-    /// // The key that `key::client_ip()` finds: the first 64 bits of an IPv6 address.
+    /// // For an IPv6 address, the key that `key::client_ip()` finds is the first 64 bits.
     /// let client = tollgate::key::client_ip().key("2001:db8::7".parse().unwrap());
     /// assert_eq!(limiter.remaining(&api, client).await?, 3);
     /// # Ok(()) }
@@ -88,10 +89,10 @@ impl RateLimiter {
         Ok(decision.remaining())
     }
 
-    /// Returns the row of a key and its quota, from which later answers can be computed, as long as nothing is spent. Of
-    /// several quotas, it returns the one with the least remaining tokens. The row of a caller that is blocked or on a
-    /// deny list is not read, but reported as fully spent. To identify a caller of a layer, see
-    /// [`remaining`](RateLimiter::remaining). See [`Snapshot`] for an example.
+    /// Returns the row of a key and its quota. As long as nothing is spent, later answers can be computed from the
+    /// snapshot. If there are several quotas, the snapshot is of the quota with the fewest remaining tokens. If the
+    /// caller is blocked or on a deny list, its row is not read, but reported as fully spent. See
+    /// [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer. See [`Snapshot`] for an example.
     ///
     /// # Errors
     /// Fails if the backend fails and the failure mode is `Deny`.
@@ -100,10 +101,11 @@ impl RateLimiter {
         Ok(Snapshot::of(&decision))
     }
 
-    /// Like [`snapshot`](RateLimiter::snapshot), for each quota of a policy with [several](Quotas).
+    /// Like [`snapshot`](RateLimiter::snapshot), but returns a snapshot for each quota of a policy with [several
+    /// quotas](Quotas).
     ///
     /// # Errors
-    /// As [`snapshot`](RateLimiter::snapshot).
+    /// Fails in the same cases as [`snapshot`](RateLimiter::snapshot).
     pub async fn snapshots(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Vec<Snapshot>, Error> {
         let decisions = self.try_check_all([Charge::new(policy, subject).cost(0)]).await?;
         Ok(decisions.iter().map(Snapshot::of).collect())
@@ -123,15 +125,15 @@ impl RateLimiter {
         decided.ok_or_else(|| Error::new(ErrorKind::Protocol, "expected 1 step, found 0; this is a bug in the backend"))
     }
 
-    /// Returns the quotas that apply: set for the key, or else the caller's own, or else set for the tier or for all
-    /// callers, or else the tier's or the policy's.
+    /// Returns the quotas that apply to `subject`. In order of precedence, these are the quotas set for the key, the
+    /// caller's own, those set for the tier, those set for all callers, the tier's, and the policy's.
     pub fn quotas(&self, policy: &Policy, subject: impl Into<Subject>) -> Quotas {
         let subject = subject.into();
         let changed = self.inner.overrides.quotas(policy, &subject, Some(self.row_key(subject.key())));
         changed.or(subject.quotas().copied()).unwrap_or(*policy.quotas_for(subject.tier_name()))
     }
 
-    /// Like [`quotas`](RateLimiter::quotas), for the callers of a tier whose keys have no quota set.
+    /// Like [`quotas`](RateLimiter::quotas), but for callers of a tier whose keys have no quotas of their own.
     #[cfg(feature = "serde")]
     pub(crate) fn quotas_in_force(&self, policy: &Policy, tier: Option<&str>) -> Quotas {
         let subject = tier.map_or(Subject::anonymous(), |tier| Subject::anonymous().tier(tier.to_owned()));

@@ -1,4 +1,4 @@
-//! The receipt of a call, for settling its charges.
+//! The receipt of a call, with which its charges are settled.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,9 +15,10 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// A handle for settling charges at their actual cost, for example at the end of a stream whose cost was estimated.
 ///
-/// Dropping a receipt leaves the charges as they are. Clones settle the same charges. A charge is settled once; later
-/// settlements do nothing. The [layer](crate::RateLimitLayer::with_receipt) puts a receipt into the request's
-/// extensions; a limiter returns one from [`Reservation::into_receipt`](super::Reservation::into_receipt).
+/// Dropping a receipt leaves the charges as they are. All clones of a receipt settle the same charges. A charge is
+/// settled only once; later settlements do nothing. The [layer](crate::RateLimitLayer::with_receipt) puts a receipt
+/// into the request's extensions; a limiter returns one from
+/// [`Reservation::into_receipt`](super::Reservation::into_receipt).
 ///
 /// ```
 /// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY};
@@ -35,30 +36,30 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// assert_eq!((usage.is_settled(), limiter.remaining(&TOKENS, "eve").await?), (true, 10_000));
 /// assert_eq!(usage.decisions().iter().map(|decision| decision.cost()).sum::<u64>(), 1000); // the original cost
 ///
-/// // Settles the charge under one policy only.
+/// // Settle the charge under one policy only.
 /// let usage = limiter.hold_all([Charge::new(&TOKENS, 7).cost(1000), Charge::new(&CALLS, 7)]).await?.into_receipt();
 /// usage.of(TOKENS.name()).unwrap().settle(300).await?;
 /// assert_eq!((limiter.remaining(&TOKENS, 7).await?, limiter.remaining(&CALLS, 7).await?), (9700, 499));
-/// usage.reset().await?; // the rows are unspent again
+/// usage.reset().await?; // the whole quotas are available again
 /// assert_eq!((limiter.remaining(&TOKENS, 7).await?, limiter.remaining(&CALLS, 7).await?), (10_000, 500));
 /// # Ok(()) }
 /// ```
 ///
 /// # What can be given back
 /// If the actual cost is higher, the difference is always charged, even if that puts the key into debt. If the actual
-/// cost is lower, the difference is given back, with these exceptions (the quota's bound always holds):
+/// cost is lower, the difference is given back, with the following exceptions. The quota's limit always holds.
 ///
 /// - Tokens that were refilled in the meantime are not given back again. Charges of one key can be settled in any
-///   order, but a refill between settlements may reduce the tokens given back.
-/// - The difference is forfeited while other calls of the key hold reservations that are not due yet, as waiting
-///   requests do (`wait_up_to`). Those calls keep their due times, so the tokens would go to later calls. If requests
-///   wait, keep the estimate close.
+///   order, but a refill between two settlements may reduce the number of tokens given back.
+/// - The difference is forfeited while other calls of the key, such as requests waiting in `wait_up_to`, hold
+///   reservations that are not yet due. Those calls keep their due times, so the tokens would go to later calls. If
+///   requests wait, estimate their costs closely.
 /// - After the key's quota changed, nothing is given back.
 /// - After the key was reset, only tokens spent since then can be given back.
 #[derive(Clone)]
 pub struct Receipt {
     inner: Arc<ReceiptInner>,
-    /// The indices of the decisions that this receipt settles: those on one charge, or all.
+    /// The indices of the decisions that this receipt settles. These are the decisions on one charge, or all decisions.
     charges: Range<usize>,
 }
 
@@ -71,21 +72,21 @@ struct ReceiptInner {
 type Adjustments<'a> = SmallVec<[Adjustment<'a>; 2]>;
 
 impl Receipt {
-    /// Creates the receipt of decisions that are all granted.
+    /// Creates a receipt. All decisions must be granted.
     pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions) -> Receipt {
         let settled: SmallVec<_> = decisions.iter().map(|_| AtomicBool::new(false)).collect();
         let charges = 0..settled.len();
         Receipt { inner: Arc::new(ReceiptInner { limiter: limiter.clone(), decisions, settled }), charges }
     }
 
-    /// Returns the decisions on all charges of the call; [`of`](Receipt::of) does not narrow them.
+    /// Returns the decisions on all charges of the call, even for a receipt returned by [`of`](Receipt::of).
     pub fn decisions(&self) -> &Decisions {
         &self.inner.decisions
     }
 
     /// Returns a receipt for the charge under one policy only. If several keys were charged under this policy, the
-    /// receipt is for the first one. `None` if nothing was charged under a policy of this name. See [`Receipt`] for an
-    /// example.
+    /// receipt is for the first one. Returns `None` if nothing was charged under a policy with this name. See
+    /// [`Receipt`] for an example.
     pub fn of(&self, policy: impl AsRef<str>) -> Option<Receipt> {
         let policy = policy.as_ref();
         let is_of = |charge: &&[Decision]| charge.iter().any(|decision| decision.policy().as_str() == policy);
@@ -93,7 +94,7 @@ impl Receipt {
         self.charges.contains(&first).then(|| self.at(first, charge))
     }
 
-    /// The decisions on each charge of the call, and the index of the first of them.
+    /// Returns the decisions on each charge of the call, with the index of the first of these decisions.
     pub(crate) fn charges(&self) -> impl Iterator<Item = (usize, &[Decision])> {
         let indexed = self.inner.decisions.charges().scan(0, |next, charge| {
             let first = *next;
@@ -103,16 +104,17 @@ impl Receipt {
         indexed
     }
 
-    /// The receipt of one of these [`charges`](Receipt::charges).
+    /// Returns the receipt for one of these [`charges`](Receipt::charges).
     pub(crate) fn at(&self, first: usize, charge: &[Decision]) -> Receipt {
         Receipt { inner: Arc::clone(&self.inner), charges: first..first + charge.len() }
     }
 
-    /// Sets the actual cost of each charge that was not settled before. If several policies were charged, every policy
-    /// is charged `actual`; to settle one of them, use [`of`](Receipt::of).
+    /// Sets the actual cost of each charge that has not been settled yet. If several policies were charged, each of
+    /// them is charged `actual`. To settle the charge of only one policy, use [`of`](Receipt::of).
     ///
-    /// Returns `false` if a part is [forfeited](Receipt#what-can-be-given-back) instead of given back. The settlement
-    /// is carried out even if the future is dropped, so `drop(receipt.settle(n))` works in a `Drop` implementation.
+    /// Returns `false` if some of the difference is [forfeited](Receipt#what-can-be-given-back) instead of given back.
+    /// The settlement is carried out even if the future is dropped, so `drop(receipt.settle(n))` works in a `Drop`
+    /// implementation.
     ///
     /// # Errors
     /// Fails if the backend fails. The charge may have been settled nevertheless.
@@ -121,7 +123,8 @@ impl Receipt {
         if !self.charges.is_empty() && self.is_settled() {
             return BackendFuture::ready(Ok(false));
         }
-        // Newest first: of two charges on one row, only the last can be given back in full.
+        // The newest charge is settled first. If two charges are on the same row, only the last one can be given back
+        // in full.
         let (mut charges, mut local) = (Adjustments::new(), Adjustments::new());
         for index in self.charges.clone().rev() {
             let Some((decision, receipt)) = self.open(index) else { continue };
@@ -143,12 +146,12 @@ impl Receipt {
             return BackendFuture::ready(Ok(locally));
         }
         let done = inner.backend.settle(&charges);
-        // Needed even for a higher cost: settling may move a row to a quota that refills it faster.
+        // This is needed even for a higher cost, because settling may move a row to a quota that refills it faster.
         inner.forget_denials(charges.iter().map(|charge| charge.row));
         done.map(move |done| done && locally)
     }
 
-    /// Gives the charges back, like [`settle(0)`](Receipt::settle), with the same errors.
+    /// Gives the charges back. This is the same as [`settle(0)`](Receipt::settle), and fails in the same cases.
     pub fn refund(&self) -> BackendFuture<bool> {
         self.settle(0)
     }

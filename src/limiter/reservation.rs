@@ -1,4 +1,4 @@
-//! Charges that can be kept or given back.
+//! Reservations, which are charges that can be kept or given back.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,14 +13,14 @@ use crate::algorithm::Micros;
 use crate::backend::BackendFuture;
 use crate::policy::{DecidedBy, Decision, Decisions};
 
-/// Charges that can still be given back: [keep](Reservation::into_receipt) them when the work is done, or
+/// Charges that can still be given back. [Keep](Reservation::into_receipt) them when the work is done, or
 /// [cancel](Reservation::cancel) them.
 ///
 /// The effect of dropping a reservation depends on the method that created it:
 ///
 /// - [`hold`](super::Acquire::hold) and [`hold_all`](crate::RateLimiter::hold_all): the charge is given back.
 /// - [`reserve`](super::Acquire::reserve): the charge is kept, because the caller may have slept until the due time and
-///   used the tokens. Dropping the future of `wait` gives the charge back.
+///   used the tokens. Dropping the future that `wait` returns gives the charge back.
 ///
 /// ```
 /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE, SECOND};
@@ -48,14 +48,14 @@ pub struct Reservation {
     open: bool,
     refund_on_drop: bool,
     delay: Duration,
-    /// `None` once the due time has come.
+    /// `None` after the due time.
     timer: Option<DueTimer>,
-    /// Joined at the first poll.
+    /// The reservation joins the queue at the first poll.
     queue: QueueState,
     extra_delay: Duration,
-    /// The latest due time to accept after a pause, by the limiter's clock; `None` for any.
+    /// The latest due time to accept after a pause, by the limiter's clock; `None` if any due time is accepted.
     latest_due: Option<Micros>,
-    /// The answer to charges that were retried after a pause.
+    /// The answer to charges that are retried after a pause.
     retry: Option<DecisionFuture<Answer>>,
 }
 
@@ -79,7 +79,7 @@ impl Reservation {
         Reservation {
             limiter: limiter.clone(),
             refund_on_drop: true,
-            // Charges held by a pause are not made yet.
+            // Charges held by a pause have not been made yet.
             open: decisions.iter().all(|decision| decision.decided_by() != DecidedBy::Limiter),
             delay: decisions.delay(),
             timer: DueTimer::new(limiter, &decisions, extra_delay),
@@ -97,13 +97,13 @@ impl Reservation {
         self
     }
 
-    /// Keeps the charges if the reservation is dropped, for callers that do the waiting.
+    /// Keeps the charges if the reservation is dropped. This is for callers that wait for the due time themselves.
     pub(super) fn kept(mut self) -> Reservation {
         self.refund_on_drop = false;
         self
     }
 
-    /// Returns the decisions on the charges, all granted.
+    /// Returns the decisions on the charges. All charges are granted.
     pub fn decisions(&self) -> &Decisions {
         &self.decisions
     }
@@ -113,8 +113,8 @@ impl Reservation {
         self.delay
     }
 
-    /// Gives the charges back, even if the future is dropped. Returns `false` if a part is forfeited, for example
-    /// because later reservations exist.
+    /// Gives the charges back, even if the future is dropped. Returns `false` if some of the tokens are forfeited, for
+    /// example because later reservations exist.
     ///
     /// # Errors
     /// Fails if the backend fails.
@@ -122,7 +122,7 @@ impl Reservation {
         self.give_back()
     }
 
-    /// Keeps the charges. The receipt can settle them, or be dropped.
+    /// Keeps the charges. The returned receipt can be used to settle them.
     pub fn into_receipt(mut self) -> Receipt {
         self.open = false;
         self.leave(Queues::complete)
@@ -133,13 +133,15 @@ impl Reservation {
     /// The wait is shorter than [`delay`](Reservation::delay) if other calls for the key in this process stop waiting.
     ///
     /// If the key is [paused](RateLimiter::pause) at the due time, the charges are given back and made again at the end
-    /// of the pause, due at any later time.
+    /// of the pause, and the tokens may then be due at any later time.
     ///
     /// # Errors
-    /// Fails if the key is [blocked](RateLimiter::block) at the due time, or the charges are denied or fail after a pause.
+    /// Fails if the key is [blocked](RateLimiter::block) at the due time, or if the charges cannot be made again after
+    /// a pause.
     ///
     /// # Panics
-    /// Outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) provides its own timers.
+    /// Panics if called outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) provides its own
+    /// timers.
     #[cfg(feature = "wait")]
     pub async fn wait(mut self) -> Result<Receipt, LimitError> {
         self.refund_on_drop = true;
@@ -147,8 +149,8 @@ impl Reservation {
         Ok(self.into_receipt())
     }
 
-    /// Ready when the charges are due and made. If a pause is in force at the due time, gives the charges back and
-    /// retries at the end of the pause. A further poll checks for a new pause.
+    /// Completes when the charges have been made and are due. If a pause is in force at the due time, gives the charges
+    /// back and retries at the end of the pause. If polled again after completion, checks for a new pause.
     pub(crate) fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LimitError>> {
         loop {
             if let Some(retry) = &mut self.retry {
@@ -162,7 +164,7 @@ impl Reservation {
             ready!(self.poll_timer(context));
             match self.limiter.pause_or_denial(&self.decisions, self.latest_due)? {
                 Some(held) => {
-                    // Best effort: if the backend fails, less is available at the end of the pause.
+                    // An error is ignored: if the backend fails, fewer tokens are available at the end of the pause.
                     drop(self.give_back());
                     self.timer = DueTimer::new(&self.limiter, &held, Duration::ZERO);
                     self.decisions = held;
@@ -208,7 +210,7 @@ impl Reservation {
 
     fn leave_queue(&mut self, exit: QueueExit) {
         if let QueueState::In(ticket) = std::mem::replace(&mut self.queue, QueueState::NotQueued) {
-            // A caller may have moved up, and then leaves with another decision.
+            // The decision differs from the original one if the caller has moved up in the queue.
             if let Some(decision) = exit(&self.limiter.inner.queues, &ticket) {
                 self.decisions = Decisions::from_iter([decision]);
             }
@@ -218,7 +220,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // A destructor cannot report an error of the backend.
+        // A destructor cannot report a backend error, so the result is ignored.
         if self.refund_on_drop {
             drop(self.give_back());
         } else if self.open {

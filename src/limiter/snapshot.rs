@@ -1,10 +1,10 @@
-//! A copy of a row, from which later answers can be computed.
+//! Snapshots of rows, from which later answers can be computed.
 
 use crate::algorithm::{Ask, Micros, Quota, State, Step, Verdict};
 use crate::algorithm::{available, is_foreign, roll, roll_if_own, step, writer};
 use crate::policy::{Decision, PolicyName, Reason};
 
-/// A row with its quota and the instant at which it was read.
+/// A copy of a row, with its quota and the instant at which the row was read.
 ///
 /// ```
 /// use tollgate::algorithm::{Ask, Verdict};
@@ -19,7 +19,7 @@ use crate::policy::{Decision, PolicyName, Reason};
 /// assert_eq!(snapshot.available(snapshot.now() + MINUTE / 2), 5);
 /// assert!(limiter.now().await? >= snapshot.now());
 ///
-/// // When can three tokens be spent?
+/// // Compute when three tokens can be spent.
 /// let later = snapshot.project(snapshot.state().at, Ask::cost(3));
 /// assert_eq!(later.verdict, Verdict::Deny { retry: Some(18 * SECOND) });
 /// assert!(snapshot.to_json().starts_with(r#"{"policy":"api","algorithm":"token_bucket","rate":10,"#));
@@ -47,7 +47,7 @@ impl Snapshot {
             policy: decision.policy().clone(),
             name: decision.name().into_owned(),
             quota,
-            // Drops tokens that were spent under another quota and refilled since.
+            // Drops tokens that were spent under another quota and have been refilled since.
             state: if state.stamp == quota.stamp() { state } else { roll_if_own(&quota, &state, now) },
             now,
             not_before,
@@ -59,7 +59,7 @@ impl Snapshot {
         &self.policy
     }
 
-    /// Returns the limit's name, as [`Decision::name`] does.
+    /// Returns the name of the limit, as [`Decision::name`] does.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -69,8 +69,8 @@ impl Snapshot {
         &self.quota
     }
 
-    /// Returns the row. For a caller that is blocked or on a deny list, the row is not read but reported as fully
-    /// spent.
+    /// Returns the state of the row. If the caller is blocked or on a deny list, the row is not read, but reported as
+    /// fully spent.
     pub const fn state(&self) -> &State {
         &self.state
     }
@@ -80,13 +80,14 @@ impl Snapshot {
         self.now
     }
 
-    /// Returns the end of a [block](crate::protection::AutoBlock) or [pause](crate::RateLimiter::pause) of the caller;
-    /// [`Micros::MAX`] if the caller is on a [deny list](crate::protection::DenyList).
+    /// Returns the instant at which the caller's [block](crate::protection::AutoBlock) or
+    /// [pause](crate::RateLimiter::pause) ends, or [`Micros::MAX`] if the caller is on a [deny
+    /// list](crate::protection::DenyList).
     pub const fn not_before(&self) -> Option<Micros> {
         self.not_before
     }
 
-    /// Returns the whole tokens that can be spent at `instant`, if no tokens are spent until then.
+    /// Returns the number of whole tokens that can be spent at `instant`, if no tokens are spent until then.
     pub fn available(&self, instant: Micros) -> u64 {
         match self.not_before {
             Some(until) if instant < until => 0,
@@ -114,28 +115,30 @@ impl Snapshot {
     ///  "spent":3.5,"previous":0,"ts":1767225600000000,"now":1767225600123456}
     /// ```
     ///
-    /// Durations are whole microseconds, instants microseconds since the Unix epoch. All numbers are exact in an `f64`.
+    /// Durations are in whole microseconds, and instants are in microseconds since the Unix epoch. All numbers are
+    /// exact in an `f64`.
     /// - `algorithm`: `token_bucket`, `fixed_window` or `sliding_window`, with `rate` tokens per `period`.
     /// - `capacity`: [`Quota::get_capacity`]. `max_reserved`: [`Quota::get_max_reserved`], `null` if unlimited.
     /// - `start`: the offset of window boundaries, modulo `period`; 0 for a bucket.
     /// - `spent` and `ts`: [`State::spent`] (without the tokens refilled until `now`) and [`State::at`].
-    /// - `previous`: the count of the previous window ([`State::carry`]) for a sliding window; else 0.
+    /// - `previous`: the count of the previous window ([`State::carry`]) for a sliding window, otherwise 0.
     /// - `now`: [`now`](Snapshot::now).
-    /// - `clear` and `written_by`, only if another quota wrote the row and some of its tokens still count:
-    ///   [`State::clear`] and the algorithm of that quota. `previous` then belongs to that quota.
-    /// - `not_before`, only if there is one: [`not_before`](Snapshot::not_before).
+    /// - `clear` and `written_by`: [`State::clear`] and the algorithm of the quota that wrote the row. These are
+    ///   present only if that is another quota and some of the spent tokens still count. `previous` then belongs to
+    ///   that quota.
+    /// - `not_before`: [`not_before`](Snapshot::not_before), if it is not `None`.
     pub fn to_json(&self) -> String {
         let Snapshot { name, quota, state, now, not_before, .. } = self;
         let writer = if is_foreign(quota, state, *now) { writer(state) } else { None };
         let algorithm = quota.algorithm().name();
         let start = if quota.algorithm().has_windows() { quota.start_micros() } else { 0 };
-        // Clients only need the carry of algorithms that use it as a count.
+        // Clients need the carry only for algorithms that use it as a count.
         let counts = writer.unwrap_or(quota.algorithm()).carries_a_count();
         let previous = if counts { state.carry } else { 0.0 };
         let max_reserved = quota.get_max_reserved().map_or("null".to_owned(), |tokens| tokens.to_string());
-        // Rust writes the shortest digits that parse to the same number.
+        // Rust writes the shortest decimal number that parses to the same value.
         let (spent, ts, now) = (state.spent, state.at.get(), now.get());
-        // A name is printable ASCII, for which Rust escapes the same characters as JSON.
+        // Names are printable ASCII, in which Rust escapes the same characters as JSON.
         let mut json = format!(
             r#"{{"policy":{:?},"algorithm":"{algorithm}","rate":{},"period":{},"capacity":{},"start":{start},"#,
             name,
@@ -170,7 +173,7 @@ mod tests {
             bits ^= bits << 13;
             bits ^= bits >> 7;
             bits ^= bits << 17;
-            // From 2^-21 to 2^53, with all mantissas.
+            // The numbers range from 2^-21 to 2^53 and have arbitrary mantissas.
             numbers.push(f64::from_bits((1002 + bits % 74) << 52 | bits >> 12));
         }
         for number in numbers {

@@ -12,7 +12,7 @@ fn limiter() -> (RateLimiter, ManualClock) {
 }
 
 #[tokio::test]
-async fn a_tier_change_keeps_what_was_spent() {
+async fn a_tier_change_keeps_the_spent_tokens() {
     let (limiter, clock) = limiter();
     let api = API.clone().tier("premium", Quota::token_bucket(100, MINUTE));
     let (free, premium) = (Subject::new(7), Subject::new(7).tier("premium"));
@@ -22,7 +22,7 @@ async fn a_tier_change_keeps_what_was_spent() {
     assert!(!limiter.try_limit(&api, free.clone()).await.unwrap().is_allowed());
     let upgraded = limiter.try_limit(&api, premium.clone()).await.unwrap();
     assert_eq!((upgraded.capacity(), upgraded.remaining()), (100, 89));
-    // Refilled at the rate of the faster quota.
+    // Tokens are refilled at the rate of the faster quota.
     clock.advance(MINUTE);
     assert_eq!(limiter.remaining(&api, free).await.unwrap(), 10);
 }

@@ -1,4 +1,4 @@
-//! Waiting for due times, and the bound on how many calls may wait.
+//! Timers for due times, and the limit on the number of waiting calls.
 
 use std::fmt;
 use std::task::{Context, Poll};
@@ -30,7 +30,7 @@ impl DueTimer {
         let sleep = match last.decided_by() {
             DecidedBy::Backend => limiter.inner.backend.sleep_until(due + extra_delay),
             DecidedBy::Limiter => limiter.inner.time.sleep_until(due + extra_delay),
-            // The fallback may use another clock.
+            // The fallback backend may use another clock.
             _ => None,
         };
         Some(DueTimer {
@@ -50,11 +50,11 @@ impl DueTimer {
     }
 
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        // Created at the first poll, because a timer needs a runtime.
+        // The timer is created at the first poll, because it needs a runtime.
         let sleep = self.sleep.get_or_insert_with(|| match self.instant {
             #[cfg(feature = "wait")]
             Some(instant) => Box::pin(tokio::time::sleep_until(instant.into())),
-            // Unreachable without feature `wait`.
+            // This is unreachable without the `wait` feature.
             _ => Box::pin(std::future::pending()),
         });
         sleep.as_mut().poll(context)
@@ -70,20 +70,21 @@ impl fmt::Debug for DueTimer {
     }
 }
 
-/// One of the `max_waiting` calls that may wait at the same time.
+/// A slot for one of the `max_waiting` calls that may wait at the same time.
 #[derive(Debug)]
 pub(crate) struct WaitSlot(RateLimiter);
 
 impl RateLimiter {
-    /// Returns how many calls wait for their due times, in layers and in [`wait_up_to`](super::Acquire::wait_up_to).
+    /// Returns the number of calls that are waiting for their due times, in layers and in
+    /// [`wait_up_to`](super::Acquire::wait_up_to).
     #[cfg(feature = "wait")]
     pub fn waiting(&self) -> usize {
         self.inner.waiting.load(Ordering::Relaxed)
     }
 
-    /// Takes a slot if one is free. Called before the decision, because a call without a slot must not reserve.
+    /// Takes a slot if one is free. Must be called before the decision, because a call without a slot must not reserve.
     pub(crate) fn wait_slot(&self) -> Option<WaitSlot> {
-        // Incrementing first, and undoing that, could deny a slot to another call in between.
+        // Incrementing the number first and then undoing the increment could deny a slot to another call in between.
         let one_more = |taken| (taken < self.inner.max_waiting).then_some(taken + 1);
         self.inner.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(WaitSlot(self.clone()))

@@ -12,29 +12,31 @@ use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settle
 use crate::limiter::{RateLimiter, Stats};
 use crate::policy::PolicyName;
 
-/// Counts and times the decisions of a limiter with the facade [`metrics`](https://docs.rs/metrics), for Prometheus or
-/// any other exporter that the program installs.
+/// Records the number and duration of a limiter's decisions with the [`metrics`](https://docs.rs/metrics) facade, for
+/// Prometheus or any other exporter that the program installs.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use tollgate::observe::Metrics;
 /// use tollgate::{MemoryBackend, RateLimiter};
-/// // First install the exporter, such as PrometheusBuilder::new().install_recorder()?; see `docs::observing`.
+/// // First install an exporter, such as `PrometheusBuilder::new().install_recorder()?`; see `docs::observing`.
 /// let metrics = Arc::new(Metrics::new());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&metrics)).build();
-/// // At each scrape:
+/// // Do this at each scrape.
 /// metrics.sample(&limiter);
 /// ```
 ///
-/// [`names`] lists the metrics and their labels; `examples/observability` has a Grafana dashboard. No label contains a
-/// key or its digest. The first 512 policies have their own series; others are labeled `(others)`.
+/// [`names`] lists the metrics and their labels, and `examples/observability` contains a Grafana dashboard. No label
+/// contains a key or its digest. Each of the first 512 policies has its own series. Further policies share the label
+/// `(others)`.
 ///
 /// Each decided charge is counted once in [`DECISIONS`](names::DECISIONS). An undecided charge is counted only in
 /// [`BACKEND_ERRORS`](names::BACKEND_ERRORS). If a call's future is dropped before a remote backend replies, its
 /// charges are not counted, although they are spent.
 ///
-/// The exporter may be installed later; earlier counts are lost. Each series is registered once and stays with that
-/// exporter. For an exporter that drops idle series, use [`look_up_each_time`](Metrics::look_up_each_time).
+/// If the exporter is installed later, earlier counts are lost. Each series is registered once and stays with the
+/// exporter that was installed at that time. For an exporter that drops idle series, use
+/// [`look_up_each_time`](Metrics::look_up_each_time).
 #[derive(Debug)]
 pub struct Metrics {
     limiter: Option<SharedString>,
@@ -60,8 +62,9 @@ impl Metrics {
         Metrics { limiter, cache_handles: true, described, policies: PerPolicy::new(), blocks: OnceLock::new() }
     }
 
-    /// Registers a series at each write. Needed for exporters that drop idle series (`idle_timeout` of the Prometheus
-    /// exporter), because dropped series do not come back otherwise. Costs more than a decision in memory.
+    /// Registers a series at each write. This is needed for exporters that drop idle series (`idle_timeout` of the
+    /// Prometheus exporter), because dropped series do not reappear otherwise. Registering takes longer than a decision
+    /// of the memory backend.
     #[must_use]
     pub fn look_up_each_time(mut self) -> Metrics {
         self.cache_handles = false;
@@ -192,7 +195,8 @@ fn register_counter(recorder: &dyn Recorder, key: &Key) -> Counter {
     recorder.register_counter(key, &METADATA)
 }
 
-/// Whether an exporter is installed. The facade's no-op recorder has size 0, and its handles must not be cached.
+/// Returns whether an exporter is installed. If none is, the recorder is the facade's no-op recorder, which has size 0
+/// and whose handles must not be cached.
 fn is_installed(recorder: &dyn Recorder) -> bool {
     size_of_val(recorder) > 0
 }

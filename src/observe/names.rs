@@ -1,7 +1,7 @@
 //! The names and labels of [`Metrics`](super::Metrics). They are stable.
 //!
-//! Label values are policy names (`(others)` beyond 512 policies), fixed words, and the name of a
-//! [named](super::Metrics::named) limiter.
+//! The values of labels are policy names (or `(others)` for policies after the first 512), fixed words, and the name of
+//! a [named](super::Metrics::named) limiter.
 //!
 //! ```
 //! use tollgate::observe::names;
@@ -10,51 +10,54 @@
 //! assert_eq!((names::DECISIONS, names::ALL.len()), ("tollgate_decisions_total", 16));
 //! ```
 
-/// Counter: decided charges. Labels `policy`, `outcome`, `reason`, `decided_by`, and `enforced`: `false` in shadow
-/// mode, where denials are ignored.
+/// Counter: decided charges. Labels: `policy`, `outcome`, `reason`, `decided_by`, and `enforced`, which is `false` in
+/// shadow mode, where denials are ignored.
 ///
-/// A request under several policies counts once under each. If one of them denies it, all count a denial. The policy
-/// that denied it counts its own `reason`, the others `refused_elsewhere`; exclude the latter to count refused
-/// requests. Not included: undecided charges ([`BACKEND_ERRORS`]), checks ([`CHECKS`]), and requests without a rule or
-/// a key.
+/// A request under several policies is counted once under each policy. If one of the policies denies the request, a
+/// denial is counted under each of them. The policy that denied the request has its own `reason`, and the others have
+/// the reason `refused_elsewhere`. To count refused requests, exclude `refused_elsewhere`. Undecided charges
+/// ([`BACKEND_ERRORS`]), checks ([`CHECKS`]), and requests without a rule or a key are not counted.
 pub const DECISIONS: &str = "tollgate_decisions_total";
 
-/// Counter: checks, which decide without charging. Labels `policy`, `outcome`.
+/// Counter: checks, which decide without charging. Labels: `policy`, `outcome`.
 pub const CHECKS: &str = "tollgate_checks_total";
 
-/// Counter: charges and checks that the backend could not decide, including charges that a fallback decided. Labels
-/// `policy`, `kind`.
+/// Counter: charges and checks that the backend could not decide, including charges that the fallback decided instead.
+/// Labels: `policy`, `kind`.
 pub const BACKEND_ERRORS: &str = "tollgate_backend_errors_total";
 
 /// Counter: temporary blocks made in this process.
 pub const BLOCKS: &str = "tollgate_blocks_total";
 
-/// Counter: charges settled in this process. Labels `policy` and `change`: the actual cost was `more` than the charge,
-/// the `same`, `less`, or 0 (`refund`, also for cancelled reservations).
+/// Counter: charges settled in this process. Labels: `policy` and `change`. The change is `more`, `same` or `less`,
+/// depending on how the actual cost compares with the charge, or `refund` if the actual cost is 0, as for cancelled
+/// reservations.
 pub const SETTLEMENTS: &str = "tollgate_settlements_total";
 
-/// Counter: rows reset in this process. Label `policy`.
+/// Counter: rows reset in this process. Label: `policy`.
 pub const RESETS: &str = "tollgate_resets_total";
 
-/// Counter: programming mistakes found by requests, as in [`Stats::mistakes`](crate::limiter::Stats). Label `kind`:
-/// [`MistakeKind::as_str`](crate::observe::MistakeKind::as_str). The event `mistake` of `Tracing` explains the fix.
+/// Counter: programming mistakes found by requests, as in [`Stats::mistakes`](crate::limiter::Stats). Label: `kind`,
+/// which is the value of [`MistakeKind::as_str`](crate::observe::MistakeKind::as_str). The `mistake` event of `Tracing`
+/// explains how to fix the mistake.
 pub const MISTAKES: &str = "tollgate_mistakes_total";
 
-/// Histogram: seconds from the call to the decision, for the [`DECISIONS`] of a remote backend; a backend in this
-/// process has no series. Label `policy`.
+/// Histogram: seconds from the call to the decision, for the [`DECISIONS`] of a remote backend. There are no series for
+/// a backend in this process. Label: `policy`.
 pub const DECISION_DURATION: &str = "tollgate_decision_duration_seconds";
 
 /// Gauge: rows that the backend holds in this process. Absent for a remote backend.
 pub const ROWS: &str = "tollgate_rows";
 
-/// Gauge: rows of each policy that the backend holds in this process. Label `policy` (`(others)` beyond 1,024).
+/// Gauge: rows of each policy that the backend holds in this process. Label: `policy`, which is `(others)` for policies
+/// after the first 1,024.
 pub const POLICY_ROWS: &str = "tollgate_policy_rows";
 
 /// Counter: rows evicted before they expired.
 pub const EVICTIONS: &str = "tollgate_evictions_total";
 
-/// Counter: charges decided on a row that several keys share, because the table was full. If this counter rises, look
-/// in [`POLICY_ROWS`] for the policy that is flooded with keys.
+/// Counter: charges made against a row that several keys share because the table was full. If this counter rises, look
+/// in [`POLICY_ROWS`] for the policy that is being flooded with keys.
 pub const OVERFLOWED: &str = "tollgate_overflowed_total";
 
 /// Gauge: requests that wait for a reservation.
@@ -67,8 +70,8 @@ pub const BLOCKED: &str = "tollgate_blocked";
 pub const CHANGED_QUOTAS: &str = "tollgate_changed_quotas";
 
 /// Gauge: 1 while the circuit breaker is open and calls fail immediately, otherwise 0. Absent without a circuit
-/// breaker. The gauge stays 0 while a server replies with errors, such as a missing permission: alert on
-/// [`BACKEND_ERRORS`].
+/// breaker. The gauge stays 0 while a server replies with errors, such as a missing permission, so alert on
+/// [`BACKEND_ERRORS`] as well.
 pub const CIRCUIT_OPEN: &str = "tollgate_circuit_open";
 
 /// All names.
@@ -91,6 +94,7 @@ pub const ALL: [&str; 16] = [
     CIRCUIT_OPEN,
 ];
 
-/// Upper bucket bounds for [`DECISION_DURATION`], in seconds: from one microsecond to a timeout of one second.
+/// Upper bounds of the buckets for [`DECISION_DURATION`], in seconds. They range from one microsecond to one second, a
+/// typical timeout.
 pub const DURATION_BUCKETS: [f64; 16] =
     [1e-6, 2.5e-6, 1e-5, 2.5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0];

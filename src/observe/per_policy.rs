@@ -1,4 +1,4 @@
-//! A value for each policy.
+//! A map that holds a value for each policy.
 
 use std::sync::{Arc, OnceLock};
 
@@ -29,7 +29,7 @@ impl<T> PerPolicy<T> {
     }
 }
 
-/// Concurrent threads may exceed this bound by a few.
+/// Concurrent threads may exceed this limit by a few policies.
 const MAX_POLICIES: usize = 512;
 
 const OTHERS: &str = "(others)";
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_beyond_the_bound_share_one_value() {
+    fn policies_after_the_first_512_share_one_value() {
         let all = PerPolicy::new();
         for _round in 0..2 {
             for number in 0..MAX_POLICIES {
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn policies_with_the_same_fnv_1a_hash_have_separate_values() {
-        // A published collision of the hash by which policies were once identified.
+        // These names are a published collision of the hash that once identified policies.
         let names = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
         let all = PerPolicy::new();
         for _round in 0..2 {

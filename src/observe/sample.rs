@@ -1,10 +1,10 @@
-//! Limits events per second and counts the suppressed ones.
+//! Limits the number of events per second and counts the suppressed events.
 
 use crate::algorithm::Micros;
 use crate::sync::{Mutex, PoisonError};
 
-/// Passes at most a given number of events in each second of a clock, and counts the others. Exact with any number of
-/// threads.
+/// Passes at most a given number of events in each second of a clock, and counts the others. The limit is exact with
+/// any number of threads.
 #[derive(Debug, Default)]
 pub(super) struct Sampler(Mutex<Counts>);
 
@@ -21,8 +21,8 @@ impl Sampler {
     pub(super) fn pass(&self, now: Micros, max: u32) -> Option<u64> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let second = now.get() / 1_000_000;
-        // A late thread, which read the clock before the second changed, counts in the new second. Otherwise it would
-        // reset the counts, and the next thread would reset them again.
+        // A late thread, which read the clock before the second changed, is counted in the new second. Otherwise, the
+        // late thread would reset the counts, and the next thread would reset them again.
         if !(second..=second + MAX_LATE_SECONDS).contains(&counts.second) {
             (counts.second, counts.passed) = (second, 0);
         }
@@ -35,7 +35,7 @@ impl Sampler {
     }
 }
 
-/// How late a thread may be. A larger difference means that the clock was set back.
+/// The number of seconds by which a thread may be late. A larger difference means that the clock was set back.
 const MAX_LATE_SECONDS: u64 = 10;
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn events_pass_after_the_clock_was_set() {
+    fn events_pass_after_the_clock_is_changed() {
         let sample = Sampler::default();
         for millis in [1_000_000_000, 0, u64::MAX / 1000, 5_000_000] {
             assert_eq!(passes(&sample, millis, 3)[1..], [Some(0), None], "{millis}");

@@ -19,7 +19,7 @@ use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settle
 /// use tollgate::{MemoryBackend, RateLimiter};
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Tracing::new()).build();
 ///
-/// // Denials at WARN, one per second, with a clock for tests.
+/// // Log at most one denial per second, at WARN. Use a manual clock for tests.
 /// let tracing = Tracing::new().level(tracing::Level::WARN).per_second(1).clock(tollgate::clock::ManualClock::new());
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(tracing).build();
 /// assert_eq!(Tracing::TARGET, "tollgate"); // for filters: `tollgate=warn`
@@ -38,14 +38,15 @@ use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settle
 ///
 /// The decision fields are `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`
 /// and, if present, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). The names of events
-/// and fields and their fixed values are stable. The message of an event is its name.
+/// and fields are stable, and so are the fixed values of fields. The message of an event is its name.
 ///
 /// - **Several policies**: a request emits one event for each policy. If one policy denies it, all events are `denied`.
-///   Those of the other policies have the `reason` `refused_elsewhere`; exclude them to see each refused request once.
-/// - **Keys** appear as their digest. A `rule` contains an address, user agent or label, but never a key.
-/// - **Rate**: at most ten denials and ten failures per second are logged for each policy, and ten blocks in total
-///   ([`per_second`](Tracing::per_second)). `suppressed` counts the events omitted since the last one. The first 512
-///   policies are counted separately, others together.
+///   The events of policies that did not deny it have the `reason` `refused_elsewhere`. Exclude these events to see
+///   each refused request once.
+/// - **Keys** appear only as digests. A `rule` contains an address, user agent or label, but never a key.
+/// - **Rate**: by default, at most ten denials and ten failures per second are logged for each policy, and at most ten
+///   blocks per second in total (see [`per_second`](Tracing::per_second)). The field `suppressed` is the number of
+///   events omitted since the last logged one. The first 512 policies are counted separately, and all others together.
 #[derive(Debug)]
 pub struct Tracing {
     level: Level,
@@ -57,7 +58,7 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// The target of all events, for filters.
+    /// The target of all events, which filters can use.
     pub const TARGET: &'static str = "tollgate";
 
     /// Creates an observer that logs denials at INFO, at most ten per second and policy.
@@ -72,22 +73,23 @@ impl Tracing {
         }
     }
 
-    /// Sets the level of denials. Default: INFO, since denials are a limiter's normal work.
+    /// Sets the level at which denials are logged. Defaults to INFO, because denials are a normal part of a limiter's
+    /// work.
     #[must_use]
     pub fn level(mut self, level: Level) -> Tracing {
         self.level = level;
         self
     }
 
-    /// Sets how many events are logged per second of the clock: denials and failures for each policy, blocks in total.
-    /// Default: 10; `u32::MAX` logs all.
+    /// Sets how many events of each kind are logged per second. Denials and failures are counted for each policy, and
+    /// blocks in total. Defaults to 10. With `u32::MAX`, all events are logged.
     #[must_use]
     pub fn per_second(mut self, events: u32) -> Tracing {
         self.per_second = events;
         self
     }
 
-    /// Sets the clock for [`per_second`](Tracing::per_second). Default: the system clock.
+    /// Sets the clock for [`per_second`](Tracing::per_second). Defaults to the system clock.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Tracing {
         self.clock = Arc::new(clock);
@@ -111,7 +113,7 @@ impl Tracing {
     }
 }
 
-/// Emits an event with the decision fields. A macro, because `event!` needs a constant level.
+/// Emits an event with the decision fields. This is a macro because `event!` needs a constant level.
 macro_rules! decision {
     ($level:expr, $name:literal, $observed:ident $(, $($more:tt)+)?) => {{
         let decision = $observed.decision();
@@ -239,7 +241,7 @@ fn is_enabled(level: Level) -> bool {
     }
 }
 
-/// Rounds up, so that the same call succeeds after that time.
+/// Returns whole milliseconds, rounded up so that the same call succeeds after that time.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -25,23 +25,27 @@
 //! ```
 //!
 //! From a snapshot, a client can compute the available tokens at any later instant, and when a request will be allowed.
-//! The arithmetic is that of [`algorithm`](crate::algorithm); the browser package `tollgate-client` implements it in
-//! TypeScript, bit for bit. The client needs a new snapshot only after other clients may have spent tokens.
+//! The arithmetic is that of the [`algorithm`](crate::algorithm) module. The browser package `tollgate-client`
+//! implements the same arithmetic in TypeScript, with identical results to the last bit. The client needs a new
+//! snapshot only after other clients may have spent tokens.
 //!
-//! For a caller who is [blocked](crate::protection::AutoBlock) or on a [deny list](crate::protection::DenyList) the
-//! snapshot also has `not_before`: everything is denied until that instant. The reason is not reported.
+//! If the caller is [blocked](crate::protection::AutoBlock) or on a [deny list](crate::protection::DenyList), the
+//! snapshot also has the field `not_before`, and every request is denied until that instant. The reason is not
+//! reported.
 //!
 //! # Access
-//! The endpoint reports the limit of the key that its extractor finds; nothing else in the request selects a key. Use
-//! the same extractor as the [layer](crate::RateLimitLayer), or [`of_layer`], which takes everything from the layer.
-//! Put the endpoint where the extractor works, for example inside authentication and under the same path parameters.
+//! The endpoint reports the limit of the key that its extractor finds. Nothing else in the request selects a key. Use
+//! the same extractor as the [layer](crate::RateLimitLayer), or use [`of_layer`], which takes the extractor and all
+//! other settings from the layer. Put the endpoint in a place where the extractor works, for example inside the
+//! authentication layer and under the same path parameters.
 //!
-//! Requests spend and write nothing. Responses are `Cache-Control: private, no-store`. Only `GET` and `HEAD` are
-//! supported. Endpoints set no CORS headers.
+//! Requests to the endpoints spend no tokens and write nothing. Responses have the header `Cache-Control: private,
+//! no-store`. Only `GET` and `HEAD` are supported. Endpoints set no CORS headers.
 //!
 //! # Limiting these endpoints
-//! The endpoints have no limit of their own, and each request reads the backend, so put them inside a layer as above.
-//! Do not put them inside the limit that they report: a denied client could not ask how long to wait.
+//! The endpoints are not limited by default, and each request reads the backend. Put them inside a layer, as in the
+//! example above. Do not put them under the limit that they report, because a denied client could then not ask how long
+//! to wait.
 
 mod named;
 
@@ -58,10 +62,11 @@ use crate::policy::Policy;
 pub use named::of_any_caller;
 
 /// Returns the caller's limit under one policy as a [snapshot](crate::limiter::Snapshot::to_json). See the
-/// [module](self).
+/// [module](self) for an example of an app.
 ///
-/// A caller that `key` [skips](crate::key::Extraction::skip) has no limit; the response is the empty list of
-/// [`of_layer`]. Refusals by `key` and backend errors have the same responses as in the layer.
+/// If `key` [skips](crate::key::Extraction::skip) the caller, there is no limit to report, and the response is an empty
+/// list, as with [`of_layer`]. If `key` refuses the request or the backend fails, the response is the same as that of
+/// the layer.
 ///
 /// ```
 /// # use axum::{body::Body, extract::Request, Router};
@@ -71,7 +76,7 @@ pub use named::of_any_caller;
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
-/// let user = || key::header("x-user"); // checked or set by a gateway
+/// let user = || key::header("x-user"); // set or verified by a gateway
 /// let app: Router = Router::new().route("/rate-limit", status::of(&limiter, &CHAT, user()));
 /// let request = Request::get("/rate-limit").header("x-user", "ada").body(Body::empty())?;
 /// let body = axum::body::to_bytes(app.oneshot(request).await?.into_body(), 1000).await?;
@@ -89,7 +94,8 @@ where
     of_layer(&RateLimitLayer::new(policy, key).limiter(limiter))
 }
 
-/// Returns the caller's limits under all policies of a layer. Uses the layer's limiter, keys, tiers and skips.
+/// Returns the caller's limits under all policies of a layer. The endpoint uses the layer's limiter, keys and tiers,
+/// and skips the same requests.
 ///
 /// ```
 /// use axum::{routing::post, Router};
@@ -104,15 +110,16 @@ where
 ///     .route("/rate-limit", status::of_layer(&layer));
 /// ```
 ///
-/// With one policy, the response is its snapshot. With several policies, or for a caller without limits (an empty
-/// list), the response is:
+/// With one policy, the response is its snapshot. With several policies, the response is the following object. If the
+/// caller has no limits, the list is empty.
 ///
 /// ```json
 /// {"limits": [..], "now": 1767225600123456}
 /// ```
 ///
-/// A layer that chooses a policy by route reports all of its policies; the client selects one by name. Rules in [shadow
-/// mode](RateLimitLayer::shadow) are not reported. Times are exact, without [jitter](RateLimitLayer::retry_jitter).
+/// For a layer that chooses a policy by route, the response contains all of the layer's policies, from which the client
+/// selects one by name. Rules in [shadow mode](RateLimitLayer::shadow) are not reported. Times are exact and do not
+/// include [jitter](RateLimitLayer::retry_jitter).
 pub fn of_layer<S>(layer: &RateLimitLayer) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -132,11 +139,11 @@ where
     })
 }
 
-/// Returns the time of the limiter's backend, which decides limits: `{"now": 1767225600123456}`, in microseconds since
-/// the Unix epoch.
+/// Returns the time of the limiter's backend in microseconds since the Unix epoch, as in `{"now": 1767225600123456}`.
+/// Limits are decided by this time.
 ///
-/// Snapshots contain this time, too. The endpoint is for clients that got a snapshot elsewhere, for example in a page.
-/// See the [module](self) for an example.
+/// Snapshots also contain this time. The endpoint is for clients that received a snapshot in another way, for example
+/// as part of a page. See the [module](self) for an example.
 pub fn time<S>(limiter: &RateLimiter) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -146,6 +153,6 @@ where
 }
 
 fn json(body: String) -> Response {
-    // With `no-store`, caches need no `Vary`.
+    // With `no-store`, the `Vary` header is not needed.
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "private, no-store")], body).into_response()
 }

@@ -1,4 +1,4 @@
-//! The endpoint for operators, in which the client names the key.
+//! The endpoint for operators, for which the client names the key.
 
 use axum::routing::MethodRouter;
 use http::StatusCode;
@@ -9,11 +9,11 @@ use crate::limiter::RateLimiter;
 use crate::middleware::key::{Found, percent_decoded};
 use crate::policy::{KeyError, Policy};
 
-/// Returns the limit of any key, named by the client: `GET /limits/chat?key=ada@example.com`. `subject` converts the
-/// text to the layer's key.
+/// Returns the limit of any key. The client names the key in the query, as in `GET /limits/chat?key=ada@example.com`.
+/// `subject` converts this text to the key that the layer uses.
 ///
 /// **Everyone who can reach this endpoint can read the state of every key**, and learn which callers were active and
-/// when. Put it behind the authentication of operators; for users, use [`of`](super::of).
+/// when. Make the endpoint available only to authenticated operators. For users, use [`of`](super::of).
 ///
 /// ```
 /// use axum::Router;
@@ -26,7 +26,7 @@ use crate::policy::{KeyError, Policy};
 /// // .layer(operators_only)
 /// ```
 ///
-/// A request without a `key`, or with two, gets 400.
+/// A request without a `key` parameter, or with more than one, gets 400.
 ///
 /// # Panics
 /// Panics if `policy` is a bare quota that denies everything (capacity 0 and no reservations).
@@ -46,14 +46,14 @@ where
     })
 }
 
-/// The value of `key` in a query; `None` unless there is exactly one.
+/// Returns the value of `key` in a query, or `None` unless there is exactly one.
 fn key_in(query: &str) -> Option<String> {
     let mut values = query.split('&').filter_map(|pair| pair.strip_prefix("key="));
     let value = values.next().filter(|value| !value.is_empty())?;
     if values.next().is_some() {
         return None;
     }
-    // Form encoding: a space is `+`, a plus is `%2B`.
+    // In form encoding, a space is written as `+`, and a plus sign as `%2B`.
     String::from_utf8(percent_decoded(value.replace('+', " ").as_bytes()).into()).ok()
 }
 

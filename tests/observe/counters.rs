@@ -174,12 +174,12 @@ async fn named_limiters_have_separate_series() {
             assert_eq!(page.sum(metric, &labels), Some(f64::from(blocks)), "{metric}");
         }
         let has_label = |series: &&crate::exporter::Series| series.labels.contains_key("limiter");
-        assert_eq!(page.0.iter().filter(has_label).count(), page.0.len(), "every series has the label");
+        assert_eq!(page.0.iter().filter(has_label).count(), page.0.len(), "every series must have the label `limiter`");
     }
 }
 
 #[tokio::test]
-async fn labels_are_bounded_and_contain_no_key() {
+async fn the_number_of_series_is_bounded_and_no_label_contains_a_key() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     let limiter = FlakyBackend::new().limiter().observer(Metrics::new()).build();

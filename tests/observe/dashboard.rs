@@ -28,7 +28,7 @@ pub(crate) fn exercise() {
     metrics.sample(&limiter);
 }
 
-/// The name of each series and its labels, including `instance` and `job`, which Prometheus adds.
+/// Returns the name and the labels of each series, including the labels `instance` and `job`, which Prometheus adds.
 fn labels() -> BTreeMap<String, BTreeSet<String>> {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
@@ -73,7 +73,7 @@ fn metric(query: &str) -> &str {
 fn the_dashboard_queries_only_existing_metrics_and_labels() {
     let known = labels();
     for (query, legend) in queries() {
-        let labels = known.get(metric(&query)).unwrap_or_else(|| panic!("no such series: {query}"));
+        let labels = known.get(metric(&query)).unwrap_or_else(|| panic!("the query uses an unknown series: {query}"));
         // Labels occur before `=`, after `by`, as the second argument of `label_values`, and in the legend.
         let mut used: Vec<&str> = Vec::new();
         for (at, _) in query.match_indices("=") {
@@ -121,7 +121,7 @@ fn counters_are_shown_as_rates_and_gauges_are_not() {
 #[test]
 fn grafana_can_import_the_dashboard() {
     let dashboard = dashboard();
-    // The schema version of Grafana 10.0; later releases migrate it.
+    // This is the schema version of Grafana 10.0, which later releases migrate.
     assert_eq!(dashboard["schemaVersion"], 38);
     assert_eq!(dashboard["id"], Value::Null);
     let inputs = dashboard["__inputs"].as_array().unwrap();
@@ -140,7 +140,7 @@ fn grafana_can_import_the_dashboard() {
             "{}",
             panel["title"]
         );
-        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{} twice", panel["id"]);
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "two panels have the id {}", panel["id"]);
         assert!(required.contains(&&panel["type"]), "{}", panel["type"]);
         assert!(!panel["description"].as_str().unwrap().is_empty());
         let [x, y, w, h] = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap());

@@ -1,4 +1,4 @@
-//! The names, levels and fields of log events, and that they contain no key.
+//! Log events have stable names, levels and fields, and contain no keys.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ async fn a_decision_event_has_the_documented_fields() {
             ),
             format!(
                 "INFO tollgate denied message=denied policy=\"two\" outcome=\"denied\" reason=\"quota_exceeded\" {}",
-                // 29.666667 s, rounded up.
+                // The exact time is 29.666667 s, which is rounded up.
                 fields(1, 0, " retry_after_ms=29667", " suppressed=0")
             ),
         ]
@@ -142,7 +142,7 @@ async fn denials_by_deny_lists_and_blocks_contain_the_rule() {
     let _subscribed = log.subscribe();
     let ask = async |key: &'static str, ip: &str| {
         drop(limiter.try_acquire(&TWO, key).cost(3).ip(ip.parse().unwrap()).await.unwrap());
-        // Ignore the reports that a cost of 3 never fits.
+        // Ignore the reported mistakes, because a cost of 3 is intentionally impossible.
         log.take().into_iter().filter(|line| line.field("mistake").is_none()).collect::<Vec<_>>()
     };
     let fields = |line: &crate::log::Line| {
@@ -154,7 +154,7 @@ async fn denials_by_deny_lists_and_blocks_contain_the_rule() {
     );
     assert_eq!(fields(&ask("mallory", "198.51.100.1").await[0]), ["\"deny_list\"", "\"limiter\"", "key", "-"]);
     assert_eq!(fields(&ask("ada", "198.51.100.9").await[0]), ["\"cost_too_large\"", "\"backend\"", "-", "-"]);
-    // The second denial causes a block, whose event comes first.
+    // The second denial causes a block. The event of the block comes before that of the denial.
     let lines = ask("ada", "198.51.100.9").await;
     let blocked = "blocked message=blocked rule=network 198.51.100.9/32 lasts_ms=3600000 times=1 suppressed=0";
     assert_eq!(lines[0].to_string(), format!("WARN tollgate {blocked}"));

@@ -1,4 +1,4 @@
-//! Scrapes under load: the counters match the responses that the clients received.
+//! Scrapes a server under load. The counters match the responses that the clients received.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ async fn counters_match_the_responses_of_all_clients() {
         denied += seen.1;
     }
     done.store(true, Ordering::Relaxed);
-    assert!(scraper.await.unwrap() > 1, "scraped under load");
+    assert!(scraper.await.unwrap() > 1, "expected several scrapes under load");
     assert!(allowed >= 150 * CLIENTS as u64 && denied > 0, "{allowed} {denied}");
 
     let page = scrape(&mut connect(address).await).await;
@@ -128,7 +128,7 @@ async fn counters_match_the_responses_of_all_clients() {
     assert_eq!(page.sum(names::DECISIONS, &[("policy", "load-shadow"), ("enforced", "false")]), Some(all as f64));
     for policy in ["load", "load-shadow"] {
         let timed = page.sum(&format!("{}_count", names::DECISION_DURATION), &[("policy", policy)]);
-        assert_eq!(timed, None, "a local backend has no duration");
+        assert_eq!(timed, None, "the duration of local decisions must not be recorded");
     }
     assert_eq!(page.sum(names::ROWS, &[]), Some(2.0 * CLIENTS as f64));
 }

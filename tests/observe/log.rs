@@ -8,14 +8,14 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
-/// The events of a thread. Clones share their lines.
+/// The events of a thread. Clones of a log share its lines.
 #[derive(Clone)]
 pub(crate) struct Log {
     level: Level,
     lines: Arc<Mutex<Vec<Line>>>,
 }
 
-/// An event: its level, target and name, then its fields in order. Only strings are quoted.
+/// An event, which consists of its level, target and name, followed by its fields in order. Only strings are quoted.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     head: String,
@@ -32,7 +32,7 @@ impl Log {
         tracing::dispatcher::set_default(&Dispatch::new(self.clone()))
     }
 
-    /// The events since the last call.
+    /// Returns the events since the last call.
     pub(crate) fn take(&self) -> Vec<Line> {
         std::mem::take(&mut *self.lines.lock().unwrap())
     }
@@ -52,7 +52,7 @@ impl Line {
     }
 }
 
-/// One line, with the latency replaced by `_`.
+/// Writes one line, in which the latency is replaced by `_`.
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.head)?;

@@ -1,4 +1,4 @@
-//! Observers: their notifications, log events, metrics, and the dashboard.
+//! Tests of observers: notifications, log events, metrics, and the dashboard.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

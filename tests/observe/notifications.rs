@@ -1,4 +1,4 @@
-//! Notifications of observers, their number and their order.
+//! Tests of how often and in which order observers are notified.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use crate::backends::FlakyBackend;
 static API: Policy = Policy::new("api", Quota::token_bucket(5, MINUTE).max_reserved(5));
 static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, MINUTE));
 
-/// Records its notifications with a prefix, in a list that observers can share.
+/// An observer that records its notifications, each with a prefix, in a list that several observers can share.
 #[derive(Clone, Default)]
 struct EventLog(&'static str, Arc<Mutex<Vec<String>>>);
 
@@ -99,7 +99,7 @@ async fn observers_are_notified_before_the_future_is_awaited() {
     let events = EventLog::default();
     let limiter = FlakyBackend::new().limiter().observer(events.clone()).build();
     let future = limiter.try_limit(&API, 7);
-    assert_eq!(events.take(), ["api allowed backend 1"], "not awaited");
+    assert_eq!(events.take(), ["api allowed backend 1"], "the call was not awaited");
     drop(future);
     let held = limiter.acquire(&API, 7).cost(4).hold().await.unwrap();
     let reservation = limiter.acquire(&API, 7).reserve().await.unwrap();
@@ -116,7 +116,7 @@ async fn a_failure_is_reported_before_the_fallback_decision() {
     backend.set_down(true);
     drop(limiter.try_limit(&API, 7).await.unwrap());
     assert_eq!(events.take(), ["api failed unavailable", "api allowed fallback 1"]);
-    // A call without a decision has one failure per policy.
+    // If a call is not decided, one failure is reported for each policy.
     assert!(limiter.try_limit_all([Charge::new(&API, 7), Charge::new(&LOGIN, 7)]).await.is_err());
     assert_eq!(events.take(), ["api failed unavailable", "login failed unavailable"]);
 }

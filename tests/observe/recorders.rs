@@ -1,4 +1,4 @@
-//! Exporters that are missing, installed late, or drop idle series.
+//! Tests with exporters that are missing, that are installed late, or that drop idle series.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn limiter(metrics: Metrics) -> RateLimiter {
 }
 
 #[test]
-fn without_an_exporter_nothing_breaks() {
+fn decisions_work_without_an_exporter() {
     let limiter = limiter(Metrics::new());
     with_local_recorder(&NoopRecorder, || {
         assert!(now(limiter.try_limit(&API, 7)).is_allowed());
@@ -27,7 +27,7 @@ fn without_an_exporter_nothing_breaks() {
 }
 
 #[test]
-fn an_exporter_that_is_installed_later_counts_from_then_on() {
+fn an_exporter_that_is_installed_later_counts_only_later_decisions() {
     // Handles created without an exporter never record anything, so they must not be cached.
     let limiter = limiter(Metrics::new());
     with_local_recorder(&NoopRecorder, || (0..3).for_each(|_| drop(now(limiter.try_limit(&API, 7)))));
@@ -37,7 +37,10 @@ fn an_exporter_that_is_installed_later_counts_from_then_on() {
     let page = Page::read(&text);
     assert_eq!(page.sum(names::DECISIONS, &[]), Some(2.0));
     assert_eq!(page.sum(&format!("{}_count", names::DECISION_DURATION), &[]), Some(2.0));
-    assert!(text.contains(&format!("# HELP {} ", names::DECISIONS)), "metrics are described late, too");
+    assert!(
+        text.contains(&format!("# HELP {} ", names::DECISIONS)),
+        "an exporter that is installed later must receive the descriptions"
+    );
 }
 
 #[test]
@@ -51,7 +54,7 @@ fn series_stay_with_the_first_exporter_unless_looked_up_each_time() {
     }
 }
 
-/// Runs in real time, since the exporter has no other clock.
+/// This test runs in real time because the exporter always uses the system clock.
 #[test]
 fn dropped_idle_series_reappear_if_looked_up_each_time() {
     let idle = Duration::from_millis(200);
@@ -63,7 +66,7 @@ fn dropped_idle_series_reappear_if_looked_up_each_time() {
         assert_eq!(counted(), Some(1.0));
         let begin = std::time::Instant::now();
         while counted().is_some() {
-            assert!(begin.elapsed() < 60 * SECOND, "never dropped");
+            assert!(begin.elapsed() < 60 * SECOND, "the idle series was not dropped");
             std::thread::sleep(idle / 4);
         }
         drop(now(limiter.try_limit(&API, 7)));

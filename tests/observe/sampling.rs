@@ -1,4 +1,4 @@
-//! Log events are sampled, so that a flood of requests does not flood the log.
+//! Log events are sampled, so that a flood of requests does not fill the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -97,7 +97,7 @@ async fn blocks_of_all_policies_are_sampled_together() {
 }
 
 #[tokio::test]
-async fn policies_beyond_the_bound_are_sampled_together() {
+async fn policies_after_the_first_512_are_sampled_together() {
     let backend = FlakyBackend::new();
     let limiter = backend.limiter().observer(Tracing::new().clock(backend.clock().clone())).build();
     let log = Log::new(Level::INFO);
@@ -126,7 +126,8 @@ fn sampling_is_exact_with_eight_threads() {
                 });
             }
         });
-        // Events suppressed while another event was recorded are counted by a later event, possibly in the next second.
+        // If an event is suppressed while another event is being recorded, it is counted by a later event, possibly in
+        // the next second.
         let lines = suppressed(&log, "denied");
         assert_eq!(lines.len(), 10, "round {round}");
         clock.advance(SECOND);
@@ -153,7 +154,7 @@ fn late_threads_do_not_restart_a_second() {
     for _ in 0..1000 {
         drop(now(limiter.try_acquire(&ONE, 7).cost(2).send()));
     }
-    assert_eq!(suppressed(&log, "denied").len(), 1 + 10, "one in the first second, ten in the second");
+    assert_eq!(suppressed(&log, "denied").len(), 1 + 10, "expected one event in the first second and ten in the next");
 }
 
 #[test]

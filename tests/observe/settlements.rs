@@ -1,4 +1,4 @@
-//! Events after a charge: settlements, refunds, cancelled reservations and resets.
+//! Tests of the events that follow a charge: settlements, refunds, cancelled reservations and resets.
 
 use std::sync::{Arc, Mutex};
 
@@ -44,14 +44,14 @@ async fn settle_and_reset(limiter: &RateLimiter) -> Result<(), LimitError> {
     let hold = |cost| limiter.acquire(&API, "ada").cost(cost).hold();
     let usage = hold(1).await?.into_receipt();
     usage.settle(3).await?;
-    usage.settle(2).await?; // Settled already: no effect.
+    usage.settle(2).await?; // This has no effect because the charge is already settled.
     hold(2).await?.into_receipt().settle(1).await?;
     hold(1).await?.into_receipt().settle(1).await?;
     hold(1).await?.into_receipt().refund().await?;
     hold(1).await?.cancel().await?;
     drop(hold(1).await?);
     limiter.acquire(&API, "ada").cost(9).reserve().await?.cancel().await?;
-    drop(hold(1).await?.into_receipt()); // Stays charged.
+    drop(hold(1).await?.into_receipt()); // The charge is kept.
     hold(1).await?.into_receipt().reset().await?;
     limiter.reset(&API, "ada").await?;
     Ok(())

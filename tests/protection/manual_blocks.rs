@@ -113,7 +113,7 @@ fn a_flood_of_denials_does_not_end_manual_blocks() {
     }
     let error = now(async { Ok::<_, ()>(limiter.block(Signal::key("one more"), HOUR).await) })
         .expect_err("the table of manual blocks is full");
-    assert!(error.to_string().contains("100000 callers are blocked manually, the maximum"), "{error}");
+    assert!(error.to_string().contains("100000 callers are already blocked manually, which is the maximum"), "{error}");
     for i in 0..20_000u64 {
         for _ in 0..3 {
             assert!(!now(limiter.try_acquire(&API, i).cost(11).send()).is_allowed());

@@ -17,7 +17,8 @@ pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
 }
 
-/// The user in the header `x-user`, which replaces the extension of an authentication layer in these tests.
+/// Returns the user named in the `x-user` header. In these tests, this header takes the place of an authentication
+/// layer.
 pub(crate) fn user(req: &Parts) -> Option<String> {
     Some(req.headers.get("x-user")?.to_str().ok()?.to_owned())
 }
@@ -38,7 +39,7 @@ pub(crate) async fn send(app: &Router, request: Request) -> Answer {
     Answer::read(response).await
 }
 
-/// The limit that `/rate-limit` returns to this user.
+/// Returns the limit that `/rate-limit` reports to this user.
 pub(crate) async fn status(app: &Router, user: &str) -> ReportedLimit {
     let answer = call(app, "GET /rate-limit", &[&format!("x-user: {user}")]).await;
     assert_eq!(answer.status, 200, "{}", text(&answer));
@@ -51,11 +52,11 @@ pub(crate) async fn statuses(app: &Router, user: &str) -> Vec<ReportedLimit> {
     limits(&text(&answer))
 }
 
-/// The limits in `{"limits":[..],"now":..}`.
+/// Returns the limits in `{"limits":[..],"now":..}`.
 pub(crate) fn limits(body: &str) -> Vec<ReportedLimit> {
     let value: serde_json::Value = serde_json::from_str(body).unwrap();
     assert!(value["now"].is_u64(), "{body}");
-    // Parse the text, because serde_json reads some fractions with an error in the last bit.
+    // The limits are parsed from the text, because serde_json reads some fractions with an error in the last bit.
     let list = body.strip_prefix(r#"{"limits":["#).unwrap().split_once(r#"],"now""#).unwrap().0;
     let found: Vec<_> = list.split("},{").filter(|part| !part.is_empty()).map(ReportedLimit::read).collect();
     assert_eq!(found.len(), value["limits"].as_array().unwrap().len(), "{body}");
@@ -66,7 +67,7 @@ pub(crate) fn text(answer: &Answer) -> String {
     String::from_utf8(answer.body.clone()).unwrap()
 }
 
-/// A snapshot as a client parses it, with all numbers as doubles.
+/// A snapshot as a client parses it. All numbers are doubles.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ReportedLimit {
     pub(crate) policy: String,
@@ -81,7 +82,7 @@ pub(crate) struct ReportedLimit {
     pub(crate) ts: f64,
     pub(crate) now: f64,
     pub(crate) not_before: Option<f64>,
-    /// Present if another quota wrote the row.
+    /// `Some` if another quota wrote the row.
     pub(crate) clear: Option<f64>,
     pub(crate) written_by: Option<String>,
 }

@@ -98,7 +98,7 @@ async fn a_missing_key_is_refused_with_the_extractors_status() {
         let (limited, reported) = (call(&app, "GET /", &[]).await, call(&app, "GET /rate-limit", &[]).await);
         assert_eq!((limited.status, reported.status), (expected, expected));
         assert_eq!(limited.body, reported.body);
-        // In shadow mode the request passes and no limits are reported.
+        // In shadow mode, the request is allowed, and no limits are reported.
         let app = app_with_status(&layer.limiter(&limiter).shadow(), &limiter);
         let (limited, reported) = (call(&app, "GET /", &[]).await, call(&app, "GET /rate-limit", &[]).await);
         assert_eq!((limited.status, reported.status), (200, 200));

@@ -1,9 +1,9 @@
-//! The status endpoints: contents, access, and that reading costs nothing.
+//! Tests of the status endpoints: their contents, who can read them, and that reading spends nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 
 mod access;
-#[allow(dead_code)] // Shared with `tests/http`; not all of it is used here.
+#[allow(dead_code)] // This file is shared with `tests/http`, and not all of it is used here.
 #[path = "../http/answer.rs"]
 mod answer;
 mod app;

@@ -1,4 +1,4 @@
-//! The status matches the layer: keys, tiers, routes, skipped requests and quotas changed at run time.
+//! The status matches the layer in its keys, tiers, routes, skipped requests and quotas changed at run time.
 
 use axum::Router;
 use axum::http::request::Parts;
@@ -31,7 +31,8 @@ async fn the_status_reports_what_the_layer_charged() {
     let app = app_with_status(&layer);
     for spent in 1..=10 {
         assert_eq!(chat(&app, "ada").await, 200);
-        // With the system clock, a fraction of a token is refilled meanwhile, but the row keeps whole tokens.
+        // With the system clock, a fraction of a token is refilled between the calls, but the row stores only whole
+        // tokens.
         assert_eq!(status(&app, "ada").await.spent, f64::from(spent));
     }
     assert_eq!(status(&app, "grace").await.spent, 0.0);
@@ -53,7 +54,7 @@ async fn a_tier_has_its_own_quota() {
 }
 
 #[tokio::test]
-async fn a_route_reports_its_own_policy_and_a_table_reports_all() {
+async fn a_route_reports_its_own_policy_and_a_table_reports_all_policies() {
     let (limiter, _clock) = limiter();
     let limits = RouteLimits::new(user)
         .limiter(&limiter)
@@ -160,8 +161,8 @@ async fn limits_that_are_not_enforced_are_not_reported() {
         assert_eq!(answer == nothing, !refused, "{answer}");
         enforced += u32::from(refused);
     }
-    // 40 fair coin tosses fall outside this range once in 10^8 runs.
-    assert!((3..=37).contains(&enforced), "{enforced} of 40");
+    // With 40 fair coin tosses, the number of heads is outside of this range once in 10^8 runs.
+    assert!((3..=37).contains(&enforced), "the limit is enforced for {enforced} of 40 users");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Numbers are exact for clients that parse them as doubles.
+//! Reported numbers are exact for clients that parse them as doubles.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn a_snapshot_has_the_documented_json() {
 }
 
 #[tokio::test]
-async fn the_largest_numbers_are_exact() {
+async fn the_largest_numbers_are_reported_exactly() {
     let max = Quota::MAX_TOKENS;
     for (quota, reserved) in [
         (Quota::token_bucket(max, SECOND), Some(0.0)),
@@ -57,7 +57,7 @@ async fn a_bucket_reports_no_start_and_no_previous_window() {
     let (limiter, clock) = limiter();
     let bucket = Policy::new("bucket", Quota::token_bucket(10, MINUTE).start(Duration::from_secs(7)));
     let app = Router::new().route("/rate-limit", status::of(&limiter, &bucket, user));
-    // The row carries the refund for receipts, which must not be reported as a previous window.
+    // For a bucket, the carry of the row is a refund, which must not be reported as the count of a previous window.
     let early = limiter.acquire(&bucket, "ada".to_owned()).cost(5).hold().await.unwrap();
     limiter.acquire(&bucket, "ada".to_owned()).cost(3).await.unwrap();
     clock.advance(SECOND);

@@ -1,4 +1,4 @@
-//! Clients can compute later decisions from the reported state.
+//! Clients can compute later decisions from the reported status.
 
 use std::time::Duration;
 
@@ -47,7 +47,8 @@ enum Event {
     /// Spends tokens and refunds them after a delay in microseconds.
     Refund(u64, u64),
     Advance(u64),
-    /// Sets the clock back, at most once, by less than a refill: rows further in the future are reset.
+    /// Sets the clock back by less than a refill, because rows further in the future are reset. This happens at most
+    /// once.
     SetBack(u64),
     Change(u64),
 }
@@ -92,7 +93,7 @@ proptest! {
                     let charge = if ask.max_wait().is_some() { charge.reserve() } else { charge };
                     let answered = *limiter.try_check_all([charge]).await.unwrap().get(0).unwrap().step();
                     let projected = step(&quota, &state, now, ask);
-                    // A check does not include its own charge.
+                    // The answer to a check does not include the charge of the check.
                     let charged = if projected.is_allowed() { cost as f64 } else { 0.0 };
                     let left = (projected.state.spent - charged).max(0.0);
                     assert_eq!((projected.verdict, left), (answered.verdict, answered.state.spent));

@@ -1,4 +1,4 @@
-//! Reading the status consumes nothing and stores nothing.
+//! Reading the status spends no tokens and writes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -89,7 +89,7 @@ async fn reading_the_status_leaves_every_row_unchanged() {
     }
     let after = values(&limiter).await;
     assert_eq!(writes.load(Ordering::Relaxed), writes_before);
-    // Reading creates no rows; expired ones may be removed.
+    // Reading creates no rows, but expired rows may be removed.
     assert!(limiter.stats().rows <= stats.rows, "{:?}", limiter.stats());
     for (before, after) in before.iter().zip(&after) {
         assert_eq!(before, after);

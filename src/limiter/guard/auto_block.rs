@@ -6,21 +6,21 @@ use std::time::Duration;
 use crate::algorithm::{DAY, MINUTE};
 use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 
-/// Blocks callers that are denied repeatedly. A number of denials within a short time blocks the caller's key and
-/// address for a longer time. Off unless [set](crate::limiter::RateLimiterBuilder::auto_block) in the builder of the
-/// limiter.
+/// Rules for blocking callers that are denied repeatedly. If a caller is denied too often within a short time, its key
+/// and address are blocked for a longer time. Automatic blocking is off unless it is
+/// [set](crate::limiter::RateLimiterBuilder::auto_block) in the builder of the limiter.
 ///
 /// ```
 /// use std::net::IpAddr;
 /// use tollgate::{protection::AutoBlock, MemoryBackend, Policy, Quota, RateLimiter, Reason, DAY, HOUR, MINUTE};
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-/// // By address only: with keys, anyone could have Ada's account blocked.
+/// // Block only by address. If keys were blocked, anyone could have Ada's account blocked.
 /// let rules = AutoBlock::new([&LOGIN]).without_keys().threshold(3).within(10 * MINUTE).block_for(HOUR);
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).auto_block(rules).build();
 /// let mallory: IpAddr = [192, 0, 2, 7].into();
 /// for _ in 0..8 {
-///     drop(limiter.try_acquire(&LOGIN, ("ada", mallory)).ip(mallory).await?); // five are allowed, three denied
+///     drop(limiter.try_acquire(&LOGIN, ("ada", mallory)).ip(mallory).await?); // five are allowed, three are denied
 /// }
 /// let blocked = limiter.try_acquire(&LOGIN, ("grace", mallory)).ip(mallory).await?;
 /// assert_eq!(blocked.reason(), Reason::Blocked);
@@ -29,7 +29,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// let ada: IpAddr = [198, 51, 100, 1].into();
 /// assert!(limiter.try_acquire(&LOGIN, ("ada", ada)).ip(ada).await?.is_allowed());
 ///
-/// // The other settings:
+/// // The other settings are as follows.
 /// let rules = AutoBlock::of_names([LOGIN.name().clone()]).escalate(4, 7 * DAY).reset_on_success();
 /// assert_eq!(rules, AutoBlock::new([&LOGIN]).escalate(4, 7 * DAY).reset_on_success());
 /// assert_ne!(rules.user_agents().label("asn").max_entries(50_000), AutoBlock::new([&LOGIN]).without_ips());
@@ -38,18 +38,19 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 ///
 /// - **Policies**: only denials under the given policies count, and a key is blocked only under these policies.
 ///   [`key::global`](crate::key::global) and the anonymous key are never blocked, but the addresses of their callers
-///   are: leave policies with such keys out.
-/// - **Keys that a client can choose** (an account, a path, an unverified header) must not be blocked: an attacker
-///   could get a victim blocked. Add [`without_keys`](AutoBlock::without_keys) unless every policy uses keys that are
-///   [verified](crate::key#which-keys-a-client-can-invent) or contain the address.
+///   are. Leave out policies with such keys.
+/// - **Keys that a client can choose** (an account, a path, an unverified header) must not be blocked, because an
+///   attacker could get a victim blocked. Add [`without_keys`](AutoBlock::without_keys) unless every policy uses keys
+///   that are [verified](crate::key#which-keys-a-client-can-invent) or contain the address.
 /// - **Addresses**: a block applies to every call with the address in its [`Signals`](crate::protection::Signals), even
-///   if many people share the address. IPv6 addresses count by their first 64 bits.
-/// - **Counts** start with a denial and end a window later. Denials by a block, denials of a
-///   [`check`](crate::RateLimiter::check) and denials that are not enforced do not count. Neither do calls that are
-///   dropped before a remote backend has answered.
+///   if many people share the address. IPv6 addresses are compared by their first 64 bits.
+/// - **Counts**: the first denial starts a count, which ends after the [time window](AutoBlock::within). Denials by a
+///   block, denials of a [`check`](crate::RateLimiter::check) and denials that are not enforced do not count. Neither
+///   do calls that are dropped before a remote backend has answered.
 /// - In [shadow mode](crate::RateLimitLayer::shadow), blocks are not enforced.
-/// - **Bounded**: at most [`max_entries`](AutoBlock::max_entries) callers are tracked. Beyond that, callers with the
-///   fewest denials are dropped first, in constant time. A block without recent attempts counts as half the threshold.
+/// - **Memory**: at most [`max_entries`](AutoBlock::max_entries) callers are tracked. If there are more, the callers
+///   with the fewest denials are dropped first, in constant time. A blocked caller without recent attempts ranks like a
+///   caller whose denials have reached half the threshold.
 /// - **Shared**: each process counts its own denials. On a shared backend, a block takes effect in all processes within
 ///   a second, and also [escalates](AutoBlock::escalate) in all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl AutoBlock {
         AutoBlock::of_names(policies.into_iter().map(|policy| policy.name().clone()))
     }
 
-    /// Like [`new`](AutoBlock::new), for policies identified by name.
+    /// Like [`new`](AutoBlock::new), but for policies identified by name.
     pub fn of_names(policies: impl IntoIterator<Item = PolicyName>) -> AutoBlock {
         AutoBlock {
             policies: policies.into_iter().collect(),
@@ -91,65 +92,67 @@ impl AutoBlock {
         }
     }
 
-    /// Sets how many denials lead to a block, at least 1. Default: 30.
+    /// Sets how many denials lead to a block. Defaults to 30. The minimum is 1.
     #[must_use]
     pub fn threshold(mut self, denials: u32) -> AutoBlock {
         self.threshold = denials.max(1);
         self
     }
 
-    /// Sets the time within which denials are counted. Default: 10 minutes.
+    /// Sets the time within which denials are counted. Defaults to 10 minutes.
     #[must_use]
     pub fn within(mut self, window: Duration) -> AutoBlock {
         self.window = window;
         self
     }
 
-    /// Sets how long a block lasts. Default: 24 hours.
+    /// Sets how long a block lasts. Defaults to 24 hours.
     #[must_use]
     pub fn block_for(mut self, time: Duration) -> AutoBlock {
         self.lasts = time;
         self
     }
 
-    /// Makes each further block of a caller `factor` (at least 1) times as long as the one before, up to `most`. Starts
-    /// over once the caller has been free for as long as its last block lasted. Default: off.
+    /// Makes each further block of a caller `factor` (at least 1) times as long as the previous block, up to `most`.
+    /// The length starts over when the caller has been free for as long as its last block lasted. Off by default.
     #[must_use]
     pub fn escalate(mut self, factor: u32, most: Duration) -> AutoBlock {
         self.escalation = Some((factor.max(1), most));
         self
     }
 
-    /// Resets the counts of a caller's key and address when a charge is allowed, for policies that well-behaved callers
-    /// rarely exceed. Default: off, because a caller far above its quota still succeeds now and then.
+    /// Resets the counts of a caller's key and address when a charge is allowed. Use this for policies that
+    /// well-behaved callers rarely exceed. Off by default, because even a caller far above its quota occasionally
+    /// succeeds.
     #[must_use]
     pub fn reset_on_success(mut self) -> AutoBlock {
         self.resets_on_success = true;
         self
     }
 
-    /// Turns off blocking by key. Default: on, which is safe only for [verified keys](AutoBlock).
+    /// Turns off blocking by key. Blocking by key is on by default, but is safe only for [verified keys](AutoBlock).
     #[must_use]
     pub fn without_keys(mut self) -> AutoBlock {
         self.keys = false;
         self
     }
 
-    /// Turns off blocking by address. Default: on.
+    /// Turns off blocking by address, which is on by default.
     #[must_use]
     pub fn without_ips(mut self) -> AutoBlock {
         self.ips = false;
         self
     }
 
-    /// Also blocks by user agent. A block applies to all clients with the same user agent. Default: off.
+    /// Also blocks by user agent. A block applies to all clients with the same user agent. Off by default.
     #[must_use]
     pub fn user_agents(mut self) -> AutoBlock {
         self.user_agents = true;
         self
     }
 
-    /// Also blocks by a label such as `"country"`, for all callers with the same value. May be repeated. Default: none.
+    /// Also blocks by a label such as `"country"`. A block applies to all callers with the same value of the label. May
+    /// be called repeatedly. By default, no labels are used.
     #[must_use]
     pub fn label(mut self, name: impl Into<Cow<'static, str>>) -> AutoBlock {
         self.labels.push(name.into());
@@ -157,14 +160,14 @@ impl AutoBlock {
     }
 
     /// Sets how many callers are tracked, at least 64. Each caller takes 64 bytes, and more if this process
-    /// [blocks](crate::protection::Block) the caller. Default: 100,000.
+    /// [blocks](crate::protection::Block) the caller. Defaults to 100,000.
     #[must_use]
     pub fn max_entries(mut self, entries: usize) -> AutoBlock {
         self.max_entries = entries.max(64);
         self
     }
 
-    /// The fields that `new` changes, each with its old and its new value.
+    /// Returns the fields that differ in `new`, each with its old and its new value.
     #[cfg(feature = "serde")]
     pub(crate) fn differences(&self, new: &AutoBlock) -> Vec<(&'static str, String, String)> {
         let escalation = |rules: &AutoBlock| match rules.escalation {
@@ -199,7 +202,7 @@ impl AutoBlock {
         }
     }
 
-    /// How long a block lasts after `times` earlier blocks.
+    /// Returns how long a block lasts after `times` earlier blocks.
     pub(super) fn lasts(&self, times: u32) -> Duration {
         let Some((factor, most)) = self.escalation else { return self.lasts };
         let factor = factor.checked_pow(times).unwrap_or(u32::MAX);

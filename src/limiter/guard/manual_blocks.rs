@@ -8,14 +8,15 @@ use crate::policy::Digest;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 
-/// All times are by the local clock.
+/// The table of manual blocks. All times are by the local clock.
 #[derive(Default)]
 pub(in crate::limiter) struct ManualBlocks {
     /// The end and the origin of each block.
     until: Map<Digest, (Micros, Option<BlockOrigin>)>,
-    /// The same blocks, ordered by end. Every change locks this set, which keeps both consistent; calls never lock it.
+    /// The same blocks, ordered by their ends. Every change locks this set, which keeps the two collections consistent.
+    /// Calls never lock it.
     ends: Mutex<BTreeSet<(Micros, Digest)>>,
-    /// Whether a block was ever added. Until then, calls skip the lookup.
+    /// Whether a block was ever added. Until a block is added, calls skip the lookup.
     any: AtomicBool,
 }
 
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_maximum_holds_while_many_threads_block_and_unblock() {
+    fn the_table_never_exceeds_its_maximum_while_threads_block_and_unblock() {
         let (manual, now) = (ManualBlocks::default(), Micros::new(1_000_000));
         for id in 0..MAX_MANUAL_BLOCKS as u128 - 100 {
             assert!(manual.block(Digest::from_bits(id), now, now.plus(1_000)));

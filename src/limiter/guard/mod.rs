@@ -27,17 +27,17 @@ pub(super) struct Guard {
     auto: Option<AutoBlock>,
     pub(super) manual: ManualBlocks,
     pub(super) pauses: Pauses,
-    /// Created when the first offender is recorded.
+    /// The table is created when the first offender is recorded.
     offenders: OnceLock<Offenders>,
 }
 
-/// The rule that blocks a caller, and the end of the block; `None` for a deny rule.
+/// The rule that blocks a caller, and the end of the block. The end is `None` for a deny rule.
 pub(super) struct BlockedBy {
     pub(super) rule: Arc<DenyRule>,
     pub(super) until: Option<Micros>,
 }
 
-/// A new block, made because of a denial.
+/// A new block, which was caused by a denial.
 pub(super) struct NewBlock {
     pub(super) id: Digest,
     pub(super) signal: Signal,
@@ -53,7 +53,7 @@ pub(super) struct BlockOrigin {
 }
 
 impl BlockOrigin {
-    /// Builds an entry of the block list. `times` is `None` for a manual block.
+    /// Creates an entry of the list of blocks. `times` is `None` for a manual block.
     fn listed(origin: Option<BlockOrigin>, digest: Digest, now: Micros, until: Micros, times: Option<u32>) -> Block {
         let (age, rule) = origin.map_or((None, None), |origin| (Some(now.since(origin.since)), origin.rule));
         let (left, by_hand) = (until.since(now), times.is_none());
@@ -61,7 +61,7 @@ impl BlockOrigin {
     }
 }
 
-/// A caller's blockable signals, each with its digest.
+/// The signals by which a caller can be blocked, each with its digest.
 pub(super) type SignalIds = SmallVec<[(Digest, Signal); 2]>;
 
 impl Guard {
@@ -96,7 +96,7 @@ impl Guard {
         self.deny.as_ref().is_some_and(|deny| !deny.is_empty()) || self.auto.is_some() || self.has_blocks()
     }
 
-    /// Whether there is a block, possibly an expired one.
+    /// Returns whether there is a block, which may have expired.
     fn has_blocks(&self) -> bool {
         self.manual.any() || self.offenders.get().is_some_and(Offenders::has_blocks)
     }
@@ -133,7 +133,7 @@ impl Guard {
             Some((digest, Signal::key(key?.clone()), by_denials))
         });
         let blocks = by_signal.chain(keys).filter_map(|(id, signal, by_denials)| {
-            // Every lookup records another attempt, so the search must not stop at the first block.
+            // Every lookup counts an attempt by the blocked caller, so the search must not stop at the first block.
             let automatic = offenders.filter(|_| by_denials).and_then(|offenders| offenders.blocked(id, now));
             Some((self.manual.blocked(id, now).max(automatic)?, signal))
         });
@@ -186,7 +186,7 @@ impl Guard {
         new_blocks
     }
 
-    /// Step 6: resets the counts of a caller whose charge was granted, if the rules require that.
+    /// Step 6: resets the counts of a caller whose charge was granted, if the rules require a reset.
     pub(super) fn allowed<'k>(&self, keys: impl Iterator<Item = (&'k PolicyName, Digest)>, signal_ids: &SignalIds) {
         let Some(auto) = self.auto.as_ref().filter(|auto| auto.resets_on_success) else { return };
         let Some(offenders) = self.offenders.get() else { return };
@@ -233,7 +233,7 @@ impl Guard {
     }
 }
 
-/// The size of the table of offenders in a limiter that counts no denials itself.
+/// The size of the table of offenders in a limiter that does not count denials.
 const MAX_FOREIGN_BLOCKS: usize = 100_000;
 
 pub(super) const MAX_MANUAL_BLOCKS: usize = manual_blocks::MAX_MANUAL_BLOCKS;

@@ -39,7 +39,7 @@ fn concurrent_denials_at_the_threshold_cause_one_block() {
 fn the_block_count_is_positive_while_a_block_is_active() {
     every_order(|| {
         let offenders = offenders();
-        // In another bucket, so that no lock orders the two threads.
+        // The digest is in another bucket, so that no lock orders the two threads.
         let mut others = (2..).map(Digest::from_bits);
         let other = others.find(|id| offenders.bucket_number(*id) != offenders.bucket_number(ONE)).unwrap();
         offenders.block(ONE, NOW, NOW + HOUR, 1);
@@ -69,7 +69,7 @@ fn manual_blocks_are_visible_to_later_calls() {
             let manual = Arc::clone(&manual);
             thread(move || manual.block(ONE, NOW, NOW + HOUR))
         };
-        // Two calls of one caller: if the first is blocked, so is the second.
+        // The same caller makes two calls. If the first call is blocked, the second is also blocked.
         let calling = {
             let manual = Arc::clone(&manual);
             thread(move || [(); 2].map(|()| manual.blocked(ONE, NOW).is_some()))
@@ -86,7 +86,7 @@ fn manual_blocks_are_visible_to_later_calls() {
     });
 }
 
-/// If they counted twice, fewer other callers could be blocked.
+/// If the two blocks counted twice, fewer other callers could be blocked.
 #[test]
 fn two_manual_blocks_of_one_caller_count_once() {
     every_order(|| {

@@ -1,10 +1,12 @@
-//! The offenders: counted denials and automatic blocks, in a table of fixed size.
+//! The table of offenders, which has a fixed size and stores counted denials and automatic blocks.
 //!
-//! Each offender has an entry in one bucket. The bucket depends on the digest and on random numbers of the table. A
-//! client thus cannot choose keys in the bucket of another client, even if it knows the secret of the keys.
+//! Each offender has an entry in one bucket. The bucket depends on the digest and on random numbers of the table.
+//! Therefore, a client cannot choose keys that fall into the bucket of another client, even if it knows the secret of
+//! the keys.
 //!
-//! A new offender replaces the entry with the lowest rank in its bucket: an empty one if possible, then one without
-//! recent denials, then one with few denials. A flood of callers that are denied once therefore only displaces itself.
+//! A new offender replaces the entry with the lowest rank in its bucket. Empty entries rank lowest, followed by entries
+//! without recent denials and entries with few denials. Therefore, in a flood of callers that are denied once, these
+//! callers displace only each other.
 
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) struct Offenders {
     buckets: Box<[Mutex<[Offender; WAYS]>]>,
     placement: Placement,
-    /// The number of entries with a block, possibly an expired one. While it is 0, calls skip the lookup.
+    /// The number of entries with a block, which may have expired. While the number is 0, calls skip the lookup.
     blocks: AtomicUsize,
     window: u64,
     threshold: u32,
@@ -30,18 +32,18 @@ const WAYS: usize = 8;
 #[derive(Default)]
 struct Offender {
     id: u128,
-    /// When the block ends; 0 if there was none.
+    /// The end of the block; 0 if there was no block.
     until: u64,
     since: u64,
     /// Denials and blocked attempts since the time `since`.
     count: u32,
-    /// The count of the previous window, so that a blocked caller that keeps trying is not dropped when a new window
-    /// begins.
+    /// The count of the previous window. It prevents a blocked caller that keeps trying from being dropped when a new
+    /// window begins.
     before: u32,
-    /// The number of blocks in a row.
+    /// The number of successive blocks.
     times: u32,
     is_taken: bool,
-    /// Boxed, because few entries have an origin.
+    /// The origin is boxed because few entries have one.
     origin: Option<Box<BlockOrigin>>,
 }
 
@@ -72,12 +74,13 @@ impl Offenders {
         Some(Micros::new(entry.until))
     }
 
-    /// Counts a denial. If the denial leads to a block, returns its length and its number in a row.
+    /// Counts a denial. If the denial leads to a block, returns the length of the block and its position among the
+    /// successive blocks.
     pub(super) fn denied(&self, id: Digest, now: Micros, rules: &AutoBlock) -> Option<(Duration, u32)> {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);
         if entry.since < entry.until && entry.until <= now.get() {
-            // Attempts while blocked decide which entry to keep, but do not count towards another block.
+            // Attempts during a block affect which entries are kept, but do not count towards another block.
             (entry.before, entry.count, entry.since) = (entry.count, 0, now.get());
         }
         let count = entry.count(now, self.window);
@@ -156,7 +159,7 @@ impl Offenders {
     fn entry<'a>(&self, bucket: &'a mut [Offender; WAYS], id: Digest, now: Micros) -> &'a mut Offender {
         let found = bucket.iter().position(|entry| entry.is(id));
         let place = found.unwrap_or_else(|| {
-            // Among equal ranks, the oldest entry is replaced.
+            // Among entries of equal rank, the oldest is replaced.
             let rank =
                 |place: &usize| (bucket[*place].eviction_rank(now, self.window, self.threshold), bucket[*place].since);
             let least = (0..WAYS).min_by_key(rank).unwrap_or(0);
@@ -203,8 +206,8 @@ impl Offender {
     }
 
     /// Returns the rank of the entry. The entry with the lowest rank is replaced. A block without recent attempts ranks
-    /// as half the threshold: callers with few denials do not displace this entry, and this entry does not displace a
-    /// caller that is close to a block.
+    /// like half the threshold. As a result, callers with few denials do not displace the block, and the block does not
+    /// displace a caller that is close to being blocked.
     fn eviction_rank(&self, now: Micros, window: u64, threshold: u32) -> u64 {
         let is_current = now.get().saturating_sub(self.since) < window;
         let count = 10 * u64::from(self.count.max(self.before));
@@ -261,7 +264,7 @@ mod tests {
         let lasts = |at: Micros| offenders.denied(id(1), at, &rules).map(|(lasts, _)| lasts.as_secs() / 3600);
         assert_eq!(lasts(NOW), Some(1));
         assert_eq!(lasts(NOW + hours(1)), Some(10));
-        assert_eq!(lasts(NOW + hours(11)), Some(24), "no longer than a day");
+        assert_eq!(lasts(NOW + hours(11)), Some(24), "a block lasts at most a day");
         // The caller was free for as long as the block lasted.
         assert_eq!(lasts(NOW + hours(11 + 24 + 24)), Some(1));
         assert_eq!(lasts(NOW + hours(60 + 1) + hours(1)), Some(1));
@@ -283,7 +286,7 @@ mod tests {
     }
 
     /// Regression: the default secret of a Redis backend is derived from its prefix, so anyone can compute digests. A
-    /// blocked client could free itself by 400 requests under eight names in its bucket.
+    /// blocked client could lift its block with 400 requests under eight names in its bucket.
     #[test]
     fn keys_chosen_under_a_known_secret_do_not_free_a_blocked_client() {
         const BUCKETS: u64 = 1024;
@@ -311,7 +314,8 @@ mod tests {
         let rules = rules().threshold(30);
         let mut now = NOW;
         let worst: Vec<Digest> = (0..200).map(|i| id(1_000_000_000 + i)).collect();
-        // The worst offenders call during a flood of callers with one denial each, or five for every tenth caller.
+        // The worst offenders call during a flood of other callers. Every tenth of these is denied five times, and the
+        // others are denied once.
         for caller in 0..400_000u64 {
             now = now.plus(100);
             for _ in 0..(if caller % 10 == 0 { 5 } else { 1 }) {
@@ -325,6 +329,6 @@ mod tests {
         let blocked = worst.iter().filter(|offender| offenders.blocked(**offender, now).is_some()).count();
         assert_eq!(blocked, worst.len());
         assert!(offenders.len(now).0 <= 4096);
-        assert_eq!(offenders.len(now).1, worst.len(), "only the worst are blocked");
+        assert_eq!(offenders.len(now).1, worst.len(), "only the worst offenders are blocked");
     }
 }

@@ -7,11 +7,11 @@ use crate::policy::Digest;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{PoisonError, RwLock};
 
-/// The end of each pause, by the local clock, under the digest of its row.
+/// The end of each pause by the local clock, stored under the digest of the paused row.
 #[derive(Debug, Default)]
 pub(in crate::limiter) struct Pauses {
     until: RwLock<HashMap<Digest, Micros>>,
-    /// Whether there may be a pause. If not, calls skip the lookup.
+    /// Whether there may be a pause. If there is none, calls skip the lookup.
     any: AtomicBool,
 }
 

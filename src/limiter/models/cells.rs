@@ -1,4 +1,4 @@
-//! Models of the parts of a limiter: the waiting queue, set quotas, deny lists, the block cache.
+//! Models of the parts of a limiter: the waiting queue, set quotas, deny lists and the block cache.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -17,7 +17,7 @@ const NOW: Micros = Micros::new(1_700_000_000_000_000);
 const API: PolicyName = PolicyName::new("api");
 const KEY: Digest = Digest::from_bits(7 << 64);
 
-/// A reservation that is due after `before` others.
+/// Creates a reservation that is due after `before` other reservations.
 fn reservation(before: u64) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = State { spent: before as f64, at: NOW, stamp: quota.stamp(), ..State::default() };
@@ -30,8 +30,8 @@ fn due(decision: &Decision) -> u64 {
     (decision.due().get() - NOW.get()) / 60_000_000
 }
 
-/// Two of three callers leave: the third gets the first reservation and is woken for it. The other two reservations go
-/// back.
+/// Two of three callers leave. The third caller gets the first reservation and is woken. The other two reservations are
+/// given back.
 #[test]
 fn the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost() {
     orders_with_preemptions(3, || {
@@ -58,7 +58,8 @@ fn the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost
     });
 }
 
-/// A caller is due while the caller before it leaves. It uses one of the two reservations, and the other goes back.
+/// A caller becomes due while the caller before it leaves. The caller that is due uses one of the two reservations, and
+/// the other is given back.
 #[test]
 fn a_reservation_is_used_once_if_it_is_due_while_another_is_passed_on() {
     every_order(|| {

@@ -14,7 +14,7 @@ use crate::sync::model::{every_order, thread};
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 static API: Policy = Policy::new("api", Quota::token_bucket(2, HOUR));
 
-/// A backend with one row for all keys, protected by one lock.
+/// A backend with one row for all keys, which is protected by one lock.
 #[derive(Clone, Debug, Default)]
 struct OneRow(Arc<RowState>);
 
@@ -79,7 +79,7 @@ fn no_call_is_allowed_once_a_block_takes_effect() {
             let limiter = limiter.clone();
             thread(move || now(limiter.block(Signal::key("eve"), HOUR)))
         };
-        // Two calls of one caller: if the first is denied, so is the second.
+        // The same caller makes two calls. If the first call is denied, the second is also denied.
         let is_blocked = || now(limiter.try_check(&API, "eve")).reason() == Reason::Blocked;
         let calls = [is_blocked(), is_blocked()];
         assert!(calls[1] || !calls[0]);
@@ -152,12 +152,12 @@ fn clones_of_a_receipt_settle_a_charge_once() {
     });
 }
 
-/// On a remote backend, a call after a reset is decided by the current row.
+/// On a remote backend, a call after a reset is decided based on the current row.
 #[test]
 fn denials_from_before_a_reset_are_not_cached_after_the_reset() {
     every_order(|| {
         let backend = OneRow::remote();
-        // Charged by another limiter, so that this one has not cached the row.
+        // The row is charged by another limiter, so that this limiter has not cached it.
         assert!(now(RateLimiter::new(backend.clone()).try_acquire(&API, "eve").cost(2)).is_allowed());
         let limiter = RateLimiter::builder(backend).block_cache(4).build();
         let asking = {

@@ -1,15 +1,15 @@
 //! Waiting queues. When a caller in this process stops waiting, the callers behind it move up.
 //!
-//! The backend cannot take back a reservation between others, because later reservations keep their due times. Instead,
-//! each caller behind takes the reservation before its own, and the last reservation goes back to the backend. Costs
-//! and due times do not change, so every bound still holds.
+//! The backend cannot take back a reservation if later reservations exist, because those keep their due times. Instead,
+//! each caller behind the departed one takes over the reservation before its own, and the last reservation is given
+//! back to the backend. Costs and due times do not change, so every bound still holds.
 //!
-//! Only reservations with the same cost and quota can be exchanged, so a row has a queue for each cost and quota. The
-//! caller of rank `i` has the reservation of rank `i`. A departure removes one caller and the last reservation, in time
-//! logarithmic in the length of the queue.
+//! Only reservations with the same cost and quota can be exchanged, so each row has a separate queue for each cost and
+//! quota. The caller of rank `i` in a queue has the reservation of rank `i`. A departure removes one caller and the
+//! last reservation, in time logarithmic in the length of the queue.
 //!
-//! A departure wakes the callers behind it to shorten their timers, except callers that were woken and have not polled
-//! since. If many callers leave together, each remaining caller is woken once.
+//! A departure wakes the callers behind it, so that they shorten their timers. Callers that were already woken and have
+//! not polled since are not woken again. If many callers leave together, each remaining caller is woken once.
 
 mod sequence;
 #[cfg(test)]
@@ -22,11 +22,11 @@ use crate::algorithm::{Micros, Quota};
 use crate::policy::{DecidedBy, Decision, Decisions, Digest, PolicyName};
 use crate::sync::Map;
 
-/// All queues of a limiter. A queue is removed with its last caller.
+/// All queues of a limiter. A queue is removed when its last caller leaves.
 #[derive(Debug, Default)]
 pub(super) struct Queues(Map<QueueKey, Queue>);
 
-/// Reservations with the same key can be exchanged.
+/// The key of a queue. Reservations with equal keys can be exchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct QueueKey {
     policy: PolicyName,
@@ -37,9 +37,9 @@ struct QueueKey {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Ordered by due time, then by `number`.
+    /// The waiters, ordered by due time and then by `number`.
     waiters: Sequence<Waiter>,
-    /// Ordered by due time.
+    /// The reservations, ordered by due time.
     reserved: Sequence<Decision>,
     joined: u64,
 }
@@ -47,7 +47,7 @@ struct Queue {
 #[derive(Debug)]
 struct Waiter {
     number: u64,
-    /// Whether the reservation changed, and the caller was woken, since the last poll.
+    /// Whether the reservation has changed and the caller was woken since the last poll.
     moved: bool,
     waker: Waker,
 }
@@ -70,7 +70,7 @@ pub(super) struct Ticket {
 
 impl Queues {
     /// Adds the caller of a reservation. Returns `None` if the reservation cannot be passed on, because it is under
-    /// several policies or not by the backend.
+    /// several policies or was not decided by the backend.
     pub(super) fn join(&self, decisions: &Decisions, waker: &Waker) -> Option<Ticket> {
         let decision = decisions.only()?;
         if decision.decided_by() != DecidedBy::Backend {
@@ -86,7 +86,7 @@ impl Queues {
         Some(Ticket { queue, waiter })
     }
 
-    /// Returns the caller's decision if it changed since the last poll. `waker` is woken at the next change.
+    /// Returns the caller's decision if it has changed since the last poll. `waker` is woken at the next change.
     pub(super) fn moved(&self, ticket: &Ticket, waker: &Waker) -> Option<Decision> {
         // Dropping a waker may drop a task whose destructor calls this method, so the waker is dropped after unlocking.
         let (_earlier_waker, decision) = self.0.with(&ticket.queue, |queue| queue.moved(ticket.waiter, waker))?;
@@ -99,7 +99,7 @@ impl Queues {
         Some(decision)
     }
 
-    /// Removes a caller that stops waiting. Returns the decision that is left over.
+    /// Removes a caller that stops waiting. Returns the last decision of the queue, which is left over.
     pub(super) fn leave(&self, ticket: &Ticket) -> Option<Decision> {
         let (_waiter, decision, wakers) = self.remove(ticket, Queue::leave)?;
         wakers.into_iter().for_each(Waker::wake);
@@ -116,7 +116,7 @@ impl Queues {
 impl Queue {
     fn join(&mut self, reservation: Decision, waker: Waker) -> EntryId {
         self.joined += 1;
-        // Due times increase, unless callers start to wait in another order than that of their decisions.
+        // Due times increase unless callers start to wait in an order that differs from that of their decisions.
         let rank = self.reserved.partition_point(0, |last| last <= reservation.due());
         self.reserved.insert(rank, reservation);
         self.waiters.insert(rank, Waiter { number: self.joined, moved: false, waker })
@@ -152,8 +152,8 @@ impl Queue {
         Some((waiter, last, wakers))
     }
 
-    /// Sorts waiters from `begin` on that now have the same due time into the order in which they joined. They are out
-    /// of order only if callers started to wait in another order than that of their decisions.
+    /// Sorts waiters that now have the same due time into the order in which they joined, starting at `begin`. The
+    /// waiters are out of order only if they started to wait in an order that differs from that of their decisions.
     fn sort(&mut self, mut begin: usize) {
         while let Some(late) = self.waiters.first_beyond(begin, |run| run.in_order) {
             begin = self.waiters.rank(late);
@@ -196,7 +196,7 @@ impl Summarize for Waiter {
     }
 }
 
-/// The summary is the last due time.
+/// The summary of a run is its last due time.
 impl Summarize for Decision {
     type Summary = Micros;
 

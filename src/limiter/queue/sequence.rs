@@ -1,4 +1,4 @@
-//! A sequence with ranks, whose operations take time logarithmic in its length.
+//! A sequence of ranked entries. All operations take time logarithmic in its length.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -13,10 +13,10 @@ pub(super) trait Summarize {
     fn join(left: Self::Summary, right: Self::Summary) -> Self::Summary;
 }
 
-/// Entries ordered by rank, not by value.
+/// A sequence of entries that are ordered by rank, not by value.
 ///
-/// A treap (Seidel and Aragon, "Randomized search trees", 1996): a binary tree with lower ranks on the left and higher
-/// random priorities on top, so that the depth is logarithmic after any insertions and removals.
+/// The sequence is a treap (Seidel and Aragon, "Randomized search trees", 1996). This is a binary tree with lower ranks
+/// on the left and higher random priorities at the top. Its depth is logarithmic after any insertions and removals.
 #[derive(Debug)]
 pub(super) struct Sequence<T: Summarize> {
     nodes: Slab<Node<T>>,
@@ -25,7 +25,7 @@ pub(super) struct Sequence<T: Summarize> {
     inserted: u64,
 }
 
-/// Identifies an entry while it is in the sequence, at any rank.
+/// Identifies an entry for as long as it is in the sequence, even if its rank changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryId(usize);
 
@@ -99,8 +99,8 @@ impl<T: Summarize> Sequence<T> {
         self.first_beyond(rank, |_| false)
     }
 
-    /// Returns the end of the longest run from `begin` that `fits`, which must be true for all shorter runs and no
-    /// longer ones.
+    /// Returns the end of the longest run from `begin` for which `fits` is true. `fits` must be true for all shorter
+    /// runs and false for all longer ones.
     pub(super) fn partition_point(&mut self, begin: usize, fits: impl Fn(T::Summary) -> bool) -> usize {
         self.first_beyond(begin, fits).map_or(self.len(), |beyond| self.rank(beyond))
     }
@@ -167,7 +167,7 @@ impl<T: Summarize> Sequence<T> {
         Some(top)
     }
 
-    /// Recomputes a node after its children or its entry changed.
+    /// Recomputes the summary and length of a node after its children or its entry have changed.
     fn update(&mut self, index: usize) {
         let Node { left, right, .. } = self.nodes[index];
         for child in [left, right].into_iter().flatten() {
@@ -264,7 +264,7 @@ mod tests {
         for number in 0..10_000 {
             sequence.insert(sequence.len(), number);
         }
-        // The average is 31.
+        // The average depth is 31.
         assert!(depth(&sequence, sequence.root) < 80);
         for _ in 0..5_000 {
             let first = sequence.at(0).expect("an entry");

@@ -1,4 +1,5 @@
-//! Tests of the waiting queues against a simple model, and of the work that ten thousand departures cause.
+//! Tests that compare the waiting queues with a simple model, and that measure the work caused by ten thousand
+//! departures.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +13,8 @@ use crate::policy::{ChargedQuota, Part, PolicyName};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
-/// A reservation due after `wait` microseconds; `spent` distinguishes reservations with the same due time.
+/// Creates a reservation that is due after `wait` microseconds. `spent` distinguishes reservations with the same due
+/// time.
 fn reservation(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = crate::algorithm::State { spent: spent as f64, at: NOW, ..Default::default() };
@@ -25,7 +27,7 @@ fn identity(decision: &Decision) -> (u64, u64, usize) {
     (decision.cost(), decision.due().get() - NOW.get(), decision.step().state.spent as usize)
 }
 
-/// The queue of one row, with all costs. A departure moves the waiters behind it one by one.
+/// A model of the queues of one row, for all costs. A departure moves the waiters behind it one by one.
 #[derive(Default)]
 struct Model {
     queue: Vec<Modelled>,
@@ -53,7 +55,7 @@ impl Model {
         Some(self.queue.remove(place).reservation)
     }
 
-    /// Returns the reservation that is left over, and the callers to wake.
+    /// Returns the reservation that is left over, and the callers that must be woken.
     fn leave(&mut self, id: usize) -> Option<((u64, u64, usize), Vec<usize>)> {
         let place = self.queue.iter().position(|waiter| waiter.id == id)?;
         let mut left = self.queue.remove(place).reservation;
@@ -94,7 +96,7 @@ proptest! {
         for (id, (act, pick, cost, wait)) in acts.into_iter().enumerate() {
             let waker = Waker::from(Arc::new(WakeLog(id, Arc::clone(&woken))));
             if act < 5 || tickets.is_empty() {
-                // Increasing due times, with repetitions.
+                // Due times increase, and some are repeated.
                 let reservation = reservation(7, cost, 1 + (id as u64 * spread / 4) + wait, id);
                 model.join(id, identity(reservation.only().unwrap()));
                 tickets.push((id, queues.join(&reservation, &waker).unwrap()));
@@ -135,7 +137,7 @@ impl Wake for Wakes {
     }
 }
 
-/// Regression: each departure woke all callers behind it, 50 million wakes for 10,000 departures.
+/// Regression: each departure woke all callers behind it, which caused 50 million wakes for 10,000 departures.
 #[test]
 fn ten_thousand_departures_wake_each_waiter_at_most_once() {
     const MANY: usize = 10_000;
@@ -147,7 +149,7 @@ fn ten_thousand_departures_wake_each_waiter_at_most_once() {
         // All callers leave, beginning with `first`.
         for (left, index) in (first..MANY).chain(0..first).enumerate() {
             let last = queues.leave(&tickets[index]).unwrap();
-            assert_eq!(identity(&last).2, MANY - 1 - left, "the last reservation goes back");
+            assert_eq!(identity(&last).2, MANY - 1 - left, "the last reservation is given back");
         }
         assert!(wakes.0.load(Ordering::Relaxed) < MANY);
         assert_eq!(queues.0.len(), 0);
@@ -174,7 +176,7 @@ fn a_departure_wakes_only_later_callers_that_have_polled_since_the_last_departur
     assert_eq!(queues.moved(&tickets[99], &waker(99)).map(|reservation| identity(&reservation).2), Some(96));
 }
 
-/// Two policies with the same key are two rows.
+/// Two policies have separate rows for the same key.
 #[test]
 fn reservations_are_not_passed_on_between_policies() {
     let queues = Queues::default();
