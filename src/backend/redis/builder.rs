@@ -215,7 +215,8 @@ impl RedisBackendBuilder {
             Ok(answer) => answer.map(|()| backend).map_err(|error| error.at(address)),
             Err(_) => {
                 let message = format!(
-                    "the Redis server did not reply within {time:?}; check the address, or use `lazy()` to start without it"
+                    "the Redis server did not reply within {time:?}; check the address, or use `lazy()` to start without \
+                     the server"
                 );
                 Err(Error::new(ErrorKind::Unavailable, message).at(address))
             }

@@ -1,4 +1,4 @@
-//! Tests of a full table: row counts by policy, eviction, overflow rows.
+//! Tests of a full table. They cover row counts by policy, eviction and overflow rows.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ impl Bench {
         self.backend.rows_by_policy().iter().find(|(name, _)| name == policy).map_or(0, |(_, rows)| *rows)
     }
 
-    /// Counts all rows by policy number, and compares the counts with those of the ledger.
+    /// Counts all rows by policy number, and compares the counts with the counts in the ledger.
     fn recount(&self) -> HashMap<u32, u32> {
         let mut counted = HashMap::new();
         for number in 0..self.backend.table.shards() {
@@ -115,7 +115,7 @@ fn two_flooded_policies_stop_evicting_each_others_rows() {
         bench.take_of(&POLICIES[1], key, &quota, 1);
     }
     let (now, _) = bench.backend.table.pressure();
-    assert!(now - evicted < 100, "{} rows in 200,000 calls", now - evicted);
+    assert!(now - evicted < 100, "{} rows were evicted in 200,000 calls", now - evicted);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn keys_share_different_overflow_rows_in_each_table() {
         let keys = (30_000..30_300).filter(|key| bench.take_of(&POLICIES[1], *key, &quota, 1).is_allowed());
         keys.collect::<Vec<u64>>().len()
     };
-    assert_eq!((admitted(), admitted()), (300, 300), "callers of another policy get rows");
+    assert_eq!((admitted(), admitted()), (300, 300), "callers under another policy must get rows");
     let shared = |bench: &Bench, key: u64| {
         let row = RowId { policy: &POLICIES[0], key: bench.key(key) };
         bench.backend.table.hasher().key(&row).hash() % 16
@@ -164,7 +164,7 @@ fn a_call_charges_one_overflow_row_per_shard() {
         (100_000..).find(|key| table.shard_of(row(*key)) == shard && row(*key).hash() % 16 == 5).expect("a key")
     };
     let (a, b) = (newcomer(0), newcomer(1));
-    // Rows that deny fill all shards but leave the overflow rows of these two unused.
+    // Rows that deny requests fill all shards, but the overflow rows of these two newcomers stay unused.
     for key in (0..1000).filter(|key| row(*key).hash() % 16 != 5) {
         bench.take_of(policy, key, &quota, 2);
     }
@@ -172,7 +172,7 @@ fn a_call_charges_one_overflow_row_per_shard() {
     assert!(bench.backend.decide(&[take(a), take(b)], true).all_granted());
     for key in [a, b] {
         let admitted = [(); 2].map(|()| bench.take_of(policy, key, &quota, 1).is_allowed());
-        assert_eq!(admitted, [true, false], "one token of two is left");
+        assert_eq!(admitted, [true, false], "one of the two tokens is left");
     }
 }
 
@@ -203,7 +203,7 @@ fn small_tables_keep_the_cap_and_denied_keys() {
         let first: Vec<u64> =
             (0..10_000).filter(|key| bench.take_of(&POLICIES[0], *key, &quota, 1).is_allowed()).collect();
         assert!(bench.backend.len() <= rows.max(16));
-        assert!(first.len() >= bench.backend.len(), "{} admitted to {rows} rows", first.len());
+        assert!(first.len() >= bench.backend.len(), "only {} keys were admitted to {rows} rows", first.len());
         assert!(first.iter().all(|key| !bench.take_of(&POLICIES[0], *key, &quota, 1).is_allowed()), "{rows} rows");
     }
 }
