@@ -1,4 +1,4 @@
-//! Charges whose futures are dropped.
+//! Calls whose futures are dropped.
 
 use tollgate::{DAY, MemoryBackend, Policy, Quota, RateLimiter};
 
