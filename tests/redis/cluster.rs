@@ -153,7 +153,7 @@ async fn several_limits_of_one_key_are_charged_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_moving_slot_is_followed() {
+async fn calls_follow_a_slot_that_moves() {
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
     let policy = PolicyName::new("moving");

@@ -155,7 +155,7 @@ async fn a_cluster_without_slots_is_unavailable() {
     assert_error(&error, ErrorKind::Unavailable, "not every slot", "not served");
 }
 
-/// The backend also does not overwrite the foreign value.
+/// The backend must not overwrite the foreign value.
 #[tokio::test]
 async fn a_foreign_value_is_an_error() {
     let server = Server::start();

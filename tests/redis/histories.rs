@@ -210,7 +210,8 @@ impl<'a> History<'a> {
         Sent::Takes { expected, answer }
     }
 
-    /// Decides with the algebra. Each take sees what the earlier takes would spend. Either all takes are made, or none.
+    /// Decides with the algebra. Each take sees what the earlier takes would spend. The takes are made only
+    /// if all of them are granted.
     fn decide(&mut self, rows: &[usize], takes: &[Take<'_>], store: bool) -> Vec<Step> {
         let mut tried = self.model;
         let mut steps = Vec::new();
@@ -226,7 +227,7 @@ impl<'a> History<'a> {
                 self.promised = self.now + time;
             }
             if let Some(receipt) = ChargeRecord::new(take.ask.tokens(), step) {
-                // Receipts of denied calls are kept too, because settling them must refund nothing.
+                // Receipts of denied calls are kept too, to test that settling them refunds nothing.
                 let row = rows[steps.iter().position(|other| std::ptr::eq(other, step)).unwrap()];
                 self.receipts.push((row, take.quota, receipt));
             }
