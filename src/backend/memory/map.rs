@@ -109,7 +109,7 @@ mod tests {
                 most = most.max(here);
             }
             assert_eq!(seen, keys);
-            assert!(most < 64, "{most} rows in one sample");
+            assert!(most < 64, "one sample contained {most} rows");
         }
     }
 

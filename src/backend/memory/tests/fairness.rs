@@ -81,7 +81,7 @@ fn a_single_policy_can_fill_the_table() {
         bench.take_of(&POLICIES[0], key, &Quota::token_bucket(1, DAY), 1);
     }
     assert_eq!(bench.rows_of(&POLICIES[0]), bench.backend.len());
-    assert!(bench.backend.len() >= 9_990, "{} rows", bench.backend.len());
+    assert!(bench.backend.len() >= 9_990, "the table has {} rows", bench.backend.len());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn two_flooded_policies_stop_evicting_each_others_rows() {
         bench.take_of(&POLICIES[1], key, &quota, 1);
     }
     let (a, b) = (bench.rows_of(&POLICIES[0]), bench.rows_of(&POLICIES[1]));
-    assert!(b >= a * 3 / 4 && b <= a * 5 / 4, "{a} and {b} rows");
+    assert!(b >= a * 3 / 4 && b <= a * 5 / 4, "the policies have {a} and {b} rows");
     let (evicted, _) = bench.backend.table.pressure();
     for key in 100_000..200_000 {
         bench.take_of(&POLICIES[0], key, &quota, 1);
@@ -126,7 +126,7 @@ fn a_small_policy_evicts_rows_of_a_flooded_policy() {
     }
     let admitted = (0..2_000).filter(|key| bench.take_of(&POLICIES[1], *key, &quota, 1).is_allowed()).count();
     assert_eq!(admitted, 2_000);
-    assert!(bench.rows_of(&POLICIES[1]) >= 1_990, "{} rows", bench.rows_of(&POLICIES[1]));
+    assert!(bench.rows_of(&POLICIES[1]) >= 1_990, "the policy has {} rows", bench.rows_of(&POLICIES[1]));
 }
 
 #[test]
@@ -186,18 +186,18 @@ fn a_hundred_thousand_policies_stay_within_the_cap() {
             bench.take_of(&policy, 10 + number * 10 + key, &quota, 2);
         }
     }
-    assert!(bench.backend.len() <= 10_000, "{} rows", bench.backend.len());
+    assert!(bench.backend.len() <= 10_000, "the table has {} rows", bench.backend.len());
     let sizes = bench.backend.rows_by_policy();
     assert!(sizes.len() <= 1025 && sizes.iter().any(|(name, _)| name.as_str() == "(others)"), "{}", sizes.len());
     for number in 0..bench.backend.table.shards() {
         let mut shard = bench.backend.table.lock(number);
         let rows = shard.ledger().overflow_rows();
-        assert!(rows <= 17 * 16, "{rows} overflow rows");
+        assert!(rows <= 17 * 16, "the shard has {rows} overflow rows");
     }
 }
 
 #[test]
-fn small_tables_keep_the_cap_and_denied_keys() {
+fn small_tables_stay_within_the_cap_and_keep_denied_keys() {
     for rows in [4, 16, 17, 64, 100, 1000] {
         let (bench, quota) = (Bench::with_rows(rows), Quota::token_bucket(1, DAY));
         let first: Vec<u64> =

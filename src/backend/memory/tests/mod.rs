@@ -108,7 +108,7 @@ fn exhausted_keys_stay_denied_in_a_full_table() {
     assert!(bench.backend.len() <= 64);
     for newcomer in 1000..20_000 {
         bench.take(newcomer, &quota, 1);
-        assert!(bench.backend.len() <= 64, "{} rows", bench.backend.len());
+        assert!(bench.backend.len() <= 64, "the table has {} rows", bench.backend.len());
     }
     // Some of these keys may be on an overflow row, which also denies them.
     for key in exhausted {
@@ -297,7 +297,7 @@ fn the_cap_holds_when_a_call_charges_evictable_rows() {
         }
         for key in 0..50_000 {
             bench.backend.decide(&[take(1_000_000 + key), take(1_000_000u64 + key.saturating_sub(1))], true);
-            assert!(bench.backend.len() <= rows, "{} rows", bench.backend.len());
+            assert!(bench.backend.len() <= rows, "the table has {} rows", bench.backend.len());
         }
     }
 }
@@ -392,7 +392,7 @@ fn the_cap_holds_for_carry_rows_and_calls_with_many_rows() {
                 actual: 0,
             });
         }
-        assert!(bench.backend.len() <= 64, "{} rows", bench.backend.len());
+        assert!(bench.backend.len() <= 64, "the table has {} rows", bench.backend.len());
         bench.clock.advance(Duration::from_millis(below(40)));
     }
 }
