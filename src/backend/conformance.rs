@@ -1,8 +1,9 @@
-//! A test suite that every [`Backend`] must pass. Feature `conformance`. The suite may grow in any version, so semver
-//! does not apply to it.
+//! A test suite that every [`Backend`] must pass. Requires feature `conformance`. Any version may add tests to the
+//! suite, so semver does not apply to it.
 //!
 //! Each function tests a backend and panics if the backend violates the contract. The suite works with any clock: it
-//! repeats each decision at its instant with [`algorithm::step`](crate::algorithm::step), and requires an equal result.
+//! repeats each decision with [`algorithm::step`](crate::algorithm::step) at the instant of the decision, and requires
+//! an equal result.
 //!
 //! ```
 //! use tollgate::backend::{conformance, MemoryBackend};
@@ -23,17 +24,17 @@
 //! conformance::stores_all_or_none(&backend).await;
 //! conformance::peeks_without_a_trace(&backend).await;
 //! conformance::keeps_rows_apart(&backend).await;
-//! conformance::charges_a_row_named_twice_twice(&backend).await;
-//! conformance::keeps_spending_when_the_quota_changes(&backend).await;
+//! conformance::charges_a_repeated_row_each_time(&backend).await;
+//! conformance::preserves_spent_tokens_when_the_quota_changes(&backend).await;
 //! conformance::settles_by_the_rules(&backend).await;
 //! conformance::forgets_what_is_reset(&backend).await;
-//! conformance::charges_though_the_future_is_dropped(&backend, &pass).await;
-//! conformance::settles_and_resets_though_futures_are_dropped(&backend, &pass).await;
-//! conformance::bears_extremes(&backend).await;
+//! conformance::charges_even_if_the_future_is_dropped(&backend, &pass).await;
+//! conformance::settles_and_resets_even_if_futures_are_dropped(&backend, &pass).await;
+//! conformance::handles_extreme_values(&backend).await;
 //! # }
 //! ```
 
-#![allow(clippy::expect_used)] // Failures are reported by panicking.
+#![allow(clippy::expect_used)] // The suite reports failures by panicking.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -44,14 +45,15 @@ use crate::algorithm::{
 };
 use crate::policy::{Digest, Key, PolicyName, Secret};
 
-/// Runs all parts of the suite except [`spend`], which is meant for several threads. `pass` lets the given time pass,
-/// less than a second in total, and lets the backend's tasks run. See the [module](self) for an example.
+/// Runs all parts of the suite except [`spend`], which is meant to be called from several threads. `pass` must let the
+/// given time pass and let the backend's tasks run. The suite lets less than a second pass in total. See the
+/// [module](self) for an example.
 pub async fn all(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     decides_as_the_algebra_does(backend, &pass).await;
     common_parts(backend, &pass).await;
 }
 
-/// Runs the suite for backends that cannot decide several keys together, such as a Redis cluster. See the
+/// Runs the suite for a backend that cannot decide charges of several keys together, such as a Redis cluster. See the
 /// [module](self) for an example.
 pub async fn all_key_by_key(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, false).await;
@@ -62,17 +64,17 @@ async fn common_parts(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     stores_all_or_none(backend).await;
     peeks_without_a_trace(backend).await;
     keeps_rows_apart(backend).await;
-    charges_a_row_named_twice_twice(backend).await;
-    keeps_spending_when_the_quota_changes(backend).await;
+    charges_a_repeated_row_each_time(backend).await;
+    preserves_spent_tokens_when_the_quota_changes(backend).await;
     settles_by_the_rules(backend).await;
     forgets_what_is_reset(backend).await;
-    charges_though_the_future_is_dropped(backend, pass).await;
-    settles_and_resets_though_futures_are_dropped(backend, pass).await;
-    bears_extremes(backend).await;
+    charges_even_if_the_future_is_dropped(backend, pass).await;
+    settles_and_resets_even_if_futures_are_dropped(backend, pass).await;
+    handles_extreme_values(backend).await;
 }
 
-/// Random calls under all kinds of quotas get the same decisions as from the algebra at the same instant. See the
-/// [module](self) for an example.
+/// Tests that random calls under all kinds of quotas get the same decisions as in the algebra at the same instant. See
+/// the [module](self) for an example.
 pub async fn decides_as_the_algebra_does(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, true).await;
 }
@@ -127,7 +129,8 @@ async fn histories(backend: &dyn Backend, pass: &impl AsyncFn(Duration), several
     }
 }
 
-/// A denied call leaves every row unchanged, for any order of its takes. See the [module](self) for an example.
+/// Tests that a denied call leaves every row unchanged, whatever the order of its takes. See the [module](self) for an
+/// example.
 pub async fn stores_all_or_none(backend: &dyn Backend) {
     let (wide, narrow) = (PolicyName::new("conformance wide"), PolicyName::new("conformance narrow"));
     let key = fresh_key();
@@ -144,7 +147,7 @@ pub async fn stores_all_or_none(backend: &dyn Backend) {
     }
 }
 
-/// A peek returns what an acquire would return, and stores nothing. See the [module](self) for an example.
+/// Tests that a peek returns what an acquire would return, and stores nothing. See the [module](self) for an example.
 pub async fn peeks_without_a_trace(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance peek");
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(3, HOUR), Ask::cost(2));
@@ -152,11 +155,11 @@ pub async fn peeks_without_a_trace(backend: &dyn Backend) {
         assert!(ask(backend, &[take], false).await.all_granted());
     }
     assert!(ask(backend, &[take], true).await.all_granted());
-    assert!(!ask(backend, &[take], false).await.all_granted(), "one token is left, two are requested");
+    assert!(!ask(backend, &[take], false).await.all_granted(), "one token is left, but two are requested");
     assert!(!ask(backend, &[take], true).await.all_granted());
 }
 
-/// Each key has a separate row under each policy. See the [module](self) for an example.
+/// Tests that each key has a separate row under each policy. See the [module](self) for an example.
 pub async fn keeps_rows_apart(backend: &dyn Backend) {
     let policies = [PolicyName::new("conformance a"), PolicyName::new("conformance b")];
     let quota = Quota::fixed_window(1, HOUR);
@@ -168,20 +171,21 @@ pub async fn keeps_rows_apart(backend: &dyn Backend) {
     }
 }
 
-/// A call that names a row twice charges it twice or not at all. See the [module](self) for an example.
-pub async fn charges_a_row_named_twice_twice(backend: &dyn Backend) {
+/// Tests that a call that names a row twice charges the row twice or not at all. See the [module](self) for an example.
+pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance twice");
     let quota = Quota::token_bucket(3, HOUR);
     let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1));
     assert_eq!(spend(backend, &[take, take], 2).await, 1);
     assert_eq!(spend(backend, &[take], 2).await, 1);
 
-    // Takes that can never fit together are denied without a time to retry.
+    // If two takes can never fit together, they are denied without a retry time.
     let two = Take::new(fresh_row(&policy), &quota, Ask::cost(2));
     let steps = ask(backend, &[two, two], true).await;
     assert_eq!(steps[1].verdict, Verdict::Deny { retry: None });
 
-    // A plain take and a reservation: the retry time is when the first fits, since the second can then be reserved.
+    // A take without a wait and a reservation can be granted as soon as the first take fits, because the second can
+    // then be reserved.
     let quota = Quota::token_bucket(2, HOUR).max_reserved(5);
     let row = fresh_row(&policy);
     let take = |ask| Take::new(row, &quota, ask);
@@ -191,9 +195,9 @@ pub async fn charges_a_row_named_twice_twice(backend: &dyn Backend) {
     assert!(retry <= HOUR / 2, "one token is missing: {retry:?}");
 }
 
-/// When the quota changes, a row keeps its spent tokens. It keeps the old quota until the next granted charge. See the
-/// [module](self) for an example.
-pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
+/// Tests that a row keeps its spent tokens when the quota changes. The row keeps the old quota until the next charge is
+/// granted. See the [module](self) for an example.
+pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance change");
     let row = fresh_row(&policy);
     let large = Take::new(row, &Quota::token_bucket(200, HOUR), Ask::cost(150));
@@ -216,7 +220,7 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     let step = ask(backend, &[Take::new(row, &small.capacity(200), Ask::cost(20))], true).await[0];
     assert!(!step.is_allowed(), "{step:?}");
 
-    // A take of cost 0 spends nothing, so the row keeps its quota, also in a call with other takes.
+    // A take of cost 0 spends nothing, so the row keeps its quota, even if the call contains other takes.
     let row = fresh_row(&policy);
     let other = PolicyName::new("conformance beside");
     let beside = Take::new(RowId { policy: &other, key: row.key }, &small, Ask::cost(1));
@@ -238,7 +242,7 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
     for _ in 0..5 {
         granted += spend(backend, &[large], 101).await + spend(backend, &[small], 5).await;
     }
-    assert!((100..=101).contains(&granted), "{granted} of 100");
+    assert!((100..=101).contains(&granted), "admitted {granted} calls, expected 100 or 101");
 
     let quotas = [
         Quota::token_bucket(20, HOUR),
@@ -259,20 +263,28 @@ pub async fn keeps_spending_when_the_quota_changes(backend: &dyn Backend) {
             let other = quotas[dice.below(quotas.len())];
             let looked = ask(backend, &[Take::new(row, &other, Ask::cost(0))], false).await[0];
             let step = ask(backend, &[take], true).await[0];
-            // The quota that wrote the row sees it at the present time; other quotas see it unchanged.
+            // A peek under the quota that wrote the row returns the row's present state. A peek under another quota
+            // returns the row as it was stored.
             let expected = crate::algorithm::step(&take.quota, &looked.state, step.now, take.ask);
             if looked.state.stamp != other.stamp() || other.stamp() == quota.stamp() {
-                assert_eq!(step.is_allowed(), expected.is_allowed(), "round {round}: {looked:?}, {step:?}");
+                assert_eq!(
+                    step.is_allowed(),
+                    expected.is_allowed(),
+                    "round {round}: the peek returned {looked:?}, the acquire {step:?}"
+                );
                 if step.is_allowed() {
-                    assert_eq!(step.state.spent, expected.state.spent, "round {round}: {looked:?}, {step:?}");
+                    assert_eq!(
+                        step.state.spent, expected.state.spent,
+                        "round {round}: the peek returned {looked:?}, the acquire {step:?}"
+                    );
                 }
             }
         }
     }
 }
 
-/// A higher actual cost is charged, and a lower one refunded. Only the last reservation can be refunded. See the
-/// [module](self) for an example.
+/// Tests that a settlement charges a higher actual cost, and refunds a lower one. Of several reservations, only the
+/// last can be refunded. See the [module](self) for an example.
 pub async fn settles_by_the_rules(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance settle");
     let kinds = [
@@ -289,12 +301,16 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
             let step = ask(backend, &[take], true).await[0];
             settle_as(backend, &take, &step, actual).await;
             let after = state_of(backend, &take).await;
-            assert_eq!(after.spent - before.spent, actual as f64, "{quota}: {actual} of {capacity}");
+            assert_eq!(
+                after.spent - before.spent,
+                actual as f64,
+                "{quota} with capacity {capacity}, settled at {actual}"
+            );
             backend.reset(&[row]).await.expect("reset");
         }
     }
 
-    // A row remembers what was refunded before its last charge.
+    // A row remembers the tokens that were refunded before its last charge.
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let charges = [ask(backend, &[take], true).await[0], ask(backend, &[take], true).await[0]];
     let mut model = charges[1].state;
@@ -306,7 +322,8 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
     assert_eq!((model.spent, model.carry), (4.0, 3.0));
 
-    // A row that another quota has since written keeps that quota: the old quota's cap would reduce the spent tokens.
+    // If another quota has written the row since the charge, the row keeps that quota. The cap of the old quota would
+    // reduce the spent tokens.
     let row = fresh_row(&policy);
     let small = Take::new(row, &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let large = Take::new(row, &Quota::token_bucket(1000, HOUR), Ask::cost(500));
@@ -316,7 +333,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         let before = state_of(backend, &large).await;
         settle_as(backend, &small, &step, actual).await;
         let after = state_of(backend, &large).await;
-        assert_eq!(after.spent - before.spent, more, "{actual} under the previous quota");
+        assert_eq!(after.spent - before.spent, more, "settled at {actual} under the previous quota");
     }
 
     // Of several reservations, only the last can be refunded.
@@ -329,13 +346,17 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     for (index, spent) in [(1, 4.0), (3, 3.0), (2, 2.0)] {
         let receipt = ChargeRecord::new(1, &reservations[index]).expect("the take was granted");
         let last = [Adjustment { row: take.row, window: take.window, quota: take.quota, receipt, actual: 0 }];
-        assert_eq!(backend.settle(&last).await.expect("settle"), index > 1, "whether reservation {index} was refunded");
+        assert_eq!(
+            backend.settle(&last).await.expect("settle"),
+            index > 1,
+            "only the last reservation, not {index}, is refunded"
+        );
         assert_eq!(state_of(backend, &take).await.spent, spent, "reservation {index}");
     }
 }
 
-/// After a reset, the key has its full quota again. A reset returns how many rows existed, and succeeds for missing
-/// rows. See the [module](self) for an example.
+/// Tests that a key has its full quota again after a reset. A reset returns how many rows existed, and also succeeds
+/// for missing rows. See the [module](self) for an example.
 pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance reset");
     for quota in [Quota::token_bucket(2, HOUR), Quota::fixed_window(2, HOUR), Quota::sliding_window(2, HOUR)] {
@@ -344,8 +365,8 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
         assert_eq!(reset(&[take.row]).await, 0, "a row that never existed");
         for rows in [&[take.row][..], &[take.row, take.row], &[fresh_row(&policy), take.row]] {
             assert_eq!(spend(backend, &[take], 2).await, 1);
-            assert_eq!(reset(rows).await, 1, "the row exists");
-            assert_eq!(reset(rows).await, 0, "the row was reset");
+            assert_eq!(reset(rows).await, 1, "the row existed");
+            assert_eq!(reset(rows).await, 0, "the row was reset before");
         }
         let other = Take::new(fresh_row(&policy), &quota, Ask::cost(1));
         for take in [take, other] {
@@ -355,8 +376,9 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     }
 }
 
-/// A charge is made when `acquire` is called, even if its future is dropped. See the [module](self) for an example.
-pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
+/// Tests that a charge is made when `acquire` is called, even if its future is dropped. See the [module](self) for an
+/// example.
+pub async fn charges_even_if_the_future_is_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance dropped");
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10_080, 7 * 24 * HOUR), Ask::cost(1000));
     for _ in 0..3 {
@@ -365,10 +387,11 @@ pub async fn charges_though_the_future_is_dropped(backend: &dyn Backend, pass: i
     wait_until_spent(3000.0, backend, &take, &pass).await;
 }
 
-/// Settlements and resets take effect even if their futures are dropped. See the [module](self) for an example.
-pub async fn settles_and_resets_though_futures_are_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
+/// Tests that settlements and resets take effect even if their futures are dropped. See the [module](self) for an
+/// example.
+pub async fn settles_and_resets_even_if_futures_are_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance posted");
-    // One token per minute, so that hardly any tokens are refilled during the test.
+    // The rate is one token per minute, so that hardly any tokens are refilled during the test.
     let quota = Quota::token_bucket(10_080, 7 * 24 * HOUR);
     let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1000));
     let mut expected = 0.0;
@@ -394,8 +417,9 @@ async fn wait_until_spent(expected: f64, backend: &dyn Backend, take: &Take<'_>,
     panic!("expected {expected} spent tokens, found {spent}: a call whose future was dropped had no effect");
 }
 
-/// Takes of any size get a decision, and an empty call is granted. See the [module](self) for an example.
-pub async fn bears_extremes(backend: &dyn Backend) {
+/// Tests that takes of any size get a decision, and that an empty call is granted. See the [module](self) for an
+/// example.
+pub async fn handles_extreme_values(backend: &dyn Backend) {
     assert!(ask(backend, &[], true).await.is_empty());
     let policy = PolicyName::new("conformance extremes");
     let max = Quota::MAX_TOKENS;
@@ -416,7 +440,8 @@ pub async fn bears_extremes(backend: &dyn Backend) {
     }
 }
 
-/// Acquires `takes` repeatedly and counts the grants. Call this function for the same row from several threads.
+/// Acquires `takes` a number of times, given by `tries`, and returns how many of these calls were granted. To test
+/// concurrent calls, run this function for the same row on several threads.
 ///
 /// ```
 /// use tollgate::algorithm::Ask;
@@ -441,7 +466,7 @@ pub async fn spend(backend: &dyn Backend, takes: &[Take<'_>], tries: usize) -> u
 async fn ask(backend: &dyn Backend, takes: &[Take<'_>], store: bool) -> Steps {
     let steps = if store { backend.acquire(takes) } else { backend.peek(takes) }.await.expect("a decision");
     assert_eq!(steps.len(), takes.len(), "expected one step for each take");
-    assert!(steps.iter().all(|step| step.now == steps[0].now), "expected one instant for all takes");
+    assert!(steps.iter().all(|step| step.now == steps[0].now), "expected the same instant for all takes");
     steps
 }
 
@@ -489,17 +514,25 @@ fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps,
 fn assert_same(answer: &Step, expected: &Step, round: usize) {
     assert_eq!(
         answer.verdict, expected.verdict,
-        "round {round}: expected {expected:?} as in the algebra, found {answer:?}"
+        "round {round}: expected {expected:?}, as the algebra decides, found {answer:?}"
     );
     let (answer, expected) = (answer.state, expected.state);
-    assert_eq!(answer.spent.to_bits(), expected.spent.to_bits(), "round {round}: {answer:?}, {expected:?}");
-    assert_eq!(answer.carry.to_bits(), expected.carry.to_bits(), "round {round}: {answer:?}, {expected:?}");
+    assert_eq!(
+        answer.spent.to_bits(),
+        expected.spent.to_bits(),
+        "round {round}: expected {expected:?}, found {answer:?}"
+    );
+    assert_eq!(
+        answer.carry.to_bits(),
+        expected.carry.to_bits(),
+        "round {round}: expected {expected:?}, found {answer:?}"
+    );
     if answer.spent > 0.0 || answer.carry > 0.0 {
         assert_eq!((answer.at, answer.stamp), (expected.at, expected.stamp), "round {round}");
     }
 }
 
-/// The maximum number of peeks, 5 ms apart, at a row that a dropped call changes.
+/// The maximum number of peeks, 5 ms apart, while a test waits for the effect of a call whose future was dropped.
 const MAX_PEEKS: usize = 30;
 
 fn fresh_row(policy: &PolicyName) -> RowId<'_> {
@@ -510,7 +543,7 @@ fn fresh_key() -> Digest {
     Secret::random().digest(&Key::anonymous())
 }
 
-/// Pseudo-random numbers, the same in every run (xorshift64*).
+/// A generator of pseudo-random numbers (xorshift64*), which are the same in every run.
 struct Dice(u64);
 
 impl Dice {

@@ -1,12 +1,12 @@
-//! Errors of backends.
+//! The errors that backends return.
 
 use std::error::Error as StdError;
 use std::fmt;
 
-/// The error of a backend that could not decide. A denial is not an error.
+/// An error that a backend returns if it cannot decide. A denial is not an error.
 ///
 /// The message begins with the [kind](ErrorKind) and ends with advice. It does not include the cause, so log the
-/// `source()` too. With feature `axum`, the error converts into a 503 response.
+/// `source()` too. With feature `axum`, the error can be converted into a 503 response.
 ///
 /// ```
 /// use std::error::Error as _;
@@ -29,11 +29,11 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The server sent an invalid reply or refused the command: a mistake in the configuration or in the code.
+    /// The server sent an invalid reply or refused the command, because of a mistake in the configuration or the code.
     Protocol,
     /// The server did not reply within the deadline. The charge may have been made.
     Timeout,
-    /// The server cannot be reached, or cannot serve at the moment.
+    /// The server cannot be reached, or cannot serve requests at the moment.
     Unavailable,
     /// The backend does not support the operation.
     Unsupported,
@@ -52,7 +52,7 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// Creates an error of `kind`. The message should state what happened, with which value, and what to do.
+    /// Creates an error of `kind`. The message should state what happened, which value caused it, and what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error { kind, message: message.into(), source: None }
     }
@@ -64,14 +64,14 @@ impl Error {
         self
     }
 
-    /// Puts the server's address in front of the message.
+    /// Adds the server's address in front of the message.
     #[cfg(feature = "redis")]
     pub(super) fn at(mut self, address: &str) -> Error {
         self.message = format!("{address}: {}", self.message);
         self
     }
 
-    /// Returns the kind, which shows whether a retry may help and whether the charge may have been made.
+    /// Returns the kind of the error, which shows whether a retry may help and whether the charge may have been made.
     pub const fn kind(&self) -> ErrorKind {
         self.kind
     }

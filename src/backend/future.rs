@@ -1,4 +1,4 @@
-//! [`BackendFuture`], the future of a backend's result.
+//! [`BackendFuture`], a future that resolves to a backend's result.
 
 use std::fmt;
 use std::future::Future;
@@ -7,10 +7,11 @@ use std::task::{Context, Poll};
 
 use super::Error;
 
-/// The future of a backend operation: a ready result, without an allocation, or a boxed future.
+/// A future that resolves to the result of a backend operation. It is either a ready result, which needs no allocation,
+/// or a boxed future.
 ///
 /// # Panics
-/// Panics if it is polled after completion.
+/// Panics if the future is polled after completion.
 ///
 /// ```
 /// use tollgate::backend::{BackendFuture, Error};
@@ -20,25 +21,25 @@ use super::Error;
 /// assert_eq!(BackendFuture::boxed(async { Ok(7) }).await?, 7);
 ///
 /// assert!(BackendFuture::ready(Ok(7)).try_ready().is_ok());
-/// assert!(BackendFuture::boxed(async { Ok(7) }).try_ready().is_err()); // the pending future
+/// assert!(BackendFuture::boxed(async { Ok(7) }).try_ready().is_err()); // returns the pending future
 /// # Ok(()) }
 /// ```
-#[must_use = "a failure of the backend is only seen by awaiting its future"]
+#[must_use = "a failure of the backend is only reported by awaiting its future"]
 pub struct BackendFuture<T>(Inner<T>);
 
 enum Inner<T> {
-    /// `None` after completion.
+    /// Contains `None` after completion.
     Ready(Option<Result<T, Error>>),
     Boxed(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
 }
 
 impl<T> BackendFuture<T> {
-    /// Creates a future that is ready with `result`.
+    /// Creates a future that is immediately ready with `result`.
     pub fn ready(result: Result<T, Error>) -> BackendFuture<T> {
         BackendFuture(Inner::Ready(Some(result)))
     }
 
-    /// Boxes a future that is not ready yet.
+    /// Creates a `BackendFuture` from a future that is not ready yet, which is boxed.
     pub fn boxed(future: impl Future<Output = Result<T, Error>> + Send + 'static) -> BackendFuture<T> {
         BackendFuture(Inner::Boxed(Box::pin(future)))
     }

@@ -1,10 +1,10 @@
 //! Backends, which store the rows of limiters and decide charges on them.
 //!
 //! A limiter turns each call into [takes](Take). A take names a row, its quota and the requested tokens. A [`Backend`]
-//! does the [arithmetic](crate::algorithm) and stores the rows. [`MemoryBackend`] stores them in the process.
+//! does the [arithmetic](crate::algorithm) and stores the rows. [`MemoryBackend`] stores the rows in the process.
 //!
 //! Applications need the backends, their builders, [`Error`] and [`ErrorKind`]. Everything else is for authors of
-//! backends. It is unstable until 1.0: any minor version may change it.
+//! backends and is unstable until 1.0: any minor version may change it.
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -32,30 +32,31 @@ pub use redis::fuzzing::{Answered, Operation, decided, notices, value_of};
 #[cfg(feature = "redis")]
 pub use redis::{RedisBackend, RedisBackendBuilder};
 
-/// A store of rows that decides charges on them.
+/// Stores rows and decides charges on them.
 ///
 /// This trait is for implementers of backends; applications call [`RateLimiter`](crate::RateLimiter). Implementations
 /// must pass the suite in `tollgate::backend::conformance` (feature `conformance`).
 ///
 /// # Contract
 /// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, in order: each take sees
-///   what the earlier takes would spend. The backend stores all takes, or none if one is denied. Concurrent calls on a
-///   row never see the same prior state. If two takes name the same window of a row, the retry time of a denial covers
-///   both.
+///   what the earlier takes would spend. The backend stores all takes, or none of them if one is denied. Two concurrent
+///   calls on a row never both start from the same state. If two takes name the same window of a row and are denied,
+///   the retry time is when both can be granted.
 /// - **Exact.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) for the same rows, takes
-///   and time: `spent` to the last bit, and waits to the microsecond.
-/// - **One clock.** The backend determines the time. If processes share rows, the time is that of the server.
-/// - **Rows may be lost.** The key of a lost row has its full quota again. A backend must never record tokens that were
-///   not spent, nor allow a denied key because its storage is full.
+///   and time. `spent` is equal to the last bit, and waits are equal to the microsecond.
+/// - **One clock.** The backend determines the time. If processes share rows, the clock of the server is used.
+/// - **Rows may be lost.** If a row is lost, its key has its full quota again. A backend must never record tokens that
+///   were not spent, and must never allow a denied key because its storage is full.
 /// - **Eager.** `acquire`, `settle` and `reset` start when called, and finish even if the future is dropped unpolled. A
 ///   client cannot avoid a charge by disconnecting, and refunds of canceled callers take effect. A network backend
 ///   spawns a task for this.
-/// - **At most once.** A backend never undoes or repeats a charge without the caller's knowledge, and never sends a
+/// - **At most once.** A backend never undoes or repeats a charge without the caller's knowledge. It never sends a
 ///   charge again after a timeout. A charge that waits too long in a queue may fail without being made.
 /// - **Errors are not denials.** A backend that cannot decide returns an [`Error`].
 /// - **Non-blocking.** Methods do not block. They return a [ready](BackendFuture::ready) future where possible.
 ///
-/// This wrapper counts the calls to another backend. Wrappers must forward all methods, even those with a default:
+/// This wrapper counts the calls to another backend. A wrapper must forward all methods, even those with a default
+/// implementation:
 ///
 /// ```
 /// # use tollgate::{algorithm::Micros, clock::{Clock, Sleep}, key::Secret, policy::PolicyName};
@@ -94,8 +95,8 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// # Ok(()) }
 /// ```
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
-    /// Decides every take, and stores all of them, or none if one is denied. Returns one step for each take, in order.
-    /// If a call is denied, the steps that would have been granted contain their rows unchanged.
+    /// Decides every take, and stores all of them, or none of them if one is denied. Returns one step for each take, in
+    /// order. If a call is denied, the steps of takes that would have been granted contain their unchanged rows.
     ///
     /// # Errors
     /// The future fails if the backend cannot decide. A denial is not an error.
@@ -105,60 +106,64 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn peek(&self, takes: &[Take<'_>]) -> BackendFuture<Steps>;
 
     /// Applies [`algorithm::settle`](crate::algorithm::settle) to each row separately. Returns `true` if all
-    /// settlements [took effect](crate::algorithm::takes_effect), `false` if a refund was forfeited.
+    /// settlements [took effect](crate::algorithm::takes_effect), and `false` if a refund was forfeited.
     ///
     /// # Errors
     /// The future fails if the backend does not know whether the settlements were made.
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool>;
 
-    /// Removes rows with all their windows, and returns how many rows existed. A row named twice counts once. Expired
-    /// rows may count.
+    /// Removes rows with all their windows, and returns how many of the rows existed. A row that is named twice is
+    /// counted once. Expired rows may be counted.
     ///
     /// # Errors
     /// The future fails if the backend does not know whether the rows were removed.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize>;
 
-    /// Returns the default secret with which limiters hash keys. A backend whose rows several processes share must
-    /// return a secret. With `None`, the default, each limiter generates a random secret.
+    /// Returns the secret with which limiters hash keys by default. A backend whose rows are shared by several
+    /// processes must return a secret. If the result is `None`, which is the default, each limiter generates a random
+    /// secret.
     fn secret(&self) -> Option<Secret> {
         None
     }
 
-    /// Returns a future that completes when the backend's time reaches `instant`. With `None`, the default, limiters
-    /// use an ordinary timer, which does not follow a [`ManualClock`](crate::clock::ManualClock).
+    /// Returns a future that completes when the backend's time reaches `instant`. If the result is `None`, which is the
+    /// default, limiters use an ordinary timer, which does not follow a [`ManualClock`](crate::clock::ManualClock).
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None
     }
 
-    /// Returns the clock that limiters use for their own state, such as blocks. Defaults to `None`: the system clock.
+    /// Returns the clock that limiters use for their own state, such as blocks. If the result is `None`, which is the
+    /// default, they use the system clock.
     fn clock(&self) -> Option<Arc<dyn Clock>> {
         None
     }
 
-    /// Returns whether a call makes a network round trip. If so, limiters remember denials. Defaults to `false`.
+    /// Returns whether each call makes a network round trip. If so, limiters remember denials. Defaults to `false`.
     fn is_remote(&self) -> bool {
         false
     }
 
-    /// Returns the channel for run-time changes. With `None`, the default, a change affects only its limiter.
+    /// Returns the channel on which limiters publish run-time changes. If the result is `None`, which is the default, a
+    /// change affects only the limiter on which it was made.
     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
         None
     }
 
-    /// Returns the health for [`RateLimiter::stats`](crate::RateLimiter::stats). Defaults to [`Health::default`].
+    /// Returns the health that [`RateLimiter::stats`](crate::RateLimiter::stats) reports. Defaults to
+    /// [`Health::default`].
     fn health(&self) -> Health {
         Health::default()
     }
 
-    /// Returns the number of rows in this process for each policy, largest first. A backend that limits the number of
-    /// policies combines the rest as `(others)`. Defaults to an empty list.
+    /// Returns the number of rows that each policy has in this process, with the largest number first. A backend may
+    /// list a limited number of policies and combine the others as `(others)`. Defaults to an empty list.
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         Vec::new()
     }
 }
 
-/// The health of a backend, as known without a network call.
+/// The health of a backend, as far as it is known without a network call.
 ///
 /// ```
 /// use tollgate::backend::{Backend, MemoryBackend};
@@ -168,15 +173,15 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// Rows in this process.
+    /// The number of rows in this process.
     pub rows: Option<usize>,
-    /// Rows evicted before they expired.
+    /// The number of rows that were evicted before they expired.
     pub evictions: Option<u64>,
-    /// Charges decided on overflow rows, which several keys share.
+    /// The number of charges against overflow rows, each of which is shared by several keys.
     pub overflowed: Option<u64>,
     /// Whether the circuit breaker is open, so that calls fail immediately.
     pub circuit_open: Option<bool>,
-    /// Notices that [wait to be published](NoticeChannel::publish_later).
+    /// The number of notices that [wait to be published](NoticeChannel::publish_later).
     pub pending_notices: usize,
     /// Whether the last poll for notices failed; `None` if the backend does not poll.
     pub poll_failed: Option<bool>,
@@ -235,7 +240,7 @@ macro_rules! delegate {
 }
 
 delegate! {
-    /// A backend chosen at run time.
+    /// A backend that is chosen at run time.
     impl Backend for Box<dyn Backend>
 }
 
@@ -244,9 +249,9 @@ delegate! {
     impl<B: Backend + ?Sized> Backend for Arc<B>
 }
 
-/// Identifies a row: a key under a policy. See [`Take`] for an example.
+/// Identifies the row of a key under a policy. See [`Take`] for an example.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::exhaustive_structs)] // A key and a policy identify a row.
+#[allow(clippy::exhaustive_structs)] // A key and a policy always identify a row.
 pub struct RowId<'a> {
     /// The policy.
     pub policy: &'a PolicyName,
@@ -255,10 +260,10 @@ pub struct RowId<'a> {
 }
 
 impl RowId<'_> {
-    /// The number of windows of a row, more than any [`Take::window`].
+    /// The maximum number of windows in a row. Every [`Take::window`] is below this number.
     pub const MAX_WINDOWS: usize = MAX_WINDOWS;
 
-    /// Returns a digest of both key and policy, for tables that hold the rows of all policies.
+    /// Returns a digest of both the key and the policy, for tables that hold the rows of all policies.
     pub fn digest(&self) -> Digest {
         self.key.under(self.policy)
     }
@@ -271,8 +276,8 @@ impl RowId<'_> {
 
 /// A charge on one window of a row under a quota, as the backend sees it.
 ///
-/// A row has a [state](crate::algorithm::State) for each window. A charge under a policy of several
-/// [quotas](crate::policy::Quotas) is a take for each of them, on different windows of one row.
+/// A row has a [state](crate::algorithm::State) for each window. If a policy has several
+/// [quotas](crate::policy::Quotas), a charge consists of one take for each quota, on different windows of one row.
 ///
 /// ```
 /// use tollgate::{algorithm::{Ask, ChargeRecord}, backend::{Adjustment, Backend, RowId, Take}};
@@ -292,18 +297,18 @@ impl RowId<'_> {
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
+#[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct Take<'a> {
     /// The row.
     pub row: RowId<'a>,
-    /// The window of the row, below [`RowId::MAX_WINDOWS`]. 0 under a policy of one quota.
+    /// The window of the row, which is below [`RowId::MAX_WINDOWS`]. It is 0 if the policy has one quota.
     pub window: u8,
-    /// The quota. Unless it sets its window boundaries, [`Take::new`] [derives](crate::algorithm::seeded) them from the
-    /// row.
+    /// The quota. If it does not set its window boundaries, [`Take::new`] [derives](crate::algorithm::seeded) them from
+    /// the row.
     pub quota: Quota,
     /// The cost, and how long the caller is willing to wait.
     pub ask: Ask,
-    /// The take's place among those of its charge.
+    /// The position of this take among the takes of its charge.
     pub(crate) part: Part,
 }
 
@@ -322,7 +327,7 @@ impl<'a> Take<'a> {
     /// Replaces the window.
     ///
     /// # Panics
-    /// Panics if it is not below [`RowId::MAX_WINDOWS`].
+    /// Panics if `window` is not below [`RowId::MAX_WINDOWS`].
     #[must_use]
     #[track_caller]
     pub fn at_window(mut self, window: u8) -> Take<'a> {
@@ -331,7 +336,7 @@ impl<'a> Take<'a> {
         self
     }
 
-    /// Returns a digest of key, policy and window, for tables that hold all windows.
+    /// Returns a digest of the key, the policy and the window, for tables that hold all windows.
     pub(crate) fn digest(&self) -> Digest {
         self.row.digest().window(self.window)
     }
@@ -342,7 +347,7 @@ impl<'a> Take<'a> {
         Decision::new(self.charged(), *step, all_granted)
     }
 
-    /// The charge and its quota, for the decision.
+    /// Returns the charge and its quota, for the decision.
     #[inline]
     pub(crate) fn charged(&self) -> ChargedQuota {
         let RowId { policy, key } = self.row;
@@ -373,9 +378,9 @@ impl OwnedTake {
     }
 }
 
-/// A settlement: replaces the cost of an earlier charge by `actual`. See [`Take`] for an example.
+/// A settlement, which replaces the cost of an earlier charge with `actual`. See [`Take`] for an example.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
+#[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct Adjustment<'a> {
     /// The row.
     pub row: RowId<'a>,

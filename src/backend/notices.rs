@@ -1,4 +1,4 @@
-//! Notices, which publish run-time changes such as new quotas and blocks to all limiters on a backend.
+//! Notices, which announce run-time changes, such as new quotas and blocks, to all limiters on a backend.
 
 use std::fmt;
 use std::sync::Weak;
@@ -9,20 +9,21 @@ use super::BackendFuture;
 /// A publish/subscribe channel between the limiters on a backend.
 ///
 /// # Contract
-/// - The channel keeps the last notice of each topic until it is withdrawn or expires. The number of notices is
-///   bounded: a full channel first drops notices that would expire.
+/// - The channel keeps the last notice of each topic until the notice is withdrawn or expires. The number of notices is
+///   bounded. A full channel first drops notices that have an expiry.
 /// - A new [subscriber](NoticeChannel::subscribe) receives all current notices. After that, it receives every published
-///   notice, in order and within a delay that the channel documents. If it may have missed a notice, it receives all
-///   current notices again.
-/// - **Publishing is eager**: it finishes even if the future is dropped. When the future completes, subscribers of the
-///   same process have received the notice.
-/// - A lost notice counts as withdrawn.
+///   notice, in order and within a delay that the channel documents. If a subscriber may have missed a notice, it
+///   receives all current notices again.
+/// - **Publishing is eager**: it finishes even if the future is dropped. When the future completes, the subscribers in
+///   the same process have received the notice.
+/// - If the channel loses a notice, the notice counts as withdrawn.
 ///
 /// ```
 /// use std::{collections::BTreeMap, sync::{Arc, Mutex, Weak}};
 /// use tollgate::backend::{BackendFuture, NoticeChannel, NoticeSubscriber, Notice};
 ///
-/// /// A channel within one process: notices by topic, and subscribers. A real channel also drops expired notices.
+/// /// A channel within one process, with its notices by topic and its subscribers. A real channel also drops expired
+/// /// notices.
 /// #[derive(Debug, Default)]
 /// struct Channel(Mutex<(BTreeMap<Vec<u8>, Notice>, Vec<Weak<dyn NoticeSubscriber>>)>);
 ///
@@ -66,11 +67,12 @@ pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
     /// Publishes a notice, replacing the current one for its topic.
     ///
     /// # Errors
-    /// The future fails if the channel cannot be reached; other subscribers may or may not have received the notice.
+    /// The future fails if the channel cannot be reached. In this case, other subscribers may or may not have received
+    /// the notice.
     fn publish(&self, notice: Notice) -> BackendFuture<()>;
 
-    /// Publishes a notice in the background, as soon as possible. A channel may retry until it succeeds, for a limited
-    /// number of pending notices. The default does not retry.
+    /// Publishes a notice in the background, as soon as possible. A channel may keep a limited number of pending
+    /// notices and retry until they are published. The default implementation does not retry.
     fn publish_later(&self, notice: Notice) {
         drop(self.publish(notice));
     }
@@ -79,21 +81,22 @@ pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
     fn subscribe(&self, subscriber: Weak<dyn NoticeSubscriber>);
 }
 
-/// A receiver of a channel's notices. Limiters [subscribe](NoticeChannel::subscribe) when they are built. See
+/// Receives the notices of a channel. Limiters [subscribe](NoticeChannel::subscribe) when they are built. See
 /// [`NoticeChannel`] for an example.
 pub trait NoticeSubscriber: Send + Sync + 'static {
-    /// Handles published notices. If `all` is set, these are all current notices, and any other notice is withdrawn.
+    /// Handles published notices. If `all` is set, `notices` contains all current notices, and any other notice is
+    /// withdrawn.
     fn receive(&self, notices: Vec<Notice>, all: bool);
 }
 
 /// A message on a [`NoticeChannel`]: a topic, its text and its lifetime. See [`NoticeChannel`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
+#[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct Notice {
     /// The topic.
     pub topic: Vec<u8>,
-    /// The content; `None` withdraws the notice of this topic.
+    /// The content of the notice. `None` withdraws the current notice of the topic.
     pub text: Option<String>,
-    /// The time from now until the notice expires; `None` if it stays until withdrawn.
+    /// The time from now until the notice expires. `None` if the notice stays until it is withdrawn.
     pub lasts: Option<Duration>,
 }

@@ -4,7 +4,8 @@ use std::hash::Hash;
 
 use dashmap::DashMap;
 
-/// A concurrent map. Closures must not use the map: their value, and perhaps others, are locked while they run.
+/// A concurrent map. Closures must not use the map: while a closure runs, its value is locked, and perhaps other values
+/// too.
 #[derive(Debug)]
 pub(crate) struct Map<K: Eq + Hash, V>(DashMap<K, V>);
 

@@ -1,4 +1,4 @@
-//! Replaces tokio in models: a task is a thread, timeouts never elapse, and sleeping only yields.
+//! Replaces tokio in models. A task is a thread, a timeout never elapses, and a sleep only yields.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Checks that concurrent operations are linearizable (Herlihy and Wing).
 //!
-//! A history is linearizable if its events have an order in which the algebra gives the same results. Each event must
-//! follow all events that ended before it began. A decision reads the clock before its rows, so its time may be any
-//! reading of the clock since the decision began.
+//! A history is linearizable if there is an order of its events in which the algebra gives the same results. In this
+//! order, each event must follow all events that ended before it began. A decision reads the clock before its rows, so
+//! its time may be any reading of the clock since the decision began.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ impl Clock for YieldingClock {
     }
 }
 
-/// Runs `count` random operations of one thread. `random` is the seed.
+/// Runs `count` random operations of one thread. `random` is the seed of the random numbers.
 pub(crate) fn run_operations(
     backend: &MemoryBackend,
     clock: &ManualClock,
@@ -144,7 +144,7 @@ pub(crate) fn run_operations(
     events
 }
 
-/// Returns an order in which the algebra gives the same results, if there is one.
+/// Returns an order of the events in which the algebra gives the same results, if there is such an order.
 pub(crate) fn order(events: &[Event]) -> Option<Vec<usize>> {
     let mut order = Vec::new();
     search(events, &[Table { rows: Default::default(), now: BEGIN }], &mut order).then_some(order)
@@ -155,7 +155,8 @@ pub(crate) fn overlaps(events: &[Event]) -> usize {
     pairs.filter(|(one, other)| one.began < other.ended && other.began < one.ended).count()
 }
 
-/// `tables` contains the state before each event of `order`, and the state after the last event.
+/// Extends `order` to all events, if possible. `tables` contains the state before each event of `order`, and the state
+/// after the last event.
 fn search(events: &[Event], tables: &[Table], order: &mut Vec<usize>) -> bool {
     if order.len() == events.len() {
         return true;
@@ -187,8 +188,8 @@ struct Table {
 }
 
 impl Table {
-    /// Returns the table after an operation, if the algebra gives the same results. `readings` are all readings of the
-    /// clock since the operation began.
+    /// Returns the table after an operation, or `None` if the algebra gives other results. `readings` contains all
+    /// readings of the clock since the operation began.
     fn after(&self, operation: &Operation, readings: &[Micros]) -> Option<Table> {
         let mut next = self.clone();
         match operation {

@@ -1,5 +1,6 @@
-//! Random multi-threaded histories of the memory backend: concurrent charges to up to three rows, checks, settlements,
-//! resets and a moving clock. Each history must be linearizable. The OS scheduler determines the interleavings.
+//! Random multi-threaded histories of the memory backend. They contain concurrent charges to up to three rows, checks,
+//! settlements, resets and a moving clock. Each history must be linearizable. The scheduler of the operating system
+//! determines the interleavings.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

@@ -4,12 +4,12 @@ use tollgate::{DAY, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::Ma
 
 use crate::support::now;
 
-/// Keys that an attacker invents under each flooded policy. The attacker sends three requests with each key, which
-/// fills the default table.
+/// The number of keys that an attacker invents under each flooded policy. The attacker sends three requests with each
+/// key, which fills the default table.
 const INVENTED: u64 = 1_200_000;
 const HOURS: u64 = 12;
 const MINUTES: u64 = 60;
-/// Honest requests per minute. Half of them come from callers that were known before the flood.
+/// The number of honest requests per minute. Half of them come from callers that were known before the flood.
 const HONEST: u64 = 10_000;
 
 fn hostile(name: &'static str) -> Policy {
@@ -59,7 +59,7 @@ fn flood(flooded: &[Policy], others: &[Policy], minutes: u64) {
             }
         }
     }
-    println!("{admitted} of {newcomers} honest newcomers of the flooded policies admitted");
+    println!("{admitted} of {newcomers} honest newcomers under the flooded policies were admitted");
 
     for minute in 0..minutes {
         for policy in others {
@@ -68,7 +68,7 @@ fn flood(flooded: &[Policy], others: &[Policy], minutes: u64) {
                 admitted += u64::from(now(limiter.try_limit(policy, ("known", key))).is_allowed());
                 admitted += u64::from(now(limiter.try_limit(policy, ("new", minute, key))).is_allowed());
             }
-            assert!(admitted >= 9_990, "{admitted} of {HONEST} honest requests in minute {minute}");
+            assert!(admitted >= 9_990, "only {admitted} of {HONEST} honest requests were admitted in minute {minute}");
         }
         clock.advance(MINUTE);
     }

@@ -24,7 +24,7 @@ fn surcharges_on_an_overflow_row_are_charged() {
             used += 1000;
         }
     }
-    assert!(used <= 11_000, "{used} tokens of 10,000 per day");
+    assert!(used <= 11_000, "{used} tokens were used under a quota of 10,000 per day");
 }
 
 #[test]
@@ -36,7 +36,8 @@ fn a_key_denied_at_a_large_cost_stays_denied_during_a_flood() {
         assert!(now(limiter.try_acquire(&policy, ("known", *key)).cost(9_100)).is_allowed());
         assert!(!now(limiter.try_acquire(&policy, ("known", *key)).cost(1_000)).is_allowed());
     }
-    // Each newcomer spends more than the known keys did, so the known keys would be evicted first.
+    // Each newcomer spends more tokens than the known keys. If denials were not recorded, the known keys would be
+    // evicted first.
     for key in 0..50_000 {
         drop(now(limiter.try_acquire(&policy, ("flood", key)).cost(9_500)));
     }

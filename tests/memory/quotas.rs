@@ -1,4 +1,4 @@
-//! Regression: rows identified their quota by ten bits. After 1,024 quotas, rows seemed to belong to other quotas.
+//! Regression: a row identified its quota by ten bits. After 1,024 quotas, rows seemed to belong to other quotas.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn after_1100_quotas_reservations_keep_their_bound() {
     let granted = (0..50)
         .filter(|_| ready(limiter.acquire(&policy, "ada").reserve()).map(|held| held.into_receipt()).is_ok())
         .count();
-    assert_eq!(granted, 3, "one token and two reservations");
+    assert_eq!(granted, 3, "expected one token and two reservations");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn after_1100_quotas_large_reservations_keep_their_bound() {
     let granted = (0..50)
         .filter(|_| ready(limiter.acquire(&policy, "ada").cost(1000).reserve()).map(|held| held.into_receipt()).is_ok())
         .count();
-    assert_eq!(granted, 10, "10,000 tokens");
+    assert_eq!(granted, 10, "expected grants for 10,000 tokens");
 }
 
 #[test]

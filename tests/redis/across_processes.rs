@@ -8,15 +8,15 @@ use crate::server::Server;
 
 static API: Policy = Policy::new("api", Quota::token_bucket(1000, DAY));
 
-/// Allowance for a busy test machine, on top of the documented second.
+/// The allowance for a busy test machine, in addition to the documented second.
 const SLACK: Duration = SECOND;
 
 async fn ask(limiter: &RateLimiter) -> Decision {
     limiter.try_limit(&API, "ada").await.unwrap()
 }
 
-/// Two limiters on one server, as in two processes. The first limiter has spent all tokens and returns the receipt. The
-/// second has cached a denial.
+/// Returns two limiters on one server, which represent two processes, and a receipt. The first limiter has spent all
+/// tokens in exchange for the receipt. The second limiter has cached a denial.
 async fn two_limiters() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt) {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
@@ -27,7 +27,7 @@ async fn two_limiters() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt)
     (server, one, other, usage)
 }
 
-/// Polls until allowed. Polling does not prolong the cached denial.
+/// Polls until a call is allowed. Polling does not prolong the cached denial.
 async fn assert_admitted_within_a_second(limiter: &RateLimiter) {
     let begin = Instant::now();
     while !ask(limiter).await.is_allowed() {
@@ -65,7 +65,8 @@ async fn point_13_a_quota_raised_in_one_process_reaches_another_within_a_second(
     assert_admitted_within_a_second(&other).await;
 }
 
-/// A process lists the quotas and block ends of other processes. Rules are not listed, because only digests are shared.
+/// A process lists the quotas and blocks of other processes. The rules of these blocks are not listed, because only
+/// digests are shared.
 #[tokio::test]
 async fn point_14_quotas_and_blocks_of_another_process_are_listed() {
     let server = Server::start();

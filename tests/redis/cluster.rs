@@ -1,4 +1,4 @@
-//! Clusters: the conformance suite, charges over several slots, moving slots.
+//! Tests with clusters. They cover the conformance suite, charges over several slots, and moving slots.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) const fn slow(tokens: u64) -> Quota {
     Quota::token_bucket(1, DAY).capacity(tokens)
 }
 
-/// Returns a key whose slot belongs to this primary and is far from the slots of the others.
+/// Returns a key whose slot belongs to the given primary and is far from the slots of the other primaries.
 pub(crate) fn key_on(cluster: &Cluster, primary: usize) -> Digest {
     let node = &cluster.nodes[0];
     let keys = (1u128..).map(|bits| Digest::from_bits(bits * 0x9e37_79b9_7f4a_7c15));
@@ -47,7 +47,8 @@ async fn charges_over_several_slots_are_all_or_none() {
     let backend = cluster.backend().await;
     let (wide, narrow) = (PolicyName::new("wide"), PolicyName::new("narrow"));
     let keys = [0, 1, 2].map(|primary| key_on(&cluster, primary));
-    // Slots are charged in ascending order. The narrow row is charged last in the first round, first in the second.
+    // Slots are charged in ascending order. The narrow row is charged last in the first round, and first in the second
+    // round.
     for (wide_key, narrow_key) in [(keys[0], keys[1]), (keys[2], keys[1])] {
         let wide = Take::new(RowId { policy: &wide, key: wide_key }, &slow(10), Ask::cost(3));
         let narrow = Take::new(RowId { policy: &narrow, key: narrow_key }, &slow(1), Ask::cost(1));
@@ -90,8 +91,8 @@ async fn concurrent_calls_over_several_slots_keep_all_limits() {
     for task in tasks {
         admitted += task.await.unwrap();
     }
-    // A charge that is refunded later may deny another call, so fewer calls may be admitted.
-    assert!((30..=60).contains(&admitted), "{admitted} of 60");
+    // A charge that is refunded later may cause the denial of another call, so fewer calls may be admitted.
+    assert!((30..=60).contains(&admitted), "{admitted} calls were admitted, expected 30 to 60");
     for i in 0..3 {
         let take = Take::new(RowId { policy: &policies[i], key: keys[i] }, &quotas[i], Ask::cost(1));
         assert_eq!(spent(&backend, &take).await, admitted as f64, "{}", policies[i]);
@@ -152,7 +153,7 @@ async fn several_limits_of_one_key_are_charged_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_moving_slot_is_followed() {
+async fn calls_follow_a_slot_that_moves() {
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
     let policy = PolicyName::new("moving");
@@ -170,10 +171,18 @@ async fn a_moving_slot_is_followed() {
 
     let port = to.port().to_string();
     ask::<()>(&mut from.admin(), &["MIGRATE", "127.0.0.1", &port, &name, "0", "5000"]);
-    assert_eq!(conformance::spend(&backend, &[take], 10).await, 10, "the row is on the other node: ASK");
+    assert_eq!(
+        conformance::spend(&backend, &[take], 10).await,
+        10,
+        "the row is on the other node, so the server replies with ASK"
+    );
 
     cluster.give_slot(slot.parse().unwrap(), 1);
-    assert_eq!(conformance::spend(&backend, &[take], 20).await, 10, "the slot has moved too: MOVED");
+    assert_eq!(
+        conformance::spend(&backend, &[take], 20).await,
+        10,
+        "the slot has moved too, so the server replies with MOVED"
+    );
     assert!(ask::<bool>(&mut to.admin(), &["EXISTS", &name]));
 }
 

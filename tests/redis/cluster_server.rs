@@ -1,4 +1,4 @@
-//! A Redis cluster for a test: three primaries, and optionally a replica of the first.
+//! A Redis cluster for a test. It has three primaries, and optionally a replica of the first primary.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use tollgate::key::Digest;
 
 use crate::server::{FREE, PATIENCE, Server, is_redis_6};
 
-/// A running cluster, stopped when dropped.
+/// A running cluster, which is stopped when it is dropped.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Server>,
 }
@@ -18,8 +18,9 @@ pub(crate) const PRIMARIES: u16 = 3;
 
 pub(crate) const SLOTS: u16 = 16384;
 
-/// Sets the port of the cluster bus. Its default, the server's port plus 10000, may be in use. Redis 6 lacks this
-/// setting: if the port is in use, the server does not start, and the test tries another pair of ports.
+/// The setting for the port of the cluster bus. The default, which is the server's port plus 10000, may be in use.
+/// Redis 6 lacks this setting. If the default port is in use, the server does not start, and the test tries another
+/// pair of ports.
 const BUS: &str = "--cluster-port";
 
 pub(crate) fn node() -> &'static [&'static str] {
@@ -65,7 +66,7 @@ impl Cluster {
                 ask::<String>(&mut node.admin(), &["CLUSTER", "NODES"]).contains("slave")
             });
         }
-        // Without full coverage, a node reports `ok` before it knows all slots.
+        // Full coverage is not required, so a node reports `ok` even before it knows all slots.
         let ready = ["cluster_state:ok", "cluster_slots_ok:16384"];
         cluster.wait_until("the cluster is ready", |_, info| ready.iter().all(|line| info.contains(line)));
         cluster
@@ -87,7 +88,7 @@ impl Cluster {
         ask(&mut self.nodes[node].admin(), &["CLUSTER", "MYID"])
     }
 
-    /// Assigns a slot, without its rows, to another primary, on all nodes.
+    /// Assigns a slot to another primary on all nodes. The rows of the slot are not moved.
     pub(crate) fn give_slot(&self, slot: u16, to: usize) {
         let id = self.id(to);
         for node in self.nodes.iter().take(PRIMARIES.into()) {
@@ -125,7 +126,7 @@ pub(crate) fn slot(node: &Server, key: Digest) -> u16 {
     ask(&mut node.admin(), &["CLUSTER", "KEYSLOT", &format!("{{{:032x}}}", key.to_bits())])
 }
 
-/// The primary that owns a slot before any slot has moved.
+/// Returns the primary that owns a slot before any slot has moved.
 pub(crate) fn owner(slot: u16) -> usize {
     let has = |i: &u16| slot < (i + 1) * SLOTS / PRIMARIES;
     (0..PRIMARIES).find(has).unwrap().into()

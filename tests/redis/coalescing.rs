@@ -1,4 +1,4 @@
-//! Requests that wait at the same time share a script call, which decides each of them separately and in order.
+//! Requests that wait at the same time share a script call. The script decides each request separately and in order.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ pub(crate) fn scripts(server: &Server) -> u64 {
 async fn sequential_decisions_are_sent_separately() {
     let server = Server::start();
     let backend = server.backend().await;
-    backend.acquire(&[take(1, 1000, 1)]).await.unwrap(); // Sends the script.
+    backend.acquire(&[take(1, 1000, 1)]).await.unwrap(); // sends the script
     let before = scripts(&server);
     for _ in 0..100 {
         assert!(backend.acquire(&[take(1, 1000, 1)]).await.unwrap().all_granted());
@@ -49,8 +49,8 @@ async fn concurrent_requests_share_a_call() {
             |(i, answer): (u128, &Result<tollgate::backend::Steps, _>)| of(i) && answer.as_ref().unwrap().all_granted();
         (0..).zip(&answers).filter(|(i, answer)| of((*i, answer))).count()
     };
-    assert_eq!(granted(|i| i % 3 == 0 && i > 0), 999, "keys with one caller");
-    assert_eq!(granted(|i| i % 3 != 0 || i == 0), 100, "the key of most callers");
+    assert_eq!(granted(|i| i % 3 == 0 && i > 0), 999, "calls with a key of their own");
+    assert_eq!(granted(|i| i % 3 != 0 || i == 0), 100, "calls with the shared key");
     let scripts = scripts(&server);
     assert!(scripts <= 3000 / 20, "{scripts} script calls for 3000 decisions");
 }
@@ -67,7 +67,7 @@ async fn calls_are_decided_in_order_of_arrival() {
     }
 }
 
-/// A charge sees the settlements and resets that were sent before it, but no later ones.
+/// A charge sees the settlements and resets that were sent before it, but not those that were sent after it.
 #[tokio::test]
 async fn settlements_and_resets_keep_their_order() {
     let server = Server::start();
@@ -89,7 +89,7 @@ async fn settlements_and_resets_keep_their_order() {
     }
 }
 
-/// Within a script call, each reservation is due after the previous reservation.
+/// Within one script call, each reservation is due after the previous reservation.
 #[tokio::test]
 async fn reservations_are_made_in_order() {
     let server = Server::start();
@@ -124,7 +124,7 @@ async fn settlements_and_resets_run_without_being_awaited() {
 }
 
 /// Even if the server cannot keep up with the callers, every call completes within the deadline. A failed call was
-/// charged only if its error reports that this is possible.
+/// charged only if its error reports that the charge may have been made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_queue_completes_within_the_deadline() {
     const DEADLINE: Duration = Duration::from_millis(300);
@@ -142,7 +142,7 @@ async fn a_long_queue_completes_within_the_deadline() {
     let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
     assert!(errors.iter().all(|error| matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable)));
     let unknown = errors.iter().filter(|error| error.kind() == ErrorKind::Timeout).count();
-    assert!(unknown <= 2 * 128, "{unknown}: more than two calls were in flight");
+    assert!(unknown <= 2 * 128, "{unknown} calls timed out, so more than two script calls were in flight");
     ask::<()>(&mut server.admin(), &["CLIENT", "UNPAUSE"]);
     let peek = with_ask(take(1, 100_000, 1), Ask::cost(0));
     let spent = loop {
@@ -151,5 +151,8 @@ async fn a_long_queue_completes_within_the_deadline() {
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     };
-    assert!((1 + sure..=1 + sure + unknown).contains(&spent), "{spent} charged; {sure} certain, {unknown} unknown");
+    assert!(
+        (1 + sure..=1 + sure + unknown).contains(&spent),
+        "{spent} tokens were spent, but {sure} calls were charged and {unknown} may have been"
+    );
 }

@@ -1,4 +1,4 @@
-//! Concurrent callers during failures: they never exceed the quota, and no call exceeds the deadline.
+//! Concurrent callers during failures. The callers never exceed the quota, and no call exceeds the deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,7 +74,10 @@ async fn killed_connections_never_admit_too_much() {
     let (admitted, failed) = spend(&limiter).await;
     done.store(true, Ordering::Relaxed);
     // Failed calls may have been charged.
-    assert!(failed > 0 && (TOKENS.saturating_sub(failed)..=TOKENS).contains(&admitted), "{admitted}, {failed} failed");
+    assert!(
+        failed > 0 && (TOKENS.saturating_sub(failed)..=TOKENS).contains(&admitted),
+        "{admitted} calls were admitted, {failed} failed"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -102,7 +105,7 @@ async fn concurrent_callers_of_a_dead_server_fail_in_time() {
     assert!(sent > 0);
     server.signal("CONT");
     application.assert_recovers().await;
-    // Only the operations of the two calls in flight can have been charged.
+    // Only the operations of the two script calls in flight can have been charged.
     let rows: usize = cmd("DBSIZE").query(&mut server.admin()).unwrap();
     assert!(rows < 200, "{rows} rows were charged");
 }

@@ -1,4 +1,4 @@
-//! Charges whose futures are dropped.
+//! Calls whose futures are dropped.
 
 use tollgate::{DAY, MemoryBackend, Policy, Quota, RateLimiter};
 
@@ -7,7 +7,7 @@ use crate::server::Server;
 static API: Policy = Policy::new("api", Quota::token_bucket(1, DAY).capacity(1000));
 
 #[tokio::test]
-async fn point_14_dropped_futures_are_charged_on_redis_as_in_memory() {
+async fn point_14_calls_with_dropped_futures_are_charged_on_redis_as_in_memory() {
     let server = Server::start();
     for limiter in [RateLimiter::new(MemoryBackend::new()), RateLimiter::new(server.backend().await)] {
         // No task of this runtime runs before the first await, so all futures are dropped before the calls are sent.

@@ -1,5 +1,5 @@
-//! Errors of the server. The kind shows whether a retry may help, the message gives advice, and the source is the
-//! server's error. No error contains credentials.
+//! Errors of the server. The kind of an error shows whether a retry may help, the message gives advice, and the source
+//! is the server's error. No error contains credentials.
 
 use std::error::Error as _;
 use std::time::{Duration, Instant};
@@ -111,7 +111,8 @@ async fn a_server_that_loads_its_data_is_unavailable() {
     run(&server, "DEBUG POPULATE 1000 filler 20000");
     run(&server, "SAVE");
     server.kill();
-    // Loading takes a millisecond per key. After every 2 MB, about a hundred keys, the server replies to clients.
+    // Loading takes a millisecond per key. The server replies to clients after every 2 MB, which is about a hundred
+    // keys.
     server.restart_with(&["--key-load-delay", "1000"]);
     let begin = Instant::now();
     let mut loading = None;
@@ -123,7 +124,7 @@ async fn a_server_that_loads_its_data_is_unavailable() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_error(
-        &loading.expect("loading took a second"),
+        &loading.expect("expected an error while the server loads its data for a second"),
         ErrorKind::Unavailable,
         "when it has finished",
         "loading the dataset",
@@ -154,7 +155,7 @@ async fn a_cluster_without_slots_is_unavailable() {
     assert_error(&error, ErrorKind::Unavailable, "not every slot", "not served");
 }
 
-/// The backend does not overwrite the value.
+/// The backend must not overwrite the foreign value.
 #[tokio::test]
 async fn a_foreign_value_is_an_error() {
     let server = Server::start();

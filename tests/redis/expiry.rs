@@ -38,8 +38,8 @@ async fn all_rows_of_an_idle_server_expire() {
     let mut admin = server.admin();
     assert!(rows(&mut admin) > 0);
     let filled = begin.elapsed();
-    // A row expires after at most three periods. Double that, because expiries are extended further than necessary, and
-    // add two seconds for rounding.
+    // A row expires after at most three periods. This time is doubled, because expiries are extended further than
+    // necessary. Two seconds are added for rounding.
     let latest = filled + 2 * 3 * period + 2 * Duration::from_secs(1);
     while rows(&mut admin) > 0 {
         assert!(begin.elapsed() < latest, "{} rows are left after {:?}", rows(&mut admin), begin.elapsed());
@@ -65,7 +65,7 @@ async fn every_row_has_an_expiry() {
         let row: Vec<String> = cmd("KEYS").arg(format!("*:{}", policy.name())).query(&mut admin).unwrap();
         let left: i64 = cmd("PTTL").arg(&row[0]).query(&mut admin).unwrap();
         let most = 2 * most.as_millis() as i64 + 2000;
-        assert!((1..=most).contains(&left), "{}: {left} of {most} ms", policy.name());
+        assert!((1..=most).contains(&left), "{}: expires in {left} ms, expected at most {most} ms", policy.name());
     }
 }
 
@@ -77,7 +77,7 @@ async fn a_row_is_kept_until_it_expires() {
     let one = Policy::new("one", Quota::token_bucket(6, Duration::from_secs(3)));
     let two = Policy::new("two", Quota::token_bucket(6, Duration::from_secs(3)));
     let begin = Instant::now();
-    // Spend by single charges, by a call with two charges, and by a settlement.
+    // Tokens are spent by single charges, by calls with two charges, and by a settlement.
     for _ in 0..6 {
         assert!(limiter.try_limit(&one, 1).await.unwrap().is_allowed());
         assert!(limiter.try_limit_all([Charge::new(&one, 2), Charge::new(&two, 2)]).await.unwrap().is_allowed());
@@ -89,8 +89,8 @@ async fn a_row_is_kept_until_it_expires() {
         for key in 1..=3 {
             let left = limiter.remaining(&one, key).await.unwrap();
             let after = begin.elapsed();
-            // One token is refilled per half second. If the row were lost, all six would be left.
-            assert!(left <= after.as_millis() as u64 / 500, "{left} of key {key} are left after {after:?}");
+            // One token is refilled every half second. If the row were lost, all six tokens would be left.
+            assert!(left <= after.as_millis() as u64 / 500, "key {key} has {left} tokens left after {after:?}");
             full += u32::from(left == 6);
         }
         assert!(begin.elapsed() < PATIENCE);
@@ -104,7 +104,7 @@ async fn calls_that_spend_nothing_do_not_store_rows() {
     let limiter = RateLimiter::new(server.backend().await);
     let policy = Policy::new("bucket", Quota::token_bucket(4, HOUR));
     let mut admin = server.admin();
-    // Peeks, zero costs, impossible costs, resets, denied calls.
+    // These are peeks, calls with a zero or an impossible cost, resets and denied calls.
     drop(limiter.try_check(&policy, 1).await.unwrap());
     drop(limiter.try_acquire(&policy, 2).cost(0).await.unwrap());
     drop(limiter.try_acquire(&policy, 3).cost(5).await.unwrap());

@@ -25,7 +25,7 @@ async fn a_killed_primary_affects_only_its_own_slots() {
     fail_primary(|node| node.kill()).await;
 }
 
-/// The connections stay open, but no node redirects the client.
+/// The connections to the hanging node stay open, and no node redirects the client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hanging_primary_affects_only_its_own_slots() {
     fail_primary(|node| {
@@ -45,9 +45,9 @@ async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
     let others =
         [1, 2].map(|i| Take::new(rows[i], &Quota::token_bucket(1_000_000, Duration::from_secs(1)), Ask::cost(1)));
     assert_eq!(conformance::spend(&backend, &[hit], 30).await, 30);
-    // Tokens that the replica does not know about would be lost.
+    // If the replica did not know about some spent tokens, these tokens would be lost.
     wait_until_synced(&cluster.nodes[0], &cluster.nodes[3]);
-    // For an exact count, all script calls of the node must have ended.
+    // All script calls on this node have ended, so the count of its tokens is exact.
     break_it(&mut cluster.nodes[0]);
 
     let begin = Instant::now();
@@ -92,7 +92,7 @@ async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
     };
     assert!(refused > 0, "the primary did not fail");
     assert!(missed * 10 <= asked, "calls to healthy nodes failed: {missed} of {asked}");
-    println!("{refused} refused; decided again {:?} after the promotion", promoted_at.elapsed());
+    println!("{refused} calls failed; calls succeeded again {:?} after the promotion", promoted_at.elapsed());
     assert_eq!(granted + drain(&backend, &hit).await, 70);
     assert_eq!(spent(&backend, &hit).await, 100.0);
 }
@@ -117,7 +117,7 @@ async fn a_charge_is_not_sent_again_after_its_connection_breaks() {
     let answer = backend.acquire(&[Take::new(row, &slow(10), Ask::cost(1))]).await;
     assert_eq!(answer.unwrap_err().kind(), tollgate::backend::ErrorKind::Unavailable);
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(calls.load(Ordering::SeqCst), 1, "the charge was sent again, though it may have been made");
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "the charge was sent again, although it may have been made");
 }
 
 /// Replies to the commands that a client sends to a cluster node.

@@ -1,4 +1,5 @@
-//! Failure modes by policy: deny with an error, fail open, or fall back to a share of the quota in the process.
+//! Failure modes by policy. A policy can deny with an error, fail open, or fall back to a share of the quota in the
+//! process.
 
 use std::time::Duration;
 
@@ -111,11 +112,11 @@ async fn the_strictest_mode_of_several_rules_applies() {
     let three = RateLimitLayer::new(PAGES.clone(), key::global()).and(SEARCH.clone(), key::global());
     let three = app(three.and(LOGIN.clone(), key::global()), &limiter);
     server.kill();
-    // Without Redis, one policy denies, so the others are not charged.
+    // Without Redis, the policy `login` denies, so the other policies are not charged.
     for _ in 0..10 {
         assert_eq!(ask(&three).await.0, 503);
     }
-    // One policy falls back and the other fails open, so the fallback decides.
+    // The policy `search` falls back and `pages` fails open, so the fallback decides.
     let mut statuses = Vec::new();
     for _ in 0..5 {
         statuses.push(ask(&two).await.0.as_u16());
@@ -155,7 +156,7 @@ async fn charges_of_the_fallback_are_settled_in_the_fallback() {
     let kept = limiter.acquire(&SEARCH, 1).cost(1).hold().await.unwrap().into_receipt();
     kept.settle(3).await.unwrap();
     assert_eq!(left().await, 0);
-    // Resetting the row in Redis fails with an error; the fallback's row is reset.
+    // Resetting the row in Redis fails with an error, but the fallback's row is reset.
     limiter.reset(&SEARCH, 1).await.unwrap_err();
     assert_eq!(left().await, 3);
     let later = limiter.acquire(&SEARCH, 1).cost(3).hold().await.unwrap().into_receipt();
@@ -185,7 +186,7 @@ async fn redis_resumes_with_its_own_rows_after_an_outage() {
     assert!(lost.settle(0).await.is_ok(), "settling a charge that Redis did not make must succeed");
     server.signal("CONT");
     wait_until_redis_decides(&limiter).await;
-    // Of the charges during the outage, Redis may only have made the one that timed out.
+    // Of the charges during the outage, Redis may only have made the charge that timed out.
     let left = limiter.remaining(&SEARCH, 1).await.unwrap();
     assert!((1..=2).contains(&left), "{left}");
     before.settle(0).await.unwrap();

@@ -17,7 +17,7 @@ async fn a_killed_server_is_used_again_after_a_restart() {
     let mut server = Server::start();
     let application = Application::on(&server.url()).await;
     server.kill();
-    // Long enough for the pauses between probes to reach their maximum.
+    // The outage is long enough for the pauses between probes to reach their maximum.
     application.call_during_outage(Duration::from_millis(1650)).await;
     application.assert_fails_immediately().await;
     server.restart();
@@ -83,7 +83,7 @@ async fn a_full_server_fails_calls_until_it_has_memory_again() {
     while application.deny.try_limit(&SLOW, key).await.unwrap().is_allowed() {}
     redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1).exec(&mut admin).unwrap();
     assert_eq!(application.call_during_outage(A_WHILE).await, [ErrorKind::Unavailable]);
-    // A denial needs no memory, since it writes nothing.
+    // A denial needs no memory, because it writes nothing.
     assert!(!application.allow.try_limit(&SLOW, key).await.unwrap().is_allowed());
     redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0).exec(&mut admin).unwrap();
     application.assert_recovers().await;
@@ -146,7 +146,7 @@ async fn a_connection_without_data_fails_calls_until_it_recovers() {
     assert!(proxy.accepted() - connected < 10, "{} failed connections", proxy.accepted() - connected);
     proxy.drop_data(false);
     application.assert_recovers().await;
-    // No connection is leaked: the backend has one, and this query has another.
+    // No connection is leaked. The backend has one connection, and this query has another.
     let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut server.admin()).unwrap();
     assert!(clients.lines().count() <= 2, "{clients}");
 }

@@ -66,7 +66,7 @@ fn arbitrary_rows_of_forty_bytes_do_not_cause_a_panic() {
     let backend = runtime.block_on(server.backend());
     let window = std::cell::RefCell::new(Window::to(&server));
     let name = backend.row_key(&POLICY, Digest::from_bits(7));
-    // Random bytes, numbers of any size including NaN, and plausible rows.
+    // The values are random bytes, rows with numbers of any size including NaN, and plausible rows.
     let odd =
         prop_oneof![any::<f64>(), prop::sample::select(vec![-1.0, 0.5, 1e300, f64::NAN, f64::INFINITY, 9e15, 1.7e15])];
     let stamp = prop_oneof![any::<u32>(), (0..4usize).prop_map(|i| tollgate::algorithm::stamp(&takes()[i].quota))];
@@ -103,7 +103,8 @@ fn arbitrary_rows_of_forty_bytes_do_not_cause_a_panic() {
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Regression: a value of seven bytes failed the 128 callers in the same batch, out of 501.
+/// Regression: because of a value of seven bytes, 128 of 501 calls failed. They were in the same batch as the call that
+/// named the value.
 #[tokio::test]
 async fn a_foreign_value_fails_only_the_operations_that_name_it() {
     let server = Server::start();
@@ -185,7 +186,8 @@ async fn the_server_drops_a_row_at_the_second_in_its_header() {
         let now = backend.acquire(&[take]).await.unwrap()[0].now;
         let stored = window.rows(std::slice::from_ref(&name));
         let (_, expires) = rows::row(stored[0].as_deref().unwrap());
-        // Redis 6 lacks `EXPIRETIME`. Rounding to the nearest second allows a delay of half a second.
+        // Redis 6 lacks `EXPIRETIME`, so the script adds the remaining time to the present time. Rounding to the
+        // nearest second allows a delay of half a second.
         let expire_time = "local now, left = redis.call('TIME'), redis.call('PTTL', KEYS[1])
             return math.floor(now[1] + (now[2] / 1000 + left) / 1000 + 0.5)";
         let mut command = redis::cmd("EVAL");
@@ -193,7 +195,7 @@ async fn the_server_drops_a_row_at_the_second_in_its_header() {
         assert_eq!(u64::from(expires), on_the_server);
         let left = u64::from(expires) - now.get() / 1_000_000;
         let most = 2 * take.quota.window().as_secs() * 2 + 2;
-        assert!((1..=most).contains(&left), "{left} s of {most}, {}", take.quota);
+        assert!((1..=most).contains(&left), "expires in {left} s, expected at most {most} s: {}", take.quota);
         backend.reset(&[take.row]).await.unwrap();
         assert_eq!(window.rows(&[name]), [None]);
     }

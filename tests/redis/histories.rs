@@ -1,6 +1,8 @@
-//! Random histories: the script's decisions and rows equal those of the algebra, to the last bit and microsecond.
+//! Random histories. The script's decisions and rows must equal the algebra's decisions and rows, to the last bit and
+//! microsecond.
 //!
-//! The backend computes new rows by repeating the script's operations, so the tests read the rows from the server.
+//! The backend does not read new rows from the server, but computes them by repeating the script's operations. The
+//! tests therefore read the rows from the server themselves.
 
 use std::time::Duration;
 
@@ -36,7 +38,7 @@ fn extreme_quotas_match_the_algebra() {
     replay(1500, 25, extreme(), ends);
 }
 
-/// Every operation uses one of three quotas and reads rows that the other two wrote.
+/// Every operation uses one of three quotas, and reads rows that were written under the other two quotas.
 #[test]
 fn several_quotas_on_each_row_match_the_algebra() {
     let alike = prop_oneof![
@@ -51,7 +53,7 @@ fn several_quotas_on_each_row_match_the_algebra() {
     replay_with(2500, 40, alike, begin(), true);
 }
 
-/// Quotas whose numbers are primes, or the limits of their ranges.
+/// Generates quotas whose numbers are primes or the limits of their ranges.
 fn extreme() -> impl Strategy<Value = Quota> {
     let most = Quota::MAX_TOKENS;
     let tokens = prop::sample::select(vec![1, 2, 10, 999_999_937, most]);
@@ -103,7 +105,8 @@ fn replay_with(
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Six rows and the algebra's state of each. The last three rows have other keys and get the same requests.
+/// Six rows, with the state of each row in the algebra. The last three rows have other keys and get the same requests
+/// as the first three.
 struct History<'a> {
     backend: RedisBackend,
     clock: &'a SetClock,
@@ -207,7 +210,8 @@ impl<'a> History<'a> {
         Sent::Takes { expected, answer }
     }
 
-    /// Decides with the algebra. Each take sees what the earlier takes would spend; all are made, or none.
+    /// Decides with the algebra. Each take sees what the earlier takes would spend. The takes are made only
+    /// if all of them are granted.
     fn decide(&mut self, rows: &[usize], takes: &[Take<'_>], store: bool) -> Vec<Step> {
         let mut tried = self.model;
         let mut steps = Vec::new();
@@ -223,7 +227,7 @@ impl<'a> History<'a> {
                 self.promised = self.now + time;
             }
             if let Some(receipt) = ChargeRecord::new(take.ask.tokens(), step) {
-                // Receipts of denied calls are kept too, since settling them must refund nothing.
+                // Receipts of denied calls are kept too, to test that settling them refunds nothing.
                 let row = rows[steps.iter().position(|other| std::ptr::eq(other, step)).unwrap()];
                 self.receipts.push((row, take.quota, receipt));
             }
@@ -247,14 +251,14 @@ impl<'a> History<'a> {
                 steps[i].verdict = step_all(&mut self.model.clone(), &lines, self.now)[i].verdict;
             }
             if rows.len() > 1 {
-                // The backend may return the row as stored or as it is at present.
+                // The backend may return the row as it was stored or as it is at present.
                 steps[i].state = State { spent: f64::NAN, ..before };
             }
         }
         steps
     }
 
-    /// Settles any earlier charge, even if its row has changed since or the charge was settled before.
+    /// Settles any earlier charge, even if its row has changed since then or the charge was settled before.
     fn settle(&mut self, raw: &Raw) -> Sent {
         let last = self.receipts.len() - 1;
         let most = if raw.what.1 >> 63 == 0 { last } else { last.min(2) };
@@ -304,10 +308,10 @@ impl<'a> History<'a> {
             let i = self.names.iter().position(|other| *other == name).unwrap();
             assert!(self.dirty[i], "the server must not write a row that did not change");
             self.expires[i] = expires;
-            // An earlier operation may have needed the row for longer.
+            // In a burst, an earlier operation may have needed the row for a longer time.
             assert!(
                 !alone || !is_dropped_late(&self.by[i], &self.model[i], self.now, expires),
-                "{expires} of {:?}",
+                "the row expires too late, at second {expires}: {:?}",
                 self.model[i]
             );
         }
@@ -320,7 +324,7 @@ impl<'a> History<'a> {
             assert_eq!(expires, self.expires[i], "the row's header and the server's expiry differ");
             assert!(
                 !self.dirty[i] || !is_dropped_early(&self.by[i], model, self.now, expires),
-                "{expires} of {model:?}"
+                "the row expires too early, at second {expires}: {model:?}"
             );
         }
         self.dirty = [false; ROWS];
@@ -331,7 +335,7 @@ impl<'a> History<'a> {
         let moved = raw.moved(&quota, self.now, self.promised);
         let step = moved.since(self.now);
         let back = |step: Duration| Micros::new(self.now.get().saturating_sub(step.as_micros() as u64));
-        // The clock sometimes moves backwards, by a little or a lot, and sometimes far ahead.
+        // The clock sometimes moves back by a short or a long time, and sometimes moves far ahead.
         self.now = match raw.how.1 >> 60 {
             0 | 1 => back(Duration::from_micros(step.as_micros() as u64 % (2 * quota.period().as_micros() as u64))),
             2 => back(step),
@@ -344,7 +348,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Rewrites a row as if it had been written at this instant, which may be impossible.
+    /// Rewrites a row as if it had been written at the given instant, even if that is impossible.
     fn tamper(&mut self, i: usize, at: Micros) {
         if self.model[i] == State::default() {
             return;
@@ -360,14 +364,15 @@ fn id(row: usize) -> RowId<'static> {
 
 /// Returns whether the server drops a row before it expires.
 fn is_dropped_early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
-    // A row settled under another tier keeps its quota, but the other tier's quota determined its expiry.
+    // A row that was settled under another tier keeps its quota, but the quota of the other tier determined its expiry.
     row.stamp == tollgate::algorithm::stamp(quota)
         && expires_at(quota, row, now).is_none_or(|clear| f64::from(expires) * 1e6 < clear)
         && expires < u32::MAX
 }
 
 /// Returns whether the server keeps a row for longer than twice the time to its expiry plus two seconds. Partial
-/// windows count as whole. Rows ahead of the clock are not checked: they are kept in case the clock is corrected.
+/// windows are counted as whole windows. Rows that are ahead of the clock are not checked, because they are kept in
+/// case the clock is corrected.
 fn is_dropped_late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
     if row.stamp != tollgate::algorithm::stamp(quota) {
         return false;
@@ -379,7 +384,7 @@ fn is_dropped_late(quota: &Quota, row: &State, now: Micros, expires: u32) -> boo
         && expires_at(quota, row, now).is_some_and(|clear| f64::from(expires) * 1e6 > latest(clear))
 }
 
-/// Returns when a row is fully refilled. Refunded tokens count as spent, because later receipts refer to them.
+/// Returns when a row is fully refilled. Refunded tokens are counted as spent, because later receipts refer to them.
 fn expires_at(quota: &Quota, row: &State, now: Micros) -> Option<f64> {
     if quota.algorithm() == Algorithm::SlidingWindow {
         return Some((row.at.get() + 2 * quota.period().as_micros() as u64) as f64);

@@ -1,4 +1,5 @@
-//! Malformed and malicious replies cause an error within the deadline, without a panic and with bounded memory.
+//! Malformed and malicious replies cause an error within the deadline. They do not cause a panic or unbounded memory
+//! use.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ async fn ask(url: &str) -> Error {
 #[tokio::test]
 async fn malformed_replies_are_errors() {
     let reply = |bytes: &[u8]| [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
-    // A well-formed reply: the time, the result of one operation, one row.
+    // A well-formed reply consists of the time, the result of one operation, and one row.
     let row = |now: f64, done: u8, spent: f64| {
         [&now.to_le_bytes()[..], &[done], &OURS, &[0; 4], &spent.to_le_bytes(), &[0; 24]].concat()
     };
@@ -68,7 +69,7 @@ async fn a_truncated_reply_is_an_error() {
     }
 }
 
-/// Includes errors within a script on Redis 6.2.
+/// The replies include errors within a script on Redis 6.2.
 #[tokio::test]
 async fn redirections_and_script_errors_are_recognized() {
     let within = |error: &str| {
@@ -121,10 +122,10 @@ async fn an_endless_reply_is_abandoned() {
     }
     let grown = resident().saturating_sub(before);
     // Other tests run in parallel. Reading the whole reply would take more than 700 MiB.
-    assert!(grown < 400 << 20, "{} MiB more", grown >> 20);
+    assert!(grown < 400 << 20, "memory use grew by {} MiB", grown >> 20);
 }
 
-/// Every page announces another page. Reading all of them would never end, and would block publishing.
+/// Every page announces another page. If the backend read all pages, it would never finish, and could not publish.
 #[tokio::test]
 async fn endless_notices_are_abandoned() {
     let page = |all: u8, version: &str| {

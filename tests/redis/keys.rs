@@ -1,4 +1,5 @@
-//! Keys are arbitrary text. The server stores digests, which do not collide, do not change the slot and hide the key.
+//! Keys are arbitrary text. The server stores only digests of keys. Digests do not collide, do not change the slot, and
+//! hide the key.
 
 use std::collections::HashSet;
 
@@ -13,7 +14,7 @@ use crate::server::{PATIENCE, Server};
 
 static ONCE: Policy = Policy::new("once", Quota::token_bucket(1, HOUR));
 
-/// Keys that a careless encoding would confuse.
+/// Returns keys that a careless encoding would confuse.
 fn similar_keys() -> Vec<Key> {
     let mut long = "x".repeat(1 << 20);
     let mut keys: Vec<Key> = vec![Key::from(long.as_str())];
@@ -88,7 +89,8 @@ async fn similar_keys_have_separate_rows() {
     assert_eq!(rows, keys.len());
 }
 
-/// Only the digest is in braces, even if a name contains braces, so all rows of a key are in the same slot.
+/// Only the digest is in braces, even if the name of a policy contains braces. All rows of a key are therefore in the
+/// same slot.
 #[tokio::test]
 async fn all_rows_of_a_key_are_in_one_slot() {
     let server = Server::with(node());
@@ -115,13 +117,13 @@ async fn all_rows_of_a_key_are_in_one_slot() {
         assert_eq!(of_key.len(), 1, "{key:?}");
         slots.extend(of_key);
     }
-    assert!(slots.len() > 40, "the keys spread over {} slots only", slots.len());
+    assert!(slots.len() > 40, "the keys are spread over only {} slots", slots.len());
 }
 
 pub(crate) fn wait_for_slots(admin: &mut Connection) {
     let begin = std::time::Instant::now();
     while !cmd("CLUSTER").arg("INFO").query::<String>(admin).unwrap().contains("cluster_state:ok") {
-        assert!(begin.elapsed() < PATIENCE, "no cluster");
+        assert!(begin.elapsed() < PATIENCE, "the cluster is not ready");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }

@@ -47,7 +47,7 @@ async fn the_documented_permissions_suffice() {
     let backend = connect(&server).await.unwrap();
     conformance::all(&backend, tokio::time::sleep).await;
     use_operations(&mut admin, &backend).await.unwrap();
-    // The backend sends a test command before it charges on an idle or a new connection.
+    // Before the first charge on an idle or a new connection, the backend sends a test command.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     use_operations(&mut admin, &backend).await.unwrap();
     use_notices(&backend, server.url()).await.unwrap();
@@ -55,8 +55,8 @@ async fn the_documented_permissions_suffice() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// The client must not send `CLIENT SETINFO`. Since Redis 7.2, this user may not run it, and each connection would add
-/// an entry to `ACL LOG`. Redis 7.0 rejects a rule that allows it.
+/// The client must not send `CLIENT SETINFO`. Since Redis 7.2, the documented user may not run this command, and each
+/// connection would add an entry to `ACL LOG`. Redis 7.0 rejects an ACL rule that allows the command.
 #[tokio::test]
 async fn point_1_a_connection_starts_with_an_allowed_command() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -77,7 +77,7 @@ async fn a_cluster_needs_a_few_more_permissions() {
     let mut admin = server.admin();
     add_slots(&mut admin, 0..SLOTS);
     wait_for_slots(&mut admin);
-    // The cluster client sends `CLIENT SETINFO`, which Redis 7.0 does not know.
+    // The cluster client sends `CLIENT SETINFO`, a command that Redis 7.0 does not know.
     let more = ["cluster|slots", "cluster|shards", "asking", "readonly", "ping", "client|setinfo"];
     let more = if is_redis_7_0() { &more[..5] } else { &more };
     allow(&mut admin, all().chain(more.iter().copied()));
@@ -116,7 +116,7 @@ async fn reading_notices_needs_only_four_permissions() {
         cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
         let limiter = RateLimiter::new(connect(&server).await.unwrap());
         tokio::time::sleep(Duration::from_millis(700)).await;
-        // Without permission to read notices, the quotas of the program apply.
+        // Without permission to read notices, the limiter applies the quotas in the code of the program.
         assert_eq!(limiter.try_limit(&SLOW, fresh()).await.unwrap().capacity(), limit, "without {without:?}");
         assert_eq!(limiter.stats().poll_failed, Some(!without.is_empty()));
         let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();

@@ -1,4 +1,4 @@
-//! Errors name the missing part: the scheme of a URL, or a permission of the user.
+//! Errors name what is missing, such as the scheme of a URL or a permission of the user.
 
 use std::error::Error as _;
 
@@ -33,7 +33,7 @@ async fn point_2_the_error_for_a_url_without_a_scheme_shows_an_example() {
     }
 }
 
-/// Returns the error of a user with all permissions except those that `rules` remove.
+/// Returns the error that a user gets who has all permissions except those that `rules` remove.
 async fn without(server: &Server, rules: &[&str]) -> Error {
     let mut user = redis::cmd("ACL");
     user.arg(&["SETUSER", "limits", "reset", "on", ">hunter2", "~tollgate:*", "+@all"]).arg(rules);

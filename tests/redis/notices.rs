@@ -1,4 +1,4 @@
-//! Notices between limiters on one server: changed quotas and blocks.
+//! Notices between limiters on one server, which announce changed quotas and blocks.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::server::{PATIENCE, Server};
 
 static SEARCH: Policy = Policy::new("search", Quota::token_bucket(100, HOUR));
 
-/// Twice the documented delay, since the machine may be busy.
+/// Twice the documented delay, because the machine may be busy.
 const MAX_DELAY: Duration = Duration::from_secs(2);
 
 async fn limiter(server: &Server) -> RateLimiter {
@@ -24,7 +24,7 @@ async fn limiter(server: &Server) -> RateLimiter {
 async fn wait_until(mut condition: impl AsyncFnMut() -> bool) -> Duration {
     let begin = Instant::now();
     while !condition().await {
-        assert!(begin.elapsed() < MAX_DELAY, "not within {MAX_DELAY:?}");
+        assert!(begin.elapsed() < MAX_DELAY, "the condition did not hold within {MAX_DELAY:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     begin.elapsed()
@@ -40,9 +40,9 @@ async fn a_quota_change_reaches_all_limiters_and_keeps_spent_tokens() {
     one.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
     assert_eq!(one.remaining(&SEARCH, "ada").await.unwrap(), 2, "the change applies immediately in its own process");
     let took = wait_until(async || other.remaining(&SEARCH, "ada").await.unwrap() == 2).await;
-    println!("after {took:?}");
+    println!("the change reached the other limiter after {took:?}");
 
-    // The most specific quota applies: key, tier, policy.
+    // The most specific quota applies. A quota of a key precedes a quota of a tier, which precedes that of the policy.
     one.set_quota(&api, Quota::token_bucket(7, HOUR)).await.unwrap();
     wait_until(async || other.remaining(&api, free()).await.unwrap() == 7).await;
     one.set_tier_quota(&api, "free", Quota::token_bucket(8, HOUR)).await.unwrap();
@@ -126,7 +126,7 @@ async fn expired_notices_are_dropped_and_lost_notices_are_withdrawn() {
     assert_eq!(count(&mut admin), 2);
     one.set_quota(&SEARCH, Quota::token_bucket(6, HOUR)).await.unwrap();
     assert_eq!(count(&mut admin), 1, "the expired block was dropped");
-    // Simulates a failover to a replica without the data.
+    // Simulate a failover to a replica that does not have the data.
     cmd("FLUSHALL").exec(&mut admin).unwrap();
     wait_until(async || {
         other.quotas(&SEARCH, "ada")[0].get_capacity() == 100 && one.quotas(&SEARCH, "ada")[0].get_capacity() == 100
@@ -207,7 +207,7 @@ fn keys() -> [String; 3] {
     ["notices", "order", "ends"].map(|name| format!("tollgate:1:{{notices}}:{name}"))
 }
 
-/// Fills the server with a hundred thousand notices that expire in a day.
+/// Fills the channel with notices that expire in a day, up to `free` below the maximum of a hundred thousand.
 fn fill(admin: &mut redis::Connection, free: usize) {
     let [notices, order, ends] = keys();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -225,8 +225,8 @@ fn fill(admin: &mut redis::Connection, free: usize) {
     }
 }
 
-/// Regression: a full channel dropped withdrawals first, because they expire first. Other processes kept the withdrawn
-/// quota forever.
+/// Regression: a full channel dropped withdrawals first, because they expire first. Other processes then kept the
+/// withdrawn quota forever.
 #[tokio::test]
 async fn a_full_channel_keeps_withdrawals() {
     let server = Server::start();
@@ -246,7 +246,8 @@ async fn a_full_channel_keeps_withdrawals() {
     assert_eq!(other.quotas(&SEARCH, "ada")[0].get_capacity(), 100);
 }
 
-/// Regression: after the server evicted one of the three keys, publishing failed, or new subscribers received nothing.
+/// Regression: after the server had evicted one of the three keys, publishing failed, or new subscribers received no
+/// notices.
 #[tokio::test]
 async fn a_channel_recovers_from_the_loss_of_a_key() {
     let server = Server::start();
@@ -291,7 +292,8 @@ async fn notices_are_read_again_after_a_restore_from_a_snapshot() {
     .await;
 }
 
-/// Regression: after the loss, a new subscriber counted as up to date, and so did all others in its process.
+/// Regression: after a data loss, a new subscriber was treated as up to date, and so were all other subscribers in its
+/// process.
 #[tokio::test]
 async fn a_limiter_that_joins_after_a_data_loss_drops_outdated_notices() {
     let server = Server::start();
@@ -304,7 +306,7 @@ async fn a_limiter_that_joins_after_a_data_loss_drops_outdated_notices() {
     assert_eq!(other.quotas(&SEARCH, "ada")[0].get_capacity(), 100);
 }
 
-/// Other processes still know the notices that the server lost.
+/// After a data loss, other processes still apply the notices that the server lost.
 #[tokio::test]
 async fn an_unblock_after_a_data_loss_reaches_all_processes() {
     let server = Server::start();
@@ -316,7 +318,7 @@ async fn an_unblock_after_a_data_loss_reaches_all_processes() {
     wait_until(async || other.try_check(&SEARCH, "eve").await.unwrap().is_allowed()).await;
 }
 
-/// Regression: nine thousand of ten thousand simultaneous blocks were never published, and quota changes failed in the
+/// Regression: of ten thousand simultaneous blocks, nine thousand were never published. Quota changes failed in the
 /// meantime.
 #[tokio::test]
 async fn a_burst_of_blocks_is_published_without_delaying_quota_changes() {
@@ -339,7 +341,7 @@ async fn a_burst_of_blocks_is_published_without_delaying_quota_changes() {
     while other.stats().blocked < 10_000 {
         assert!(
             begin.elapsed() < 5 * MAX_DELAY,
-            "{} of the blocks were received: {:?}",
+            "only {} of the blocks were received: {:?}",
             other.stats().blocked,
             one.stats()
         );
@@ -374,7 +376,7 @@ async fn a_block_during_an_outage_is_published_afterwards() {
     .await;
 }
 
-/// Regression: each process counted its own block of an offender as the first.
+/// Regression: each process counted its own block of an offender as the offender's first block.
 #[tokio::test]
 async fn a_repeated_offense_in_another_process_blocks_for_longer() {
     let server = Server::start();
@@ -391,7 +393,7 @@ async fn a_repeated_offense_in_another_process_blocks_for_longer() {
     assert!(left > Duration::from_secs(5), "{left:?}");
 }
 
-/// Set to the server's URL in the child process.
+/// The environment variable that contains the server's URL in the child process.
 const CHILD: &str = "TOLLGATE_TEST_NOTICES_CHILD";
 
 #[tokio::test]
@@ -410,11 +412,11 @@ async fn quotas_and_blocks_of_a_child_process_apply() {
         blocked.reason() == Reason::Blocked
     })
     .await;
-    // Automatic blocks of keys apply to policies whose denials the process counts. This process counts none.
+    // Automatic blocks of keys apply only to policies whose denials the process counts. This process counts no denials.
     assert_eq!(here.try_check(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
 }
 
-/// Does nothing except in the child process.
+/// The child process runs this test. In any other process, the test does nothing.
 #[test]
 fn child() {
     let Ok(url) = std::env::var(CHILD) else { return };

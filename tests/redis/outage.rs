@@ -1,4 +1,4 @@
-//! Behavior during and after outages, within time limits.
+//! Checks of the behavior during and after outages, with time limits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 
 const MAX_RECOVERY: Duration = Duration::from_secs(1);
 
-/// Allowance for a busy machine. A call that waits for the server would take many seconds.
+/// The allowance for a busy machine. A call that waited for the server would take many seconds.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// An application with a limiter for each failure mode.
@@ -39,8 +39,8 @@ impl Application {
         application
     }
 
-    /// Calls repeatedly for `duration`. Checks that every call completes within the deadline, in its failure mode.
-    /// Returns the distinct error kinds.
+    /// Calls the limiters repeatedly for `duration`. Checks that every call completes within the deadline, as its
+    /// failure mode requires. Returns the distinct kinds of errors.
     pub(crate) async fn call_during_outage(&self, duration: Duration) -> Vec<ErrorKind> {
         let kinds = self.call_repeatedly(duration).await;
         let allowed = self.allow.try_limit(&SLOW, "ada").await.unwrap();

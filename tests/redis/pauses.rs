@@ -28,11 +28,11 @@ async fn point_4_a_pause_delays_requests_that_wait_in_another_process() {
     let mut sent = calls.join_all().await;
     sent.sort();
     let after: Vec<Duration> = sent.iter().map(|at| at.duration_since(paused)).collect();
-    // The other process receives the pause within a second, and pauses from then on.
+    // The other process receives the pause within a second, and sends no requests from then on.
     let early = after.iter().filter(|after| **after < 3 * SECOND - Duration::from_millis(50)).count();
-    assert!(early <= 1 + 20 * 3 / 2, "{early} were sent during the pause: {after:?}");
+    assert!(early <= 1 + 20 * 3 / 2, "{early} requests were sent during the pause: {after:?}");
     assert_eq!(after.len(), 60);
-    // A process that starts later receives the pause, and then its end.
+    // A process that starts later receives the pause, and later the end of the pause.
     one.pause(&UPSTREAM, "host", 60 * SECOND).await.unwrap();
     let third = RateLimiter::new(server.backend().await);
     let is_paused = async |limiter: &RateLimiter| !limiter.try_check(&UPSTREAM, "host").await.unwrap().is_allowed();
@@ -42,7 +42,7 @@ async fn point_4_a_pause_delays_requests_that_wait_in_another_process() {
         }
         let begin = Instant::now();
         while is_paused(limiter).await != paused {
-            assert!(begin.elapsed() < 2 * SECOND, "not within two seconds");
+            assert!(begin.elapsed() < 2 * SECOND, "the limiter did not receive the change within two seconds");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

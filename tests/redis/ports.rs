@@ -1,7 +1,7 @@
 //! Unique ports for test servers.
 //!
-//! The system may assign a free port to another test, or to an outgoing connection, before the server listens on it.
-//! These ports are outside of the system's ephemeral range, and each port is used once.
+//! The system may assign a free port to another test, or to an outgoing connection, before the server listens on the
+//! port. Ports from this module are therefore outside of the system's ephemeral range, and each port is used once.
 
 use std::net::TcpListener;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 fn next() -> u16 {
-    /// The start differs from process to process, since tests of several checkouts may run at the same time.
+    /// The first port differs between processes, because tests of several checkouts may run at the same time.
     static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new((std::process::id() % 0xffff) as u16));
     RANGE.start + NEXT.fetch_add(1, Ordering::Relaxed) % (RANGE.end - RANGE.start)
 }

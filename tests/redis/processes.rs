@@ -1,4 +1,4 @@
-//! Several processes on one server. The child processes run this test program.
+//! Several processes that share one server. The child processes run this test program.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::server::{PATIENCE, Server};
 const PROCESSES: usize = 4;
 const TASKS: usize = 8;
 
-/// Set to the server's URL and the task in a child process.
+/// The environment variable that contains the server's URL and the task of a child process.
 const CHILD: &str = "TOLLGATE_TEST_CHILD";
 
 static SLOW: Policy = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
@@ -36,19 +36,20 @@ fn four_processes_without_batching_admit_exactly_the_limit() {
     assert!(scripts >= decisions, "{scripts} script calls for {decisions} decisions");
 }
 
-/// At most capacity + rate × time tokens are admitted. The test expects at least half of rate × time.
+/// At most capacity + rate × time tokens are admitted. The test also expects that at least half of rate × time tokens
+/// are admitted.
 #[test]
 fn four_processes_respect_the_refill_rate() {
     let server = Server::start();
     let begin = Instant::now();
     let admitted: usize = run(&server, "live").iter().sum();
     let most = 300.0 + 2000.0 * begin.elapsed().as_secs_f64();
-    assert!(admitted as f64 <= most, "{admitted} of {most}");
+    assert!(admitted as f64 <= most, "{admitted} calls were admitted, expected at most {most}");
     let least = 2000.0 * LIVE_TIME.as_secs_f64() * 0.5;
     assert!(admitted as f64 >= least, "expected at least {least} admitted calls on any machine, found {admitted}");
 }
 
-/// On a shared server, limiters without a secret hash keys in the same way, so that their counts agree.
+/// On a shared server, all limiters without a secret hash keys in the same way, so that they charge the same rows.
 #[test]
 fn processes_agree_on_digests_unless_their_secrets_differ() {
     let server = Server::start();
@@ -87,7 +88,7 @@ fn run(server: &Server, what: &str) -> Vec<usize> {
     children.into_iter().map(admitted).collect()
 }
 
-/// Does nothing except in a child process.
+/// The child processes run this test. In any other process, the test does nothing.
 #[test]
 fn child() {
     let Ok(order) = std::env::var(CHILD) else { return };
@@ -112,7 +113,7 @@ fn child() {
     println!("admitted={admitted};");
 }
 
-/// Calls until `end`, or until the first denial if there is no `end`.
+/// Calls the limiter until `end`, or until the first denial if `end` is `None`.
 async fn until(limiter: &RateLimiter, policy: &Policy, end: Option<Instant>) -> usize {
     let mut admitted = 0;
     loop {

@@ -46,12 +46,12 @@ impl Proxy {
         self.state.target.store(target, Ordering::SeqCst);
     }
 
-    /// Drops all data in both directions, without closing connections.
+    /// Sets whether all data is dropped in both directions, without closing connections.
     pub(crate) fn drop_data(&self, yes: bool) {
         self.state.drops_data.store(yes, Ordering::SeqCst);
     }
 
-    /// Closes all current and new connections.
+    /// Closes all current connections, and sets whether new connections are closed too.
     pub(crate) fn refuse_connections(&self, yes: bool) {
         self.state.refuses_connections.store(yes, Ordering::SeqCst);
         self.close_all();
@@ -102,8 +102,8 @@ impl State {
     }
 }
 
-/// Starts a server that replies to script calls with `nonsense`: repeatedly if `endless` is set, and then disconnects
-/// if `hangs_up` is set. Returns its URL.
+/// Starts a server that replies to script calls with `nonsense`. The server repeats the reply if `endless` is set, and
+/// disconnects afterwards if `hangs_up` is set. Returns the URL of the server.
 pub(crate) fn hostile(nonsense: Vec<u8>, endless: bool, hangs_up: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
@@ -129,7 +129,7 @@ fn serve_nonsense(mut socket: TcpStream, nonsense: &[u8], endless: bool, hangs_u
             answer.extend(nonsense);
         }
         while socket.write_all(&answer).is_ok() && endless && decides {
-            // At most half a gigabyte per second.
+            // This pause limits the rate to half a gigabyte per second.
             thread::sleep(std::time::Duration::from_millis(2));
         }
         if hangs_up && decides {

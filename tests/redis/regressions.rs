@@ -65,7 +65,7 @@ impl Row {
     }
 }
 
-/// The script compared the receipt's stamp after it had converted the row to the new quota.
+/// The script compared the stamp of the receipt only after it had converted the row to the new quota.
 #[tokio::test]
 async fn a_refund_is_forfeited_after_another_tier_writes_the_row() {
     let (small, large) = (Quota::token_bucket(10, HOUR), Quota::token_bucket(20, HOUR));
@@ -76,8 +76,8 @@ async fn a_refund_is_forfeited_after_another_tier_writes_the_row() {
     assert_eq!(row.model.spent, 5.0);
 }
 
-/// During a rolling deploy, two quotas alternated. Each change capped the spent tokens, so 56,519 requests were
-/// admitted in a minute.
+/// During a rolling deployment, two quotas alternated. At each change, the spent tokens were capped at the new
+/// capacity, so 56,519 requests were admitted in a minute.
 #[tokio::test]
 async fn alternating_quotas_admit_no_more_than_the_larger_quota() {
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
@@ -92,8 +92,8 @@ async fn alternating_quotas_admit_no_more_than_the_larger_quota() {
             }
         }
     }
-    assert!(admitted <= 2000 + 1000, "{admitted}");
-    assert!(admitted >= 1900, "{admitted}");
+    assert!(admitted <= 2000 + 1000, "{admitted} tokens were admitted");
+    assert!(admitted >= 1900, "only {admitted} tokens were admitted");
 }
 
 /// The actual cost was rounded to a double before the cost was subtracted.
@@ -130,8 +130,8 @@ async fn windows_are_exact_up_to_the_last_instant() {
     }
 }
 
-/// A caller that did not await a refund and called again was denied, because the second of two calls in flight
-/// sometimes reached the server first.
+/// A caller that made another call without awaiting a refund was denied. The reason was that the second of two script
+/// calls in flight sometimes reached the server first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_refund_is_available_to_the_next_call() {
     static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));

@@ -1,4 +1,4 @@
-//! Resets return whether a row existed, even in a batch or for a damaged row.
+//! Resets return whether a row existed, even if they are part of a batch or the row is damaged.
 
 use tollgate::algorithm::Ask;
 use tollgate::backend::{Backend, RowId, Take};
@@ -43,6 +43,6 @@ async fn point_2_resets_in_a_batch_see_the_effects_of_earlier_operations() {
 
     let name = backend.row_key(row.policy, row.key);
     window.write(&name, &[&OURS[..], &[0xff; 36]].concat());
-    assert_eq!(backend.reset(&[row]).await.unwrap(), 1, "a damaged row");
+    assert_eq!(backend.reset(&[row]).await.unwrap(), 1, "the reset removes a damaged row");
     assert_eq!(backend.reset(&[row]).await.unwrap(), 0);
 }

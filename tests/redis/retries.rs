@@ -1,4 +1,4 @@
-//! Charges that must not be repeated, and operations that take effect without being awaited.
+//! Charges must not be repeated. Settlements and resets take effect without being awaited.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use tollgate::backend::{ErrorKind, RedisBackend};
 use crate::outage::{Application, DEADLINE, LIMIT, SLOW, fresh};
 use crate::server::Server;
 
-/// A stopped server reads pending commands when it continues. Every charge that timed out may then be made, but only
-/// once. No charge is sent after the breaker opens.
+/// When a stopped server continues, it reads the pending commands. Every charge that timed out may then be made, but
+/// only once. No charge is sent after the breaker has opened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_timed_out_charge_is_not_sent_again() {
     let server = Server::start();
@@ -34,7 +34,10 @@ async fn a_timed_out_charge_is_not_sent_again() {
     server.signal("CONT");
     application.assert_recovers().await;
     let left = application.deny.remaining(&SLOW, key).await.unwrap();
-    assert!((LIMIT - timed_out..=LIMIT).contains(&left), "{timed_out} timed out, {left} of {LIMIT} are left");
+    assert!(
+        (LIMIT - timed_out..=LIMIT).contains(&left),
+        "{timed_out} charges timed out, but {left} of {LIMIT} tokens are left"
+    );
 }
 
 /// Regression: a probe held a lock while it connected, so a timed-out call waited for a second.

@@ -13,14 +13,14 @@ fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// Takes without and with a wait, for which the script has two branches.
+/// Returns an ask without a wait and an ask with a wait, because the script has a branch for each.
 fn asks(cost: u64) -> [Ask; 2] {
     [Ask::cost(cost), Ask::cost(cost).wait_up_to(micros(1))]
 }
 
-/// Dividing before multiplying would yield a fraction of a token.
+/// If the refill were divided before it is multiplied, the result would be a fraction of a token.
 #[tokio::test]
-async fn whole_grains_refill_whole_tokens() {
+async fn whole_periods_refill_whole_tokens() {
     let (rate, period) = (41u64, 3_333_331u64);
     let quota = Quota::token_bucket(rate, micros(period)).capacity(100_000);
     let odd = |grains: &u64| (grains * period) as f64 * (rate as f64 / period as f64) != (grains * rate) as f64;
@@ -29,7 +29,7 @@ async fn whole_grains_refill_whole_tokens() {
     for grains in found {
         for i in 0..2 {
             let mut row = Row::at(NOW).await;
-            // Spend one more token than is refilled, because rounding hides the difference in a larger amount.
+            // Spend only one more token than is refilled. In a larger amount, rounding would hide the difference.
             row.take(&quota, asks(grains * rate + 1)[i]).await;
             row.later(NOW + micros(grains * period));
             row.take(&quota, asks(1)[i]).await;
@@ -60,7 +60,7 @@ async fn a_bucket_multiplies_before_it_divides() {
     }
 }
 
-/// Subtracting the refill from a large number of spent tokens would round it.
+/// If the refill were subtracted from a large number of spent tokens, it would be rounded.
 #[tokio::test]
 async fn a_large_debt_is_compared_without_rounding() {
     let (rate, period) = (999_999_937u64, 8_999_993u64);

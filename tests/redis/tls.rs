@@ -9,7 +9,7 @@ use crate::server::{FREE, Server, applies, has_tls};
 
 static SLOW: Policy = Policy::new("slow", Quota::token_bucket(5, HOUR));
 
-/// Set to the server's URL in the child process.
+/// The environment variable that contains the server's URL in the child process.
 const CHILD: &str = "TOLLGATE_TEST_TLS";
 
 #[test]
@@ -55,7 +55,7 @@ fn tls_connections_require_a_trusted_certificate() {
     let _ = std::fs::remove_dir_all(directory);
 }
 
-/// Does nothing except in the child process.
+/// The child process runs this test. In any other process, the test does nothing.
 #[tokio::test]
 async fn child() {
     let Ok(url) = std::env::var(CHILD) else { return };

@@ -1,4 +1,4 @@
-//! Backends that conform, and backends that do not.
+//! Tests of the suite with backends that conform and backends that do not.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::backend::{BackendFuture, MemoryBackend, OwnedTake};
 use crate::clock::{ManualClock, SystemClock};
 
-/// A backend, and a function that lets its time pass.
+/// Returns a backend, and a function that lets the backend's time pass.
 fn rows() -> (Arc<MemoryBackend>, impl AsyncFn(Duration)) {
     let clock = ManualClock::new();
     let rows = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
@@ -72,7 +72,7 @@ async fn point_14_a_backend_that_charges_at_the_first_poll_does_not_conform() {
     .await;
 }
 
-/// A backend that runs each operation in the returned future or in a spawned task.
+/// A backend that runs each operation either in the returned future or in a spawned task.
 #[derive(Debug)]
 struct Deferred {
     rows: Arc<MemoryBackend>,

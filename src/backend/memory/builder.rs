@@ -1,4 +1,4 @@
-//! The builder of the memory backend.
+//! [`MemoryBackendBuilder`].
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::MemoryBackend;
 use super::table::Table;
 use crate::clock::{Clock, SystemClock};
 
-/// A builder of a [`MemoryBackend`].
+/// Builds a [`MemoryBackend`].
 ///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend};
@@ -25,9 +25,10 @@ impl MemoryBackendBuilder {
         MemoryBackendBuilder { max_rows: DEFAULT_MAX_ROWS, clock: None }
     }
 
-    /// Sets the maximum number of rows. Defaults to 1,000,000, which take at most 90 MB. The minimum is 16.
+    /// Sets the maximum number of rows. Defaults to 1,000,000 rows, which take at most 90 MB. The minimum is 16.
     ///
-    /// Rows are divided among shards, and some shards fill up before others. A sliding window needs two rows per key.
+    /// The rows are divided among shards, and some shards fill up before others. A sliding window needs two rows for
+    /// each key.
     #[must_use]
     pub fn max_rows(mut self, rows: usize) -> MemoryBackendBuilder {
         self.max_rows = rows.max(16);

@@ -1,4 +1,4 @@
-//! Executes a call: locks the shards of its rows, loads the rows, decides, and stores the rows.
+//! Executes a call. It locks the shards of the call's rows, loads the rows, decides, and stores the rows.
 
 use std::borrow::{Borrow, BorrowMut};
 
@@ -13,7 +13,8 @@ use crate::backend::{RowId, Take};
 pub(super) struct LockedCall<'a> {
     table: &'a Table,
     shards: SmallVec<[Shard<'a>; 1]>,
-    /// Rows that must not be evicted: those of this call, in the order of its takes, and the victims chosen already.
+    /// Rows that must not be chosen for eviction. These are the rows of this call, in the order of its takes, followed
+    /// by the rows that were already chosen.
     pinned: SmallVec<[RowKey; 2]>,
 }
 
@@ -40,9 +41,9 @@ impl BorrowMut<State> for LoadedRow<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Location {
     Existing,
-    /// Not in the table, which has a free slot or can evict the given row.
+    /// The row is not in the table. The table has a free slot (`None`) or can evict the given row.
     New(Option<RowKey>),
-    /// Not in the table, which is full: the key shares this overflow row with other keys.
+    /// The row is not in the table, and the table is full. The key shares this overflow row with other keys.
     Overflow(OverflowId),
 }
 
@@ -92,7 +93,7 @@ impl<'a> LockedCall<'a> {
         let steps = step_all(rows, lines, now);
         if store && steps.all_granted() {
             for (index, row) in rows.iter().enumerate() {
-                // Tiers of a policy share a row, and the last quota that charged the row wrote it. A charge of cost 0
+                // Tiers of a policy share a row, which has the quota of the last charge. However, a charge of cost 0
                 // does not change a row of another quota.
                 let wrote = |line: &&Line<'_>| line.row == index && [line.quota.stamp(), 0].contains(&row.state.stamp);
                 if let Some(last) = lines.iter().rev().find(wrote) {
@@ -105,8 +106,8 @@ impl<'a> LockedCall<'a> {
         steps
     }
 
-    /// Decides charges on overflow rows. An overflow row has its own window boundaries: with the boundaries of its
-    /// keys, it would reset once for every key. The returned steps use the boundaries of each key.
+    /// Decides charges against overflow rows. An overflow row has its own window boundaries. If it used the boundaries
+    /// of its keys, it would reset once for every key. The returned steps use the boundaries of each key.
     #[cold]
     fn decide_overflow(
         &mut self,
@@ -128,7 +129,7 @@ impl<'a> LockedCall<'a> {
         steps
     }
 
-    /// Marks the rows that denied a charge, so that they are evicted last.
+    /// Marks the rows that denied a charge, so that other rows are evicted first.
     #[cold]
     fn record_denials(&mut self, rows: &[LoadedRow<'_>], lines: &[Line<'_>], steps: &[Step]) {
         for (line, _) in lines.iter().zip(steps).filter(|(_, step)| !step.is_allowed()) {
@@ -142,7 +143,8 @@ impl<'a> LockedCall<'a> {
         }
     }
 
-    /// Returns the index of the last loaded row, or of an earlier one that is the same overflow row.
+    /// Returns the index of the last loaded row. If the row is an overflow row that was loaded before, drops it and
+    /// returns the earlier index.
     fn merge_overflow(&self, rows: &mut SmallVec<[LoadedRow<'_>; 2]>) -> usize {
         let last = rows.len() - 1;
         let overflow_of = |row: &LoadedRow<'_>| (row.location, self.table.shard_of(row.key));
@@ -179,7 +181,7 @@ impl<'a> LockedCall<'a> {
             loaded.state = shard.ledger().overflow(overflow);
             return loaded;
         }
-        // A bucket's carry row outlives its row, because late refunds need it. A window's does not.
+        // The carry row of a bucket outlives its row, because late refunds need it. The carry row of a window does not.
         let has_carry = found.is_none_or(|found| found.has_carry());
         if let Some(carry) = has_carry.then(|| shard.rows.get(key.carry())).flatten() {
             loaded.has_carry = true;
@@ -200,7 +202,7 @@ impl<'a> LockedCall<'a> {
                 shard.ledger().overflowed += 1;
                 return shard.ledger().set_overflow(id, *state);
             }
-            // The common case: the row exists and has no carry. If another quota wrote the row, its carry stays.
+            // In the common case, the row exists and has no carry. If another quota wrote the row, its carry is kept.
             Location::Existing
                 if !row.has_carry && state.carry == 0.0 && state.stamp != 0 || has_other_stamp(state, quota) =>
             {
@@ -217,7 +219,8 @@ impl<'a> LockedCall<'a> {
         }
         let policy = table.hasher().number(row.id.policy);
         if row.location != Location::Existing {
-            // The carry row of another row may have taken the slot. Losing this row is better than exceeding the cap.
+            // The carry row of another row may have taken the slot. It is better to lose this row than to exceed the
+            // cap.
             if shard.is_full() && !shard.ensure_slot(policy, pinned, now) {
                 return;
             }

@@ -1,4 +1,4 @@
-//! Bookkeeping of a shard: row counts by policy, overflow rows, and the choice of rows to evict.
+//! The ledger of a shard. It counts rows by policy, holds the overflow rows, and chooses rows to evict.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,14 @@ pub(super) struct Ledger {
     overflow: HashMap<OverflowId, State>,
     /// Policies that have their own overflow rows.
     overflow_policies: Vec<u32>,
-    /// Where the next search for a slot starts to sample rows.
+    /// The position at which the next search for a slot starts to sample rows.
     pub(super) cursor: u32,
     pub(super) evicted: u64,
     pub(super) overflowed: u64,
 }
 
-/// Identifies an overflow row: the policy's number (0 for the rows that all other policies share), an index below
-/// [`OVERFLOW_ROWS`], and the window.
+/// Identifies an overflow row. The fields are the number of the policy (0 for the rows that are shared by all policies
+/// without their own overflow rows), an index below [`OVERFLOW_ROWS`], and the window.
 pub(super) type OverflowId = (u32, u8, u8);
 
 impl Ledger {
@@ -86,22 +86,23 @@ impl Ledger {
 
 /// The search for a row to evict, over a sample of rows.
 ///
-/// Prefers any row of a policy that is clearly larger than the newcomer's. Otherwise, chooses a row that denies
-/// nothing, from the newcomer's policy or one at least as large. A row is senior if it was added while its policy was
-/// small. Senior rows are evicted last, and never while they deny something and their policy is large.
+/// Prefers a row of a policy that has clearly more rows than the newcomer's policy. Otherwise, chooses a row that
+/// denies nothing, from the newcomer's policy or from another policy with at least as many rows. A row is senior if it
+/// was added while its policy had few rows. Senior rows are evicted last. They are never evicted while they deny
+/// something and their policy has many rows.
 pub(super) struct Victim<'a> {
     ledger: &'a Ledger,
     policy: u32,
     size: u32,
-    /// The size up to which a policy's new rows are senior.
+    /// The number of rows up to which a policy's new rows are senior.
     small: u32,
     now: Micros,
     from_larger: Option<(Rank, RowKey)>,
     from_equal: Option<(Rank, RowKey)>,
 }
 
-/// The sort key of rows for eviction: whether the row is senior, the size of its policy (largest first), whether the
-/// row denies something, when it expires, and how much it spent.
+/// The sort key of rows for eviction. The fields are whether the row is senior, the number of rows of its policy
+/// (largest first), whether the row denies something, when it expires, and how many of its tokens are spent.
 type Rank = (bool, u32, bool, Micros, u64);
 
 impl<'a> Victim<'a> {
@@ -114,13 +115,14 @@ impl<'a> Victim<'a> {
         let size = if row.policy == self.policy { self.size } else { self.ledger.size(row.policy) };
         let denies = row.denies(self.now);
         let rank = (row.is_senior(), u32::MAX - size, denies, row.expires(), row.spent.to_bits());
-        // A flooded policy has junior rows to evict instead, so the callers that it denied first stay denied.
+        // A flooded policy has other rows that can be evicted instead, so the callers that were denied first stay
+        // denied.
         let stays = row.is_senior() && denies && size > self.small;
         if size > self.size + self.size / 8 + 8 && !stays {
             least(&mut self.from_larger, rank, key);
         }
         if !denies && size >= self.size && (self.size <= self.small || !row.is_senior()) {
-            // Ignores the size of the policy.
+            // Here, the rank does not depend on the size of the policy.
             least(&mut self.from_equal, (rank.0, 0, rank.2, rank.3, rank.4), key);
         }
     }
@@ -143,7 +145,7 @@ fn least(best: &mut Option<(Rank, RowKey)>, rank: Rank, key: RowKey) {
 
 /// New rows of a policy are senior while its rows take up less than `1 / SENIOR_SHARE` of a shard.
 const SENIOR_SHARE: usize = 16;
-/// Overflow rows per policy and shard.
+/// The number of overflow rows per policy and shard.
 const OVERFLOW_ROWS: u8 = 16;
 /// The maximum number of policies per shard that have their own overflow rows.
 const MAX_OVERFLOW_POLICIES: usize = 16;

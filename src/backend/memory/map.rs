@@ -1,4 +1,4 @@
-//! The map of rows: the only module that uses [`DashMap`]'s `raw-api`.
+//! The map of rows. This is the only module that uses the `raw-api` of [`DashMap`].
 //!
 //! The ordinary methods of [`DashMap`] cannot lock several shards together or sample a few rows of a shard.
 
@@ -60,14 +60,14 @@ impl Rows<'_> {
         self.0.remove_entry(key.hash(), |(other, _)| *other == key).map(|(_, row)| *row.get())
     }
 
-    /// Passes a few rows to `see`, different ones in each call. `cursor` holds the position. One call covers a quarter
-    /// of a group of 16 slots. Four calls per group visit every row, and some rows twice.
+    /// Passes a few rows to `see`, which are different rows in each call. `cursor` holds the position. One call covers
+    /// a quarter of a group of 16 slots. Four calls per group visit every row, and visit some rows twice.
     pub(super) fn sample(&self, cursor: &mut u32, mut see: impl FnMut(RowKey, Row)) {
         let groups = (self.0.buckets() / GROUP).max(1) as u32;
         *cursor = (*cursor + 1) % (groups * QUARTERS);
         let (group, quarter) = (*cursor / QUARTERS, *cursor % QUARTERS);
-        // A lookup compares those rows of a group that have the same seven-bit tag as the hash. Looking up every tag,
-        // with a comparison that never matches, visits all rows.
+        // A lookup compares the rows of a group whose seven-bit tag is equal to the tag of the hash. If every tag is
+        // looked up with a comparison that never matches, all rows are visited.
         for tag in quarter * TAGS / QUARTERS..(quarter + 1) * TAGS / QUARTERS {
             let hash = (u64::from(tag) << 59) + u64::from(group) * GROUP as u64;
             self.0.get(hash, |(key, row)| {
@@ -80,7 +80,7 @@ impl Rows<'_> {
 
 /// The maximum number of slots that hashbrown compares together.
 const GROUP: usize = 16;
-/// A [`RowKey`] uses every fourth of the 128 tags.
+/// The number of tags that a [`RowKey`] can have, which is a quarter of the 128 tags.
 const TAGS: u32 = 32;
 const QUARTERS: u32 = 4;
 
@@ -109,7 +109,7 @@ mod tests {
                 most = most.max(here);
             }
             assert_eq!(seen, keys);
-            assert!(most < 64, "{most} rows in one sample");
+            assert!(most < 64, "one sample contained {most} rows");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The memory backend: a DashMap of rows with a maximum size, shared fairly between policies.
+//! The memory backend, which stores rows in a DashMap. Its size is limited and divided fairly between policies.
 
 mod builder;
 mod call;
@@ -22,15 +22,16 @@ use crate::policy::{MAX_WINDOWS, PolicyName};
 
 pub use builder::MemoryBackendBuilder;
 
-/// The default backend: stores rows in this process's memory.
+/// The default backend, which stores rows in the memory of this process.
 ///
-/// - **Small.** A row takes 40 bytes for each quota of its policy, or 47 to 88 including its share of empty slots. It
-///   expires when all of its tokens are refilled. Adding a row drops a few expired rows, so the backend needs no timer
-///   and no sweeps.
+/// - **Small.** A row takes 40 bytes for each quota of its policy, or 47 to 88 bytes including its share of empty
+///   slots. A row expires when all of its tokens are refilled. When the backend adds a row, it drops a few expired
+///   rows, so it needs no timer and no sweeps.
 /// - **Bounded.** The table never exceeds [`max_rows`](MemoryBackendBuilder::max_rows). In a full table, a new row
-///   replaces a row of a larger policy, or a row that does not deny requests. The key of the evicted row has its full
-///   quota again. If no row can be evicted, several new keys of a policy share one row and one quota.
-/// - **Fair.** A flood of keys under one policy does not affect callers of other policies, and denied keys stay denied.
+///   replaces a row of a policy with more rows, or a row that does not deny requests. The key of the evicted row has
+///   its full quota again. If no row can be evicted, several new keys of a policy share one row and one quota.
+/// - **Fair.** A flood of keys under one policy does not affect callers under other policies, and denied keys stay
+///   denied.
 /// - **Atomic.** All charges of a call are decided while the shards of their rows are locked. Shards are locked in a
 ///   fixed order, so calls cannot deadlock.
 ///
@@ -61,7 +62,7 @@ impl MemoryBackend {
         MemoryBackend::builder().build()
     }
 
-    /// Returns a builder to set the maximum number of rows and the clock.
+    /// Returns a builder, which can set the maximum number of rows and the clock.
     pub fn builder() -> MemoryBackendBuilder {
         MemoryBackendBuilder::new()
     }
@@ -83,7 +84,8 @@ impl MemoryBackend {
 
     fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
         let mut call = LockedCall::new(&self.table, takes.iter().map(|take| (&take.row, take.window)));
-        // Read the clock after locking. Otherwise, another thread could read a later time but write the rows first.
+        // Read the clock only after locking. Otherwise, another thread could read a later time and still write the rows
+        // first.
         let now = self.clock.now();
         call.decide(takes, now, store)
     }
@@ -94,7 +96,7 @@ impl MemoryBackend {
         let now = self.clock.now();
         let mut row = call.load(self.table.hasher().key(row).window(*window), row, quota, now);
         if matches!(row.location, Location::Overflow(_)) && *actual <= receipt.cost {
-            return false; // An overflow row also counts the tokens of other keys, so it allows no refunds.
+            return false; // An overflow row also contains the spent tokens of other keys, so it allows no refunds.
         }
         let own = call.quota_for(&row, quota);
         let takes_effect = takes_effect(&own, &row.state, receipt, now, *actual);

@@ -1,4 +1,4 @@
-//! Rows and their keys, in 40 bytes.
+//! Rows and their keys, which take 40 bytes together.
 
 use crate::algorithm::{Ask, Micros, Quota, State, when};
 use crate::backend::RowId;
@@ -6,14 +6,15 @@ use crate::policy::{Digest, MAX_WINDOWS, Placement, PolicyName};
 
 /// The stored state of one key under one policy, or its carry.
 ///
-/// [`State::carry`] is rarely used, so it is stored in a separate **carry row** in the same shard, with the carry as
-/// its `spent`.
+/// [`State::carry`] is rarely used, so it is stored in a separate **carry row** in the same shard. The field `spent` of
+/// the carry row contains the carry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, packed(4))]
 pub(super) struct Row {
     pub(super) spent: f64,
-    /// From the highest bit: `at` (53), whether the row is senior (1), whether it has a carry row (1), and the fraction
-    /// of the time from `at` to `expires` during which the row denies something (8).
+    /// From the highest bit, with the number of bits in parentheses: `at` (53), whether the row is senior (1), whether
+    /// it has a carry row (1), and the fraction of the time from `at` to `expires` during which it denies something
+    /// (8).
     packed: u64,
     pub(super) stamp: u32,
     pub(super) policy: u32,
@@ -32,7 +33,7 @@ impl Row {
         Row { spent: state.spent, packed, stamp: state.stamp, policy, expires: state.clear.to_seconds() }
     }
 
-    /// Returns the row's state at `now`, without its carry. An expired row counts as missing.
+    /// Returns the row's state at `now`, without its carry. An expired row is treated as a missing row.
     #[inline]
     pub(super) fn state(&self, now: Micros) -> State {
         if self.is_expired(now) {
@@ -68,7 +69,7 @@ impl Row {
         self.expires = state.clear.to_seconds();
     }
 
-    /// Records that a charge was denied, so that other rows are evicted first until the charge would fit.
+    /// Records that a charge was denied. Other rows are then evicted first until the charge would fit.
     #[inline]
     pub(super) fn record_denial(&mut self, quota: &Quota, ask: Ask) {
         let level = quota.get_capacity().checked_sub(ask.tokens());
@@ -87,7 +88,7 @@ impl Row {
         self.packed = self.packed & !DENIAL_MASK | (denies as u64).min(DENIAL_MASK);
     }
 
-    /// Returns the instant until which the row denies a charge that was requested.
+    /// Returns the instant until which the row denies a charge that has been requested.
     fn denies_until(&self) -> Micros {
         let whole = self.expires().micros_since(self.at());
         match self.packed & DENIAL_MASK {
@@ -136,11 +137,11 @@ fn denies_until(quota: &Quota, state: &State, level: u64) -> Micros {
     when(quota, state, state.at, level as f64).unwrap_or(Micros::MAX)
 }
 
-/// The key of a row: 90 bits of the key's digest mixed with the policy's name, three bits for the window, and one bit
-/// that marks a carry row.
+/// The key of a row. It consists of 90 bits of the key's digest mixed with the policy's name, three bits for the
+/// window, and one bit that marks a carry row.
 ///
-/// The first word is the row's [hash](RowKey::hash). Its shard bits depend only on the caller's key, so all rows of a
-/// caller are in the same shard, and a call that charges several of them locks one shard.
+/// The first word is the row's [hash](RowKey::hash). The shard bits of the hash depend only on the caller's key, so all
+/// rows of a caller are in the same shard. A call that charges several of these rows locks only one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C, packed(4))]
 pub(super) struct RowKey {
@@ -148,7 +149,7 @@ pub(super) struct RowKey {
     tail: u32,
 }
 
-/// Two of the seven bits of hashbrown's tag stay unused, so that sampling has fewer tags to look up.
+/// Two of the seven bits of hashbrown's tag are not used, so that sampling has fewer tags to look up.
 const UNUSED_TAG: u64 = 3 << 57;
 
 const WINDOW_SHIFT: u32 = 1;
@@ -167,7 +168,7 @@ impl RowKey {
         self.hash
     }
 
-    /// The key of another window of the row.
+    /// Returns the key of another window of the same row.
     #[inline]
     pub(super) fn window(self, window: u8) -> RowKey {
         RowKey { tail: self.tail & !WINDOW_MASK | u32::from(window) << WINDOW_SHIFT & WINDOW_MASK, ..self }
@@ -207,7 +208,7 @@ pub(super) struct RowHasher {
     policies: Placement,
 }
 
-/// The bits of a hash from which DashMap chooses a shard. They follow the seven bits of hashbrown's tag.
+/// The bits of a hash by which DashMap chooses a shard. They follow the seven bits of hashbrown's tag.
 const SHARD_BITS: u64 = (RowKey::MAX_SHARDS as u64 - 1) << 45;
 
 impl RowHasher {

@@ -1,4 +1,4 @@
-//! The table of rows: shards with one lock each, and eviction when new rows need slots.
+//! The table of rows. It is divided into shards with one lock each, and evicts rows when new rows need slots.
 
 use std::collections::HashMap;
 
@@ -15,11 +15,11 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(super) struct Table {
     map: Map,
-    /// One ledger per shard. The shard is locked first.
+    /// One ledger per shard. A shard must be locked before its ledger.
     ledgers: Box<[Mutex<Ledger>]>,
     rows_per_shard: usize,
     hasher: RowHasher,
-    /// The names of the first [`MAX_NAMES`] policies that had rows, by number. Locked last.
+    /// The names of the first [`MAX_NAMES`] policies that had rows, by number. This lock is taken last.
     names: Mutex<HashMap<u32, PolicyName>>,
 }
 
@@ -27,9 +27,9 @@ pub(super) struct Shard<'a> {
     table: &'a Table,
     pub(super) number: usize,
     pub(super) rows: Rows<'a>,
-    /// Locked on first use. Calls whose rows all exist do not use it.
+    /// The ledger, which is locked on first use. It is not used by calls whose rows all exist.
     ledger: Option<MutexGuard<'a, Ledger>>,
-    /// New rows of the call that have a free slot but have not been added yet.
+    /// The number of new rows of the call that have a free slot but have not been added yet.
     pub(super) incoming: usize,
 }
 
@@ -76,7 +76,7 @@ impl Table {
         self.map.len()
     }
 
-    /// Returns the row counts by policy. Policies beyond [`MAX_NAMES`] are combined under one name.
+    /// Returns the number of rows of each policy. Policies beyond [`MAX_NAMES`] are combined under one name.
     pub(super) fn sizes(&self) -> Vec<(PolicyName, usize)> {
         const OTHERS: PolicyName = PolicyName::new("(others)");
         let mut sizes: HashMap<u32, (PolicyName, usize)> =
@@ -167,7 +167,7 @@ impl<'a> Shard<'a> {
         self.ledger().evicted += 1;
     }
 
-    /// Evicts a row if the new row of the policy needs its slot. Returns whether there is a slot.
+    /// Evicts a row if a new row of the policy needs its slot. Returns whether there is a slot for the new row.
     pub(super) fn ensure_slot(&mut self, policy: u32, pinned: &[RowKey], now: Micros) -> bool {
         let vacancy = self.find_slot(policy, pinned, now);
         if let Vacancy::Evict(victim) = vacancy {
@@ -178,8 +178,8 @@ impl<'a> Shard<'a> {
 
     /// Finds a slot for a new row of the policy. The rows in `pinned` are not candidates for eviction.
     ///
-    /// Samples a few rows and drops the expired ones. In a full shard, takes [`MAX_SAMPLES`] samples, and more if they
-    /// contain fewer than [`MIN_SAMPLED_ROWS`] rows.
+    /// Samples a few rows and drops the expired rows among them. In a full shard, takes [`MAX_SAMPLES`] samples, and
+    /// takes more if these samples contain fewer than [`MIN_SAMPLED_ROWS`] rows.
     pub(super) fn find_slot(&mut self, policy: u32, pinned: &[RowKey], now: Micros) -> Vacancy {
         let Shard { table, number, rows, ledger, incoming } = self;
         let (capacity, incoming) = (table.rows_per_shard, *incoming);
@@ -200,7 +200,7 @@ impl<'a> Shard<'a> {
                 match key.is_carry() {
                     _ if row.is_expired(now) => expired.push(key),
                     false => victim.consider(key, &row),
-                    // The row that the carry belongs to was dropped.
+                    // The row to which the carry row belongs was dropped.
                     true if rows.get(key.row()).is_none() => orphan = Some(key),
                     true => {}
                 }
@@ -224,11 +224,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Growing a shard moves all of its rows, so small shards keep the pause short.
+/// A shard moves all of its rows when it grows. With small shards, this pause is short.
 const ROWS_PER_SHARD: usize = 4096;
 const MIN_SHARDS: usize = 4;
 const MAX_NAMES: usize = 1024;
 /// The maximum number of samples from a full shard. A sample contains three or four rows.
 const MAX_SAMPLES: u32 = 8;
-/// Otherwise, the samples from a small shard could contain only the row that should be kept.
+/// The minimum number of rows to sample. With fewer, the only sampled row of a small shard could be the one to keep.
 const MIN_SAMPLED_ROWS: u32 = 8;

@@ -1,4 +1,4 @@
-//! The operations of one script call, which are decided separately in the order of their arrival.
+//! The operations of one script call. The script decides them separately, in the order of their arrival.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,25 +23,26 @@ pub(super) struct Operation {
 
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// Empty unless the operation is a decision.
+    /// The steps of a decision. Empty for other operations.
     pub(super) steps: Steps,
     /// Whether a settlement took effect, or a reset found a row.
     pub(super) took_effect: bool,
 }
 
 impl Operation {
-    /// Returns whether the operation is sent even after a long time in the queue, as settlements and resets are.
+    /// Returns whether the operation must be sent even after a long time in the queue. This is the case for settlements
+    /// and resets.
     pub(super) fn must_run(&self) -> bool {
         !matches!(self.action, Action::Decide { .. })
     }
 
     pub(super) fn fail(self, error: Error) {
-        // Fails if the caller dropped its future.
+        // Sending fails if the caller has dropped the future.
         let _ = self.sender.send(Err(error));
     }
 }
 
-/// What an operation does. A settlement or reset of several rows is split into one operation per row.
+/// The action of an operation. A settlement or reset of several rows is split into one operation per row.
 #[derive(Debug)]
 pub(super) enum Action {
     Decide { rows: SmallVec<[RowKey; 1]>, takes: SmallVec<[QueuedTake; 1]>, store: bool },
@@ -67,7 +68,7 @@ impl Action {
         }
     }
 
-    /// Returns how many windows of a row the outcome depends on, counted from the first.
+    /// Returns how many windows of a row the outcome depends on, counted from the first window.
     fn windows(&self) -> usize {
         match self {
             Action::Decide { takes, .. } => 1 + takes.iter().map(|take| usize::from(take.window)).max().unwrap_or(0),
@@ -76,7 +77,7 @@ impl Action {
         }
     }
 
-    /// Returns whether both actions acquire the same takes, on any rows.
+    /// Returns whether both actions acquire the same takes, possibly on different rows.
     fn has_equal_takes(&self, other: &Action) -> bool {
         let (Action::Decide { takes, store: true, .. }, Action::Decide { takes: others, store: true, .. }) =
             (self, other)
@@ -86,8 +87,8 @@ impl Action {
         takes == others
     }
 
-    /// Returns the indexes of the action's windows in a reply with `width` windows per row. `rows` are the indexes of
-    /// its rows.
+    /// Returns the indexes of the action's windows in a reply with `width` windows per row. `rows` contains the indexes
+    /// of the action's rows.
     fn window_indexes(&self, rows: &[usize], width: usize) -> SmallVec<[usize; 4]> {
         match self {
             Action::Decide { takes, .. } => {
@@ -98,8 +99,8 @@ impl Action {
         }
     }
 
-    /// Returns whether the action may run on an invalid row. A reset removes damaged rows, but not values that may
-    /// belong to another program.
+    /// Returns whether the action may run on an invalid row. A reset removes damaged rows, but does not remove values
+    /// that may belong to another program.
     fn repairs(&self, found: Foreign) -> bool {
         matches!(self, Action::Reset { .. }) && found == Foreign::Damaged
     }
@@ -112,7 +113,7 @@ pub(super) struct Batch {
     rows: Vec<RowKey>,
     /// For each operation, the indexes of its rows in `rows`.
     indexes: Vec<SmallVec<[usize; 1]>>,
-    /// The number of windows of each row that the operations need.
+    /// The number of windows that the operations need from each row.
     windows: usize,
 }
 
@@ -139,7 +140,7 @@ impl Batch {
         self.operations.first().map_or(Duration::ZERO, |operation| operation.began.elapsed())
     }
 
-    /// Builds the command, with the script's hash or its full text.
+    /// Builds the command. It contains either the script's hash or, if `in_full` is set, the full text of the script.
     pub(super) fn command(&self, in_full: bool) -> Cmd {
         let arguments = self.arguments();
         let mut command = DECISIONS.command(in_full);
@@ -193,8 +194,8 @@ impl Batch {
     }
 }
 
-/// Repeats the script's operation on the windows from before the call, to compute waits, retry times and new states.
-/// Fails if the decision differs from the script's.
+/// Repeats the script's operation on the windows as they were before the call, to compute waits, retry times and new
+/// states. Fails if the decision differs from the script's decision.
 fn replay(action: &Action, indexes: &[usize], reply: &mut Reply, done: bool) -> Result<Outcome, Error> {
     let Reply { now, windows, foreign, .. } = reply;
     let Outcome { mut steps, mut took_effect } = Outcome::default();
@@ -264,14 +265,15 @@ mod tests {
         assert_eq!((alike.len(), &alike[..7]), (one, &[1, 3, 0, 1, 0, 1, 0][..]));
         let alike = sent(&[(&[0, 1], quota, 1), (&[2, 3], quota, 1)]);
         assert_eq!((alike.len(), &alike[..7]), (one + LINE, &[1, 2, 0, 2, 0, 2, 0][..]));
-        // Not grouped: a repeated row, another cost, another quota, another number of lines, non-consecutive rows.
+        // Operations are not grouped if they have a repeated row, another cost, another quota, another number of lines
+        // or rows that are not consecutive.
         assert_eq!(sent(&[(&[0], quota, 1), (&[0], quota, 1)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota, 2)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota.capacity(5), 1)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * one + LINE);
         assert_eq!(sent(&[(&[0, 1], quota, 1), (&[2, 1], quota, 1)]).len(), 2 * (one + LINE));
         assert_eq!(sent(&[(&[0, 0], quota, 1), (&[1, 2], quota, 1)]).len(), 2 * (one + LINE));
-        // Not grouped: takes with another operation in between.
+        // Takes are not grouped if another operation arrives between them.
         let all = vec![
             decide(&[0], quota, 1, true),
             operation(Action::Reset { row: row(8) }),

@@ -1,9 +1,9 @@
-//! Batches operations: those that wait at the same time share one script call.
+//! The batcher. Operations that wait at the same time share one script call.
 //!
 //! An operation is sent immediately if fewer than two calls are in flight. Otherwise, operations wait for a reply and
-//! are then sent together. The two calls are half a round trip apart: the server computes one while the reply to the
-//! other is read. An operation may spend half of its deadline in the queue. A single server has one queue. A cluster
-//! has one queue per slot, because a script may only use keys of one slot.
+//! are then sent together. The two calls are half a round trip apart: the server computes one call while the client
+//! reads the reply to the other. An operation may spend half of its deadline in the queue. A single server has one
+//! queue. A cluster has one queue per slot, because a script may only use keys of one slot.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +25,8 @@ pub(super) struct Batcher {
     pub(super) deadline: Duration,
     pub(super) runtime: Handle,
     queues: Mutex<Queues>,
-    /// Indexed by the high bits of the slot, so that a failed cluster node does not affect all slots.
+    /// The circuit breakers, indexed by the high bits of the slot. There are several, so that a failed cluster node
+    /// does not affect all slots.
     breakers: [Breaker; BREAKERS],
 }
 
@@ -40,9 +41,10 @@ struct Queue {
     waiting: VecDeque<Operation>,
     workers: usize,
     in_flight: usize,
-    /// Whether callers have received results since the last call was sent.
+    /// Whether callers have received results since the last script call was sent.
     just_completed: bool,
-    /// Rows with a settlement or reset in flight, which callers need not await. Later operations on these rows wait.
+    /// Rows that have a settlement or reset in flight. Callers may not have awaited these operations, so later
+    /// operations on the same rows must wait.
     locked: Vec<RowKey>,
 }
 
@@ -62,25 +64,28 @@ impl Queue {
 
 const BREAKERS: usize = 16;
 
-/// The maximum number of calls in flight per queue. The server computes one while the other is on the network.
+/// The maximum number of script calls in flight per queue. The server computes one while the other is on the network.
 const MAX_WORKERS: usize = 2;
 
-/// The minimum number of waiting operations to split into two calls.
+/// The minimum number of waiting operations that are split into two script calls.
 const MIN_SPLIT: usize = 8;
 
-/// How often a reply yields to other tasks, so that callers with results can call again and share the next call.
+/// How often a worker with a reply yields to other tasks, so that callers with results can call again and share the
+/// next script call.
 const MAX_YIELDS: usize = 6;
 
-/// The maximum number of operations per call. A running script blocks all other clients of the server.
+/// The maximum number of operations per script call. A running script blocks all other clients of the server.
 const MAX_BATCH: usize = 128;
 
-/// The maximum number of rows per call, unless a single operation has more. Keys must fit on the script's stack.
+/// The maximum number of rows per script call, unless a single operation has more. All keys must fit on the script's
+/// stack.
 const MAX_ROWS: usize = 1000;
 
-/// The maximum number of operations waiting in all queues. More could not be decided within their deadline.
+/// The maximum number of operations that wait in all queues together. More operations could not be decided within their
+/// deadline.
 const MAX_WAITING: usize = 100_000;
 
-/// The maximum number of redirections per call. The nodes soon agree on where a slot has moved.
+/// The maximum number of redirections per script call. The nodes soon agree on where a slot has moved.
 const MAX_REDIRECTIONS: u32 = 4;
 
 impl Batcher {
@@ -124,7 +129,8 @@ impl Batcher {
         }
     }
 
-    /// Takes the next batch from a queue, or ends the worker with `None`. Also sends operations with a dropped future.
+    /// Takes the next batch from a queue. Returns `None` if the worker must end. The batch includes operations whose
+    /// futures were dropped.
     ///
     /// Unlocks the rows in `locked`, and replaces them with the rows that the new batch locks.
     fn next_batch(&self, slot: u16, has_sent: bool, locked: &mut Vec<RowKey>) -> Option<Batch> {
@@ -147,7 +153,7 @@ impl Batcher {
             let Some(operation) = queue.waiting.pop_front() else { break };
             *waiting -= 1;
             if !operation.must_run() && now.saturating_duration_since(operation.began) > self.deadline / 2 {
-                // The reply would come too late, but the charge would be made.
+                // If this operation were sent, the charge would be made, but the reply would come too late.
                 operation.fail(queue_timeout(self.deadline));
                 continue;
             }
@@ -159,7 +165,8 @@ impl Batcher {
         }
         queue.locked.extend_from_slice(locked);
         if operations.is_empty() {
-            // The worker that locked a row sends the operations that wait for it. Later operations start a new worker.
+            // Operations that wait for a locked row are sent by the worker that locked the row. Later operations start
+            // a new worker.
             queue.workers -= 1;
             if queue.workers == 0 {
                 by_slot.remove(&slot);
@@ -176,8 +183,9 @@ impl Batcher {
         self.queues().by_slot.get(&slot).is_some_and(|queue| queue.in_flight > 0)
     }
 
-    /// If two replies arrive together, delays the second until the callers of the first had time to call again. This
-    /// keeps the server busy between bursts. With 64 tasks, the rate rose from 239,000 to 323,000 decisions per second.
+    /// If two replies arrive together, delays the second reply until the callers that wait for the first have had time
+    /// to call again. This keeps the server busy between bursts. With 64 tasks, the rate rose from 239,000 to 323,000
+    /// decisions per second.
     async fn pace(&self, slot: u16, batch: &Batch) {
         if batch.len() < MIN_SPLIT {
             return;
@@ -198,7 +206,7 @@ impl Batcher {
             return batch.fail(|| circuit_open_error(reason.clone()));
         }
         let connection = self.link.generation();
-        // Every operation in a batch has at least half of its deadline left: see `next_batch`.
+        // Every operation in a batch has at least half of its deadline left, as `next_batch` ensures.
         let left = self.deadline.saturating_sub(batch.age()).max(self.deadline / 2);
         match timeout(left, self.call(&batch)).await {
             Ok(Ok(reply)) => {
@@ -224,14 +232,15 @@ impl Batcher {
         self.breaker(slot).trip(reason, Instant::now());
     }
 
-    /// Returns whether a cluster redirected the call. If redirections do not end, the node that had the slot is gone.
+    /// Returns whether the error is a redirection by a cluster. If redirections do not end, the node that had the slot
+    /// is gone.
     fn is_cluster_redirection(&self, error: &RedisError) -> bool {
         is_redirection(error) && self.link.has_slots()
     }
 
     async fn call(&self, batch: &Batch) -> Result<Vec<u8>, RedisError> {
         let (mut in_full, mut redirections, mut ask): (_, u32, Option<RedisError>) = (false, 0, None);
-        // Retry only after errors that guarantee that nothing was charged.
+        // Retry only after an error that guarantees that nothing was charged.
         loop {
             let command = batch.command(in_full);
             let answer = match &ask {
@@ -265,7 +274,7 @@ impl Batcher {
             let mut command = Cmd::new();
             command.arg("GET").arg(&*row);
             let time = PROBE_TIMEOUT.max(probe.batcher.deadline);
-            // Any other reply proves that the server is up.
+            // Any reply other than these errors proves that the server is up.
             probe.failure = match timeout(time, link.run::<redis::Value>(&command)).await {
                 Ok(Err(error))
                     if server_status(&error) == ServerStatus::Unreachable
@@ -317,7 +326,8 @@ impl Worker {
         let mut has_sent = false;
         loop {
             if !has_sent && self.batcher.has_calls_in_flight(self.slot) {
-                // Yield first: two calls that are sent together get their replies together, and the server then idles.
+                // Yield first. If two calls were sent together, their replies would arrive together, and the server
+                // would then be idle.
                 yield_now().await;
                 yield_now().await;
             }
@@ -334,7 +344,7 @@ impl Drop for Worker {
         if self.ended {
             return;
         }
-        // The runtime is shutting down. Dropping the waiting operations fails their futures.
+        // The runtime is shutting down. Dropping the waiting operations makes their futures fail.
         let mut queues = self.batcher.queues();
         let Some(queue) = queues.by_slot.get_mut(&self.slot) else { return };
         queue.unlock(&mut self.locked);

@@ -1,6 +1,7 @@
-//! Circuit breaker: while the server is unreachable, calls fail immediately until a probe gets a reply.
+//! The circuit breaker. While the server is unreachable, calls fail immediately until a probe gets a reply.
 //!
-//! An outage delays only the calls in flight, by one deadline. Probes run in a separate task, only when calls arrive.
+//! An outage delays only the calls that are in flight, by one deadline. Probes run in a separate task, and only when
+//! calls arrive.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ pub(super) struct Breaker(Mutex<Option<Open>>);
 
 #[derive(Debug)]
 struct Open {
-    /// When the next probe may start.
+    /// The instant from which the next probe may start.
     until: Instant,
     pause: Duration,
     probing: bool,
@@ -30,7 +31,7 @@ pub(super) enum TripReason {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Permit {
     Granted,
-    /// Refused, and the caller must start a probe.
+    /// The call is refused, and the caller must start a probe.
     Probe,
     Refused,
 }
@@ -47,7 +48,8 @@ impl Breaker {
         }
     }
 
-    /// Returns why the breaker is open. Unlike [`permit`](Breaker::permit), does not ask the caller to start a probe.
+    /// Returns why the breaker is open, or `None` if it is closed. Unlike [`permit`](Breaker::permit), this method
+    /// never asks the caller to start a probe.
     pub(super) fn trip_reason(&self) -> Option<TripReason> {
         self.state().as_ref().map(|open| open.reason.clone())
     }
@@ -60,7 +62,7 @@ impl Breaker {
         }
     }
 
-    /// Ends a probe. Closes the breaker if the server replied (`None`); otherwise doubles the pause.
+    /// Ends a probe. If `failure` is `None`, the server replied, and the breaker closes. Otherwise, the pause doubles.
     pub(super) fn probed(&self, failure: Option<TripReason>, now: Instant) {
         let mut state = self.state();
         let Some(reason) = failure else {
@@ -85,7 +87,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// With this pause and the timeout of a probe, a recovered server is detected within a second.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
-/// The minimum timeout of a probe, including connecting. A longer deadline replaces it.
+/// The minimum timeout of a probe, including the time to connect. A longer deadline replaces this timeout.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
@@ -114,7 +116,7 @@ mod tests {
         assert_eq!(breaker.permit(now), Permit::Granted);
     }
 
-    /// Regression: a call that was queued when the breaker opened was chosen to probe and never did.
+    /// Regression: a call that was queued when the breaker opened was chosen to start a probe and never started it.
     #[test]
     fn reading_the_trip_reason_does_not_claim_the_probe() {
         let (breaker, begin) = (Breaker::default(), Instant::now());

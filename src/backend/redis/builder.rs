@@ -1,4 +1,4 @@
-//! [`RedisBackendBuilder`], and the first connection.
+//! [`RedisBackendBuilder`], which also opens the first connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +31,8 @@ use crate::sync::tasks::Handle;
 ///     .prefix("shop:limits")
 ///     .deadline(Duration::from_millis(30))
 ///     .secret(Secret::new(secret_of_all_processes()))
-///     .notices_every(Duration::ZERO) // quotas never change at run time, and each process keeps its blocks to itself
-///     .lazy(); // starts even though there is no server on port 1
+///     .notices_every(Duration::ZERO) // changes of quotas and blocks do not reach other processes
+///     .lazy(); // builds the backend even though there is no server on port 1
 /// assert!(!format!("{builder:?}").contains('7')); // the secret is not shown
 /// let limiter = RateLimiter::new(builder.connect("redis://127.0.0.1:1").await?);
 /// let error = limiter.try_limit(&API, "ada").await.unwrap_err();
@@ -59,11 +59,12 @@ impl RedisBackendBuilder {
         }
     }
 
-    /// Sets the prefix of the keys on the server. Defaults to `tollgate`. Applications with different prefixes share no
-    /// rows or notices. The key pattern of the server's user must match the prefix: `~shop:*` for `shop`.
+    /// Sets the prefix of all keys on the server. Defaults to `tollgate`. Applications with different prefixes do not
+    /// share rows or notices. The key pattern of the Redis user must match the prefix. For example, the pattern
+    /// `~shop:*` matches the prefix `shop`.
     ///
     /// # Panics
-    /// Panics if the prefix contains a brace, which would determine the slot on a cluster.
+    /// Panics if the prefix contains a brace, because the text in braces determines the slot on a cluster.
     #[track_caller]
     #[must_use]
     pub fn prefix(mut self, prefix: &str) -> RedisBackendBuilder {
@@ -75,25 +76,27 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Sets the maximum time of a decision, including its time in the queue. Defaults to 100 ms. The minimum is 1 ms.
+    /// Sets the maximum time that a decision may take, including its time in the queue. Defaults to 100 ms. The minimum
+    /// is 1 ms.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> RedisBackendBuilder {
         self.deadline = deadline.max(Duration::from_millis(1));
         self
     }
 
-    /// Connects on the first call. The process starts even if the server cannot be reached, and limiters then apply
-    /// their [failure mode](crate::FailureMode).
+    /// Postpones connecting until the first call. The process starts even if the server cannot be reached. In this
+    /// case, limiters apply their [failure mode](crate::FailureMode).
     #[must_use]
     pub fn lazy(mut self) -> RedisBackendBuilder {
         self.lazy = true;
         self
     }
 
-    /// Sets the secret for hashing keys. Processes with different secrets count separately, without a warning.
+    /// Sets the secret with which keys are hashed. Processes with different secrets use separate rows, without a
+    /// warning.
     ///
-    /// The default is derived from the prefix, so anyone who can read the server can test guesses of keys, such as
-    /// addresses. Set your own secret if keys are personal data.
+    /// The default secret is derived from the prefix. Anyone who can read the server's data can therefore test guesses
+    /// of keys, such as addresses. Set your own secret if keys are personal data.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RedisBackendBuilder {
         self.secret = Some(secret);
@@ -109,11 +112,11 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Connects to one server. See [`RedisBackend::connect`], also for errors and panics.
+    /// Connects to one server. [`RedisBackend::connect`] describes the URL, errors and panics.
     pub async fn connect(self, url: &str) -> Result<RedisBackend, Error> {
         let info = parse_url(url)?.set_tcp_settings(link::tcp());
-        // The documented permissions do not allow `CLIENT SETINFO` on Redis 7.2 or Valkey. Each connection would add an
-        // entry to the server's ACL LOG.
+        // The documented permissions do not allow `CLIENT SETINFO` on Redis 7.2 or Valkey. If the client sent this
+        // command, each connection would add an entry to the server's ACL LOG.
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.set_redis_settings(settings);
         let address = info.addr().to_string();
@@ -129,7 +132,8 @@ impl RedisBackendBuilder {
         self.checked(Link::Server(Box::new(Reconnecting::new(connector))), &address).await
     }
 
-    /// Connects with your own function, for Redis Sentinel, a changing password or a client certificate.
+    /// Connects with your own function. Use this method for Redis Sentinel, a changing password or a client
+    /// certificate.
     ///
     /// ```no_run
     /// use std::sync::Arc;
@@ -148,11 +152,11 @@ impl RedisBackendBuilder {
     /// ```
     ///
     /// The backend calls `connect` again after a connection error, and when the server has become a read-only replica.
-    /// Calls to `connect` never overlap. Each ends with the [deadline](RedisBackendBuilder::deadline) of the decision
-    /// that needs the connection. During an outage, the backend reconnects in the background. Each attempt takes at
-    /// most half a second, or the deadline if longer.
+    /// Calls to `connect` never overlap. Each call ends at the [deadline](RedisBackendBuilder::deadline) of the
+    /// decision that needs the connection. During an outage, the backend reconnects in the background. Each attempt
+    /// takes at most half a second, or the deadline if the deadline is longer.
     ///
-    /// Errors and panics: as for [`RedisBackend::connect`].
+    /// This method fails and panics in the same cases as [`RedisBackend::connect`].
     pub async fn connect_with<F>(self, connect: impl Fn() -> F + Send + Sync + 'static) -> Result<RedisBackend, Error>
     where
         F: Future<Output = RedisResult<MultiplexedConnection>> + Send + 'static,
@@ -160,17 +164,17 @@ impl RedisBackendBuilder {
         self.checked(Link::Server(Box::new(Reconnecting::new(ServerConnector::new(connect)))), "connect_with").await
     }
 
-    /// Connects to a cluster. See [`RedisBackend::connect_cluster`], also for errors and panics.
+    /// Connects to a cluster. [`RedisBackend::connect_cluster`] describes the URLs, errors and panics.
     pub async fn connect_cluster<U: AsRef<str>>(
         self,
         urls: impl IntoIterator<Item = U>,
     ) -> Result<RedisBackend, Error> {
         let infos = urls.into_iter().map(|url| parse_url(url.as_ref())).collect::<Result<Vec<_>, _>>()?;
-        // Errors list addresses only, because URLs contain passwords.
+        // Errors contain only the addresses, because URLs may contain passwords.
         let addresses = infos.iter().map(|info| info.addr().to_string());
         let addresses = addresses.take(MAX_LISTED).collect::<Vec<_>>().join(", ");
         let client = ClusterClientBuilder::new(infos)
-            // The client's retries could charge twice. The batcher follows redirections instead.
+            // If the client retried a command, it could charge twice. The batcher follows redirections instead.
             .retries(0)
             .connection_timeout(link::CONNECT_TIMEOUT)
             .response_timeout(self.deadline)
@@ -181,7 +185,7 @@ impl RedisBackendBuilder {
     }
 
     /// Uses your own connection to one server, such as a `ConnectionManager`. The backend clones the connection for
-    /// each call, and does not reconnect it.
+    /// each call, and never reconnects it.
     ///
     /// # Panics
     /// Panics if called outside of a tokio runtime.
@@ -189,8 +193,8 @@ impl RedisBackendBuilder {
         self.build(Link::UserProvided { connection: Box::new(connection), is_cluster: false })
     }
 
-    /// Uses your own connection to a cluster, such as a `ClusterConnection`. Build the client with `retries(0)`: by
-    /// default, it repeats commands after its connection breaks, which may charge twice.
+    /// Uses your own connection to a cluster, such as a `ClusterConnection`. Build the cluster client with
+    /// `retries(0)`. By default, the client repeats a command after its connection breaks, which may charge twice.
     ///
     /// # Panics
     /// Panics if called outside of a tokio runtime.
@@ -198,7 +202,7 @@ impl RedisBackendBuilder {
         self.build(Link::UserProvided { connection: Box::new(connection), is_cluster: true })
     }
 
-    /// Builds the backend. Unless it is lazy, checks that the server at `address` can run the script.
+    /// Builds the backend. Unless the backend is lazy, checks that the server at `address` can run the script.
     async fn checked(self, link: Link, address: &str) -> Result<RedisBackend, Error> {
         let (lazy, time) = (self.lazy, link::CONNECT_TIMEOUT.saturating_add(self.deadline));
         let backend = self.build(link);
@@ -211,7 +215,8 @@ impl RedisBackendBuilder {
             Ok(answer) => answer.map(|()| backend).map_err(|error| error.at(address)),
             Err(_) => {
                 let message = format!(
-                    "the Redis server did not reply within {time:?}; check the address, or start without it: `lazy()`"
+                    "the Redis server did not reply within {time:?}; check the address, or use `lazy()` to start without \
+                     the server"
                 );
                 Err(Error::new(ErrorKind::Unavailable, message).at(address))
             }
@@ -233,7 +238,7 @@ impl RedisBackendBuilder {
     }
 }
 
-/// Parses a URL. Errors do not include it, since it may contain a password.
+/// Parses a URL. Errors do not include the URL, because it may contain a password.
 fn parse_url(url: &str) -> Result<ConnectionInfo, Error> {
     let info = url.into_connection_info().map_err(|failed| {
         let is_scheme = |text: &&str| {
@@ -259,7 +264,7 @@ fn parse_url(url: &str) -> Result<ConnectionInfo, Error> {
     Ok(info)
 }
 
-/// The maximum number of cluster nodes that an error lists.
+/// The maximum number of cluster nodes that are listed in an error.
 const MAX_LISTED: usize = 3;
 
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(100);

@@ -1,16 +1,17 @@
-//! Classifies errors of the server and of the Redis client.
+//! Classifies errors of the Redis server and of the Redis client.
 
 use redis::{ErrorKind as RedisErrorKind, RedisError};
 
 use crate::backend::Error;
 use crate::backend::ErrorKind::{Protocol, Timeout, Unavailable, Unsupported};
 
-/// The state of the server after an error.
+/// The state of the server that an error indicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerStatus {
-    /// The server replied; keep the connection.
+    /// The server replied. The connection is kept.
     Responsive,
-    /// The server has become a replica; connect again, because its name may now resolve to the new primary.
+    /// The server has become a replica. The backend connects again, because the server's name may now resolve to the
+    /// new primary.
     Replica,
     /// The connection is broken.
     Unreachable,
@@ -26,10 +27,11 @@ pub(super) fn server_status(error: &RedisError) -> ServerStatus {
     }
 }
 
-/// Returns the server's error code, as a command outside of a script would report it.
+/// Returns the server's error code. For an error within a script, returns the code that the command would have reported
+/// outside of the script.
 ///
-/// Within a script, a missing permission is reported as an `ERR`. Its text depends on the version of the server. Before
-/// Redis 7, every error within a script is an `ERR` whose text ends with the original error:
+/// Within a script, a missing permission is reported as an `ERR`, whose text depends on the version of the server.
+/// Before Redis 7, every error within a script is an `ERR` whose text ends with the original error:
 /// `@user_script: 1: -OOM command ...`, `@user_script:1: WRONGTYPE Operation ...`.
 fn code(error: &RedisError) -> &str {
     let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
@@ -67,7 +69,7 @@ pub(super) fn is_redirection(error: &RedisError) -> bool {
     matches!(error.kind(), RedisErrorKind::Server(Moved | Ask | TryAgain))
 }
 
-/// Converts a Redis error to an error with a kind and advice.
+/// Converts a Redis error into an error with a kind and advice.
 pub(super) fn classify(error: RedisError) -> Error {
     let (kind, advice) = match (code(&error), error.kind()) {
         ("READONLY", _) => (Unavailable, "the server has become a read-only replica; reconnecting to find the primary"),

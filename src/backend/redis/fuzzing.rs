@@ -14,7 +14,7 @@ use crate::policy::MAX_WINDOWS;
 /// An operation. Rows are identified by numbers.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    /// An acquire, or a peek if the flag is not set.
+    /// An acquire if the flag is set, and a peek otherwise.
     Decide(Vec<(u8, u8, Quota, Ask)>, bool),
     /// A settlement.
     Settle(u8, u8, Quota, ChargeRecord, u64),
@@ -25,7 +25,7 @@ pub enum Operation {
 /// The outcomes of a script call.
 pub type Answered = Vec<Result<Steps, Error>>;
 
-/// Decodes `reply` as the server's reply to one call with these operations.
+/// Decodes `reply` as the server's reply to one script call with these operations.
 pub fn decided(operations: &[Operation], reply: &[u8]) -> Answered {
     let (mut sent, mut receivers) = (Vec::new(), Vec::new());
     for operation in operations {
@@ -45,7 +45,7 @@ pub fn value_of(reply: Value) -> Result<Vec<u8>, Error> {
     bytes().map_err(error::classify)
 }
 
-/// Decodes a reply of the notices script; `None` if it is invalid.
+/// Decodes a reply of the notices script. Returns `None` if the reply is invalid.
 pub fn notices(reply: Value) -> Option<Vec<Notice>> {
     notices::parse_reply(reply).map(|page| page.notices)
 }

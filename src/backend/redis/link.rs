@@ -1,4 +1,4 @@
-//! Connections, which are opened on first use and reopened after they break.
+//! Connections to servers. They are opened on first use and reopened after they break.
 
 use std::fmt;
 use std::future::Future;
@@ -19,7 +19,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) enum Link {
     Server(Box<Reconnecting<ServerConnector>>),
     Cluster(Arc<Reconnecting<ClusterClient>>),
-    /// The user's connection, which must reconnect without the backend's help.
+    /// A connection that the user provides. It must reconnect without the backend's help.
     UserProvided {
         connection: Box<dyn UserConnection>,
         is_cluster: bool,
@@ -31,13 +31,13 @@ pub(super) struct Reconnecting<C: Connect> {
     client: C,
     /// Never locked across an await, so that a caller with a deadline can discard a broken connection.
     current: Mutex<Current<C::Connection>>,
-    /// Held by the task that connects. The other tasks wait and use its connection.
+    /// Locked by the task that connects. The other tasks wait for this task and then use the same connection.
     connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
 struct Current<C> {
     connection: Option<C>,
-    /// Counts replacements, so that a late error does not discard a newer connection.
+    /// The number of replacements so far, so that a late error does not discard a newer connection.
     generation: u64,
     last_used: Instant,
 }
@@ -71,7 +71,7 @@ impl Connect for ServerConnector {
 
     async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         let mut connection = (self.0)().await?;
-        // A hanging server accepts connections too, so send a harmless command before any charge.
+        // A hanging server accepts connections too, so send a harmless command before the first charge.
         connection.req_packed_command(&redis::cmd("TIME")).await?;
         Ok(connection)
     }
@@ -89,8 +89,8 @@ impl Connect for ClusterClient {
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection that was idle for longer is tested before use. It may be closed, and a charge sent on a closed
-/// connection cannot be repeated.
+/// A connection that was idle for longer is tested before use, because the server may have closed it. A charge that was
+/// sent on a closed connection cannot be repeated.
 const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) fn tcp() -> TcpSettings {
@@ -102,7 +102,7 @@ pub(super) fn install_crypto_provider(info: &ConnectionInfo) {
     if matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. })
         && rustls::crypto::CryptoProvider::get_default().is_none()
     {
-        // Fails only if another thread has just installed a provider.
+        // This fails only if another thread has just installed a provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
     #[cfg(not(feature = "redis-tls"))]
@@ -179,13 +179,14 @@ impl Reconnecting<ClusterClient> {
         Ok(values.into_iter().next().unwrap_or(Value::Nil))
     }
 
-    /// Discovers the cluster's nodes again on a new connection. The current connection keeps serving the other nodes.
-    /// The client does this after a redirection, but not when a node hangs and another node has taken over its slots.
+    /// Discovers the cluster's nodes again on a new connection. Meanwhile, the current connection keeps serving the
+    /// other nodes. The client discovers nodes after a redirection, but not when a node hangs and another node has
+    /// taken over its slots.
     fn replace(self: &Arc<Self>, generation: u64) {
         let Ok(one_at_a_time) = Arc::clone(&self.connecting).try_lock_owned() else { return };
         {
             let current = self.current();
-            // Without a connection, the next command opens one.
+            // If there is no connection, the next command opens one.
             if current.generation != generation || current.connection.is_none() {
                 return;
             }
@@ -233,8 +234,8 @@ impl Link {
         }
     }
 
-    /// Discards a broken connection, so that the next command opens a new one. A cluster connection is used until it is
-    /// replaced. A connection of the user is never discarded.
+    /// Discards a broken connection, so that the next command opens a new one. A cluster connection stays in use until
+    /// it is replaced. A connection that the user provides is never discarded.
     pub(super) fn discard(&self, generation: u64) {
         match self {
             Link::Server(server) => server.discard(generation),

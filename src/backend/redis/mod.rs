@@ -1,6 +1,6 @@
-//! The Redis backend, for limits across machines. Feature `redis`.
+//! The Redis backend, which enforces limits across machines. Requires feature `redis`.
 //!
-//! [`docs::redis`](crate::docs::redis) covers setup, server requirements and outages.
+//! [`docs::redis`](crate::docs::redis) describes the setup, the requirements for the server, and outages.
 
 mod batch;
 mod batcher;
@@ -35,7 +35,7 @@ use crate::policy::{Digest, PolicyName, Secret};
 
 pub use builder::RedisBackendBuilder;
 
-/// Stores rows on a Redis or Valkey server (6.2 or newer), shared by all processes that connect to it.
+/// Stores rows on a Redis or Valkey server (6.2 or newer). All processes that connect to the server share the rows.
 ///
 /// ```no_run
 /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE, backend::RedisBackend};
@@ -49,9 +49,9 @@ pub use builder::RedisBackendBuilder;
 ///
 /// - **Exact.** One script call decides all charges of a request and makes all of them or none. The script uses the
 ///   server's clock, and decides exactly as the memory backend does. Requests that wait at the same time share a script
-///   call. Each is decided separately, in the order of arrival.
-/// - **Small.** A row is a string of 40 bytes, which the server drops soon after it expires. Each further quota of the
-///   policy adds 32 bytes. A denial writes nothing.
+///   call. The script decides each request separately, in the order of arrival.
+/// - **Small.** A row is a string of 40 bytes, which the server drops soon after the row expires. Each additional quota
+///   of the policy adds 32 bytes. A denial writes nothing.
 /// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). During an outage,
 ///   calls fail immediately. A charge that may have been made is never sent again.
 /// - **Private.** Keys are hashed with a secret before they leave the process.
@@ -69,13 +69,13 @@ impl RedisBackend {
     /// Connects to one server. The URL is `redis://user:password@host:port/db`, `rediss://` for TLS (feature
     /// `redis-tls`), or `unix:///path` for a socket.
     ///
-    /// TLS connections trust the system's certificates and those in the file that `SSL_CERT_FILE` names. They use the
-    /// *ring* crypto provider unless the process has
-    /// [installed](https://docs.rs/rustls/latest/rustls/crypto/struct.CryptoProvider.html) another one for rustls.
+    /// TLS connections trust the system's certificates and the certificates in the file that `SSL_CERT_FILE` names.
+    /// They use the *ring* crypto provider unless the process has
+    /// [installed](https://docs.rs/rustls/latest/rustls/crypto/struct.CryptoProvider.html) another provider for rustls.
     ///
     /// # Errors
-    /// Fails if the URL is invalid or the server does not reply. The kind is [`Protocol`](ErrorKind::Protocol) for a
-    /// configuration mistake, and [`Unavailable`](ErrorKind::Unavailable) if a retry may help.
+    /// Fails if the URL is invalid or the server does not reply. The error's kind is [`Protocol`](ErrorKind::Protocol)
+    /// for a mistake in the configuration, and [`Unavailable`](ErrorKind::Unavailable) if a retry may help.
     ///
     /// # Panics
     /// Panics if called outside of a tokio runtime.
@@ -86,22 +86,22 @@ impl RedisBackend {
     /// Connects to a cluster. The given nodes, such as `["redis://10.0.0.5:6379", "redis://10.0.0.6:6379"]`, are used
     /// to discover the others.
     ///
-    /// All charges of one key share a slot and are decided together. If a call charges several keys, they are acquired
-    /// slot by slot, and refunded if a later charge is denied. This never admits too many requests. However, other
+    /// All charges of one key share a slot and are decided together. If a call charges several keys, the charges are
+    /// made slot by slot, and refunded if a later charge is denied. This never admits too many requests. However, other
     /// calls may be denied before the refund, and the refund may be [forfeited](crate::Receipt#what-can-be-given-back).
     ///
-    /// Errors and panics: as for [`connect`](RedisBackend::connect).
+    /// This function fails and panics in the same cases as [`connect`](RedisBackend::connect).
     pub async fn connect_cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<RedisBackend, Error> {
         RedisBackend::builder().connect_cluster(urls).await
     }
 
-    /// Returns a builder for the prefix, the deadline, the secret and lazy connecting.
+    /// Returns a builder, which can set the prefix, the deadline, the secret and lazy connecting.
     pub fn builder() -> RedisBackendBuilder {
         RedisBackendBuilder::new()
     }
 
-    /// Returns the key of a row on the server, for `redis-cli`: `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`.
-    /// See [`RateLimiter::digest`](crate::RateLimiter::digest).
+    /// Returns the key of a row on the server, which `redis-cli` can look up. An example is
+    /// `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`. See [`RateLimiter::digest`](crate::RateLimiter::digest).
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
         // The version separates incompatible layouts. The text in braces puts all rows of a key in one slot.
         format!("{}:{VERSION}:{{{:032x}}}:{}", self.prefix, key.to_bits(), policy.as_str())
@@ -111,7 +111,7 @@ impl RedisBackend {
         self.row_key(row.policy, row.key).into_bytes().into()
     }
 
-    /// Returns the slot of a key; 0 unless the server is a cluster.
+    /// Returns the slot of a key, or 0 if the server is not a cluster.
     fn slot(&self, key: Digest) -> u16 {
         if self.batcher.link.has_slots() { slot::of(format!("{:032x}", key.to_bits()).as_bytes()) } else { 0 }
     }
@@ -130,12 +130,12 @@ impl RedisBackend {
             return self.send(slot, self.decide_action(takes, store), Instant::now(), |outcome| outcome.steps);
         }
         let takes: Vec<OwnedTake> = takes.iter().map(OwnedTake::of).collect();
-        // Run in a task: otherwise, dropping the future could leave only some of the slots charged.
+        // Run in a task. Otherwise, dropping the future could leave only some of the slots charged.
         let task = self.batcher.runtime.spawn(self.clone().decide_by_slots(takes, store));
         BackendFuture::boxed(async move { task.await.unwrap_or_else(|_| Err(runtime_ended())) })
     }
 
-    /// Decides slot by slot, in ascending order, and refunds the charges if a later slot denies or fails.
+    /// Decides slot by slot, in ascending order. Refunds the charges if a charge in a later slot is denied or fails.
     async fn decide_by_slots(self, takes: Vec<OwnedTake>, store: bool) -> Result<Steps, Error> {
         let began = Instant::now();
         let slot_of = |i: &usize| self.slot(takes[*i].key);
@@ -145,7 +145,7 @@ impl RedisBackend {
         let (mut granted, mut charged, mut denied) = (Vec::new(), Vec::new(), false);
         for indexes in order.chunk_by(|a, b| slot_of(a) == slot_of(b)) {
             let in_slot: Vec<Take<'_>> = indexes.iter().map(|i| takes[*i].take()).collect();
-            // After a denial, only peek at the remaining slots.
+            // After a denial, peek at the rows of the remaining slots without charging them.
             let charges = store && !denied;
             let action = self.decide_action(&in_slot, charges);
             let result = self.send(slot_of(&indexes[0]), action, began, |outcome| outcome.steps).await;
@@ -183,7 +183,7 @@ impl RedisBackend {
     fn decide_action(&self, takes: &[Take<'_>], store: bool) -> Action {
         let mut rows = SmallVec::<[RowKey; 1]>::new();
         for take in takes {
-            // The takes of one charge are on one row.
+            // All takes of one charge are on the same row.
             let row = rows.last().filter(|_| take.part.index > 0).cloned();
             rows.push(row.unwrap_or_else(|| self.row(&take.row)));
         }
@@ -265,5 +265,5 @@ fn runtime_ended() -> Error {
     )
 }
 
-/// The maximum number of charges per call. The keys of a script must fit on its stack.
+/// The maximum number of charges per call. All keys of a script call must fit on the script's stack.
 const MAX_TAKES: usize = 1000;

@@ -1,14 +1,17 @@
 -- Publishes the given notices, and returns all notices published since the caller's last call.
 --
--- KEYS: notices (hash: topic -> end, '+' or '-', text), order (zset: topic by version), ends (zset: topic by end).
--- ARGV: the epoch, version and floor that the caller knows ('', 0 and 0 at first); then for each notice: topic, '+'
--- (set) or '-' (withdrawn), text, lifetime in milliseconds (0 = until withdrawn). Returns epoch, time (ms), whether
--- these are all current notices, whether there are more, version, floor; then for each notice: topic, mark, end, text.
+-- KEYS contains notices (hash: topic -> end, '+' or '-', text), order (zset: topic by version) and ends (zset: topic by
+-- end). ARGV contains the epoch, version and floor that the caller knows ('', 0 and 0 at first). For each notice to
+-- publish, the topic, '+' (set) or '-' (withdrawn), the text and the lifetime in milliseconds (0 means until withdrawn)
+-- follow.
+--
+-- Returns the epoch, the time (ms), whether the reply contains all current notices, whether there are more notices, the
+-- version and the floor. For each notice, the topic, mark, end and text follow.
 
 local NOTICES, ORDER, ENDS = KEYS[1], KEYS[2], KEYS[3]
 local MAX_NOTICES = 100000
 local PAGE = 500
-local REMEMBERED = 3600000 -- Milliseconds for which a withdrawal is remembered.
+local REMEMBERED = 3600000 -- The time for which a withdrawal is remembered, in milliseconds.
 local call = redis.call
 
 -- `floor` is the version of the last forgotten withdrawal.
@@ -16,7 +19,7 @@ local time = call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
 
--- If the server lost one or two of the keys, the others are invalid.
+-- If the server lost one or two of the keys, the remaining keys are invalid.
 local known = call('HMGET', NOTICES, 'epoch', 'floor')
 local count = call('ZCARD', ORDER)
 local is_whole = call('HLEN', NOTICES) == count + (known[1] and 1 or 0) + (known[2] and 1 or 0) and
@@ -46,7 +49,7 @@ local function publish(topic, mark, text, lasts, version)
   elseif not is_known then
     count = count + 1
   end
-  -- Withdrawals of unknown topics are kept too, for callers that received the notice before a loss.
+  -- Withdrawals of unknown topics are kept too, for callers that received the notice before the server lost it.
   if mark == '-' then lasts = REMEMBERED end
   local until_ = lasts > 0 and now + lasts or 0
   call('HSET', NOTICES, topic, string.format('%.0f', until_) .. mark .. text)
@@ -58,7 +61,7 @@ if ARGV[4] then
   if not is_whole then call('DEL', NOTICES, ORDER, ENDS) end
   local version = math.max(newest(), micros - 1)
   is_whole = true
-  -- Drops expired notices, a few per call.
+  -- Drop expired notices, but only a few per call.
   local expired = call('ZRANGE', ENDS, '-inf', now, 'BYSCORE', 'LIMIT', 0, 100)
   for _, topic in ipairs(expired) do drop(topic) end
   count = count - #expired
@@ -68,7 +71,7 @@ if ARGV[4] then
     local err = publish(ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), version)
     if err then return err end
   end
-  -- If every notice expires, the keys expire with the last notice.
+  -- If every notice has an end, let the keys expire after the last notice.
   local last = call('ZRANGE', ENDS, 0, 0, 'REV', 'WITHSCORES')[2]
   for _, key in ipairs(KEYS) do
     if last and call('ZCARD', ORDER) == call('ZCARD', ENDS) then
@@ -83,8 +86,9 @@ end
 local epoch = known[1] or ''
 local since = tonumber(ARGV[2])
 local floor = known[2] or '0'
--- Starts from the first notice if the caller knows no notices, if its epoch or version shows that data was lost, or if
--- it missed a forgotten withdrawal. A caller that began to read after the withdrawal was forgotten has the same floor.
+-- Start from the first notice if the caller knows no notices, if its epoch or version shows that data was lost, or if
+-- it missed a forgotten withdrawal. A caller that began to read after the withdrawal was forgotten knows the same
+-- floor.
 local all = ARGV[1] == '' or epoch ~= ARGV[1] or since > newest() or floor ~= ARGV[3] and since < tonumber(floor)
 if all then since = 0 end
 local found = {}

@@ -1,7 +1,8 @@
-//! The notice channel: three keys on the server, polled by every process.
+//! The notice channel. It consists of three keys on the server, which every process polls.
 //!
-//! Notices have increasing versions. A process polls for notices after the last version that it knows. It reads all
-//! notices again if the server lost data, or if it missed a withdrawal that the server has forgotten.
+//! Notices have increasing versions. A process polls for notices after the last version that it knows. The process
+//! reads all notices again if the server lost data, or if the process missed a withdrawal that the server has
+//! forgotten.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -25,7 +26,8 @@ pub(super) struct RedisNoticeChannel {
     poll_interval: Duration,
     state: Mutex<State>,
     publish_permits: Arc<Semaphore>,
-    /// The last notice that subscribers received. Locked until a call's notices are delivered, in order.
+    /// The position of the last notice that subscribers received. The cursor stays locked until the notices of a call
+    /// are delivered, so that they are delivered in order.
     cursor: tokio::sync::Mutex<Cursor>,
 }
 
@@ -35,13 +37,13 @@ struct State {
     has_new_subscriber: bool,
     polling: bool,
     poll_failed: bool,
-    /// Notices from `publish_later`, with the instants when they expire.
+    /// Notices from `publish_later`, with the instants at which they expire.
     pending: VecDeque<(Notice, Option<Instant>)>,
 }
 
 #[derive(Debug, Default)]
 struct Cursor {
-    /// Identifies the data on the server. Changes after data loss.
+    /// Identifies the data on the server. The epoch changes after a data loss.
     epoch: Vec<u8>,
     version: u64,
     /// The version of the last withdrawal that the server has forgotten, in the server's format.
@@ -59,7 +61,7 @@ pub(super) struct NoticePage {
 
 impl RedisNoticeChannel {
     pub(super) fn new(batcher: Arc<Batcher>, prefix: &str, poll_interval: Duration) -> RedisNoticeChannel {
-        // The text in braces puts all three keys in one slot of a cluster.
+        // Because of the text in braces, all three keys are in one slot of a cluster.
         let key = |name: &str| format!("{prefix}:1:{{notices}}:{name}");
         let keys = [key("notices"), key("order"), key("ends")];
         let slot = if batcher.link.has_slots() { slot::of(b"notices") } else { 0 };
@@ -85,7 +87,7 @@ impl RedisNoticeChannel {
         }
     }
 
-    /// Publishes `notices`, or pending notices if `notices` is empty, and delivers new ones to the subscribers. Returns
+    /// Publishes `notices`, or pending notices if `notices` is empty. Delivers new notices to the subscribers. Returns
     /// whether more notices are pending.
     async fn exchange(&self, notices: &[Notice]) -> Result<bool, Error> {
         let mut cursor = self.cursor.lock().await;
@@ -108,7 +110,7 @@ impl RedisNoticeChannel {
         let (mut received, mut all) = (Vec::new(), false);
         loop {
             let result = self.call(&cursor, std::mem::take(&mut to_publish)).await;
-            // If another program wrote the data, the pages may never end.
+            // If another program wrote the data on the server, the pages may never end.
             let is_endless = |page: &NoticePage| {
                 page.more && (page.cursor.version <= cursor.version || received.len() > MAX_RECEIVED)
             };
@@ -116,7 +118,7 @@ impl RedisNoticeChannel {
                 Ok(page) if !is_endless(&page) || page.all && !all => page,
                 result => {
                     let error = result.err().unwrap_or_else(invalid_data);
-                    // The pages read so far are discarded, so read them again next time.
+                    // The pages that were read so far are discarded, so the next call reads them again.
                     if !received.is_empty() || all {
                         *cursor = Cursor::default();
                     }
@@ -175,7 +177,7 @@ impl RedisNoticeChannel {
         }
     }
 
-    /// Returns the number of pending notices, and whether the last poll failed (`None` without subscribers).
+    /// Returns the number of pending notices, and whether the last poll failed (`None` if there are no subscribers).
     pub(super) fn health(&self) -> (usize, Option<bool>) {
         let state = self.state();
         (state.pending.len(), state.polling.then_some(state.poll_failed))
@@ -214,13 +216,14 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
         let until = notice.lasts.and_then(|lasts| Instant::now().checked_add(lasts));
         let mut state = self.state();
         if state.pending.len() >= MAX_PENDING {
-            // If lifetimes are equal, the oldest notice expires first.
+            // Drop the oldest notice. If all lifetimes are equal, it expires first.
             state.pending.pop_front();
         }
         state.pending.push_back((notice, until));
         let is_first = state.pending.len() == 1;
         drop(state);
-        // The exchange also publishes notices that are added before it starts. If it fails, the polling task retries.
+        // The exchange also publishes the notices that are added before it starts. If the exchange fails, the polling
+        // task retries.
         if is_first && !self.batcher.circuit_open_at(self.slot) {
             let channel = Arc::clone(self);
             self.batcher.runtime.spawn(async move { channel.exchange(&[]).await.map(|_| ()) });
@@ -286,7 +289,7 @@ fn invalid_data() -> Error {
     )
 }
 
-/// The minimum timeout of a call. Requests do not wait for these calls.
+/// The minimum timeout of a call on the notice channel. Requests do not wait for these calls.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 const MAX_PUBLISHING: usize = 1000;
@@ -296,10 +299,10 @@ const MAX_PUBLISHED_TOGETHER: usize = 200;
 /// The maximum number of notices from `publish_later` that wait to be published.
 const MAX_PENDING: usize = 20_000;
 
-/// The maximum number of notices read in one exchange. The server keeps fewer.
+/// The maximum number of notices that are read in one exchange. The server keeps fewer notices than this.
 const MAX_RECEIVED: usize = 200_000;
 
-/// The maximum lifetime of a notice that expires: a hundred years.
+/// The maximum lifetime of a notice that expires, which is a hundred years.
 const MAX_LASTS_MILLIS: u128 = 100 * 365 * 86_400_000;
 
 debug_fields!(RedisNoticeChannel, |channel| every: channel.poll_interval);

@@ -1,15 +1,15 @@
--- Decides operations on rows. The arithmetic is that of the module `algorithm`, with the same names and the same order
--- of operations, on doubles.
+-- Decides operations on rows. The script does the same arithmetic as the module `algorithm`, with the same names and
+-- the same order of operations, on doubles.
 --
--- KEYS: rows. ARGV[1]: quotas. ARGV[2]: operations in the order of arrival. wire.rs documents the encoding of quotas,
--- operations, rows and replies, and defines the constants that are not defined here.
+-- KEYS contains the rows, ARGV[1] the quotas, and ARGV[2] the operations in the order of arrival. wire.rs documents the
+-- encoding of quotas, operations, rows and replies, and defines the constants that are not defined here.
 
 local ceil, floor, min, max, fmod = math.ceil, math.floor, math.min, math.max, math.fmod
 local pack, unpack_bytes, call, pcall = struct.pack, struct.unpack, redis.call, redis.pcall
 
 local HEADER_FORMAT, WINDOW_FORMAT = '<BBI2I4', '<dddI4I4'
 local QUOTA_FORMAT, LINE_FORMAT = '<BI4ddddd', '<HBHddd'
--- A row that does not exist, and a window in which nothing is spent.
+-- The bytes of a row that does not exist, and of a window in which nothing is spent.
 local NONE, EMPTY = ('\0'):rep(HEADER), ('\0'):rep(WINDOW)
 local ROUNDING = 1e-6
 local ROUNDED_TWICE = 1 + 2 ^ -51
@@ -19,7 +19,7 @@ local now = time[1] * 1000000 + time[2]
 
 -- Reading -------------------------------------------------------------------------------------------------------------
 
--- Describes a value that is not a row of this version. It stays unchanged on the server.
+-- Describes a value that is not a row of this version. The value stays unchanged on the server.
 local function described(length, first)
   return pack('<I4I4B', FOREIGN, length, first or 0)
 end
@@ -51,11 +51,11 @@ end
 -- The windows that the call has changed, and for each row how many windows these reach.
 local changed, width = {}, {}
 
--- The current window: the fields of `State`, and `drop`, the second at which the server drops the row. `clear` is in
--- seconds, `clear_at` in microseconds.
+-- The current window. The variables are the fields of `State`, and `drop`, which is the second at which the server
+-- drops the row. `clear` is in seconds, and `clear_at` in microseconds.
 local drop, spent, at, carry, row_stamp, clear, clear_at, is_lone
 
--- Returns whether the value is a row and the numbers of this window are in range.
+-- Loads a window. Returns whether the value is a row and the numbers of the window are in range.
 local function load(row, window)
   drop = drops[row]
   if not drop then return false end
@@ -73,7 +73,8 @@ local function load(row, window)
     and at >= 0 and at <= LAST and at % 1 == 0
 end
 
--- The current quota. The rate and period of a bucket are in lowest terms, and are called a grain.
+-- The current quota. The rate and period of a bucket are in lowest terms. In each period, one grain of `rate` tokens is
+-- refilled.
 local algorithm, stamp, rate, period, limit, ceiling, fill, start
 local quotas, known = ARGV[1], nil
 
@@ -106,32 +107,32 @@ end
 
 -- Spent tokens --------------------------------------------------------------------------------------------------------
 
--- The tokens refilled since `at` (bucket).
+-- Returns the tokens that were refilled since `at` (for a bucket).
 local function repaid(instant)
   return max(instant - at, 0) * rate / period
 end
 
--- Whether at most `level` tokens are spent.
+-- Returns whether at most `level` tokens are spent.
 local function within(instant, level)
   if algorithm == TOKEN_BUCKET then return spent - level <= repaid(instant) end
   if algorithm == FIXED_WINDOW then return spent <= level end
   return in_view(instant) <= level - spent
 end
 
--- The spent tokens at `instant` (bucket, fixed window).
+-- Returns the spent tokens at `instant` (for a bucket or a fixed window).
 local function stands(instant)
   if algorithm == TOKEN_BUCKET then return max(spent - repaid(instant), 0) end
   return spent
 end
 
--- Whether another quota wrote the row and the row has not expired.
+-- Returns whether the row was written by another quota and has not yet expired.
 local function is_foreign()
   if row_stamp == stamp or row_stamp == 0 then return false end
   local owed = row_stamp % TAGS == SLIDING_WINDOW and spent + carry or spent
   return owed > 0 and now < clear_at
 end
 
--- The second from which `tokens` are refilled, starting at `from`.
+-- Returns the second from which `tokens` are refilled, if the refill starts at `from`.
 local function cleared(tokens, from)
   local micros
   if algorithm == SLIDING_WINDOW then
@@ -167,7 +168,7 @@ local function pay_back(instant)
   if here > past then spent, carry = 0, here - past == 1 and spent or 0 end
 end
 
--- How to read a row of another quota. See changed.rs.
+-- The ways to read a row that another quota wrote. See changed.rs.
 local OWN, FASTER, WHOLE = 1, 2, 3
 
 local function reading()
@@ -192,7 +193,8 @@ local function roll(instant)
   if row_stamp ~= stamp then row_stamp, drop = stamp, is_lone and 0 or drop end
   local owed, written = spent, at
   if at - instant > fill then
-    -- The clock was far ahead: reset the row, unless tokens written now would still be spent at that later time.
+    -- The clock was far ahead when the row was written. Reset the row, unless tokens that are spent now would still be
+    -- spent at that later time.
     local before = carry
     at = instant
     pay_back(written - 1)
@@ -244,8 +246,8 @@ local function row_after(row)
   return pack(HEADER_FORMAT, VERSION, count, 0, drops[row]) .. table.concat(windows, '', 1, count)
 end
 
--- Encodes the window. Extending the expiry of the row costs the server as much as the rest of a write. It is therefore
--- extended only when necessary, and then to twice the time needed.
+-- Encodes the window. Extending the expiry of the row costs the server as much as the rest of a write. The expiry is
+-- therefore extended only when necessary, and then to twice the time that is needed.
 local function packed(needed)
   if needed > drop then drop = min(max(floor(2 * needed - now / 1000000), needed), NEVER) end
   return pack(WINDOW_FORMAT, spent, at, carry, row_stamp, clear)
@@ -265,13 +267,13 @@ end
 
 -- Taking --------------------------------------------------------------------------------------------------------------
 
--- Whether a reservation of `cost` fits and is due by `latest`.
+-- Returns whether a reservation of `cost` fits and is due by `latest`.
 local function is_due_by(cost, latest)
   if cost > ceiling or not within(now, ceiling - cost) then return false end
   local debt = spent + cost - limit
   if debt <= 0 then return true end
   if algorithm == TOKEN_BUCKET then
-    -- Subtract whole grains first, so that only the rest is rounded.
+    -- Subtract whole grains first, so that only the remainder is rounded.
     local grains = floor(debt / rate)
     if grains * period > LAST then return false end
     local elapsed = latest - at - grains * period
@@ -298,7 +300,8 @@ end
 
 local undo, undo_drop = {}, {}
 
--- Takes every line, on the row `shift` after its own. Undoes the takes unless all are granted and `store` is set.
+-- Takes every line, on the row that is `shift` rows after the line's row. Undoes the takes unless all are granted and
+-- `store` is set.
 local function decide(lines, shift, store)
   local granted, tried = true, 0
   while granted and tried < #lines do
@@ -334,7 +337,8 @@ local function less(given, stood, instant)
   return true
 end
 
--- Settles a rolled row of the current quota. The prefix `r_` marks fields of the receipt, `k_` those of the row.
+-- Settles a rolled row of the current quota. The prefix `r_` marks fields of the receipt, and `k_` marks fields of the
+-- row.
 local function settle_own(cost, actual, r_spent, r_at, r_carry, due, r_stamp)
   local instant = max(now, at)
   if actual >= cost then
@@ -375,7 +379,7 @@ local function settle(row, window, cost, actual, ...)
   if row_stamp ~= stamp then
     if actual <= cost then return end
     if is_foreign() then
-      -- `overrun`: the row keeps its quota and expires later.
+      -- As in `overrun`, the row keeps its quota and expires later.
       local sum, writer = min(spent + (actual - cost), LAST), row_stamp % TAGS
       if (writer == TOKEN_BUCKET or writer == FIXED_WINDOW) and clear ~= NEVER then
         local micros = max(clear_at - at, 0) * sum / spent

@@ -1,4 +1,4 @@
-//! The Lua scripts. They are sent by hash, or in full if the server does not have them yet.
+//! The Lua scripts. A script is sent as a hash, or in full if the server does not have the script yet.
 
 use std::sync::LazyLock;
 

@@ -1,6 +1,6 @@
-//! The cluster slot of a key: CRC-16/XMODEM of its tag, modulo 16384 (Redis cluster specification).
+//! The cluster slot of a key, which is the CRC-16/XMODEM of its tag modulo 16384 (Redis cluster specification).
 
-/// Returns the slot of all keys with `tag` in braces.
+/// Returns the slot of all keys that contain `tag` in braces.
 pub(super) fn of(tag: &[u8]) -> u16 {
     let mut crc = 0u16;
     for byte in tag {
@@ -16,7 +16,7 @@ pub(super) fn of(tag: &[u8]) -> u16 {
 mod tests {
     #[test]
     fn slots_match_the_redis_specification() {
-        // The check value in the specification, and an example from the documentation.
+        // These are the check value in the specification and an example from the documentation.
         assert_eq!(super::of(b"123456789"), 0x31c3);
         assert_eq!(super::of(b"foo"), 12182);
     }

@@ -1,30 +1,32 @@
-//! The binary encoding of script calls and replies. For the server, parsing text would take as long as deciding.
+//! The binary encoding of script calls and replies. If the encoding were text, the server would spend as much time on
+//! parsing as on deciding.
 //!
-//! All numbers are little-endian. Tokens and microseconds are doubles. Other fields have their size in parentheses.
+//! All numbers are little-endian. Tokens and microseconds are doubles. The sizes of other fields are in parentheses, in
+//! bytes.
 //!
 //! A row starts with a header of 8 bytes: the layout version (1), the number of windows (1), a bit for each optional
-//! section (2; none are defined), and the second at which the server drops the row (4). Windows of 32 bytes follow:
-//! spent, at, carry, stamp (4), and the second from which the window is expired (4; 2^32 - 1 = never). Nothing is spent
-//! in a window of zeros, nor in those that are missing at the end.
+//! section (2; no sections are defined), and the second at which the server drops the row (4). The windows follow. Each
+//! window has 32 bytes: spent, at, carry, stamp (4), and the second from which the window is expired (4; 2^32 - 1 means
+//! never). Nothing is spent in a window of zeros, or in windows that are missing at the end of the row.
 //!
-//! A call:
+//! A call consists of:
 //! - a quota: algorithm (1), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
 //! - a group of equal operations: kind (1), number of operations (2), lines per operation (2), rows per operation (2),
-//!   the lines of the first operation. The other operations use the rows that follow;
+//!   the lines of the first operation (the other operations use the rows that follow);
 //! - a line of an acquire or a peek: row (2, from 1), window (1, from 0), quota (2, from 0), start of windows, cost,
-//!   maximum wait (-1 = none);
+//!   maximum wait (-1 means none);
 //! - a settlement: row (2), window (1), quota (2), start, cost, actual, the receipt's spent, at, carry, due, stamp (4);
 //! - a reset: row (2).
 //!
-//! A reply: the time, a byte for each operation (1 = granted or done), and each row from before the call (a header of
-//! zeros if the row did not exist). Instead of a value that is not a row, the reply contains `FOREIGN` (4), the value's
-//! length (4; 2^32 - 1 = another type) and its first byte (1).
+//! A reply consists of the time, a byte for each operation (1 means granted or done), and each row as it was before the
+//! call (a header of zeros if the row did not exist). If a value is not a row, the reply contains instead `FOREIGN`
+//! (4), the length of the value (4; 2^32 - 1 means another type) and its first byte (1).
 
 use super::batch::{Action, QueuedTake};
 use crate::algorithm::{Algorithm, ChargeRecord, MAX_SPENT, Micros, Quota, State};
 use crate::backend::{Error, ErrorKind};
 
-/// Defines constants and the table that passes them to the script under the same names.
+/// Defines constants, and a table with which they are passed to the script under the same names.
 macro_rules! shared {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
         $($(#[$doc])* pub(super) const $name: $type = $value;)*
@@ -60,7 +62,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Adds `times` equal operations. The first one is `action` on `rows`; the others use the rows that follow.
+    /// Adds `times` equal operations. The first operation is `action` on `rows`. The others use the rows that follow.
     pub(super) fn add(&mut self, action: &Action, times: usize, rows: &[usize]) {
         self.operations.push(match action {
             Action::Decide { store: false, .. } => PEEK,
@@ -80,7 +82,7 @@ impl Arguments {
             }
             Action::Settle { window, quota, receipt: ChargeRecord { cost, state, due }, actual, .. } => {
                 self.push_window_and_quota(rows[0], *window, quota);
-                // `actual` may be too large for an exact double, so send an increase as a difference.
+                // `actual` may be too large for an exact double, so an increase is sent as a difference.
                 let (cost, actual) = if actual < cost { (*cost, *actual) } else { (0, actual - cost) };
                 self.push_numbers([
                     to_double(cost),
@@ -96,7 +98,7 @@ impl Arguments {
         }
     }
 
-    /// Counts rows from 1, as Lua does.
+    /// Adds the number of the row, counted from 1 as in Lua, the window and the quota.
     fn push_window_and_quota(&mut self, row: usize, window: u8, quota: &Quota) {
         let bytes = packed(quota);
         let known = self.quotas.chunks_exact(QUOTA).position(|known| known == bytes);
@@ -110,7 +112,7 @@ impl Arguments {
         self.push_numbers([to_double(quota.start_micros())]);
     }
 
-    /// The batcher bounds the number of rows, which bounds the numbers of lines and quotas.
+    /// Every number fits, because the batcher limits the number of rows, and thereby the numbers of lines and quotas.
     fn push_u16(&mut self, number: usize) {
         self.operations.extend((number as u16).to_le_bytes());
     }
@@ -120,12 +122,12 @@ impl Arguments {
     }
 }
 
-/// The number of rows of an operation. Equal operations on other rows follow at this distance.
+/// Returns the number of rows of an operation, which is the distance to the rows of the next equal operation.
 pub(super) fn stride(rows: &[usize]) -> usize {
     rows.iter().max().map_or(0, |last| last + 1 - rows[0])
 }
 
-/// Clamps to the largest exact integer of a double, which exceeds every capacity.
+/// Converts to a double. Clamps to the largest integer that a double represents exactly, which exceeds every capacity.
 fn to_double(count: u64) -> f64 {
     count.min(MAX_SPENT) as f64
 }
@@ -144,9 +146,9 @@ pub(super) struct Reply {
     pub(super) now: Micros,
     /// Whether each operation was granted or done.
     pub(super) done: Vec<bool>,
-    /// The first windows of each row, as many as the reader asked for.
+    /// The first windows of each row. The caller of [`Reply::read`] determines how many.
     pub(super) windows: Vec<State>,
-    /// Values that are not rows, with their indexes in `windows`. The script did not change them.
+    /// Values that are not rows, with their indexes in `windows`. The script did not change these values.
     pub(super) foreign: Vec<(usize, Foreign)>,
 }
 
@@ -155,9 +157,9 @@ pub(super) struct Reply {
 pub(super) enum Foreign {
     /// A value of another type, such as a list or a hash.
     OtherType,
-    /// A string of another length or version, or with unknown sections.
+    /// A string that has another length or version, or unknown sections.
     Bytes { length: u32, first: u8 },
-    /// A row with a valid header but numbers out of range. A reset removes it.
+    /// A row that has a valid header, but numbers out of range. A reset removes such a row.
     Damaged,
 }
 
@@ -179,8 +181,8 @@ impl Foreign {
 }
 
 impl Reply {
-    /// Reads the first `windows` of each row. Returns `None` if the bytes are not a reply to that number of operations
-    /// and rows.
+    /// Reads a reply, with the first `windows` windows of each row. Returns `None` if the bytes are not a reply to a
+    /// call with `operations` operations on `rows` rows.
     pub(super) fn read(bytes: &[u8], operations: usize, rows: usize, windows: usize) -> Option<Reply> {
         let (now, rest) = bytes.split_first_chunk::<8>()?;
         let (done, mut rest) = rest.split_at_checked(operations)?;
@@ -196,7 +198,7 @@ impl Reply {
         rest.is_empty().then_some(reply)
     }
 
-    /// Reads a row, a missing row or a description. Returns the bytes behind it.
+    /// Reads one row, which may be missing, or the description of a foreign value. Returns the remaining bytes.
     fn read_row<'b>(&mut self, bytes: &'b [u8], windows: usize) -> Option<&'b [u8]> {
         let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
         let next = self.windows.len();

@@ -1,4 +1,4 @@
-//! Replaces the DashMap in models with maps behind the model checker's locks.
+//! Replaces the DashMap in models with ordinary maps behind locks of the model checker.
 
 use std::collections::BTreeMap;
 

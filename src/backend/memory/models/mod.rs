@@ -1,4 +1,4 @@
-//! Models of concurrent access to the table. `proof/README.md` lists the mutations that each one detects.
+//! Models of concurrent access to the table. `proof/README.md` lists the mutations that each model detects.
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use crate::sync::model::{every_order, orders_with_preemptions, thread};
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 const P: PolicyName = PolicyName::new("p");
 
-/// A clock without a lock.
+/// A clock that needs no lock, because its time never changes.
 #[derive(Debug)]
 struct Frozen;
 
@@ -52,7 +52,7 @@ fn spent(backend: &MemoryBackend, quota: &Quota, key: Digest) -> f64 {
 
 #[test]
 fn one_row_admits_exactly_its_limit() {
-    // Tests an existing row with one of two tokens left, and a missing row.
+    // The cases are an existing row with one of two tokens left, and a missing row.
     for (quota, before) in [(Quota::token_bucket(2, HOUR), 1), (Quota::token_bucket(1, HOUR), 0)] {
         every_order(move || {
             let backend = backend();
@@ -86,7 +86,7 @@ fn calls_on_two_rows_in_opposite_order_are_atomic_and_do_not_deadlock() {
 
 #[test]
 fn calls_on_two_existing_rows_in_opposite_order_are_atomic() {
-    // Tests two rows in the same shard, and two rows in different shards.
+    // The cases are two rows in the same shard, and two rows in different shards.
     for shard in [0, 1] {
         every_order(move || {
             let quota = Quota::token_bucket(2, HOUR);
@@ -137,7 +137,7 @@ fn newcomers_to_full_shards_share_a_quota_and_do_not_deadlock() {
             let exhausted: [Digest; 4] = keys(&backend, shard);
             exhausted.iter().for_each(|key| drop(take(&backend, &quota, &[(*key, 2)])));
         }
-        // In each shard, two newcomers share an overflow row. Their keys differ from those above.
+        // In each shard, two newcomers share an overflow row. Their keys differ from the exhausted keys.
         let newcomers = |shard| {
             let here = |key: RowKey| backend.table.shard_of(key) == shard && key.hash() % 16 == 5;
             let [.., one, other]: [Digest; 8] = keys_where(&backend, here);
@@ -177,7 +177,8 @@ const OPERATIONS: [Operation; 7] = [
     Operation::Reset,
 ];
 
-/// For any three concurrent operations, the algebra gives the same effects and results in some sequential order.
+/// For any three concurrent operations, there is a sequential order in which the algebra gives the same effects and
+/// results.
 #[test]
 fn three_concurrent_operations_are_linearizable() {
     let quota = Quota::token_bucket(3, HOUR);
@@ -231,7 +232,7 @@ fn run_on_backend(
     true
 }
 
-/// Runs the operations in this order with the algebra. Returns their results and the spent tokens of both rows.
+/// Runs the operations in the given order with the algebra. Returns their results and the spent tokens of both rows.
 fn run_sequentially(quota: &Quota, operations: &[Operation; 3], order: &[usize; 3]) -> ([bool; 3], [f64; 2]) {
     let before = step(quota, &State::default(), NOW, Ask::cost(2));
     let mut rows = [before.state, State::default()];

@@ -1,4 +1,4 @@
-//! Tests of a full table: row counts by policy, eviction, overflow rows.
+//! Tests of a full table. They cover row counts by policy, eviction and overflow rows.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ impl Bench {
         self.backend.rows_by_policy().iter().find(|(name, _)| name == policy).map_or(0, |(_, rows)| *rows)
     }
 
-    /// Counts all rows by policy number, and compares the counts with those of the ledger.
+    /// Counts all rows by policy number, and compares the counts with the counts in the ledger.
     fn recount(&self) -> HashMap<u32, u32> {
         let mut counted = HashMap::new();
         for number in 0..self.backend.table.shards() {
@@ -81,7 +81,7 @@ fn a_single_policy_can_fill_the_table() {
         bench.take_of(&POLICIES[0], key, &Quota::token_bucket(1, DAY), 1);
     }
     assert_eq!(bench.rows_of(&POLICIES[0]), bench.backend.len());
-    assert!(bench.backend.len() >= 9_990, "{} rows", bench.backend.len());
+    assert!(bench.backend.len() >= 9_990, "the table has {} rows", bench.backend.len());
 }
 
 #[test]
@@ -108,14 +108,14 @@ fn two_flooded_policies_stop_evicting_each_others_rows() {
         bench.take_of(&POLICIES[1], key, &quota, 1);
     }
     let (a, b) = (bench.rows_of(&POLICIES[0]), bench.rows_of(&POLICIES[1]));
-    assert!(b >= a * 3 / 4 && b <= a * 5 / 4, "{a} and {b} rows");
+    assert!(b >= a * 3 / 4 && b <= a * 5 / 4, "the policies have {a} and {b} rows");
     let (evicted, _) = bench.backend.table.pressure();
     for key in 100_000..200_000 {
         bench.take_of(&POLICIES[0], key, &quota, 1);
         bench.take_of(&POLICIES[1], key, &quota, 1);
     }
     let (now, _) = bench.backend.table.pressure();
-    assert!(now - evicted < 100, "{} rows in 200,000 calls", now - evicted);
+    assert!(now - evicted < 100, "{} rows were evicted in 200,000 calls", now - evicted);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_small_policy_evicts_rows_of_a_flooded_policy() {
     }
     let admitted = (0..2_000).filter(|key| bench.take_of(&POLICIES[1], *key, &quota, 1).is_allowed()).count();
     assert_eq!(admitted, 2_000);
-    assert!(bench.rows_of(&POLICIES[1]) >= 1_990, "{} rows", bench.rows_of(&POLICIES[1]));
+    assert!(bench.rows_of(&POLICIES[1]) >= 1_990, "the policy has {} rows", bench.rows_of(&POLICIES[1]));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn keys_share_different_overflow_rows_in_each_table() {
         let keys = (30_000..30_300).filter(|key| bench.take_of(&POLICIES[1], *key, &quota, 1).is_allowed());
         keys.collect::<Vec<u64>>().len()
     };
-    assert_eq!((admitted(), admitted()), (300, 300), "callers of another policy get rows");
+    assert_eq!((admitted(), admitted()), (300, 300), "callers under another policy must get rows");
     let shared = |bench: &Bench, key: u64| {
         let row = RowId { policy: &POLICIES[0], key: bench.key(key) };
         bench.backend.table.hasher().key(&row).hash() % 16
@@ -164,7 +164,7 @@ fn a_call_charges_one_overflow_row_per_shard() {
         (100_000..).find(|key| table.shard_of(row(*key)) == shard && row(*key).hash() % 16 == 5).expect("a key")
     };
     let (a, b) = (newcomer(0), newcomer(1));
-    // Rows that deny fill all shards but leave the overflow rows of these two unused.
+    // Rows that deny requests fill all shards, but the overflow rows of these two newcomers stay unused.
     for key in (0..1000).filter(|key| row(*key).hash() % 16 != 5) {
         bench.take_of(policy, key, &quota, 2);
     }
@@ -172,7 +172,7 @@ fn a_call_charges_one_overflow_row_per_shard() {
     assert!(bench.backend.decide(&[take(a), take(b)], true).all_granted());
     for key in [a, b] {
         let admitted = [(); 2].map(|()| bench.take_of(policy, key, &quota, 1).is_allowed());
-        assert_eq!(admitted, [true, false], "one token of two is left");
+        assert_eq!(admitted, [true, false], "one of the two tokens is left");
     }
 }
 
@@ -186,24 +186,24 @@ fn a_hundred_thousand_policies_stay_within_the_cap() {
             bench.take_of(&policy, 10 + number * 10 + key, &quota, 2);
         }
     }
-    assert!(bench.backend.len() <= 10_000, "{} rows", bench.backend.len());
+    assert!(bench.backend.len() <= 10_000, "the table has {} rows", bench.backend.len());
     let sizes = bench.backend.rows_by_policy();
     assert!(sizes.len() <= 1025 && sizes.iter().any(|(name, _)| name.as_str() == "(others)"), "{}", sizes.len());
     for number in 0..bench.backend.table.shards() {
         let mut shard = bench.backend.table.lock(number);
         let rows = shard.ledger().overflow_rows();
-        assert!(rows <= 17 * 16, "{rows} overflow rows");
+        assert!(rows <= 17 * 16, "the shard has {rows} overflow rows");
     }
 }
 
 #[test]
-fn small_tables_keep_the_cap_and_denied_keys() {
+fn small_tables_stay_within_the_cap_and_keep_denied_keys() {
     for rows in [4, 16, 17, 64, 100, 1000] {
         let (bench, quota) = (Bench::with_rows(rows), Quota::token_bucket(1, DAY));
         let first: Vec<u64> =
             (0..10_000).filter(|key| bench.take_of(&POLICIES[0], *key, &quota, 1).is_allowed()).collect();
         assert!(bench.backend.len() <= rows.max(16));
-        assert!(first.len() >= bench.backend.len(), "{} admitted to {rows} rows", first.len());
+        assert!(first.len() >= bench.backend.len(), "only {} keys were admitted to {rows} rows", first.len());
         assert!(first.iter().all(|key| !bench.take_of(&POLICIES[0], *key, &quota, 1).is_allowed()), "{rows} rows");
     }
 }

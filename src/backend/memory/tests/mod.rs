@@ -1,4 +1,4 @@
-//! Tests of what only the memory backend has: the cap, eviction, overflow rows, carry rows.
+//! Tests of features that only the memory backend has: the cap, eviction, overflow rows and carry rows.
 
 mod fairness;
 
@@ -49,7 +49,7 @@ impl Bench {
     }
 }
 
-/// A clock whose first reader waits until another caller has started a call.
+/// A clock that delays its first reader until another caller has started a call.
 #[derive(Debug)]
 struct DelayedClock {
     clock: ManualClock,
@@ -62,7 +62,7 @@ impl Clock for DelayedClock {
         let first = self.first.lock().unwrap().take();
         if let Some((begin, done)) = first {
             begin.send(()).unwrap();
-            // The other caller waits for the lock and cannot finish first.
+            // The other caller waits for the lock, so it cannot finish first.
             assert!(
                 done.recv_timeout(Duration::from_millis(100)).is_err(),
                 "the row must be locked while the clock is read"
@@ -75,7 +75,7 @@ impl Clock for DelayedClock {
 #[test]
 fn the_clock_is_read_while_the_rows_are_locked() {
     // Regression: a thread could be preempted between reading the clock and locking. The rows were then far ahead of
-    // its clock, which counts as unspent, and up to six times the quota was admitted.
+    // the time that it had read. Such rows count as unspent, so up to six times the quota was admitted.
     let ((begin, begun), (done, ended)) = (mpsc::channel(), mpsc::channel());
     let clock = ManualClock::new();
     let delayed = DelayedClock { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };
@@ -92,7 +92,7 @@ fn the_clock_is_read_while_the_rows_are_locked() {
             begun.recv().unwrap();
             clock.advance(SECOND);
             assert!(take(5).is_allowed());
-            // The first caller may have returned already.
+            // Sending fails if the first caller has already returned.
             _ = done.send(());
         });
         assert!(take(5).is_allowed());
@@ -108,7 +108,7 @@ fn exhausted_keys_stay_denied_in_a_full_table() {
     assert!(bench.backend.len() <= 64);
     for newcomer in 1000..20_000 {
         bench.take(newcomer, &quota, 1);
-        assert!(bench.backend.len() <= 64, "{} rows", bench.backend.len());
+        assert!(bench.backend.len() <= 64, "the table has {} rows", bench.backend.len());
     }
     // Some of these keys may be on an overflow row, which also denies them.
     for key in exhausted {
@@ -127,8 +127,8 @@ fn newcomers_to_a_full_table_share_a_quota() {
     assert_eq!(admitted, 0, "the first newcomer spent all three tokens of the overflow row");
     bench.clock.advance(20 * MINUTE);
     let admitted = (3000..5000).filter(|key| bench.take(*key, &quota, 1).is_allowed()).count();
-    // The overflow row and each exhausted row got one token back. The exhausted rows no longer deny anything, so each
-    // newcomer can evict one of them.
+    // One token was refilled in the overflow row and in each exhausted row. The exhausted rows no longer deny anything,
+    // so each newcomer can evict one of them.
     assert!(admitted > 1);
 }
 
@@ -204,8 +204,9 @@ fn a_refund_is_remembered_in_a_carry_row() {
     let quota = Quota::token_bucket(10, MINUTE);
     let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
     bench.settle(1, &quota, &first, 5, 0);
-    assert_eq!(bench.backend.len(), 2, "a row and its carry row");
-    // The second charge, now the only one, is refilled. Then the whole capacity is spent again.
+    assert_eq!(bench.backend.len(), 2, "expected a row and its carry row");
+    // The tokens of the second charge, which is now the only charge, are refilled. Then the whole capacity is spent
+    // again.
     bench.clock.advance(30 * SECOND);
     assert!(bench.take(1, &quota, 10).is_allowed());
     bench.settle(1, &quota, &second, 5, 0);
@@ -240,7 +241,7 @@ fn a_sliding_window_keeps_the_previous_window_in_a_carry_row() {
     assert!(!bench.take(1, &quota, 1).is_allowed());
     bench.clock.advance(2 * MINUTE);
     assert!(bench.take(1, &quota, 10).is_allowed());
-    assert_eq!(bench.backend.len(), 1, "the previous window has expired: no carry row");
+    assert_eq!(bench.backend.len(), 1, "the previous window has expired, so it needs no carry row");
 }
 
 #[test]
@@ -262,7 +263,7 @@ fn expired_rows_of_every_algorithm_are_dropped() {
         for key in 2000..2300 {
             bench.take(key, &quota, 1);
         }
-        assert!(bench.backend.len() < 400, "{quota}: {} rows, of which 300 have not expired", bench.backend.len());
+        assert!(bench.backend.len() < 400, "{quota}: {} rows, although only 300 have not expired", bench.backend.len());
     }
 }
 
@@ -280,7 +281,7 @@ fn settling_a_missing_row_charges_only_the_extra_cost() {
     bench.settle(1, &quota, &charged, 5, 0);
     assert!(bench.backend.is_empty());
     bench.settle(1, &quota, &charged, 5, 8);
-    assert_eq!(bench.take(1, &quota, 0).state.spent, 3.0, "the actual cost minus the charge");
+    assert_eq!(bench.take(1, &quota, 0).state.spent, 3.0, "expected the actual cost minus the charge");
 }
 
 #[test]
@@ -296,7 +297,7 @@ fn the_cap_holds_when_a_call_charges_evictable_rows() {
         }
         for key in 0..50_000 {
             bench.backend.decide(&[take(1_000_000 + key), take(1_000_000u64 + key.saturating_sub(1))], true);
-            assert!(bench.backend.len() <= rows, "{} rows", bench.backend.len());
+            assert!(bench.backend.len() <= rows, "the table has {} rows", bench.backend.len());
         }
     }
 }
@@ -314,13 +315,13 @@ fn newcomers_in_one_call_share_overflow_rows() {
     for key in 500..2000 {
         assert!(!bench.backend.decide(&[take(2 * key), take(2 * key + 1)], true).all_granted());
     }
-    bench.clock.advance(6 * MINUTE); // One token for each row.
+    bench.clock.advance(6 * MINUTE); // One token is refilled in each row.
     let mut admitted = 0;
     for key in 2000..4000 {
         let steps = bench.backend.decide(&[take(2 * key), take(2 * key + 1)], true);
         admitted += if steps.all_granted() { 2 } else { 0 };
     }
-    assert!(admitted <= 16 * 10 + 64, "{admitted} tokens");
+    assert!(admitted <= 16 * 10 + 64, "{admitted} tokens were admitted");
 }
 
 #[test]
@@ -350,7 +351,7 @@ fn carry_rows_without_a_row_are_evicted() {
         }
     }
     let refused = (10_000..10_100).filter(|key| !bench.take(*key, &quota, 1).is_allowed()).count();
-    assert_eq!(refused, 0, "every row is refilled");
+    assert_eq!(refused, 0, "a newcomer was denied although all rows are refilled");
 }
 
 #[test]
@@ -391,7 +392,7 @@ fn the_cap_holds_for_carry_rows_and_calls_with_many_rows() {
                 actual: 0,
             });
         }
-        assert!(bench.backend.len() <= 64, "{} rows", bench.backend.len());
+        assert!(bench.backend.len() <= 64, "the table has {} rows", bench.backend.len());
         bench.clock.advance(Duration::from_millis(below(40)));
     }
 }

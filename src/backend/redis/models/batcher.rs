@@ -1,4 +1,4 @@
-//! Models of concurrent callers of a queue.
+//! Models of concurrent callers that share a queue.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,7 +26,7 @@ struct Log {
     in_flight: Vec<Vec<u8>>,
     answered: Vec<Vec<u8>>,
     calls: usize,
-    /// Checked at the end, since a panicking thread would leave the others blocked.
+    /// Failed checks, which the test asserts at the end. A thread that panicked would leave the others blocked.
     failures: Vec<&'static str>,
 }
 
@@ -39,7 +39,7 @@ impl UserConnection for Server {
                 _ => Vec::new(),
             })
             .collect();
-        // EVALSHA, the hash, the number of keys, the keys.
+        // The arguments are EVALSHA, the hash, the number of keys, and the keys.
         let count: usize = String::from_utf8_lossy(&names[2]).parse().expect("a number of keys");
         let rows = names[3..3 + count].to_vec();
         Box::pin(async move {
@@ -88,7 +88,7 @@ fn wait_until_idle(batcher: &Batcher) {
     }
 }
 
-/// Includes operations that are queued while the last worker ends.
+/// The interleavings include operations that are queued while the last worker ends.
 #[test]
 fn all_operations_complete_and_the_queue_is_empty_afterwards() {
     orders_with_preemptions(3, || {

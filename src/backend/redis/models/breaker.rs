@@ -7,7 +7,7 @@ use super::super::breaker::{Breaker, Permit, TripReason};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::model::{every_order, thread};
 
-/// Longer than any pause.
+/// A duration that is longer than any pause.
 const LATER: Duration = Duration::from_secs(1);
 
 fn tripped(now: Instant) -> Arc<Breaker> {
@@ -52,7 +52,7 @@ fn at_most_one_probe_runs_and_another_can_follow() {
                 }
             };
             let callers = [thread(caller(1)), thread(caller(2))];
-            // A call that was in flight when the breaker opened.
+            // A call that was in flight when the breaker opened fails too.
             breaker.trip(TripReason::Timeout, now);
             callers.into_iter().for_each(|caller| caller.join().unwrap());
             assert_ne!(breaker.permit(now + 9 * LATER), Permit::Refused, "the breaker never permits another probe");

@@ -1,4 +1,4 @@
-//! Concurrency models of the Redis backend. `proof/README.md` lists the mutations that each one detects.
+//! Concurrency models of the Redis backend. `proof/README.md` lists the mutations that each model detects.
 
 mod batcher;
 mod breaker;
