@@ -1,4 +1,4 @@
-//! Quotas in files, as text and as tables.
+//! Quotas in files, written as text and as tables.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn quota() -> impl Strategy<Value = Quota> {
     )
 }
 
-/// A quota as a table of all its fields.
+/// Returns a quota as a table of all its fields.
 fn fields(quota: &Quota) -> Value {
     let algorithm = match quota.algorithm() {
         Algorithm::TokenBucket => "token_bucket",
@@ -67,7 +67,7 @@ fn fields(quota: &Quota) -> Value {
     Value::Object(table)
 }
 
-/// Values that a file may contain as a quota, valid or not.
+/// Generates values that a file may contain as a quota, valid or not.
 fn anything() -> impl Strategy<Value = Value> {
     let value = || {
         prop::sample::select(vec![

@@ -101,7 +101,7 @@ impl RateLimitLayer {
     ///
     /// ```
     /// # use tollgate::{key, Policy, Quota, RateLimitLayer, SECOND};
-    /// // Ten requests per second are allowed, evenly spaced. Up to fifty per client wait, each for at most five seconds.
+    /// // Ten requests per second are allowed, evenly spaced. Up to fifty per client wait, each for up to five seconds.
     /// const SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
     /// RateLimitLayer::new(SEARCH, key::client_ip()).wait_up_to(5 * SECOND);
     /// ```
