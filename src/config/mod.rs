@@ -89,11 +89,12 @@
 //! A file may have at most 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes
 //! and 100,000 deny rules.
 //!
-//! The program sets the key extractor, how to find the client's address, the tiers of users, and the requests to skip.
+//! A file does not contain the key extractor, how to find the client's address, the tiers of users, or the requests to
+//! skip. The program sets these.
 //!
 //! # Format
-//! You choose the crate that parses the format, for example with `|text| toml::from_str(text)` or `|text|
-//! serde_json::from_str(text)`. Syntax errors from that crate are passed on, and may quote a line of the file.
+//! You choose the crate that parses the format, for example with `|text| toml::from_str(text)` or
+//! `|text| serde_json::from_str(text)`. Syntax errors from that crate are passed on, and may quote a line of the file.
 //!
 //! To change a file that a program reloads, write a new file and rename it. If you write to the file in place, the
 //! program may read only its first half, which may be a valid configuration without the deny list at the end.

@@ -57,7 +57,7 @@ impl IntoResponse for LimitError {
 
 macro_rules! into_response {
     ($($error:ty),*) => {$(
-        /// For handlers that return `Result<_, Response>`.
+        /// Converts the error, so that handlers that return `Result<_, Response>` can use `?`.
         impl From<$error> for Response {
             fn from(error: $error) -> Response {
                 error.into_response()

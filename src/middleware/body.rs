@@ -1,4 +1,4 @@
-//! The response body.
+//! The response body of a rate-limited service.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

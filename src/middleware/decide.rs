@@ -1,4 +1,4 @@
-//! Decides whether to admit a request: converts its parts into charges, and the limiter's decisions into a verdict.
+//! Decides whether to admit a request, by converting its parts into charges and the limiter's decisions into a verdict.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(super) enum Verdict {
 pub(super) struct Admission {
     pub(super) limit_headers: LimitHeaders,
     pub(super) status: Option<RateLimitStatus>,
-    /// The charges, if a rule or a handler may settle them.
+    /// The charges of the request, or `None` if neither a rule nor a handler can settle them.
     pub(super) settlement: Option<PendingSettlement>,
 }
 

@@ -1,4 +1,4 @@
-//! The response future.
+//! The response future of a rate-limited service.
 
 use std::fmt;
 use std::future::Future;

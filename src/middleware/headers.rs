@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reset_is_the_end_of_the_window_a_full_bucket_or_the_retry_time() {
+    fn the_reset_is_the_window_end_the_refill_time_or_the_retry_time() {
         let seconds = |quota: Quota, before: u64, cost| {
             let state = step(&quota, &State::default(), NOW, Ask::cost(before)).state;
             reset(decision(quota, &state, cost).iter().next().expect("a decision")).as_secs()

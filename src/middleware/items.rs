@@ -35,7 +35,7 @@ impl PolicyItems {
     /// Returns the item for a decision, or `None` if its quota was set at run time or came from the caller, and is
     /// therefore not one of the policy's quotas.
     pub(super) fn of(&self, decision: &Decision) -> Option<&Item> {
-        // The start of the windows is not part of the item.
+        // The item does not contain the start of the windows, so it is ignored here.
         let numbers = |quota: &Quota| (quota.algorithm(), quota.rate(), quota.period(), quota.get_capacity());
         let quota = numbers(decision.quota());
         let windowed = decision.of().part.count > 1;

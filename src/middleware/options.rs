@@ -28,7 +28,7 @@ pub(super) struct LayerOptions {
     pub(super) skip: Vec<Arc<SkipFn>>,
     pub(super) client_ip: Option<ClientIp>,
     pub(super) labels: Vec<(Cow<'static, str>, Arc<LabelFn>)>,
-    /// The cost under rules that have no cost of their own.
+    /// The cost and the settlement under rules that have none of their own.
     pub(super) cost: Cost,
     pub(super) on_response: Option<Arc<OnResponseFn>>,
     /// The maximum delay of a request. If this is `None`, requests are refused instead of delayed.

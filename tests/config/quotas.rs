@@ -68,7 +68,7 @@ fn fields(quota: &Quota) -> Value {
 }
 
 /// Generates values that a file may contain as a quota, valid or not.
-fn anything() -> impl Strategy<Value = Value> {
+fn any_quota_value() -> impl Strategy<Value = Value> {
     let value = || {
         prop::sample::select(vec![
             json!(0),
@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn a_quota_is_parsed_the_same_in_a_file_and_alone(form in anything()) {
+    fn a_quota_is_parsed_the_same_in_a_file_and_alone(form in any_quota_value()) {
         let alone = serde_json::from_value::<Quota>(form.clone());
         match (read(&form), alone) {
             (Ok(in_file), Ok(alone)) => prop_assert_eq!(in_file, alone),

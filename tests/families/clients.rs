@@ -87,7 +87,7 @@ async fn a_github_client_waits_until_the_unix_time_in_the_reset_header() {
 }
 
 #[tokio::test]
-async fn three_field_clients_read_all_three_field_families_the_same() {
+async fn clients_read_the_same_values_in_each_family_with_three_fields() {
     for (family, prefix) in [
         (HeaderFamily::Draft6, ""),
         (HeaderFamily::XRateLimit(ResetUnit::Seconds), "x-"),

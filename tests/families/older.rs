@@ -121,7 +121,7 @@ async fn headers_describe_the_tightest_rule_or_the_longest_wait_of_a_denial() {
 }
 
 #[tokio::test]
-async fn resets_are_rounded_like_in_express_rate_limit() {
+async fn resets_are_rounded_as_in_express_rate_limit() {
     // The milliseconds left are rounded up to the header value: 59999 -> 60, 1001 -> 2, 1 -> 1.
     for (passed, seconds) in [(1_000, 60), (58_999_000, 2), (59_000_000, 1), (59_999_000, 1), (59_999_999, 1)] {
         for (family, field, expected) in [

@@ -141,7 +141,7 @@ fn rules() -> impl Strategy<Value = Vec<(String, Quota)>> {
 }
 
 #[test]
-fn every_header_parses_to_the_decision() {
+fn every_header_matches_its_decision() {
     let costs = prop_oneof![3 => 0..4_u64, 1 => 1..=Quota::MAX_TOKENS];
     let requests = proptest::collection::vec((costs, prop_oneof![Just(0), 0..100_000_000_u64]), 1..12);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {

@@ -307,7 +307,7 @@ impl ClientIp {
 
 impl ClientIp {
     pub(crate) fn try_resolve(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
-        // A header is configured, but no proxy is trusted to set it.
+        // A header is configured, but no proxy is trusted to set this header.
         if let (Trust::PeerOnly, AddressHeader::Forwarded | AddressHeader::Single(_)) = (&self.trust, &self.header) {
             return Err(KeyError::new(UNTRUSTED));
         }
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_peer_no_header_is_trusted() {
+    fn no_header_is_trusted_without_a_peer_address() {
         let parts = parts(None, &[("x-forwarded-for", "203.0.113.9")]);
         assert!(refused(&client_ip().trust(["0.0.0.0/0"]), &parts).contains("no peer address"));
     }

@@ -266,7 +266,7 @@ pub enum Extraction {
     Later(Pin<Box<dyn Future<Output = Found> + Send>>),
 }
 
-/// The outcome of an extraction: a caller, a request to skip, or an error.
+/// The outcome of an extraction, which is a caller, a request to skip, or an error.
 ///
 /// ```
 /// # use tollgate::{key::{Found, KeyError}, Subject};
@@ -281,7 +281,7 @@ pub enum Found {
     Subject(Subject),
     /// The rule does not limit this request.
     Skip,
-    /// The request cannot be limited and is refused.
+    /// The request cannot be limited and is therefore refused.
     Refuse(KeyError),
 }
 
