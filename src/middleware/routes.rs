@@ -127,9 +127,9 @@ impl RouteLimits {
     /// requests that match no line.
     ///
     /// # Panics
-    /// Panics if a line names an unknown policy, occurs twice or can never apply. A line can never apply if it has no route,
-    /// axum 0.7 syntax (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelled or not in upper
-    /// case.
+    /// Panics if a line names an unknown policy, occurs twice or can never apply. A line can never apply if it has no
+    /// route, axum 0.7 syntax (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelled or not in
+    /// upper case.
     #[track_caller]
     pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
         let mut table = Table::default();

@@ -115,7 +115,8 @@ impl ClientIp {
         self
     }
 
-    /// Trusts proxies in these networks, such as `.trust(["10.0.0.0/8", "192.0.2.7"])`, to report their clients' addresses.
+    /// Trusts proxies in these networks, such as `.trust(["10.0.0.0/8", "192.0.2.7"])`, to report their clients'
+    /// addresses.
     ///
     /// If the peer is trusted, all lines of `X-Forwarded-For` (or of the header set by
     /// [`from_forwarded`](ClientIp::from_forwarded) or [`from_header`](ClientIp::from_header)) are read from right to

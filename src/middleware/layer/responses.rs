@@ -73,8 +73,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Responds to refused gRPC requests with a gRPC status: HTTP 200 with `grpc-status: 8` (RESOURCE_EXHAUSTED) or another
-    /// suitable code, and the time to wait in `grpc-retry-pushback-ms` and `google.rpc.RetryInfo`.
+    /// Responds to refused gRPC requests with a gRPC status: HTTP 200 with `grpc-status: 8` (RESOURCE_EXHAUSTED) or
+    /// another suitable code, and the time to wait in `grpc-retry-pushback-ms` and `google.rpc.RetryInfo`.
     ///
     /// Enable this on gRPC services only. The layer detects gRPC by the request's `Content-Type`, which clients choose.
     /// On other services, a client could send this header so that its refusals would be counted as successes. This is
