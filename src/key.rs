@@ -1,45 +1,45 @@
-//! Keys from requests: the extractor trait and the extractors of this crate.
+//! Finding the keys of requests: the extractor trait, and the extractors that this crate provides.
 //!
 //! | key | extractor |
 //! | --- | --- |
-//! | anything your own code finds | a closure over the request's parts |
+//! | a value that your own code finds | a closure over the request's parts |
 //! | a user or session set by an authentication layer | [`extension`] |
-//! | the peer's address | [`client_ip`], behind proxies [`ClientIp::trust`] |
+//! | the client's address | [`client_ip`]; behind proxies, with [`ClientIp::trust`] |
 //! | a credential | [`bearer`], [`header`], [`cookie`] |
 //! | a path parameter | `path` (feature `axum`) |
 //! | one key for all callers | [`global`] |
-//! | the server a client sends to | [`host`] |
-//! | anything axum can extract | `from_extractor` (feature `axum`) |
+//! | the server that a client sends to | [`host`] |
+//! | a value that axum can extract | `from_extractor` (feature `axum`) |
 //!
 //! Combine extractors with [`or`](KeyExtractor::or), [`and`](KeyExtractor::and) and [`map`](KeyExtractor::map). Callers
-//! without a key are anonymous and share one row, unless the extractor ends in [`or_reject`](KeyExtractor::or_reject)
+//! without a key are anonymous and share one row, unless the extractor ends with [`or_reject`](KeyExtractor::or_reject)
 //! or [`or_skip`](KeyExtractor::or_skip).
 //!
 //! # Which keys a client can invent
 //!
-//! A client that can invent keys gets a full bucket for each of them. A client that can name another client's key can
-//! spend its tokens or get it [blocked](crate::protection::AutoBlock). Clients must therefore not be able to choose
-//! their keys.
+//! A client that can invent keys gets a full bucket for each key that it invents. A client that can name another
+//! client's key can spend the other client's tokens or get it [blocked](crate::protection::AutoBlock). Therefore,
+//! clients must not be able to choose their keys.
 //!
 //! | key | vouched for by | a client can |
 //! | --- | --- | --- |
-//! | [`client_ip`], behind proxies with [`ClientIp::trust`] | the connection, or your proxy | use its addresses |
+//! | [`client_ip`]; behind proxies, with [`ClientIp::trust`] | the connection, or your proxy | use all its addresses |
 //! | [`extension`] set by an authentication layer | your code | log in |
 //! | [`bearer`], [`header`], [`cookie`] inside a layer that rejects invalid credentials | your code | log in |
-//! | [`bearer`], [`header`], [`cookie`] alone | nothing | **invent** a new one for each request |
-//! | `path`, a field of the body, a user name in a handler | nothing | **name** any of them |
-//! | [`global`] | nothing to choose | spend all tokens |
+//! | [`bearer`], [`header`], [`cookie`] alone | nothing | **invent** a new key for each request |
+//! | `path`, a field of the body, a user name in a handler | nothing | **name** any other client's key |
+//! | [`global`] | all clients share one key | spend all tokens |
 //!
-//! Combinators do not help: a pair with an invented half is an invented key, so `bearer().and(client_ip())` admits any
-//! number of requests from one address. With [`or`](KeyExtractor::or), any value of the header bypasses the limit by
-//! address. Instead:
+//! Combinators do not help. If one key of a pair is invented, the pair is a new key as well, so
+//! `bearer().and(client_ip())` admits any number of requests from one address. In `bearer().or(client_ip())`, any token
+//! bypasses the limit by address. Do this instead:
 //!
-//! - Check the credential in a layer outside the limiter and count by its result:
+//! - Check the credential in a layer outside the limiter, and limit requests by the result:
 //!   `extension(|user: &User| user.id).or(client_ip())`.
-//! - If the credential can only be checked inside the limiter, add a rule by address, which requests have to pass as
-//!   well: `RateLimitLayer::new(PER_TOKEN, bearer().or_skip()).and(PER_ADDRESS, client_ip())`.
-//! - Count attempts on an account by account *and* address (see [limits turned against
-//!   others](crate::docs::limitations#limits-turned-against-others)), and block by address alone
+//! - If the credential can be checked only inside the limiter, add a rule that limits requests by address as well:
+//!   `RateLimitLayer::new(PER_TOKEN, bearer().or_skip()).and(PER_ADDRESS, client_ip())`.
+//! - Limit attempts on an account by the pair of account *and* address (see [limits turned against
+//!   others](crate::docs::limitations#limits-turned-against-others)), and block only addresses
 //!   ([`AutoBlock::without_keys`](crate::protection::AutoBlock::without_keys)).
 
 pub use crate::middleware::key::{

@@ -1,4 +1,4 @@
-//! `[auto_block]`: temporary blocks for repeated denials.
+//! The `[auto_block]` table, which configures temporary blocks after repeated denials.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn escalate(value: &Value<'_>, block_for: Duration) -> Option<(u32, Duration)> {
     let factor = fields.need("factor", "2").and_then(|value| value.number(2, u32::MAX));
     let most = fields.need("most", "\"30 d\"").and_then(|value| {
         let most = value.duration()?;
-        // Blocks could never grow, so one of the two values must be a mistake.
+        // With these values, blocks could never become longer, so one of the two must be a mistake.
         if most < block_for {
             value.fault("shorter than block_for (default: 1 d); write a longer time");
         }
@@ -73,6 +73,6 @@ fn label(value: &Value<'_>) -> Option<String> {
     Some(label.to_owned())
 }
 
-/// The range of [`AutoBlock::max_entries`]; the maximum takes half a gigabyte.
+/// The lower bound of [`AutoBlock::max_entries`]. At the upper bound, the entries take half a gigabyte of memory.
 const MIN_ENTRIES: usize = 64;
 const MAX_ENTRIES: usize = 10_000_000;

@@ -1,4 +1,4 @@
-//! `[deny]`: the deny list.
+//! The `[deny]` table, which contains the deny list.
 
 use super::raw::Node;
 use super::value::Value;
@@ -35,12 +35,12 @@ fn list(value: &Value<'_>, rule: impl Fn(&str) -> Result<DenyRule, DenyRuleError
     value.list(|value| value.accept(rule(value.text()?)))
 }
 
-/// A key in its text form, or a number. Messages never show a key.
+/// Reads a key, either in its text form or as a number. Messages never show the key.
 fn key(value: &Value<'_>) -> Option<DenyRule> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     match value.node {
         Node::Integer(number) => Some(DenyRule::key(*number)),
-        // Ambiguous: `"7"` in a file may mean the number or the string.
+        // This is ambiguous, since `"7"` in a file may mean the number or the string.
         Node::Text(text) if is_number(text) => value.refuse(
             "expected a key, found a number in quotes; write it without quotes for the number, or as '\"7\"' for the \
              string",
@@ -59,8 +59,9 @@ fn labels(value: &Value<'_>) -> Option<Vec<DenyRule>> {
 
 const MAX_RULES: usize = 100_000;
 
-/// The automaton for the patterns takes some bytes per byte of pattern and is rebuilt when the patterns change.
+/// The automaton that matches the patterns takes several bytes of memory per byte of a pattern, and is rebuilt when the
+/// patterns change.
 const MAX_PATTERNS: usize = 1_000;
 
-/// Each of these patterns is searched for separately, which takes up to a microsecond.
+/// Each of these patterns is searched for separately, which takes up to a microsecond per request.
 const MAX_SLOW_PATTERNS: usize = 100;

@@ -1,4 +1,4 @@
-//! Configuration errors: the path, the value, and how to fix it.
+//! Configuration errors, which contain the path, the value and how to fix it.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -6,8 +6,8 @@ use std::fmt;
 
 use super::raw::shortened;
 
-/// An invalid configuration, or one that cannot be reloaded. The message shows the first twenty faults and the number
-/// of others, and includes the text of their sources. Each line begins with the file's name.
+/// An invalid configuration, or one that cannot be reloaded. The message shows the first twenty faults, including the
+/// text of their sources, and the number of further faults. Each line begins with the name of the file.
 ///
 /// ```
 /// use std::error::Error;
@@ -41,7 +41,7 @@ pub enum ConfigErrorKind {
     Read,
     /// The text is larger than [`Config::MAX_BYTES`](super::Config::MAX_BYTES).
     TooLarge,
-    /// The format's parser rejects the text.
+    /// The parser of the format rejects the text.
     Syntax,
     /// The values are not a valid configuration.
     Invalid,
@@ -62,17 +62,17 @@ impl ConfigError {
         ConfigError { cause: Some(cause), ..self }
     }
 
-    /// The kind of error.
+    /// Returns the kind of this error.
     pub fn kind(&self) -> ConfigErrorKind {
         self.kind
     }
 
-    /// The first twenty faults, as listed in the message.
+    /// Returns the first twenty faults, which are those that the message lists.
     pub fn faults(&self) -> &[ConfigFault] {
         &self.faults
     }
 
-    /// The total number of faults, including those not listed.
+    /// Returns the total number of faults, including those that are not listed.
     pub fn fault_count(&self) -> usize {
         self.fault_count
     }
@@ -85,7 +85,7 @@ impl fmt::Display for ConfigError {
 }
 
 impl Error for ConfigError {
-    /// The first fault, or the reason why the text cannot be read.
+    /// Returns the first fault, or the error that prevented the text from being read.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.cause {
             Some(cause) => Some(&**cause),
@@ -103,7 +103,8 @@ pub struct ConfigFault {
 }
 
 impl ConfigFault {
-    /// The path of the field from the top of the file, such as `policies.api.tiers.premium`. Empty for the whole file.
+    /// Returns the path of the field from the top of the file, such as `policies.api.tiers.premium`. The path is empty
+    /// if the fault concerns the whole file.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -163,7 +164,7 @@ impl fmt::Display for Faults {
     }
 }
 
-/// The path of a value: `policies.api.quota`, `deny.ips[2]`.
+/// The path of a value, such as `policies.api.quota` or `deny.ips[2]`.
 #[derive(Clone)]
 pub(super) struct Path(String);
 

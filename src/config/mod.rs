@@ -1,8 +1,8 @@
 //! Configuration files: policies, tiers, routes and deny lists (feature `serde`).
 //!
-//! [`Config::read`] reads any format of serde and checks the whole file: an error lists all faults, each with its path,
-//! the value and how to fix it. [`Config::reload`] applies a new version while the program runs; an invalid version
-//! changes nothing.
+//! [`Config::read`] reads a file in any serde format and checks the whole file. If it is invalid, the error lists all
+//! faults, each with its path, the value and how to fix it. [`Config::reload`] applies a new version of the file while
+//! the program runs. An invalid version changes nothing.
 //!
 //! ```
 //! use axum::{routing::{get, post}, Router};
@@ -47,7 +47,7 @@
 //!     .layer(
 //!         config
 //!             .layer(&limiter, key::extension(|user: &User| user.id))
-//!             .client_ip(key::client_ip()) // the address for the deny list
+//!             .client_ip(key::client_ip()) // finds the address that the deny list checks
 //!             .label_from_header("country", "cf-ipcountry")
 //!             .label_from_header("asn", "x-asn"),
 //!     );
@@ -59,44 +59,45 @@
 //! ```
 //!
 //! # Fields of a file
-//! Unknown fields are errors, and so are duplicates unless the format's parser drops them. A duration is a string of a
-//! number and a unit (`us ms s min h d w`, or their long names).
+//! Unknown fields are errors. Duplicate fields are errors as well, unless the format's parser drops them. A duration is
+//! a string with a number and a unit (`us ms s min h d w`, or their long names).
 //!
 //! | field | value | default |
 //! | --- | --- | --- |
-//! | `policies.NAME.quota` | a [quota](crate::Quota): a string (`"10/s burst 50"`) or a table, see below | required |
-//! | `policies.NAME.tiers.TIER` | the quota of a tier, with the same algorithm | the policy's own |
+//! | `policies.NAME.quota` | a [quota](crate::Quota): a string (`"10/s burst 50"`) or a table (see below) | required |
+//! | `policies.NAME.tiers.TIER` | the quota of a tier, with the same algorithm | the quota of the policy |
 //! | `default` | the policy for routes without an entry in `routes` | the policy named `default`, if any |
-//! | `routes."METHOD /route"`, `routes."/route"` | a policy's name, see [`RouteLimits`] | none |
+//! | `routes."METHOD /route"`, `routes."/route"` | the name of the policy for this route, see [`RouteLimits`] | none |
 //! | `deny.ips` | networks and addresses, see [`DenyRule`](crate::protection::DenyRule) | none |
-//! | `deny.user_agents` | user agents, `*` for any text | none |
-//! | `deny.countries` | two letters each, compared with the label `country` | none |
-//! | `deny.keys` | keys in their [text form](crate::Key#text-form), and numbers; messages never show them | none |
+//! | `deny.user_agents` | user agents, in which `*` stands for any text | none |
+//! | `deny.countries` | country codes of two letters, compared with the label `country` | none |
+//! | `deny.keys` | keys, in their [text form](crate::Key#text-form) or as numbers; messages never show them | none |
 //! | `deny.labels.LABEL` | values of another label | none |
-//! | `auto_block.policies` | policies whose denials count, see [`AutoBlock`] | required in `auto_block` |
-//! | `auto_block.threshold` | number of denials before a block | 30 |
-//! | `auto_block.within` | period over which denials are counted | 10 min |
-//! | `auto_block.block_for` | duration of a block | 1 d |
-//! | `auto_block.escalate` | makes each block longer by `factor` (2 or more), up to `most` (a duration) | off |
-//! | `auto_block.reset_on_success` | whether an allowed charge resets the count | false |
+//! | `auto_block.policies` | the policies whose denials are counted, see [`AutoBlock`] | required in `auto_block` |
+//! | `auto_block.threshold` | the number of denials that lead to a block | 30 |
+//! | `auto_block.within` | the period over which denials are counted | 10 min |
+//! | `auto_block.block_for` | the duration of a block | 1 d |
+//! | `auto_block.escalate` | multiplies the duration of each further block by `factor` (2 or more), up to `most` | off |
+//! | `auto_block.reset_on_success` | whether an allowed charge resets the count of denials | false |
 //! | `auto_block.keys`, `auto_block.ips` | whether to block by key and by address | true |
-//! | `auto_block.user_agents`, `auto_block.labels` | whether to block by user agent, and which labels to block by | false, none |
-//! | `auto_block.max_entries` | offenders remembered, 64 to 10,000,000 | 100,000 |
+//! | `auto_block.user_agents`, `auto_block.labels` | whether to block by user agent; labels to block by | false, none |
+//! | `auto_block.max_entries` | the number of offenders to remember, from 64 to 10,000,000 | 100,000 |
 //!
 //! A quota table has `rate` and `period`, and optionally `algorithm` (`"token_bucket"`, `"fixed_window"`,
 //! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`) and `start` (a duration).
 //!
-//! Limits: 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes, 100,000 deny
-//! rules.
+//! A file may have at most 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes
+//! and 100,000 deny rules.
 //!
-//! The key extractor, the client's address, the tiers of users and the requests to skip are set in the program.
+//! A file does not contain the key extractor, how to find the client's address, the tiers of users, or the requests to
+//! skip. The program sets these.
 //!
 //! # Format
-//! You choose the format's crate: `|text| toml::from_str(text)`, `|text| serde_json::from_str(text)`. Syntax errors of
-//! that crate are passed on and may quote a line of the file.
+//! You choose the crate that parses the format, for example with `|text| toml::from_str(text)` or
+//! `|text| serde_json::from_str(text)`. Syntax errors from that crate are passed on, and may quote a line of the file.
 //!
-//! To change a file that a program reloads, write a new file and rename it: the first half of a file may be a valid
-//! configuration without the deny list at the end.
+//! To change a file that a program reloads, write a new file and rename it. If you write to the file in place, the
+//! program may read only its first half, which may be a valid configuration without the deny list at the end.
 
 mod auto_block;
 mod deny;
@@ -130,10 +131,10 @@ use crate::policy::Policy;
 pub use error::{ConfigError, ConfigErrorKind, ConfigFault};
 pub use reload::{QuotaChange, Reloaded};
 
-/// A checked configuration. See the [module](self) for its fields and an example.
+/// A configuration that has been checked. See the [module](self) for its fields and an example.
 ///
-/// The policies stay as they were read. After a [reload](Config::reload), [`RateLimiter::quota`] returns the quotas in
-/// force. Clones share their deny list.
+/// The policies in this value stay as they were read. After a [reload](Config::reload), [`RateLimiter::quota`] returns
+/// the quotas that are in force. Clones of a configuration share one deny list.
 #[derive(Clone, Debug)]
 pub struct Config {
     name: String,
@@ -149,13 +150,14 @@ impl Config {
     /// The maximum size of the text: 16 MiB.
     pub const MAX_BYTES: usize = 16 << 20;
 
-    /// Reads and checks a file. Blocks while reading. See the [module](self) for an example.
+    /// Reads and checks a file. This function blocks the thread while it reads. See the [module](self) for an example.
     ///
-    /// `parse` is the `from_str` of a serde format. Its result may take at most 64 MiB in memory (with YAML aliases
-    /// expanded) and 16 levels of nesting.
+    /// `parse` is the `from_str` function of a serde format. The parsed values may take at most 64 MiB of memory (with
+    /// YAML aliases expanded) and may be nested at most 16 levels deep.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, is larger than [`MAX_BYTES`](Config::MAX_BYTES) or is invalid. Lists all faults.
+    /// Fails if the file cannot be read, is larger than [`MAX_BYTES`](Config::MAX_BYTES) or is invalid. The error lists
+    /// all faults.
     pub fn read<E: Into<Box<dyn Error + Send + Sync>>>(
         path: impl AsRef<FilePath>,
         parse: impl FnOnce(&str) -> Result<RawConfig, E>,
@@ -163,7 +165,7 @@ impl Config {
         let path = path.as_ref();
         let name = path.display().to_string();
         let mut text = String::new();
-        // The file may grow while it is read.
+        // The file may grow while it is being read.
         let read = File::open(path).and_then(|file| file.take(Config::MAX_BYTES as u64 + 1).read_to_string(&mut text));
         match read {
             Ok(_) => Config::parse(name, &text, parse),
@@ -177,7 +179,7 @@ impl Config {
     /// Parses and checks `text`. Messages refer to it as `name`. See [`read`](Config::read).
     ///
     /// # Errors
-    /// Same as [`read`](Config::read), except that no file is read.
+    /// Fails in the same cases as [`read`](Config::read), except for those of reading the file.
     pub fn parse<E: Into<Box<dyn Error + Send + Sync>>>(
         name: impl Into<String>,
         text: &str,
@@ -188,7 +190,7 @@ impl Config {
             let what = format!("larger than {} MiB; make it smaller", Config::MAX_BYTES >> 20);
             return Err(ConfigError::new(ConfigErrorKind::TooLarge, &name, what));
         }
-        // Some editors write a byte order mark, which not every format accepts.
+        // Some editors write a byte order mark, which some formats reject.
         match parse(text.strip_prefix('\u{feff}').unwrap_or(text)) {
             Ok(raw) => raw.check(name),
             Err(error) => {
@@ -201,8 +203,8 @@ impl Config {
 
     /// Returns a builder for a limiter on `backend` with the deny list and the automatic blocks of this configuration.
     ///
-    /// On a shared backend, quotas set at run time outlive the program. After a restart with an edited file, apply the
-    /// file: `config.reload(&limiter, &config).await?`.
+    /// On a shared backend, quotas that are set at run time outlive the program. After a restart with an edited file,
+    /// apply the file with `config.reload(&limiter, &config).await?`.
     pub fn limiter(&self, backend: impl Backend) -> RateLimiterBuilder {
         let builder = RateLimiter::builder(backend).deny_list(&self.deny);
         match &self.auto_block {
@@ -211,11 +213,11 @@ impl Config {
         }
     }
 
-    /// Returns one layer for all routes. It uses `limiter` and finds callers with `key`. Add it as
-    /// [`RouteLimits::table`](crate::RouteLimits::table) describes. See the [module](self) for an example.
+    /// Returns one layer for all routes. The layer uses `limiter` and finds callers with `key`. Add it to the router as
+    /// described in [`RouteLimits::table`](crate::RouteLimits::table). See the [module](self) for an example.
     ///
     /// # Panics
-    /// Same as [`route_limits`](Config::route_limits).
+    /// Panics in the same cases as [`route_limits`](Config::route_limits).
     #[must_use]
     #[track_caller]
     pub fn layer(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RateLimitLayer {
@@ -225,7 +227,8 @@ impl Config {
     /// Returns the policies for routes to choose from, without the `routes` of this configuration.
     ///
     /// # Panics
-    /// Panics if `limiter` lacks the configured deny list or automatic blocks: build it with [`limiter`](Config::limiter).
+    /// Panics if `limiter` lacks the configured deny list or automatic blocks. To avoid this, build it with
+    /// [`limiter`](Config::limiter).
     #[must_use]
     #[track_caller]
     pub fn route_limits(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RouteLimits {
@@ -237,39 +240,39 @@ impl Config {
         })
     }
 
-    /// The policy with this name.
+    /// Returns the policy with this name.
     pub fn policy(&self, name: &str) -> Option<&Policy> {
         self.policies.get(name)
     }
 
-    /// All policies, by name.
+    /// Returns all policies, sorted by name.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
         self.policies.values()
     }
 
-    /// The policy for routes without an entry in `routes`.
+    /// Returns the policy for routes that have no entry in `routes`.
     pub fn default_policy(&self) -> Option<&Policy> {
         self.policy(self.default.as_deref()?)
     }
 
-    /// The route lines, such as `"POST /todos"`, with their policies.
+    /// Returns the lines of `routes`, such as `"POST /todos"`, with their policies.
     pub fn routes(&self) -> impl Iterator<Item = (&str, &Policy)> {
         self.routes.iter().filter_map(|(line, name)| Some((line.as_str(), self.policy(name)?)))
     }
 
-    /// The deny list. [`reload`](Config::reload) replaces its rules.
+    /// Returns the deny list, whose rules are replaced by a [`reload`](Config::reload).
     pub const fn deny_list(&self) -> &DenyList {
         &self.deny
     }
 
-    /// The automatic blocking of repeated denials.
+    /// Returns the settings of automatic blocking, if it is configured.
     pub const fn auto_block(&self) -> Option<&AutoBlock> {
         self.auto_block.as_ref()
     }
 }
 
-/// Reads a configuration as a field of your own settings. An error lists all faults, but only as text: use
-/// [`Config::read`] or [`Config::parse`] for a [`ConfigError`].
+/// Deserializes a configuration that is a field of your own settings. The error lists all faults, but only as text. To
+/// get a [`ConfigError`], use [`Config::read`] or [`Config::parse`].
 ///
 /// ```
 /// #[derive(serde::Deserialize)]
@@ -298,7 +301,7 @@ impl RawConfig {
     }
 }
 
-/// Builds a configuration and collects faults; the result is valid if there are none.
+/// Builds a configuration and collects its faults. The result is valid only if there are no faults.
 fn read(raw: &RawConfig, name: &str, faults: &Faults) -> Option<Config> {
     let mut file = Value::file(&raw.0, faults).fields(r#"policies = { api = { quota = "60/min" } }"#)?;
     let table = file.take("policies");

@@ -1,4 +1,4 @@
-//! `[policies]`: quotas of policies and tiers.
+//! The `[policies]` table, which contains the quotas of policies and tiers.
 
 use std::collections::BTreeMap;
 
@@ -57,15 +57,15 @@ fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quotas)>> {
     Some(tiers)
 }
 
-/// Replaces an invalid quota while the rest of the policy is checked.
+/// Takes the place of an invalid quota while the rest of the policy is checked.
 const PLACEHOLDER_QUOTA: Quota = Quota::per_minute(1);
 
 const MAX_POLICIES: usize = 10_000;
 
-/// A decision searches the tiers one by one.
+/// The number is bounded because each decision searches through the tiers one by one.
 const MAX_TIERS: usize = 100;
 
-/// Half of the number of quotas that can be set at run time.
+/// This is half the number of quotas that can be set at run time.
 const MAX_QUOTAS: usize = 50_000;
 
 const MAX_TIER_LEN: usize = 128;

@@ -1,4 +1,4 @@
-//! Quotas in a configuration: a string, a table of fields, or a list of these.
+//! Quotas in a configuration, which are written as a string, as a table of fields, or as a list of these.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::value::Value;
 use crate::algorithm::{Algorithm, Quota};
 use crate::policy::{QuotaParts, Quotas, parse_duration};
 
-/// Serializes as a string: `"10/s burst 50"`.
+/// Serializes the quota as a string, such as `"10/s burst 50"`.
 impl Serialize for Quota {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-/// Deserializes from a string or from a [table](crate::config#fields-of-a-file).
+/// Deserializes a quota from a string or from a [table](crate::config#fields-of-a-file).
 /// ```
 /// use tollgate::{Quota, DAY};
 /// let quota = Quota::fixed_window(1000, DAY).capacity(3000);
@@ -55,7 +55,7 @@ impl<'de> Deserialize<'de> for Quotas {
     }
 }
 
-/// Reads a quota, several in one text, or a list of quotas.
+/// Reads one quota, several quotas in one string, or a list of quotas.
 pub(super) fn read_list(value: &Value<'_>) -> Option<Quotas> {
     match value.node {
         Node::Text(text) => value.accept(text.parse::<Quotas>()),
@@ -113,7 +113,7 @@ fn reserved(value: &Value<'_>) -> Option<Option<u64>> {
     }
 }
 
-/// The start of the windows: a duration of any length. 0 is midnight UTC.
+/// Reads the start of the windows, which is a duration of any length. 0 stands for midnight UTC.
 fn start(value: &Value<'_>) -> Option<Duration> {
     match value.node {
         Node::Text(text) => parse_duration(text).or_else(|| value.duration()),

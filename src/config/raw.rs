@@ -1,11 +1,11 @@
-//! A configuration as parsed by a format: a tree of unchecked values.
+//! A configuration after parsing, which is a tree of unchecked values.
 
 use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
-#[allow(missing_debug_implementations)] // A deny list may contain keys of callers.
+#[allow(missing_debug_implementations)] // A deny list may contain the keys of callers, which `Debug` would show.
 pub struct RawConfig(pub(super) Node);
 
 pub(super) enum Node {
@@ -15,7 +15,7 @@ pub(super) enum Node {
     Float(f64),
     Text(String),
     List(Vec<Node>),
-    /// In the order of the file; with duplicates if the format allows them.
+    /// The entries are in the order of the file. There may be duplicates if the format allows them.
     Table(Vec<(String, Node)>),
 }
 
@@ -58,7 +58,7 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    /// Counts the memory of a value with `text_len` bytes of text.
+    /// Counts the memory of a value that has `text_len` bytes of text.
     fn charge<E: Error>(self, text_len: usize) -> Result<(), E> {
         let Some(rest) = self.budget.get().checked_sub(size_of::<(String, Node)>() + text_len) else {
             return Err(E::custom(format_args!(
@@ -157,7 +157,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
         let inside = self.nested()?;
         let mut entries = Vec::new();
         while let Some(name) = map.next_key_seed(inside)? {
-            // YAML reads `404:` as a number and `true:` as a boolean; here they are names.
+            // YAML parsers read `404:` as a number and `true:` as a boolean, but here both are names.
             let name = match name {
                 Node::Text(name) => name,
                 Node::Integer(number) => number.to_string(),

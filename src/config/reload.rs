@@ -1,4 +1,4 @@
-//! Applies a new version of a configuration while the program runs.
+//! Applying a new version of a configuration while the program runs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -11,11 +11,11 @@ use crate::limiter::{RateLimiter, SetQuotaError};
 use crate::policy::{DenyRule, PolicyName, Quotas};
 
 impl Config {
-    /// Applies `new` to `limiter`, which was built from this configuration: sets the quotas of policies and tiers, and
-    /// the rules of the deny list. Spent tokens stay spent.
+    /// Applies `new` to `limiter`, which must have been built from this configuration. The reload sets the quotas of
+    /// policies and tiers, and the rules of the deny list. Spent tokens stay spent.
     ///
     /// The reload replaces quotas that were [set](RateLimiter::set_quota) at run time for a policy or a tier, and rules
-    /// that were added to the list. Quotas of single keys and blocks stay.
+    /// that were added to the deny list at run time. Blocks and the quotas of single keys are kept.
     ///
     /// ```
     /// use tollgate::{config::ConfigError, Config, MemoryBackend, Quota};
@@ -38,21 +38,22 @@ impl Config {
     /// # Ok(()) }
     /// ```
     ///
-    /// **On a shared backend** the quotas apply to all processes, whatever their own files contain: reload in one
-    /// process, or reload the same file in each. The quotas also outlive the program: after a start with another file,
-    /// apply that file with `config.reload(&limiter, &config)`. Otherwise the old quotas stay in force. Each process
-    /// has a separate deny list.
+    /// **On a shared backend**, the quotas apply to all processes, whatever their own files contain. Either reload in
+    /// one process only, or reload the same file in each process. The quotas also outlive the program. If you start it
+    /// with another file, apply that file with `config.reload(&limiter, &config)`, since otherwise the old quotas stay
+    /// in force. Each process has a deny list of its own.
     ///
-    /// The tiers of a policy are set before its own quota, so that no tier temporarily has a wrong quota. Requests
-    /// during a reload may see old quotas in some policies and new ones in others.
+    /// The quotas of tiers are set before the quota of their policy, so that no tier temporarily has a wrong quota.
+    /// Requests during a reload may be decided by old quotas in some policies and by new quotas in others.
     ///
     /// # Errors
-    /// - [`ConfigErrorKind::Restart`] if a change needs a restart: policies or tiers added or removed, algorithms, the
-    ///   default policy, routes, automatic blocking. The error lists all such changes, and nothing is applied.
+    /// - [`ConfigErrorKind::Restart`] if a change needs a restart. These are added or removed policies and tiers, and
+    ///   changes of algorithms, the default policy, routes or automatic blocking. The error lists all such changes, and
+    ///   nothing is applied.
     /// - [`ConfigErrorKind::Busy`] if another reload is in progress. Nothing is applied.
-    /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter has another deny list, or none. Nothing
-    ///   is applied. Also returned if the limiter cannot set a quota. Quotas that were set before the failure stay in
-    ///   force; reload again.
+    /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter has another deny list or none. In this
+    ///   case, nothing is applied. This kind is also returned if the limiter cannot set a quota. In that case, quotas
+    ///   that were set before the failure stay in force, and you can reload again.
     pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
         let faults = Faults::default();
         restart::compare(self, new, &faults);
@@ -74,7 +75,8 @@ impl Config {
             let differs = |tier: Option<&str>, quotas: &Quotas| {
                 limiter.shares_quotas() || limiter.quotas_in_force(policy, tier) != *quotas
             };
-            // The policy's own quota applies to all tiers without a set quota. If it changes, set all tiers before it.
+            // The policy's own quota applies to all tiers for which no quota is set. If it changes, set the quotas of
+            // all tiers before it.
             let own_differs = differs(None, target.quotas());
             let tiers = target.tiers().map(|(tier, quotas)| (Some(tier), quotas));
             for (tier, quotas) in tiers.chain([(None, target.quotas())]) {
@@ -110,7 +112,7 @@ impl Config {
         let new_rules: HashSet<Arc<DenyRule>> = new.deny.rules().into_iter().collect();
         reloaded.added = new_rules.difference(&old_rules).cloned().collect();
         reloaded.removed = old_rules.difference(&new_rules).cloned().collect();
-        // The new policies must not be reported as conflicts.
+        // The limiter must not report the new policies as conflicts with the old ones.
         limiter.succeed(new.policies());
         if reloaded.added.len() + reloaded.removed.len() > 0 {
             self.deny.replace(new_rules.into_iter().map(Arc::unwrap_or_clone));
@@ -123,7 +125,7 @@ impl Config {
     }
 
     /// # Panics
-    /// Panics if the limiter would not apply the configuration's deny list or automatic blocks.
+    /// Panics if the limiter does not apply the configuration's deny list or automatic blocks.
     #[track_caller]
     pub(super) fn expect_limiter(&self, limiter: &RateLimiter) {
         let name = &self.name;
@@ -141,8 +143,8 @@ impl Config {
     }
 }
 
-/// The changes of a reload. See [`Config::reload`] for an example. `Display` writes one line per change, up to twenty
-/// quotas and twenty rules, and never shows a key.
+/// The changes that a reload made. See [`Config::reload`] for an example. The `Display` output has one line for each
+/// change, for up to twenty quotas and twenty rules. It never shows a key.
 #[derive(Clone, Debug)]
 pub struct Reloaded {
     quotas: Vec<QuotaChange>,
@@ -151,22 +153,22 @@ pub struct Reloaded {
 }
 
 impl Reloaded {
-    /// The changed quotas.
+    /// Returns the quotas that were changed.
     pub fn quotas(&self) -> &[QuotaChange] {
         &self.quotas
     }
 
-    /// The rules added to the deny list.
+    /// Returns the rules that were added to the deny list.
     pub fn rules_added(&self) -> impl ExactSizeIterator<Item = &DenyRule> {
         self.added.iter().map(|rule| &**rule)
     }
 
-    /// The rules removed from the deny list.
+    /// Returns the rules that were removed from the deny list.
     pub fn rules_removed(&self) -> impl ExactSizeIterator<Item = &DenyRule> {
         self.removed.iter().map(|rule| &**rule)
     }
 
-    /// Whether nothing changed.
+    /// Returns whether nothing was changed.
     pub fn is_empty(&self) -> bool {
         self.quotas.is_empty() && self.added.is_empty() && self.removed.is_empty()
     }
@@ -197,7 +199,7 @@ impl fmt::Display for Reloaded {
     }
 }
 
-/// A changed quota. See [`Config::reload`] for an example.
+/// A quota that a reload changed. See [`Config::reload`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaChange {
     policy: PolicyName,
@@ -207,23 +209,23 @@ pub struct QuotaChange {
 }
 
 impl QuotaChange {
-    /// The policy.
+    /// Returns the name of the policy.
     pub const fn policy(&self) -> &PolicyName {
         &self.policy
     }
 
-    /// The tier; `None` for the policy's own quota.
+    /// Returns the tier, or `None` if this is the policy's own quota.
     pub fn tier(&self) -> Option<&str> {
         self.tier.as_deref()
     }
 
-    /// The quotas before the reload.
+    /// Returns the quotas before the reload.
     pub const fn old(&self) -> Quotas {
         self.old
     }
 
-    /// The quotas after the reload.
-    #[allow(clippy::new_ret_no_self)] // The counterpart of `old`.
+    /// Returns the quotas after the reload.
+    #[allow(clippy::new_ret_no_self)] // `new` is the counterpart of `old`.
     pub const fn new(&self) -> Quotas {
         self.new
     }

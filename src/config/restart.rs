@@ -1,4 +1,4 @@
-//! Changes that need a restart, since layers were built with the old values.
+//! Changes that need a restart, since the layers were built with the old values.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
     }
 }
 
-/// Adds a fault for each added or removed name; calls `compare` for the others.
+/// Adds a fault for each added or removed name, and calls `compare` for all other names.
 fn compare_names<'c, T>(
     path: &Path,
     old: impl Iterator<Item = (&'c str, T)>,

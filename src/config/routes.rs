@@ -1,4 +1,4 @@
-//! `default` and `[routes]`: the policies of routes.
+//! The `default` field and the `[routes]` table, which select the policies of routes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -47,7 +47,7 @@ impl<'n> PolicyNames<'n> {
         }
     }
 
-    /// Returns the name of a policy, and adds a fault if no policy has this name.
+    /// Returns the name of a policy in `value`, and adds a fault if there is no such policy.
     pub(super) fn name(&self, value: &Value<'n>) -> Option<&'n str> {
         let name = value.text()?;
         if !self.0.contains(name) {

@@ -1,4 +1,4 @@
-//! Typed access to the values of a tree, with a fault for each value of another type.
+//! Typed access to the values of a tree. A value of another type is recorded as a fault.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -10,7 +10,7 @@ use super::raw::{Node, shortened};
 use crate::algorithm::Quota;
 use crate::policy::{parse_duration, suggestion};
 
-/// A value and its path. The methods add a fault if the value is invalid.
+/// A value and its path. The methods record a fault if the value is invalid.
 pub(super) struct Value<'n> {
     pub(super) node: &'n Node,
     pub(super) path: Path,
@@ -116,7 +116,8 @@ impl<'n> Value<'n> {
     }
 }
 
-/// A table with known field names. Entries that have not been taken at the [end](Fields::end) are faults.
+/// A table whose field names are known. An entry that has not been taken before [`end`](Fields::end) is called is a
+/// fault.
 pub(super) struct Fields<'n> {
     path: Path,
     faults: &'n Faults,
@@ -148,7 +149,7 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// The first twenty names, as `"a", "b"`; `none` without names.
+/// Returns the first twenty names in the form `"a", "b"`, or `none` if there are no names.
 pub(super) fn listed<'t>(names: impl IntoIterator<Item = &'t str>) -> String {
     let mut names: Vec<&str> = names.into_iter().collect();
     names.sort_unstable();

@@ -35,7 +35,7 @@ impl IntoResponse for Denied {
     }
 }
 
-/// Responds with 503.
+/// Responds with 503 Service Unavailable.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         default_response(&Cause::Unavailable(self))
@@ -57,7 +57,7 @@ impl IntoResponse for LimitError {
 
 macro_rules! into_response {
     ($($error:ty),*) => {$(
-        /// For handlers that return `Result<_, Response>`.
+        /// Converts the error, so that handlers that return `Result<_, Response>` can use `?`.
         impl From<$error> for Response {
             fn from(error: $error) -> Response {
                 error.into_response()
@@ -91,7 +91,7 @@ impl<S: Sync> FromRequestParts<S> for Receipt {
     }
 }
 
-/// `None` without [`with_status`](super::RateLimitLayer::with_status) on the layer.
+/// Extracts `None` unless the layer has [`with_status`](super::RateLimitLayer::with_status).
 impl<S: Sync> OptionalFromRequestParts<S> for RateLimitStatus {
     type Rejection = Infallible;
 
@@ -100,7 +100,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for RateLimitStatus {
     }
 }
 
-/// `None` without [`with_receipt`](super::RateLimitLayer::with_receipt) on the layer.
+/// Extracts `None` unless the layer has [`with_receipt`](super::RateLimitLayer::with_receipt).
 impl<S: Sync> OptionalFromRequestParts<S> for Receipt {
     type Rejection = Infallible;
 

@@ -1,4 +1,4 @@
-//! The response body.
+//! The response body of a rate-limited service.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,15 +8,15 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of a [`RateLimit`](super::RateLimit) response: the inner service's body, or a refusal. See
-    /// [`RateLimit`](super::RateLimit) for an example. Implements [`Body`] if the inner body's data implements
-    /// `From<Bytes>`.
+    /// The body of a [`RateLimit`](super::RateLimit) response, which is either the inner service's body or a refusal.
+    /// See [`RateLimit`](super::RateLimit) for an example. This type implements [`Body`] if the inner body's data
+    /// implements `From<Bytes>`.
     #[derive(Debug)]
     pub struct RefusalBody<B> {
-        // `None` for a refusal.
+        // This is `None` for a refusal.
         #[pin]
         inner: Option<B>,
-        // Empty after it was sent.
+        // This is empty once the refusal has been sent.
         refusal: Bytes,
     }
 }
@@ -30,8 +30,8 @@ impl<B> RefusalBody<B> {
         RefusalBody { inner: None, refusal }
     }
 
-    /// Whether this is a refusal by the limiter. Around an HTTP client, this distinguishes the limiter's 429 from the
-    /// server's.
+    /// Returns whether this is a refusal by the limiter. In a layer around an HTTP client, this distinguishes a 429 of
+    /// the limiter from a 429 of the server.
     pub fn is_refusal(&self) -> bool {
         self.inner.is_none()
     }
@@ -59,7 +59,7 @@ where
         if let Some(body) = this.inner.as_pin_mut() {
             return body.poll_frame(context);
         }
-        // An empty body has no frame, so that in HTTP/2 the headers end the stream, as gRPC requires.
+        // An empty body has no frame. The headers then end the stream in HTTP/2, as gRPC requires.
         let refusal = std::mem::take(this.refusal);
         Poll::Ready((!refusal.is_empty()).then(|| Ok(Frame::data(refusal.into()))))
     }

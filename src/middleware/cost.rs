@@ -1,4 +1,4 @@
-//! What a request costs.
+//! The cost of a request.
 
 use std::sync::Arc;
 

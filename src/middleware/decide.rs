@@ -1,4 +1,4 @@
-//! Decides requests: turns their parts into charges, and the limiter's decisions into a verdict.
+//! Decides whether to admit a request, by converting its parts into charges and the limiter's decisions into a verdict.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::backend::Error;
 use crate::limiter::{CallContext, Receipt, Reservation, WaitSlot};
 use crate::policy::{Decisions, KeyError, KeyFault, Policy, Signals, Subject};
 
-#[allow(clippy::large_enum_variant)] // Moved once or twice; a box would cost an allocation per request.
+#[allow(clippy::large_enum_variant)] // A verdict is moved at most twice, and a box would cost an allocation.
 pub(super) enum Verdict {
     /// Call the service now.
     Admit(Admission),
@@ -32,14 +32,14 @@ pub(super) enum Verdict {
 pub(super) struct Admission {
     pub(super) limit_headers: LimitHeaders,
     pub(super) status: Option<RateLimitStatus>,
-    /// The charges, if a rule or a handler may settle them.
+    /// The charges of the request, or `None` if neither a rule nor a handler can settle them.
     pub(super) settlement: Option<PendingSettlement>,
 }
 
 #[derive(Default)]
 pub(super) struct RequestCharges {
     pub(super) charges: SmallVec<[RuleCharge; 1]>,
-    /// The first error of a key extractor. With an error, the request is not charged.
+    /// The first error that a key extractor returned. If there is an error, the request is not charged.
     pub(super) key_error: Option<KeyError>,
 }
 
@@ -58,7 +58,7 @@ struct PendingCharge {
     extraction: Extraction,
     /// The extension whose absence leaves the caller without a key.
     missing: Option<&'static str>,
-    /// `None`: the layer's cost.
+    /// `None` stands for the layer's cost.
     cost: Option<MaybeReady<u64>>,
 }
 
@@ -83,7 +83,7 @@ impl LayerOptions {
     }
 
     /// Returns the charges of a request. `policy_and_cost` returns the policy and cost of a rule, or `None` if the rule
-    /// does not apply; `cost` is for rules without their own.
+    /// does not apply. `cost` is the cost for rules that have none of their own.
     pub(super) fn charges(
         self: &Arc<Self>,
         parts: &Parts,
@@ -153,7 +153,7 @@ impl LayerOptions {
             _ => return MaybeReady::Ready(self.uncharged(Decisions::from_iter([]), true)),
         };
         let slot = self.wait.filter(|_| enforced).and_then(|_| self.limiter.wait_slot());
-        // Shadow mode decides as if the request could wait, but never delays it.
+        // Shadow mode decides as if the request could wait, but never delays the request.
         let wait = self.wait.filter(|_| slot.is_some() || !enforced);
         let ask = |cost| wait.map_or(Ask::cost(cost), |wait| Ask::cost(cost).wait_up_to(wait));
         let charges = charges.iter().map(|charge| (self.policy(charge), &charge.subject, ask(charge.cost)));
@@ -170,7 +170,7 @@ impl LayerOptions {
         }
     }
 
-    /// `slot`: the slot to wait in, and the latest time to wait until.
+    /// `slot` contains the slot to wait in and the latest time until which the request may wait.
     fn verdict(
         self: &Arc<Self>,
         answer: Result<Decisions, Error>,
@@ -206,7 +206,8 @@ impl LayerOptions {
         self.uncharged(Decisions::from_iter([]), false)
     }
 
-    /// Admits a request without charging it. `shadowed`: whether the request would have been refused.
+    /// Admits a request without charging it. `shadowed` is whether the request would have been refused without shadow
+    /// mode.
     fn uncharged(self: &Arc<Self>, decisions: Decisions, shadowed: bool) -> Verdict {
         let header = self.shadow_header.clone().filter(|_| shadowed);
         Verdict::Admit(Admission {

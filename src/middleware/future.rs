@@ -1,4 +1,4 @@
-//! The response future.
+//! The response future of a rate-limited service.
 
 use std::fmt;
 use std::future::Future;
@@ -24,8 +24,8 @@ use crate::backend::BackendFuture;
 use crate::limiter::{Receipt, Reservation, WaitSlot};
 
 pin_project! {
-    /// The future of [`RateLimit`](super::RateLimit): the inner service's response, or a refusal. See
-    /// [`RateLimit`](super::RateLimit) for an example.
+    /// The future returned by [`RateLimit`](super::RateLimit), which resolves to the inner service's response or to a
+    /// refusal. See [`RateLimit`](super::RateLimit) for an example.
     ///
     /// # Panics
     /// Panics if polled after completion.
@@ -36,14 +36,15 @@ pin_project! {
 }
 
 pin_project! {
-    // `Option` fields are taken when the state changes.
+    // The values of `Option` fields are taken out when the state changes.
     #[project = StateProj]
     pub(super) enum State<S: Service<Request<B>>, B> {
         // The service is ready and must not be polled again before the call.
         Deciding { verdict: BoxFuture<Verdict>, held: Option<Box<HeldRequest<S, B>>> },
         Waiting { reservation: Option<(Box<Reservation>, Option<WaitSlot>)>, held: Option<Box<HeldRequest<S, B>>> },
         Inner { #[pin] future: S::Future, limit_headers: LimitHeaders, settlement: Option<PendingSettlement> },
-        // A remote backend has to confirm first, so that the client's next request finds the charges settled.
+        // The response is held until a remote backend has confirmed, so that the client's next request finds the
+        // charges settled.
         Settling { pending: Vec<BackendFuture<()>>, response: Option<S::Response> },
         Refused { response: Option<Response<Bytes>> },
     }
@@ -79,7 +80,7 @@ impl<S: Service<Request<B>> + Clone, B> State<S, B> {
 
     fn inner(admission: Admission, service: &mut S, mut parts: Parts, body: B) -> State<S, B> {
         let Admission { limit_headers, status, settlement } = admission;
-        // A layer that charged nothing keeps the extensions of an outer layer.
+        // A layer that charged nothing leaves the extensions of an outer layer in place.
         if let Some(status) = status {
             if !status.decisions().is_empty() || parts.extensions.get::<RateLimitStatus>().is_none() {
                 parts.extensions.insert(status);
@@ -119,17 +120,18 @@ where
                         Poll::Ready(due) => due,
                         Poll::Pending => {
                             if slot.is_none() {
-                                // A pause began while the service was polled: release the capacity that it may hold.
+                                // The key was paused while the service was polled, so release the capacity that the
+                                // service may hold.
                                 *service = service.clone();
                             }
                             return Poll::Pending;
                         }
                     };
-                    *slot = None; // Frees the slot for another request.
+                    *slot = None; // This frees the slot for another request.
                     let ready = if due.is_ok() { ready!(service.poll_ready(context)) } else { Ok(()) };
                     let (reservation, _) = reserved.take().expect(POLLED_AGAIN);
                     let HeldRequest { options, mut service, parts, body } = *held.take().expect(POLLED_AGAIN);
-                    ready?; // An error drops the reservation, which cancels it.
+                    ready?; // On an error, the reservation is dropped and thereby canceled.
                     match due {
                         Ok(()) => {
                             let admission = options.admission(reservation.decisions(), true);
@@ -149,7 +151,7 @@ where
                     State::Settling { pending, response: Some(response) }
                 }
                 StateProj::Settling { pending, response } => {
-                    // Errors are ignored: a backend that cannot settle must not withhold the response.
+                    // Errors are ignored, since a backend that cannot settle must not withhold the response.
                     pending.retain_mut(|settled| Pin::new(settled).poll(context).is_pending());
                     if !pending.is_empty() {
                         return Poll::Pending;

@@ -1,9 +1,9 @@
 //! Refusals of gRPC requests.
 //!
-//! gRPC clients map HTTP 429 to `UNAVAILABLE`, and most clients then retry immediately. Therefore a refusal is HTTP 200
-//! with `grpc-status: 8` (RESOURCE_EXHAUSTED) in the only header block ("trailers-only"). The time to wait is in
-//! `grpc-retry-pushback-ms` (gRFC A6) and, as `google.rpc.RetryInfo`, in `grpc-status-details-bin`. OTLP clients use
-//! the latter to distinguish a rate limit from a message that is too large.
+//! gRPC clients map HTTP 429 to `UNAVAILABLE`, and most clients then retry immediately. Therefore a refusal is sent as
+//! HTTP 200 with `grpc-status: 8` (RESOURCE_EXHAUSTED) in its only header block ("trailers-only"). The time to wait is
+//! sent in `grpc-retry-pushback-ms` (gRFC A6) and, as `google.rpc.RetryInfo`, in `grpc-status-details-bin`. OTLP
+//! clients use `RetryInfo` to distinguish a rate limit from a message that is too large.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use http::{Response, StatusCode};
 use super::refusal::Refusal;
 
 /// Returns the content type of the response if the request is gRPC or grpc-web. Suffixes other than `+proto` are
-/// dropped, so that no other text from the client is echoed.
+/// dropped, so that the response never echoes other text from the client.
 pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
     let value = parts.headers.get(CONTENT_TYPE)?;
     let media_type = value.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();
@@ -68,7 +68,7 @@ const INTERNAL: u16 = 13;
 const UNAVAILABLE: u16 = 14;
 const UNAUTHENTICATED: u16 = 16;
 
-/// Returns milliseconds, rounded up; -1 ("do not retry") if waiting does not help.
+/// Returns the wait in milliseconds, rounded up, or -1 ("do not retry") if waiting does not help.
 fn pushback(retry: Option<Duration>) -> i32 {
     retry.map_or(-1, |retry| i32::try_from(retry.as_micros().div_ceil(1000)).unwrap_or(i32::MAX))
 }
@@ -109,7 +109,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     out
 }
 
-/// Encodes without padding, as gRPC sends binary metadata.
+/// Encodes bytes as base64 without padding, which is how gRPC sends binary metadata.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len() * 4 / 3 + 3);

@@ -38,26 +38,28 @@ use crate::policy::{Decision, Decisions};
 #[non_exhaustive]
 pub enum HeaderFamily {
     /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=42;t=18` for each policy, as in
-    /// draft-ietf-httpapi-ratelimit-headers-08 to -11. Appended to the fields of an inner limiter.
+    /// draft-ietf-httpapi-ratelimit-headers-08 to -11. The values are appended to the fields of an inner limiter.
     ///
-    /// For an allowed request, `t` is the time over which `r` tokens may be spent without exceeding the quota: the time
-    /// until the window ends or, for a token bucket, the time to refill `r` tokens. For a denial, `t` is the wait. A
-    /// denial has a `RateLimit-Policy` for every policy, but a `RateLimit` only for the violated ones.
+    /// For an allowed request, `t` is the time over which `r` tokens may be spent without exceeding the quota. This is
+    /// the time until the window ends or, for a token bucket, the time that it takes to refill `r` tokens. For a
+    /// denial, `t` is the time to wait. A denial has a `RateLimit-Policy` item for every policy, but a `RateLimit` item
+    /// only for each violated policy.
     #[default]
     Draft11,
     /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 18` (seconds from now) and
-    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06. The fields describe the policy with the smallest share
-    /// left or, for a denial, with the longest wait. The reset is the same as for
-    /// [`XRateLimit`](HeaderFamily::XRateLimit). The fields are omitted if an inner limiter sent them, since they must
-    /// not occur twice.
+    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06. The fields describe the policy that has the smallest
+    /// share of its limit left or, for a denial, the policy with the longest wait. The reset is defined as for
+    /// [`XRateLimit`](HeaderFamily::XRateLimit). The fields are omitted if an inner limiter has already sent them,
+    /// since they must not occur twice.
     Draft6,
-    /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42` and `X-RateLimit-Reset`, for the same policy as with
+    /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42` and `X-RateLimit-Reset`, which describe the same policy as
     /// [`Draft6`](HeaderFamily::Draft6).
     ///
-    /// The reset of a denial is the time when the request would be allowed. It is omitted if waiting cannot help. The
-    /// reset of an allowed request is the end of the window or, for a token bucket, the time when the bucket is full.
+    /// For a denial, the reset is the time at which the request would be allowed, and is omitted if waiting cannot
+    /// help. For an allowed request, the reset is the end of the window or, for a token bucket, the time at which the
+    /// bucket will be full.
     XRateLimit(ResetUnit),
-    /// No headers except the `Retry-After` of denials.
+    /// No headers, except for `Retry-After` on denials.
     None,
 }
 
@@ -65,7 +67,7 @@ pub enum HeaderFamily {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums)] // No other unit is in use.
 pub enum ResetUnit {
-    /// Seconds from now, as in the drafts. Does not require synchronized clocks.
+    /// Seconds from now, as in the drafts. This unit does not require synchronized clocks.
     Seconds,
     /// Unix time in seconds, as sent by GitHub and express-rate-limit.
     Epoch,
@@ -76,7 +78,7 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const DRAFT_6: [&str; 3] = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
 const X_RATELIMIT: [&str; 3] = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
 
-/// Parses a header name given in code, with a clearer panic message than `HeaderName::from_static`.
+/// Parses a header name that is written in code. The panic message is clearer than that of `HeaderName::from_static`.
 #[track_caller]
 pub(super) fn field_name(name: &'static str) -> HeaderName {
     match HeaderName::from_bytes(name.as_bytes()) {
@@ -91,7 +93,7 @@ pub(super) fn field_name(name: &'static str) -> HeaderName {
 #[derive(Default)]
 pub(super) struct LimitHeaders {
     fields: SmallVec<[(HeaderName, HeaderValue); 2]>,
-    /// Whether to omit the fields if an inner limiter sent them.
+    /// Whether to omit the fields if an inner limiter has already sent them.
     single: bool,
 }
 
@@ -109,7 +111,7 @@ impl LimitHeaders {
         }
     }
 
-    /// A denial has `RateLimit` items of violated policies only. The windows of other policies may end after
+    /// A denial has `RateLimit` items for the violated policies only. The windows of other policies may end after
     /// `Retry-After`, which draft-11, section 6 forbids.
     fn draft_11<'a>(decisions: &Decisions, items: impl Fn(&Decision) -> Option<&'a PolicyItems>) -> LimitHeaders {
         let allowed = decisions.is_allowed();
@@ -161,7 +163,7 @@ impl LimitHeaders {
             return;
         }
         // No window may end after a `Retry-After` that an inner limiter or a handler sent (see `draft_11`). An inner
-        // limiter with the three fields of draft 6 uses another syntax in `RateLimit-Policy`.
+        // limiter that sends the three fields of draft 6 uses another syntax in `RateLimit-Policy`.
         let (refused, three_fields) = (headers.contains_key(RETRY_AFTER), headers.contains_key(DRAFT_6[0]));
         for (name, value) in self.fields {
             let conflicts = name == RATELIMIT && (refused || three_fields) || name == RATELIMIT_POLICY && three_fields;
@@ -172,7 +174,8 @@ impl LimitHeaders {
     }
 }
 
-/// Adds `Retry-After`, if waiting helps, and `Cache-Control: no-store` to a denial unless they are present.
+/// Adds `Retry-After` (if waiting helps) and `Cache-Control: no-store` to a denial, unless it already has these
+/// headers.
 pub(super) fn add_retry_after(retry: Option<Duration>, headers: &mut HeaderMap) {
     if let Some(retry) = retry {
         headers.entry(RETRY_AFTER).or_insert_with(|| number(whole_seconds(retry)));
@@ -180,7 +183,7 @@ pub(super) fn add_retry_after(retry: Option<Duration>, headers: &mut HeaderMap) 
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
-/// Returns the time to the end of the window, until the bucket is full, or until the denied request would be allowed.
+/// Returns the time until the window ends, until the bucket is full, or until the denied request would be allowed.
 fn reset(decision: &Decision) -> Duration {
     if decision.is_violated() || decision.quota().algorithm().has_windows() {
         decision.window()
@@ -231,15 +234,15 @@ mod tests {
     }
 
     #[test]
-    fn the_reset_is_the_end_of_the_window_a_full_bucket_or_the_retry_time() {
+    fn the_reset_is_the_window_end_the_refill_time_or_the_retry_time() {
         let seconds = |quota: Quota, before: u64, cost| {
             let state = step(&quota, &State::default(), NOW, Ask::cost(before)).state;
             reset(decision(quota, &state, cost).iter().next().expect("a decision")).as_secs()
         };
         let start = Duration::from_secs(20);
         let window = Quota::fixed_window(5, MINUTE).capacity(10).start(start);
-        // 1,700,000,000 is 20 s into a minute, so a window starts then.
-        assert_eq!((seconds(window, 9, 1), seconds(window, 10, 6)), (60, 120), "60, not the 120 of a full quota");
+        // 1,700,000,000 is 20 s into a minute, and a window starts at that time.
+        assert_eq!((seconds(window, 9, 1), seconds(window, 10, 6)), (60, 120), "60 s, not the 120 s of a full quota");
         let bucket = Quota::token_bucket(60, MINUTE);
         assert_eq!((seconds(bucket, 30, 10), seconds(bucket, 60, 20)), (40, 20));
     }
@@ -288,7 +291,7 @@ mod tests {
         headers.insert("ratelimit-limit", 7.into());
         limit_headers(HeaderFamily::Draft6).append_to(&mut headers);
         assert_eq!((headers.len(), &headers["ratelimit-limit"]), (1, &7.into()));
-        // Draft 11's `RateLimit-Policy` is not added to the three fields.
+        // The `RateLimit-Policy` of draft 11 is not added to a response with the three fields of draft 6.
         limit_headers(HeaderFamily::Draft11).append_to(&mut headers);
         two().append_to(&mut headers);
         LimitHeaders::field(HeaderName::from_static("x-shadow"), HeaderValue::from_static("denied"))

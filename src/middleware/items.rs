@@ -1,4 +1,4 @@
-//! A policy's items in the lists `RateLimit-Policy` and `RateLimit`, with the constant parts rendered once.
+//! The items of a policy in the lists `RateLimit-Policy` and `RateLimit`. Their constant parts are rendered only once.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::policy::{Decision, Policy, limit_name, seconds_up};
 #[derive(Clone)]
 pub(super) struct PolicyItems(Vec<(Quota, Item)>);
 
-/// The constant parts of the items of one limit.
+/// The constant parts of the two items for one quota.
 #[derive(Clone)]
 pub(super) struct Item {
-    /// The name as a structured field string: `"api"`, or `"api;10s"` under a policy of several quotas.
+    /// The name as a structured field string: `"api"`, or `"api;10s"` if the policy has several quotas.
     name: String,
     /// The `RateLimit-Policy` item: `"api";q=100;w=60`.
     policy: HeaderValue,
@@ -30,9 +30,10 @@ impl PolicyItems {
         PolicyItems(items.collect())
     }
 
-    /// Returns the item of a decision, unless its quota is not one of the policy's: set at run time, or the caller's.
+    /// Returns the item for a decision, or `None` if its quota was set at run time or came from the caller, and is
+    /// therefore not one of the policy's quotas.
     pub(super) fn of(&self, decision: &Decision) -> Option<&Item> {
-        // The start of the windows is not part of the item.
+        // The item does not contain the start of the windows, so it is ignored here.
         let numbers = |quota: &Quota| (quota.algorithm(), quota.rate(), quota.period(), quota.get_capacity());
         let quota = numbers(decision.quota());
         let windowed = decision.of().part.count > 1;
@@ -47,7 +48,8 @@ impl Item {
     }
 
     fn new(name: &str, quota: &Quota, windowed: bool) -> Item {
-        // In printable ASCII, structured fields and Rust escape the same characters: `"` and `\` (RFC 9651, section 3.3.3).
+        // Within printable ASCII, structured fields and Rust escape the same characters: `"` and `\` (RFC 9651, section
+        // 3.3.3).
         let name = format!("{name:?}");
         let policy = format!("{name};q={};w={}", quota.get_capacity(), whole_seconds(quota.window()));
         Item { policy: header_value(policy), name, windowed }
@@ -58,7 +60,7 @@ impl Item {
         self.policy.clone()
     }
 
-    /// Returns the `RateLimit` item: the remaining tokens and, if given, the seconds.
+    /// Returns the `RateLimit` item, which contains the remaining tokens and, if given, the seconds.
     pub(super) fn limit(&self, remaining: u64, seconds: Option<u64>) -> HeaderValue {
         let [mut r, mut t] = [itoa::Buffer::new(), itoa::Buffer::new()];
         let r = digits(&mut r, remaining);
@@ -69,8 +71,8 @@ impl Item {
     }
 }
 
-/// Converts a wait to seconds for a header: rounded up, since an early retry is refused, and at least 1, since 0
-/// invites an immediate retry.
+/// Converts a wait to whole seconds for a header. The result is rounded up, since an early retry is refused, and is at
+/// least 1, since 0 invites an immediate retry.
 pub(super) fn whole_seconds(duration: Duration) -> u64 {
     seconds_up(duration).clamp(1, Quota::MAX_TOKENS)
 }
@@ -85,7 +87,7 @@ pub(super) fn number(number: u64) -> HeaderValue {
 }
 
 pub(super) fn header_value(item: String) -> HeaderValue {
-    // Cannot fail, since policy names are printable ASCII; an empty item is better than a panic.
+    // This cannot fail, since policy names are printable ASCII. If it did, an empty item would be better than a panic.
     HeaderValue::try_from(item).unwrap_or(HeaderValue::from_static("\"\";q=0"))
 }
 

@@ -1,4 +1,4 @@
-//! A value that is ready, or a boxed future of it. Avoids an allocation in the common case.
+//! A value that is ready, or a boxed future that resolves to it. In the common case, this avoids an allocation.
 
 use std::future::Future;
 use std::pin::Pin;

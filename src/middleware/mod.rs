@@ -1,16 +1,18 @@
 //! Rate limits as a Tower layer.
 //!
 //! # How a request is processed
-//! 1. `poll_ready` polls the inner service. `call` keeps the ready instance and calls it after the verdict.
-//! 2. Unless the request is [skipped](RateLimitLayer::skip), each rule makes a charge from the request's parts. A
-//!    charge has a policy, a subject from the [key extractor](crate::key), and a cost.
+//! 1. `poll_ready` polls the inner service. `call` keeps the ready instance and calls it once the request is admitted.
+//! 2. Unless the request is [skipped](RateLimitLayer::skip), each rule creates a charge from the request's parts. A
+//!    charge consists of a policy, a subject from the [key extractor](crate::key), and a cost.
 //! 3. The limiter decides all charges together:
-//!    - Allowed: the request goes to the inner service, with a [`RateLimitStatus`] in its extensions if enabled.
-//!    - Reserved: the request waits until it is due without holding the inner service's readiness, then goes to a clone
-//!      that is polled until ready. If the client disconnects, the reservation is canceled.
+//!    - Allowed: the request goes to the inner service. Its extensions contain a [`RateLimitStatus`] if this is
+//!      enabled.
+//!    - Reserved: the request waits until it is due. While it waits, it does not hold a ready instance of the inner
+//!      service. The request then goes to a clone of the service, once that clone is ready. If the client disconnects,
+//!      the reservation is canceled.
 //!    - Denied: the layer responds with 429 (RESOURCE_EXHAUSTED for gRPC). It neither calls the inner service nor reads
 //!      the body.
-//! 4. [`on_response`](RateLimitLayer::on_response) settles each charge, and the response gets its headers.
+//! 4. [`on_response`](RateLimitLayer::on_response) settles each charge, and the layer adds its headers to the response.
 
 #[cfg(feature = "axum")]
 mod axum;

@@ -1,4 +1,4 @@
-//! Settles a request's charges based on its response.
+//! Settling the charges of a request based on its response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::limiter::Receipt;
 ///     }
 /// });
 ///
-/// // By account, not by address: see `reset_on_success`. An outer layer has checked the header.
+/// // This limits by account, not by address: see `reset_on_success`. An outer layer has checked the header.
 /// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// RateLimitLayer::new(LOGIN, key::header("x-account")).on_response(OnResponse::reset_on_success);
 /// ```
@@ -38,25 +38,27 @@ pub enum OnResponse {
     Keep,
     /// Refund the charge, [as far as possible](Receipt#what-can-be-given-back).
     Refund,
-    /// Settle the charge at this actual cost, which may be more or less than the charged cost.
+    /// Settle the charge at this cost, which may be more or less than the cost that was charged.
     Settle(u64),
-    /// Reset the key: forget everything that the key has spent under the policy.
+    /// Reset the key, which forgets all tokens that the key has spent under the policy.
     Reset,
     /// Keep the charge and [pause](crate::RateLimiter::pause) the key, including its waiting requests, for this long.
-    /// Use this in a layer around a client, after the server refused a request.
+    /// Use this in a layer around a client, after the server has refused a request.
     Pause(Duration),
 }
 
 impl OnResponse {
-    /// Resets the key on a 2xx response and keeps the charge otherwise, so that only failures count, for example failed
-    /// logins. Each attempt is charged beforehand, so parallel guesses cannot bypass the limit.
+    /// Resets the key on a 2xx response and keeps the charge on any other response, so that only failures count, for
+    /// example failed logins. Each attempt is charged before it is processed, so parallel guesses cannot bypass the
+    /// limit.
     ///
-    /// Do not use this for a limit by address: an attacker could reset the count by logging in to their own account.
-    /// For such a limit, return [`OnResponse::Refund`] on success, which refunds only that attempt. Add a limit by
-    /// account as well: see the `login_protection` example. A form that always responds with a redirect needs its own
-    /// closure.
+    /// Do not use this for a limit by address, since attackers could reset the count by logging in to their own
+    /// account. For such a limit, return [`OnResponse::Refund`] on success, which refunds only the successful attempt,
+    /// and add a limit by account as well (see the `login_protection` example). A form that always responds with a
+    /// redirect needs a closure of its own.
     ///
-    /// A gRPC response with its status in trailers keeps the charge; call [`Receipt::reset`] in the method instead.
+    /// If a gRPC response has its status in the trailers, the charge is kept. Call [`Receipt::reset`] in the gRPC
+    /// method instead.
     pub fn reset_on_success(response: &Parts) -> OnResponse {
         let content_type = response.headers.get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
         let succeeded = match response.headers.get("grpc-status") {
@@ -66,9 +68,9 @@ impl OnResponse {
         if response.status.is_success() && succeeded { OnResponse::Reset } else { OnResponse::Keep }
     }
 
-    /// Pauses the key for the time in `Retry-After` of a 429 or 503 response, at most a day. For other responses, only
-    /// keeps the charge. Use this in a layer around a client. A date in `Retry-After` is compared with the response's
-    /// `Date` or, without a `Date`, with the system clock.
+    /// Pauses the key for the time in the `Retry-After` header of a 429 or 503 response, but for at most one day. Any
+    /// other response only keeps the charge. Use this in a layer around a client. A date in `Retry-After` is compared
+    /// with the response's `Date` or, without a `Date`, with the system clock.
     ///
     /// ```
     /// # use {http::Response, tollgate::{OnResponse, SECOND}};
@@ -77,7 +79,8 @@ impl OnResponse {
     /// # Ok::<(), http::Error>(())
     /// ```
     ///
-    /// For other refusals, return [`OnResponse::Pause`] from a closure: see [`docs::outgoing`](crate::docs::outgoing).
+    /// For other kinds of refusals, return [`OnResponse::Pause`] from a closure: see
+    /// [`docs::outgoing`](crate::docs::outgoing).
     pub fn pause_on_retry_after(response: &Parts) -> OnResponse {
         let refused = matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         match retry_after(&response.headers) {
@@ -89,7 +92,7 @@ impl OnResponse {
 
 pub(super) type OnResponseFn = dyn Fn(&Parts) -> OnResponse + Send + Sync;
 
-/// The charges of a request that the inner service is processing.
+/// The charges of a request that the inner service is currently processing.
 pub(super) struct PendingSettlement {
     pub(super) options: Arc<LayerOptions>,
     pub(super) receipt: Receipt,

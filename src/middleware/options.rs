@@ -29,14 +29,14 @@ pub(super) struct LayerOptions {
     pub(super) skip: Vec<Arc<SkipFn>>,
     pub(super) client_ip: Option<ClientIp>,
     pub(super) labels: Vec<(Cow<'static, str>, Arc<LabelFn>)>,
-    /// The cost and the settlement under rules without their own.
+    /// The cost and the settlement under rules that have none of their own.
     pub(super) cost: Cost,
     pub(super) on_response: Option<Arc<OnResponseFn>>,
-    /// The maximum delay of a request; `None`: refuse instead.
+    /// The maximum delay of a request. If this is `None`, requests are refused instead of delayed.
     pub(super) wait: Option<Duration>,
     pub(super) wait_jitter: Duration,
     pub(super) with_receipt: bool,
-    /// Limits are enforced for keys whose digest has a seed below this value; `None`: for all keys.
+    /// Limits are enforced for keys whose digest has a seed below this value or, if this is `None`, for all keys.
     pub(super) enforced_below: Option<u64>,
     pub(super) shadow_header: Option<HeaderName>,
     pub(super) headers: HeaderFamily,
@@ -53,10 +53,10 @@ type OnRefusalFn = dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync;
 type LabelFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 impl LayerOptions {
-    /// Returns the caller's signals if the limiter uses them.
+    /// Returns the caller's signals, which are empty unless the limiter uses them.
     ///
     /// # Errors
-    /// Fails if the layer's `client_ip` finds no address, since deny rules and blocks would let every client pass.
+    /// Fails if the layer's `client_ip` finds no address, since deny rules and blocks would then let every client pass.
     pub(super) fn signals(&self, parts: &Parts) -> Result<Signals, KeyError> {
         if !self.limiter.wants_signals() {
             return Ok(Signals::new());
@@ -78,10 +78,10 @@ impl LayerOptions {
         Ok(signals)
     }
 
-    /// Checks once for mistakes that are known before the first request, and registers the policies.
+    /// Checks once for mistakes that can be detected before the first request, and registers the policies.
     ///
     /// # Panics
-    /// Panics if a quota can never grant a fixed cost, or the deny list has a rule that this layer can never apply.
+    /// Panics if a quota can never grant a fixed cost, or if the deny list has a rule that this layer can never apply.
     #[track_caller]
     pub(super) fn check(&self) {
         self.expect_matched_rules();

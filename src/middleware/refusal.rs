@@ -1,4 +1,4 @@
-//! Refusals and the responses to them.
+//! Refusals of requests, and the responses that are sent for them.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::limiter::LimitError;
 use crate::policy::KeyError;
 use crate::policy::{Decisions, KeyFault};
 
-/// Why a request is refused, for [`on_refusal`](super::RateLimitLayer::on_refusal).
+/// The reason why a request is refused, which is passed to [`on_refusal`](super::RateLimitLayer::on_refusal).
 ///
 /// ```
 /// use tollgate::{key, Quota, RateLimitLayer, Refusal, MINUTE};
 ///
 /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).on_refusal(|refusal: &Refusal<'_>| {
 ///     if let Some(error) = refusal.error() {
-///         eprintln!("{error}"); // the backend could not decide; log the error, do not send it
+///         eprintln!("{error}"); // the backend could not decide: log this error, but do not send it
 ///     }
 ///     if !refusal.request().uri.path().starts_with("/page") {
 ///         return refusal.default_response();
@@ -40,7 +40,7 @@ use crate::policy::{Decisions, KeyFault};
 pub struct Refusal<'a> {
     cause: &'a Cause,
     parts: &'a Parts,
-    /// A random time that is added to the wait. Drawn once, so that headers and body agree.
+    /// A random time that is added to the wait. It is drawn only once, so that the headers and the body agree.
     jitter: Duration,
     /// Whether gRPC requests are refused with a gRPC status.
     grpc: bool,
@@ -64,7 +64,7 @@ impl From<LimitError> for Cause {
     }
 }
 
-/// Omits the request, whose headers and query may contain credentials.
+/// The output omits the request, since its headers and query may contain credentials.
 impl fmt::Debug for Refusal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Refusal").field("cause", self.cause).finish_non_exhaustive()
@@ -72,13 +72,13 @@ impl fmt::Debug for Refusal<'_> {
 }
 
 impl Refusal<'_> {
-    /// Returns the request without its body, which was not read.
+    /// Returns the request without its body, which has not been read.
     pub fn request(&self) -> &Parts {
         self.parts
     }
 
-    /// Returns the decisions of a denial by a quota, a deny list or a block. `None` if the limiter could not decide or
-    /// a key could not be found.
+    /// Returns the decisions if the request was denied by a quota, a deny list or a block. Returns `None` if the
+    /// limiter could not decide or a key could not be found.
     pub fn decisions(&self) -> Option<&Decisions> {
         if let Cause::Denied(decisions) = self.cause { Some(decisions) } else { None }
     }
@@ -97,25 +97,26 @@ impl Refusal<'_> {
         }
     }
 
-    /// Returns the time to wait, to the microsecond, with [jitter](super::RateLimitLayer::retry_jitter); `None` if
-    /// waiting does not help. For a body, use [`retry_after_secs`](Refusal::retry_after_secs), which rounds up.
+    /// Returns the time to wait, to the microsecond, including [jitter](super::RateLimitLayer::retry_jitter). Returns
+    /// `None` if waiting does not help. To show the time in a body, use
+    /// [`retry_after_secs`](Refusal::retry_after_secs), which rounds up.
     pub fn retry_after(&self) -> Option<Duration> {
         let retry = match self.cause {
             Cause::Denied(decisions) => decisions.retry_after(),
-            // A guess, since the time of the backend's recovery is unknown.
+            // This is a guess, since it is unknown when the backend will recover.
             Cause::Unavailable(_) => Some(Duration::from_secs(1)),
             Cause::NoKey(_) => None,
         };
         retry.map(|retry| retry.saturating_add(self.jitter))
     }
 
-    /// Returns the value of the `Retry-After` header: [`retry_after`](Refusal::retry_after) in seconds, rounded up, at
-    /// least 1.
+    /// Returns the value of the `Retry-After` header, which is [`retry_after`](Refusal::retry_after) in seconds,
+    /// rounded up and at least 1.
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after().map(whole_seconds)
     }
 
-    /// Creates a response with the suitable [status](Refusal::status) and this content type.
+    /// Creates a response with the [status](Refusal::status) of this refusal, and with this content type and body.
     pub fn respond(&self, content_type: &str, body: impl Into<Bytes>) -> Response<Bytes> {
         let mut response = Response::new(body.into());
         *response.status_mut() = self.status();
@@ -129,7 +130,7 @@ impl Refusal<'_> {
         matches!(self.cause, Cause::NoKey(error) if error.fault() == KeyFault::Anonymous)
     }
 
-    /// Returns a message for people. It contains policy names and the exact wait, never keys.
+    /// Returns a message for people to read. It contains policy names and the exact time to wait, but never keys.
     pub fn message(&self) -> String {
         match self.cause {
             Cause::Denied(decisions) => decisions.to_string(),
@@ -147,14 +148,14 @@ impl Refusal<'_> {
     }
 }
 
-/// Removes and returns a `Retry-After` of at least this many seconds.
+/// Removes and returns the `Retry-After` header if its value is at least this many seconds.
 fn take_late_retry_after(seconds: Option<u64>, headers: &mut HeaderMap) -> Option<HeaderValue> {
     let own = headers.get(RETRY_AFTER)?.to_str().ok()?.parse::<u64>().ok()?;
     if own >= seconds? { headers.remove(RETRY_AFTER) } else { None }
 }
 
-/// Returns the response to a refused request. Without `options`, the form of the response depends on the request's
-/// content type.
+/// Returns the response to a refused request. If there are no `options`, the form of the response depends on the
+/// request's content type.
 pub(super) fn refuse(cause: &Cause, parts: &Parts, options: Option<&LayerOptions>) -> Response<Bytes> {
     let jitter = options.map_or(Duration::ZERO, |options| random_up_to(options.retry_jitter));
     let refusal = Refusal { cause, parts, jitter, grpc: options.is_none_or(|options| options.grpc) };
@@ -167,8 +168,8 @@ pub(super) fn refuse(cause: &Cause, parts: &Parts, options: Option<&LayerOptions
         None => refusal.default_response(),
     };
     let headers = response.headers_mut();
-    // A window that is sent must not end after `Retry-After`, so an earlier `Retry-After` set by `on_refusal`
-    // suppresses `RateLimit`.
+    // The window in `RateLimit` must not end after `Retry-After`. Therefore, `RateLimit` is omitted if `on_refusal` set
+    // a `Retry-After` that is earlier than the limiter's.
     let later = take_late_retry_after(refusal.retry_after_secs(), headers);
     if let Some(decisions) = refusal.decisions() {
         let family = options.map_or_else(HeaderFamily::default, |options| options.headers);
@@ -187,6 +188,6 @@ pub(super) fn random_up_to(max: Duration) -> Duration {
     }
     use std::hash::{BuildHasher, Hasher, RandomState};
     let share = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
-    // Near `Duration::MAX`, rounding in f64 may overflow.
+    // If `max` is near `Duration::MAX`, rounding in f64 may cause an overflow.
     Duration::try_from_secs_f64(max.as_secs_f64() * share).unwrap_or(max)
 }

@@ -4,11 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
-/// Returns the time to wait; zero for a date in the past, `None` if the header is missing or malformed.
+/// Returns the time to wait, which is zero for a date in the past. Returns `None` if the header is missing or
+/// malformed.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = text(headers, RETRY_AFTER)?;
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // Only digits, so a parse error means that the number is too large.
+        // The text contains only digits, so a parse error means that the number is too large.
         return (!text.is_empty()).then(|| Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
     let then = date(text)?;
@@ -38,12 +39,12 @@ fn date(text: &str) -> Option<u64> {
         text.parse().ok().filter(|number| range.contains(number))
     };
     let (day, year) = (number(day, 2, 1..=31)?, number(year, 4, 1970..=9999)?);
-    // 60: a leap second.
+    // Second 60 is a leap second.
     let (hour, minute, second) = (number(hour, 2, 0..=23)?, number(minute, 2, 0..=59)?, number(second, 2, 0..=60)?);
     (zone? == "GMT").then(|| ((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second)
 }
 
-/// Days since 1970 in the Gregorian calendar.
+/// Returns the number of days since 1970 in the Gregorian calendar.
 fn days(year: u64, month: u64, day: u64) -> u64 {
     // Years start in March here, so that a leap day is the last day of a year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
@@ -91,7 +92,7 @@ mod tests {
         assert_eq!(waits("Sun, 06 Nov 1994 11:59:59 GMT", noon), Some(Duration::ZERO));
         assert_eq!(waits(" 20 ", noon), Some(Duration::from_secs(20)));
         assert_eq!(waits("99999999999999999999999", noon), Some(Duration::from_secs(u64::MAX)));
-        // Without a valid `Date`, the system clock counts, which is past 2024.
+        // Without a valid `Date`, the date is compared with the system clock, which is past 2024.
         assert_eq!(waits("Thu, 29 Feb 2024 23:59:59 GMT", "yesterday"), Some(Duration::ZERO));
         for other in ["", "-1", "1.5", "soon", "20 s"] {
             assert_eq!(waits(other, noon), None, "{other:?}");

@@ -13,7 +13,7 @@ use super::table::Table;
 use crate::limiter::RateLimiter;
 use crate::policy::{Policy, suggestion};
 
-/// Named policies that routes choose from: with a layer on the handler, in a table, or with a closure.
+/// Named policies that routes choose from. A policy is chosen by a layer on a handler, by a table, or by a closure.
 ///
 /// ```
 /// use axum::{routing::{get, post}, Router};
@@ -23,28 +23,29 @@ use crate::policy::{Policy, suggestion};
 ///     .policy(Policy::new("todo/create", Quota::token_bucket(10, MINUTE)))
 ///     .policy(Policy::new("search", Quota::sliding_window(100, MINUTE)));
 ///
-/// // With layers on the handlers.
+/// // Choose policies with layers on the handlers.
 /// let app: Router = Router::new()
 ///     .route("/todos", post(|| async {}).layer(limits.route("todo/create")))
 ///     .route("/search", get(|| async {}).layer(limits.route("search")));
 ///
-/// // Or in a table around all routes. Other requests fall under the default policy.
+/// // Or choose them in a table around all routes. Other requests fall under the default policy.
 /// let limits = limits.default_policy(Policy::new("default", Quota::token_bucket(60, MINUTE)));
 /// let app: Router = Router::new()
 ///     .route("/todos", post(|| async {}).get(|| async {}))
 ///     .route("/search", get(|| async {}))
 ///     .layer(limits.table([("POST /todos", "todo/create"), ("GET /search", "search")]));
 ///
-/// // Or with a closure.
+/// // Or choose them with a closure.
 /// let layer = limits.choose(|req: &http::request::Parts| (!req.method.is_safe()).then_some("todo/create"));
 /// ```
 ///
-/// An unknown or duplicate name panics while the router is built. All layers of a set share one limiter, and routes
-/// with the same policy share its rows.
+/// Unknown and duplicate names cause a panic while the router is built. All layers created from one set share a
+/// limiter, and routes with the same policy share its rows.
 ///
 /// # Stacked layers
-/// A layer around the router and one on a route both apply. The outer layer charges first, including requests that the
-/// inner layer refuses. To have a route's limit *replace* the default, use one [`table`](RouteLimits::table).
+/// A layer around the router and a layer on a route both apply. The outer layer charges first, and also charges
+/// requests that the inner layer refuses. To let a route's limit *replace* the default, use a single
+/// [`table`](RouteLimits::table).
 #[derive(Clone)]
 pub struct RouteLimits {
     limiter: RateLimiter,
@@ -54,7 +55,7 @@ pub struct RouteLimits {
 }
 
 impl RouteLimits {
-    /// Creates an empty set of policies for keys found by `key`.
+    /// Creates an empty set of policies, which limit the keys that `key` finds.
     pub fn new(key: impl KeyExtractor) -> RouteLimits {
         RouteLimits { limiter: RateLimiter::default(), key: Arc::new(key), policies: Vec::new(), default: None }
     }
@@ -71,8 +72,9 @@ impl RouteLimits {
         self
     }
 
-    /// Sets the policy of requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) select no
-    /// policy, including requests that match no route. These requests share one row per key. Default: no limit.
+    /// Sets the policy for requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) selects
+    /// no policy, including requests that match no route. All these requests of a key share one row. By default, they
+    /// are not limited.
     ///
     /// # Panics
     /// Panics if there is already a policy with this name.
@@ -83,14 +85,14 @@ impl RouteLimits {
         self
     }
 
-    /// Uses this limiter. Defaults to a new limiter in memory.
+    /// Sets the limiter to use. Defaults to a new limiter in memory.
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RouteLimits {
         self.limiter = limiter.clone();
         self
     }
 
-    /// Creates a layer with the policy of this name, for one or more routes.
+    /// Creates a layer that applies the policy with this name. Add the layer to one or more routes.
     ///
     /// # Panics
     /// Panics if there is no such policy; the message lists the known policies.
@@ -100,31 +102,34 @@ impl RouteLimits {
         RateLimitLayer::from(Rule::choosing(policy, |_| Some(0), Arc::clone(&self.key))).limiter(&self.limiter)
     }
 
-    /// Creates one layer for all routes from lines such as `("POST /todos", "todo/create")`: a method, a route as given
-    /// to the router, and a policy. Without a method (`"/todos"`) a line covers all methods. `HEAD` falls under `GET`.
-    /// Requests that match no line fall under the [default policy](RouteLimits::default_policy).
+    /// Creates a single layer for all routes from lines such as `("POST /todos", "todo/create")`. Each line consists of
+    /// a method, a route as it is given to the router, and a policy. A line without a method (`"/todos"`) covers all
+    /// methods. `HEAD` requests match the line for `GET`, unless there is a line for `HEAD`. Requests that match no
+    /// line fall under the [default policy](RouteLimits::default_policy).
     ///
-    /// In axum, add the layer with `Router::layer` or `route_layer`. For a router nested at `/api`, write the whole
-    /// route: `/api/users/{id}`. The nested router's `/` is `/api`. Requests below `Router::nest_service` match no
-    /// route. A line for `/todos/` also covers `/todos`, and vice versa, unless the table has lines for both.
+    /// In axum, add the layer with `Router::layer` or `route_layer`. For a router that is nested at `/api`, write the
+    /// whole route, such as `/api/users/{id}`. The route `/` of the nested router becomes `/api`. Requests to a service
+    /// that was added with `Router::nest_service` match no route. A line for `/todos/` also covers `/todos`, and vice
+    /// versa, unless the table has lines for both.
     ///
     /// # Without axum
-    /// Outside of axum's routers (tonic, plain hyper), lines are compared with the request's path:
-    /// `/package.Service/Method` is a gRPC method, and `/package.Service/{*rest}` covers the other methods. An exact
-    /// line takes precedence, then the longest line that ends with a wildcard. Other parameters, as in `/users/{id}`,
-    /// match nothing. Inside of axum's routers, the same applies to routes that end with a wildcard, such as tonic's
-    /// routes. Paths are not decoded: `/%61` does not match `/a`, so set a default policy. See `docs::grpc` for an
-    /// example.
+    /// Outside of axum's routers, as with tonic or plain hyper, lines are compared with the request's path. For
+    /// example, `/package.Service/Method` matches one gRPC method, and `/package.Service/{*rest}` covers the other
+    /// methods of the service. A line that is equal to the path takes precedence. Otherwise, the longest matching line
+    /// that ends with a wildcard applies. Lines with other parameters, such as `/users/{id}`, match nothing. Inside of
+    /// axum's routers, the same applies to routes that end with a wildcard, such as tonic's routes. Paths are not
+    /// decoded, so `/%61` does not match `/a`. Therefore, set a default policy. See `docs::grpc` for an example.
     ///
     /// # Mistakes
-    /// A table does not know the router's routes: a line with a typo or another parameter name (`/users/{user}` for
-    /// `/users/{id}`) applies to no request. [`RateLimitLayer::unused_routes`] lists such lines after some requests,
-    /// for instance in a test, and [`RateLimitLayer::unmatched_requests`] counts the requests that match no line.
+    /// A table does not know the router's routes. A line with a typo or with another parameter name (`/users/{user}`
+    /// instead of `/users/{id}`) therefore applies to no request. After some requests, for instance in a test,
+    /// [`RateLimitLayer::unused_routes`] lists such lines, and [`RateLimitLayer::unmatched_requests`] counts the
+    /// requests that match no line.
     ///
     /// # Panics
-    /// Panics if a line names an unknown policy, occurs twice or can never apply. A line can never apply if it has no route,
-    /// axum 0.7 syntax (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelled or not in upper
-    /// case.
+    /// Panics if a line names an unknown policy, occurs twice or can never apply. A line can never apply if it has no
+    /// route, axum 0.7 syntax (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelled or not in
+    /// upper case.
     #[track_caller]
     pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
         let mut table = Table::default();
@@ -140,8 +145,9 @@ impl RouteLimits {
         RateLimitLayer::from(rule).limiter(&self.limiter)
     }
 
-    /// Creates a layer that chooses the policy of each request with a closure. `None` and unknown names select the
-    /// [default policy](RouteLimits::default_policy). See [`RouteLimits`] for an example.
+    /// Creates a layer that chooses the policy of each request with a closure. If the closure returns `None` or an
+    /// unknown name, the layer applies the [default policy](RouteLimits::default_policy). See [`RouteLimits`] for an
+    /// example.
     pub fn choose<F>(&self, choose: F) -> RateLimitLayer
     where
         F: Fn(&Parts) -> Option<&'static str> + Send + Sync + 'static,
@@ -158,7 +164,7 @@ impl RouteLimits {
         Rule::choosing(self.all(), choose, Arc::clone(&self.key))
     }
 
-    /// All policies, the default one last.
+    /// Returns all policies. The default policy is the last one.
     fn all(&self) -> impl Iterator<Item = &Policy> {
         self.policies.iter().chain(&self.default)
     }
@@ -197,8 +203,9 @@ impl fmt::Debug for RouteLimits {
     }
 }
 
-/// Whether a request is a CORS preflight: `OPTIONS` with `Origin` and `Access-Control-Request-Method`. For
-/// [`skip`](RateLimitLayer::skip) if the CORS layer is inside the limiter.
+/// Returns whether a request is a CORS preflight, which is an `OPTIONS` request with `Origin` and
+/// `Access-Control-Request-Method` headers. Pass this function to [`skip`](RateLimitLayer::skip) if the CORS layer is
+/// inside the limiter.
 ///
 /// ```
 /// # use tollgate::middleware::is_cors_preflight;

@@ -1,4 +1,4 @@
-//! A rule of a layer: a policy, a key extractor and a cost.
+//! A rule of a layer, which consists of a policy, a key extractor and a cost.
 
 use std::fmt;
 use std::future::Future;
@@ -14,9 +14,9 @@ use super::on_response::{OnResponse, OnResponseFn};
 use super::table::Table;
 use crate::policy::Policy;
 
-/// One of a layer's limits, with its own cost and handling of responses, for layers whose limits count different
-/// things. Convert a rule into a layer with [`RateLimitLayer::from`](super::RateLimitLayer), or add it to a layer with
-/// [`rule`](super::RateLimitLayer::rule).
+/// One limit of a layer, with a cost of its own and a way to settle its charges. Use rules in layers whose limits count
+/// different things. Convert a rule into a layer with [`RateLimitLayer::from`](super::RateLimitLayer), or add it to a
+/// layer with [`rule`](super::RateLimitLayer::rule).
 ///
 /// ```
 /// use http::request::Parts;
@@ -24,7 +24,7 @@ use crate::policy::Policy;
 ///
 /// const CALLS: Policy = Policy::new("calls", Quota::token_bucket(60, MINUTE));
 /// const BYTES: Policy = Policy::new("bytes", Quota::fixed_window(1_000_000_000, DAY));
-/// // Axum's `DefaultBodyLimit`. At a cost of 0, uploads without `Content-Length` would bypass the limit.
+/// // This is axum's `DefaultBodyLimit`. At a cost of 0, uploads without `Content-Length` would bypass the limit.
 /// const MAX_LENGTH: u64 = 2_000_000;
 ///
 /// let calls = Rule::new(CALLS, key::client_ip()).on_response(|res| {
@@ -37,7 +37,7 @@ use crate::policy::Policy;
 /// ```
 #[derive(Clone)]
 pub struct Rule {
-    /// A rule has one policy unless it chooses among several, as for a route table.
+    /// A rule has one policy, unless it chooses among several policies, as with a route table.
     pub(super) policies: Arc<[PreparedPolicy]>,
     pub(super) choose: Arc<ChooseFn>,
     pub(super) key: Arc<dyn KeyExtractor>,
@@ -52,11 +52,11 @@ pub(super) struct PreparedPolicy {
     pub(super) items: PolicyItems,
 }
 
-/// Returns the index of the policy for a request; `None` if the rule does not limit it.
+/// Returns the index of the policy for a request, or `None` if the rule does not limit the request.
 type ChooseFn = dyn Fn(&Parts) -> Option<usize> + Send + Sync;
 
 impl Rule {
-    /// Creates a rule. A bare quota becomes a policy whose name is the quota's text.
+    /// Creates a rule. A bare quota is converted to a policy whose name is the quota's text form.
     ///
     /// # Panics
     /// Panics if a bare quota refuses everything (capacity 0 without reservations).
@@ -75,8 +75,8 @@ impl Rule {
         Rule { policies, choose: Arc::new(choose), key, cost: None, on_response: None, table: None }
     }
 
-    /// Sets the cost of a request under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost). Costs
-    /// above the capacity are described there.
+    /// Sets the cost of a request under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost), where
+    /// costs above the capacity are described.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Rule {
         self.cost = Some(Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts)))));
@@ -84,14 +84,14 @@ impl Rule {
     }
 
     /// Sets the same [`cost`](Rule::cost) for every request. Adding the layer to a service panics if a quota can never
-    /// grant it.
+    /// grant this cost.
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> Rule {
         self.cost = Some(Cost::Fixed(tokens));
         self
     }
 
-    /// Like [`RateLimitLayer::cost_async`](super::RateLimitLayer::cost_async), for this rule.
+    /// Like [`RateLimitLayer::cost_async`](super::RateLimitLayer::cost_async), but only for this rule.
     #[must_use]
     pub fn cost_async<F>(mut self, cost: impl Fn(&Parts) -> F + Send + Sync + 'static) -> Rule
     where

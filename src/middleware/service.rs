@@ -1,4 +1,4 @@
-//! The service of the layer: decides, then calls the inner service or refuses.
+//! The service that the layer creates. It decides on each request, and then calls the inner service or refuses.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,8 +12,8 @@ use super::future::{HeldRequest, ResponseFuture, State};
 use super::maybe_ready::MaybeReady;
 use super::options::LayerOptions;
 
-/// A rate-limited service, made by [`RateLimitLayer`](super::RateLimitLayer). Refusals are responses; errors come from
-/// the inner service only.
+/// A rate-limited service, created by [`RateLimitLayer`](super::RateLimitLayer). A refusal is a response, so errors
+/// come only from the inner service.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -65,13 +65,14 @@ where
         let state = match self.options.decide(&parts) {
             MaybeReady::Ready(verdict) => {
                 if !matches!(verdict, Verdict::Admit(_)) {
-                    // Drop the ready instance: it may hold a permit or a buffer slot for a call that is not made.
+                    // Drop the ready instance, since it may hold a permit or a buffer slot for a call that is never
+                    // made.
                     self.inner = self.inner.clone();
                 }
                 State::decided(verdict, &self.options, &mut self.inner, parts, body)
             }
             MaybeReady::Pending(verdict) => {
-                // Keep the instance that was polled ready; its clone may not be ready.
+                // Keep the instance that was polled until ready, since its clone may not be ready.
                 let clone = self.inner.clone();
                 let service = std::mem::replace(&mut self.inner, clone);
                 let held = HeldRequest { options: Arc::clone(&self.options), service, parts, body };

@@ -1,11 +1,11 @@
-//! The decisions on a request, for its handler.
+//! The decisions on a request, as its handler sees them.
 
 use std::sync::Arc;
 
 use crate::policy::{Decision, Decisions};
 
-/// The decisions on a request, for its handler: an extension and, with feature `axum`, an extractor. Requires
-/// [`with_status`](super::RateLimitLayer::with_status) on the layer.
+/// The decisions on a request, for use in its handler. This is a request extension and, with feature `axum`, an
+/// extractor. The layer must have [`with_status`](super::RateLimitLayer::with_status).
 ///
 /// ```
 /// use axum::{routing::get, Router};
@@ -33,18 +33,18 @@ impl RateLimitStatus {
         RateLimitStatus { decisions: Arc::new(decisions), shadowed }
     }
 
-    /// Returns one decision per rule that applied, in order of the rules.
+    /// Returns one decision for each rule that applied to the request, in the order of the rules.
     pub fn decisions(&self) -> &Decisions {
         &self.decisions
     }
 
-    /// Returns the decision with the smallest share of its limit left; `None` if no rule applied.
+    /// Returns the decision that has the smallest share of its limit left, or `None` if no rule applied.
     pub fn tightest(&self) -> Option<&Decision> {
         self.decisions.tightest()
     }
 
-    /// Whether the request would have been refused (a denial, or no key found) without
-    /// [shadow mode](super::RateLimitLayer::shadow).
+    /// Returns whether the request would have been refused without [shadow mode](super::RateLimitLayer::shadow),
+    /// because of a denial or because no key was found.
     pub fn is_shadowed(&self) -> bool {
         self.shadowed
     }

@@ -1,4 +1,4 @@
-//! The status report: a client's limits, for a status endpoint. Nothing is charged.
+//! The status report, which contains a client's limits for a status endpoint. Creating a report charges nothing.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::limiter::{CallContext, Snapshot};
 use crate::policy::Signals;
 
 impl RateLimitLayer {
-    /// Returns the sender's limits under every policy of every rule, whatever the request's route, and the limiter's
-    /// current time. On failure, returns the layer's refusal.
+    /// Returns the limits that every policy of every rule applies to the sender of the request, whatever its route, and
+    /// the limiter's current time. The error is the layer's refusal.
     pub(crate) async fn status_report(&self, parts: &Parts) -> Result<(Vec<Snapshot>, Micros), Response<Bytes>> {
         self.options.status_report(parts).await.map_err(|cause| refuse(&cause, parts, Some(&self.options)))
     }
@@ -42,7 +42,8 @@ impl LayerOptions {
                 let signals = self.signals(parts).map_err(Cause::NoKey)?;
                 self.snapshots(&signals, &charges).await.map_err(Cause::Unavailable)?
             }
-            // Limits in shadow mode are omitted: a page that disables a button at the limit would enforce it.
+            // Limits in shadow mode are omitted, since a page that disables a button at the limit would enforce the
+            // limit.
             _ => Vec::new(),
         };
         let now = match limits.first() {
@@ -63,9 +64,9 @@ impl LayerOptions {
         if !limits.iter().any(|limit| limit.not_before().is_some()) || !charges.iter().any(is_chosen) {
             return Ok(limits);
         }
-        // A key may be blocked under some policies only, and a request falls under one of the policies that a rule
-        // chooses from. Therefore peek at each policy separately, together with the policies that apply to every
-        // request.
+        // A key may be blocked under only some of the policies, and a request falls under only one of the policies that
+        // a rule chooses from. Therefore, peek at each policy separately, together with the policies that apply to
+        // every request.
         let mut limits = Vec::with_capacity(charges.len());
         for charge in &charges {
             let others = charges.iter().filter(|other| !is_chosen(other) && other.rule != charge.rule);

@@ -1,4 +1,4 @@
-//! Route tables: look up the policy of a request, and record which lines were used.
+//! Route tables, which find the policy for a request and record which lines were used.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,14 +11,15 @@ use crate::policy::nearest;
 #[derive(Debug, Default)]
 pub(super) struct Table {
     routes: HashMap<String, Methods>,
-    /// The prefixes of lines that end with a wildcard, longest first: `/demo.Greeter/` for `/demo.Greeter/{*rest}`.
+    /// The prefixes of the lines that end with a wildcard, from longest to shortest. For the line
+    /// `/demo.Greeter/{*rest}`, the prefix is `/demo.Greeter/`.
     wildcards: Vec<(String, Methods)>,
-    /// Each line, and whether a request has used it.
+    /// Each line, and whether any request has matched it.
     lines: Vec<(String, AtomicBool)>,
     unmatched: AtomicU64,
 }
 
-/// A route's policies by method; `None`: all methods.
+/// A route's policies by method. `None` stands for all methods.
 type Methods = HashMap<Option<Method>, Target>;
 
 /// The indexes of a policy and of the line that names it.
@@ -39,7 +40,7 @@ impl Table {
         Ok(())
     }
 
-    /// Builds the lookup tables after the last line.
+    /// Builds the lookup tables. Call this after adding the last line.
     pub(super) fn finish(mut self) -> Table {
         let others = self.routes.iter().filter_map(|(route, methods)| {
             let other = match route.strip_suffix('/') {
@@ -59,7 +60,7 @@ impl Table {
         self
     }
 
-    /// Returns the index of the policy for the request's method and route or path; `None` if no line matches.
+    /// Returns the index of the policy for the request's method and route or path, or `None` if no line matches.
     pub(super) fn policy(&self, parts: &Parts) -> Option<usize> {
         let (route, path) = route_and_path(parts);
         let exact = path.and_then(|path| self.routes.get(path));
@@ -71,7 +72,7 @@ impl Table {
             self.unmatched.fetch_add(1, Relaxed);
             return None;
         };
-        // Written only once, to keep the cache line shared between threads.
+        // The flag is written only once, so that threads can keep sharing its cache line.
         let is_used = &self.lines[*line].1;
         if !is_used.load(Relaxed) {
             is_used.store(true, Relaxed);
@@ -96,9 +97,9 @@ fn target<'t>(methods: &'t Methods, method: &Method) -> Option<&'t Target> {
     target.or_else(|| methods.get(&None))
 }
 
-/// Returns the route that axum matched, and the path to compare with lines. The path is `Some` without an axum router
-/// and for routes that end with a wildcard, such as tonic's. Both are `None` if an axum router has no route for the
-/// request.
+/// Returns the route that axum matched, and the path to compare with the lines. The path is `Some` if there is no axum
+/// router or if the route ends with a wildcard, as tonic's routes do. Both are `None` if an axum router has no route
+/// for the request.
 fn route_and_path(parts: &Parts) -> (Option<&str>, Option<&str>) {
     #[cfg(feature = "axum")]
     if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
@@ -112,7 +113,8 @@ fn is_wildcard(route: &str) -> bool {
     route.rsplit('/').next().is_some_and(|last| last.starts_with("{*"))
 }
 
-/// Parses a line into its method, if any, and its route. The error continues a sentence about the line: "has no route".
+/// Parses a line into its method, if it has one, and its route. The error is the rest of a sentence about the line,
+/// such as "has no route".
 pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
     let (method, route) = match line.split_once(' ') {
         Some((method, route)) => (Some(parse_method(method)?), route.trim()),
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn registered_methods_are_not_reported_as_typos() {
-        // IANA's registry of HTTP methods, and some unregistered methods that are in use.
+        // These are the methods in IANA's registry, and some unregistered methods that are in use.
         let registered = "ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK MERGE \
             MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH POST PRI PROPFIND \
             PROPPATCH PUT QUERY REBIND REPORT SEARCH TRACE UNBIND UNCHECKOUT UNLINK UNLOCK UPDATE UPDATEREDIRECTREF \

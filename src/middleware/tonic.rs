@@ -1,4 +1,4 @@
-//! Conversions of errors to `tonic::Status`, as a gRPC layer would respond.
+//! Conversions of errors to the `tonic::Status` that a gRPC layer would send.
 
 use ::tonic::Status;
 use http::HeaderValue;
@@ -10,7 +10,7 @@ use crate::limiter::LimitError;
 use crate::policy::Denied;
 use crate::policy::KeyError;
 
-/// Converts to RESOURCE_EXHAUSTED, with the metadata and the `google.rpc.RetryInfo` that a
+/// Converts the denial to RESOURCE_EXHAUSTED, with the metadata and the `google.rpc.RetryInfo` that a
 /// [layer](crate::RateLimitLayer::grpc) sends.
 ///
 /// ```
@@ -38,22 +38,22 @@ impl From<Denied> for Status {
     }
 }
 
-/// Converts to UNAVAILABLE, without the error's text, which is for operators.
+/// Converts the error to UNAVAILABLE. The status does not contain the error's text, which is meant for operators.
 impl From<Error> for Status {
     fn from(error: Error) -> Status {
         status(&Cause::Unavailable(error))
     }
 }
 
-/// Converts to UNAUTHENTICATED for [`or_reject`](crate::key::KeyExtractor::or_reject), otherwise the code for the
-/// error's [status](KeyError::status).
+/// Converts an error of [`or_reject`](crate::key::KeyExtractor::or_reject) to UNAUTHENTICATED, and any other error to
+/// the code that corresponds to its [status](KeyError::status).
 impl From<KeyError> for Status {
     fn from(error: KeyError) -> Status {
         status(&Cause::NoKey(error))
     }
 }
 
-/// Converts to the status of the inner error, or to INTERNAL if the quota does not allow reservations.
+/// Converts the error to the status of the inner error, or to INTERNAL if the quota does not allow reservations.
 impl From<LimitError> for Status {
     fn from(error: LimitError) -> Status {
         match error {
@@ -69,6 +69,6 @@ fn status(cause: &Cause) -> Status {
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     let response = refuse(cause, &parts, None);
-    // Always `Some`, since the request is gRPC.
+    // The result is always `Some`, since the request is a gRPC request.
     Status::from_header_map(response.headers()).unwrap_or_else(|| Status::unknown("rate limit"))
 }

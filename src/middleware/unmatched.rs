@@ -1,4 +1,5 @@
-//! Detects deny rules that a layer can never apply: panics when the layer is first used, and reports mistakes later.
+//! Detection of deny rules that a layer can never apply. They cause a panic when the layer is first used, and are
+//! reported as mistakes later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +11,12 @@ use crate::policy::{DenyKind, DenyRule};
 #[derive(Debug, Default)]
 pub(super) struct UnmatchedRules {
     pub(super) ignored: bool,
-    /// The version of the deny list that was checked last: 1 + its number of changes; 0: never checked.
+    /// The version of the deny list that was last checked, which is 1 plus the number of changes. 0 means that the list
+    /// has never been checked.
     checked_version: AtomicU64,
 }
 
-/// A clone has to check again, since its layer may be changed.
+/// A clone has to check the deny list again, since the layer of the clone may be changed.
 impl Clone for UnmatchedRules {
     fn clone(&self) -> UnmatchedRules {
         UnmatchedRules { ignored: self.ignored, ..UnmatchedRules::default() }
@@ -22,8 +24,8 @@ impl Clone for UnmatchedRules {
 }
 
 impl LayerOptions {
-    /// Panics if the layer can never apply a deny rule, but only on first use, since a later change must not stop the
-    /// program.
+    /// Panics if there is a deny rule that the layer can never apply. This happens only when the layer is first used,
+    /// since a later change of the list must not stop the program.
     #[track_caller]
     pub(super) fn expect_matched_rules(&self) {
         let Some(version) =
@@ -45,7 +47,7 @@ impl LayerOptions {
     pub(super) fn report_unmatched_rules(&self) {
         let Some(version) = self.unchecked_version() else { return };
         if self.unmatched.checked_version.swap(version, Ordering::Relaxed) == version {
-            return; // Another request has reported them.
+            return; // Another request has already reported the rules.
         }
         for (rule, reason) in self.unmatched() {
             self.limiter.unmatched_deny_rule(&rule.kind(), reason);
@@ -58,14 +60,15 @@ impl LayerOptions {
         (self.unmatched.checked_version.load(Ordering::Relaxed) != version).then_some(version)
     }
 
-    /// Returns one unmatched rule of each kind, and the reason.
+    /// Returns one unmatched rule of each kind, with the reason why it is unmatched.
     fn unmatched(&self) -> Vec<(Arc<DenyRule>, String)> {
         let Some(list) = self.limiter.deny_list() else { return Vec::new() };
         let unmatched = list.kinds().into_iter().map(|rule| (self.reason(&rule), rule));
         unmatched.filter_map(|(reason, rule)| Some((rule, reason?))).collect()
     }
 
-    /// Returns why the layer can never apply a rule and what to add; `None` if it can.
+    /// Returns the reason why the layer can never apply a rule and what to add to the layer, or `None` if the layer can
+    /// apply the rule.
     fn reason(&self, rule: &DenyRule) -> Option<String> {
         match &rule.0 {
             DenyKind::Network(_) if !self.knows_addresses() => {

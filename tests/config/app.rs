@@ -58,7 +58,7 @@ pub(crate) async fn call(app: &Router, line: &str, lines: &[&str]) -> Answer {
     Answer::read(response).await
 }
 
-/// The status, and the name, limit and remaining tokens in the headers of a response under one policy.
+/// Returns the status of a response under one policy, and the name, limit and remaining tokens in its headers.
 pub(crate) async fn quota_headers(app: &Router, line: &str, lines: &[&str]) -> (u16, String, u64, u64) {
     let answer = call(app, line, lines).await;
     let (policies, limits) = (answer.policies(), answer.limits());

@@ -1,4 +1,4 @@
-//! Bounds on the size of files, values, lists and messages.
+//! The bounds on the size of files, values, lists and messages.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -46,11 +46,11 @@ fn texts_larger_than_16_mib_are_rejected() {
 
 #[test]
 fn values_larger_than_64_mib_are_rejected_while_parsing() {
-    // The text has two bytes per value, so only the parsed values exceed the bound.
+    // The text has only two bytes per value, so the parsed values exceed the bound but the text does not.
     let text = format!("{{\"policies\": [{}1]}}", "1,".repeat(4_000_000));
     let error = serde_json::from_str::<Config>(&text).unwrap_err().to_string();
     assert!(error.starts_with("the configuration takes more than 64 MiB of memory"), "{error}");
-    // A few values with many copies of a long string.
+    // A few values that contain many copies of a long string exceed the bound too.
     let uses = ["*long"; 100].join(", ");
     let text = format!("long: &long {}\nuses: [{uses}]\n", "x".repeat(1 << 20));
     let error = yaml_serde::from_str::<Config>(&text).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! The kind, faults and sources of configuration errors, and keys that they must not show.
+//! The kinds, faults and sources of configuration errors, which must not show keys.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! Equal configurations in TOML, YAML and JSON.
+//! TOML, YAML and JSON files that contain the same configuration.
 
 use tollgate::{Config, DAY, HOUR, MINUTE, Policy, Quota, protection::DenyRule};
 
@@ -42,7 +42,7 @@ labels = ["asn"]
 max_entries = 1000
 "#;
 
-// Contains a number as a name, and the country `NO`, which YAML 1.1 reads as a boolean.
+// The file contains a number as a name, and the country `NO`, which YAML 1.1 reads as a boolean.
 const YAML: &str = r#"
 auto_block:
   policies: [web]

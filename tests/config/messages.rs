@@ -1,6 +1,7 @@
-//! The error messages for the files in `broken/`, compared to `messages.txt`.
+//! The error messages for the files in `broken/` are compared with `messages.txt`.
 //!
-//! `TOLLGATE_MESSAGES=write cargo test --all-features --test config` rewrites the messages; review the changes.
+//! `TOLLGATE_MESSAGES=write cargo test --all-features --test config` rewrites the messages. Review the changes
+//! afterwards.
 
 use std::fmt::Write;
 use std::path::Path;

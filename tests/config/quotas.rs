@@ -1,4 +1,4 @@
-//! Quotas in files, as text and as tables.
+//! Quotas in files, written as text and as tables.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn quota() -> impl Strategy<Value = Quota> {
     )
 }
 
-/// A quota as a table of all its fields.
+/// Returns a quota as a table of all its fields.
 fn fields(quota: &Quota) -> Value {
     let algorithm = match quota.algorithm() {
         Algorithm::TokenBucket => "token_bucket",
@@ -67,8 +67,8 @@ fn fields(quota: &Quota) -> Value {
     Value::Object(table)
 }
 
-/// Values that a file may contain as a quota, valid or not.
-fn anything() -> impl Strategy<Value = Value> {
+/// Generates values that a file may contain as a quota, valid or not.
+fn any_quota_value() -> impl Strategy<Value = Value> {
     let value = || {
         prop::sample::select(vec![
             json!(0),
@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn a_quota_is_parsed_the_same_in_a_file_and_alone(form in anything()) {
+    fn a_quota_is_parsed_the_same_in_a_file_and_alone(form in any_quota_value()) {
         let alone = serde_json::from_value::<Quota>(form.clone());
         match (read(&form), alone) {
             (Ok(in_file), Ok(alone)) => prop_assert_eq!(in_file, alone),

@@ -1,4 +1,4 @@
-//! What a reload changes in decisions and over HTTP, and what it does not.
+//! The effects of a reload on decisions and HTTP responses.
 
 use tollgate::{
     Config, Key, MINUTE, Quota, RateLimiter, Subject,
@@ -112,7 +112,7 @@ async fn a_broken_configuration_changes_nothing() {
         &[("\"/todos\" = \"api\"", "\"/todos\" = \"ap1\"")],
         &[("[\"KP\"]", "[\"KPX\"]")],
         &[("[routes]", "[routes")],
-        // These files are valid, but need a restart.
+        // These files are valid, but their changes need a restart.
         &[("\"/todos\" = \"api\"", "\"/todos\" = \"default\"")],
         &[("\"30/min\"", "\"30/min fixed\""), ("\"60/min\", premium = \"200/min\"", "\"60/min fixed\"")],
         &[("[policies.api]", "[policies.more]\nquota = \"1/s\"\n[policies.api]")],
@@ -240,7 +240,7 @@ async fn reload_and_layer_reject_a_limiter_with_another_deny_list() {
     let foreign = RateLimiter::default();
     let error = config.reload(&foreign, &new).await.unwrap_err();
     assert!(error.to_string().contains("deny: the limiter does not have this deny list"), "{error}");
-    assert_eq!(config.deny_list().len(), 2, "nothing must be applied");
+    assert_eq!(config.deny_list().len(), 2, "the rejected reload must not change the deny list");
     let panic_of = |config: &Config| {
         let build = std::panic::AssertUnwindSafe(|| config.layer(&foreign, tollgate::key::global()));
         *std::panic::catch_unwind(build).expect_err("a panic").downcast::<String>().expect("a `String`")

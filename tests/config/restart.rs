@@ -1,4 +1,4 @@
-//! A reload reports all changes that need a restart, and applies none.
+//! A reload reports all changes that need a restart, and applies none of them.
 
 use tollgate::config::ConfigErrorKind;
 

@@ -1,4 +1,4 @@
-//! Routes from a file, in an axum router.
+//! Limits for routes that are read from a file, in an axum router.
 
 use tollgate::{Config, DAY, key};
 

@@ -1,4 +1,4 @@
-//! Reloads on a shared backend: a reload in one process applies to all, whatever file they started with.
+//! Reloads on a shared backend. A reload in one process applies to all processes, whatever file they started with.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -17,7 +17,7 @@ use tollgate::{
 
 use crate::app::toml;
 
-/// A memory backend with a notice channel, like a remote backend.
+/// A memory backend with a notice channel, like that of a remote backend.
 #[derive(Clone, Debug)]
 struct SharedBackend {
     rows: Arc<MemoryBackend>,
@@ -39,7 +39,8 @@ impl SharedBackend {
         SharedBackend { rows: Arc::default(), channel: Arc::new(channel) }
     }
 
-    /// Delivers all current notices to the last subscriber. Subscribing delivers none, as with a remote channel.
+    /// Delivers all current notices to the last subscriber. As with a remote channel, subscribing does not deliver any
+    /// notices.
     fn deliver_to_last_subscriber(&self) {
         let all = self.channel.notices.lock().unwrap().values().cloned().collect();
         self.channel.subscribers.lock().unwrap().last().unwrap().upgrade().unwrap().receive(all, true);
@@ -99,7 +100,7 @@ fn file(own: u32, free: u32) -> Config {
     ))
 }
 
-/// The rates that `limiter` applies to the policy and to the tier.
+/// Returns the rates that `limiter` applies to the policy and to the tier.
 fn rates(config: &Config, limiter: &RateLimiter) -> (u64, u64) {
     let api = config.policy("api").unwrap();
     let rate = |subject: tollgate::Subject| limiter.quotas(api, subject)[0].rate();
@@ -113,7 +114,7 @@ async fn a_reload_in_one_process_applies_to_all_processes() {
     let (first, second) =
         (first_config.limiter(backend.clone()).build(), second_config.limiter(backend.clone()).build());
     for (own, free) in [(30, 40), (11, 20), (10, 20), (11, 21), (11, 20)] {
-        // Even the file that the second process started with must be published for the first.
+        // The first process needs the notices even if the second reloads the file that it started with.
         second_config.reload(&second, &file(own, free)).await.unwrap();
         assert_eq!(rates(&first_config, &first), (own.into(), free.into()));
         assert_eq!(rates(&second_config, &second), (own.into(), free.into()));
@@ -130,12 +131,12 @@ async fn a_restarted_program_applies_an_edited_file_by_reloading_it() {
     old.reload(&limiter, &file(30, 40)).await.unwrap();
     drop(limiter);
 
-    // Quotas from the last reload outlive the program...
+    // The quotas of the last reload outlive the program.
     let new = file(50, 60);
     let limiter = new.limiter(backend.clone()).build();
     backend.deliver_to_last_subscriber();
     assert_eq!(rates(&new, &limiter), (30, 40));
-    // ...until the next reload, even if their notices have not arrived yet.
+    // The next reload replaces them, even if their notices have not arrived yet.
     let limiter = new.limiter(backend.clone()).build();
     assert_eq!(rates(&new, &limiter), (50, 60));
     new.reload(&limiter, &new).await.unwrap();
@@ -183,7 +184,7 @@ async fn a_reload_is_refused_while_another_is_in_progress() {
     assert_eq!(rates(&config, &limiter), (32, 42));
 }
 
-/// A backend whose channel replies at the second poll.
+/// A backend whose channel replies only when it is polled for the second time.
 #[derive(Debug)]
 struct SlowBackend(SharedBackend);
 

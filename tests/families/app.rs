@@ -1,4 +1,4 @@
-//! A route behind a layer, and the header lines of its responses.
+//! An app with one route behind a layer, and the header lines of its responses.
 
 use axum::Router;
 use axum::body::Body;
@@ -10,18 +10,18 @@ use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// A memory limiter and its clock, which starts at 2026-01-01T00:00:00Z (Unix time 1767225600).
+/// Returns a memory limiter and its clock, which starts at 2026-01-01T00:00:00Z (Unix time 1767225600).
 pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     let clock = ManualClock::new();
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
 }
 
-/// The number in `x-cost`; default 1.
+/// Returns the number in `x-cost`, or 1 without this header.
 pub(crate) fn cost(req: &Parts) -> u64 {
     req.headers.get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
 }
 
-/// A layer with a global key and a new limiter.
+/// Returns a layer that has a global key and a new limiter.
 pub(crate) fn layer(name: &str, quota: Quota) -> (RateLimitLayer, ManualClock) {
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(Policy::try_new(name, quota).unwrap(), key::global()).cost(cost);
@@ -38,7 +38,7 @@ pub(crate) async fn take(app: &Router, cost: u64) -> Answer {
     Answer::read(response).await
 }
 
-/// The lines of all rate-limit fields and `retry-after`, sorted by name.
+/// Returns the lines of all rate-limit fields and of `retry-after`, sorted by name.
 pub(crate) fn lines(answer: &Answer) -> Vec<String> {
     let mut lines: Vec<_> = answer
         .headers
@@ -46,7 +46,7 @@ pub(crate) fn lines(answer: &Answer) -> Vec<String> {
         .filter(|(name, _)| name.as_str().contains("ratelimit") || *name == "retry-after")
         .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
         .collect();
-    // A stable sort: lines of one field stay in the order of the layers.
+    // The sort is stable, so the lines of one field stay in the order of the layers.
     lines.sort_by(|one, other| one.split(':').next().cmp(&other.split(':').next()));
     lines
 }

@@ -1,4 +1,4 @@
-//! How common clients of each header family read the headers, reduced to a few lines each.
+//! Common clients of each header family, reduced to the few lines that read the headers.
 
 use std::time::Duration;
 
@@ -13,12 +13,13 @@ const NOW: u64 = 1_767_225_600;
 fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
-    // Digits only, as clients in Go or Rust require; `parseInt` and `Number` accept more.
+    // The value must consist of digits only, as clients in Go or Rust require. `parseInt` and `Number` accept more.
     assert!(values.next().is_none() && value.bytes().all(|byte| byte.is_ascii_digit()), "{name}: {value}");
     value.parse().ok()
 }
 
-/// octokit's plugin-throttling: `retry-after`, otherwise one second after the time in `x-ratelimit-reset`.
+/// Waits like octokit's plugin-throttling: for `retry-after` or, without it, until one second after
+/// `x-ratelimit-reset`.
 fn octokit(headers: &HeaderMap, status: u16, now: u64) -> Option<u64> {
     let primary = number(headers, "x-ratelimit-remaining") == Some(0);
     match number(headers, "retry-after") {
@@ -28,8 +29,8 @@ fn octokit(headers: &HeaderMap, status: u16, now: u64) -> Option<u64> {
     }
 }
 
-/// Clients like ratelimit-header-parser read three numbers. The reset is in seconds from now, unless it is large enough
-/// to be a Unix time.
+/// Reads three numbers, like ratelimit-header-parser. The reset is in seconds from now, unless the number is large
+/// enough to be a Unix time.
 fn three_fields(headers: &HeaderMap, prefix: &str, now: u64) -> Option<(u64, u64, u64)> {
     let limit = number(headers, &format!("{prefix}ratelimit-limit"))?;
     let remaining = number(headers, &format!("{prefix}ratelimit-remaining"))?;
@@ -37,7 +38,7 @@ fn three_fields(headers: &HeaderMap, prefix: &str, now: u64) -> Option<(u64, u64
     Some((limit, remaining, if reset > 1_000_000_000 { reset - now } else { reset }))
 }
 
-/// axios-retry, got, urllib3, reqwest-retry: `Retry-After` in whole seconds, on a status that they retry.
+/// Reads `Retry-After` in whole seconds if the status can be retried, like axios-retry, got, urllib3 and reqwest-retry.
 fn retrying(headers: &HeaderMap, status: u16) -> Option<u64> {
     matches!(status, 429 | 503).then(|| number(headers, "retry-after")).flatten()
 }
@@ -55,7 +56,7 @@ async fn the_retry_time_is_exact_in_every_family() {
         {
             let (layer, clock) = layer("seven", quota);
             let app = app(layer.headers(family));
-            // Advance by a fraction of a second, so that rounding matters.
+            // Advance the clock by a fraction of a second, so that rounding matters.
             clock.advance(Duration::from_micros(10_123_457));
             assert_eq!(take(&app, 7).await.status, 200);
             let refused = take(&app, 1).await;
@@ -76,7 +77,7 @@ async fn a_github_client_waits_until_the_unix_time_in_the_reset_header() {
     for left in [2, 1, 0] {
         let answer = take(&app, 1).await;
         assert_eq!(three_fields(&answer.headers, "x-", NOW), Some((3, left, 60)));
-        // With no requests left, the client waits without having been refused.
+        // When no requests are left, the client waits before the limiter refuses it.
         assert_eq!(octokit(&answer.headers, answer.status, NOW + 20), (left == 0).then_some(41));
     }
     let refused = take(&app, 1).await;
@@ -86,7 +87,7 @@ async fn a_github_client_waits_until_the_unix_time_in_the_reset_header() {
 }
 
 #[tokio::test]
-async fn three_field_clients_read_all_three_field_families_the_same() {
+async fn clients_read_the_same_values_in_each_family_with_three_fields() {
     for (family, prefix) in [
         (HeaderFamily::Draft6, ""),
         (HeaderFamily::XRateLimit(ResetUnit::Seconds), "x-"),

@@ -17,7 +17,7 @@ async fn the_first_example_of_the_draft_is_reproduced() {
 
 #[tokio::test]
 async fn the_two_policy_example_of_the_draft_is_reproduced() {
-    // `RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400`, one line for each.
+    // `RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400`, with one line for each policy.
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(Policy::new("burst", Quota::token_bucket(100, MINUTE)), key::global())
         .and(Policy::new("daily", Quota::fixed_window(1000, DAY).start(Duration::ZERO)), key::global())
@@ -46,7 +46,7 @@ async fn the_two_policy_example_of_the_draft_is_reproduced() {
         ]
     );
     assert_eq!((refused.status, refused.violated_policies()), (429, vec!["burst".into()]));
-    // Spend the daily limit in steps of 100. The window resets at the end of the day.
+    // Spend the daily limit in steps of 100. The window then resets at the end of the day.
     for _ in 0..9 {
         clock.advance(MINUTE);
         assert_eq!(take(&app, 100).await.status, 200);
@@ -65,7 +65,7 @@ async fn the_two_policy_example_of_the_draft_is_reproduced() {
 
 #[tokio::test]
 async fn the_window_never_allows_a_faster_pace_than_the_quota() {
-    // The bad example in section 8.5 is r=10000;t=10 for q=10000;w=1000.
+    // In section 8.5, the example of what not to send is r=10000;t=10 for q=10000;w=1000.
     let (layer, _clock) = layer("wide", Quota::token_bucket(10_000, 1000 * SECOND));
     let app = app(layer);
     assert_eq!(lines(&take(&app, 0).await)[0], r#"ratelimit: "wide";r=10000;t=1000"#);
@@ -77,9 +77,9 @@ async fn the_window_never_allows_a_faster_pace_than_the_quota() {
 #[tokio::test]
 async fn the_window_depends_on_the_algorithm() {
     for (quota, policy, after_one, after_all, denied) in [
-        // Bucket: the time to refill as many tokens as are left, or the next token if none are left.
+        // For a bucket, this is the time to refill as many tokens as are left, or the next token if none are left.
         (Quota::token_bucket(10, MINUTE).capacity(20), "q=20;w=120", "r=19;t=114", "r=0;t=6", "r=0;t=6"),
-        // Fixed window: always the time until the window ends.
+        // For a fixed window, this is always the time until the window ends.
         (Quota::fixed_window(10, MINUTE).start(Duration::ZERO), "q=10;w=60", "r=9;t=45", "r=0;t=45", "r=0;t=45"),
     ] {
         let (layer, clock) = layer("p", quota);
@@ -112,7 +112,7 @@ async fn a_sliding_window_sends_the_exact_retry_time() {
 
 #[tokio::test]
 async fn times_are_rounded_up_and_remaining_tokens_down() {
-    // 7 tokens in 1.5 s: the window rounds up to 2 s, and a token takes 0.21 s.
+    // With 7 tokens per 1.5 s, the window is rounded up to 2 s, and a token is refilled in 0.21 s.
     let (layer, clock) = layer("odd", Quota::token_bucket(7, SECOND + SECOND / 2));
     let app = app(layer);
     let answer = take(&app, 7).await;
@@ -151,7 +151,7 @@ async fn a_tier_shows_its_own_quota_under_the_policys_name() {
 
 #[tokio::test]
 async fn the_largest_quota_fits_a_structured_field_integer() {
-    // Fifteen digits, the maximum of an integer in a structured field.
+    // Fifteen digits are the maximum for an integer in a structured field.
     let quota = Quota::token_bucket(Quota::MAX_TOKENS, Quota::MAX_PERIOD);
     let (layer, _clock) = layer(&"n".repeat(128), quota);
     let answer = take(&app(layer), 1).await;

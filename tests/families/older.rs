@@ -1,4 +1,4 @@
-//! The exact headers of the older families: three fields for one policy.
+//! The exact headers of the older families, which send three fields for one policy.
 
 use std::time::Duration;
 
@@ -94,16 +94,16 @@ async fn headers_describe_the_tightest_rule_or_the_longest_wait_of_a_denial() {
         .headers(HeaderFamily::Draft6)
         .limiter(&limiter);
     let app = app(layer);
-    // The tightest is `minute` with 8 of 10 left: `day` has 10 of 12.
+    // The tightest policy is `minute`, which has 8 of 10 tokens left, while `day` has 10 of 12.
     assert_eq!(
         lines(&take(&app, 2).await),
         ["ratelimit-limit: 10", "ratelimit-policy: 10;w=60", "ratelimit-remaining: 8", "ratelimit-reset: 12"]
     );
     take(&app, 7).await;
-    // Now 1 of 10 and 3 of 12 are left. The reset of a bucket is the time when it is full.
+    // Now 1 of 10 and 3 of 12 tokens are left. The reset of a bucket is the time at which the bucket will be full.
     let last = take(&app, 1).await;
     assert_eq!(lines(&last)[2..], ["ratelimit-remaining: 0", "ratelimit-reset: 60"]);
-    // Three tokens are available after 18 s under `minute`, and at the end of the day under `day`.
+    // Three tokens are available after 18 s under `minute`, but only at the end of the day under `day`.
     let refused = take(&app, 3).await;
     assert_eq!(
         lines(&refused),
@@ -121,8 +121,8 @@ async fn headers_describe_the_tightest_rule_or_the_longest_wait_of_a_denial() {
 }
 
 #[tokio::test]
-async fn resets_are_rounded_like_in_express_rate_limit() {
-    // Milliseconds left and header value: 59999 -> 60, 1001 -> 2, 1 -> 1.
+async fn resets_are_rounded_as_in_express_rate_limit() {
+    // The milliseconds left are rounded up to the header value: 59999 -> 60, 1001 -> 2, 1 -> 1.
     for (passed, seconds) in [(1_000, 60), (58_999_000, 2), (59_000_000, 1), (59_999_000, 1), (59_999_999, 1)] {
         for (family, field, expected) in [
             (HeaderFamily::Draft6, "ratelimit-reset", seconds),

@@ -19,14 +19,14 @@ use tower::ServiceExt;
 use crate::answer::Answer;
 use crate::app::cost;
 
-/// Printable ASCII, with frequent quotes and backslashes.
+/// Generates names of printable ASCII characters, with many quotes and backslashes.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof!["[ -~]{1,128}", "[\"\\\\]{1,128}", "[a-z]{1,8}"]
 }
 
 fn quota() -> impl Strategy<Value = Quota> {
     let tokens = || prop_oneof![1..20_u64, 1..=Quota::MAX_TOKENS];
-    // All periods, evenly distributed over the orders of magnitude.
+    // The periods are evenly distributed over all orders of magnitude.
     let period = (0.0..1.0_f64).prop_map(|share| {
         let longest = Quota::MAX_PERIOD.as_micros() as f64;
         Duration::from_micros(longest.powf(share).max(1.0) as u64).min(Quota::MAX_PERIOD)
@@ -45,18 +45,18 @@ fn quota() -> impl Strategy<Value = Quota> {
     )
 }
 
-/// Seconds in a header: rounded up, at least 1, at most fifteen digits.
+/// Returns the seconds in a header, which are rounded up, at least 1, and have at most fifteen digits.
 fn seconds(duration: Duration) -> u64 {
     duration.as_nanos().div_ceil(1_000_000_000).clamp(1, 999_999_999_999_999) as u64
 }
 
-/// `w`, computed independently as the draft defines it: the time window of the limit.
+/// Returns `w`, the time window of the limit, computed independently as the draft defines it.
 fn window(quota: &Quota) -> Duration {
     let (period, limit, rate) =
         (quota.period().as_micros(), u128::from(quota.get_capacity()), u128::from(quota.rate()));
     let micros = match quota.algorithm() {
         Algorithm::TokenBucket => (limit * period).div_ceil(rate),
-        // Whole windows: two for 10 per minute with a capacity of 15.
+        // This is a number of whole windows, such as two windows for 10 per minute with a capacity of 15.
         Algorithm::FixedWindow => limit.div_ceil(rate) * period,
         Algorithm::SlidingWindow => period,
         other => panic!("add {other:?} here"),
@@ -141,7 +141,7 @@ fn rules() -> impl Strategy<Value = Vec<(String, Quota)>> {
 }
 
 #[test]
-fn every_header_parses_to_the_decision() {
+fn every_header_matches_its_decision() {
     let costs = prop_oneof![3 => 0..4_u64, 1 => 1..=Quota::MAX_TOKENS];
     let requests = proptest::collection::vec((costs, prop_oneof![Just(0), 0..100_000_000_u64]), 1..12);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {

@@ -1,4 +1,4 @@
-//! Custom refusals get the headers that they lack.
+//! The layer adds missing headers to the responses of `on_refusal`.
 
 use axum::body::Bytes;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER};
@@ -7,7 +7,7 @@ use tollgate::{HeaderFamily, MINUTE, Quota, RateLimitLayer, Refusal, middleware:
 
 use crate::app::{app, layer, lines, take};
 
-/// The response of `on_refusal` to the second request within a minute.
+/// Returns the response of `on_refusal` to the second request within a minute.
 async fn refused(
     change: impl Fn(RateLimitLayer) -> RateLimitLayer,
     refuse: impl Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync + 'static,
@@ -153,6 +153,6 @@ async fn retry_jitter_only_adds_time() {
         assert!(answer.limits()[0].2.unwrap() <= retry, "`t` must not be after Retry-After");
         seen.insert(retry);
     }
-    // 200 draws from eleven values practically never miss five of them.
+    // It is practically impossible that 200 draws from eleven values miss five of these values.
     assert!(seen.len() > 6, "{seen:?}");
 }

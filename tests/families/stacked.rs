@@ -1,4 +1,4 @@
-//! Two limiters on one response: the outer limiter adds fields and overwrites none.
+//! Two limiters that add headers to one response. The outer limiter adds fields and overwrites none.
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
@@ -102,7 +102,8 @@ async fn single_valued_fields_of_the_inner_layer_are_kept() {
 
 #[tokio::test]
 async fn draft_6_and_draft_11_fields_are_never_mixed() {
-    // `RateLimit-Policy` has integers in draft 6 and strings in draft 11: a mixed list is valid in neither.
+    // `RateLimit-Policy` has integers in draft 6 and strings in draft 11. A list that mixes them is valid in neither
+    // draft.
     let (six, eleven) = (HeaderFamily::Draft6, HeaderFamily::Draft11);
     let mixed = app(limit("inner", 10, six)).layer(limit("outer", 5, eleven));
     assert_eq!(
@@ -114,7 +115,7 @@ async fn draft_6_and_draft_11_fields_are_never_mixed() {
         lines(&take(&mixed, 1).await),
         [r#"ratelimit: "inner";r=9;t=54"#, r#"ratelimit-policy: "inner";q=10;w=60"#]
     );
-    // The outer layer still limits, and its refusals have its headers.
+    // The outer layer still limits requests, and its own refusals have its headers.
     for _ in 0..4 {
         take(&mixed, 1).await;
     }

@@ -1,4 +1,4 @@
-//! Addresses that count as one client, and where they come from.
+//! The addresses that count as one client, and the sources of these addresses.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -69,7 +69,7 @@ async fn no_header_changes_the_client_address() {
 }
 
 fn socket(address: &str) -> SocketAddr {
-    // The port differs for each connection and must not matter.
+    // The port differs for each connection and must not affect the key.
     static PORT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(1024);
     SocketAddr::new(address.parse::<IpAddr>().unwrap(), PORT.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
 }

@@ -30,7 +30,7 @@ impl Answer {
         Answer { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
-    /// Name, `q` and `w` of each item of `RateLimit-Policy`.
+    /// Returns the name, `q` and `w` of each item in `RateLimit-Policy`.
     pub(crate) fn policies(&self) -> Vec<(String, u64, u64)> {
         let items = self.items("ratelimit-policy").into_iter();
         items
@@ -41,7 +41,7 @@ impl Answer {
             .collect()
     }
 
-    /// Name, `r` and `t` of each item of `RateLimit`.
+    /// Returns the name, `r` and `t` of each item in `RateLimit`.
     pub(crate) fn limits(&self) -> Vec<(String, u64, Option<u64>)> {
         let items = self.items("ratelimit").into_iter();
         items
@@ -53,14 +53,14 @@ impl Answer {
             .collect()
     }
 
-    /// `Retry-After`, which must be in whole seconds.
+    /// Returns the value of `Retry-After`, which must be in whole seconds.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         let value = self.headers.get(RETRY_AFTER)?.to_str().unwrap();
         assert_eq!(self.headers.get_all(RETRY_AFTER).iter().count(), 1);
         Some(value.parse().unwrap())
     }
 
-    /// The body as a problem (RFC 9457); its status must match the status line.
+    /// Returns the body as a problem (RFC 9457), whose status must match the status line.
     pub(crate) fn problem(&self) -> serde_json::Value {
         assert_eq!(self.headers[CONTENT_TYPE], "application/problem+json");
         let problem: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
@@ -72,7 +72,7 @@ impl Answer {
         serde_json::from_value(self.problem()["violated-policies"].clone()).unwrap()
     }
 
-    /// All lines of a field as one list of strings with integer parameters (draft-11, sections 3 and 4).
+    /// Parses all lines of a field as one list of strings with integer parameters (draft-11, sections 3 and 4).
     fn items(&self, field: &str) -> Vec<(String, Vec<(char, u64)>)> {
         let lines: Vec<_> = self.headers.get_all(field).iter().map(|line| line.to_str().unwrap()).collect();
         let list: sfv::List = sfv::Parser::new(&lines.join(", ")).parse().unwrap();

@@ -1,4 +1,4 @@
-//! The subjects that a limit counts: users, anonymous callers, tiers, asynchronous keys.
+//! The subjects that a limit counts: users, anonymous callers, callers with tiers, and asynchronous keys.
 
 use axum::http::request::Parts;
 use tollgate::key::Extraction;
@@ -8,7 +8,7 @@ use crate::client::{hello, limiter, serve};
 
 const TWO: Policy = Policy::new("two", Quota::token_bucket(2, MINUTE));
 
-/// The user named by `x-user`, standing in for an extension set by an authentication layer.
+/// Returns the user named by `x-user`, which stands in for an extension that an authentication layer would insert.
 pub(crate) fn user(req: &Parts) -> Option<String> {
     header(req, "x-user")
 }
@@ -52,7 +52,7 @@ async fn an_upgrade_keeps_spent_tokens_and_raises_the_limit_immediately() {
 
     let pro = client.send("GET", &["x-user: ada", "x-plan: pro"]).await;
     assert_eq!((pro.status, pro.policies(), pro.limits()[0].1), (200, vec![("two".into(), 60, 60)], 57));
-    // Tiers share one bucket. An unknown tier has the policy's own quota.
+    // A key has one bucket for all its tiers. An unknown tier has the policy's own quota.
     let refused = client.send("GET", &["x-user: ada", "x-plan: unheard-of"]).await;
     assert_eq!((refused.status, refused.policies()), (429, vec![("two".into(), 2, 60)]));
     assert_eq!(client.get_as("bob").await.status, 200);

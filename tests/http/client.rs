@@ -56,7 +56,7 @@ impl Client {
     }
 }
 
-/// Sends a request without a socket, for requests that a socket cannot produce.
+/// Sends a request without a socket. Use this for requests that cannot be sent over a socket.
 pub(crate) async fn oneshot(app: &Router, request: Request) -> Answer {
     let Ok(response) = app.clone().oneshot(request).await;
     Answer::read(response).await

@@ -1,4 +1,4 @@
-//! Optional extractors in handlers, and the responses to errors of handlers.
+//! Optional extractors in handlers, and the responses to errors that handlers return.
 
 use axum::Router;
 use axum::extract::State;

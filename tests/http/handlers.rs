@@ -26,7 +26,7 @@ async fn a_handler_can_read_the_status_of_its_limits() {
 }
 
 #[tokio::test]
-async fn a_missing_status_responds_500_and_names_with_status() {
+async fn a_missing_status_extension_responds_500_and_suggests_with_status() {
     async fn show(_status: RateLimitStatus) {}
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(ALL, key::global()).limiter(&limiter);
@@ -39,7 +39,7 @@ async fn a_missing_status_responds_500_and_names_with_status() {
 
 #[tokio::test]
 async fn a_handler_denies_with_the_same_response_as_the_layer() {
-    // Handlers that return axum's `Result`, that return a `Response` as the error, or that charge several policies.
+    // The handlers return axum's `Result`, return a `Response` as the error, or charge several policies.
     async fn any_error(State(limiter): State<RateLimiter>) -> axum::response::Result<&'static str> {
         limiter.limit(&LOGIN, "ada").await?;
         Ok("hello")
@@ -69,7 +69,7 @@ async fn a_handler_denies_with_the_same_response_as_the_layer() {
     }
 }
 
-/// The response to the third request. The app allows two.
+/// Returns the response to the third request, of which the app allows two.
 async fn refusal_of(app: impl FnOnce(&RateLimiter) -> Router) -> crate::answer::Answer {
     let (limiter, _clock) = limiter();
     let client = serve(app(&limiter)).await;

@@ -15,7 +15,8 @@ async fn each_response_has_the_remaining_tokens_and_their_window() {
     for left in (0..10).rev() {
         let answer = client.get().await;
         assert_eq!((answer.status, answer.policies()), (200, vec![("ten".into(), 10, 60)]));
-        // r / t never exceeds q / w: 9 tokens in 54 s. When no tokens are left, the next one is refilled in 6 s.
+        // r / t never exceeds q / w, as with 9 tokens in 54 s. When no tokens are left, the next one is refilled in 6
+        // s.
         assert_eq!(answer.limits(), [("ten".into(), left, Some(6 * left.max(1)))]);
         assert!(!answer.headers.contains_key(CACHE_CONTROL));
     }

@@ -1,4 +1,4 @@
-//! Keys built from values equal the keys that extractors find in requests.
+//! Keys that are built from values are equal to the keys that extractors find in requests.
 
 use axum::extract::Request;
 use axum::routing::get;
@@ -67,11 +67,11 @@ async fn point_2_reset_returns_false_if_there_is_no_such_row() {
     for key in [Key::from(1), key::client_ip().key(v6)] {
         limiter.acquire(&API, &key).cost(3).await.unwrap();
     }
-    assert!(!limiter.reset(&API, "1").await.unwrap(), "a string instead of a number");
-    assert!(!limiter.reset(&API, v6).await.unwrap(), "an address instead of its network");
+    assert!(!limiter.reset(&API, "1").await.unwrap(), "a string is another key than a number");
+    assert!(!limiter.reset(&API, v6).await.unwrap(), "an address is another key than its network");
     assert!(!limiter.reset(&Policy::new("other", Quota::per_minute(10)), 1).await.unwrap(), "another policy");
     assert!(limiter.reset(&API, 1).await.unwrap());
-    assert!(!limiter.reset(&API, 1).await.unwrap(), "the row is gone");
+    assert!(!limiter.reset(&API, 1).await.unwrap(), "the row has already been removed");
 
     let work = limiter.acquire(&API, 7).hold().await.unwrap().into_receipt();
     assert!(work.reset().await.unwrap());

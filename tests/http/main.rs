@@ -1,4 +1,4 @@
-//! The layer in axum as clients see it, mostly over a socket, with a manual clock.
+//! The layer in axum as clients see it. Most tests use a socket, and time is set by a manual clock.
 
 #![cfg(feature = "axum")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -35,7 +35,7 @@ fn an_occupied_port_is_named_in_the_error_with_the_variable_to_set() {
     assert!(message.contains(&format!("port {port}")) && message.contains("Set PORT"), "{message}");
 }
 
-/// The process of the example, killed on drop.
+/// The process of the example, which is killed when this value is dropped.
 struct Example(Child);
 
 impl Example {
@@ -47,7 +47,7 @@ impl Example {
         stdout.read_line(&mut first).unwrap();
         let url = first.split_whitespace().find(|word| word.starts_with("http://"));
         let url = url.unwrap_or_else(|| panic!("no URL in {first:?}")).to_owned();
-        // Drain the output: a closed pipe would end the process.
+        // Drain the output, since a closed pipe would end the process.
         std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
         (example, url)
     }

@@ -1,4 +1,4 @@
-//! For any limits, names and costs, the headers parse, and waiting for Retry-After is enough.
+//! For any limits, names and costs, the headers can be parsed, and waiting for Retry-After is sufficient.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ proptest! {
         began in prop_oneof![Just(0), Just(1_767_225_600_000_000), 0..=Micros::MAX.get()],
         asks in proptest::collection::vec((any::<prop::sample::Index>(), 0.0..1.05_f64, 0.0..2.0_f64), 1..8),
     ) {
-        // The index makes the names distinct.
+        // The index makes each name unique.
         let policies: Vec<_> = policies.into_iter().enumerate()
             .map(|(i, (name, quota))| Policy::try_new(format!("{i}{name}"), quota).unwrap()).collect();
         let clock = ManualClock::at(Micros::new(began));
@@ -42,7 +42,7 @@ proptest! {
                     continue;
                 }
             };
-            // Windows are cut off at the maximum time, in the year 2255.
+            // No window ends after the maximum time, which is in the year 2255.
             let time_left = Micros::MAX.since(clock.now());
             if policies.iter().any(|policy| 4 * policy.quotas()[0].window() > time_left) {
                 continue;

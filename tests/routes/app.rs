@@ -1,4 +1,4 @@
-//! Limiters, policies and clients for the application under test.
+//! Limiters, policies and clients for the application that the tests call.
 
 use std::net::SocketAddr;
 
@@ -22,7 +22,7 @@ pub(crate) const fn policy(name: &'static str, rate: u64) -> Policy {
     Policy::new(name, Quota::token_bucket(rate, tollgate::MINUTE))
 }
 
-/// The user named by `x-user`, which stands in for an extension set by an authentication layer.
+/// Returns the user named by `x-user`, which stands in for an extension that an authentication layer would insert.
 pub(crate) fn user(req: &Parts) -> Option<String> {
     header(req, "x-user")
 }
@@ -47,7 +47,7 @@ pub(crate) async fn send(app: &Router, request: Request) -> Answer {
     Answer::read(response).await
 }
 
-/// The name, the limit and the remaining tokens in the headers of a response under one policy.
+/// Returns the name, the limit and the remaining tokens in the headers of a response under one policy.
 pub(crate) fn quota_headers(answer: &Answer) -> (String, u64, u64) {
     let (policies, limits) = (answer.policies(), answer.limits());
     assert_eq!((policies.len(), limits.len(), &policies[0].0), (1, 1, &limits[0].0), "{policies:?} {limits:?}");
@@ -64,7 +64,7 @@ pub(crate) async fn serve(app: Router) -> Server {
     server
 }
 
-/// A server that is called over HTTP/1.1, with one connection per request.
+/// A server that the tests call over HTTP/1.1, with one connection per request.
 pub(crate) struct Server(SocketAddr);
 
 impl Server {

@@ -1,4 +1,4 @@
-//! Policies chosen by a layer on a handler, or by a closure over the request.
+//! Policies that are chosen by a layer on a handler, or by a closure that reads the request.
 
 use axum::Router;
 use axum::http::request::Parts;
@@ -21,7 +21,7 @@ async fn layers_on_handlers_share_a_bucket_exactly_if_they_share_a_policy() {
         .route("/free", get(|| async {}));
     for (line, expected) in [
         ("GET /a", Some(("read", 99))),
-        // HEAD runs the handler of GET, with its layer.
+        // A HEAD request runs the handler for GET, including its layer.
         ("HEAD /a", Some(("read", 98))),
         ("GET /b", Some(("read", 97))),
         ("POST /c", Some(("write", 49))),
@@ -45,7 +45,8 @@ fn unlimited() -> axum::routing::MethodRouter {
 
 #[tokio::test]
 async fn a_layer_on_a_method_router_also_counts_405_responses() {
-    // axum also wraps the 405 response in a method router's layer, so such a request is charged.
+    // axum also applies a method router's layer to its 405 responses, so a request with an unsupported method is
+    // charged.
     let app = Router::new().route("/a", get(|| async {}).layer(limits().route("read")));
     assert_eq!(quota_headers(&call(&app, "GET /a", &[]).await).2, 99);
     let refused = call(&app, "DELETE /a", &[]).await;

@@ -36,7 +36,7 @@ async fn skipped_requests_are_not_limited_and_get_no_headers() {
             assert!(!answer.headers.contains_key("ratelimit") && !answer.headers.contains_key("ratelimit-policy"));
         }
     }
-    // None of these requests was charged. Requests that only resemble a preflight are charged.
+    // None of these requests was charged. Requests that merely resemble a preflight are charged.
     assert_eq!(limiter.remaining(&ONE, "global").await.unwrap(), 1);
     assert_eq!(call(&app, "OPTIONS /", &preflight[..1]).await.status, 200);
     for (line, lines) in [("OPTIONS /", &preflight[..1]), ("OPTIONS /", &preflight[1..]), ("POST /", &preflight)] {
@@ -96,7 +96,7 @@ async fn an_allow_list_matches_the_resolved_address_and_ignores_spoofed_headers(
     for (peer, xff) in [
         ("198.51.100.8", None),
         ("2001:db8:8::1", None),
-        // Spoofed headers do not put a client on the list.
+        // Spoofed headers must not put a client on the allow list.
         ("203.0.113.9", Some("192.0.2.1")),
         ("10.0.0.1", Some("192.0.2.1, 203.0.113.10")),
         ("10.0.0.1", Some("192.0.2.1, nonsense")),
@@ -134,7 +134,7 @@ async fn or_reject_responds_with_a_problem_and_charges_no_rule() {
     let problem = rejected.problem();
     assert_eq!((rejected.status, &problem["title"], rejected.retry_after()), (400, &"Bad Request".into(), None));
     assert!(problem["detail"].as_str().unwrap().contains("who is asking"), "{problem}");
-    // No quota was exceeded, so there is neither a type nor a list of policies.
+    // No quota was exceeded, so the problem has neither a type nor a list of policies.
     assert!(problem.get("type").is_none() && problem.get("violated-policies").is_none(), "{problem}");
     assert_eq!(rejected.headers["cache-control"], "no-store");
     assert!(!rejected.headers.contains_key("ratelimit") && !rejected.headers.contains_key("ratelimit-policy"));

@@ -71,7 +71,11 @@ async fn limits_in_shadow_mode_do_not_refuse_if_the_backend_fails() {
     let layer = RateLimitLayer::new(policy("user", 1), user).with_status().limiter(&limiter());
     let app = hello().layer(layer.clone().shadow().shadow_header("x-would-be"));
     let answer = call(&app, "GET /", &["x-user: ada"]).await;
-    assert_eq!((answer.status, answer.headers.get("x-would-be")), (200, None), "no decision, so no denial");
+    assert_eq!(
+        (answer.status, answer.headers.get("x-would-be")),
+        (200, None),
+        "without a decision there is no denial to report"
+    );
 
     let app = hello().layer(layer.enforce_share(0.5));
     let mut statuses = Vec::new();
@@ -80,8 +84,8 @@ async fn limits_in_shadow_mode_do_not_refuse_if_the_backend_fails() {
     }
     let (passed, refused) = (count(&statuses, 200), count(&statuses, 503));
     assert_eq!(passed + refused, 200);
-    // About half of 200, within five standard deviations.
-    assert!((65..=135).contains(&passed), "{passed}");
+    // About half of the 200 requests pass, within five standard deviations.
+    assert!((65..=135).contains(&passed), "{passed} of 200 requests passed");
 }
 
 fn count(statuses: &[u16], status: u16) -> usize {

@@ -1,4 +1,4 @@
-//! The crate's key extractors behind a real router: which requests share a key.
+//! The crate's key extractors behind a real router. The tests check which requests share a key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ fn limited(limiter: &RateLimiter, key: impl KeyExtractor) -> Router {
     Router::new().route("/", get(|| async {})).route("/users/{id}", get(|| async {})).layer(layer)
 }
 
-/// Sends each request and compares the remaining tokens of its key.
+/// Sends each request and checks the remaining tokens of its key.
 async fn assert_left(app: &Router, requests: &[(&str, &[&str], u64)]) {
     for (line, lines, left) in requests {
         assert_eq!(quota_headers(&call(app, line, lines).await).2, *left, "{line} {lines:?}");
@@ -40,7 +40,7 @@ async fn requests_are_counted_by_header_bearer_token_and_cookie() {
             ("GET /", &["X-Api-Key: k1"], 3),
             ("GET /users/7", &["x-api-key: k1"], 2),
             ("GET /", &["x-api-key: K1"], 4),
-            // Anonymous callers: no header, an empty value, two values.
+            // Callers are anonymous if there is no header, an empty value, or two values.
             ("GET /", &[], 4),
             ("GET /", &["x-api-key: "], 3),
             ("GET /", &["x-api-key: k1", "x-api-key: k2"], 2),
@@ -101,7 +101,7 @@ async fn requests_are_counted_by_path_parameter() {
             ("GET /users/7?x=8", &[], 3),
             ("GET /users/%37", &[], 2),
             ("GET /users/8", &[], 4),
-            // A route without the parameter and a request without a route share one bucket.
+            // Requests to a route without the parameter and requests that match no route share one bucket.
             ("GET /", &[], 4),
             ("GET /nowhere/7", &[], 3),
         ],
@@ -145,7 +145,7 @@ async fn requests_are_counted_by_an_authentication_extension() {
 #[derive(Clone)]
 struct Sessions(Arc<AtomicUsize>);
 
-/// An asynchronous extractor of the application that needs its state.
+/// An asynchronous axum extractor that needs the application's state.
 struct Session(u64);
 
 impl FromRequestParts<Sessions> for Session {
@@ -228,7 +228,7 @@ async fn extractors_can_be_combined() {
             ("GET /users/7", &["x-api-key: k"], 4),
             ("GET /users/8", &["x-api-key: k"], 4),
             ("GET /users/7", &["x-api-key: k", "cookie: sid=1"], 3),
-            // If one key of the pair is missing, the next extractor is used.
+            // If either key of the pair is missing, the next extractor is used.
             ("GET /", &["x-api-key: k", "cookie: sid=1"], 4),
             ("GET /users/7", &["cookie: sid=1"], 3),
             ("GET /", &["x-api-key: k"], 4),

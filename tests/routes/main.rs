@@ -1,4 +1,4 @@
-//! Limits of routes in axum: which policy applies, to which key, and which requests are exempt.
+//! Limits for routes in axum: which policy applies, which key is charged, and which requests are exempt.
 
 #![cfg(feature = "axum")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -1,5 +1,5 @@
-//! Mistakes that would disable a limit or leave a route without one. If possible, they are errors at startup. Otherwise
-//! they are reported once and counted.
+//! Mistakes that would disable a limit or leave a route without one. If possible, a mistake is an error at startup.
+//! Otherwise, each mistake is reported once and counted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -64,7 +64,7 @@ async fn point_4_policies_with_the_same_name_and_different_quotas_are_reported_o
     let text = "two policies named \"api\" have the quotas 10/min and 20/min, and share what their callers spend; give one \
                 of them another name";
     assert_eq!(reports.take(), [(MistakeKind::PolicyConflict, text.to_owned())]);
-    // Further conflicts of the same name are counted, not reported.
+    // Further conflicts over the same name are counted but not reported.
     let _app = hello().layer(layer(Policy::new("api", Quota::sliding_window(10, MINUTE))));
     let _app = hello().layer(layer(policy("api", 10).tier("free", Quota::per_minute(5))));
     assert_eq!((reports.take(), limiter.stats().mistakes.policy_conflicts), (vec![], 3));
@@ -133,7 +133,7 @@ async fn point_4_the_number_of_reported_unknown_tiers_is_bounded() {
         limiter.limit(&api, Subject::new(i).tier(format!("{i}{}", "x".repeat(10_000)))).await.unwrap();
     }
     let reported = reports.take();
-    assert!((100..=256).contains(&reported.len()), "{}", reported.len());
+    assert!((100..=256).contains(&reported.len()), "{} tiers were reported", reported.len());
     assert!(reported.iter().all(|(_, text)| text.len() < 300));
     assert_eq!(limiter.stats().mistakes.unknown_tiers, 2000);
 }
@@ -295,7 +295,7 @@ async fn point_7_a_computed_cost_above_the_capacity_is_reported_once_and_counted
     let by_plan = |req: &Parts| Subject::from(user(req)).tier("free");
     let layer = RateLimitLayer::new(policy("api", 60).tier("free", Quota::per_minute(5)), by_plan).limiter(&limiter);
     let app = hello().layer(layer.cost(|req: &Parts| if req.uri.query().is_some() { 10 } else { 5 }));
-    // A cost that fits later is an ordinary denial.
+    // If the tokens for a cost will be available later, the denial is an ordinary one.
     for status in [200, 429, 429] {
         assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, status);
     }

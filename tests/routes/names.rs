@@ -1,4 +1,4 @@
-//! Unknown names, duplicate names and malformed lines: panics when the router is built, and their messages.
+//! Unknown names, duplicate names and malformed lines cause panics with helpful messages when the router is built.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -64,7 +64,7 @@ fn duplicate_policy_names_panic() {
         &panic_of(|| limits().default_policy(policy("default", 1)).default_policy(policy("default", 2))),
         &["two policies named \"default\""],
     );
-    // Two rules of one layer would charge the same rows.
+    // Two rules of one layer that have the same policy name would charge the same rows.
     let rules = panic_of(|| RateLimitLayer::new(policy("api", 1), key::global()).and(policy("api", 2), key::global()));
     assert_message(&rules, &["\"api\"", "another name"]);
 }

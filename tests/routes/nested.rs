@@ -21,7 +21,8 @@ fn todos() -> Router {
         .route("/{id}/files/{*path}", get(|| async { "file" }))
 }
 
-/// The table for `todos` at `/api/todos`. The `/` of a nested router has no trailing slash.
+/// The table for the router `todos`, which is nested at `/api/todos`. Its route `/` becomes `/api/todos`, without a
+/// trailing slash.
 const TABLE: [(&str, &str); 3] =
     [("GET /api/todos", "read"), ("GET /api/todos/{id}", "read"), ("/api/todos/{id}/files/{*path}", "files")];
 
@@ -54,7 +55,7 @@ async fn a_table_within_a_nested_router_matches_full_routes() {
     for (line, status, name, left) in REQUESTS {
         let answer = call(&app, line, &[]).await;
         assert_eq!(answer.status, status, "{line}");
-        // Requests without a route reach the outer router's fallback, which is not behind this layer.
+        // Requests that match no route reach the outer router's fallback, which is not behind this layer.
         if status == 404 {
             assert!(!answer.headers.contains_key("ratelimit"), "{line}");
         } else {
@@ -65,7 +66,7 @@ async fn a_table_within_a_nested_router_matches_full_routes() {
 
 #[tokio::test]
 async fn requests_to_a_nested_service_match_no_table_line() {
-    // axum matches no route within a nested service, so its requests fall under the default.
+    // axum matches no route within a nested service, so requests to it fall under the default policy.
     let app = Router::new()
         .route("/own", get(|| async {}))
         .nest_service("/api/todos", todos())

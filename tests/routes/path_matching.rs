@@ -1,4 +1,4 @@
-//! Tables that match requests by path in axum.
+//! Tables that match requests by their path, in axum routers.
 
 use axum::Router;
 use axum::body::Body;
@@ -28,7 +28,7 @@ async fn point_3_a_line_for_the_exact_path_takes_precedence_under_a_wildcard_rou
         ("GET /files/b", "all"),
         ("GET /files/a/b", "all"),
         ("POST /files/a", "all"),
-        // A line matches the path, but the router has no such route.
+        // A line of the table matches this path, but the router has no such route.
         ("GET /gone/a", "rest"),
     ] {
         assert_eq!(quota_headers(&call(&app, line, &[]).await).0, name, "{line}");

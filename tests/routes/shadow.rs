@@ -25,8 +25,8 @@ fn layer(limiter: &RateLimiter) -> RateLimitLayer {
     RateLimitLayer::new(USER, user).and(ALL, key::global()).cost(cost).with_status().limiter(limiter)
 }
 
-/// The user and cost of each request, and the seconds before it. Some are denied by one rule, some by both, and one
-/// because its cost never fits.
+/// The user and cost of each request, and the seconds to wait before it. Some of the requests are denied by one rule,
+/// some by both rules, and one because its cost exceeds the capacity.
 const REQUESTS: [(&str, u64, u64); 12] = [
     ("ada", 1, 0),
     ("ada", 2, 0),
@@ -57,7 +57,7 @@ async fn shadow_mode_decides_exactly_like_the_enforced_limit() {
         let is_denied = real_answer.status == 429;
         denied += u64::from(is_denied);
 
-        // The handler and the shadow header show the denial. Other headers do not.
+        // The handler and the shadow header show the denial, but no other header does.
         let body = String::from_utf8(answer.body).unwrap();
         assert_eq!(body.starts_with("shadowed"), is_denied, "{user} {cost}: {body}");
         if !is_denied {
@@ -78,7 +78,7 @@ async fn shadow_mode_decides_exactly_like_the_enforced_limit() {
         let rows = (real.remaining(&ALL, "global").await.unwrap(), shadow.remaining(&ALL, "global").await.unwrap());
         assert_eq!(rows.0, rows.1);
     }
-    assert_eq!(denied, 5, "the requests include denials");
+    assert_eq!(denied, 5, "five of the requests must be denied");
 }
 
 #[tokio::test]

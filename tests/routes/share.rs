@@ -1,4 +1,4 @@
-//! Limits that are enforced for a share of the keys: the size of the share, and which keys are in it.
+//! Limits that are enforced for a share of the keys. The tests check how large the share is and which keys it contains.
 
 use std::collections::BTreeSet;
 use std::panic::catch_unwind;
@@ -16,7 +16,8 @@ use crate::app::{call, limiter, policy, user};
 
 const KEYS: usize = 2000;
 
-/// A limiter with a fixed secret, as in the processes of one service. The secret determines which keys are in a share.
+/// Returns a limiter with a fixed secret, as all processes of a service would have. The secret determines which keys
+/// are in a share.
 fn shared_secret() -> RateLimiter {
     let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
     RateLimiter::builder(backend).secret(Secret::new([7; 16])).build()
@@ -31,7 +32,7 @@ async fn enforced(limiter: &RateLimiter, share: f64) -> BTreeSet<usize> {
         let line = format!("x-user: user {i}");
         let first = call(&app, "GET /", &[&line]).await;
         let second = call(&app, "GET /", &[&line]).await;
-        // Only enforced keys receive headers.
+        // Only responses for enforced keys have rate limit headers.
         assert!(matches!(second.status, 200 | 429));
         assert_eq!(first.headers.contains_key("ratelimit"), second.status == 429);
         assert_eq!(second.headers.contains_key("ratelimit"), second.status == 429);
@@ -48,10 +49,10 @@ async fn a_larger_share_includes_the_keys_of_a_smaller_share() {
     for share in [0.0, 0.01, 0.1, 0.25, 0.5, 0.9, 1.0] {
         let now = enforced(&shared_secret(), share).await;
         let found = now.len() as f64 / KEYS as f64;
-        // Five standard deviations of a fair draw.
+        // The slack is five standard deviations of a random selection.
         let slack = 5.0 * (share * (1.0 - share) / KEYS as f64).sqrt();
-        assert!((found - share).abs() <= slack, "{found} of {share}");
-        assert!(before.is_subset(&now), "the share {share} must include the smaller one");
+        assert!((found - share).abs() <= slack, "enforced a share of {found}, expected {share}");
+        assert!(before.is_subset(&now), "the share {share} must include all keys of the smaller share");
         if share == 0.25 {
             assert_eq!(enforced(&shared_secret(), share).await, now);
         }
@@ -71,8 +72,8 @@ async fn shares_of_0_and_1_enforce_no_key_and_every_key() {
 async fn the_key_of_the_first_rule_decides_for_all_rules() {
     let limiter = shared_secret();
     let enforced_users = enforced(&limiter, 0.5).await;
-    // The second rule has one global key. After its quota is used up, exactly the users in the enforced share are
-    // refused.
+    // The second rule has one global key. After the quota of this rule is used up, exactly the users in the enforced
+    // share are refused.
     let layer = RateLimitLayer::new(policy("user", 1000), user)
         .and(policy("all", 1), key::global())
         .enforce_share(0.5)
@@ -92,7 +93,7 @@ async fn anonymous_callers_count_as_one_key_and_skipped_requests_are_never_refus
     let app = Router::new().route("/", get(|| async {})).layer(by_user);
     call(&app, "GET /", &[]).await;
     let statuses = [call(&app, "GET /", &[]).await.status, call(&app, "GET /", &[]).await.status];
-    assert_eq!(statuses[0], statuses[1], "the anonymous key is either always or never enforced");
+    assert_eq!(statuses[0], statuses[1], "all anonymous requests must get the same status");
     let skipping = RateLimitLayer::new(policy("skip", 1), user.or_skip()).enforce_share(0.99).limiter(&limiter);
     let app = Router::new().route("/", get(|| async {})).layer(skipping);
     for _ in 0..5 {

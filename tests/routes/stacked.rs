@@ -1,4 +1,4 @@
-//! Stacked layers: one around the router, one on a route. Both apply, the outer one first.
+//! Stacked layers: one around the router and one on a route. Both layers apply, the outer layer first.
 
 use axum::Router;
 use axum::routing::get;
@@ -22,7 +22,7 @@ fn app(limiter: &RateLimiter) -> Router {
 async fn both_layers_charge_and_send_headers() {
     let app = app(&limiter().0);
     let answer = call(&app, "GET /search", &[]).await;
-    // The inner layer writes its headers first; the outer layer appends.
+    // The inner layer writes its headers first, and the outer layer appends to them.
     assert_eq!(answer.policies(), [("search".into(), 2, 60), ("default".into(), 5, 60)]);
     assert_eq!(answer.limits(), [("search".into(), 1, Some(30)), ("default".into(), 4, Some(48))]);
     let answer = call(&app, "GET /", &[]).await;
@@ -40,8 +40,8 @@ async fn a_request_refused_by_the_inner_layer_is_charged_by_the_outer_layer() {
     for left in [2, 1] {
         let refused = call(&app, "GET /search", &[]).await;
         assert_eq!((refused.status, refused.violated_policies()), (429, vec!["search".into()]));
-        // Both policies are sent, but only the limit of the inner layer. The outer window would end after Retry-After,
-        // which is not allowed.
+        // The headers contain both policies, but only the limit of the inner layer. The window of the outer layer would
+        // end after Retry-After, which the draft forbids.
         assert_eq!(refused.policies(), [("search".into(), 2, 60), ("default".into(), 5, 60)]);
         assert_eq!(refused.limits(), [("search".into(), 0, Some(30))]);
         assert_eq!(refused.retry_after(), Some(30));

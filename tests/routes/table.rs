@@ -1,4 +1,4 @@
-//! One layer around all routes that chooses the policy by a table of methods and routes.
+//! A single layer around all routes, which chooses the policy from a table of methods and routes.
 
 use axum::Router;
 use axum::routing::{any, get, post};
@@ -6,7 +6,7 @@ use tollgate::{RouteLimits, key};
 
 use crate::app::{call, limiter, policy, quota_headers};
 
-/// Limits with one global key, so that shared buckets are visible.
+/// Returns limits with one global key, so that requests under the same policy share a bucket.
 fn limits() -> RouteLimits {
     RouteLimits::new(key::global())
         .policy(policy("read", 100))
@@ -36,7 +36,7 @@ async fn a_table_selects_the_policy_by_method_and_route() {
         ("POST /todos", "write", 49),
         ("GET /todos/7", "read", 97),
         ("GET /todos/8", "read", 96),
-        // A line without a method applies to methods without their own line.
+        // A line without a method applies to all methods that have no line of their own.
         ("PUT /todos/7", "write", 48),
         ("POST /files/a", "files", 19),
         ("GET /files/a/b/c", "files", 18),
@@ -73,7 +73,7 @@ async fn head_requests_use_the_line_for_get_unless_they_have_their_own() {
         ("HEAD /a", "read", 98),
         ("HEAD /b", "write", 49),
         ("GET /b", "read", 97),
-        // The line for GET takes precedence over the one for all methods.
+        // The line for GET takes precedence over the line for all methods.
         ("HEAD /c", "read", 96),
         ("HEAD /d", "rest", 999),
     ] {
@@ -92,7 +92,7 @@ async fn unmatched_requests_share_one_bucket_of_the_default_policy() {
         .route("/todos", get(|| async {}))
         .route("/todos/{id}", get(|| async {}))
         .layer(limits().table([("GET /todos", "read"), ("GET /todos/{id}", "write")]));
-    // Spelling variants of a path never get a separate bucket.
+    // Other spellings of a path must not get buckets of their own.
     let nowhere = ["/", "/nowhere", "//todos", "/Todos", "/todos/", "/todos/7/x", "/%74odos/7/", "/todos;a=1"];
     for (left, path) in nowhere.iter().enumerate() {
         for (i, method) in ["GET", "POST"].iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The example of better-convex: two policies with three tiers each, and callers that change their tier.
+//! The limits in the example of better-convex, which has two policies with three tiers each, and callers that change
+//! their tier.
 
 use axum::Router;
 use axum::http::request::Parts;
@@ -9,7 +10,8 @@ use crate::app::{Server, header, limiter, policy, quota_headers, serve, user};
 
 const PER_MINUTE: fn(u64) -> Quota = |rate| Quota::token_bucket(rate, MINUTE);
 
-/// The subject in `x-user` and `x-plan`, which stand in for authentication. By default anonymous and without a tier.
+/// Returns the subject from `x-user` and `x-plan`, which stand in for authentication. Without these headers, the
+/// subject is anonymous and has no tier.
 fn by_plan(req: &Parts) -> Subject {
     let subject = Subject::from(user(req));
     match header(req, "x-plan") {
@@ -26,7 +28,7 @@ fn todo_create() -> Policy {
     policy("todo/create", 10).tier("free", PER_MINUTE(20)).tier("premium", PER_MINUTE(60))
 }
 
-/// `GET /todos` under the default policy, `POST /todos` under `create`.
+/// Serves `GET /todos` under the default policy and `POST /todos` under `create`.
 async fn todos(create: Policy) -> (Server, RateLimiter, ManualClock) {
     let (limiter, clock) = limiter();
     let limits = RouteLimits::new(by_plan).policy(create).default_policy(default_policy()).limiter(&limiter);
@@ -36,7 +38,7 @@ async fn todos(create: Policy) -> (Server, RateLimiter, ManualClock) {
     (serve(app).await, limiter, clock)
 }
 
-/// The header lines of a caller; none without a plan.
+/// Returns the header lines of a caller, which has none if there is no plan.
 fn header_lines<'a>(plan: &'a str, user: &'a str) -> Vec<&'a str> {
     if plan.is_empty() { Vec::new() } else { vec![plan, user] }
 }
@@ -52,7 +54,7 @@ async fn each_policy_and_tier_has_a_separate_limit_and_bucket() {
         ("POST /todos", "todo/create", "x-plan: free", "x-user: fay", 20),
         ("POST /todos", "todo/create", "x-plan: premium", "x-user: pia", 60),
     ];
-    // Send the requests in turn, so that a bucket shared by two cases would be noticed.
+    // Alternate between the cases, so that the test fails if two cases share a bucket.
     for spent in 1..=3 {
         for (line, name, plan, user, limit) in cases {
             let answer = server.call(line, &header_lines(plan, user)).await;
@@ -63,7 +65,7 @@ async fn each_policy_and_tier_has_a_separate_limit_and_bucket() {
             );
         }
     }
-    // Spend all tokens of each case. The next request must wait for one token.
+    // Spend all tokens of each case. The next request then has to wait for one token.
     for (line, name, plan, user, limit) in cases {
         for left in (0..limit - 3).rev() {
             assert_eq!(quota_headers(&server.call(line, &header_lines(plan, user)).await), (name.into(), limit, left));
@@ -114,7 +116,7 @@ async fn an_upgrade_keeps_spent_tokens_and_applies_immediately() {
     assert_eq!(server.call("GET /todos", &free).await.status, 429);
 
     let upgraded = server.call("GET /todos", &premium).await;
-    // 61 tokens were spent, and half a second was refilled at the new rate: 200 - 61 + 1.66.
+    // 61 tokens were spent, and 1.66 tokens were refilled in half a second at the new rate: 200 - 61 + 1.66.
     assert_eq!((upgraded.status, quota_headers(&upgraded)), (200, ("default".into(), 200, 140)));
     assert_eq!(quota_headers(&server.call("POST /todos", &premium).await), ("todo/create".into(), 60, 59));
     for left in (0..140).rev() {
@@ -130,7 +132,7 @@ async fn tokens_spent_before_a_downgrade_are_refilled_at_the_old_rate() {
     for _ in 0..200 {
         assert_eq!(server.call("GET /todos", &premium).await.status, 200);
     }
-    // 141 tokens must be refilled: that would take 141 s at 60/min, and takes 42.3 s at 200/min.
+    // Refilling 141 tokens would take 141 s at 60/min, but takes 42.3 s at 200/min.
     let refused = server.call("GET /todos", &free).await;
     assert_eq!(
         (refused.status, quota_headers(&refused), refused.retry_after()),

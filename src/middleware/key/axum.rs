@@ -9,8 +9,8 @@ use http::request::Parts;
 
 use super::{Extraction, Found, KeyExtractor};
 
-/// Counts by the value that an axum extractor finds with the application's state. A rejection makes the caller
-/// anonymous; use [`or_reject`](KeyExtractor::or_reject) to refuse it.
+/// Limits requests by a value that an axum extractor finds with the application's state. If the extractor rejects a
+/// request, the caller is anonymous; use [`or_reject`](KeyExtractor::or_reject) to refuse such requests.
 ///
 /// The extractor works on a copy of the request's parts, so extensions that it inserts are lost.
 ///

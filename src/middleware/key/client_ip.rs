@@ -15,25 +15,27 @@ use super::request::only;
 use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network, parse_prefix};
 
-/// Counts by the client's address. By default this is the peer's address; no header is [trusted](ClientIp::trust).
+/// Limits requests by the client's address. By default, this is the address of the connection's peer, and no header is
+/// [trusted](ClientIp::trust).
 ///
-/// IPv4 addresses count individually. IPv6 addresses count by their first 64 bits, since one client usually has a whole
-/// /64 network. IPv4-mapped addresses count as IPv4 addresses, as do addresses that a NAT64 translator maps with the
-/// well-known prefix `64:ff9b::/96` or with [your own prefix](ClientIp::nat64).
+/// Each IPv4 address is a separate key. All IPv6 addresses with the same first 64 bits are one key, since one client
+/// usually has a whole /64 network. IPv4-mapped addresses are treated as IPv4 addresses. So are addresses that a NAT64
+/// translator maps with the well-known prefix `64:ff9b::/96` or with [your own prefix](ClientIp::nat64).
 ///
-/// The server has to provide the address: axum through `into_make_service_with_connect_info::<SocketAddr>()`, tonic
-/// (feature `tonic`) always, other servers through a [`PeerAddr`] extension. Without it, every request is refused with
-/// 500, and the remedy is reported once as a [mistake](crate::observe::Mistake).
+/// The server has to provide the peer's address. axum provides it through
+/// `into_make_service_with_connect_info::<SocketAddr>()`. tonic (feature `tonic`) always provides it. For other
+/// servers, insert a [`PeerAddr`] extension. Without the address, every request is refused with 500, and the remedy is
+/// reported once as a [mistake](crate::observe::Mistake).
 ///
 /// ```
 /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
 /// let quota = Quota::token_bucket(10, MINUTE);
 /// RateLimitLayer::new(quota, key::client_ip());
-/// // Count by larger networks.
+/// // Limit larger networks instead of single addresses.
 /// RateLimitLayer::new(quota, key::client_ip().prefixes(24, 48));
 /// // Behind your own proxies, which append to X-Forwarded-For.
 /// RateLimitLayer::new(quota, key::client_ip().trust(["10.0.0.0/8", "fd00::/8"]));
-/// // Behind a CDN that sets its own header, reachable only from its addresses.
+/// // Behind a CDN that sets its own header, if the service can be reached only from the CDN's addresses.
 /// RateLimitLayer::new(quota, key::client_ip().trust(["192.0.2.0/24"]).from_header("cf-connecting-ip"));
 /// ```
 pub fn client_ip() -> ClientIp {
@@ -46,7 +48,8 @@ pub fn client_ip() -> ClientIp {
     }
 }
 
-/// The extractor returned by [`client_ip`]: how to find the address, and how many of its bits count.
+/// The extractor returned by [`client_ip`]. It defines how the client's address is found, and how many of its bits form
+/// the key.
 ///
 /// ```
 /// use tollgate::key::{self, KeyExtractor, PeerAddr};
@@ -103,7 +106,8 @@ enum AddressHeader {
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl ClientIp {
-    /// Sets how many leading bits of an address count. Defaults to 32 and 64; larger values mean the whole address.
+    /// Sets how many leading bits of an IPv4 and of an IPv6 address form the key. Defaults to 32 and 64. Larger values
+    /// stand for the whole address.
     #[must_use]
     pub fn prefixes(mut self, v4: u8, v6: u8) -> ClientIp {
         self.prefix_v4 = v4;
@@ -111,14 +115,15 @@ impl ClientIp {
         self
     }
 
-    /// Trusts proxies in these networks, such as `.trust(["10.0.0.0/8", "192.0.2.7"])`, to report their clients' addresses.
+    /// Trusts proxies in these networks, such as `.trust(["10.0.0.0/8", "192.0.2.7"])`, to report their clients'
+    /// addresses.
     ///
     /// If the peer is trusted, all lines of `X-Forwarded-For` (or of the header set by
-    /// [`from_forwarded`](ClientIp::from_forwarded) or [`from_header`](ClientIp::from_header)) are read from the right,
-    /// and the first address outside the networks is the client's. An invalid entry ends the search: the last proxy
-    /// before it counts as the client. No other header is read.
+    /// [`from_forwarded`](ClientIp::from_forwarded) or [`from_header`](ClientIp::from_header)) are read from right to
+    /// left, and the first address outside the networks is the client's. An invalid entry ends the search, and the last
+    /// proxy before that entry counts as the client. No other header is read.
     ///
-    /// Clients in these networks are trusted as well, so do not test with a proxy and a client on the same trusted
+    /// Clients in these networks are trusted as well, so in a test, do not run a proxy and a client on the same trusted
     /// address.
     ///
     /// # Panics
@@ -136,10 +141,10 @@ impl ClientIp {
         }
     }
 
-    /// Like [`trust`](ClientIp::trust), for networks known only at run time.
+    /// Like [`trust`](ClientIp::trust), but for networks that are known only at run time.
     ///
     /// # Errors
-    /// Fails if a string is not a network; the error shows it.
+    /// Fails if a string is not a network. The error message contains the string.
     pub fn try_trust<I>(mut self, networks: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
@@ -149,10 +154,11 @@ impl ClientIp {
         self.checked()
     }
 
-    /// Trusts that every request has passed exactly `hops` proxies, whatever their addresses: the client is the
-    /// `hops`-th entry from the right. Use this only if the service cannot be reached without passing the proxies.
+    /// Assumes that every request has passed through exactly `hops` proxies, whatever their addresses. The client's
+    /// address is then the `hops`-th entry from the right. Use this only if clients cannot reach the service without
+    /// passing through the proxies.
     ///
-    /// If there are fewer entries, or if the entry at that position is invalid, the peer's address counts.
+    /// If there are fewer entries, or if the entry at that position is invalid, the peer counts as the client.
     #[must_use]
     pub fn trust_hops(mut self, hops: usize) -> ClientIp {
         self.trust = if hops == 0 { Trust::PeerOnly } else { Trust::Hops(hops) };
@@ -167,9 +173,10 @@ impl ClientIp {
         self
     }
 
-    /// Reads a header with a single address that [trusted](ClientIp::trust) proxies set and overwrite:
-    /// `cf-connecting-ip`, `true-client-ip`, `fly-client-ip`, `x-real-ip`, `cloudfront-viewer-address`. If the header
-    /// is repeated, the proxy counts as the client. Without a trusted proxy, every request is refused with 500.
+    /// Reads a header that contains a single address and that [trusted](ClientIp::trust) proxies set and overwrite,
+    /// such as `cf-connecting-ip`, `true-client-ip`, `fly-client-ip`, `x-real-ip` or `cloudfront-viewer-address`. If
+    /// the header is repeated, the proxy counts as the client. Without a trusted proxy, every request is refused with
+    /// 500.
     ///
     /// # Panics
     /// Panics if `name` is not a lower-case header name.
@@ -180,16 +187,18 @@ impl ClientIp {
         self
     }
 
-    /// Maps addresses in these NAT64 prefixes (32, 40, 48, 56, 64 or 96 bits) to the IPv4 addresses within (RFC 6052).
+    /// Maps each address with one of these NAT64 prefixes (32, 40, 48, 56, 64 or 96 bits) to the IPv4 address that it
+    /// contains (RFC 6052).
     ///
-    /// Without this, all IPv4 clients behind a translator with your own prefix count as one caller. The well-known
-    /// prefix `64:ff9b::/96` is always mapped, except for private IPv4 addresses, which must not use it. If your
-    /// translator uses the prefix for private addresses, list it here.
+    /// Without this mapping, all IPv4 clients behind a translator with your own prefix count as one caller. Addresses
+    /// with the well-known prefix `64:ff9b::/96` are always mapped, unless they contain a private IPv4 address, for
+    /// which the prefix must not be used. If your translator does so nevertheless, list the prefix here.
     ///
-    /// Keys, trusted proxies, deny rules and blocks then use the IPv4 address, so write IPv4 networks in deny rules.
+    /// Keys, trusted proxies, deny rules and blocks then use the IPv4 address. Therefore, write IPv4 networks in deny
+    /// rules.
     ///
     /// # Panics
-    /// Panics if a string is not such a prefix, or contains a [trusted](ClientIp::trust) network.
+    /// Panics if a string is not such a prefix, or if the prefix contains a [trusted](ClientIp::trust) network.
     #[track_caller]
     #[must_use]
     pub fn nat64<I>(self, prefixes: I) -> ClientIp
@@ -203,10 +212,11 @@ impl ClientIp {
         }
     }
 
-    /// Like [`nat64`](ClientIp::nat64), for prefixes known only at run time.
+    /// Like [`nat64`](ClientIp::nat64), but for prefixes that are known only at run time.
     ///
     /// # Errors
-    /// Fails if a string is not such a prefix, or contains a trusted network; the error shows it.
+    /// Fails if a string is not such a prefix, or if the prefix contains a trusted network. The error message contains
+    /// the string.
     pub fn try_nat64<I>(mut self, prefixes: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
@@ -216,7 +226,7 @@ impl ClientIp {
         self.checked()
     }
 
-    /// Rejects trusted networks within a NAT64 prefix, since mapped addresses never match them.
+    /// Rejects trusted networks within a NAT64 prefix, since addresses never match these networks after the mapping.
     fn checked(self) -> Result<ClientIp, CidrError> {
         let Trust::Networks(networks) = &self.trust else { return Ok(self) };
         for network in networks {
@@ -255,8 +265,8 @@ impl ClientIp {
         }
     }
 
-    /// Returns the key of requests from this address: its network with the configured [prefixes](ClientIp::prefixes).
-    /// Use the key to inspect or reset a client. To deny addresses, use
+    /// Returns the key for requests from this address, which is its network under the configured
+    /// [prefixes](ClientIp::prefixes). Use this key to inspect or reset a client. To deny addresses, use
     /// [`DenyRule::network`](crate::protection::DenyRule::network).
     pub fn key(&self, address: IpAddr) -> Key {
         Key::network(self.canonical(address), self.prefix_v4, self.prefix_v6)
@@ -274,7 +284,7 @@ impl ClientIp {
                 let mut client = peer;
                 let mut recorded = self.recorded(headers);
                 while is_trusted(&client) {
-                    // An invalid entry must not be skipped: everything to its left may be forged.
+                    // An invalid entry must not be skipped, since all entries to its left may be forged.
                     let Some(Some(address)) = recorded.next() else { break };
                     client = self.canonical(address);
                 }
@@ -283,7 +293,8 @@ impl ClientIp {
         })
     }
 
-    /// The addresses that proxies recorded, the nearest proxy's first; `None` for an invalid entry.
+    /// Returns the addresses that proxies recorded, starting with the entry of the nearest proxy. An invalid entry
+    /// yields `None`.
     fn recorded<'a>(&self, headers: &'a HeaderMap) -> Box<dyn Iterator<Item = Option<IpAddr>> + 'a> {
         match &self.header {
             AddressHeader::XForwardedFor => Box::new(entries(headers, &X_FORWARDED_FOR, false).map(address)),
@@ -297,7 +308,7 @@ impl ClientIp {
 
 impl ClientIp {
     pub(crate) fn try_resolve(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
-        // A header is configured, but no proxy is trusted to set it.
+        // A header is configured, but no proxy is trusted to set this header.
         if let (Trust::PeerOnly, AddressHeader::Forwarded | AddressHeader::Single(_)) = (&self.trust, &self.header) {
             return Err(KeyError::new(UNTRUSTED));
         }
@@ -335,17 +346,18 @@ fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
     address(&value[..colon]).filter(|_| is_port)
 }
 
-/// The peer's address as an extension. Insert it into each request if the server does not provide the address
-/// otherwise. See [`ClientIp`] for an example.
+/// The peer's address as an extension. Insert this extension into each request if the server does not provide the
+/// address in another way. See [`ClientIp`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs)] // A newtype of the address.
+#[allow(clippy::exhaustive_structs)] // This is a newtype for the address.
 pub struct PeerAddr(pub SocketAddr);
 
 fn peer(extensions: &Extensions) -> Option<SocketAddr> {
     let peer = None;
     #[cfg(feature = "axum")]
     let peer = peer.or_else(|| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0));
-    // Over TLS, tonic wraps its connection info in a type of the TLS library in use; `tonic::Request` finds it.
+    // Over TLS, tonic wraps its connection info in a type that depends on the TLS library. `tonic::Request` finds the
+    // info in either case.
     #[cfg(feature = "tonic")]
     let peer = peer.or_else(|| tonic::Request::from_parts(Default::default(), extensions.clone(), ()).remote_addr());
     let peer = peer.or_else(|| extensions.get::<PeerAddr>().map(|peer| peer.0));
@@ -361,7 +373,7 @@ fn parse_networks(networks: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<I
 const UNTRUSTED: &str = "tollgate: `client_ip()` reads a header, but trusts no proxy. Name the networks of your \
     proxies with `.trust([..])`, or set the number of proxies with `.trust_hops(n)`";
 
-/// Shown to clients. The mistake that the limiter reports contains the remedy.
+/// This message is shown to clients. The mistake that the limiter reports contains the remedy.
 const MISSING: &str = "the request has no peer address to limit by";
 
 #[cfg(test)]
@@ -395,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_peer_no_header_is_trusted() {
+    fn no_header_is_trusted_without_a_peer_address() {
         let parts = parts(None, &[("x-forwarded-for", "203.0.113.9")]);
         assert!(refused(&client_ip().trust(["0.0.0.0/0"]), &parts).contains("no peer address"));
     }
@@ -418,7 +430,7 @@ mod tests {
         };
         assert_eq!(found("6.6.6.6, 203.0.113.9, 10.0.0.3, 10.0.0.2"), "203.0.113.9");
         assert_eq!(found("203.0.113.9"), "203.0.113.9");
-        // At the end of the chain, or at an invalid entry, the last proxy counts as the client.
+        // If the chain ends or an entry is invalid, the last proxy before that counts as the client.
         assert_eq!(found("10.0.0.3, 10.0.0.2"), "10.0.0.3");
         assert_eq!(found("203.0.113.9, unknown, 10.0.0.2"), "10.0.0.2");
     }
@@ -429,7 +441,7 @@ mod tests {
         for (hops, client) in [
             (0, "192.0.2.1"),
             (1, "198.51.100.1"),
-            // Invalid or missing entries.
+            // The entry is invalid or missing.
             (2, "192.0.2.1"),
             (3, "198.51.100.3"),
             (4, "192.0.2.1"),

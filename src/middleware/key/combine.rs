@@ -1,4 +1,4 @@
-//! Combinators of extractors.
+//! Combinators for key extractors.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
         match self.0.extract(parts) {
             Extraction::Now(found) if is_anonymous(&found) => self.1.extract(parts),
             Extraction::Later(first) => {
-                // Only `extract` can borrow the request. If the second future is not needed, it is dropped unpolled.
+                // Only `extract` can borrow the request, so the second future is created here. If it is not needed, it
+                // is dropped without being polled.
                 let second = self.1.extract(parts);
                 Extraction::later(async move {
                     let found = first.await;
@@ -60,7 +61,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for And<A, B> {
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        // A caller that lacks either key is anonymous. Deny lists also find credentials within a pair.
+        // A caller that lacks either key is anonymous. Deny lists also match credentials within a pair.
         if *key == Key::anonymous() || key.source().is_some() {
             return self.0.can_find(key) || self.1.can_find(key);
         }
@@ -191,7 +192,7 @@ mod tests {
         }
     }
 
-    /// An extractor whose result is a future; [`now`] is its immediate counterpart.
+    /// An extractor that finds its key asynchronously. [`now`] is its immediate counterpart.
     fn later(answer: Option<u64>) -> impl KeyExtractor {
         move |_: &Parts| Extraction::later(async move { answer })
     }

@@ -1,14 +1,16 @@
 //! Addresses in `X-Forwarded-For` and `Forwarded` (RFC 7239), read from the right.
 //!
-//! Each proxy appends the address of its peer, so the nearest proxy's entry is the rightmost and the client's own text
-//! the leftmost. Entries are read from the right, and only as long as their authors are trusted. Text that a client
-//! writes at the left (unclosed quotes, quoted commas, garbage) cannot change how the right end is read.
+//! Each proxy appends the address of its peer. The rightmost entry is therefore the nearest proxy's, and the leftmost
+//! text is the client's own. Entries are read from the right, and only as long as their authors are trusted. Text that
+//! a client writes on the left (unclosed quotes, quoted commas, garbage) cannot change how the entries on the right are
+//! read.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{HeaderMap, HeaderName};
 
-/// The entries of all lines of a header, the last one first, at most [`MAX_ENTRIES`] and [`MAX_BYTES`].
+/// Returns the entries of all lines of a header, from last to first, up to [`MAX_ENTRIES`] entries and [`MAX_BYTES`]
+/// bytes.
 pub(super) fn entries<'a>(headers: &'a HeaderMap, name: &HeaderName, quoted: bool) -> impl Iterator<Item = &'a [u8]> {
     let mut bytes = 0;
     let lines = headers.get_all(name).iter().rev();
@@ -18,11 +20,12 @@ pub(super) fn entries<'a>(headers: &'a HeaderMap, name: &HeaderName, quoted: boo
     })
 }
 
-/// Chains of proxies are short; a longer header is an attempt to use up CPU time.
+/// Chains of proxies are short, so a longer header is probably an attempt to use up CPU time.
 const MAX_ENTRIES: usize = 64;
 const MAX_BYTES: usize = 8192;
 
-/// The comma-separated entries of a line, the last one first. With `quoted`, commas within quotes do not separate.
+/// Returns the comma-separated entries of a line, from last to first. If `quoted` is set, commas within quotes do not
+/// separate entries.
 fn from_the_right(line: &[u8], quoted: bool) -> impl Iterator<Item = &[u8]> {
     let (mut i, mut within_quotes) = (line.len(), false);
     let entries = line.rsplit(move |byte| {
@@ -35,12 +38,13 @@ fn from_the_right(line: &[u8], quoted: bool) -> impl Iterator<Item = &[u8]> {
     entries.map(<[u8]>::trim_ascii)
 }
 
-/// Whether an odd number of backslashes precedes the byte at `i`. An opening quote is never escaped: it follows `=`.
+/// Returns whether an odd number of backslashes precedes the byte at `i`. An opening quote is never escaped, since it
+/// follows `=`.
 fn is_escaped(text: &[u8], i: usize) -> bool {
     text[..i].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// Parses an entry of `X-Forwarded-For`: an address, optionally with a port, IPv6 also in brackets.
+/// Parses an entry of `X-Forwarded-For`, which is an address with an optional port. IPv6 addresses may be in brackets.
 pub(super) fn address(entry: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(entry).ok()?;
     let address =
@@ -50,7 +54,7 @@ pub(super) fn address(entry: &[u8]) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// Parses an entry of `Forwarded`: the address of its only `for`.
+/// Parses an entry of `Forwarded` and returns the address in its only `for` parameter.
 pub(super) fn node(entry: &[u8]) -> Option<IpAddr> {
     let mut node = None;
     for pair in pairs(entry) {
@@ -59,14 +63,14 @@ pub(super) fn node(entry: &[u8]) -> Option<IpAddr> {
             continue;
         }
         if node.is_some() {
-            return None; // Ambiguous: a second `for`.
+            return None; // A second `for` makes the entry ambiguous.
         }
         node = Some(unquoted(value[1..].trim_ascii())?);
     }
     address(&node?)
 }
 
-/// The `;`-separated pairs of an entry; semicolons within quotes do not separate.
+/// Returns the `;`-separated pairs of an entry. Semicolons within quotes do not separate pairs.
 fn pairs(entry: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (mut within_quotes, mut escaped) = (false, false);
     entry.split(move |byte| {
@@ -114,7 +118,7 @@ mod tests {
             split(r#"for=a, for="b,c";host="d\",e", for=f"#, true),
             ["for=f", r#"for="b,c";host="d\",e""#, "for=a"]
         );
-        // A quote that the client never closed is to the left of the proxy's entry.
+        // The client opened a quote to the left of the proxy's entry and never closed it.
         assert_eq!(split(r#"for="x, for=1.2.3.4"#, true)[0], "for=1.2.3.4");
     }
 
@@ -142,7 +146,7 @@ mod tests {
         };
         assert_eq!((count(0, 0, 0), count(1, 63, 1), count(1, 100, 1)), (0, 63, 64));
         assert_eq!((count(100, 1, 1), count(3, 30, 1)), (64, 64));
-        // The comma after an entry counts too: 64 entries of 128 bytes are 8 KiB.
+        // The comma after an entry counts too, so 64 entries of 128 bytes take 8 KiB.
         assert_eq!((count(1, 64, 127), count(1, 64, 128), count(2, 1, 5000), count(1, 1, 8192)), (64, 63, 1, 0));
     }
 

@@ -1,4 +1,4 @@
-//! Keys by destination host, for layers around HTTP clients.
+//! Keys from the destination host of a request, for layers around HTTP clients.
 
 use http::Uri;
 use http::request::Parts;
@@ -6,11 +6,12 @@ use http::request::Parts;
 use super::{Extraction, KeyExtractor};
 use crate::policy::Key;
 
-/// Counts by host and port of the request's URI, for a layer around an HTTP client that limits each server separately.
+/// Limits requests by the host and port in their URI. Use this in a layer around an HTTP client to limit the requests
+/// to each server separately.
 ///
-/// The key is `("host", "api.example.com:443")`: the host in lower case, and the port, which defaults to the scheme's
-/// port. A URI without a host, as in HTTP/1.1 requests that a server receives, has no key. Do not limit callers by this
-/// key, since they choose the host.
+/// The key is a pair such as `("host", "api.example.com:443")`. The host is in lower case, and the port defaults to the
+/// scheme's port. If the URI has no host, as in HTTP/1.1 requests that a server receives, there is no key. Do not limit
+/// the callers of a server by this key, since they choose the host.
 ///
 /// ```
 /// # use tollgate::{key::{self, KeyExtractor}, Key};

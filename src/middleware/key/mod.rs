@@ -32,17 +32,20 @@ pub use combine::{And, Map, Or, OrReject, OrSkip};
 pub use host::{Host, host};
 pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, header};
 
-/// Finds the caller of a request: a key, optionally with a tier.
+/// Finds the caller of a request, which is a key with an optional tier.
 ///
-/// Any closure over the request's parts is an extractor if it returns a type that converts to a key, an `Option` of
-/// such a type (`None` is the anonymous caller), a [`Subject`] with a tier, a `Result` of these with a [`KeyError`], or
-/// an [`Extraction`]:
+/// Any closure that takes the request's parts is an extractor if it returns one of these types:
+///
+/// - a type that converts to a key, or an `Option` of such a type (`None` stands for the anonymous caller),
+/// - a [`Subject`], which may have a tier,
+/// - a `Result` of one of these with a [`KeyError`] as the error,
+/// - an [`Extraction`].
 ///
 /// ```
 /// use http::request::Parts;
 /// use tollgate::{key::{self, KeyExtractor}, Quota, RateLimitLayer, Subject, MINUTE};
 /// #[derive(Clone)]
-/// struct User { id: u64, plan: &'static str } // an extension, set by an authentication layer outside this one
+/// struct User { id: u64, plan: &'static str } // an extension that an outer authentication layer inserts
 ///
 /// let quota = Quota::token_bucket(50, MINUTE);
 /// RateLimitLayer::new(quota, |req: &Parts| req.extensions.get::<User>().map(|user| user.id));
@@ -51,16 +54,16 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 ///     None => Subject::anonymous(),
 /// });
 ///
-/// // Combined: users by their id, other callers by address and with their own tier.
+/// // Combined: limit users by ID, and other callers by address with a tier of their own.
 /// let by_user = || key::extension(|user: &User| user.id);
 /// RateLimitLayer::new(quota, by_user().or(key::client_ip().map(|subject| subject.tier("visitor"))));
-/// // Each user on each of their addresses.
+/// // Limit each pair of a user and an address.
 /// RateLimitLayer::new(quota, by_user().and(key::client_ip()));
 /// ```
 ///
 /// Annotate the closure's argument: `|req: &Parts|`. A closure cannot return borrowed data (`lifetime may not live long
-/// enough`); convert it to a key first: `|req: &Parts| req.uri.query().map(Key::from)`. For `async` code, return an
-/// [`Extraction::later`].
+/// enough`); convert it to a key first: `|req: &Parts| req.uri.query().map(Key::from)`. If the closure needs `async`
+/// code, return an [`Extraction::later`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not find the key of a request",
     note = "use a closure `|req: &http::request::Parts| ...` that returns a key, an `Option` of one, or a `Subject`",
@@ -68,21 +71,22 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
     note = "for `async` code, return `tollgate::key::Extraction::later(future)`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Finds the caller. Called for every request before its limits are checked, so slow work belongs in an
-    /// [`Extraction::later`]. See [`Extraction`] for an example.
+    /// Finds the caller. The layer calls this method for every request before it checks the limits, so slow work
+    /// belongs in an [`Extraction::later`]. See [`Extraction`] for an example.
     fn extract(&self, parts: &Parts) -> Extraction;
 
-    /// The client's address, if this extractor reads it. [Deny lists](crate::protection::DenyList) and
-    /// [blocks](crate::protection::AutoBlock) use it unless the layer is [configured](crate::RateLimitLayer::client_ip)
-    /// otherwise. An extractor that wraps another one should forward `address`, `can_find` and `missing_extension`. The
-    /// default is `None`.
+    /// Returns the client's address if this extractor reads it. [Deny lists](crate::protection::DenyList) and
+    /// [blocks](crate::protection::AutoBlock) use this address unless the layer is
+    /// [configured](crate::RateLimitLayer::client_ip) otherwise. An extractor that wraps another extractor should
+    /// forward `address`, `can_find` and `missing_extension` to it. The default implementation returns `None`.
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let _ = parts;
         None
     }
 
-    /// Whether this extractor can find keys of this type, whatever their content; [`Key::anonymous`] stands for callers
-    /// without a key. A layer reports deny rules with keys that none of its extractors can find. The default is `true`.
+    /// Returns whether this extractor can find keys of the same type as `key`, whatever their content.
+    /// [`Key::anonymous`] stands for callers without a key. A layer reports deny rules with keys that none of its
+    /// extractors can find. The default implementation returns `true`.
     ///
     /// ```
     /// # use tollgate::{key::{self, KeyExtractor}, Key};
@@ -94,16 +98,17 @@ pub trait KeyExtractor: Send + Sync + 'static {
         true
     }
 
-    /// The type of the extension that this extractor needs and the request lacks, if any. If its absence makes the
-    /// caller anonymous, a layer reports this once as a [mistake](crate::observe::Mistake). The default is `None`.
+    /// Returns the type name of the extension that this extractor needs, if the request lacks it. If the caller is
+    /// anonymous for this reason, a layer reports this once as a [mistake](crate::observe::Mistake). The default
+    /// implementation returns `None`.
     fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
         let _ = parts;
         None
     }
 
-    /// Finds the key and tier of the caller, for handlers that limit the same callers as the layer. Returns `None` if a
-    /// rule with this extractor would not limit the request. Do not pass `None` to a limiter, where it means the
-    /// anonymous caller.
+    /// Finds the key and tier of the caller. Use this in handlers that limit the same callers as the layer. Returns
+    /// `None` if a rule with this extractor would not limit the request. Do not pass this `None` to a limiter, which
+    /// would take it for the anonymous caller.
     ///
     /// ```
     /// use axum::{extract::State, http::request::Parts};
@@ -144,8 +149,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// Tries `other` if this extractor finds no key. See [`KeyExtractor`] for an example.
     ///
-    /// The first key must be verified. If clients can [invent](crate::key#which-keys-a-client-can-invent) it, as with
-    /// an unchecked API key, they can bypass the second key.
+    /// The first key must be verified. If clients can [invent](crate::key#which-keys-a-client-can-invent) it, as they
+    /// can invent an unchecked API key, they can bypass the limit on the second key.
     fn or<O: KeyExtractor>(self, other: O) -> Or<Self, O>
     where
         Self: Sized,
@@ -153,8 +158,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Or(self, Arc::new(other))
     }
 
-    /// Pairs the keys of both extractors. Callers that lack either key are anonymous. The tier is that of the first
-    /// subject, otherwise that of the second.
+    /// Combines the keys of both extractors into a pair. Callers that lack either key are anonymous. The pair has the
+    /// tier of the first subject or, if the first has none, the tier of the second.
     ///
     /// If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys, they can invent pairs. To
     /// apply two limits, add a [rule](crate::RateLimitLayer::and) instead.
@@ -174,8 +179,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Map(self, Arc::new(change))
     }
 
-    /// Refuses requests without a key with 400, or UNAUTHENTICATED if [gRPC](crate::RateLimitLayer::grpc) is enabled.
-    /// By default, such requests share the anonymous row.
+    /// Refuses requests without a key. The response is 400, or UNAUTHENTICATED for gRPC requests if
+    /// [gRPC](crate::RateLimitLayer::grpc) is enabled. By default, such requests share the anonymous row.
     ///
     /// ```
     /// # use tollgate::{key, key::KeyExtractor};
@@ -231,14 +236,14 @@ where
     }
 }
 
-/// The result of a [`KeyExtractor`], either immediate or a future.
+/// The result of a [`KeyExtractor`], which is either known immediately or computed by a future.
 ///
 /// ```
 /// use http::request::Parts;
 /// use tollgate::{key::{Extraction, KeyExtractor}, Key, Quota, RateLimitLayer, MINUTE};
 /// # async fn user_of(_session: String) -> Option<u64> { None }
 ///
-/// /// Counts by tenant, else by the user of a session; health checks are not limited.
+/// /// Limits by tenant or, if there is none, by the session's user. Health checks are not limited.
 /// struct Caller;
 ///
 /// impl KeyExtractor for Caller {
@@ -261,7 +266,7 @@ pub enum Extraction {
     Later(Pin<Box<dyn Future<Output = Found> + Send>>),
 }
 
-/// The outcome of an extraction: a caller, a request to skip, or an error.
+/// The outcome of an extraction, which is a caller, a request to skip, or an error.
 ///
 /// ```
 /// # use tollgate::{key::{Found, KeyError}, Subject};
@@ -270,24 +275,24 @@ pub enum Extraction {
 /// assert!(matches!(Found::from(Err::<u64, _>(KeyError::new("no tenant"))), Found::Refuse(_)));
 /// ```
 #[derive(Clone, Debug)]
-#[allow(clippy::exhaustive_enums)] // There are no other ways to handle a request.
+#[allow(clippy::exhaustive_enums)] // There is no other way to handle a request.
 pub enum Found {
     /// A caller, possibly anonymous.
     Subject(Subject),
     /// The rule does not limit this request.
     Skip,
-    /// The request cannot be limited and is refused.
+    /// The request cannot be limited and is therefore refused.
     Refuse(KeyError),
 }
 
 impl Extraction {
-    /// Makes an extraction from a future, such as a session lookup. The future must own the data that it needs from the
-    /// request.
+    /// Creates an extraction from a future, such as a session lookup. The future must own the data that it needs from
+    /// the request.
     pub fn later<A: Into<Found>>(future: impl Future<Output = A> + Send + 'static) -> Extraction {
         Extraction::Later(Box::pin(async move { future.await.into() }))
     }
 
-    /// Exempts the request from the rule.
+    /// Creates an extraction that exempts the request from the rule.
     pub const fn skip() -> Extraction {
         Extraction::Now(Found::Skip)
     }
@@ -334,7 +339,7 @@ impl<A: Into<Found>> From<Result<A, KeyError>> for Found {
     }
 }
 
-/// Counts all requests under one key, [`Key::global`].
+/// Limits all requests together, under the single key [`Key::global`].
 ///
 /// ```
 /// # use tollgate::{key, Policy, Quota, RateLimitLayer, RateLimiter, Key, SECOND};
@@ -343,7 +348,7 @@ impl<A: Into<Found>> From<Result<A, KeyError>> for Found {
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::default();
 /// let layer = RateLimitLayer::new(&ALL, key::global()).limiter(&limiter);
-/// assert_eq!(limiter.remaining(&ALL, Key::global()).await?, 1000); // the row of that layer
+/// assert_eq!(limiter.remaining(&ALL, Key::global()).await?, 1000); // the row that the layer uses
 /// # Ok(()) }
 /// ```
 pub fn global() -> Global {
@@ -364,7 +369,8 @@ impl KeyExtractor for Global {
     }
 }
 
-/// [`can_find`](KeyExtractor::can_find) for extractors that read one part of a request, which may be missing.
+/// Implements [`can_find`](KeyExtractor::can_find) for extractors that read a single part of the request, which may be
+/// missing.
 fn finds_at(source: KeySource, name: &str, key: &Key) -> bool {
     *key == Key::anonymous() || key.source() == Some((source, name.as_bytes()))
 }

@@ -9,9 +9,9 @@ use super::request::percent_decoded;
 use super::{Extraction, KeyExtractor, finds_at};
 use crate::policy::{Key, KeySource};
 
-/// Counts by a percent-decoded path parameter, such as `"id"` in `/users/{id}`. If the route has no parameter of this
-/// name, the caller is anonymous. The layer must run after routing: use `Router::layer`, `route_layer` or a method
-/// router's `layer`.
+/// Limits requests by a percent-decoded path parameter, such as `"id"` in `/users/{id}`. If the route has no parameter
+/// with this name, the caller is anonymous. The layer must run after routing: use `Router::layer`, `route_layer` or a
+/// method router's `layer`.
 ///
 /// ```
 /// # use axum::{body::Body, extract::Request, routing::get, Router};
@@ -36,7 +36,7 @@ pub struct PathParam {
 }
 
 impl PathParam {
-    /// Returns the key of requests with this percent-decoded value, for inspecting, resetting or denying it.
+    /// Returns the key for requests with this percent-decoded value. Use it to inspect, reset or deny the key.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Path, &self.name, value.as_ref())
     }
@@ -55,7 +55,7 @@ impl KeyExtractor for PathParam {
     }
 }
 
-/// The value of `{name}` or `{*name}` of `route` in `path`.
+/// Returns the part of `path` that matches `{name}` or `{*name}` in `route`.
 fn parameter<'a>(route: &str, path: &'a str, name: &str) -> Option<Cow<'a, [u8]>> {
     let mut rest = path;
     for pattern in route.split('/') {

@@ -10,9 +10,9 @@ use super::super::headers::field_name;
 use super::{Extraction, Found, KeyExtractor, finds_at};
 use crate::policy::{Key, KeySource};
 
-/// Counts by an extension that an outer layer set: a user, a session, a tenant. Without the extension, the caller is
-/// anonymous, and the layer reports this once as a [mistake](crate::observe::Mistake), unless `or`, `or_reject` or
-/// `or_skip` handles such callers.
+/// Limits requests by an extension that an outer layer inserted, such as a user, a session or a tenant. If the
+/// extension is missing, the caller is anonymous. The layer reports this once as a [mistake](crate::observe::Mistake),
+/// unless `or`, `or_reject` or `or_skip` handles such callers.
 ///
 /// ```
 /// use tollgate::{key, Key, Quota, RateLimitLayer, Subject, MINUTE};
@@ -21,7 +21,7 @@ use crate::policy::{Key, KeySource};
 ///
 /// let quota = Quota::token_bucket(50, MINUTE);
 /// RateLimitLayer::new(quota, key::extension(|user: &User| Subject::new(user.id).tier(user.plan)));
-/// // An owned key: a `&str` would borrow from the extension.
+/// // The closure returns an owned key, since a `&str` would borrow from the extension.
 /// RateLimitLayer::new(quota, key::extension(|user: &User| Key::from(user.team.as_str())));
 /// ```
 pub fn extension<T, R, F>(read: F) -> Extension<T, F>
@@ -58,16 +58,16 @@ where
     }
 
     fn can_find(&self, key: &Key) -> bool {
-        // Extensions hold users, not the credentials they sent.
+        // Extensions contain users, not the credentials that the users sent.
         key.source().is_none()
     }
 }
 
-/// Counts by the value of a header, such as an API key. Only a hash of the value is stored. Handlers that limit the
-/// same caller must make the key with [`Header::key`]: the bare value is a different key.
+/// Limits requests by the value of a header, such as an API key. Only a hash of the value is stored. Handlers that
+/// limit the same caller must create the key with [`Header::key`], since the bare value is a different key.
 ///
 /// If the header is missing, empty or repeated, the caller is anonymous. Unless a layer outside the limiter checks the
-/// values, clients can [invent](crate::key#which-keys-a-client-can-invent) them and get a row for each.
+/// values, clients can [invent](crate::key#which-keys-a-client-can-invent) values and get a row for each value.
 ///
 /// ```
 /// # use tollgate::key::{self, KeyExtractor};
@@ -97,7 +97,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Returns the key of requests with this header value, for inspecting, resetting or denying it.
+    /// Returns the key for requests with this header value. Use it to inspect, reset or deny the key.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Header, self.name.as_str(), value.as_ref())
     }
@@ -113,12 +113,12 @@ impl KeyExtractor for Header {
     }
 }
 
-/// Counts by the token of `Authorization: Bearer` (RFC 6750, section 2.1). The token is not validated; only its hash is
-/// stored.
+/// Limits requests by the token in the `Authorization: Bearer` header (RFC 6750, section 2.1). The token is not
+/// validated. Only a hash of the token is stored.
 ///
 /// Unless a layer outside the limiter checks the tokens, clients can
-/// [invent](crate::key#which-keys-a-client-can-invent) them and get a row for each. In that case, add a rule by
-/// address. See [`header`] for an example.
+/// [invent](crate::key#which-keys-a-client-can-invent) tokens and get a row for each token. In that case, add a rule
+/// that limits requests by address. See [`header`] for an example.
 pub fn bearer() -> Bearer {
     Bearer
 }
@@ -128,7 +128,7 @@ pub fn bearer() -> Bearer {
 pub struct Bearer;
 
 impl Bearer {
-    /// Returns the key of requests with this token, for inspecting, resetting or denying it.
+    /// Returns the key for requests with this token. Use it to inspect, reset or deny the key.
     pub fn key(&self, token: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Bearer, "", token.as_ref())
     }
@@ -150,14 +150,15 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"Bearer ") && !token.is_empty()).then_some(token)
 }
 
-/// Counts by the value of a cookie, such as a session. Only a hash of the value is stored.
+/// Limits requests by the value of a cookie, such as a session ID. Only a hash of the value is stored.
 ///
-/// All spellings that the `cookie` crate reads as one value are one key: percent escapes in name and value are decoded,
-/// and surrounding quotes are removed. A cookie that is repeated with the same value counts once. If the values differ,
-/// the caller is anonymous, since the service might read either value.
+/// All spellings that the `cookie` crate reads as the same value are the same key: percent escapes in the name and the
+/// value are decoded, and surrounding quotes are removed. A cookie may be repeated with the same value. If the values
+/// differ, the caller is anonymous, since the service might read either value.
 ///
-/// Clients can [invent](crate::key#which-keys-a-client-can-invent) cookies and get a row for each. If a layer outside
-/// the limiter checks the session, count by its result ([`extension`]). See [`header`] for an example.
+/// Clients can [invent](crate::key#which-keys-a-client-can-invent) cookies and get a row for each cookie. If a layer
+/// outside the limiter checks the session, limit requests by the result of that check (see [`extension`]). See
+/// [`header`] for an example.
 pub fn cookie(name: impl Into<String>) -> Cookie {
     Cookie { name: name.into() }
 }
@@ -169,7 +170,7 @@ pub struct Cookie {
 }
 
 impl Cookie {
-    /// Returns the key of requests with this cookie value, for inspecting, resetting or denying it.
+    /// Returns the key for requests with this cookie value. Use it to inspect, reset or deny the key.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Cookie, &self.name, without_quotes(value.as_ref()))
     }
@@ -193,8 +194,8 @@ impl KeyExtractor for Cookie {
     }
 }
 
-/// The decoded value of a cookie. Quotes are removed after decoding. Some parsers remove them before decoding: values
-/// that are equal to either kind of parser must be one key.
+/// Returns the decoded value of a cookie. Quotes are removed after decoding, while some parsers remove them before
+/// decoding. Values that are equal to either kind of parser must be the same key.
 fn cookie_value(text: &[u8]) -> Cow<'_, [u8]> {
     let decoded = percent_decoded(text);
     let value = without_quotes(&decoded);
@@ -212,7 +213,7 @@ pub(crate) fn percent_decoded(text: &[u8]) -> Cow<'_, [u8]> {
     percent_encoding::percent_decode(text).into()
 }
 
-/// The header's value, if the header occurs once and is not empty.
+/// Returns the header's value if the header occurs exactly once and is not empty.
 pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.as_bytes().trim_ascii();

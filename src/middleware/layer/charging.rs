@@ -1,4 +1,4 @@
-//! Options for what a request costs, how long it may wait, and how its charges are settled.
+//! Options for the cost of a request, the time that it may wait, and the settlement of its charges.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::middleware::on_response::OnResponse;
 use crate::policy::Policy;
 
 impl RateLimitLayer {
-    /// Sets the cost of a request under every rule without its own [`Rule::cost`](crate::Rule::cost). Defaults to 1.
+    /// Sets the cost of a request under every rule that has no [cost of its own](crate::Rule::cost). Defaults to 1.
     ///
     /// ```
     /// # use http::request::Parts;
@@ -29,7 +29,7 @@ impl RateLimitLayer {
     ///
     /// A request that costs more than the quota's capacity is refused without `Retry-After`. The first such request is
     /// reported as a [mistake](crate::observe::Mistake). A cost of 0 spends nothing, but the request is denied while
-    /// the key has overspent its quota. An outer layer can pass a cost in an extension.
+    /// the key has overspent its quota. An outer layer can pass the cost in an extension, which the closure reads.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
         self.options_mut().cost = Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts))));
@@ -39,16 +39,16 @@ impl RateLimitLayer {
     /// Sets the same [`cost`](RateLimitLayer::cost) for every request.
     ///
     /// # Panics
-    /// When the layer is added to a service, if the quota of a policy or tier can never grant the cost.
+    /// Adding the layer to a service panics if the quota of a policy or tier can never grant the cost.
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> RateLimitLayer {
         self.options_mut().cost = Cost::Fixed(tokens);
         self
     }
 
-    /// Sets a [`cost`](RateLimitLayer::cost) that is computed asynchronously. The future must own its data: `|req:
-    /// &Parts| { let uri = req.uri.clone(); async move { price_of(uri).await } }`. The inner service is called after
-    /// the future completes.
+    /// Sets a [`cost`](RateLimitLayer::cost) that is computed asynchronously. The future must own its data, as in
+    /// `|req: &Parts| { let uri = req.uri.clone(); async move { price_of(uri).await } }`. The inner service is called
+    /// after the future completes.
     #[must_use]
     pub fn cost_async<F>(mut self, cost: impl Fn(&Parts) -> F + Send + Sync + 'static) -> RateLimitLayer
     where
@@ -58,12 +58,13 @@ impl RateLimitLayer {
         self
     }
 
-    /// Settles charges based on the response, under every rule without its own [closure](crate::Rule::on_response). The
-    /// closure is called once per charge. See [`OnResponse`] for an example.
+    /// Settles charges based on the response, under every rule that has no [closure of its
+    /// own](crate::Rule::on_response). The closure is called once for each charge. See [`OnResponse`] for an example.
     ///
-    /// A charge is kept if there is no response: the handler panics, the inner service fails, an outer timeout fires or
-    /// the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled is changed only by
-    /// [`OnResponse::Reset`]. The response's `RateLimit` headers show the state before settling.
+    /// A charge is kept if there is no response, which happens if the handler panics, the inner service fails, an outer
+    /// timeout fires or the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled is
+    /// changed only by [`OnResponse::Reset`]. The response's `RateLimit` headers show the state before the charge is
+    /// settled.
     #[must_use]
     pub fn on_response(
         mut self,
@@ -74,14 +75,14 @@ impl RateLimitLayer {
     }
 
     /// Inserts a [`Receipt`](crate::Receipt) into the extensions of each request that is passed on, for handlers and
-    /// streaming bodies that learn the actual cost later. Off by default, since extensions allocate.
+    /// streaming bodies that learn the actual cost later. This is off by default, since extensions require allocations.
     ///
     /// ```
     /// # use axum::{routing::post, Router};
     /// # use tollgate::{key, Policy, Quota, RateLimitLayer, Receipt, MINUTE};
     /// async fn complete(usage: Receipt, prompt: String) -> String {
     ///     let answer = prompt.to_uppercase();
-    ///     let _ = usage.settle(answer.len() as u64).await; // if the backend is down, the estimate stays
+    ///     let _ = usage.settle(answer.len() as u64).await; // if the backend is down, the estimate is kept
     ///     answer
     /// }
     ///
@@ -100,21 +101,21 @@ impl RateLimitLayer {
     ///
     /// ```
     /// # use tollgate::{key, Policy, Quota, RateLimitLayer, SECOND};
-    /// // Ten requests per second, evenly spaced. Up to fifty per client wait, each for at most five seconds.
+    /// // Ten requests per second are allowed, evenly spaced. Up to fifty per client wait, each for up to five seconds.
     /// const SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
     /// RateLimitLayer::new(SEARCH, key::client_ip()).wait_up_to(5 * SECOND);
     /// ```
     ///
-    /// Each request reserves its tokens when it arrives, so the requests of a key proceed in order of arrival. With
-    /// several rules, the latest due time counts. A waiting request holds no capacity of the inner service. If a client
-    /// disconnects, the requests behind it move up: see [`Reservation`](crate::Reservation). The number of requests
-    /// that wait for their due time or for the reply of a remote backend is
-    /// [bounded](crate::limiter::RateLimiterBuilder::max_waiting). For limits on outgoing requests, see
+    /// Each request reserves its tokens when it arrives, so the requests of a key proceed in the order of their
+    /// arrival. If there are several rules, the request waits until the latest of its due times. A waiting request
+    /// holds no capacity of the inner service. If a client disconnects, the requests behind it move up (see
+    /// [`Reservation`](crate::Reservation)). The number of requests that wait for their due time or for the reply of a
+    /// remote backend is [bounded](crate::limiter::RateLimiterBuilder::max_waiting). To limit outgoing requests, see
     /// [`docs::outgoing`](crate::docs::outgoing).
     ///
     /// # Panics
-    /// Panics if no policy of the rules added so far allows reservations. Also when a request has to wait outside of a tokio
-    /// runtime, unless the backend's [clock](crate::clock::Clock) implements its own sleep.
+    /// Panics if no policy of the rules added so far allows reservations. The service panics if a request has to wait
+    /// outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) implements its own sleep.
     #[cfg(feature = "wait")]
     #[track_caller]
     #[must_use]
@@ -131,7 +132,8 @@ impl RateLimitLayer {
     }
 
     /// Delays each request that waits by a random extra time of up to `max`, so that requests with the same due time do
-    /// not all proceed together. The extra time is added to [`wait_up_to`](RateLimitLayer::wait_up_to). Off by default.
+    /// not all proceed together. With this extra time, a request may wait for longer than
+    /// [`wait_up_to`](RateLimitLayer::wait_up_to). The default is no extra time.
     #[cfg(feature = "wait")]
     #[must_use]
     pub fn wait_jitter(mut self, max: Duration) -> RateLimitLayer {

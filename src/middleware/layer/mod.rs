@@ -1,4 +1,4 @@
-//! The layer: which requests to limit, by which key, under which policies.
+//! The layer, which defines which requests are limited, by which keys and under which policies.
 
 mod charging;
 mod responses;
@@ -21,7 +21,7 @@ use crate::policy::{DenyRule, Policy};
 /// Applies rate limits to the requests of a service.
 ///
 /// A layer has one or more rules, each with a policy and a key extractor. The rules decide together: if one of them
-/// denies a request, no rule charges it, and the client gets a 429. The request does not reach the service.
+/// denies a request, no rule charges it. The request does not reach the service, and the client gets a 429 response.
 ///
 /// ```
 /// use axum::{routing::get, Router};
@@ -35,30 +35,31 @@ use crate::policy::{DenyRule, Policy};
 ///     .layer(RateLimitLayer::new(PER_CLIENT, key::client_ip()).and(GLOBAL, key::global()));
 /// ```
 ///
-/// All services made by one layer or its clones share their rows. Every response carries `RateLimit-Policy` and
-/// `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) unless [`headers`](RateLimitLayer::headers) selects another
-/// family. A denial also carries `Retry-After`, `Cache-Control: no-store` and an `application/problem+json` body, or a
-/// gRPC status for a [gRPC service](RateLimitLayer::grpc). `status::of_layer` (feature `axum`) makes a status endpoint.
+/// All services that are created by one layer or its clones share their rows. Every response carries `RateLimit-Policy`
+/// and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) unless [`headers`](RateLimitLayer::headers) selects
+/// another family. A denial also carries `Retry-After`, `Cache-Control: no-store` and an `application/problem+json`
+/// body, or a gRPC status for a [gRPC service](RateLimitLayer::grpc). `status::of_layer` (feature `axum`) creates a
+/// status endpoint.
 ///
 /// The inner service must be `Clone`; wrap it in a `Buffer` if it is not. The data of its response body must implement
-/// `From<Bytes>`. To pass a limited `Router` to something other than axum, map the body back as `docs::axum` shows.
+/// `From<Bytes>`. To use a limited `Router` outside of axum, map the body back as shown in `docs::axum`.
 ///
 /// # Where to put it
 /// - Inside CORS, so that browsers can read a 429 and preflights are not charged.
-/// - Inside authentication if the key comes from it. Also limit by address outside of authentication, since clients
-///   that guess credentials have no such key.
+/// - Inside authentication, if the key comes from authentication. Add another layer outside of it that limits requests
+///   by address, since clients that guess credentials have no such key.
 /// - Outside compression and other expensive layers.
 ///
-/// `Router::layer` also limits requests that match no route, such as a browser's request for an icon; `route_layer`
-/// lets 404s through unlimited.
+/// `Router::layer` also limits requests that match no route, such as a browser's request for an icon. `route_layer`
+/// does not limit requests that match no route.
 #[derive(Clone)]
 pub struct RateLimitLayer {
     pub(super) options: Arc<LayerOptions>,
 }
 
 impl RateLimitLayer {
-    /// Creates a layer with one rule and a new limiter in memory. A bare quota becomes a policy whose name is the
-    /// quota's text.
+    /// Creates a layer with one rule and a new limiter in memory. A bare quota is converted to a policy whose name is
+    /// the quota's text form.
     ///
     /// # Panics
     /// Panics if a bare quota refuses everything (capacity 0 without reservations).
@@ -67,7 +68,7 @@ impl RateLimitLayer {
         Rule::new(policy, key).into()
     }
 
-    /// Adds a rule. A request is charged under all rules or under none. See [`RateLimitLayer`] for an example.
+    /// Adds a rule. A request is charged under all rules or under none of them. See [`RateLimitLayer`] for an example.
     ///
     /// # Panics
     /// Panics if another rule has a policy with the same name, or if a bare quota refuses everything.
@@ -77,7 +78,7 @@ impl RateLimitLayer {
         self.rule(Rule::new(policy, key))
     }
 
-    /// Adds a rule with its own cost or its own handling of responses. See [`Rule`] for an example.
+    /// Adds a rule that has its own cost or settles its charges in its own way. See [`Rule`] for an example.
     ///
     /// # Panics
     /// Panics if another rule has a policy with the same name, since both would charge the same rows.
@@ -93,17 +94,17 @@ impl RateLimitLayer {
         self
     }
 
-    /// Uses this limiter. Layers and handlers that use one limiter share the rows of policies with the same name. See
-    /// [`key::global`](crate::key::global) for an example.
+    /// Sets the limiter to use. Layers and handlers that use the same limiter share the rows of policies with the same
+    /// name. See [`key::global`](crate::key::global) for an example.
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RateLimitLayer {
         self.options_mut().limiter = limiter.clone();
         self
     }
 
-    /// Exempts requests from all limits if `skip` returns true, for example health checks, trusted addresses or CORS
-    /// preflights. May be called repeatedly; a request is skipped if any predicate matches. See
-    /// [`client_ip`](RateLimitLayer::client_ip) for an example.
+    /// Exempts requests for which `skip` returns true from all limits, for example health checks, requests from trusted
+    /// addresses or CORS preflights. This method may be called repeatedly. A request is skipped if any of the
+    /// predicates matches. See [`client_ip`](RateLimitLayer::client_ip) for an example.
     #[must_use]
     pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> RateLimitLayer {
         self.options_mut().skip.push(Arc::new(skip));
@@ -111,8 +112,8 @@ impl RateLimitLayer {
     }
 
     /// Sets how the client's address is found for [deny lists](crate::protection::DenyList) and
-    /// [blocks](crate::protection::AutoBlock). Defaults to the address from the first rule whose key includes
-    /// [`client_ip`](crate::key::client_ip). Without such a rule, no address is known.
+    /// [blocks](crate::protection::AutoBlock). By default, this is the address from the first rule whose key includes
+    /// [`client_ip`](crate::key::client_ip). If there is no such rule, the layer knows no address.
     ///
     /// ```
     /// # use http::request::Parts;
@@ -137,8 +138,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a label, such as a country, that deny lists and blocks can match. The user agent needs no label. See
-    /// [`client_ip`](RateLimitLayer::client_ip) for an example.
+    /// Adds a label, such as a country, that deny lists and blocks can match. To match the user agent, no label is
+    /// needed. See [`client_ip`](RateLimitLayer::client_ip) for an example.
     #[must_use]
     pub fn label(
         mut self,
@@ -150,8 +151,8 @@ impl RateLimitLayer {
     }
 
     /// Adds a [`label`](RateLimitLayer::label) from a header such as `cf-ipcountry`, `cloudfront-viewer-country` or
-    /// `x-vercel-ip-country`. The proxy must set the header and overwrite a value sent by the client. If the header is
-    /// repeated, the last value counts.
+    /// `x-vercel-ip-country`. The proxy must set the header and overwrite any value that the client sent. If the header
+    /// is repeated, the last value is used.
     ///
     /// # Panics
     /// Panics if `header` is not a valid header name in lower case.
@@ -165,16 +166,18 @@ impl RateLimitLayer {
         })
     }
 
-    /// Accepts [deny rules](crate::protection::DenyList) that this layer can never apply: networks if it knows no
-    /// address, labels that it does not set, keys that its extractors cannot find. Use this if another layer or a
-    /// handler with the same limiter applies these rules. Without this option, adding the layer to a service panics.
+    /// Accepts [deny rules](crate::protection::DenyList) that this layer can never apply. These are rules for networks
+    /// if the layer knows no address, for labels that it does not set, and for keys that its extractors cannot find.
+    /// Use this option if another layer or a handler with the same limiter applies these rules. Without this option,
+    /// adding the layer to a service panics if there are such rules.
     #[must_use]
     pub fn ignore_unmatched_deny_rules(mut self) -> RateLimitLayer {
         self.options_mut().unmatched.ignored = true;
         self
     }
 
-    /// Returns the lines of this layer's [tables](super::RouteLimits::table) that no request has used yet, in order.
+    /// Returns the lines of this layer's [tables](super::RouteLimits::table) that no request has matched yet, in their
+    /// original order.
     ///
     /// ```
     /// # use axum::{body::Body, extract::Request, routing::get, Router};
@@ -196,8 +199,8 @@ impl RateLimitLayer {
         self.options.tables().flat_map(|table| table.unused()).collect()
     }
 
-    /// Returns the number of requests that matched no line of this layer's [tables](super::RouteLimits::table). Only
-    /// the [default policy](super::RouteLimits::default_policy), if set, limits them. See
+    /// Returns the number of requests that matched no line of this layer's [tables](super::RouteLimits::table). Such
+    /// requests are limited only by the [default policy](super::RouteLimits::default_policy), if there is one. See
     /// [`unused_routes`](RateLimitLayer::unused_routes) for an example.
     pub fn unmatched_requests(&self) -> u64 {
         self.options.tables().map(|table| table.unmatched()).sum()
@@ -222,9 +225,9 @@ impl<S> Layer<S> for RateLimitLayer {
     /// Wraps a service.
     ///
     /// # Panics
-    /// Panics if the quota of a policy or tier can never grant the [fixed cost](RateLimitLayer::fixed_cost). Also if the
-    /// limiter's deny list has rules that the layer can never apply; the message lists these rules and the options to
-    /// add. See [`ignore_unmatched_deny_rules`](RateLimitLayer::ignore_unmatched_deny_rules).
+    /// Panics if the quota of a policy or tier can never grant the [fixed cost](RateLimitLayer::fixed_cost). Also
+    /// panics if the limiter's deny list has rules that the layer can never apply. The message then lists these rules
+    /// and the options to add. See [`ignore_unmatched_deny_rules`](RateLimitLayer::ignore_unmatched_deny_rules).
     #[track_caller]
     fn layer(&self, inner: S) -> RateLimit<S> {
         self.options.check();

@@ -11,9 +11,9 @@ use crate::middleware::headers::{HeaderFamily, field_name};
 use crate::middleware::refusal::Refusal;
 
 impl RateLimitLayer {
-    /// Enables shadow mode, to try a limit on live traffic: requests are decided and counted, but never refused, and
-    /// clients see no rate limit headers. A request that would have been refused is not charged; its handler sees
-    /// [`RateLimitStatus::is_shadowed`](crate::RateLimitStatus::is_shadowed).
+    /// Enables shadow mode, in which you can try a limit on live traffic. The limiter decides and counts requests but
+    /// never refuses them, and clients see no rate limit headers. A request that would have been refused is not
+    /// charged. Its handler sees [`RateLimitStatus::is_shadowed`](crate::RateLimitStatus::is_shadowed).
     ///
     /// ```
     /// # use axum::{body::Body, extract::Request, routing::get, Router};
@@ -33,14 +33,14 @@ impl RateLimitLayer {
         self.enforce_share(0.0)
     }
 
-    /// Enforces the limit for a share of keys, from 0.0 to 1.0, and applies [shadow mode](RateLimitLayer::shadow) to
-    /// the others, to roll out a limit step by step.
+    /// Enforces the limit for a share of the keys, from 0.0 to 1.0, and applies [shadow mode](RateLimitLayer::shadow)
+    /// to the other keys. Use this to roll out a limit step by step.
     ///
     /// The first rule that does not skip the request provides the key. The limiter's
     /// [secret](crate::limiter::RateLimiterBuilder::secret) determines which keys are in the share, and a larger share
-    /// includes all keys of a smaller one. By default the secret is random, so each limiter and each process selects
-    /// different keys. Callers without a key count as one key. Requests whose key cannot be found are refused only if
-    /// the share is 1.0.
+    /// includes all keys of a smaller share. By default, the secret is random, so each limiter and each process selects
+    /// different keys. All callers without a key count as one key. If the key extractor fails, the request is refused
+    /// only if the share is 1.0.
     ///
     /// # Panics
     /// Panics if `share` is not between 0.0 and 1.0.
@@ -52,8 +52,9 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds this header with the value `denied` to responses if the request would have been refused without
-    /// [`shadow`](RateLimitLayer::shadow) mode, for the access log. Default: none.
+    /// Adds a header with this name and the value `denied` to the response if the request would have been refused
+    /// without [`shadow`](RateLimitLayer::shadow) mode. The header is meant for the access log. By default, no header
+    /// is added.
     ///
     /// # Panics
     /// Panics if `name` is not a valid header name in lower case.
@@ -72,13 +73,14 @@ impl RateLimitLayer {
         self
     }
 
-    /// Responds to refused gRPC requests with a gRPC status: HTTP 200 with `grpc-status: 8` (RESOURCE_EXHAUSTED) or another
-    /// suitable code, and the time to wait in `grpc-retry-pushback-ms` and `google.rpc.RetryInfo`.
+    /// Responds to refused gRPC requests with a gRPC status: HTTP 200 with `grpc-status: 8` (RESOURCE_EXHAUSTED) or
+    /// another suitable code, and the time to wait in `grpc-retry-pushback-ms` and `google.rpc.RetryInfo`.
     ///
     /// Enable this on gRPC services only. The layer detects gRPC by the request's `Content-Type`, which clients choose.
-    /// On other services, a client could use this header to have its refusals counted as successes. Off by default:
-    /// gRPC requests are refused with 429, which gRPC clients report as INTERNAL or UNAVAILABLE. The first such refusal
-    /// over HTTP/2 is reported as a [mistake](crate::observe::Mistake). See `docs::grpc` for an example.
+    /// On other services, a client could send this header so that its refusals would be counted as successes. This is
+    /// off by default: gRPC requests are then refused with 429, which gRPC clients report as INTERNAL or UNAVAILABLE.
+    /// The first such refusal over HTTP/2 is reported as a [mistake](crate::observe::Mistake). See `docs::grpc` for an
+    /// example.
     #[must_use]
     pub fn grpc(mut self) -> RateLimitLayer {
         self.options_mut().grpc = true;
@@ -86,7 +88,7 @@ impl RateLimitLayer {
     }
 
     /// Adds a random time of up to `max` to the `Retry-After` of each denial, so that clients that were refused
-    /// together do not retry together. `Retry-After` is in whole seconds, rounded up. Default: none.
+    /// together do not retry together. `Retry-After` is in whole seconds, rounded up. The default is no extra time.
     #[must_use]
     pub fn retry_jitter(mut self, max: Duration) -> RateLimitLayer {
         self.options_mut().retry_jitter = max;
@@ -94,22 +96,24 @@ impl RateLimitLayer {
     }
 
     /// Inserts a [`RateLimitStatus`](crate::RateLimitStatus) into the extensions of each request that is passed on. See
-    /// [`RateLimitStatus`](crate::RateLimitStatus) for an example. Off by default, since extensions allocate.
+    /// [`RateLimitStatus`](crate::RateLimitStatus) for an example. This is off by default, since extensions require
+    /// allocations.
     #[must_use]
     pub fn with_status(mut self) -> RateLimitLayer {
         self.options_mut().with_status = true;
         self
     }
 
-    /// Builds the responses to refused requests, usually with [`Refusal::respond`], which sets the suitable status
-    /// instead of 200: `refusal.respond("application/json", json.to_string())`. See [`Refusal`] for an example.
+    /// Sets a closure that creates the responses to refused requests. It usually calls [`Refusal::respond`], which sets
+    /// the suitable status instead of 200: `refusal.respond("application/json", json.to_string())`. See [`Refusal`] for
+    /// an example.
     ///
-    /// The layer then adds its headers, and `Retry-After` and `Cache-Control` if they are missing. If the response has
-    /// an earlier `Retry-After` than the limiter's, the layer keeps it and omits `RateLimit`, which would contradict
-    /// it.
+    /// The layer then adds its headers to the response, and also `Retry-After` and `Cache-Control` if they are missing.
+    /// If the response already has a `Retry-After` that is earlier than the limiter's, the layer keeps it and omits
+    /// `RateLimit`, since the two would contradict each other.
     ///
-    /// A handler that returns a [`LimitError`](crate::LimitError) does not use this closure: it responds with
-    /// `application/problem+json` unless it maps the error.
+    /// This closure is not called if a handler returns a [`LimitError`](crate::LimitError). The response then has an
+    /// `application/problem+json` body, unless the handler maps the error.
     #[must_use]
     pub fn on_refusal(
         mut self,
