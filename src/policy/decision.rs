@@ -218,8 +218,8 @@ impl Decision {
     ///
     /// - After a denial by this quota, this is [`retry_after`](Decision::retry_after).
     /// - For fixed and sliding windows, this is the time until the window ends.
-    /// - For a token bucket: the time in which as many tokens are refilled as remain, or the time until the next token
-    ///   if none remains.
+    /// - For a token bucket, this is the time that it takes to refill as many tokens as remain. If none remain, it is
+    ///   the time until the next token.
     ///
     /// For a reservation, the time is counted from the instant at which the reservation is due.
     pub fn window(&self) -> Duration {

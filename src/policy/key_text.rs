@@ -275,7 +275,7 @@ impl<'t> Reader<'t> {
             let text = self.quoted()?;
             return String::from_utf8(text).map(Key::from).or_else(|_| {
                 self.rest = start;
-                self.expected("a text in UTF-8")
+                self.expected("UTF-8 text")
             });
         }
         if self.rest.starts_with("b\"") {
@@ -295,7 +295,7 @@ impl<'t> Reader<'t> {
             if source == KeySource::Header {
                 name.make_ascii_lowercase();
             }
-            let Ok(name) = String::from_utf8(name) else { return self.expected("a name in UTF-8") };
+            let Ok(name) = String::from_utf8(name) else { return self.expected("a UTF-8 name") };
             return Ok(Key::found(source, &name, &self.bare_or_quoted()?));
         }
         let (start, word) = (self.rest, self.word());
