@@ -1,16 +1,16 @@
-//! Checks in exact arithmetic that the admitted tokens are within the bound of their quota.
+//! Checks, in exact arithmetic, that the admitted tokens are within the bound of their quota.
 
 use tollgate::algorithm::{Algorithm, ChargeRecord, Micros};
 
 use crate::model::Model;
 
-/// An admitted charge: its cost, the tokens used after settling, and the instant at which they count.
+/// An admitted charge: its cost, the tokens used after settling, and the instant at which these tokens count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     pub(crate) due: i128,
     pub(crate) cost: i128,
     pub(crate) used: i128,
-    /// A reservation, due after its decision.
+    /// Whether the charge is a reservation, which is due after its decision.
     pub(crate) reserved: bool,
 }
 
@@ -23,11 +23,11 @@ impl Turn {
 
 /// Checks every interval between two charges.
 ///
-/// Bucket and fixed window: the tokens used within an interval are at most the capacity plus the refill since the start
-/// of the interval. An interval that *begins* with a reservation may exceed this bound, because the reservation may
-/// cost more than the capacity. Its due time is also rounded up to a microsecond (for a window, to a boundary), which
-/// refills up to a tick more than needed. For such an interval, the cost plus this excess replaces the capacity. At
-/// most one capacity of the charge can be refunded.
+/// For a bucket and a fixed window, the tokens used within an interval are at most the capacity plus the tokens
+/// refilled since the start of the interval. An interval that *begins* with a reservation may exceed this bound,
+/// because the reservation may cost more than the capacity. In addition, its due time is rounded up to a microsecond
+/// (for a window, to a boundary), so up to one tick more than needed is refilled. For such an interval, the cost plus
+/// this excess replaces the capacity. At most one capacity of the charge can be refunded.
 pub(crate) fn check(model: &Model, turns: &[Turn]) -> Result<(), String> {
     let mut turns: Vec<Turn> = turns.to_vec();
     turns.sort_by_key(|turn| turn.due);
@@ -42,7 +42,7 @@ pub(crate) fn check(model: &Model, turns: &[Turn]) -> Result<(), String> {
         for last in &turns[i..] {
             used += last.used * model.period;
             let limit = burst + model.repaid(first.due, last.due);
-            // Decisions tolerate a millionth of a token, which does not add up.
+            // Decisions tolerate an error of a millionth of a token, which does not accumulate.
             if (used - limit) * 1_000_000 > model.period {
                 let (used, limit) = (used as f64 / model.period as f64, limit as f64 / model.period as f64);
                 return Err(format!("{used} used from {} to {}, at most {limit} allowed", first.due, last.due));
@@ -52,7 +52,8 @@ pub(crate) fn check(model: &Model, turns: &[Turn]) -> Result<(), String> {
     Ok(())
 }
 
-/// Sliding window: checks, at each charge, the tokens used in its window plus the weighted use of the previous window.
+/// For a sliding window, checks at each charge the tokens used in the current window plus the weighted tokens used in
+/// the previous window.
 fn check_windows(model: &Model, turns: &[Turn]) -> Result<(), String> {
     for (i, last) in turns.iter().enumerate() {
         let mut used = 0;
@@ -70,7 +71,8 @@ fn check_windows(model: &Model, turns: &[Turn]) -> Result<(), String> {
     Ok(())
 }
 
-/// The most units by which rounding up to a microsecond, or to a boundary, can exceed the needed refill.
+/// Returns the largest number of units by which rounding up to a microsecond, or to a boundary, can exceed the needed
+/// refill.
 fn less_than_a_tick(model: &Model) -> i128 {
     match model.algorithm {
         Algorithm::FixedWindow => (model.rate - 1) * model.period,

@@ -1,4 +1,4 @@
-//! The bound of a quota over every interval of a history, in exact arithmetic.
+//! A quota keeps its bound over every interval of a history. The bound is computed in exact arithmetic.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{ChargeRecord, State, step};

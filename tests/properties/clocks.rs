@@ -1,4 +1,5 @@
-//! Clocks that step back or jump ahead and return admit at most one extra capacity, and lock out no key.
+//! Clocks that step back, or that jump ahead and return. They admit at most one additional capacity and lock out no
+//! key.
 
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 proptest! {
     #![proptest_config(cases(6000))]
 
-    /// The retry time is correct after any change of the clock. It is at most twice the time for repaying the debt:
-    /// once for the time by which the row is ahead of the clock, and once for the repayment.
+    /// The retry time is correct after any change of the clock. It is at most twice the time in which the debt is
+    /// repaid: the row may be ahead of the clock by that time, and the repayment takes the same time again.
     #[test]
     fn no_clock_jump_locks_out_a_key(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now) = (State::default(), NOW);
@@ -37,7 +38,7 @@ proptest! {
             let latest = 2 * refill(&quota, max_debt);
             match step.verdict {
                 Verdict::Deny { retry: Some(retry) } => prop_assert!(retry.as_micros() <= latest, "{retry:?}, at most {latest} us"),
-                // `None` only for times beyond the last instant.
+                // The retry time is `None` only if it is beyond the last instant.
                 Verdict::Deny { retry: None } => {
                     prop_assert!(at.get() as u128 + latest >= Micros::MAX.get() as u128, "never, {state:?}");
                 }
@@ -67,8 +68,8 @@ proptest! {
         prop_assert_eq!(check(&model, &turns), Ok(()));
     }
 
-    /// For windows, this includes refunds. A bucket's row does not store the repaid part of a grain, so a refund after
-    /// a step back may count that part twice.
+    /// For windows, this is also true of refunds. The row of a bucket does not store the repaid part of a grain, so a
+    /// refund after a step back may count that part twice.
     #[test]
     fn a_step_back_repays_no_interval_twice(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut latest) = (Model::of(&quota), State::default(), NOW, NOW);
@@ -160,7 +161,7 @@ fn instant(micros: Micros) -> i128 {
     i128::from(micros.get())
 }
 
-/// The microseconds in which `tokens` are repaid from any instant.
+/// Returns the number of microseconds in which `tokens` are repaid, starting at any instant.
 fn refill(quota: &Quota, tokens: u64) -> u128 {
     let (tokens, rate, period) = (u128::from(tokens), u128::from(quota.rate()), quota.period().as_micros());
     match quota.algorithm() {

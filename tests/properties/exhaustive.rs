@@ -1,4 +1,4 @@
-//! All histories of a few operations on the smallest quotas keep the bound.
+//! The smallest quotas keep the bound in all histories of a few operations.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::model::Model;
 
 const TICK: Duration = Duration::from_micros(1);
 
-/// Refunds and cancellations of charges and reservations of one to three tokens, in every order at every instant.
+/// The histories refund and cancel charges and reservations of one to three tokens, in every order and at every
+/// instant.
 #[test]
 fn no_short_history_breaks_the_bound() {
     let bucket = |rate, period| Quota::token_bucket(rate, Duration::from_micros(period));
@@ -45,7 +46,8 @@ struct History {
     open: Vec<(usize, ChargeRecord)>,
 }
 
-/// Extends `history` by `depth` operations in every possible way and checks each result. Returns the number of results.
+/// Extends `history` by `depth` operations in every possible way, and checks each resulting history. Returns the number
+/// of resulting histories.
 fn explore(history: &History, depth: u32) -> u64 {
     if depth == 0 {
         if let Err(text) = check(&Model::of(&history.quota), &history.turns) {

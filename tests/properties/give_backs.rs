@@ -1,7 +1,8 @@
-//! Refunds and cancellations in any order and at any time. The bound holds for the tokens used, and no tokens are lost
-//! unnecessarily.
+//! Refunds and cancellations in any order and at any time. The tokens used stay within the bound, and no tokens are
+//! lost unnecessarily.
 //!
-//! A settlement above the charge creates debt. The bound does not cover this debt, so only the charge counts as used.
+//! Settling a charge at a higher cost creates debt. The bound does not cover this debt, so only the charged tokens
+//! count as used.
 
 use proptest::prelude::*;
 use tollgate::Quota;
@@ -14,7 +15,7 @@ use crate::random::{Raw, begin, cases, history, paying_back, sliding, tiny};
 proptest! {
     #![proptest_config(cases(20_000))]
 
-    /// Capacities of 0 to 5 with any mix of charges, reservations, refunds and cancellations.
+    /// Tries capacities of 0 to 5 with any mix of charges, reservations, refunds and cancellations.
     #[test]
     fn small_quotas_keep_their_bound_in_any_mix_of_operations(
         quota in tiny(),
@@ -69,7 +70,7 @@ proptest! {
         prop_assert_eq!(step(&quota, &state, now, ask).verdict, first.verdict);
     }
 
-    /// The reservation is canceled some time later, before it is due.
+    /// The reservation is canceled some time after it was made, but before it is due.
     #[test]
     fn a_reservation_canceled_later_keeps_its_due_time(
         quota in paying_back(),
@@ -118,7 +119,7 @@ proptest! {
         prop_assert_eq!(max_cost(&quota, &state, now), max_cost(&quota, &honest, now));
     }
 
-    /// A row that was reset or evicted holds only later charges, which a refund must not reduce.
+    /// A row that was reset or evicted contains only later charges, which a refund must not reduce.
     #[test]
     fn a_refund_does_not_reduce_a_row_that_was_reset(
         quota in paying_back(),
@@ -198,7 +199,7 @@ fn charge_all(quota: &Quota, begin: Micros, history: &[Raw]) -> (State, Micros) 
     (state, now)
 }
 
-/// The largest cost that is allowed now.
+/// Returns the largest cost that is allowed at `now`.
 pub(crate) fn max_cost(quota: &Quota, state: &State, now: Micros) -> u64 {
     let denied = |tokens: i128| !step(quota, state, now, Ask::cost(tokens as u64)).is_allowed();
     crate::model::first(0, i128::from(quota.get_capacity()), |tokens| denied(tokens + 1))

@@ -83,7 +83,8 @@ fn a_block_of_the_anonymous_key_has_no_effect() {
     assert!(now(limiter.try_limit(&API, Subject::anonymous())).is_allowed());
 }
 
-/// Regression: only the user agents of requests were cut at 1,024 bytes, so blocks of longer user agents never matched.
+/// Regression: the user agents of requests were cut at 1,024 bytes, but those of blocks were not, so blocks on longer
+/// user agents never matched.
 #[test]
 fn blocks_cut_long_user_agents_as_requests_do() {
     let limiter = RateLimiter::new(TestBackend::local(&ManualClock::new()));
@@ -102,7 +103,8 @@ fn unblocking_an_unknown_key_has_no_effect() {
     assert_eq!((limiter.stats().offenders, now(limiter.try_limit(&API, "eve")).is_allowed()), (0, true));
 }
 
-/// Regression: manual blocks and offenders shared a table, so a flood of denied keys evicted most of the blocks.
+/// Regression: manual blocks and offenders were in the same table, so a flood of denied keys evicted most of the
+/// blocks.
 #[test]
 fn a_flood_of_denials_does_not_end_manual_blocks() {
     let clock = ManualClock::new();
