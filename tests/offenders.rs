@@ -85,7 +85,7 @@ impl Flood {
     fn check(&self, order: &str) {
         let stats = self.limiter.stats();
         println!("{order}: {} remembered, {} blocked", stats.offenders, stats.blocked);
-        assert!(stats.offenders <= MAX_ENTRIES, "{order}: {} remembered", stats.offenders);
+        assert!(stats.offenders <= MAX_ENTRIES, "{order}: {} offenders remembered", stats.offenders);
         assert_eq!((self.blocked(), stats.blocked as u64), (WORST, WORST), "{order}");
     }
 
@@ -107,7 +107,7 @@ fn floods_neither_exceed_the_memory_bound_nor_end_blocks() {
     });
     let grown = resident_bytes().saturating_sub(before);
     println!("more than ten million offenders in {:.1?}: {} KiB grown", begin.elapsed(), grown >> 10);
-    assert!(grown < 3 * MAX_BYTES, "{grown} bytes");
+    assert!(grown < 3 * MAX_BYTES, "memory grew by {grown} bytes");
 }
 
 /// The worst offenders call first. After that, each of the others calls once.
@@ -177,7 +177,7 @@ fn two_million_denied_keys() {
     (0..2_000_000).for_each(ask);
     let grown = resident_bytes().saturating_sub(before);
     println!("two million denied keys in {:.1?}: {} KiB grown", begin.elapsed(), grown >> 10);
-    assert!(grown < ROWS as u64 * 128 + (2 << 20), "{grown} bytes");
+    assert!(grown < ROWS as u64 * 128 + (2 << 20), "memory grew by {grown} bytes");
     assert_eq!(backend.take_calls(), 2_000_000);
     // The cache does not exceed its capacity, and it contains most of the latest keys.
     (2_000_000 - 2 * ROWS as u64..2_000_000).rev().for_each(ask);

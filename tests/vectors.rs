@@ -88,7 +88,7 @@ fn all_vectors_match() {
         .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/exact.jsonl").into());
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let (singles, sequences) = check(&text);
-    println!("{singles} singles and {sequences} sequences of {path}");
+    println!("{singles} single decisions and {sequences} sequences in {path}");
     assert!(singles + sequences > 0, "{path} is empty");
     if std::env::var_os("TOLLGATE_VECTORS").is_none() {
         assert_eq!((singles, sequences), (492, 38));
@@ -152,8 +152,8 @@ fn all_vectors_match_when_moved_before_1970() {
         moved += &format!("{line}\n");
     }
     let (singles, sequences) = check(&moved);
-    println!("{singles} singles and {sequences} sequences moved to before 1970");
-    assert!(singles > 400 && sequences > 30, "{singles} and {sequences}");
+    println!("moved {singles} single decisions and {sequences} sequences to before 1970");
+    assert!(singles > 400 && sequences > 30, "only {singles} single decisions and {sequences} sequences");
 }
 
 /// Applies `change` to every instant of a line. One field is a string, the others are numbers.
@@ -298,7 +298,7 @@ fn verdict(id: &str, verdict: &Verdict, expect: &Expect) {
         (Verdict::Deny { retry: None }, false, Retry::Never(text)) if text == "Infinity" => return,
         (Verdict::Reserve { wait }, true, Retry::Millis(ms)) => (wait, ms),
         (Verdict::Deny { retry: Some(wait) }, false, Retry::Millis(ms)) => (wait, ms),
-        (verdict, ok, _) => panic!("{id}: expected ok = {ok} with such a retry time, found {verdict:?}"),
+        (verdict, ok, _) => panic!("{id}: expected ok = {ok} with the retry time of the vector, found {verdict:?}"),
     };
     // In the vectors, waits are rounded up to milliseconds.
     let (wait, ms) = wait;
@@ -318,7 +318,7 @@ fn tight(id: &str, quota: &Quota, state: &State, now: Micros, ask: Ask, verdict:
         Verdict::Deny { retry: Some(retry) } => {
             assert!(step(quota, state, now + retry, ask).is_allowed(), "{id}: still denied after {retry:?}");
             let before = now + (retry - Duration::from_micros(1));
-            assert!(!step(quota, state, before, ask).is_allowed(), "{id}: {retry:?} is not tight");
+            assert!(!step(quota, state, before, ask).is_allowed(), "{id}: also granted a microsecond before {retry:?}");
         }
         Verdict::Reserve { wait } if ask.tokens() <= quota.get_capacity() => {
             assert!(step(quota, state, now + wait, plain).is_allowed(), "{id}: due time after {wait:?} is too early");

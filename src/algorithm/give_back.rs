@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partly_repaid_refund_leaves_other_charges_whole() {
+    fn a_refund_of_a_partly_repaid_charge_does_not_reduce_other_charges() {
         let quota = Quota::token_bucket(7, Duration::from_micros(3_333_331)).capacity(20);
         for micros in (1..470_000).step_by(997) {
             let mut state = State::default();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_never_charges() {
+    fn a_refund_never_charges_tokens() {
         // Regression: the last refund rounded 2.4 outstanding tokens up to 3. Found in review.
         let quota = Quota::token_bucket(2, SECOND).capacity(4);
         let mut state = State::default();

@@ -89,7 +89,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_full_window_denies_beyond_its_end() {
+    fn a_full_window_still_denies_calls_after_its_end() {
         // All 10 tokens are spent at the start of a window. The next call succeeds after a tenth of the next window.
         let quota = Quota::sliding_window(10, Duration::from_secs(10));
         let begin = Micros::new(1_700_000_000_000_000);

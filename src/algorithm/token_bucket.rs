@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_exact_although_their_estimate_is_rounded() {
+    fn waits_are_exact_even_if_their_estimate_is_rounded() {
         let quotas = [(688, 2_642_333_253_483_893, 458.0), (583, 2_669_512_150_641_176, 221.0)];
         for (tokens, micros, rest) in
             quotas.into_iter().chain([(107, 2_731_336_258_599_208, 58.0), (7, 3_333_331, 3.0)])

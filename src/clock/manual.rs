@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn sleepers_wake_at_their_instant_in_order_and_leave_nothing_behind() {
+    fn sleepers_wake_in_order_at_their_instants_and_are_then_removed() {
         struct SendOnWake(u64, std::sync::mpsc::Sender<u64>);
         impl Wake for SendOnWake {
             fn wake(self: Arc<Self>) {

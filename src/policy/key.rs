@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_any_length_are_encoded_whole() {
+    fn strings_of_any_length_are_encoded_in_full() {
         // Keys of up to 64 bytes, including the 8-byte header, need no allocation.
         for length in [1, 7, 8, 9, 15, 16, 17, 55, 56, 57, 1000] {
             let (one, other) = ("x".repeat(length), "x".repeat(length - 1) + "y");
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_one_key_in_every_width() {
+    fn an_integer_is_the_same_key_in_every_width() {
         assert_eq!(Key::from(0u8), Key::from(0i64));
         assert_eq!(Key::from(7u8), Key::from(7i64));
         assert_eq!(Key::from(u128::MAX), Key::from(u128::MAX));

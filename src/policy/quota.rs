@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_quota_error_is_a_source() {
+    fn only_a_quota_error_is_returned_as_the_source() {
         use std::error::Error;
         let error = "0/min".parse::<Quota>().unwrap_err();
         let source = error.source().and_then(|source| source.downcast_ref::<QuotaError>());

@@ -182,7 +182,7 @@ mod tests {
     use crate::algorithm::{DAY, MINUTE, SECOND};
 
     #[test]
-    fn a_list_reads_back_from_its_text() {
+    fn a_list_of_quotas_parses_back_from_its_text() {
         for text in ["10/s", "10/s; 1000/d", "10/s burst 20; 100/min fixed; 1000/d sliding; 5/2w"] {
             assert_eq!(text.parse::<Quotas>().map(|quotas| quotas.to_string()), Ok(text.to_owned()));
         }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_names_its_quota() {
+    fn an_error_about_a_list_names_the_invalid_quota() {
         for (text, expected) in [
             ("10/s; 20/1000ms", "quota \"10/s; 20/1000ms\": two quotas have a period of 1000000 us; "),
             ("10/s; 1/min; 1/h; 1/d; 1/w", "more than four quotas"),

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_count_once_a_list_has_several_quotas() {
+    fn faults_are_reported_only_if_a_list_has_several_quotas() {
         assert_eq!(windows(&["1/s", "1/s fixed"]).fault(), None);
         assert_eq!(windows(&["1/s; 1/d", "1/s fixed"]).fault(), Some(WindowFault::Algorithms(1_000_000)));
         let nine = ["1/s", "1/2s", "1/3s", "1/4s", "1/5s", "1/6s", "1/7s", "1/8s", "1/9s"];

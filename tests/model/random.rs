@@ -33,7 +33,7 @@ pub(crate) fn quota() -> impl Strategy<Value = Quota> {
 }
 
 /// Generates a token bucket or a fixed window. The bound of either is the capacity plus the refilled tokens.
-pub(crate) fn paying_back() -> impl Strategy<Value = Quota> {
+pub(crate) fn bucket_or_window() -> impl Strategy<Value = Quota> {
     prop_oneof![bucket(), window()]
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn sliding() -> impl Strategy<Value = Quota> {
 pub(crate) fn tiny() -> impl Strategy<Value = Quota> {
     let reserved = prop_oneof![Just(Some(0)), (1u64..=8).prop_map(Some), Just(None)];
     (any::<bool>(), 1u64..=4, 1u64..=12, 0u64..=5, reserved, 0u64..12).prop_filter_map(
-        "a quota that refuses everything",
+        "a quota that denies every call",
         |(window, rate, period, capacity, reserved, start)| {
             let period = Duration::from_micros(period);
             let quota = if window {
@@ -96,7 +96,7 @@ fn reserving(plain: impl Strategy<Value = Option<Quota>>) -> impl Strategy<Value
         2 => sized(34).prop_map(Some),
         2 => Just(None),
     ];
-    (plain, capacity, reserved).prop_filter_map("an illegal quota", |(quota, capacity, reserved)| {
+    (plain, capacity, reserved).prop_filter_map("an invalid quota", |(quota, capacity, reserved)| {
         let mut quota = quota?;
         if let Some(capacity) = capacity {
             quota = quota.try_capacity(capacity).ok()?;

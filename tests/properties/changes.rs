@@ -235,7 +235,7 @@ proptest! {
                 // under another quota.
                 let is_same_window =
                     quota.algorithm() == Algorithm::SlidingWindow && before.at < at + quota.period();
-                prop_assert!(at >= before.at || is_same_window, "the row moved back: {:?}, {:?}", before, step.state);
+                prop_assert!(at >= before.at || is_same_window, "moved back from {:?} to {:?}", before, step.state);
             }
             Ok(())
         };

@@ -16,7 +16,7 @@ proptest! {
 
     /// Overflow checks are enabled, so an overflow would panic.
     #[test]
-    fn no_argument_panics_or_wraps(
+    fn no_argument_causes_a_panic_or_an_overflow(
         quota in quota(),
         state in state(any_spent().boxed()),
         receipt in (number(), state(any_spent().boxed()), instant()),

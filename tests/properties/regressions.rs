@@ -93,7 +93,7 @@ fn unlimited_reservations_are_all_counted() {
 
 /// After the clock stepped back, the refund compared the receipt at the time of the clock with the row at a later time.
 #[test]
-fn a_refund_after_a_step_back_takes_only_what_the_row_still_holds() {
+fn a_refund_after_a_step_back_is_at_most_the_outstanding_tokens() {
     let quota = Quota::fixed_window(3, 5 * SECOND).start(Duration::ZERO).capacity(6);
     let (state, receipt) = charge(&quota, &State::default(), NOW, Ask::cost(6));
     let later = NOW + 10 * SECOND;

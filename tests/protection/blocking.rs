@@ -250,7 +250,7 @@ fn only_the_configured_signals_are_blocked() {
 }
 
 #[test]
-fn an_ipv6_network_is_blocked_as_a_whole_without_its_neighbor() {
+fn a_block_covers_a_whole_ipv6_network_but_not_its_neighbor() {
     let fixture = fixture(block_after_three(&[&ONE]));
     for i in 1..=3 {
         let address = ip(&format!("2001:db8:0:1:{i}::{i}"));

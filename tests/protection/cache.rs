@@ -40,7 +40,7 @@ fn a_denied_key_causes_one_backend_call_per_second_and_one_at_its_retry_time() {
         assert_eq!(backend.take_calls(), 1);
         for _ in 0..50 {
             let denied = now(limiter.try_limit(&policy, "eve"));
-            assert_eq!(backend.take_calls(), 0, "{quota}: the exhausted row is remembered");
+            assert_eq!(backend.take_calls(), 0, "{quota}: the exhausted row should be cached");
             assert_eq!((denied.reason(), denied.decided_by().as_str()), (Reason::QuotaExceeded, "block_cache"));
             let retry = denied.retry_after().unwrap();
             // Try many times, the last time a microsecond too early.
@@ -52,7 +52,7 @@ fn a_denied_key_causes_one_backend_call_per_second_and_one_at_its_retry_time() {
             clock.advance(left - US);
             assert_eq!(now(limiter.try_limit(&policy, "eve")).retry_after(), Some(US));
             let (calls, seconds) = (backend.take_calls(), retry.as_secs() as usize);
-            assert!((seconds / 2..=seconds + 1).contains(&calls), "{quota}: {calls} backend calls in {retry:?}");
+            assert!((seconds / 2..=seconds + 1).contains(&calls), "{quota}: found {calls} backend calls in {retry:?}");
             clock.advance(US);
             // Each refilled token requires one backend call.
             let mut calls = 0;
@@ -193,7 +193,7 @@ fn local_refunds_resets_and_quota_changes_take_effect_immediately() {
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
         backend.take_calls();
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
-        assert_eq!(backend.take_calls(), 0, "the denial is remembered");
+        assert_eq!(backend.take_calls(), 0, "the denial should be cached");
     };
     let usage = now(limiter.acquire(&API, "eve").cost(10).hold()).into_receipt();
     denied();

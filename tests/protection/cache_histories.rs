@@ -196,7 +196,7 @@ fn compare(
     is_cached: bool,
     longest: Option<Duration>,
 ) -> Result<(), TestCaseError> {
-    prop_assert_eq!(decided.is_allowed(), expected.is_allowed(), "{:?}\ninstead of\n{:?}", decided, expected);
+    prop_assert_eq!(decided.is_allowed(), expected.is_allowed(), "found {:?}\nexpected {:?}", decided, expected);
     let by = if is_cached { DecidedBy::BlockCache } else { DecidedBy::Backend };
     prop_assert!(decided.iter().all(|decision| decision.decided_by() == by));
     if !is_cached {
@@ -209,12 +209,15 @@ fn compare(
     // The cache reports every violated policy. The cached retry time is sufficient, and it is too long by at most one
     // trip.
     for (one, other) in decided.iter().zip(expected) {
-        prop_assert!(one.is_violated() || !other.is_violated(), "{:?}\ninstead of\n{:?}", one, other);
+        prop_assert!(one.is_violated() || !other.is_violated(), "found {:?}\nexpected {:?}", one, other);
     }
     match (decided.retry_after(), expected.retry_after()) {
         (Some(cached), Some(actual)) => {
-            prop_assert!(cached >= actual, "{cached:?} is early: {actual:?}");
-            prop_assert!(cached <= actual + longest, "{cached:?} is late: {actual:?} and {longest:?}");
+            prop_assert!(cached >= actual, "the cached retry time {cached:?} is earlier than {actual:?}");
+            prop_assert!(
+                cached <= actual + longest,
+                "the cached retry time {cached:?} is later than {actual:?} plus {longest:?}"
+            );
         }
         (cached, actual) => prop_assert_eq!(cached, actual),
     }
@@ -230,7 +233,7 @@ fn normalized(step: &Step) -> Step {
 }
 
 #[test]
-fn random_histories_are_admitted_alike_with_and_without_the_cache() {
+fn random_histories_have_the_same_decisions_with_and_without_the_cache() {
     let cached = std::cell::Cell::new(0);
     let mut runner = proptest::test_runner::TestRunner::new(cases(16_000));
     let histories = (policies(), begin(), history(50));

@@ -86,7 +86,7 @@ fn a_block_of_the_anonymous_key_has_no_effect() {
 /// Regression: the user agents of requests were cut at 1,024 bytes, but those of blocks were not, so blocks on longer
 /// user agents never matched.
 #[test]
-fn blocks_cut_long_user_agents_as_requests_do() {
+fn blocks_and_requests_truncate_long_user_agents_alike() {
     let limiter = RateLimiter::new(TestBackend::local(&ManualClock::new()));
     let long = "x".repeat(5000);
     now(limiter.block(Signal::user_agent(long.clone()), HOUR));

@@ -160,12 +160,13 @@ proptest! {
             let key = caller.key.map(Key::from);
             let found = list.find(key.as_ref(), &signals);
             let matching: Vec<&ModelRule> = left.iter().filter(|rule| rule.is_match(&caller)).collect();
-            prop_assert_eq!(found.is_some(), !matching.is_empty(), "{:?} of {:?}", found, matching);
+            let text = format!("found {found:?} among the matching rules {matching:?}");
+            prop_assert_eq!(found.is_some(), !matching.is_empty(), "{}", text);
             if let Some(found) = found {
                 // Rules of equal rank are interchangeable.
                 let best = matching.iter().map(|rule| rule.rank()).min();
                 let actual = matching.iter().filter(|rule| rule.rule() == *found).map(|rule| rule.rank()).min();
-                prop_assert_eq!(actual, best, "{:?} of {:?}", found, matching);
+                prop_assert_eq!(actual, best, "{}", text);
             }
         }
     }

@@ -518,7 +518,10 @@ mod tests {
             (Quota::try_token_bucket(most + 1, SECOND), "rate is 1000000000000000"),
             (Quota::try_token_bucket(1, Duration::ZERO), "period is 0 s"),
             (Quota::try_token_bucket(1, Duration::MAX), "period"),
-            (Quota::try_token_bucket(1, Duration::from_nanos(1500)), "period is not a whole number of microseconds (500 ns left over)"),
+            (
+                Quota::try_token_bucket(1, Duration::from_nanos(1500)),
+                "period is not a whole number of microseconds (500 ns left over)",
+            ),
             (Quota::token_bucket(1, SECOND).try_capacity(u64::MAX), "capacity is 18446744073709551615"),
             (Quota::token_bucket(1, WEEK).try_capacity(most), "over 285 years"),
             (Quota::token_bucket(1, SECOND).try_max_reserved(u64::MAX), "max_reserved is 18446744073709551615"),
@@ -658,8 +661,8 @@ mod tests {
         assert_eq!((quota.scaled(0.5), quota.scaled(1.0)), (half, quota));
         let least = Quota::fixed_window(1, MINUTE).max_reserved(1).start(20 * SECOND);
         assert_eq!(quota.scaled(0.001), least);
-        let turns = Quota::token_bucket(10, MINUTE).capacity(0).unlimited_reservations();
-        assert_eq!(turns.scaled(0.5), Quota::token_bucket(5, MINUTE).capacity(0).unlimited_reservations());
+        let patient = Quota::token_bucket(10, MINUTE).capacity(0).unlimited_reservations();
+        assert_eq!(patient.scaled(0.5), Quota::token_bucket(5, MINUTE).capacity(0).unlimited_reservations());
         assert_eq!(Quota::fixed_window(10, MINUTE).seeded(5).scaled(0.5), Quota::fixed_window(5, MINUTE).seeded(5));
     }
 
