@@ -175,7 +175,7 @@ pub(super) fn overrun(state: &State, more: u64) -> State {
         _ if state.clear == Micros::MAX => Micros::MAX,
         Some(Algorithm::TokenBucket | Algorithm::FixedWindow) => {
             let micros = state.clear.micros_since(state.at) as f64 * spent / state.spent;
-            // One extra second, so that floating-point rounding never makes `clear` too early.
+            // An extra second is added, so that floating-point rounding never makes `clear` too early.
             let seconds = ((state.at.get() as f64 + micros) * 1e-6) as u64;
             Micros::new(seconds.saturating_add(1).saturating_mul(1_000_000)).to_whole_second()
         }

@@ -1,5 +1,5 @@
-//! Settling a charge, which means that its actual cost turns out to be higher or lower than charged, or that the charge
-//! is canceled.
+//! Settling a charge. A charge is settled if its actual cost turns out to be higher or lower than the charged cost, or
+//! if the charge is canceled.
 //!
 //! A lower cost needs care. Suppose that a row is charged `n` tokens, and that `r` of them are refunded later. If only
 //! `n - r` tokens had been charged in the first place, the row might have been fully repaid earlier, and a full bucket

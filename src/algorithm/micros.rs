@@ -83,7 +83,7 @@ impl std::ops::Add<Duration> for Micros {
 }
 
 impl From<SystemTime> for Micros {
-    /// Times before the epoch become the epoch.
+    /// Converts a system time to an instant. Times before the epoch become the epoch.
     fn from(time: SystemTime) -> Micros {
         Micros::EPOCH + time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO)
     }

@@ -161,7 +161,7 @@ pub enum Verdict {
         /// The time until the reservation is due, in whole microseconds. It is more than zero.
         wait: Duration,
     },
-    /// Nothing was spent.
+    /// The ask is denied, and no tokens were spent.
     Deny {
         /// The shortest wait, in whole microseconds, after which the same ask succeeds if the key spends nothing in the
         /// meantime. `None` if the ask can never succeed.

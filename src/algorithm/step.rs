@@ -10,11 +10,12 @@ use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_o
 
 /// Decides `ask` under `quota` at the instant `now`, for a key whose row is `state`.
 ///
-/// Store the returned row unless the verdict is a denial. If the window boundaries of `quota` are not known, they are
+/// Store the returned row unless the verdict is a denial. If the window boundaries of `quota` are not set, they are
 /// aligned to UTC; see [`seeded`](super::seeded). See the [module](super) for an example.
 ///
-/// - Decisions agree with exact arithmetic, except within 10^-6 token of the limit. If `rate / period` in lowest terms
-///   exceeds 2^32 tokens, they agree within the relative precision of an `f64`, 2^-52.
+/// - Decisions agree with exact arithmetic, except within 10^-6 tokens of the limit. If the rate in lowest terms
+///   exceeds 2^32 tokens, decisions agree with exact arithmetic within the relative precision of an `f64`, which is
+///   2^-52.
 /// - If the clock steps back, nothing is repaid until the clock has caught up. A row is dropped if it is further ahead
 ///   of `now` than both the time in which the capacity is refilled and the time in which the row's own debt is repaid.
 /// - A row that was written under another quota (with another stamp) keeps its spent tokens until its

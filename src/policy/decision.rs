@@ -87,7 +87,8 @@ impl Decision {
         now: Micros,
         retry: Option<Duration>,
     ) -> Decision {
-        // Advance the row to `now` first: a sliding window's row that does not begin at a boundary counts as unspent.
+        // The row is first advanced to `now`, because a sliding window's row that does not begin at a boundary would
+        // count as unspent.
         let unspent = State { at: now, stamp: of.quota.stamp(), ..State::default() };
         let state = State { spent: of.quota.get_capacity() as f64, ..roll(&of.quota, &unspent, now) };
         let reason = if retry.is_some() { Reason::Blocked } else { Reason::DenyList };

@@ -15,7 +15,8 @@ use super::name::PolicyName;
 /// such keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
-    // Two words instead of a `u128`, whose 16-byte alignment would enlarge every struct that contains a digest.
+    // The bits are stored as two words, because the 16-byte alignment of a `u128` would enlarge every struct that
+    // contains a digest.
     high: u64,
     low: u64,
 }
@@ -58,7 +59,8 @@ impl fmt::Debug for Digest {
 
 /// The 128-bit secret with which a limiter hashes keys. A limiter's default secret is random. `Debug` does not show it.
 ///
-/// Processes that share a backend need the same secret, as do processes whose logged digests are to be compared.
+/// Processes that share a backend need the same secret. The same is true if you want to compare digests that several
+/// processes logged.
 ///
 /// ```
 /// use tollgate::{key::{Digest, Secret}, Key};

@@ -1,4 +1,4 @@
-//! Policies, which consist of named quotas and of quotas for tiers.
+//! Policies, which are named quotas, optionally with other quotas for tiers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -72,7 +72,7 @@ impl Policy {
     /// Adds a quota that callers without a tier must also meet. See [`Quotas`] for an example. In headers, each quota
     /// of a policy with several quotas has its own item, such as `"api;1s"` and `"api;1d"`.
     ///
-    /// Add all quotas before the tiers.
+    /// Call this method before you add tiers.
     ///
     /// # Panics
     /// Panics if the policy already has a quota with this period or already has four quotas, or if the quota would deny

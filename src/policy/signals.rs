@@ -1,4 +1,4 @@
-//! Signals, which describe a caller in addition to its key.
+//! Signals: addresses, user agents and labels, which describe a caller in addition to its key.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -109,7 +109,7 @@ fn reserving(plain: impl Strategy<Value = Option<Quota>>) -> impl Strategy<Value
     })
 }
 
-/// One operation, as random numbers.
+/// One operation, described by random numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw {
     /// The kind of operation, and the receipt to which it applies.

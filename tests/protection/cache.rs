@@ -43,7 +43,7 @@ fn a_denied_key_causes_one_backend_call_per_second_and_one_at_its_retry_time() {
             assert_eq!(backend.take_calls(), 0, "{quota}: the exhausted row should be cached");
             assert_eq!((denied.reason(), denied.decided_by().as_str()), (Reason::QuotaExceeded, "block_cache"));
             let retry = denied.retry_after().unwrap();
-            // Try many times, the last time a microsecond too early.
+            // The key makes many attempts, the last of which is a microsecond too early.
             for i in 1..=200 {
                 clock.advance(retry / 200 * u32::from(i < 200));
                 assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());

@@ -45,7 +45,7 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 
 #[test]
 fn a_denial_from_before_a_reset_or_quota_change_is_not_cached_after_it() {
-    // Without a change, the denial is cached.
+    // If nothing changes, the denial is cached.
     let (limiter, backend, _clock) = remote_limiter();
     take_nine(&limiter);
     receive_denial_after(&limiter, &backend, || ());

@@ -1,4 +1,4 @@
-//! Manual blocks.
+//! Manual blocks: what they deny, how long they last, and how they end.
 
 use std::sync::Arc;
 use std::time::Duration;

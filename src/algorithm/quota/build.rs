@@ -89,7 +89,7 @@ impl Quota {
     }
 
     const fn digest(&self) -> u32 {
-        // FNV-1a over the numbers, folded to the bits above the algorithm's tag.
+        // The stamp is the FNV-1a hash of the numbers, folded to the bits above the algorithm's tag.
         let numbers = [
             self.algorithm as u64,
             self.rate,

@@ -80,7 +80,7 @@ impl Algorithm {
     }
 }
 
-/// How many tokens a key may spend, and how fast they are refilled.
+/// A quota defines how many tokens a key may spend, and how fast they are refilled.
 ///
 /// `rate`, `capacity`, `max_reserved` and costs are whole numbers of tokens, up to [`Quota::MAX_TOKENS`]. Times are
 /// whole numbers of microseconds.
@@ -124,7 +124,7 @@ pub struct Quota {
     capacity: u64,
     max_reserved: u64,
     start: u64,
-    /// `rate / period` in lowest terms: exactly `grain_tokens` are refilled every `grain_micros`.
+    /// The rate in lowest terms: exactly `grain_tokens` tokens are refilled every `grain_micros` microseconds.
     pub(in crate::algorithm) grain_tokens: u64,
     pub(in crate::algorithm) grain_micros: u64,
 }
@@ -172,7 +172,7 @@ impl Quota {
     /// key, so that not all keys are reset at the same instant. The first window of a key may therefore be short.
     ///
     /// # Panics
-    /// Same as [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
+    /// Panics in the same cases as [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
     #[track_caller]
     pub const fn fixed_window(rate: u64, period: Duration) -> Quota {
         built(Quota::try_fixed_window(rate, period))
@@ -188,7 +188,7 @@ impl Quota {
     /// capacity is its limit.
     ///
     /// # Panics
-    /// Same as [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
+    /// Panics in the same cases as [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
     #[track_caller]
     pub const fn sliding_window(limit: u64, period: Duration) -> Quota {
         built(Quota::try_sliding_window(limit, period))
@@ -205,7 +205,7 @@ impl Quota {
     /// Like [`Quota::fixed_window`], but for values that are known only at run time.
     ///
     /// # Errors
-    /// Same as [`Quota::try_token_bucket`].
+    /// Fails in the same cases as [`Quota::try_token_bucket`].
     pub const fn try_fixed_window(rate: u64, period: Duration) -> Result<Quota, QuotaError> {
         Quota::base(Algorithm::FixedWindow, rate, period)
     }
@@ -213,7 +213,7 @@ impl Quota {
     /// Like [`Quota::sliding_window`], but for values that are known only at run time.
     ///
     /// # Errors
-    /// Same as [`Quota::try_token_bucket`].
+    /// Fails in the same cases as [`Quota::try_token_bucket`].
     pub const fn try_sliding_window(limit: u64, period: Duration) -> Result<Quota, QuotaError> {
         Quota::base(Algorithm::SlidingWindow, limit, period)
     }
@@ -458,7 +458,7 @@ impl Quota {
     /// ```
     ///
     /// # Panics
-    /// Same as [`Quota::token_bucket`].
+    /// Panics in the same cases as [`Quota::token_bucket`].
     #[track_caller]
     pub const fn per_second(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, SECOND)
