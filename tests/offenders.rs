@@ -1,5 +1,5 @@
-//! Floods of ten million offenders in three orders, and of two million keys that a remote backend denies. Memory stays
-//! bounded, and the worst offenders stay blocked.
+//! Floods of ten million offenders that call in three different orders, and of two million keys that a remote backend
+//! denies. Memory use stays bounded, and the worst offenders stay blocked.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
@@ -23,15 +23,16 @@ use test_backend::TestBackend;
 
 static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
-/// The number of other offenders in the first two floods. The third has fewer, but each of them calls nineteen times.
+/// The number of other offenders in the first two floods. The third flood has fewer offenders, but each of them calls
+/// nineteen times.
 const OTHERS: u64 = 5_000_000;
 const WORST: u64 = 500;
 const MAX_ENTRIES: usize = 50_000;
 const THRESHOLD: u32 = 20;
-/// 64 bytes per entry, a lock for every eight entries, and 12 MiB for the rest of the process.
+/// This allows 64 bytes per entry, a lock for every eight entries, and 12 MiB for the rest of the process.
 const MAX_BYTES: u64 = MAX_ENTRIES as u64 * 72 + (12 << 20);
 
-/// A backend without rows, for speed. The calls of this test store no rows in any backend.
+/// A backend that stores no rows, for speed. The calls of this test would not store rows in any backend.
 #[derive(Debug)]
 struct NoRows(ManualClock);
 
@@ -84,7 +85,7 @@ impl Flood {
     fn check(&self, order: &str) {
         let stats = self.limiter.stats();
         println!("{order}: {} remembered, {} blocked", stats.offenders, stats.blocked);
-        assert!(stats.offenders <= MAX_ENTRIES, "{order}: {} remembered", stats.offenders);
+        assert!(stats.offenders <= MAX_ENTRIES, "{order}: {} offenders remembered", stats.offenders);
         assert_eq!((self.blocked(), stats.blocked as u64), (WORST, WORST), "{order}");
     }
 
@@ -94,7 +95,7 @@ impl Flood {
     }
 }
 
-// A single test, because it measures the memory of the whole process.
+// There is only one test in this file, because it measures the memory of the whole process.
 #[test]
 fn floods_neither_exceed_the_memory_bound_nor_end_blocks() {
     two_million_denied_keys();
@@ -106,10 +107,10 @@ fn floods_neither_exceed_the_memory_bound_nor_end_blocks() {
     });
     let grown = resident_bytes().saturating_sub(before);
     println!("more than ten million offenders in {:.1?}: {} KiB grown", begin.elapsed(), grown >> 10);
-    assert!(grown < 3 * MAX_BYTES, "{grown} bytes");
+    assert!(grown < 3 * MAX_BYTES, "memory grew by {grown} bytes");
 }
 
-/// The worst offenders call first. Then each of the others calls once.
+/// The worst offenders call first. After that, each of the others calls once.
 fn first_then_silent() {
     let flood = Flood::new();
     for _ in 0..THRESHOLD {
@@ -127,7 +128,8 @@ fn first_then_silent() {
     flood.check("first, then silent");
 }
 
-/// The worst offenders call among the others. Each of them makes one of every five thousand calls.
+/// The calls of the worst offenders are mixed with those of the others. Each worst offender makes one call in five
+/// thousand.
 fn interleaved() {
     let flood = Flood::new();
     for other in 0..OTHERS {
@@ -142,7 +144,7 @@ fn interleaved() {
     flood.check("interleaved");
 }
 
-/// Each of the others makes one call fewer than the threshold.
+/// Each of the other offenders makes one call fewer than the threshold.
 fn just_below_the_threshold() {
     let flood = Flood::new();
     let rounds = u64::from(THRESHOLD - 1);
@@ -175,9 +177,9 @@ fn two_million_denied_keys() {
     (0..2_000_000).for_each(ask);
     let grown = resident_bytes().saturating_sub(before);
     println!("two million denied keys in {:.1?}: {} KiB grown", begin.elapsed(), grown >> 10);
-    assert!(grown < ROWS as u64 * 128 + (2 << 20), "{grown} bytes");
+    assert!(grown < ROWS as u64 * 128 + (2 << 20), "memory grew by {grown} bytes");
     assert_eq!(backend.take_calls(), 2_000_000);
-    // The cache does not exceed its capacity, and holds most of the latest keys.
+    // The cache does not exceed its capacity, and it contains most of the latest keys.
     (2_000_000 - 2 * ROWS as u64..2_000_000).rev().for_each(ask);
     let known = 2 * ROWS - backend.take_calls();
     println!("{known} of {ROWS} rows known");

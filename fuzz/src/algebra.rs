@@ -6,7 +6,7 @@ use arbitrary::{Result, Unstructured};
 use tollgate::Quota;
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, Step, Verdict, settle, step};
 
-use crate::admitted::{self, Turn};
+use crate::admitted::{self, AdmittedCharge};
 use crate::model::Model;
 use crate::raw;
 
@@ -29,8 +29,8 @@ fn realistic_history(u: &mut Unstructured<'_>) -> Result<()> {
         return Ok(());
     }
     let (mut state, mut now) = (State::default(), raw::instant(u)?);
-    let (mut promised, mut turns) = (now, Vec::new());
-    while !u.is_empty() && turns.len() < MOST_TURNS {
+    let (mut promised, mut admitted) = (now, Vec::new());
+    while !u.is_empty() && admitted.len() < MAX_CHARGES {
         now = later(u, &quota, now, promised)?;
         let ask = raw::ask(u, &quota)?;
         let answer = step(&quota, &state, now, ask);
@@ -38,13 +38,13 @@ fn realistic_history(u: &mut Unstructured<'_>) -> Result<()> {
         check_range(&answer.state);
         if let Some(receipt) = ChargeRecord::new(ask.tokens(), &answer) {
             (state, promised) = (answer.state, receipt.due);
-            turns.push(Turn::of(&receipt, now));
+            admitted.push(AdmittedCharge::of(&receipt, now));
         } else if let Verdict::Deny { retry: Some(retry) } = answer.verdict {
             promised = now + retry;
         }
     }
-    if let Err(text) = admitted::check(&Model::of(&quota), &turns) {
-        panic!("{text}: {quota}, {turns:?}");
+    if let Err(text) = admitted::check(&Model::of(&quota), &admitted) {
+        panic!("{text}: {quota}, {admitted:?}");
     }
     Ok(())
 }
@@ -132,5 +132,5 @@ fn check_range(state: &State) {
 /// The largest integer up to which an `f64` is exact.
 const MOST: f64 = 9_007_199_254_740_991.0;
 
-/// Each turn is compared with every other turn.
-const MOST_TURNS: usize = 64;
+/// Each admitted charge is compared with every other one.
+const MAX_CHARGES: usize = 64;

@@ -1,12 +1,15 @@
-//! Rows written under another quota, as the current quota reads them.
+//! Conversion of rows that were written under another quota.
 //!
 //! A row is *foreign* to a quota if it has another stamp and has not expired. An *own* row has the quota's stamp. A
-//! change of quota never cancels debt, so quotas that alternate on one row admit no more than the largest of them:
+//! change of quota never cancels debt, so quotas that alternate on one row admit no more than the largest of them. A
+//! foreign row is read as follows:
 //!
-//! - From [`State::clear`] on, the row counts as unspent: the quota that wrote the row would have been repaid by then.
-//! - Between token buckets, the row is repaid at the faster of the two rates.
-//! - Between fixed windows, and between sliding windows of one period and phase, the row is rolled like an own row.
-//! - In all other cases, the counts of the row stay whole until `clear`.
+//! - From [`State::clear`] on, the row counts as unspent, because it would have been repaid by then under the quota
+//!   that wrote it.
+//! - If both quotas are token buckets, the row is repaid at the faster of the two rates.
+//! - If both quotas are fixed windows, or sliding windows with the same period and phase, the row is rolled like an own
+//!   row.
+//! - In all other cases, the counts of the row are not reduced until `clear`.
 
 use super::{Algorithm, Ask, MAX_SPENT, Micros, Quota, State};
 use super::{fixed_window, granted, retry_own, roll_own, roll_within, sliding_window, token_bucket, within_own};
@@ -20,7 +23,7 @@ fn is_outstanding(state: &State, now: Micros) -> bool {
     state.stamp != 0 && owed(state) > 0.0 && now < state.clear
 }
 
-/// The algorithm of the quota that wrote the row; `None` for an invalid stamp.
+/// Returns the algorithm of the quota that wrote the row, or `None` if the stamp is invalid.
 pub(crate) fn writer(state: &State) -> Option<Algorithm> {
     [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow]
         .into_iter()
@@ -33,10 +36,10 @@ fn owed(state: &State) -> f64 {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// Repaid at the faster rate of two token buckets.
+    /// The row is repaid at the faster of the rates of two token buckets.
     FasterBucket,
     Own,
-    /// Counts stay whole until the row expires.
+    /// The counts are not reduced until the row expires.
     Whole,
 }
 
@@ -50,7 +53,8 @@ fn reading(quota: &Quota, state: &State) -> Reading {
     }
 }
 
-/// Whether a sliding window's row has this quota's phase and, as its `clear` shows, period.
+/// Returns whether a sliding window's row has the phase and the period of this quota. The period is derived from
+/// `clear`.
 fn is_same_window(quota: &Quota, state: &State) -> bool {
     let period = quota.period_micros();
     period % 1_000_000 == 0
@@ -69,7 +73,7 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let reading = reading(quota, state);
     let row = match reading {
         Reading::FasterBucket => own,
-        // `carry` is the count of the previous window. Other algorithms count refunds in it.
+        // For a sliding window, `carry` is the count of the previous window. Other algorithms count refunds in `carry`.
         Reading::Own if quota.algorithm() == Algorithm::SlidingWindow => State { carry: state.carry, ..own },
         Reading::Own => own,
         Reading::Whole => State { spent: owed(state), ..own },
@@ -84,7 +88,8 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     }
 }
 
-/// Rolls the row at the rate of `quota` and at that of the bucket that wrote the row. Returns the row with less debt.
+/// Rolls the row at the rate of `quota` and at the rate of the bucket that wrote the row. Returns the result with less
+/// debt.
 fn roll_faster(quota: &Quota, row: &State, now: Micros) -> State {
     let rolled = token_bucket::roll(quota, row, now);
     if now <= row.at || row.clear == Micros::MAX {
@@ -102,32 +107,32 @@ fn roll_whole(quota: &Quota, row: &State, now: Micros) -> State {
     let at = match quota.algorithm() {
         Algorithm::TokenBucket => row.at.max(now),
         Algorithm::FixedWindow => row.at.max(fixed_window::boundary(quota, fixed_window::index(quota, now))),
-        // A row that does not begin at a boundary would count nothing.
+        // A row that does not begin at a boundary would count as unspent.
         Algorithm::SlidingWindow => fixed_window::boundary(quota, fixed_window::index(quota, row.at.max(now))),
     };
     State { at, ..*row }
 }
 
-/// The first instant from `now` on at which at most `level` tokens of a foreign row are outstanding.
+/// Returns the first instant, not before `now`, at which at most `level` tokens of a foreign row are outstanding.
 #[cold]
 pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Option<Micros> {
     let holds = |at: Micros| within_own(quota, &super::roll(quota, state, at), at, level);
-    // The debt only falls, and it is 0 from `clear` on.
+    // The debt never grows, and it is 0 from `clear` on.
     let first = first(now, state.clear, holds).unwrap_or(state.clear);
     (first < Micros::MAX).then_some(first)
 }
 
-/// The first instant at which `ask` would be granted, for a foreign row that denies it at `now`.
+/// Returns the first instant at which `ask` would be granted, for a foreign row that denies the ask at `now`.
 #[cold]
 pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Option<Micros> {
     let holds = |at: Micros| granted(quota, &super::roll(quota, state, at), at, ask).is_some();
     let clear = state.clear;
     let before = match reading(quota, state) {
         Reading::FasterBucket => first(now, clear, holds),
-        // Until the row expires, rolling it again gives the same own row.
+        // Until the row expires, rolling it at a later instant has the same result as rolling the own row.
         Reading::Own => retry_own(quota, &super::roll(quota, state, now), now, ask),
-        // While counts stay whole, only the wait for a reservation changes. The wait shrinks towards the end of a
-        // window.
+        // While the counts are not reduced, only the wait for a reservation changes. The wait becomes shorter towards
+        // the end of a window.
         Reading::Whole if quota.algorithm() == Algorithm::FixedWindow && quota.reserves() => {
             let end = fixed_window::boundary(quota, fixed_window::index(quota, now.max(state.at)) + 1);
             first(now, end.min(clear), holds)
@@ -144,7 +149,8 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     if granted(quota, &unspent, clear, ask).is_some() { Some(clear) } else { retry_own(quota, &unspent, clear, ask) }
 }
 
-/// The first instant in `from..end` at which `holds` is true. `holds` must stay true from then on.
+/// Returns the first instant in `from..end` at which `holds` returns true. From then on, `holds` must always return
+/// true.
 fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Micros> {
     if from >= end || !holds(end.minus(1)) {
         return None;
@@ -157,9 +163,10 @@ fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Mi
     Some(high)
 }
 
-/// A foreign row after a settlement charged `more` tokens. The stamp stays, and `clear` moves in proportion. For
-/// a fixed window, `clear` can be up to one window before the boundary at which the row is repaid. `clear` is never
-/// earlier than the average rate allows, as the bound requires.
+/// Returns a foreign row after a settlement that charges `more` tokens. The stamp stays the same, and the time until
+/// `clear` grows in proportion to the debt. For a fixed window, `clear` can be up to one window before the boundary at
+/// which the row is repaid. `clear` is never earlier than the instant at which the debt is repaid at the average rate,
+/// as the bound requires.
 #[cold]
 pub(super) fn overrun(state: &State, more: u64) -> State {
     let spent = (state.spent + more.min(MAX_SPENT) as f64).min(MAX_SPENT as f64);
@@ -168,7 +175,7 @@ pub(super) fn overrun(state: &State, more: u64) -> State {
         _ if state.clear == Micros::MAX => Micros::MAX,
         Some(Algorithm::TokenBucket | Algorithm::FixedWindow) => {
             let micros = state.clear.micros_since(state.at) as f64 * spent / state.spent;
-            // One extra second, so that floating-point rounding never makes `clear` too early.
+            // An extra second is added, so that floating-point rounding never makes `clear` too early.
             let seconds = ((state.at.get() as f64 + micros) * 1e-6) as u64;
             Micros::new(seconds.saturating_add(1).saturating_mul(1_000_000)).to_whole_second()
         }

@@ -1,5 +1,5 @@
-//! Messages built in a `const`, without allocation or `Display`. With them, the panic of a `const` constructor shows
-//! the same value as the error of its `try_` variant.
+//! Messages that can be built in a `const`, without allocation or `Display`. They allow the panic of a `const`
+//! constructor to show the same value as the error of its `try_` variant.
 
 pub(crate) struct ConstMessage {
     bytes: [u8; MAX_LEN],
@@ -11,7 +11,7 @@ impl ConstMessage {
         ConstMessage { bytes: [0; MAX_LEN], length: 0 }.text("tollgate: ")
     }
 
-    /// Appends text; anything but printable ASCII becomes `?`.
+    /// Appends text, in which each byte that is not printable ASCII is replaced by `?`.
     pub(crate) const fn text(self, text: &str) -> ConstMessage {
         self.bytes(text.as_bytes())
     }
@@ -42,7 +42,7 @@ impl ConstMessage {
     }
 }
 
-/// In bytes. Enough for the longest quoted name and the text around it.
+/// The maximum length in bytes, which is enough for the longest quoted name and the text around it.
 const MAX_LEN: usize = 240;
 
 #[cfg(test)]

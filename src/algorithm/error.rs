@@ -1,10 +1,10 @@
-//! The error of an invalid quota.
+//! The error for an invalid quota.
 
 use std::fmt;
 
 use super::const_message::ConstMessage;
 
-/// An invalid quota. The message shows the value and the valid range.
+/// The error for an invalid quota. The message shows the invalid value and the valid range.
 ///
 /// ```
 /// use tollgate::{Quota, MINUTE};

@@ -1,14 +1,14 @@
-//! Fixed window: `rate` tokens are repaid at each boundary. `at` is the last counted boundary.
+//! The fixed window, in which `rate` tokens are repaid at each boundary. `at` is the last boundary that was counted.
 
 use super::quota::Quota;
 use super::{Micros, State};
 
-/// The row at `now`, with every boundary since `at` repaid.
+/// Returns the row at `now`, after repaying `rate` tokens for each boundary since `at`.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let (row_window, window) = (index(quota, state.at), index(quota, now));
     if window <= row_window {
-        // The same window, or a clock that stepped back. `at` never moves back, not even to the start of its window.
-        // Otherwise tokens that another quota has repaid since would be repaid again.
+        // The window is the same, or the clock stepped back. `at` never moves back, not even to the start of its
+        // window. Otherwise, tokens that were repaid under another quota would be repaid again.
         return *state;
     }
     State {
@@ -31,19 +31,19 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// The whole second at which the row expires, in whole windows from `at`. An [overrun](super::changed::overrun) can
-/// leave an `at` that is not a boundary; even then the result is not too early.
+/// Returns the whole second at which the row expires, which is a whole number of windows after `at`. After an
+/// [overrun](super::changed::overrun), `at` may not be a boundary. Even then, the result is not too early.
 pub(super) fn clear(quota: &Quota, state: &State) -> Micros {
     let micros = (state.spent / quota.rate() as f64).ceil() * quota.period_micros() as f64;
     state.at.plus(micros as u64).to_whole_second()
 }
 
-/// The number of the window that contains `instant`; window 0 begins at or before the epoch.
+/// Returns the number of the window that contains `instant`. Window 0 begins at or before the epoch.
 pub(super) fn index(quota: &Quota, instant: Micros) -> u64 {
     (instant.get() + quota.period_micros() - quota.start_micros()) / quota.period_micros()
 }
 
-/// The start of window `index`, but not before the epoch.
+/// Returns the start of window `index`, or the epoch if that is later.
 pub(super) fn boundary(quota: &Quota, index: u64) -> Micros {
     instant(quota, index, 0)
 }
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn rolling_never_moves_a_row_back() {
         // A row written under another quota may begin inside a window. If `at` moved back to the start of that window,
-        // boundaries before the row would repay it.
+        // boundaries before the row was written would repay it.
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
         let (begin, now) = (Micros::new(1_700_000_040_000_000), Micros::new(1_700_000_050_000_000));
         let row =
@@ -91,15 +91,15 @@ mod tests {
 
     #[test]
     fn a_debt_that_outlasts_the_last_instant_is_never_repaid() {
-        // This holds even if the first window began before the epoch, so that its end is representable. The Redis
-        // script agrees.
+        // This is also true if the first window began before the epoch, so that its end is representable. The Redis
+        // script makes the same decision.
         let second = Duration::from_secs(1);
         let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
         let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);
         assert_eq!(when(&century, &owed(&century, 3.0), Micros::EPOCH, 0.0), None);
         let two = Micros::new(century.period_micros() + 1_000_000);
         assert_eq!(when(&century, &owed(&century, 2.0), Micros::EPOCH, 0.0), Some(two));
-        // 2^53 - 1 = 6361 * 1,416,003,655,831: exactly the range of instants.
+        // The range of instants is exactly 2^53 - 1 = 6361 * 1,416,003,655,831 microseconds.
         let quota = Quota::fixed_window(1, Duration::from_micros(6361)).start(Duration::from_micros(1));
         let last = Micros::new(Micros::MAX.get() - 6360);
         assert_eq!(when(&quota, &owed(&quota, 1_416_003_655_831.0), Micros::EPOCH, 0.0), Some(last));

@@ -1,36 +1,40 @@
-//! Settling a charge: its actual cost is higher or lower than charged, or the charge is canceled.
+//! Settling a charge. A charge is settled if its actual cost turns out to be higher or lower than the charged cost, or
+//! if the charge is canceled.
 //!
-//! A lower cost needs care. Suppose that a row is charged `n` tokens and later refunded `r`. If only `n - r` tokens had
-//! been charged, the row might have been fully repaid for some time, in which a full bucket gains no tokens. Refunding
-//! all of `r` could therefore admit more than the quota's bound. Three rules keep the bound:
+//! A lower cost needs care. Suppose that a row is charged `n` tokens, and that `r` of them are refunded later. If only
+//! `n - r` tokens had been charged in the first place, the row might have been fully repaid earlier, and a full bucket
+//! gains no tokens. Refunding all of `r` could therefore admit more than the quota's bound. Three rules keep the bound:
 //!
-//! 1. **A refund is at most the part of the charge that is still outstanding.** Debts are repaid in order. If a row
-//!    held `x` just after the charge, then `x - repaid since - refunded since for earlier charges` tokens of
-//!    that are still outstanding. [`State::carry`] counts the refunds of other charges. Without this
-//!    count, two refunds with a refill in between would allow a burst twice. `carry` does not record which charges were
-//!    refunded, but the refunds of earlier charges cannot exceed their cost.
+//! 1. **A refund is at most the part of the charge that is still outstanding.** Debts are repaid in order. Suppose that
+//!    `x` tokens were outstanding just after the charge. Of these, the tokens that were repaid since then and the
+//!    tokens that were refunded since then for earlier charges are no longer outstanding. [`State::carry`] counts the
+//!    refunds of other charges. Without this count, two refunds with a refill in between would allow a burst twice.
+//!    `carry` does not record which charges were refunded, but the refunds of earlier charges cannot exceed the cost of
+//!    those charges.
 //! 2. **A reservation that is not due yet can be refunded only as a whole, and only if it is the last one.** Otherwise
 //!    a new reservation could get the due time of a reservation that is still pending.
 //! 3. **While reservations are pending, all other refunds are forfeited**, for the same reason.
 //!
-//! A row that holds less than these sums was reset or evicted in between. Such a row is not refunded.
+//! If fewer tokens are outstanding than these rules imply, the row was reset or evicted in the meantime. Such a row
+//! receives no refund.
 
 use super::{Algorithm, MAX_SPENT, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, is_foreign, roll, sliding_window, spent, when};
 
-/// The data for settling a charge later: its cost, and the row just after it. See [`settle`] for an example.
+/// The data that is needed for settling a charge later: the cost of the charge, and the row just after it. See
+/// [`settle`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChargeRecord {
-    /// Tokens charged.
+    /// The number of tokens charged.
     pub cost: u64,
     /// The row just after the charge.
     pub state: State,
-    /// When the charge is due: the instant of the decision, or later for a reservation.
+    /// The instant at which the charge is due: the instant of the decision or, for a reservation, a later one.
     pub due: Micros,
 }
 
 impl ChargeRecord {
-    /// The receipt for `cost` tokens granted by `step`; `None` for a denial.
+    /// Creates the receipt for `cost` tokens granted by `step`. Returns `None` for a denial.
     pub fn new(cost: u64, step: &Step) -> Option<ChargeRecord> {
         let due = match step.verdict {
             Verdict::Allow => step.now,
@@ -43,11 +47,13 @@ impl ChargeRecord {
 
 /// Returns the row after settling a charge of `receipt.cost` tokens at its `actual` cost.
 ///
-/// A higher cost is charged in full, even into debt. A lower cost is refunded as far as the quota's bound and the due
-/// times of other reservations allow; the rest is forfeited. Settle a charge at most once.
+/// If the actual cost is higher, the difference is charged in full, even if this puts the key in debt. If it is lower,
+/// the difference is refunded as far as the quota's bound and the due times of other reservations allow, and the rest
+/// is forfeited. Settle a charge at most once.
 ///
-/// If the row was written under another quota and has not [expired](State::clear), refunds are forfeited. A higher cost
-/// is added to that row: its stamp stays, and `clear` moves to the time at which the other quota would be repaid.
+/// If the row was written under another quota and has not [expired](State::clear), refunds are forfeited. The
+/// difference to a higher cost is added to that row. The stamp of the row stays the same, and `clear` moves to the time
+/// at which the row would be repaid under the other quota.
 ///
 /// ```
 /// use tollgate::{algorithm::{settle, step, takes_effect, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
@@ -73,20 +79,21 @@ pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros,
     cleared(quota, settled)
 }
 
-/// Whether [`settle`] with the same arguments has an effect: `false` if the refund is forfeited. `true` if `actual`
-/// equals the cost, although nothing changes then. See [`settle`] for an example.
+/// Returns whether [`settle`] with the same arguments has an effect. Returns `false` if the refund is forfeited.
+/// Returns `true` if `actual` equals the cost, even though the row does not change then. See [`settle`] for an example.
 pub fn takes_effect(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> bool {
     let settled = |actual| settle(quota, state, receipt, now, actual);
     actual == receipt.cost || settled(actual) != settled(receipt.cost)
 }
 
-/// The instant from which the `carry` of a row written under `quota` is no longer needed.
+/// Returns the instant from which the `carry` of a row that was written under `quota` is no longer needed.
 pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
     if quota.algorithm().carries_a_count() {
-        // Until then, another quota counts both windows.
+        // Until the row expires, other quotas count both of its windows.
         return state.clear;
     }
-    // The time at which the last charge made before `now` is fully repaid. No charge left the row above the ceiling.
+    // The result is the time at which the last charge made before `now` is fully repaid. No charge leaves the row above
+    // the ceiling.
     let most = (state.spent + state.carry).min(quota.ceiling() as f64);
     let owed = State { spent: most, at: now, stamp: quota.stamp(), ..State::default() };
     when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
@@ -94,7 +101,7 @@ pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
 
 fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {
     let row = *row;
-    // If the clock stepped back, the charge is still repaid up to the same instant as the row.
+    // If the clock stepped back, the charge has still been repaid up to the same instant as the row.
     let now = now.max(row.at);
     if actual >= receipt.cost {
         let more = row.spent + (actual - receipt.cost) as f64;
@@ -102,7 +109,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     }
     let refund = (receipt.cost - actual) as f64;
     if quota.stamp() != receipt.state.stamp {
-        // The quota changed in between, so the charge may already be repaid under the other quota.
+        // The quota has changed since the charge, so the charge may already be repaid under the other quota.
         return row;
     }
     if quota.algorithm() == Algorithm::SlidingWindow {
@@ -110,7 +117,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     }
 
     let outstanding = spent(quota, &row, now);
-    // The tokens that would be outstanding without later charges and refunds.
+    // The tokens that would be outstanding if there had been no later charges and refunds.
     let own = spent(quota, &roll(quota, &receipt.state, now), now);
     if receipt.due > now {
         let last = (outstanding - own).abs() <= ROUNDING;
@@ -122,7 +129,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if row.carry < receipt.state.carry {
         return row;
     }
-    // The refunds of earlier charges are at most their cost. The other refunds were of later charges.
+    // The refunds of earlier charges are at most the cost of those charges. All other refunds were for later charges.
     let before = receipt.state.spent - receipt.cost as f64;
     let left = own - (row.carry - receipt.state.carry).min(before);
     if outstanding < left - ROUNDING {
@@ -132,7 +139,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if given <= 0.0 {
         return row;
     }
-    // No receipt needs the refund of the last charge in `carry`: earlier charges are repaid first in any case.
+    // A refund of the last charge need not be counted in `carry`, because earlier charges are repaid first in any case.
     let last = outstanding - left <= ROUNDING;
     if !last && row.carry + given > MAX_SPENT as f64 {
         // `carry` could not count this refund exactly, and uncounted tokens could be refunded twice.
@@ -142,29 +149,29 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if last || reduced == row { reduced } else { State { carry: row.carry + given, ..reduced } }
 }
 
-/// [`settle_own`] for a sliding window. Its counts shrink only at boundaries, so the whole charge is still in the
-/// current window or in the previous one.
+/// Does the work of [`settle_own`] for a sliding window. The counts of a sliding window change only at boundaries, so
+/// the whole charge is still in the current window or in the previous one.
 fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, refund: f64) -> State {
     let then = sliding_window::roll(quota, &State { spent: refund, carry: 0.0, ..receipt.state }, now);
     if row.spent < then.spent || row.carry < then.carry {
-        return *row; // It was reset or evicted in between.
+        return *row; // The row was reset or evicted since the charge.
     }
     State { spent: (row.spent - then.spent).max(0.0), carry: (row.carry - then.carry).max(0.0), ..*row }
 }
 
 /// Subtracts `given` tokens from the `outstanding` tokens of a row. `given` is fractional if part of the charge has
-/// been repaid. The rest is rounded up to whole tokens, because rows store whole tokens.
+/// been repaid. The difference is rounded up to whole tokens, because rows store whole tokens.
 fn reduced_by(row: State, given: f64, outstanding: f64, now: Micros) -> State {
     if given.fract() == 0.0 && given < outstanding {
         return State { spent: row.spent - given, ..row };
     }
     let rest = (outstanding - given).max(0.0);
     let whole = if (rest - rest.round()).abs() <= ROUNDING { rest.round() } else { rest.ceil() };
-    // Rounded up, the rest may exceed `outstanding`, but a refund never charges.
+    // The rounded difference may exceed `outstanding`, but a refund must never charge tokens.
     if whole >= outstanding { row } else { State { spent: whole, at: row.at.max(now), ..row } }
 }
 
-/// Upper bound of the rounding error between two sums that are equal in exact arithmetic.
+/// An upper bound on the rounding error between two sums that are equal in exact arithmetic.
 const ROUNDING: f64 = 1e-6;
 
 #[cfg(test)]
@@ -206,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partly_repaid_refund_leaves_other_charges_whole() {
+    fn a_refund_of_a_partly_repaid_charge_does_not_reduce_other_charges() {
         let quota = Quota::token_bucket(7, Duration::from_micros(3_333_331)).capacity(20);
         for micros in (1..470_000).step_by(997) {
             let mut state = State::default();
@@ -240,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_never_charges() {
+    fn a_refund_never_charges_tokens() {
         // Regression: the last refund rounded 2.4 outstanding tokens up to 3. Found in review.
         let quota = Quota::token_bucket(2, SECOND).capacity(4);
         let mut state = State::default();
@@ -313,7 +320,8 @@ mod tests {
 
     #[test]
     fn a_refund_that_cannot_be_counted_exactly_is_forfeited() {
-        // Regression: after about 10^15 tokens, `carry` was 2^53, which is beyond the exact integers. Found by fuzzing.
+        // Regression: after about 10^15 tokens, `carry` was 2^53, where integers are no longer exact in an `f64`. Found
+        // by fuzzing.
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [first, _last] = [5, 5].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));

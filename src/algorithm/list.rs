@@ -2,8 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// One item without an allocation, or any number of items. Unlike a `SmallVec`, this enum keeps the niches of `T`, so
-/// wrapping a list in another enum does not move the list.
+/// A list of any number of items, which stores a single item without an allocation. Unlike a `SmallVec`, this enum
+/// keeps the niches of `T`, so wrapping a list in another enum does not move the list.
 #[derive(Clone, Debug)]
 pub(crate) enum List<T> {
     One(T),
@@ -22,7 +22,7 @@ impl<T> List<T> {
         }
     }
 
-    /// Collects `item(0)` to `item(length - 1)`.
+    /// Collects the results of `item(0)` to `item(length - 1)`.
     #[inline]
     pub(crate) fn of(length: usize, mut item: impl FnMut(usize) -> T) -> List<T> {
         match length {

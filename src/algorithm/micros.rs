@@ -1,12 +1,12 @@
-//! Instants as whole microseconds.
+//! Instants in whole microseconds.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// An instant: whole microseconds since the Unix epoch.
+/// An instant, as a whole number of microseconds since the Unix epoch.
 ///
-/// The range is `0 ..= 2^53 - 1` (the year 2255), so that every instant is exact in an `f64`, and therefore in Lua and
-/// JavaScript. Values beyond the range are clamped.
+/// The range is `0 ..= 2^53 - 1`, which ends in the year 2255, so that every instant is exact in an `f64`, and
+/// therefore in Lua and JavaScript. Values beyond the range are clamped.
 ///
 /// ```
 /// use tollgate::{algorithm::Micros, HOUR, SECOND};
@@ -25,19 +25,19 @@ impl Micros {
     /// The last instant, `2^53 - 1` microseconds after the epoch.
     pub const MAX: Micros = Micros((1 << 53) - 1);
 
-    /// The instant `micros` microseconds after the epoch, at most [`Micros::MAX`].
+    /// Creates the instant that is `micros` microseconds after the epoch, but at most [`Micros::MAX`].
     #[inline]
     pub const fn new(micros: u64) -> Micros {
         if micros > Micros::MAX.0 { Micros::MAX } else { Micros(micros) }
     }
 
-    /// Microseconds since the epoch.
+    /// The number of microseconds since the epoch.
     #[inline]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` to `self`; zero if `earlier` is later.
+    /// The time from `earlier` to `self`, or zero if `earlier` is later than `self`.
     #[inline]
     pub const fn since(self, earlier: Micros) -> Duration {
         Duration::from_micros(self.micros_since(earlier))
@@ -53,12 +53,13 @@ impl Micros {
         Micros::new(self.0.saturating_add(micros))
     }
 
-    /// Rounded up to whole seconds; [`Micros::MAX`] if the seconds do not fit the 32 bits of a row.
+    /// Rounds up to a whole second. Returns [`Micros::MAX`] if the number of seconds does not fit in the 32 bits of a
+    /// row.
     pub(crate) const fn to_whole_second(self) -> Micros {
         Micros::from_seconds(self.to_seconds())
     }
 
-    /// Whole seconds, rounded up; `u32::MAX` represents [`Micros::MAX`].
+    /// Returns the number of seconds, rounded up. `u32::MAX` represents [`Micros::MAX`].
     pub(crate) const fn to_seconds(self) -> u32 {
         let seconds = self.0.div_ceil(1_000_000);
         if seconds < u32::MAX as u64 { seconds as u32 } else { u32::MAX }
@@ -82,7 +83,7 @@ impl std::ops::Add<Duration> for Micros {
 }
 
 impl From<SystemTime> for Micros {
-    /// Times before the epoch become the epoch.
+    /// Converts a system time to an instant. Times before the epoch become the epoch.
     fn from(time: SystemTime) -> Micros {
         Micros::EPOCH + time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO)
     }
@@ -94,7 +95,7 @@ impl fmt::Debug for Micros {
     }
 }
 
-/// A duration in microseconds, rounded up: a retry after a shorter wait would be denied again.
+/// Converts a duration to microseconds, rounded up, because a retry after a shorter wait would be denied again.
 pub(crate) fn whole_micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
 }

@@ -1,10 +1,11 @@
 //! The rate-limiting arithmetic: decides an [`Ask`] from a quota, a row of state and an instant.
 //!
-//! The functions are pure: they read no clock and never wait. All backends use them, so all backends decide alike. Call
-//! them directly to simulate a limit without a backend.
+//! The functions are pure: they read no clock and never wait. All backends use these functions, so they all make the
+//! same decisions. To simulate a limit without a backend, call the functions directly.
 //!
-//! The state of a key is the number of tokens **spent** and the instant of that count. Spent tokens are a debt that is
-//! **repaid** over time, as the algorithm defines. The rest of the capacity is available. A new key has spent nothing.
+//! The state of a key consists of the number of tokens **spent** and the instant of that count. Spent tokens are a debt
+//! that is **repaid** over time, in the way that the algorithm defines. The rest of the capacity is available. A new
+//! key has spent no tokens.
 //!
 //! ```
 //! use std::time::Duration;
@@ -54,18 +55,20 @@ use step::{granted, retry_own};
 /// example.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
-    /// Tokens spent and not yet repaid at [`at`](State::at). More than the capacity while reservations are due.
+    /// The number of tokens that were spent and not yet repaid at the instant [`at`](State::at). It exceeds the
+    /// capacity while reservations are pending.
     pub spent: f64,
-    /// The instant from which `spent` is repaid. For windows, the last counted boundary.
+    /// The instant from which `spent` is repaid. For windows, this is the last boundary that was counted.
     pub at: Micros,
-    /// Sliding window: the count of the previous window. Other algorithms: the tokens refunded so far, which later
-    /// settlements need; usually 0.
+    /// For a sliding window, the count of the previous window. For other algorithms, the number of tokens refunded so
+    /// far, which later settlements need; it is usually 0.
     pub carry: f64,
     /// The [stamp](stamp()) of the quota under which the row was written.
     pub stamp: u32,
-    /// The whole second at which the row expires. By then the quota that wrote the row has repaid it, and other quotas
-    /// ignore the row. `clear` is never too early. A backend may store a later instant, except for a sliding window,
-    /// where `clear` is `at` plus two periods, rounded up. [`Micros::MAX`] means never.
+    /// The whole second at which the row expires. By then, the row has been repaid under the quota that wrote it, so
+    /// other quotas ignore the row. `clear` is never too early. A backend may store a later instant, except for a
+    /// sliding window, for which `clear` is `at` plus two periods, rounded up. [`Micros::MAX`] means that the row never
+    /// expires.
     pub clear: Micros,
 }
 
@@ -75,10 +78,10 @@ impl State {
     }
 }
 
-/// A request for tokens, immediately or within a maximum wait.
+/// A request for tokens, either immediately or within a maximum wait.
 ///
-/// The cost may be any `u64`; a cost that the quota can never cover is denied without a retry time. Times are whole
-/// microseconds, rounded up.
+/// The cost may be any `u64`. A cost that the quota can never cover is denied without a retry time. Times are rounded
+/// up to whole microseconds.
 ///
 /// ```
 /// use tollgate::{algorithm::Ask, SECOND};
@@ -88,7 +91,7 @@ impl State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
     cost: u64,
-    /// Microseconds or `NO_WAIT`. Not an `Option`, so that an `Ask` is passed in two registers.
+    /// In microseconds, or `NO_WAIT`. This is not an `Option`, so that an `Ask` fits in two registers.
     max_wait: u64,
 }
 
@@ -101,14 +104,15 @@ impl Ask {
         Ask { cost, max_wait: NO_WAIT }
     }
 
-    /// Accepts a reservation that is due within `wait`, rounded up. Has no effect if the quota has no reservations.
+    /// Accepts a reservation that is due within `wait`, which is rounded up. Has no effect if the quota has no
+    /// reservations.
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> Ask {
         self.max_wait = whole_micros(wait).min(ANY_WAIT);
         self
     }
 
-    /// Accepts a reservation, however late it is due. Has no effect if the quota has no reservations.
+    /// Accepts a reservation no matter how late it is due. Has no effect if the quota has no reservations.
     #[must_use]
     pub const fn reserve(mut self) -> Ask {
         self.max_wait = ANY_WAIT;
@@ -131,7 +135,7 @@ impl Ask {
         if self.max_wait == NO_WAIT { None } else { Some(self.max_wait) }
     }
 
-    /// The longest wait that the caller accepts; `None` if it does not wait.
+    /// The longest wait that the caller accepts, or `None` if the caller does not wait.
     pub const fn max_wait(&self) -> Option<Duration> {
         match self.max_wait_micros() {
             Some(micros) => Some(Duration::from_micros(micros)),
@@ -150,17 +154,17 @@ impl fmt::Debug for Ask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums)] // Callers match on all outcomes.
 pub enum Verdict {
-    /// The tokens are spent; proceed now.
+    /// The tokens are spent, and the caller may proceed now.
     Allow,
-    /// The tokens are reserved and already spent; proceed after `wait`.
+    /// The tokens are reserved, which means that they are already spent. The caller may proceed after `wait`.
     Reserve {
-        /// Time until the reservation is due: whole microseconds, more than zero.
+        /// The time until the reservation is due, in whole microseconds. It is more than zero.
         wait: Duration,
     },
-    /// Nothing was spent.
+    /// The ask is denied, and no tokens were spent.
     Deny {
-        /// The shortest wait, in whole microseconds, after which the same ask succeeds if the key spends nothing
-        /// meanwhile; `None` if it can never succeed.
+        /// The shortest wait, in whole microseconds, after which the same ask succeeds if the key spends nothing in the
+        /// meantime. `None` if the ask can never succeed.
         retry: Option<Duration>,
     },
 }
@@ -170,14 +174,14 @@ pub enum Verdict {
 pub struct Step {
     /// The answer.
     pub verdict: Verdict,
-    /// The row after the decision. A denial only refills tokens. It does not change a row of another quota.
+    /// The row after the decision. A denial only refills tokens, and it does not change a row of another quota.
     pub state: State,
     /// The instant of the decision.
     pub now: Micros,
 }
 
 impl Step {
-    /// Whether the tokens were spent, immediately or as a reservation.
+    /// Returns whether the tokens were spent, either immediately or as a reservation.
     pub const fn is_allowed(&self) -> bool {
         !matches!(self.verdict, Verdict::Deny { .. })
     }
@@ -192,12 +196,14 @@ fn cleared(quota: &Quota, row: State) -> State {
     State { clear, ..row }
 }
 
-/// The row at `now`, less the tokens repaid by then. A foreign row becomes an equivalent own row; see [`changed`].
+/// Returns the row at `now`, without the tokens that have been repaid by then. A foreign row becomes an equivalent own
+/// row; see [`changed`].
 pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     if state.stamp == quota.stamp() { roll_own(quota, state, now) } else { changed::roll(quota, state, now) }
 }
 
-/// The row at `now` as it may be stored: an own row is rolled; a foreign row stays, because its `clear` matters.
+/// Returns the row at `now` in a form that may be stored. An own row is rolled, but a foreign row is left unchanged,
+/// because its `clear` is still needed.
 pub(crate) fn roll_if_own(quota: &Quota, state: &State, now: Micros) -> State {
     if is_foreign(quota, state, now) { *state } else { roll(quota, state, now) }
 }
@@ -216,12 +222,12 @@ fn roll_own(quota: &Quota, state: &State, now: Micros) -> State {
     roll_within(quota, &row, now)
 }
 
-/// Whether the row is so far ahead of the clock that it is dropped.
+/// Returns whether the row is so far ahead of the clock that it is dropped.
 fn is_too_far_ahead(quota: &Quota, row: &State, now: Micros) -> bool {
     if row.at <= now || row.at.micros_since(now) <= quota.fill_micros() {
         return false;
     }
-    // A denial stores nothing, so a repayment that began at `now` would begin again at every retry. The row is
+    // A denial stores nothing, so a repayment that started at `now` would start again at every retry. The row is
     // therefore dropped, unless its reservations are so large that even a row written now would not be repaid by `at`.
     let begun = State { at: now, ..*row };
     when_own(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at)
@@ -243,20 +249,21 @@ fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
     }
 }
 
-/// The row as an own row: unchanged if it is one (and already rolled), otherwise converted.
+/// Converts a foreign row to an own row. An own row, which must already be rolled, is returned unchanged.
 fn own(quota: &Quota, row: &State, now: Micros) -> State {
     if row.stamp == quota.stamp() { *row } else { roll(quota, row, now) }
 }
 
 pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
     let (limit, row) = (quota.get_capacity(), &own(quota, row, now));
-    // The result must be exactly what `step` would allow, so the condition of `step` decides.
+    // The result must be exactly the number of tokens that `step` would allow, so it is checked with the condition of
+    // `step`.
     let guess = (limit as f64 - spent(quota, row, now) + 1e-6).clamp(0.0, limit as f64) as u64;
     if guess > 0 && !within_own(quota, row, now, (limit - guess) as f64) { guess - 1 } else { guess }
 }
 
-/// The first instant from `now` on at which at most `level` tokens are outstanding if nothing is spent meanwhile, for a
-/// row that was [rolled if own](roll_if_own).
+/// Returns the first instant, not before `now`, at which at most `level` tokens are outstanding if nothing is spent in
+/// the meantime. The row must have been passed through [`roll_if_own`].
 pub(crate) fn when(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micros> {
     if is_foreign(quota, row, now) {
         return changed::when(quota, row, now, level);
@@ -272,9 +279,9 @@ fn when_own(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micro
     }
 }
 
-/// The next instant at which the available tokens change, for a row that was [rolled if own](roll_if_own). For windows,
-/// this is the end of the window, or the expiry of a foreign row if that is earlier. For a bucket, it is the time of
-/// the next whole token, or `now` if the bucket is full.
+/// Returns the next instant at which the number of available tokens changes. The row must have been passed through
+/// [`roll_if_own`]. For windows, this instant is the end of the window, or the expiry of a foreign row if that is
+/// earlier. For a bucket, it is the time of the next whole token, or `now` if the bucket is full.
 pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Micros> {
     if quota.algorithm() == Algorithm::TokenBucket {
         let outstanding = spent(quota, &own(quota, row, now), now);
@@ -292,14 +299,15 @@ fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     }
 }
 
-/// 32 bits that identify a quota in its rows, for authors of backends. Never 0. See [`seeded`] for an example.
+/// Returns the 32-bit number that identifies a quota in its rows, for authors of backends. It is never 0. See
+/// [`seeded`] for an example.
 pub const fn stamp(quota: &Quota) -> u32 {
     quota.stamp()
 }
 
-/// The quota with known window boundaries. If a fixed window has no `start`, its boundaries are derived from `seed`, a
-/// part of the key's digest. The stamp stays the same. For authors of backends; the quota of a
-/// [`Take`](crate::backend::Take) is already seeded.
+/// Returns the quota with its window boundaries set. If a fixed window has no `start`, its boundaries are derived from
+/// `seed`, which is part of the key's digest. The stamp stays the same. This function is for authors of backends. The
+/// quota of a [`Take`](crate::backend::Take) is already seeded.
 ///
 /// ```
 /// use tollgate::{algorithm::{seeded, stamp}, Quota, MINUTE, SECOND};
@@ -314,7 +322,8 @@ pub const fn seeded(quota: Quota, seed: u64) -> Quota {
     quota.seeded(seed)
 }
 
-/// Checks a finished quota: a capacity of 0 needs reservations. Policies call this function themselves.
+/// Checks that a complete quota is valid: a capacity of 0 needs reservations. Creating a policy calls this function
+/// automatically.
 ///
 /// ```
 /// use tollgate::{algorithm::validate, Quota, SECOND};
@@ -423,7 +432,7 @@ mod tests {
 
     #[test]
     fn a_fraction_of_a_token_can_be_owed() {
-        // One token in six seconds. A settlement can leave a debt of half a token.
+        // One token is refilled every six seconds. A settlement can leave a debt of half a token.
         let quota = Quota::token_bucket(10, MINUTE);
         let verdict = |spent: f64, since: u64| {
             let at = NOW.minus(since * 1_000_000);
@@ -459,7 +468,7 @@ mod tests {
 
     #[test]
     fn available_tokens_are_exactly_those_that_a_step_allows() {
-        // One microsecond refills 10^-8 tokens, far less than the tolerance of 10^-6.
+        // In one microsecond, 10^-8 tokens are refilled, which is far less than the tolerance of 10^-6.
         let quota = Quota::token_bucket(1, Duration::from_secs(100)).capacity(10);
         let state = step(&quota, &State::default(), NOW, Ask::cost(10)).state;
         let almost = NOW + Duration::from_micros(99_999_950);
@@ -491,8 +500,9 @@ mod tests {
 
     #[test]
     fn the_wait_for_a_reservation_shrinks_within_a_window() {
-        // 5 tokens are spent and at most 25 may be, so the cost of 25 does not fit before the next window. At the start
-        // of that window the reservation is due in two windows; half a window later its wait is short enough.
+        // 5 tokens are already spent, and at most 25 can be spent at any time, so a cost of 25 does not fit before the
+        // next window. At the start of that window, the reservation would be due in two windows. Half a window later,
+        // its wait is short enough.
         let quota = Quota::fixed_window(10, MINUTE).max_reserved(15).start(Duration::ZERO);
         let begin = Micros::new(1_700_000_040_000_000);
         let state = step(&quota, &State::default(), begin, Ask::cost(5)).state;

@@ -1,13 +1,15 @@
-//! Sliding window: the count of the current window plus the weighted count of the previous window. The weight is the
-//! part of the previous window that is within the last period.
+//! The sliding window, which adds the count of the current window and the weighted count of the previous window. The
+//! weight is the fraction of the previous window that is within the last period.
 //!
-//! `spent` is the count of the current window, `at` its start, and `carry` the count of the previous window.
+//! In a row, `spent` is the count of the current window, `at` is the start of that window, and `carry` is the count of
+//! the previous window.
 
 use super::fixed_window::{boundary, index, instant, offset};
 use super::quota::Quota;
 use super::{Micros, State};
 
-/// The row at `now`. After one boundary, the current window becomes the previous one; after two, it is dropped.
+/// Returns the row at `now`. After one boundary, the current window becomes the previous one. After two boundaries, it
+/// is dropped.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let (row_window, window) = (index(quota, state.at), index(quota, now));
     let at = boundary(quota, row_window.max(window));
@@ -18,7 +20,7 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     }
 }
 
-/// Whether `at` is a boundary of this quota. If not, another quota wrote the row.
+/// Returns whether `at` is a boundary of this quota. If not, the row was written under another quota.
 pub(super) fn aligned(quota: &Quota, state: &State) -> bool {
     boundary(quota, index(quota, state.at)) == state.at
 }
@@ -38,17 +40,17 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
         if state.carry <= rest {
             return Some(now);
         }
-        // Later in this window, when the previous window has less weight.
+        // The instant is later in this window, when the previous window has less weight.
         instant(quota, window, elapsed_until(quota, state.carry, rest))
     } else {
-        // In the next window, where this window is the previous one.
+        // The instant is in the next window, when this window is the previous one.
         instant(quota, window + 1, elapsed_until(quota, state.spent, level))
     };
     let then = then.max(now);
     (then < Micros::MAX).then_some(then)
 }
 
-/// Microseconds into the window; 0 for a row ahead of the clock.
+/// Returns the number of microseconds since the start of the window, or 0 if the row is ahead of the clock.
 fn elapsed(quota: &Quota, state: &State, now: Micros) -> u64 {
     if now < state.at { 0 } else { offset(quota, now) }
 }
@@ -58,15 +60,16 @@ fn weighted(quota: &Quota, count: f64, elapsed: u64) -> f64 {
     (count * (quota.period_micros() - elapsed) as f64 / quota.period_micros() as f64).min(count)
 }
 
-/// Microseconds into a window after which at most `level` of the previous window's `count` counts.
+/// Returns the number of microseconds since the start of a window after which the weighted `count` of the previous
+/// window is at most `level`.
 fn elapsed_until(quota: &Quota, count: f64, level: f64) -> u64 {
     if count <= level {
         return 0;
     }
     let period = quota.period_micros();
     let mut elapsed = ((count - level) * period as f64 / count).ceil().max(1.0).min(period as f64) as u64;
-    // The estimate is rounded twice, so step to the exact microsecond. At 0 the whole `count` has weight, and after the
-    // period it has none, so the result is between 1 and the period.
+    // The estimate is rounded twice, so it is adjusted to the exact microsecond. At 0, the whole `count` has weight,
+    // and at the end of the period none of it has, so the result is between 1 and the period.
     for _ in 0..4 {
         if weighted(quota, count, elapsed) > level {
             elapsed += 1;
@@ -86,8 +89,8 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_full_window_denies_beyond_its_end() {
-        // All 10 tokens are spent at the start of a window. The next call succeeds a tenth into the next window.
+    fn a_full_window_still_denies_calls_after_its_end() {
+        // All 10 tokens are spent at the start of a window. The next call succeeds after a tenth of the next window.
         let quota = Quota::sliding_window(10, Duration::from_secs(10));
         let begin = Micros::new(1_700_000_000_000_000);
         let full = step(&quota, &State::default(), begin, Ask::cost(10)).state;

@@ -1,4 +1,4 @@
-//! The two functions that decide: one row, or all rows of a call together.
+//! The two functions that make decisions: one decides a single row, and the other decides all rows of a call together.
 
 use std::borrow::BorrowMut;
 use std::time::Duration;
@@ -8,24 +8,25 @@ use smallvec::SmallVec;
 use super::{Algorithm, Ask, List, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_own};
 
-/// Decides `ask` under `quota` at `now`, for a key whose row is `state`.
+/// Decides `ask` under `quota` at the instant `now`, for a key whose row is `state`.
 ///
-/// Store the returned row unless the verdict is a denial. If the window boundaries of `quota` are not known, they are
+/// Store the returned row unless the verdict is a denial. If the window boundaries of `quota` are not set, they are
 /// aligned to UTC; see [`seeded`](super::seeded). See the [module](super) for an example.
 ///
-/// - Decisions agree with exact arithmetic, except within 10^-6 token of the limit. If `rate / period` in lowest terms
-///   exceeds 2^32 tokens, they agree within the relative precision of an `f64`, 2^-52.
-/// - If the clock steps back, nothing is repaid until it has caught up. A row is dropped if it is ahead of `now` by
-///   more than the time for refilling the capacity and by more than the time for repaying its own debt.
-/// - A row written under another quota (with another stamp) keeps its spent tokens until its [`clear`](State::clear).
-///   Between token buckets, the row is repaid at the faster of the two rates. A downgrade therefore denies a caller for
-///   no longer than the old quota takes to be repaid.
+/// - Decisions agree with exact arithmetic, except within 10^-6 tokens of the limit. If the rate in lowest terms
+///   exceeds 2^32 tokens, decisions agree with exact arithmetic within the relative precision of an `f64`, which is
+///   2^-52.
+/// - If the clock steps back, nothing is repaid until the clock has caught up. A row is dropped if it is further ahead
+///   of `now` than both the time in which the capacity is refilled and the time in which the row's own debt is repaid.
+/// - A row that was written under another quota (with another stamp) keeps its spent tokens until its
+///   [`clear`](State::clear). If both quotas are token buckets, the row is repaid at the faster of the two rates. After
+///   a downgrade, a caller is therefore denied for no longer than the debt under the old quota takes to be repaid.
 #[inline]
 pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
     let foreign = is_foreign(quota, state, now);
     let row = roll(quota, state, now);
     match granted(quota, &row, now, ask) {
-        // Nothing is spent or reserved, so the row keeps the other quota's stamp.
+        // No tokens are spent or reserved, so the row keeps the other quota's stamp.
         Some(Verdict::Allow) if foreign && ask.cost == 0 => Step { verdict: Verdict::Allow, state: *state, now },
         Some(verdict) => Step { verdict, state: charged(quota, &row, ask.cost), now },
         None => denied(quota, if foreign { *state } else { row }, now, ask),
@@ -36,15 +37,15 @@ pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
 pub struct Line<'a> {
-    /// Index into the call's rows.
+    /// The index of the row among the call's rows.
     pub row: usize,
-    /// The quota that applies.
+    /// The quota that applies to the charge.
     pub quota: &'a Quota,
-    /// The cost, and how long the caller waits.
+    /// The cost, and how long the caller accepts to wait.
     pub ask: Ask,
 }
 
-/// The answers to a call, in the order of its lines. A single answer needs no allocation.
+/// The answers to a call, in the order of the call's lines. A single answer needs no allocation.
 ///
 /// ```
 /// use tollgate::{algorithm::{step, Ask, Micros, State, Steps}, Quota, MINUTE};
@@ -56,12 +57,12 @@ pub struct Line<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Steps(List<Step>);
 
-/// Decides all lines of a call at `now`: either all are granted, or nothing is spent.
+/// Decides all lines of a call at the instant `now`: either all of them are granted, or nothing is spent.
 ///
-/// `rows` holds each row of the call once. Each line is decided as if the lines before it were spent. If all lines are
-/// granted, `rows` is updated; a fully refilled row becomes the default and need not be stored. If any line is denied,
-/// `rows` and the states in the returned steps are unchanged. If several lines name one row, the retry time of a denied
-/// line covers all lines of that row, because a retry repeats all of them.
+/// `rows` contains each row of the call once. Each line is decided as if the lines before it had been charged. If all
+/// lines are granted, `rows` is updated, and a fully refilled row becomes the default, which need not be stored. If any
+/// line is denied, `rows` and the states in the returned steps are unchanged. If several lines refer to the same row,
+/// the retry time of a denied line accounts for all lines on that row, because a retry repeats all of them.
 ///
 /// ```
 /// use tollgate::{algorithm::{step_all, Ask, Line, Micros, State, Verdict}, Quota, MINUTE};
@@ -98,7 +99,7 @@ pub fn step_all<R: BorrowMut<State>>(rows: &mut [R], lines: &[Line<'_>], now: Mi
     steps
 }
 
-/// Undoes granted lines. `before[i]` is the row of line `i` just before that line was decided.
+/// Undoes the granted lines of a denied call. `before[i]` is the row of line `i` just before that line was decided.
 #[cold]
 fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>], steps: &mut [Step], now: Micros) {
     let granted: SmallVec<[bool; 8]> = steps.iter().map(Step::is_allowed).collect();
@@ -116,8 +117,9 @@ fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>
     }
 }
 
-/// The denial shared by all lines of one row, if one of them is denied. Each line is decided for its own tokens plus
-/// those of the lines before it, within its own maximum wait. The shared retry time is the longest.
+/// Returns the denial that all lines on one row share, if any of these lines is denied. Each line is decided for its
+/// own tokens plus those of the lines before it, within its own maximum wait. The shared retry time is the longest
+/// retry time of these lines.
 fn shared_denial<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Line<'a>>) -> Option<Verdict> {
     let mut tokens = 0u64;
     let mut denial: Option<Option<Duration>> = None;
@@ -134,7 +136,7 @@ fn shared_denial<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'
 }
 
 impl Steps {
-    /// Whether every line was granted.
+    /// Returns whether every line was granted.
     pub fn all_granted(&self) -> bool {
         self.0.iter().all(Step::is_allowed)
     }
@@ -176,7 +178,7 @@ fn denied(quota: &Quota, state: State, now: Micros, ask: Ask) -> Step {
     Step { verdict: Verdict::Deny { retry: at.map(|at| at.since(now)) }, state, now }
 }
 
-/// Allows or reserves `ask` from a rolled own row; `None` is a denial.
+/// Grants or reserves the tokens of `ask` from an own row that was rolled. Returns `None` if the ask is denied.
 #[inline]
 pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Verdict> {
     let cost = ask.cost;
@@ -187,7 +189,8 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
     due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
-/// The first instant at which `ask` would be granted, for a rolled own row that denies it at `now`.
+/// Returns the first instant at which `ask` would be granted, for an own row that was rolled and denies the ask at
+/// `now`.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => when_own(quota, row, now, quota.get_capacity().checked_sub(ask.cost)? as f64),
@@ -199,7 +202,8 @@ fn charged(quota: &Quota, row: &State, cost: u64) -> State {
     cleared(quota, State { spent: row.spent + cost as f64, ..*row })
 }
 
-/// The due time of a reservation of `cost` made at `now`; `None` if it is not possible within `max_wait`.
+/// Returns the due time of a reservation of `cost` tokens made at `now`, or `None` if no reservation is due within
+/// `max_wait`.
 fn due_time(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
     let level = quota.ceiling().checked_sub(cost)?;
     if !within_own(quota, row, now, level as f64) {
@@ -210,7 +214,8 @@ fn due_time(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -
     (due.micros_since(now) <= max_wait).then_some(due)
 }
 
-/// The first instant at which a reservation of `cost` would be granted with a wait of at most `max_wait`.
+/// Returns the first instant at which a reservation of `cost` tokens would be granted with a wait of at most
+/// `max_wait`.
 fn retry_reservation(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
     let granted_at = |at: Micros| due_time(quota, &roll(quota, row, at), at, cost, max_wait).is_some();
     let fits = when_own(quota, row, now, quota.ceiling().checked_sub(cost)? as f64)?;
@@ -220,8 +225,8 @@ fn retry_reservation(quota: &Quota, row: &State, now: Micros, cost: u64, max_wai
     if granted_at(at) {
         return Some(at);
     }
-    // By then the whole debt is repaid, but the cost exceeds the capacity and the wait is still too long. In a bucket
-    // that wait is constant; in a window it shrinks towards the end of the window.
+    // At `at`, the whole debt is repaid, but the cost exceeds the capacity and the wait is still too long. For a
+    // bucket, the wait is now constant. For a window, it becomes shorter towards the end of the window.
     if quota.algorithm() != Algorithm::FixedWindow {
         return None;
     }
@@ -293,7 +298,7 @@ mod tests {
         let later = NOW + SECOND;
         let nothing = step(&new, &row, later, Ask::cost(0));
         assert_eq!((nothing.verdict, nothing.state), (Verdict::Allow, row));
-        // A cost above 0 rewrites the row under the new quota. A cost of 0 rewrites only an own row.
+        // A cost above 0 converts the row to the new quota. A cost of 0 changes only an own row.
         assert_eq!(step(&new, &row, later, Ask::cost(1)).state.stamp, new.stamp());
         let own = step(&old, &row, NOW + MINUTE, Ask::cost(0));
         assert_eq!((own.verdict, own.state.spent, own.state.at), (Verdict::Allow, 0.0, NOW + MINUTE));

@@ -1,18 +1,20 @@
-//! Token bucket: spent tokens are repaid smoothly.
+//! The token bucket, in which spent tokens are repaid continuously.
 //!
-//! Decisions move `at` only in whole *grains*: `rate / period` in lowest terms is `grain_tokens / grain_micros`, so
-//! each grain repays a whole number of tokens. Stored tokens stay whole, and no rounding errors accumulate. Only the
-//! current part of a grain is computed in floating point. It serves one decision and is never stored.
+//! Decisions move `at` only by whole *grains*. A grain is the rate in lowest terms: `rate / period` equals
+//! `grain_tokens / grain_micros`, so each grain repays a whole number of tokens. Stored rows therefore contain whole
+//! tokens, and no rounding errors accumulate. Only the current part of a grain is computed in floating point. This part
+//! is used for a single decision and is never stored.
 
 use super::quota::Quota;
 use super::{Micros, State};
 
-/// The row at `now`, with whole grains repaid. `spent` is 0 once everything is repaid.
+/// Returns the row at `now`, after repaying whole grains. `spent` is 0 once the whole debt is repaid.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let elapsed = now.micros_since(state.at);
     let mut row = *state;
     if elapsed >= quota.grain_micros {
-        // Subtract whole grains first: for a long time, the product in `repaid` would be rounded.
+        // Whole grains are subtracted first, because the product in `repaid` would be rounded if the elapsed time were
+        // long.
         let grains = elapsed / quota.grain_micros;
         row.spent -= grains as f64 * quota.grain_tokens as f64;
         row.at = state.at.plus(grains * quota.grain_micros);
@@ -23,12 +25,12 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     row
 }
 
-/// The whole second by which all of `spent` is repaid. The result is never too early.
+/// Returns the whole second by which all of `spent` is repaid. The result is never too early.
 pub(super) fn clear(quota: &Quota, spent: f64, at: Micros) -> Micros {
     let micros = if quota.grain_tokens == 1 {
         spent * quota.grain_micros as f64
     } else {
-        // The result is rounded twice, so add the error bound.
+        // The result is rounded twice, so the error bound is added.
         spent * quota.grain_micros as f64 / quota.grain_tokens as f64 * (1.0 + 2.0 * f64::EPSILON)
     };
     at.plus(micros.ceil() as u64).to_whole_second()
@@ -39,7 +41,7 @@ pub(super) fn spent(quota: &Quota, state: &State, now: Micros) -> f64 {
 }
 
 pub(super) fn within(quota: &Quota, state: &State, now: Micros, level: f64) -> bool {
-    // `spent() <= level` would round once more.
+    // Comparing `spent()` with `level` would round once more.
     state.spent - level <= repaid(quota, now.micros_since(state.at))
 }
 
@@ -49,7 +51,8 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     if debt <= 0.0 {
         return Some(now);
     }
-    // Whole grains are exact, and `roll` advances the row by them. Only the rest of the last grain is rounded.
+    // The time of whole grains is exact, and `roll` advances the row by whole grains. Only the part of the last grain
+    // is rounded.
     let grains = (debt / quota.grain_tokens as f64) as u64;
     if grains as f64 * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
         return None;
@@ -60,9 +63,9 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// The microseconds after which [`repaid`] reaches `rest`, which is less than a grain.
+/// Returns the number of microseconds after which [`repaid`] reaches `rest`, which is less than a grain.
 fn micros_for(quota: &Quota, rest: f64) -> u64 {
-    // This estimate is rounded, so step to the exact microsecond at which the result of `within` changes.
+    // This estimate is rounded, so it is adjusted to the exact microsecond at which the result of `within` changes.
     let mut elapsed = (rest * quota.grain_micros as f64 / quota.grain_tokens as f64) as u64 + 1;
     for _ in 0..4 {
         if repaid(quota, elapsed) < rest {
@@ -80,8 +83,8 @@ pub(super) const fn micros_to_repay(quota: &Quota, tokens: u64) -> u128 {
     (tokens as u128 * quota.grain_micros as u128).div_ceil(quota.grain_tokens as u128)
 }
 
-/// Tokens repaid in `elapsed` microseconds. Multiplies before dividing: `elapsed * (rate / period)` differs in a
-/// quarter of all cases.
+/// Returns the number of tokens repaid in `elapsed` microseconds. Multiplies before dividing, because the result of
+/// `elapsed * (rate / period)` is different in a quarter of all cases.
 fn repaid(quota: &Quota, elapsed: u64) -> f64 {
     elapsed as f64 * quota.grain_tokens as f64 / quota.grain_micros as f64
 }
@@ -93,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_million_uneven_steps_accumulate_no_rounding_error() {
-        // 7 tokens in 3,333,331 us: no step ends on a whole token.
+        // 7 tokens are refilled in 3,333,331 us, so no step ends at a whole token.
         let quota = Quota::token_bucket(7, std::time::Duration::from_micros(3_333_331)).capacity(1000);
         let (mut state, mut now, mut taken) = (State::default(), Micros::new(1_700_000_000_000_000), 0u64);
         let begin = now;
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_exact_although_their_estimate_is_rounded() {
+    fn waits_are_exact_even_if_their_estimate_is_rounded() {
         let quotas = [(688, 2_642_333_253_483_893, 458.0), (583, 2_669_512_150_641_176, 221.0)];
         for (tokens, micros, rest) in
             quotas.into_iter().chain([(107, 2_731_336_258_599_208, 58.0), (7, 3_333_331, 3.0)])
@@ -132,7 +135,7 @@ mod tests {
 
     #[test]
     fn damaged_rows_do_not_panic() {
-        // Redis may return any 32 bytes. The largest number of grains must not wrap around.
+        // Redis may return any 32 bytes. Even the largest number of grains must not overflow.
         let at = Micros::new(1_700_000_000_000_000);
         for quota in [Quota::token_bucket(10, MINUTE), Quota::token_bucket(7, MINUTE), Quota::token_bucket(1, MINUTE)] {
             for spent in [1e300, f64::MAX, f64::INFINITY, 2f64.powi(63), 2f64.powi(64), f64::NAN, -1e300] {
@@ -158,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_grain_of_several_tokens_is_repaid_smoothly() {
-        // 7 tokens in 3 s: the row spans whole grains and a part of one.
+        // 7 tokens are refilled in 3 s, so the debt of the row covers two whole grains and part of a third.
         let quota = Quota::token_bucket(7, 3 * super::super::SECOND).capacity(100);
         let at = Micros::new(1_700_000_000_000_000);
         let row = State { spent: 20.0, at, stamp: quota.stamp(), ..State::default() };

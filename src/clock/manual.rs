@@ -1,4 +1,4 @@
-//! A clock for tests that moves only when set.
+//! A clock for tests, which moves only when it is set.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,10 +12,10 @@ use super::{Clock, Sleep};
 use crate::algorithm::{Micros, whole_micros};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A clock that moves only when set, for testing limits without waiting.
+/// A clock that moves only when it is set, for testing limits without waiting.
 ///
-/// Clones show the same time. A new clock shows 2026-01-01T00:00:00Z. Waiting requests continue in the order of their
-/// due times.
+/// All clones of a clock show the same time. A new clock shows 2026-01-01T00:00:00Z. Waiting requests continue in the
+/// order of their due times.
 ///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
@@ -61,12 +61,12 @@ struct ClockState {
 }
 
 impl ManualClock {
-    /// A clock that shows 2026-01-01T00:00:00Z.
+    /// Creates a clock that shows 2026-01-01T00:00:00Z.
     pub fn new() -> ManualClock {
         ManualClock::at(Micros::new(1_767_225_600_000_000))
     }
 
-    /// A clock that shows `instant`.
+    /// Creates a clock that shows `instant`.
     pub fn at(instant: Micros) -> ManualClock {
         ManualClock(Arc::new(Mutex::new(ClockState { now: instant, sleepers: BTreeMap::new(), next_id: 0 })))
     }
@@ -81,10 +81,10 @@ impl ManualClock {
         self.change(|_| instant);
     }
 
-    /// The earliest instant that a request waits for; `None` if no request waits. To wake all requests, set the clock
-    /// to this instant until it is `None`.
+    /// Returns the earliest instant that a request is waiting for, or `None` if no request is waiting. To wake all
+    /// requests one after another, set the clock to this instant repeatedly until this method returns `None`.
     pub fn next_wake(&self) -> Option<Micros> {
-        // `sleepers` excludes sleeps that have been woken or were never polled.
+        // `sleepers` does not contain sleeps that have been woken or were never polled.
         self.state().sleepers.keys().next().map(|(instant, _)| *instant)
     }
 
@@ -95,7 +95,7 @@ impl ManualClock {
         let later = state.sleepers.split_off(&(now, u64::MAX));
         let due = std::mem::replace(&mut state.sleepers, later);
         drop(state);
-        // The lock is released, because a woken task may read the time.
+        // The lock is released before waking, because a woken task may read the time.
         due.into_values().for_each(Waker::wake);
     }
 
@@ -128,7 +128,7 @@ impl fmt::Debug for ManualClock {
     }
 }
 
-/// A sleep; dropping it unregisters the waker.
+/// A future that completes when the clock reaches an instant. Dropping it unregisters the waker.
 struct Sleeper {
     clock: ManualClock,
     wake_at: (Micros, u64),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn sleepers_wake_at_their_instant_in_order_and_leave_nothing_behind() {
+    fn sleepers_wake_in_order_at_their_instants_and_are_then_removed() {
         struct SendOnWake(u64, std::sync::mpsc::Sender<u64>);
         impl Wake for SendOnWake {
             fn wake(self: Arc<Self>) {
@@ -196,7 +196,8 @@ mod tests {
 
     #[test]
     fn next_wake_ignores_sleeps_that_were_never_polled() {
-        // Regression: a sleep that was never polled stayed the next wake forever.
+        // Regression: `next_wake` returned the instant of a sleep that was never polled, and continued to do so
+        // forever.
         let clock = ManualClock::new();
         let mut sleeps =
             [1, 2].map(|seconds| clock.sleep_until(clock.now() + Duration::from_secs(seconds)).expect("a sleep"));

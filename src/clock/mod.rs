@@ -1,4 +1,4 @@
-//! Clocks of limiters whose backend runs in this process.
+//! Clocks for limiters whose backend runs in this process.
 
 mod manual;
 #[cfg(all(test, tollgate_models))]
@@ -17,7 +17,8 @@ pub use manual::ManualClock;
 
 /// A source of instants.
 ///
-/// Limiters work with any clock, even one that is stopped. Each jump of the clock admits at most one extra capacity.
+/// Limiters work with any clock, even one that is stopped. Each time the clock jumps, at most one additional capacity
+/// is admitted.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -37,11 +38,11 @@ pub use manual::ManualClock;
 /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(WallClock).build());
 /// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Returns the current time. Must not block: every decision calls it, from many threads.
+    /// Returns the current time. This method must not block, because many threads call it for each decision.
     fn now(&self) -> Micros;
 
-    /// Returns a future that completes once this clock reaches `instant`. The default, `None`, means that the clock
-    /// runs at the speed of the system clock, so that any timer can be used.
+    /// Returns a future that completes once this clock reaches `instant`. The default implementation returns `None`,
+    /// which means that the clock runs at the speed of the system clock, so that any timer can be used.
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None
@@ -61,13 +62,13 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// The system's time, read from the processor's time stamp counter where that is reliable. Reading this clock costs a
-/// third of [`Instant::now`](std::time::Instant::now).
+/// A clock that shows the system's time. It reads the processor's time stamp counter if that is reliable, which takes a
+/// third of the time of [`Instant::now`](std::time::Instant::now).
 ///
-/// The clock starts at the system's time and compares itself with the system's time at most once a second, when read.
-/// If it is more than a second behind (because the machine slept, or the system clock was set forward), it jumps
-/// forward. Otherwise it corrects at most half a millisecond per second. Windows stay aligned to UTC, and setting the
-/// system clock back does not lock callers out.
+/// The clock starts at the system's time. When it is read, it compares itself with the system's time, at most once a
+/// second. If the clock is more than a second behind, because the machine was asleep or the system clock was set
+/// forward, it jumps forward. Otherwise, it adjusts itself by at most half a millisecond per second. Windows therefore
+/// stay aligned to UTC, and setting the system clock back does not lock callers out.
 ///
 /// ```
 /// use tollgate::clock::{Clock, SystemClock};
@@ -78,13 +79,13 @@ pub struct SystemClock {
     counter: quanta::Clock,
     origin: u64,
     began: Micros,
-    /// Microseconds to add to the counter's time to get the system's time.
+    /// The number of microseconds to add to the counter's time to get the system's time.
     drift: AtomicI64,
     checked: AtomicU64,
 }
 
 impl SystemClock {
-    /// Creates a clock. The first one of a process calibrates the counter, which takes some milliseconds.
+    /// Creates a clock. Creating the first clock of a process calibrates the counter, which takes some milliseconds.
     pub fn new() -> SystemClock {
         let counter = quanta::Clock::new();
         SystemClock {
@@ -100,7 +101,7 @@ impl SystemClock {
     #[cold]
     fn follow(&self, ran: u64, checked: u64, system: Micros) {
         if self.checked.compare_exchange(checked, ran, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-            return; // Another thread corrects the drift.
+            return; // Another thread is correcting the drift.
         }
         let max_slew = (ran.saturating_sub(checked) / MAX_SLEW_DIVISOR) as i64;
         let corrected = |drift: i64| {
@@ -114,18 +115,20 @@ impl SystemClock {
     }
 }
 
-/// Microseconds between comparisons with the system's time: reading it costs more than a decision.
+/// The number of microseconds between comparisons with the system's time, because reading the system's time takes
+/// longer than a decision.
 const FOLLOW_INTERVAL: u64 = 1_000_000;
 
-/// Microseconds. A larger lag is not drift: the counter stood still, or the system clock was set forward.
+/// In microseconds. A larger lag is not drift: either the counter stood still, or the system clock was set forward.
 const LEAP_THRESHOLD: i64 = 1_000_000;
 
-/// The clock runs at most 1/2000 faster or slower to catch up: 500 ppm, the maximum slew of ntpd.
+/// To correct itself, the clock runs at most 1/2000 faster or slower. This is 500 ppm, the maximum slew of ntpd.
 const MAX_SLEW_DIVISOR: u64 = 2000;
 
 impl Clock for SystemClock {
     fn now(&self) -> Micros {
-        // The counters of two cores may differ by a few ticks. `delta_as_nanos` returns 0 instead of a negative time.
+        // The counters of two cores may differ by a few ticks. `delta_as_nanos` returns 0 if the difference is
+        // negative.
         let ran = self.counter.delta_as_nanos(self.origin, self.counter.raw()) / 1000;
         let checked = self.checked.load(Ordering::Relaxed);
         if ran > checked + FOLLOW_INTERVAL {
@@ -162,7 +165,7 @@ mod tests {
     #[test]
     fn small_differences_are_corrected_gradually() {
         let clock = SystemClock::new();
-        // The clock is half a second behind after ten seconds. It corrects half a millisecond per second.
+        // After ten seconds, the clock is half a second behind. It is corrected by half a millisecond per second.
         let ran = 10_000_000;
         let set = clock.began.plus(ran + 500_000);
         clock.follow(ran, 0, set);

@@ -1,4 +1,4 @@
-//! Models of concurrent clock use. `proof/README.md` lists the bugs that each has caught.
+//! Models of the concurrent use of clocks. `proof/README.md` lists the mutations that each model detects.
 
 use std::sync::Arc;
 

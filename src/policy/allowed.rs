@@ -4,8 +4,8 @@ use std::ops::Deref;
 
 use super::decision::Decision;
 
-/// A [`Decision`], or [`Decisions`](super::Decisions), that allowed the call. Dereferences to the decision. Unlike a
-/// `Decision`, an `Allowed` may be ignored. Returned by the calls that fail on a denial, such as
+/// A [`Decision`] or [`Decisions`](super::Decisions) that allowed the call. It dereferences to the decision. Unlike a
+/// `Decision`, an `Allowed` may be ignored. It is returned by the methods that fail on a denial, such as
 /// [`RateLimiter::limit`](crate::RateLimiter::limit).
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! The decision on one charge.
+//! The decision on a single charge.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::summary::Summary;
 use super::windows::Part;
 use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_change, roll, roll_if_own, when};
 
-/// The decision on one charge: allowed or denied. A denial is not an error here.
+/// The decision on a single charge, which either allows or denies it. A denial is not an error here.
 ///
-/// Returned by the `try_` calls, such as [`RateLimiter::try_limit`](crate::RateLimiter::try_limit). The calls without
-/// `try_` fail on a denial and return an [`Allowed`] decision.
+/// Decisions are returned by the `try_` methods, such as [`RateLimiter::try_limit`](crate::RateLimiter::try_limit). The
+/// methods without `try_` return an [`Allowed`] decision, or an error if the call is denied.
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, policy::DecidedBy, Key, MemoryBackend, Policy, Quota, RateLimiter, Reason};
@@ -56,7 +56,7 @@ pub struct Decision {
     charged: bool,
 }
 
-/// One quota of a charge: what a decision is about.
+/// The quota of a charge that a decision is about.
 #[derive(Clone, Debug)]
 pub(crate) struct ChargedQuota {
     pub(crate) policy: PolicyName,
@@ -80,14 +80,15 @@ impl Decision {
         Decision { of, step, reason, decided_by: DecidedBy::Backend, denied_rule: None, charged: true }
     }
 
-    /// A denial by a deny list (`retry` is `None`) or a block, reported with nothing remaining.
+    /// Creates a denial by a deny list (`retry` is `None`) or by a block. It reports no remaining tokens.
     pub(crate) fn blocked(
         of: ChargedQuota,
         rule: Option<Arc<DenyRule>>,
         now: Micros,
         retry: Option<Duration>,
     ) -> Decision {
-        // Roll first: a sliding window's row that does not begin at a boundary counts as unspent.
+        // The row is first advanced to `now`, because a sliding window's row that does not begin at a boundary would
+        // count as unspent.
         let unspent = State { at: now, stamp: of.quota.stamp(), ..State::default() };
         let state = State { spent: of.quota.get_capacity() as f64, ..roll(&of.quota, &unspent, now) };
         let reason = if retry.is_some() { Reason::Blocked } else { Reason::DenyList };
@@ -96,7 +97,7 @@ impl Decision {
         Decision { reason, decided_by: DecidedBy::Limiter, denied_rule: rule, ..denied }
     }
 
-    /// Sets the component that decided. A charge that the failure mode allowed gets the reason `FailOpen`.
+    /// Sets the component that made the decision. A charge that the failure mode allowed gets the reason `FailOpen`.
     pub(crate) fn by(mut self, decided_by: DecidedBy) -> Decision {
         self.decided_by = decided_by;
         if decided_by == DecidedBy::FailOpen && self.reason == Reason::WithinQuota {
@@ -105,36 +106,38 @@ impl Decision {
         self
     }
 
-    /// Converts the decision of a call into that of a check: subtracts the `tokens` of the call from the row.
+    /// Converts the decision on a call into the decision on a check, by subtracting the call's `tokens` from the row.
     pub(super) fn uncharged(mut self, tokens: u64) -> Decision {
         self.step.state.spent = (self.step.state.spent - tokens as f64).max(0.0);
         self.charged = false;
         self
     }
 
-    /// Whether the tokens were spent (for a check: would have been). Proceed after [`delay`](Decision::delay), if any.
+    /// Returns whether the tokens were spent or, for a check, would have been spent. If there is a
+    /// [`delay`](Decision::delay), wait that long before you proceed.
     #[inline]
     pub fn is_allowed(&self) -> bool {
         matches!(self.reason, Reason::WithinQuota | Reason::Reserved | Reason::FailOpen)
     }
 
-    /// Whether this charge was denied by its quota, a deny list or a block, and not only because of another charge.
+    /// Returns whether this charge was denied by its quota, a deny list or a block, and not only because another charge
+    /// was denied.
     pub fn is_violated(&self) -> bool {
         !self.is_allowed() && self.reason != Reason::RefusedElsewhere
     }
 
-    /// The reason for allowing or denying.
+    /// The reason why the charge was allowed or denied.
     pub const fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// The component that decided: usually the backend.
+    /// The component that made the decision, which is usually the backend.
     pub const fn decided_by(&self) -> DecidedBy {
         self.decided_by
     }
 
-    /// The deny rule or blocked signal, if that is the [reason](Decision::reason); `None` for a
-    /// [pause](crate::RateLimiter::pause). Do not show it to clients: it reveals how to evade the rule.
+    /// The deny rule or blocked signal that caused the denial, if any. For a [paused](crate::RateLimiter::pause) key,
+    /// this is `None`. Do not show the rule to clients, because it reveals how to evade it.
     pub fn denied_rule(&self) -> Option<&DenyRule> {
         self.denied_rule.as_deref()
     }
@@ -144,8 +147,8 @@ impl Decision {
         &self.of.policy
     }
 
-    /// The limit's name in headers and status reports: the policy's. Under a policy of several
-    /// [quotas](super::Quotas), followed by the quota's period: `api;10s`.
+    /// The name of the limit in headers and status reports, which is the name of the policy. If the policy has several
+    /// [quotas](super::Quotas), the name is followed by the quota's period, as in `api;10s`.
     pub fn name(&self) -> Cow<'_, str> {
         let ChargedQuota { policy, quota, part, .. } = &self.of;
         limit_name(policy, quota, part.count.into())
@@ -155,39 +158,41 @@ impl Decision {
         &self.of
     }
 
-    /// The key's digest, as [`RateLimiter::digest`](crate::RateLimiter::digest) returns it. It distinguishes keys but
-    /// reveals nothing about them without the limiter's secret.
+    /// The key's digest, as returned by [`RateLimiter::digest`](crate::RateLimiter::digest). Digests distinguish keys,
+    /// but without the limiter's secret they reveal nothing about the keys.
     pub fn key(&self) -> Digest {
         self.of.key
     }
 
-    /// The quota that was applied: the policy's, or its tier's.
+    /// The quota that was applied, such as the policy's own quota or that of the caller's tier.
     pub const fn quota(&self) -> &Quota {
         &self.of.quota
     }
 
-    /// The requested tokens; may be 0.
+    /// The number of tokens requested, which may be 0.
     pub const fn cost(&self) -> u64 {
         self.of.cost
     }
 
-    /// The most tokens that can be spent together: [`Quota::get_capacity`] of the applied [quota](Decision::quota).
+    /// The largest number of tokens that can be spent together, which is the [capacity](Quota::get_capacity) of the
+    /// applied [quota](Decision::quota).
     pub const fn capacity(&self) -> u64 {
         self.of.quota.get_capacity()
     }
 
-    /// The whole tokens left after this decision; after a check, the tokens available now. 0 while the key is in debt.
+    /// The number of whole tokens left after this decision or, for a check, the number available now. It is 0 while the
+    /// key is in debt.
     pub fn remaining(&self) -> u64 {
         available(&self.of.quota, &self.row(), self.step.now)
     }
 
-    /// The time until the full capacity is available again if nothing else is spent, in microsecond precision.
+    /// The time until the full capacity is available again if nothing else is spent, with microsecond precision.
     pub fn reset(&self) -> Duration {
         when(&self.of.quota, &self.row(), self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now)
     }
 
-    /// After a denial: the time after which the same call succeeds if nothing else is spent, in microsecond precision.
-    /// `None` if the call was allowed or can never succeed.
+    /// For a denial, the time after which the same call succeeds if nothing else is spent, with microsecond precision.
+    /// Returns `None` if the call was allowed or can never succeed.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self.step.verdict {
             Verdict::Deny { retry } => retry,
@@ -195,7 +200,8 @@ impl Decision {
         }
     }
 
-    /// The delay until a reservation is due, in microsecond precision; zero if the call need not wait or was denied.
+    /// The delay until the reservation is due, with microsecond precision. It is zero if the call need not wait or was
+    /// denied.
     pub const fn delay(&self) -> Duration {
         match self.step.verdict {
             Verdict::Reserve { wait } => wait,
@@ -208,14 +214,15 @@ impl Decision {
         self.step.now + self.delay()
     }
 
-    /// The time over which to spend the [`remaining`](Decision::remaining) tokens: `t` of `RateLimit`.
+    /// The time over which the [`remaining`](Decision::remaining) tokens should be spent. The `RateLimit` header shows
+    /// it as `t`.
     ///
-    /// - After a denial by this quota: [`retry_after`](Decision::retry_after).
-    /// - For windows: the time until the window ends.
-    /// - For a token bucket: the time in which as many tokens are refilled as remain, or the time until the next token
-    ///   if none remains.
+    /// - After a denial by this quota, this is [`retry_after`](Decision::retry_after).
+    /// - For fixed and sliding windows, this is the time until the window ends.
+    /// - For a token bucket, this is the time that it takes to refill as many tokens as remain. If none remain, it is
+    ///   the time until the next token.
     ///
-    /// For a reservation, this time begins when the reservation is due.
+    /// For a reservation, the time is counted from the instant at which the reservation is due.
     pub fn window(&self) -> Duration {
         let Decision { of: ChargedQuota { quota, .. }, step, .. } = self;
         let remaining = self.remaining();
@@ -239,18 +246,18 @@ impl Decision {
         roll_if_own(&self.of.quota, &self.step.state, self.step.now)
     }
 
-    /// The verdict, the row and the instant of this decision, in terms of the [algorithms](crate::algorithm).
+    /// The verdict, the row and the instant of this decision, as the [algorithms](crate::algorithm) represent them.
     pub const fn step(&self) -> &Step {
         &self.step
     }
 
-    /// The limit in whole tokens and whole seconds, for JSON responses.
+    /// Summarizes the limit in whole tokens and whole seconds, for JSON responses.
     pub fn summary(&self) -> Summary {
         Summary::of(self)
     }
 
-    /// Converts to a `Result`: `Ok` if allowed, otherwise an error to return from a handler.
-    /// [`limit`](crate::RateLimiter::limit) and the other calls without `try_` do this already.
+    /// Converts the decision to a `Result`: `Ok` if the call was allowed, otherwise an error that a handler can return.
+    /// [`limit`](crate::RateLimiter::limit) and the other methods without `try_` already do this.
     ///
     /// # Errors
     /// Fails if the call was denied.
@@ -275,7 +282,7 @@ fn permanent_reason(cost: u64, quota: &Quota) -> Reason {
     } else if cost > quota.get_capacity() {
         Reason::WaitTooLong
     } else {
-        // The cost fits eventually, but after the last representable instant.
+        // The cost would fit eventually, but only after the last representable instant.
         Reason::QuotaExceeded
     }
 }
@@ -335,7 +342,8 @@ mod tests {
 
     #[test]
     fn a_charge_that_fits_after_the_last_instant_exceeds_its_quota() {
-        // One token per century: the debt of four tokens is repaid in 2423, but instants end in 2255.
+        // One token is refilled per century. The debt of four tokens would be repaid in 2423, but the last
+        // representable instant is in 2255.
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD);
         let state = State { spent: 4.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let decision = decide("century", quota, &state, 1);
@@ -370,8 +378,8 @@ mod tests {
 
     #[test]
     fn the_window_of_a_reservation_begins_when_it_is_due() {
-        // One token per ten seconds, five seconds into the period. The reservation is due in five seconds, when the
-        // response is sent. The next token follows ten seconds later.
+        // One token is refilled every ten seconds, and five of them have passed. The reservation is due in five
+        // seconds, which is when the response is sent. The next token is refilled ten seconds after that.
         let quota = Quota::token_bucket(1, 10 * crate::algorithm::SECOND).max_reserved(5);
         let spent = State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let step = step(&quota, &spent, NOW + 5 * crate::algorithm::SECOND, Ask::cost(1).reserve());

@@ -11,7 +11,7 @@ use super::reason::{DecidedBy, Reason};
 use super::summary::seconds_up;
 use crate::algorithm::List;
 
-/// The decisions on several charges that were decided together: either all of them were spent, or none.
+/// The decisions on several charges that were decided together: either all tokens were spent, or none.
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, Charge, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
@@ -36,7 +36,8 @@ use crate::algorithm::List;
 pub struct Decisions(List<Decision>);
 
 impl Decisions {
-    /// Whether all tokens were spent. Proceed after [`delay`](Decisions::delay), if any.
+    /// Returns whether all tokens were spent. If there is a [`delay`](Decisions::delay), wait that long before you
+    /// proceed.
     pub fn is_allowed(&self) -> bool {
         self.0.iter().all(Decision::is_allowed)
     }
@@ -45,12 +46,12 @@ impl Decisions {
         self.0.is_empty()
     }
 
-    /// Iterates over the decisions in the order of the charges, one for each quota of a charge.
+    /// Iterates over the decisions in the order of the charges. There is one decision for each quota of each charge.
     pub fn iter(&self) -> std::slice::Iter<'_, Decision> {
         self.0.iter()
     }
 
-    /// The decision at `index`, from 0.
+    /// Returns the decision at `index`, counted from 0.
     pub fn get(&self, index: usize) -> Option<&Decision> {
         self.0.get(index)
     }
@@ -64,8 +65,9 @@ impl Decisions {
         self.into_iter().map(|decision| decision.by(decided_by)).collect()
     }
 
-    /// Converts the decisions of a call into those of a check: subtracts the costs from the rows. Charges on one row
-    /// were decided in order, so the costs of all charges up to each one are subtracted.
+    /// Converts the decisions on a call into the decisions on a check, by subtracting the costs from the rows. Charges
+    /// on the same row were decided in order, so each charge's own cost and the costs of the charges before it are
+    /// subtracted.
     pub(crate) fn uncharged(self) -> Decisions {
         if !self.is_allowed() {
             return self; // A denied call leaves its rows unchanged.
@@ -83,17 +85,17 @@ impl Decisions {
         if let [decision] = &self.0[..] { Some(decision) } else { None }
     }
 
-    /// The decisions on each charge, one for each of its quotas.
+    /// The decisions grouped by charge, with one decision for each quota of a charge.
     pub(crate) fn charges(&self) -> impl Iterator<Item = &[Decision]> {
         self.0.chunk_by(|_, next| next.of().part.index > 0)
     }
 
-    /// The decision on each charge: that of its binding quota.
+    /// For each charge, the decision by its binding quota.
     pub(crate) fn binding(&self) -> impl Iterator<Item = &Decision> {
         self.charges().filter_map(binding)
     }
 
-    /// The decision on the first charge.
+    /// The decision by the binding quota of the first charge.
     #[inline]
     pub(crate) fn into_binding(self) -> Option<Decision> {
         match &self.0[..] {
@@ -102,12 +104,13 @@ impl Decisions {
         }
     }
 
-    /// The decisions whose policies were [violated](Decision::is_violated).
+    /// Iterates over the decisions on charges that were [violated](Decision::is_violated).
     pub fn violated(&self) -> impl Iterator<Item = &Decision> {
         self.iter().filter(|decision| decision.is_violated())
     }
 
-    /// After a denial: the longest wait of the violated policies. `None` if the call was allowed or can never succeed.
+    /// For a denial, the longest wait among the violated policies. Returns `None` if the call was allowed or can never
+    /// succeed.
     pub fn retry_after(&self) -> Option<Duration> {
         let mut longest = None;
         for decision in self.violated() {
@@ -116,21 +119,22 @@ impl Decisions {
         longest
     }
 
-    /// The decision with the smallest share of its limit left; `None` if there are no decisions.
+    /// Returns the decision with the smallest share of its limit left, or `None` if there are no decisions.
     pub fn tightest(&self) -> Option<&Decision> {
-        // a / b < c / d, without dividing by a limit of 0.
+        // Compares a / b with c / d without dividing by a limit of 0.
         self.iter().min_by(|one, other| {
             let product = |a: &Decision, b: &Decision| u128::from(a.remaining()) * u128::from(b.capacity());
             product(one, other).cmp(&product(other, one))
         })
     }
 
-    /// The longest delay of the reservations; zero if there are none.
+    /// The longest delay among the reservations, or zero if there are none.
     pub fn delay(&self) -> Duration {
         self.iter().map(Decision::delay).max().unwrap_or(Duration::ZERO)
     }
 
-    /// Converts to a `Result`: `Ok` if allowed, otherwise an error to return from a handler.
+    /// Converts the decisions to a `Result`: `Ok` if the call was allowed, otherwise an error that a handler can
+    /// return.
     ///
     /// # Errors
     /// Fails if the call was denied.
@@ -139,11 +143,12 @@ impl Decisions {
     }
 }
 
-/// Of the decisions on one charge, the one that its caller needs: after a denial, the longest wait; for a reservation,
-/// the latest due time; otherwise the least that remains.
+/// Returns the decision on a charge that matters most to its caller. For a denial, this is the decision with the
+/// longest wait. For a reservation, it is the one with the latest due time, and otherwise the one with the fewest
+/// tokens remaining.
 fn binding(charge: &[Decision]) -> Option<&Decision> {
     let violated = charge.iter().filter(|decision| decision.is_violated());
-    // No retry time means never.
+    // A missing retry time means that the charge never fits.
     let longest = violated.max_by_key(|decision| decision.retry_after().unwrap_or(Duration::MAX));
     let latest =
         || charge.iter().filter(|decision| !decision.delay().is_zero()).max_by_key(|decision| decision.delay());
@@ -182,7 +187,8 @@ impl<'a> IntoIterator for &'a Decisions {
 
 /// A denial as an error, as in [`LimitError::Denied`](crate::LimitError::Denied).
 ///
-/// With the feature `axum`, it is also a response: 429 with the headers and body of the layer's refusals.
+/// With the feature `axum`, this error also converts to a response: 429 with the headers and body of the layer's
+/// refusals.
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, Denied, LimitError, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
@@ -205,22 +211,23 @@ impl Denied {
         Denied(Box::new(decisions))
     }
 
-    /// All decisions of the call, including those on charges that fit, in the order of the charges.
+    /// All decisions on the call in the order of the charges, including those on charges that fit.
     pub fn decisions(&self) -> &Decisions {
         &self.0
     }
 
-    /// Returns all decisions.
+    /// Converts the error into all decisions on the call.
     pub fn into_decisions(self) -> Decisions {
         *self.0
     }
 
-    /// The time after which the same call succeeds if nothing else is spent; `None` if the call can never succeed.
+    /// The time after which the same call succeeds if nothing else is spent, or `None` if the call can never succeed.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after()
     }
 
-    /// [`retry_after`](Denied::retry_after) in whole seconds, rounded up and at least 1, as in `Retry-After`.
+    /// [`retry_after`](Denied::retry_after) in whole seconds, rounded up and at least 1, as in the `Retry-After`
+    /// header.
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after().map(|wait| seconds_up(wait).max(1))
     }

@@ -1,4 +1,4 @@
-//! Deny rules: by key, address, user agent, country or another label.
+//! Deny rules, which match callers by key, address, user agent, country or another label.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::nat64::canonical;
 use super::network::{CidrError, parse_network};
 use super::pattern::Pattern;
 
-/// A rule of a [deny list](crate::protection::DenyList). Neither `Display` nor `Debug` shows a key.
+/// A rule of a [deny list](crate::protection::DenyList). Neither `Display` nor `Debug` shows the content of a key.
 ///
 /// ```
 /// use tollgate::protection::DenyRule;
@@ -45,9 +45,10 @@ impl DenyRule {
 
     /// Denies a key under every policy.
     ///
-    /// The key must equal the key that the extractor finds, including its type. Make the key with the extractor
-    /// (`key::bearer().key(..)`), or parse its [text form](Key#text-form). A key that [`bearer`], [`header`],
-    /// [`cookie`] or `path` finds is also denied as part of a composite key, as in `bearer().and(client_ip())`.
+    /// The key must equal the key that the extractor finds, including its type. Create the key with the extractor
+    /// (`key::bearer().key(..)`), or parse its [text form](Key#text-form). A key that was found by [`bearer`],
+    /// [`header`], [`cookie`] or `path` is also denied if it is part of a composite key, as in
+    /// `bearer().and(client_ip())`.
     ///
     /// ```
     /// use tollgate::{key, protection::{DenyList, DenyRule, Signals}, Key};
@@ -66,31 +67,32 @@ impl DenyRule {
         DenyRule(DenyKind::Key(key.into()))
     }
 
-    /// Denies one address. IPv4-mapped and NAT64 (`64:ff9b::/96`) addresses count as IPv4.
+    /// Denies a single address. IPv4-mapped addresses and NAT64 addresses (`64:ff9b::/96`) count as IPv4 addresses.
     pub fn ip(address: IpAddr) -> DenyRule {
         DenyRule(DenyKind::Network(IpNet::from(canonical(address))))
     }
 
-    /// Denies a network (`"192.0.2.0/24"`, `"2001:db8::/32"`) or one address.
+    /// Denies a network (such as `"192.0.2.0/24"` or `"2001:db8::/32"`) or a single address.
     ///
     /// # Errors
-    /// Fails if `text` is not a network, or if it is an address within a network, such as `"192.0.2.7/24"`, which could mean
-    /// the address or the network.
+    /// Fails if `text` is not a network. Also fails if it is an address within a network, such as `"192.0.2.7/24"`,
+    /// because that could mean either the address or the network.
     pub fn network(text: &str) -> Result<DenyRule, DenyRuleError> {
         let network =
             parse_network(text).map_err(|error| DenyRuleError { message: error.to_string(), cause: Some(error) })?;
         Ok(DenyRule(DenyKind::Network(network)))
     }
 
-    /// Denies user agents that match a pattern. `*` matches any text, and case is ignored. Only the first 1,024 bytes
-    /// of a user agent are compared.
+    /// Denies user agents that match a pattern. `*` matches any text, and ASCII case is ignored. Only the first 1,024
+    /// bytes of a user agent are compared.
     ///
-    /// Patterns such as `*bot*` are matched together: a request takes little longer with a thousand of them than with
-    /// ten. `a*`, `*b` and `a*b` take one comparison each. Patterns that combine `*text*` with other text, such as
-    /// `a*b*`, are searched one after the other and take up to a microsecond each: use dozens of them, not thousands.
+    /// All patterns such as `*bot*` are searched for together, so a thousand of them take little longer than ten.
+    /// Patterns such as `a*`, `*b` and `a*b` take one comparison each. Patterns that combine `*text*` with other text,
+    /// such as `a*b*`, are searched for one after the other and take up to a microsecond each. Use dozens of these, not
+    /// thousands.
     ///
     /// # Errors
-    /// Fails if the pattern is empty, longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH), or matches every caller.
+    /// Fails if the pattern is empty, is longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH), or matches every caller.
     pub fn user_agent(pattern: &str) -> Result<DenyRule, DenyRuleError> {
         check_length("user agent", pattern)?;
         let pattern = Pattern::new(pattern);
@@ -111,8 +113,8 @@ impl DenyRule {
         matches!(&self.0, DenyKind::UserAgent(pattern) if pattern.is_searched_alone())
     }
 
-    /// Denies a country: two letters (ISO 3166-1), `T1` or `XX`. Equivalent to a [label](DenyRule::label) with the name
-    /// `country`.
+    /// Denies callers from a country. The code is two letters (ISO 3166-1), `T1` or `XX`. The rule is equivalent to a
+    /// [label](DenyRule::label) with the name `country`.
     ///
     /// # Errors
     /// Fails if `code` is not two ASCII letters or digits.
@@ -124,7 +126,7 @@ impl DenyRule {
         DenyRule::label(COUNTRY, code)
     }
 
-    /// Denies callers with this label. Case is ignored in the value.
+    /// Denies callers with this label. The case of the value is ignored.
     ///
     /// # Errors
     /// Fails if the name or the value is empty or longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH).
@@ -137,7 +139,8 @@ impl DenyRule {
 }
 
 impl DenyRule {
-    /// The type of the rule, without the content of keys. A layer can apply all rules of a kind or none of them.
+    /// Describes the type of the rule without the content of its key. A layer can apply either all rules of a kind or
+    /// none.
     pub(crate) fn kind(&self) -> String {
         match &self.0 {
             DenyKind::Key(key) => format!("key {}", key.kind()),
@@ -184,7 +187,7 @@ impl fmt::Debug for DenyRule {
     }
 }
 
-/// A text that is not a valid deny rule. The message shows the text; `source()` is the
+/// The error for text that is not a valid deny rule. The message shows the text, and `source()` returns the
 /// [`CidrError`](crate::key::CidrError), if any.
 ///
 /// ```

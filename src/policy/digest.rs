@@ -1,4 +1,4 @@
-//! Digests: keyed hashes, which backends store instead of keys.
+//! Digests: keyed hashes that backends store instead of keys.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -8,19 +8,21 @@ use siphasher::sip128::SipHasher13;
 use super::key::Key;
 use super::name::PolicyName;
 
-/// A 128-bit hash of a key under the limiter's [`Secret`]. Backends get the digest instead of the key. Safe to log. See
-/// [`Secret`] for an example.
+/// A 128-bit hash of a key, computed with the limiter's [`Secret`]. Backends receive digests instead of keys. A digest
+/// is safe to log. See [`Secret`] for an example.
 ///
-/// Two keys have the same digest with a probability of 2^-126. Such keys cannot be searched for without the secret.
+/// Two keys have the same digest with a probability of 2^-126. Without the secret, it is not possible to search for
+/// such keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
-    // Two words instead of a u128, whose alignment of 16 would enlarge every struct that holds a digest.
+    // The bits are stored as two words, because the 16-byte alignment of a `u128` would enlarge every struct that
+    // contains a digest.
     high: u64,
     low: u64,
 }
 
 impl Digest {
-    /// Makes a digest from its bits.
+    /// Creates a digest from its bits.
     pub const fn from_bits(bits: u128) -> Digest {
         Digest { high: (bits >> 64) as u64, low: bits as u64 }
     }
@@ -30,20 +32,20 @@ impl Digest {
         (self.high as u128) << 64 | self.low as u128
     }
 
-    /// The digest of the key's row under `policy`.
+    /// Derives the digest of the key's row under `policy`.
     #[must_use]
     pub(crate) fn under(self, policy: &PolicyName) -> Digest {
         // The digest is already pseudo-random. XOR with a 128-bit hash of the name separates the rows of policies.
         Digest::from_bits(self.to_bits() ^ policy.bits())
     }
 
-    /// The digest of one window of the row that has this digest.
+    /// Derives the digest of one window of the row with this digest.
     #[must_use]
     pub(crate) fn window(self, window: u8) -> Digest {
         Digest { low: self.low.wrapping_add(u64::from(window).wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..self }
     }
 
-    /// 64 of the bits, as a seed that depends on the key.
+    /// Returns 64 of the bits, as a seed that depends on the key.
     pub(crate) const fn seed(self) -> u64 {
         self.low
     }
@@ -55,9 +57,10 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The 128-bit secret with which a limiter hashes keys. Random by default. `Debug` does not show the secret.
+/// The 128-bit secret with which a limiter hashes keys. A limiter's default secret is random. `Debug` does not show it.
 ///
-/// Processes that share a backend, or compare logged digests, need the same secret.
+/// Processes that share a backend need the same secret. The same is true if you want to compare digests that several
+/// processes logged.
 ///
 /// ```
 /// use tollgate::{key::{Digest, Secret}, Key};
@@ -71,19 +74,19 @@ impl fmt::Debug for Digest {
 pub struct Secret([u8; 16]);
 
 impl Secret {
-    /// Makes a secret from 16 unpredictable bytes, the same in all processes that share a backend.
+    /// Creates a secret from 16 unpredictable bytes, which must be the same in all processes that share a backend.
     pub fn new(bytes: [u8; 16]) -> Secret {
         Secret(bytes)
     }
 
-    /// Draws a new secret from the operating system's random numbers.
+    /// Creates a random secret, using the operating system's random numbers.
     pub fn random() -> Secret {
         // `RandomState` takes its hash keys from the operating system.
         let draw = || u128::from(RandomState::new().build_hasher().finish());
         Secret((draw() << 64 | draw()).to_le_bytes())
     }
 
-    /// The digest of `key`: SipHash-1-3 (Aumasson and Bernstein, 2012) with a 128-bit output.
+    /// Computes the digest of `key`, using SipHash-1-3 (Aumasson and Bernstein, 2012) with a 128-bit output.
     pub fn digest(&self, key: &Key) -> Digest {
         self.hash(key.bytes())
     }
@@ -107,7 +110,7 @@ mod tests {
 
     #[test]
     fn digests_do_not_change_between_versions() {
-        // Stored rows depend on these digests, which another SipHash implementation computed.
+        // Stored rows depend on these digests. The expected values were computed by another SipHash implementation.
         let secret = Secret::new(*b"0123456789abcdef");
         for (key, digest) in [
             (Key::anonymous(), 0x181f_449e_af02_0cc4_479f_f9bf_2344_eb7b),

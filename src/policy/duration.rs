@@ -1,4 +1,4 @@
-//! Durations as text: `250ms`, `30 s`, `5min`, `1 day`.
+//! Parsing and formatting of durations such as `250ms`, `30 s`, `5min` and `1 day`.
 
 use std::time::Duration;
 

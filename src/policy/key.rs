@@ -1,4 +1,4 @@
-//! Keys. Each part is encoded with its type, so that different keys never have the same bytes.
+//! Keys. Each part of a key is encoded with its type, so different keys never have the same bytes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,14 +8,14 @@ use smallvec::SmallVec;
 
 use super::nat64::canonical;
 
-/// What a policy counts by: a user, an address, a tenant, or several of these together. `Debug` does not show the
-/// content.
+/// Identifies what a policy limits: a user, an address, a tenant, or a combination of these. `Debug` does not show the
+/// content of the key.
 ///
-/// A key is typed: the string `"7"` and the number 7 are different keys, but 7 as `u32` and as `u64` is the same key.
-/// Each part is encoded with its type and length, so `("ab", "c")` and `("a", "bc")` differ too. IPv4-mapped IPv6
-/// addresses and addresses in NAT64's well-known prefix, `64:ff9b::/96`, count as IPv4 addresses.
+/// Keys are typed: the string `"7"` and the number 7 are different keys, but the number 7 is the same key as a `u32`
+/// and as a `u64`. Each part is encoded with its type and length, so `("ab", "c")` and `("a", "bc")` are different keys
+/// too. IPv4-mapped IPv6 addresses and addresses in NAT64's well-known prefix, `64:ff9b::/96`, count as IPv4 addresses.
 ///
-/// A `SocketAddr` cannot be a key, because its port changes with each connection. Use its `.ip()`.
+/// A `SocketAddr` cannot be a key, because its port changes with each connection. Use its `.ip()` instead.
 ///
 /// ```
 /// use std::net::IpAddr;
@@ -29,8 +29,8 @@ use super::nat64::canonical;
 /// ```
 ///
 /// # Text form
-/// The text form of a key shows its type. [`to_text`](Key::to_text) returns the text form, and `parse` reads it. Deny
-/// rules in configuration files use it.
+/// The text form of a key shows its type. [`to_text`](Key::to_text) returns the text form, and `parse` converts it back
+/// to the key. Configuration files use the text form for deny rules.
 ///
 /// | text | key |
 /// | --- | --- |
@@ -45,8 +45,8 @@ use super::nat64::canonical;
 /// | `("ada", 7)`, `("ada",)` | a tuple |
 /// | `anonymous`, `everybody` | [`Key::anonymous`], [`Key::global`] |
 ///
-/// In the forms `bearer`, `header`, `cookie` and `path`, quote names and values that are empty or contain a space, a
-/// non-ASCII character or one of `"`, `\`, `(`, `)` and `,`: `cookie(session):"a, b"`.
+/// In the `bearer`, `header`, `cookie` and `path` forms, quote names and values that are empty or that contain a space,
+/// a non-ASCII character or one of `"`, `\`, `(`, `)` and `,`: `cookie(session):"a, b"`.
 ///
 /// ```
 /// use tollgate::{Key, key};
@@ -59,8 +59,9 @@ use super::nat64::canonical;
 /// ```
 ///
 /// # Size
-/// Keys of up to 64 bytes need no allocation. A text takes 8 bytes plus its length, rounded up to a multiple of 8. An
-/// IPv4 network takes 8 bytes, an IPv6 network 24, a number 16, and a tuple 8 plus its parts.
+/// Keys of up to 64 bytes need no allocation. A string takes 8 bytes plus its length, rounded up to a multiple of 8. An
+/// IPv4 network takes 8 bytes, an IPv6 network 24 bytes, a number 16 bytes, and a tuple 8 bytes plus the size of its
+/// parts.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The parts, one after the other. Each part encodes its length, so padding never makes two keys equal.
@@ -73,19 +74,19 @@ impl Key {
         Key::part(Tag::Anonymous, 0, &[])
     }
 
-    /// The key of [`key::global`](crate::key::global), for limits on all callers together. No caller has this key.
+    /// The key of [`key::global`](crate::key::global), for limits that all callers share. No caller has this key.
     pub fn global() -> Key {
         Key::tuple(&[])
     }
 
-    /// The default prefix length for IPv4 clients and blocks: the whole address.
+    /// The default prefix length for IPv4 clients and blocks, which covers the whole address.
     pub const DEFAULT_IPV4_PREFIX: u8 = 32;
 
-    /// The default prefix length for IPv6 clients and blocks: one client usually has a whole /64 network.
+    /// The default prefix length for IPv6 clients and blocks. A client usually has a whole /64 network.
     pub const DEFAULT_IPV6_PREFIX: u8 = 64;
 
-    /// The network of an address, with a prefix of `prefix_v4` bits for IPv4 or `prefix_v6` bits for IPv6. Larger
-    /// prefixes mean the whole address.
+    /// Creates a key for the network of an address, with a prefix of `prefix_v4` bits for IPv4 or `prefix_v6` bits for
+    /// IPv6. A prefix longer than the address stands for the whole address.
     pub fn network(address: IpAddr, prefix_v4: u8, prefix_v6: u8) -> Key {
         match canonical(address) {
             IpAddr::V4(address) => {
@@ -112,8 +113,8 @@ impl Key {
         Key::part(tag, bytes.len() as u64, bytes)
     }
 
-    /// Encodes a part: one word for the tag and a `detail`, such as the length, then `part`, padded with zeros to whole
-    /// words.
+    /// Encodes a part of a key. The first word contains the tag and a `detail`, such as the length. It is followed by
+    /// `part`, padded with zeros to whole words.
     pub(super) fn part(tag: Tag, detail: u64, part: &[u8]) -> Key {
         let length = 8 + part.len().next_multiple_of(8);
         let mut bytes = match length {
@@ -145,8 +146,8 @@ impl Key {
         key
     }
 
-    /// The [text form](Key#text-form), with the type and the whole content of the key. Do not log the text of a
-    /// credential.
+    /// Returns the [text form](Key#text-form), with the type and the whole content of the key. Do not log the text form
+    /// of a credential.
     pub fn to_text(&self) -> String {
         super::key_text::write(self, true)
     }
@@ -217,8 +218,8 @@ impl<const N: usize> From<&[u8; N]> for Key {
 }
 
 impl From<IpAddr> for Key {
-    /// The whole address. By contrast, [`key::client_ip`](crate::key::client_ip) counts IPv6 addresses by their first
-    /// 64 bits: [`Key::network`]`(address, DEFAULT_IPV4_PREFIX, DEFAULT_IPV6_PREFIX)`.
+    /// Creates a key for the whole address. By contrast, [`key::client_ip`](crate::key::client_ip) uses only the first
+    /// 64 bits of IPv6 addresses: [`Key::network`]`(address, DEFAULT_IPV4_PREFIX, DEFAULT_IPV6_PREFIX)`.
     fn from(address: IpAddr) -> Key {
         Key::network(address, 32, 128)
     }
@@ -339,7 +340,7 @@ mod tests {
             (-2i128..3).prop_map(Part::Number),
             any::<[u8; 2]>().prop_map(|[a, b]| Part::Address(IpAddr::from([10, 0, a & 1, b & 1]))),
         ];
-        // `leaf` needs a separate branch: 20,000 recursive cases produced no leaves.
+        // `leaf` needs a separate branch, because 20,000 recursive cases produced no leaves.
         let tuples = leaf.clone().prop_recursive(3, 12, 2, |inner| {
             (inner.clone(), inner).prop_map(|(a, b)| Part::Tuple(Box::new(a), Box::new(b)))
         });
@@ -385,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_any_length_are_encoded_whole() {
+    fn strings_of_any_length_are_encoded_in_full() {
         // Keys of up to 64 bytes, including the 8-byte header, need no allocation.
         for length in [1, 7, 8, 9, 15, 16, 17, 55, 56, 57, 1000] {
             let (one, other) = ("x".repeat(length), "x".repeat(length - 1) + "y");
@@ -424,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_one_key_in_every_width() {
+    fn an_integer_is_the_same_key_in_every_width() {
         assert_eq!(Key::from(0u8), Key::from(0i64));
         assert_eq!(Key::from(7u8), Key::from(7i64));
         assert_eq!(Key::from(u128::MAX), Key::from(u128::MAX));

@@ -1,10 +1,10 @@
-//! The error of a key extractor.
+//! The error returned by key extractors.
 
 use std::fmt;
 
 use http::StatusCode;
 
-/// The error of a key extractor. The request is refused.
+/// The error returned by a key extractor that finds no valid key. The request is refused.
 ///
 /// ```
 /// use http::{request::Parts, StatusCode};
@@ -34,13 +34,13 @@ pub(crate) enum KeyFault {
 }
 
 impl KeyError {
-    /// An error in the configuration of the service, with status 500. The message should state what is missing and how
-    /// to fix it. Clients see the message, so do not include secrets.
+    /// Creates an error with status 500, which means that the service is misconfigured. The message should state what
+    /// is missing and how to fix it. Clients see the message, so do not include secrets.
     pub fn new(message: impl Into<String>) -> KeyError {
         KeyError { status: StatusCode::INTERNAL_SERVER_ERROR, message: message.into(), fault: KeyFault::Other }
     }
 
-    /// Sets the status, such as 400 or 401 if the request lacks something.
+    /// Sets the status, for example 400 or 401 if something is missing from the request.
     #[must_use]
     pub fn with_status(mut self, status: StatusCode) -> KeyError {
         self.status = status;
@@ -56,7 +56,7 @@ impl KeyError {
         self.fault
     }
 
-    /// The status of the response: 500 unless set [otherwise](KeyError::with_status).
+    /// The status of the response, which is 500 unless it was set with [`with_status`](KeyError::with_status).
     pub const fn status(&self) -> StatusCode {
         self.status
     }

@@ -1,4 +1,4 @@
-//! The text form of keys, and the parts that keys consist of.
+//! The text form of keys, and the parts of which keys consist.
 
 use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,7 +22,7 @@ pub(super) enum Part<'k> {
 }
 
 impl<'k> Part<'k> {
-    /// Splits off the first part of a key's bytes. `None` at the end.
+    /// Splits off the first part of a key's bytes. Returns `None` at the end.
     pub(super) fn split(bytes: &'k [u8]) -> Option<(Part<'k>, &'k [u8])> {
         let (head, rest) = bytes.split_first_chunk::<8>()?;
         let head = u64::from_le_bytes(*head);
@@ -60,7 +60,8 @@ impl<'k> Part<'k> {
 }
 
 impl Key {
-    /// The part of the request in which an extractor found the key, and the name of the header, cookie or parameter.
+    /// Returns the part of the request in which an extractor found the key, and the name of the header, cookie or
+    /// parameter.
     pub(crate) fn source(&self) -> Option<(KeySource, &[u8])> {
         match Part::split(self.bytes())?.0 {
             Part::Found { source, name, .. } => Some((source, name)),
@@ -68,7 +69,7 @@ impl Key {
         }
     }
 
-    /// The prefix length of a network, first for IPv4, second for IPv6.
+    /// Returns the prefix length of a network: the first number is for IPv4, and the second is for IPv6.
     pub(crate) fn prefix(&self) -> Option<(Option<u64>, Option<u64>)> {
         match Part::split(self.bytes())?.0 {
             Part::Network(IpAddr::V4(_), prefix) => Some((Some(prefix), None)),
@@ -90,7 +91,7 @@ impl Key {
         Some((Key::from_bytes(first), Key::from_bytes(second)))
     }
 
-    /// The parts that extractors found in requests, such as credentials, at any depth of a tuple.
+    /// Returns the parts, at any depth of a tuple, that extractors found in requests, such as credentials.
     pub(crate) fn found_inside(&self) -> impl Iterator<Item = Key> {
         let mut rest = self.bytes();
         std::iter::from_fn(move || {
@@ -105,7 +106,7 @@ impl Key {
         })
     }
 
-    /// The text form without the content, for messages: `header(x-api-key):…`.
+    /// Returns the text form without the content of the key, for messages: `header(x-api-key):…`.
     pub(crate) fn kind(&self) -> String {
         write(self, false)
     }
@@ -121,7 +122,7 @@ const SOURCES: [(KeySource, &str); 4] = [
 /// Writes the text form of a key, or only its type if `shown` is false.
 pub(super) fn write(key: &Key, shown: bool) -> String {
     let (mut text, mut rest) = (String::new(), key.bytes());
-    // The tuples around the next part: the number of parts left, and the total number.
+    // The tuples that enclose the next part. For each, the number of parts left and the total number of parts.
     let mut open: SmallVec<[(u64, u64); 4]> = SmallVec::new();
     while let Some((part, behind)) = Part::split(rest) {
         rest = behind;
@@ -195,14 +196,15 @@ impl FromStr for Key {
     /// Parses the [text form](Key#text-form).
     ///
     /// # Errors
-    /// Fails if `text` is not a text form. The error shows the position and what was expected there, but not the text.
+    /// Fails if `text` is not the text form of a key. The error shows what was expected and at which position, but it
+    /// does not show the text.
     fn from_str(text: &str) -> Result<Key, ParseKeyError> {
         Reader { text, rest: text }.key()
     }
 }
 
-/// A text that is not the text form of a key. The message shows the position and what was expected there, but not the
-/// text, which may be a credential.
+/// The error for text that is not the text form of a key. The message shows what was expected and at which position. It
+/// does not show the text, which may be a credential.
 ///
 /// ```
 /// use tollgate::Key;
@@ -236,7 +238,8 @@ struct Reader<'t> {
 impl<'t> Reader<'t> {
     fn key(mut self) -> Result<Key, ParseKeyError> {
         let mut bytes: SmallVec<[u8; 64]> = SmallVec::new();
-        // The tuples around the next part: the offset of the tuple in `bytes`, and the number of its parts read so far.
+        // The tuples that enclose the next part. For each, its offset in `bytes` and the number of its parts read so
+        // far.
         let mut open: SmallVec<[(usize, u64); 4]> = SmallVec::new();
         loop {
             self.skip_spaces();
@@ -272,7 +275,7 @@ impl<'t> Reader<'t> {
             let text = self.quoted()?;
             return String::from_utf8(text).map(Key::from).or_else(|_| {
                 self.rest = start;
-                self.expected("a text in UTF-8")
+                self.expected("UTF-8 text")
             });
         }
         if self.rest.starts_with("b\"") {
@@ -292,7 +295,7 @@ impl<'t> Reader<'t> {
             if source == KeySource::Header {
                 name.make_ascii_lowercase();
             }
-            let Ok(name) = String::from_utf8(name) else { return self.expected("a name in UTF-8") };
+            let Ok(name) = String::from_utf8(name) else { return self.expected("a UTF-8 name") };
             return Ok(Key::found(source, &name, &self.bare_or_quoted()?));
         }
         let (start, word) = (self.rest, self.word());
@@ -312,7 +315,7 @@ impl<'t> Reader<'t> {
         )
     }
 
-    /// Reads the content of a quoted string; the opening quote is next.
+    /// Reads a quoted string, starting at the opening quote, and returns its content.
     fn quoted(&mut self) -> Result<Vec<u8>, ParseKeyError> {
         let mut content = Vec::new();
         self.take("\"");

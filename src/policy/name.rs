@@ -9,7 +9,8 @@ use siphasher::sip128::SipHasher13;
 use super::named::PolicyError;
 use crate::algorithm::ConstMessage;
 
-/// The name of a policy: 1 to 128 printable ASCII characters. `RateLimit-Policy` and `RateLimit` headers show it.
+/// The name of a policy, consisting of 1 to 128 printable ASCII characters. The `RateLimit-Policy` and `RateLimit`
+/// headers show the name.
 ///
 /// ```
 /// use tollgate::policy::PolicyName;
@@ -31,14 +32,14 @@ enum Text {
 }
 
 impl PolicyName {
-    /// The maximum length in bytes. The name is in the headers of every response.
+    /// The maximum length in bytes. The length is limited because every response includes the name in its headers.
     pub const MAX_LENGTH: usize = 128;
 
-    /// Makes a name that is known at compile time.
+    /// Creates a policy name from a string that is known at compile time.
     ///
     /// # Panics
-    /// Panics if the name is empty, longer than [`PolicyName::MAX_LENGTH`] or not printable ASCII, which structured header
-    /// strings require (RFC 9651, section 3.3.3). In a `const` this is a compile error.
+    /// Panics if the name is empty, is longer than [`PolicyName::MAX_LENGTH`] or contains anything but printable ASCII,
+    /// which strings in structured headers require (RFC 9651, section 3.3.3). In a `const`, this is a compile error.
     #[track_caller]
     pub const fn new(name: &'static str) -> PolicyName {
         if !is_valid(name) {
@@ -53,7 +54,7 @@ impl PolicyName {
         PolicyName(Text::Static(name))
     }
 
-    /// Makes a name that is known only at run time.
+    /// Creates a policy name from a string that is known only at run time.
     ///
     /// # Errors
     /// Fails if [`PolicyName::new`] would panic; the error shows the name.
@@ -70,7 +71,8 @@ impl PolicyName {
         }
     }
 
-    /// A 128-bit SipHash of the name, the same in every process. Two names collide with a probability of 2^-128.
+    /// Returns a 128-bit SipHash of the name, which is the same in every process. Two names collide with a probability
+    /// of 2^-128.
     pub(crate) fn bits(&self) -> u128 {
         SipHasher13::new_with_key(HASH_KEY).hash(self.as_str().as_bytes()).as_u128()
     }
@@ -125,7 +127,7 @@ const fn is_valid(name: &str) -> bool {
 
 const MAX_SHOWN_LEN: usize = 80;
 
-/// The key under which names are hashed. Stored rows depend on it.
+/// The SipHash key with which names are hashed. Stored rows depend on it.
 const HASH_KEY: &[u8; 16] = b"etagllot1.ycilop";
 
 #[cfg(test)]
@@ -163,8 +165,8 @@ mod tests {
 
     #[test]
     fn names_with_equal_fnv_1a_hashes_have_separate_rows() {
-        // Regression: rows were identified by FNV-1a hashes, so the names of this published collision shared their
-        // rows.
+        // Regression: rows were identified by FNV-1a hashes, so two names with equal hashes shared their rows. These
+        // names are a published collision.
         let [one, other] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
         assert_ne!(one.bits(), other.bits());
         assert_ne!(one, other);

@@ -1,4 +1,4 @@
-//! Policies: quotas with a name, and quotas by tier.
+//! Policies, which are named quotas, optionally with other quotas for tiers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,10 +11,10 @@ use crate::algorithm::{Quota, QuotaError};
 
 /// A named quota, optionally with different quotas for tiers of callers.
 ///
-/// Every key has one row under a policy, regardless of its tier. If a caller changes its tier, its spent tokens stay
-/// spent, and the new tier's capacity applies immediately: see [tiers and routes](crate::docs::tiers_and_routes). Two
-/// policies of one limiter share rows if they have the same name. Different quotas or tiers under one name are reported
-/// once as a [mistake](crate::observe::Mistake).
+/// Every key has one row under a policy, regardless of its tier. If a caller moves to another tier, its spent tokens
+/// stay spent, and the new tier's capacity applies immediately; see [tiers and routes](crate::docs::tiers_and_routes).
+/// Two policies of one limiter share rows if they have the same name. If two policies of the same name have different
+/// quotas or tiers, this is reported once as a [mistake](crate::observe::Mistake).
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -41,11 +41,12 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Makes a policy that is known at compile time. To add [tiers](Policy::tier), use a `static LazyLock<Policy>`.
+    /// Creates a policy from values that are known at compile time. To add [tiers](Policy::tier), use a `static
+    /// LazyLock<Policy>`.
     ///
     /// # Panics
-    /// Panics if the name is not 1 to 128 printable ASCII characters, or the quota refuses everything (capacity 0 without
-    /// reservations). In a `const` this is a compile error. See [`Policy::try_new`].
+    /// Panics if the name is not 1 to 128 printable ASCII characters, or if the quota would deny every call, because
+    /// its capacity is 0 and it has no reservations. In a `const`, this is a compile error. See [`Policy::try_new`].
     #[track_caller]
     pub const fn new(name: &'static str, quota: Quota) -> Policy {
         if let Err(error) = quota.validate() {
@@ -54,10 +55,10 @@ impl Policy {
         Policy::with(PolicyName::new(name), Quotas::one(quota))
     }
 
-    /// Makes a policy that is known only at run time, of one quota or of [several](Quotas).
+    /// Creates a policy with one quota or [several](Quotas) from values that are known only at run time.
     ///
     /// # Errors
-    /// Fails if [`Policy::new`] would panic; the error shows the offending value.
+    /// Fails if [`Policy::new`] would panic. The error shows the invalid value.
     pub fn try_new(name: impl Into<String>, quota: impl Into<Quotas>) -> Result<Policy, PolicyError> {
         let (name, quotas) = (PolicyName::try_new(name.into())?, quota.into());
         quotas.validate().map_err(|error| PolicyError::quota(&name, None, error))?;
@@ -68,14 +69,14 @@ impl Policy {
         Policy { windows: Windows::of(&quotas), name, quotas, tiers: Vec::new() }
     }
 
-    /// Adds a quota that callers without a tier must also meet: see [`Quotas`] for an example. Headers show a policy of
-    /// several quotas with one item each, such as `"api;1s"` and `"api;1d"`.
+    /// Adds a quota that callers without a tier must also meet. See [`Quotas`] for an example. In headers, each quota
+    /// of a policy with several quotas has its own item, such as `"api;1s"` and `"api;1d"`.
     ///
-    /// Add it before the tiers.
+    /// Call this method before you add tiers.
     ///
     /// # Panics
-    /// Panics if the policy has a quota of this period, or four quotas, or the quota refuses everything. In a `const` this is
-    /// a compile error. See [`Policy::try_new`].
+    /// Panics if the policy already has a quota with this period or already has four quotas, or if the quota would deny
+    /// every call. In a `const`, this is a compile error. See [`Policy::try_new`].
     #[track_caller]
     #[must_use]
     pub const fn and(mut self, quota: Quota) -> Policy {
@@ -90,16 +91,17 @@ impl Policy {
         self
     }
 
-    /// Adds a quota for the callers of one tier, or [several](Quotas) that apply together. This method is not `const`, so a
-    /// policy with tiers is usually a `static LazyLock`: see [`Policy`] for an example.
+    /// Adds a quota, or [several quotas](Quotas) that apply together, for the callers of one tier. This method is not
+    /// `const`, so a policy with tiers is usually a `static LazyLock`; see [`Policy`] for an example.
     ///
-    /// Callers of an unknown tier get the policy's own quota. If the policy has other tiers, an unknown tier is
+    /// The policy's own quota applies to callers of an unknown tier. If the policy has other tiers, an unknown tier is
     /// reported once as a [mistake](crate::observe::Mistake). Each policy of a layer has its own tiers.
     ///
     /// # Panics
-    /// Panics if the tier was added before, or if a quota refuses everything or has another algorithm than the policy's quota.
-    /// All tiers need the same algorithm, because a key has one row for all tiers. With [several quotas](Quotas), those
-    /// of one period need the same algorithm, and all tiers together may have eight periods. See [`Policy::try_tier`].
+    /// Panics if the tier was added before, or if a quota would deny every call or has a different algorithm from the
+    /// policy's quota. All tiers need the same algorithm, because a key has one row for all tiers. If a list has
+    /// [several quotas](Quotas), only quotas with the same period need the same algorithm, and all tiers together may
+    /// have up to eight different periods. See [`Policy::try_tier`].
     #[track_caller]
     #[must_use]
     pub fn tier(self, name: impl Into<Cow<'static, str>>, quota: impl Into<Quotas>) -> Policy {
@@ -109,7 +111,7 @@ impl Policy {
         }
     }
 
-    /// Like [`Policy::tier`], for tiers known only at run time.
+    /// Like [`Policy::tier`], but for tiers that are known only at run time.
     ///
     /// # Errors
     /// Fails if [`Policy::tier`] would panic; the error shows the policy, the tier and the quota.
@@ -144,17 +146,17 @@ impl Policy {
         Ok(())
     }
 
-    /// The name, as shown in headers and logs.
+    /// The name of the policy, as shown in headers and logs.
     pub const fn name(&self) -> &PolicyName {
         &self.name
     }
 
-    /// The quotas for callers without a tier or with an unknown tier, at least one.
+    /// The quotas for callers without a tier or with an unknown tier. There is at least one.
     pub const fn quotas(&self) -> &Quotas {
         &self.quotas
     }
 
-    /// The quotas for callers of this tier: the policy's own quotas if the tier is `None` or unknown.
+    /// The quotas for callers of this tier. If the tier is `None` or unknown, these are the policy's own quotas.
     pub fn quotas_for(&self, tier: Option<&str>) -> &Quotas {
         tier.and_then(|tier| self.quotas_of_tier(tier)).unwrap_or(&self.quotas)
     }
@@ -163,13 +165,13 @@ impl Policy {
         self.tiers.iter().find(|(name, _)| name == tier).map(|(_, quotas)| quotas)
     }
 
-    /// The window of each quota of a list: the policy's, a tier's, or any other.
+    /// Returns the window that each quota of a list uses. The list may be the policy's own, a tier's or any other list.
     #[inline]
     pub(crate) fn windows(&self, quotas: &Quotas) -> [u8; Quotas::MAX] {
         self.windows.assign(quotas)
     }
 
-    /// A number that distinguishes policies and is cheap to compute. It may differ between clones.
+    /// Returns a number that distinguishes policies and is cheap to compute. It may differ between clones of a policy.
     #[inline]
     pub(crate) fn identity(&self) -> u64 {
         let name = self.name.as_str().as_ptr() as u64;
@@ -178,7 +180,7 @@ impl Policy {
         (name ^ tiers.rotate_left(24) ^ u64::from(stamps) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
     }
 
-    /// The quotas, and the tiers sorted by name.
+    /// Returns the quotas, and the tiers sorted by name.
     pub(crate) fn content(&self) -> (&Quotas, Vec<(&str, &Quotas)>) {
         let mut tiers: Vec<_> = self.tiers().collect();
         tiers.sort_unstable_by_key(|(tier, _)| *tier);
@@ -210,7 +212,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Whether each quota has the algorithm of the window that it would use.
+    /// Returns whether each quota has the algorithm of the window that it would use.
     pub(crate) fn accepts(&self, quotas: &Quotas) -> bool {
         let own = self.quotas.at(0);
         quotas.iter().zip(self.windows(quotas)).all(|(quota, window)| {
@@ -236,7 +238,7 @@ impl From<Quota> for Policy {
     /// Names the policy after the quota: `"10/min burst 20"`.
     ///
     /// # Panics
-    /// Panics if the quota refuses everything, see [`algorithm::validate`](crate::algorithm::validate).
+    /// Panics if the quota would deny every call; see [`algorithm::validate`](crate::algorithm::validate).
     #[track_caller]
     fn from(quota: Quota) -> Policy {
         Quotas::one(quota).into()
@@ -247,7 +249,7 @@ impl From<Quotas> for Policy {
     /// Names the policy after the quotas: `"10/s; 1000/d"`.
     ///
     /// # Panics
-    /// Panics if a quota refuses everything, or the name is longer than [`PolicyName::MAX_LENGTH`].
+    /// Panics if a quota would deny every call, or if the name is longer than [`PolicyName::MAX_LENGTH`].
     #[track_caller]
     fn from(quotas: Quotas) -> Policy {
         match Policy::try_new(quotas.to_string(), quotas) {
@@ -275,7 +277,8 @@ impl From<&Policy> for Policy {
     }
 }
 
-/// An invalid policy. The message shows the policy and the offending value; `source()` is the [`QuotaError`], if any.
+/// The error for an invalid policy. The message shows the policy and the invalid value, and `source()` returns the
+/// [`QuotaError`], if any.
 ///
 /// ```
 /// use std::error::Error;

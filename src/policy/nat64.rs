@@ -1,4 +1,5 @@
-//! Canonical addresses: IPv4 addresses embedded in IPv6 addresses count as IPv4 (RFC 4291, RFC 6052).
+//! Canonical addresses. IPv4 addresses that are embedded in IPv6 addresses count as IPv4 addresses (RFC 4291, RFC
+//! 6052).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,7 +7,7 @@ use ipnet::Ipv6Net;
 
 use super::network::CidrError;
 
-/// Maps IPv4-mapped addresses, and those in NAT64's well-known prefix, to IPv4.
+/// Converts IPv4-mapped addresses and addresses in NAT64's well-known prefix to IPv4 addresses.
 pub(crate) fn canonical(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => well_known(v6).map_or(address, IpAddr::V4),
@@ -14,8 +15,9 @@ pub(crate) fn canonical(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The IPv4 address embedded in an address of `64:ff9b::/96`. `None` for private addresses: translators must not embed
-/// them (RFC 6052, section 3.1), and they could otherwise impersonate a proxy in a private network.
+/// Returns the IPv4 address embedded in an address of `64:ff9b::/96`. Returns `None` for private addresses: translators
+/// must not embed them (RFC 6052, section 3.1), and an embedded private address could impersonate a proxy in a private
+/// network.
 pub(super) fn well_known(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = is_well_known(address).then(|| embedded(address, 96))?;
     let is_private = v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified();
@@ -26,7 +28,7 @@ pub(super) fn is_well_known(address: Ipv6Addr) -> bool {
     matches!(address.segments(), [0x64, 0xff9b, 0, 0, 0, 0, _, _])
 }
 
-/// The IPv4 address after a prefix of `prefix` bits. Bits 64 to 71 are skipped (RFC 6052, section 2.2).
+/// Returns the IPv4 address that follows a prefix of `prefix` bits, skipping bits 64 to 71 (RFC 6052, section 2.2).
 pub(crate) fn embedded(address: Ipv6Addr, prefix: u8) -> Ipv4Addr {
     let octets = address.octets().into_iter().enumerate().skip(usize::from(prefix / 8)).filter(|(at, _)| *at != 8);
     let mut v4 = [0; 4];
@@ -34,7 +36,7 @@ pub(crate) fn embedded(address: Ipv6Addr, prefix: u8) -> Ipv4Addr {
     v4.into()
 }
 
-/// Parses a NAT64 prefix: `"2001:db8:64::/96"`.
+/// Parses a NAT64 prefix, such as `"2001:db8:64::/96"`.
 pub(crate) fn parse_prefix(text: &str) -> Result<Ipv6Net, CidrError> {
     let is_prefix =
         |prefix: &Ipv6Net| matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96) && prefix.trunc() == *prefix;

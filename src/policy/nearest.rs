@@ -1,6 +1,6 @@
 //! Suggestions for misspelled names.
 
-/// The known name nearest to `name`, if their distance is at most a third of the name's length, or 1.
+/// Returns the known name nearest to `name`, if their distance is at most 1 or at most a third of the name's length.
 pub(crate) fn nearest<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
     if name.len() > MAX_NAME_LEN {
         return None;
@@ -11,12 +11,13 @@ pub(crate) fn nearest<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) 
     (distance <= (name.len() / 3).max(1)).then_some(found)
 }
 
-/// A clause for error messages that suggests the [nearest] known name. Empty if no name is near.
+/// Returns a clause for error messages that suggests the [nearest] known name, or an empty string if no name is near.
 pub(crate) fn suggestion<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) -> String {
     nearest(name, known).map_or(String::new(), |near| format!(" (did you mean {near:?}?)"))
 }
 
-/// The edit distance: the number of letters that are added, omitted, replaced or swapped with the next letter.
+/// Returns the edit distance, which is the number of letters that are added, omitted, replaced or swapped with the next
+/// letter.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let (mut before, mut last) = (Vec::new(), (0..=other.len()).collect::<Vec<_>>());
@@ -34,7 +35,7 @@ fn distance(one: &str, other: &str) -> usize {
     last[other.len()]
 }
 
-/// Longer names are not compared: the time for a comparison grows with the square of the length.
+/// Longer names are not compared, because the time for a comparison grows with the square of the length.
 const MAX_NAME_LEN: usize = 64;
 
 #[cfg(test)]

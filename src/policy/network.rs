@@ -7,8 +7,8 @@ use ipnet::IpNet;
 
 use super::nat64::{canonical, embedded, is_well_known, well_known};
 
-/// Parses a network, such as `"10.0.0.0/8"`, or one address. IPv4-mapped and NAT64 networks become IPv4 networks.
-/// Rejects an address within a network, such as `10.0.0.7/8`: it could mean the address or the network.
+/// Parses a network, such as `"10.0.0.0/8"`, or a single address. IPv4-mapped and NAT64 networks become IPv4 networks.
+/// Rejects an address within a network, such as `10.0.0.7/8`, because it could mean either the address or the network.
 pub(crate) fn parse_network(text: &str) -> Result<IpNet, CidrError> {
     let network = parse(text)?;
     if network != network.trunc() {
@@ -33,7 +33,7 @@ fn parse(text: &str) -> Result<IpNet, CidrError> {
             }
             None => Ok(IpNet::V6(v6)),
         },
-        // This network contains all IPv4-mapped addresses, but no canonical address.
+        // This network contains all IPv4-mapped addresses, none of which is canonical.
         Ok(IpNet::V6(v6)) if v6.addr().to_ipv4_mapped().is_some() => Err(invalid()),
         Ok(IpNet::V6(v6)) if is_well_known(v6.addr()) => Err(CidrError::new(text, ALL_OF_IPV4)),
         Ok(network) => Ok(network),
@@ -41,7 +41,7 @@ fn parse(text: &str) -> Result<IpNet, CidrError> {
     }
 }
 
-/// A text that is not a network. The message shows its first 64 characters.
+/// The error for text that is not a network. The message shows the first 64 characters of the text.
 ///
 /// ```
 /// let error = tollgate::key::client_ip().try_trust(["10.0.0.7/8"]).unwrap_err();

@@ -13,7 +13,7 @@ impl Pattern {
         Pattern { text: text.to_ascii_lowercase(), exact: !text.contains('*') }
     }
 
-    /// A pattern without wildcards: `*` matches itself. For text from callers.
+    /// Creates a pattern without wildcards, in which `*` matches itself. Used for text that callers send.
     pub(crate) fn exactly(text: &str) -> Pattern {
         Pattern { text: text.to_ascii_lowercase(), exact: true }
     }
@@ -31,7 +31,7 @@ impl Pattern {
         (!self.exact && !inner.is_empty() && !inner.contains('*')).then_some(inner)
     }
 
-    /// Whether the pattern cannot be matched by one prefix, suffix or substring comparison.
+    /// Returns whether the pattern cannot be matched by a single prefix, suffix or substring comparison.
     #[cfg(feature = "serde")]
     pub(crate) fn is_searched_alone(&self) -> bool {
         let is_gap = |gap: &str| gap.trim_matches('*').is_empty();
@@ -43,7 +43,7 @@ impl Pattern {
         self.text.bytes().all(|byte| byte == b'*')
     }
 
-    /// Whether the pattern matches `text`, which must be in lower case.
+    /// Returns whether the pattern matches `text`, which must be in lower case.
     pub(crate) fn matches(&self, text: &str) -> bool {
         if self.exact {
             return self.text == text;

@@ -6,8 +6,9 @@ use super::digest::{Digest, Secret};
 /// is strongly universal (Lemire and Kaser, "Strongly universal string hashing is fast", The Computer Journal, 2014,
 /// section 3).
 ///
-/// A digest alone is not enough: attackers who know the secret could choose keys whose digests fall into one bucket,
-/// and evict another key's entry. With random numbers for each table, two digests collide only by chance.
+/// The digest alone cannot be used as the position, because attackers who know the secret could choose keys whose
+/// digests fall into one bucket, and thereby evict another key's entry. Each table uses its own random numbers, so two
+/// digests collide only by chance.
 #[derive(Clone, Copy)]
 pub(crate) struct Placement {
     low: u128,
@@ -16,9 +17,9 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Draws a hash function, different in every process and at every call.
+    /// Creates a random hash function, which is different for each call and in each process.
     pub(crate) fn random() -> Placement {
-        // Concurrency models must take the same steps in every execution.
+        // A concurrency model must take the same steps in every execution, so it uses a fixed secret.
         Placement::of(&if cfg!(tollgate_models) { Secret::new([0; 16]) } else { Secret::random() })
     }
 
@@ -27,7 +28,7 @@ impl Placement {
         Placement { low: draw(0), high: draw(1), offset: draw(2) }
     }
 
-    /// One of 2^64 positions. For a smaller table, take the remainder or the upper bits.
+    /// Returns one of 2^64 positions. For a smaller table, use the remainder or the upper bits.
     #[inline]
     pub(crate) fn place(&self, digest: Digest) -> u64 {
         let (low, high) = (digest.to_bits() as u64, (digest.to_bits() >> 64) as u64);
@@ -48,13 +49,14 @@ mod tests {
 
     #[test]
     fn positions_differ_between_placements_and_are_spread_evenly() {
-        // The secret is fixed, because about one in several hundred secrets spreads consecutive numbers less evenly.
+        // This test uses a fixed secret, because about one in several hundred secrets spreads consecutive numbers less
+        // evenly.
         let (one, other) = (Placement::of(&Secret::new([7; 16])), Placement::random());
         let digests = || (0..64_000u128).flat_map(|number| [number, number << 64]).skip(1).map(Digest::from_bits);
         assert!(digests().filter(|digest| one.place(*digest) == other.place(*digest)).count() <= 1);
         assert!(digests().all(|digest| one.place(digest) == one.place(digest)));
 
-        // Consecutive digests in both words: 2,000 per bucket on average.
+        // The digests are consecutive numbers in both words. There are 2,000 per bucket on average.
         let mut buckets = [0u32; 64];
         for digest in digests() {
             buckets[(one.place(digest) % 64) as usize] += 1;

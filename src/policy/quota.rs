@@ -10,10 +10,12 @@ use crate::algorithm::{Algorithm, Quota, QuotaError};
 impl FromStr for Quota {
     type Err = ParseQuotaError;
 
-    /// Parses `RATE/PERIOD` or `RATE per PERIOD`, followed in any order by `sliding` or `fixed` (default: token
-    /// bucket), `burst N` (the capacity), `reserve N` or `reserve unlimited`, and `start DURATION`.
+    /// Parses `RATE/PERIOD` or `RATE per PERIOD`. The following options may come after it in any order: `sliding` or
+    /// `fixed` (the default is a token bucket), `burst N` (the capacity), `reserve N` or `reserve unlimited`, and
+    /// `start DURATION`.
     ///
-    /// A period is a unit, optionally with a number before it. The units are `us ms s min h d w`, or their long names.
+    /// A period is a unit, optionally preceded by a number. The units are `us`, `ms`, `s`, `min`, `h`, `d` and `w`, or
+    /// their long names.
     ///
     /// ```
     /// use tollgate::{Quota, DAY, HOUR, MINUTE, SECOND};
@@ -29,7 +31,7 @@ impl FromStr for Quota {
     }
 }
 
-/// Writes text that [`FromStr`] parses back to the same quota: `10/s burst 50`, `100/min sliding`.
+/// Writes text that [`FromStr`] parses back to the same quota, such as `10/s burst 50` or `100/min sliding`.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (count, unit) = duration::parts(self.period());
@@ -57,7 +59,8 @@ impl fmt::Display for Quota {
     }
 }
 
-/// A text that is not a valid quota. The message shows the offending word; `source()` is the [`QuotaError`], if any.
+/// The error for text that is not a valid quota. The message shows the invalid word, and `source()` returns the
+/// [`QuotaError`], if any.
 ///
 /// ```
 /// use std::error::Error;
@@ -136,7 +139,7 @@ pub(crate) struct QuotaParts {
     pub(crate) rate: u64,
     pub(crate) period: Duration,
     pub(crate) capacity: Option<u64>,
-    /// `Some(None)` = unlimited.
+    /// `Some(None)` means unlimited.
     pub(crate) max_reserved: Option<Option<u64>>,
     pub(crate) start: Option<Duration>,
 }
@@ -160,7 +163,7 @@ impl QuotaParts {
     }
 }
 
-/// Parses a duration of one or two words: `30s`, `30 s`.
+/// Parses a duration of one or two words, such as `30s` or `30 s`.
 fn parse_duration<'a>(words: &mut impl Iterator<Item = &'a str>, what: &str) -> Result<Duration, String> {
     let mut text = words.next().unwrap_or("").to_owned();
     if number(&text).is_some() {
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_quota_error_is_a_source() {
+    fn only_a_quota_error_is_returned_as_the_source() {
         use std::error::Error;
         let error = "0/min".parse::<Quota>().unwrap_err();
         let source = error.source().and_then(|source| source.downcast_ref::<QuotaError>());

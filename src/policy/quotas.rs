@@ -1,4 +1,4 @@
-//! Quotas that apply together: the windows of a policy.
+//! Lists of quotas that apply together.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -8,11 +8,11 @@ use std::str::FromStr;
 use super::quota::ParseQuotaError;
 use crate::algorithm::{Quota, QuotaError};
 
-/// One to [four](Quotas::MAX) quotas of different periods that a call must all meet: 10 per second **and** 1,000 per
-/// day. They are decided together: either all are charged, or none.
+/// One to [four](Quotas::MAX) quotas with different periods, all of which a call must meet, such as 10 per second
+/// **and** 1,000 per day. They are decided together: either all of them are charged, or none.
 ///
-/// Everything that takes a quota takes a list of them, too. As text, quotas are separated by `;`. The list dereferences
-/// to a slice.
+/// Functions that take a quota also take a list of quotas. In text, the quotas are separated by `;`. The list
+/// dereferences to a slice.
 ///
 /// ```
 /// use tollgate::{policy::Quotas, Policy, Quota, DAY};
@@ -29,23 +29,23 @@ use crate::algorithm::{Quota, QuotaError};
 /// ```
 #[derive(Clone, Copy)]
 pub struct Quotas {
-    /// Unused elements repeat the first.
+    /// Unused elements repeat the first quota.
     list: [Quota; Quotas::MAX],
     len: u8,
 }
 
 impl Quotas {
-    /// The most quotas in a list.
+    /// The maximum number of quotas in a list.
     pub const MAX: usize = 4;
 
     pub(super) const fn one(quota: Quota) -> Quotas {
         Quotas { list: [quota; Quotas::MAX], len: 1 }
     }
 
-    /// Adds a quota.
+    /// Adds a quota to the list.
     ///
     /// # Panics
-    /// Panics if the list has a quota of this period, or is full. In a `const` this is a compile error. See
+    /// Panics if the list already has a quota with this period, or is full. In a `const`, this is a compile error. See
     /// [`Quotas::try_and`].
     #[track_caller]
     #[must_use]
@@ -56,10 +56,10 @@ impl Quotas {
         }
     }
 
-    /// [`Quotas::and`] for values known only at run time.
+    /// Like [`Quotas::and`], but for values that are known only at run time.
     ///
     /// # Errors
-    /// Fails where [`Quotas::and`] panics.
+    /// Fails if [`Quotas::and`] would panic.
     pub const fn try_and(mut self, quota: Quota) -> Result<Quotas, QuotaError> {
         let mut i = 0;
         while i < self.len as usize {
@@ -97,10 +97,10 @@ impl Quotas {
 }
 
 impl Quota {
-    /// This quota and another one, which a call must both meet. See [`Quotas`] for an example.
+    /// Creates a list of this quota and another one, both of which a call must meet. See [`Quotas`] for an example.
     ///
     /// # Panics
-    /// Panics if both have the same period. In a `const` this is a compile error. See [`Quotas::try_and`].
+    /// Panics if both quotas have the same period. In a `const`, this is a compile error. See [`Quotas::try_and`].
     #[track_caller]
     #[must_use]
     pub const fn and(self, quota: Quota) -> Quotas {
@@ -115,7 +115,7 @@ impl From<Quota> for Quotas {
 }
 
 impl From<Quota> for Option<Quotas> {
-    /// For methods that also take `None`.
+    /// Allows methods that accept `None` to take a quota directly.
     fn from(quota: Quota) -> Option<Quotas> {
         Some(quota.into())
     }
@@ -143,7 +143,7 @@ impl FromStr for Quotas {
     }
 }
 
-/// Writes text that [`FromStr`] parses back to the same list: `10/s; 1000/d`.
+/// Writes text that [`FromStr`] parses back to the same list, such as `10/s; 1000/d`.
 impl fmt::Display for Quotas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, quota) in self.iter().enumerate() {
@@ -182,7 +182,7 @@ mod tests {
     use crate::algorithm::{DAY, MINUTE, SECOND};
 
     #[test]
-    fn a_list_reads_back_from_its_text() {
+    fn a_list_of_quotas_parses_back_from_its_text() {
         for text in ["10/s", "10/s; 1000/d", "10/s burst 20; 100/min fixed; 1000/d sliding; 5/2w"] {
             assert_eq!(text.parse::<Quotas>().map(|quotas| quotas.to_string()), Ok(text.to_owned()));
         }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_names_its_quota() {
+    fn an_error_about_a_list_names_the_invalid_quota() {
         for (text, expected) in [
             ("10/s; 20/1000ms", "quota \"10/s; 20/1000ms\": two quotas have a period of 1000000 us; "),
             ("10/s; 1/min; 1/h; 1/d; 1/w", "more than four quotas"),

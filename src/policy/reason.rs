@@ -6,11 +6,11 @@
 pub enum DecidedBy {
     /// The limiter's backend.
     Backend,
-    /// A fallback limiter in this process, with a share of the quota, because the backend failed.
+    /// A fallback limiter in this process, which applies a share of the quota because the backend failed.
     Fallback,
-    /// The failure mode: the backend failed, and the charge was allowed without a check.
+    /// The failure mode, which allowed the charge without a check because the backend failed.
     FailOpen,
-    /// The limiter, by a deny list or a block.
+    /// The limiter itself, because of a deny list or a block.
     Limiter,
     /// The limiter's block cache, which remembers denials by a remote backend. See
     /// [`RateLimiterBuilder::block_cache`](crate::limiter::RateLimiterBuilder::block_cache).
@@ -18,7 +18,7 @@ pub enum DecidedBy {
 }
 
 impl DecidedBy {
-    /// A stable name for logs and metrics: `backend`, `fallback`, `fail_open`, `limiter`, `block_cache`.
+    /// A stable name for logs and metrics: `backend`, `fallback`, `fail_open`, `limiter` or `block_cache`.
     pub const fn as_str(self) -> &'static str {
         match self {
             DecidedBy::Backend => "backend",
@@ -46,34 +46,35 @@ impl DecidedBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The charge fits.
+    /// The charge fits the quota.
     WithinQuota,
-    /// The charge fits after a wait.
+    /// The charge fits after a wait, and its tokens are reserved.
     Reserved,
     /// The backend failed, and the [failure mode](crate::FailureMode::Allow) allows such charges.
     FailOpen,
-    /// The charge does not fit now. It will fit after [`Decision::retry_after`](crate::Decision::retry_after), which is
-    /// `None` if that time is later than [`Micros::MAX`](crate::algorithm::Micros::MAX).
+    /// The charge does not fit now. It fits after [`Decision::retry_after`](crate::Decision::retry_after), which is
+    /// `None` if the charge would not fit until after [`Micros::MAX`](crate::algorithm::Micros::MAX).
     QuotaExceeded,
-    /// The cost exceeds the capacity plus the reservable tokens.
+    /// The cost exceeds the capacity plus the number of tokens that can be reserved.
     CostTooLarge,
     /// The cost exceeds the capacity, and its reservation would be due later than the caller's maximum wait.
     WaitTooLong,
     /// The charge fits, but another charge of the same call was denied, so nothing was spent.
     RefusedElsewhere,
-    /// The caller is on a [deny list](crate::protection::DenyList), by the rule that
-    /// [`Decision::denied_rule`](crate::Decision::denied_rule) returns. Clients only learn that retrying does not help.
+    /// The caller matches a rule of a [deny list](crate::protection::DenyList).
+    /// [`Decision::denied_rule`](crate::Decision::denied_rule) returns the rule. Clients only learn that retrying does
+    /// not help.
     DenyList,
-    /// The caller is [blocked](crate::protection::AutoBlock) for a time;
-    /// [`Decision::denied_rule`](crate::Decision::denied_rule) is the signal. Clients only learn when to retry. If
-    /// there is no rule, the key is [paused](crate::RateLimiter::pause), or it was blocked while the call waited for
-    /// its reservation.
+    /// The caller is temporarily [blocked](crate::protection::AutoBlock).
+    /// [`Decision::denied_rule`](crate::Decision::denied_rule) returns the blocked signal. If it returns `None`, the
+    /// key is [paused](crate::RateLimiter::pause), or it was blocked while the call waited for its reservation. Clients
+    /// only learn when to retry.
     Blocked,
 }
 
 impl Reason {
     /// A stable name for logs and metrics: `within_quota`, `reserved`, `fail_open`, `quota_exceeded`, `cost_too_large`,
-    /// `wait_too_long`, `refused_elsewhere`, `deny_list`, `blocked`.
+    /// `wait_too_long`, `refused_elsewhere`, `deny_list` or `blocked`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Reason::WithinQuota => "within_quota",

@@ -1,4 +1,4 @@
-//! Signals: what is known about a caller besides its key.
+//! Signals: addresses, user agents and labels, which describe a caller in addition to its key.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -10,8 +10,8 @@ use super::key::Key;
 use super::nat64::canonical;
 use super::pattern::Pattern;
 
-/// What is known about a caller besides its key: address, user agent, country and other labels. Used by [deny
-/// lists](crate::protection::DenyList) and [automatic blocking](crate::protection::AutoBlock).
+/// What is known about a caller besides its key: its address, user agent, country and other labels. [Deny
+/// lists](crate::protection::DenyList) and [automatic blocking](crate::protection::AutoBlock) use signals.
 ///
 /// ```
 /// use tollgate::protection::{DenyList, DenyRule, Signals};
@@ -30,32 +30,32 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Makes an empty set of signals.
+    /// Creates an empty set of signals.
     pub fn new() -> Signals {
         Signals::default()
     }
 
-    /// Sets the caller's address. Do not use an address that clients can choose, such as that of an unchecked header.
+    /// Sets the caller's address. Do not use an address that clients can choose, such as one from an unverified header.
     #[must_use]
     pub fn ip(mut self, address: IpAddr) -> Signals {
         self.ip = Some(canonical(address));
         self
     }
 
-    /// Sets the caller's user agent. Only its first 1,024 bytes count.
+    /// Sets the caller's user agent. Only its first 1,024 bytes are used.
     #[must_use]
     pub fn user_agent(mut self, text: impl Into<String>) -> Signals {
         self.user_agent = Some(truncated(text.into()));
         self
     }
 
-    /// Adds the label `country`: two letters (ISO 3166-1).
+    /// Adds the label `country`. The code is two letters (ISO 3166-1).
     #[must_use]
     pub fn country(self, code: impl Into<String>) -> Signals {
         self.label(COUNTRY, code)
     }
 
-    /// Adds a label. Case is ignored in the value. Two labels with the same name both count.
+    /// Adds a label. The case of the value is ignored. If two labels have the same name, both are used.
     #[must_use]
     pub fn label(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signals {
         self.labels.push((name.into(), value.into().to_ascii_uppercase()));
@@ -102,27 +102,29 @@ pub(crate) enum SignalKind {
 }
 
 impl Signal {
-    /// A key, under every policy.
+    /// A signal for a key under every policy.
     pub fn key(key: impl Into<Key>) -> Signal {
         Signal(SignalKind::Key(key.into()))
     }
 
-    /// An address. For IPv6, its /64 network, because one client usually has the whole network.
+    /// A signal for an address. For IPv6, the signal covers the address's /64 network, because a client usually has the
+    /// whole network.
     pub fn ip(address: IpAddr) -> Signal {
         Signal(SignalKind::Ip(canonical(address)))
     }
 
-    /// An exact user agent. Only its first 1,024 bytes count.
+    /// A signal for an exact user agent. Only the first 1,024 bytes are used.
     pub fn user_agent(text: impl Into<String>) -> Signal {
         Signal(SignalKind::UserAgent(truncated(text.into())))
     }
 
-    /// A label. Case is ignored in the value.
+    /// A signal for a label. The case of the value is ignored.
     pub fn label(name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Signal {
         Signal(SignalKind::Label(name.into(), value.into().to_ascii_uppercase()))
     }
 
-    /// The key under which blocks of this signal are stored. For signals other than keys, no caller can have this key.
+    /// Returns the key under which blocks on this signal are stored. For signals other than keys, no caller can have
+    /// this key.
     pub(crate) fn to_key(&self) -> Key {
         match &self.0 {
             SignalKind::Key(key) => key.clone(),
@@ -146,8 +148,8 @@ impl Signal {
         })
     }
 
-    /// The rule as shown in lists of blocks. `None` for keys, whose content is not stored, and for texts that are too
-    /// long for a rule, because clients could fill the memory with them.
+    /// Returns the rule as shown in lists of blocks. Returns `None` for keys, because their content is not stored. Also
+    /// returns `None` for text that is too long for a rule, because clients could fill the memory with it.
     pub(crate) fn to_listed(&self) -> Option<DenyRule> {
         let longest = match &self.0 {
             SignalKind::Key(_) => return None,
@@ -159,7 +161,7 @@ impl Signal {
     }
 }
 
-/// Separates the keys of signals from callers' keys.
+/// Separates the keys of signals from the keys of callers.
 const SIGNAL_PREFIX: &str = "tollgate signal";
 
 #[cfg(test)]

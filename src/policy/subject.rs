@@ -1,13 +1,14 @@
-//! Subjects: keys with tiers.
+//! Subjects: keys with optional tiers.
 
 use std::borrow::Cow;
 
 use super::key::Key;
 use super::quotas::Quotas;
 
-/// A caller: a key and a tier, both optional.
+/// A caller, described by an optional key and an optional tier.
 ///
-/// Anything that converts to a [`Key`] converts to a subject without a tier. `None` converts to the anonymous subject.
+/// Every type that converts to a [`Key`] also converts to a subject without a tier. `None` converts to the anonymous
+/// subject.
 ///
 /// ```
 /// use tollgate::{Key, Subject};
@@ -20,18 +21,18 @@ use super::quotas::Quotas;
 pub struct Subject {
     key: Option<Key>,
     tier: Option<Cow<'static, str>>,
-    /// Boxed, because few callers bring their own.
+    /// Boxed, because few callers have their own quotas.
     quotas: Option<Box<Quotas>>,
 }
 
 impl Subject {
-    /// A caller with this key.
+    /// Creates a subject with this key.
     #[inline]
     pub fn new(key: impl Into<Key>) -> Subject {
         Subject { key: Some(key.into()), tier: None, quotas: None }
     }
 
-    /// A caller without a key. All such callers share one row.
+    /// Creates a subject without a key. All such callers share one row.
     pub const fn anonymous() -> Subject {
         Subject { key: None, tier: None, quotas: None }
     }
@@ -44,11 +45,11 @@ impl Subject {
         self
     }
 
-    /// Sets this caller's own quota, or several that apply together, such as those of a database row or a token's
-    /// claim. They replace the policy's for this call; only a quota that is
-    /// [set for the key](crate::RateLimiter::set_key_quota) at run time comes before them.
+    /// Sets this caller's own quota, or several quotas that apply together. They may come, for example, from a database
+    /// row or from a token's claim. For this call, they replace the policy's quotas, unless a quota was [set for the
+    /// key](crate::RateLimiter::set_key_quota) at run time.
     ///
-    /// The key has the same row as without them, so what it spent carries over when its quota changes, as with
+    /// The key keeps the same row, so its spent tokens carry over when its quota changes, as with
     /// [tiers](crate::docs::tiers_and_routes).
     ///
     /// ```

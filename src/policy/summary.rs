@@ -18,13 +18,13 @@ use super::decision::Decision;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Tokens: [`Decision::capacity`].
+    /// The capacity in tokens; see [`Decision::capacity`].
     pub limit: u64,
-    /// Whole tokens: [`Decision::remaining`].
+    /// The remaining whole tokens; see [`Decision::remaining`].
     pub remaining: u64,
-    /// Seconds, rounded up: [`Decision::reset`]. 0 if the full limit is available.
+    /// The seconds until the full limit is available, rounded up; see [`Decision::reset`]. 0 if it is available now.
     pub reset: u64,
-    /// Seconds, rounded up and at least 1: [`Decision::retry_after`].
+    /// The seconds until a retry succeeds, rounded up and at least 1; see [`Decision::retry_after`].
     pub retry_after: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl serde::Serialize for Summary {
     }
 }
 
-/// Whole seconds, rounded up: a client that retries too early is refused again.
+/// Rounds up to whole seconds, because a client that retries too early would be refused again.
 pub(crate) const fn seconds_up(duration: Duration) -> u64 {
     duration.as_secs().saturating_add((duration.subsec_nanos() > 0) as u64)
 }

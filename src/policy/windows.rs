@@ -1,4 +1,4 @@
-//! Which window of a row each quota of a policy uses.
+//! The assignment of a policy's quotas to the windows of a row.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use super::duration;
 use super::quotas::Quotas;
 use crate::algorithm::{Algorithm, Quota};
 
-/// The windows of a row: every quota of a call is charged to its own.
+/// The number of windows of a row. Each quota of a call is charged to its own window.
 pub(crate) const MAX_WINDOWS: usize = 8;
 
-/// The place of a quota among those of its charge: its index and their number.
+/// The position of a quota in its charge: the index of the quota and the number of quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) index: u8,
@@ -23,14 +23,14 @@ impl Part {
 
 /// The windows of a policy, for all of its lists of quotas.
 ///
-/// If every list has one quota, all of them use window 0, so a caller that changes tier keeps what it spent, whatever
-/// the periods. Otherwise a quota uses the window of its period.
+/// If every list has only one quota, all quotas use window 0. The spent tokens of a caller that changes its tier
+/// therefore carry over, even if the tiers have different periods. Otherwise, each quota uses the window of its period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Windows {
     /// The periods and their algorithms, the longest period first.
     periods: [(u64, Algorithm); MAX_WINDOWS],
     len: u8,
-    /// Whether a list has several quotas. If not, the rest means nothing.
+    /// Whether any list has several quotas. If not, the other fields are not used.
     several: bool,
     fault: Option<WindowFault>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Windows {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowFault {
     TooManyPeriods,
-    /// Two quotas of one period, in microseconds, have different algorithms.
+    /// Two quotas with this period, in microseconds, have different algorithms.
     Algorithms(u64),
 }
 
@@ -66,7 +66,7 @@ impl Windows {
         none.with(quotas)
     }
 
-    /// The windows, with those of another list added.
+    /// Adds the windows of another list.
     pub(super) const fn with(mut self, quotas: &Quotas) -> Windows {
         let mut i = 0;
         while i < quotas.count() {
@@ -107,15 +107,16 @@ impl Windows {
         if self.several { self.fault } else { None }
     }
 
-    /// Whether some list has several quotas.
+    /// Returns whether any list has several quotas.
     pub(super) const fn several(&self) -> bool {
         self.several
     }
 
-    /// The window of each quota of a list, which need not be one of the policy's.
+    /// Returns the window of each quota of a list. The list need not be one of the policy's own.
     ///
-    /// A quota of an unknown period uses a free window, the longest period first. So spending always counts somewhere,
-    /// however often the lists of a caller change.
+    /// A quota with an unknown period uses a free window. Among such quotas, the one with the longest period is
+    /// assigned first. Spent tokens are therefore always counted in some window, no matter how often a caller's lists
+    /// change.
     #[inline]
     pub(super) fn assign(&self, quotas: &Quotas) -> [u8; Quotas::MAX] {
         let mut windows = [0; Quotas::MAX];
@@ -142,7 +143,8 @@ impl Windows {
         }
     }
 
-    /// The algorithm of a window, if the policy has quotas for it. `own` is the policy's own first quota.
+    /// Returns the algorithm of a window, if the policy has quotas for the window. `own` is the policy's own first
+    /// quota.
     pub(super) fn algorithm(&self, window: u8, own: &Quota) -> Option<Algorithm> {
         if self.several {
             return self.periods[..usize::from(self.len)].get(usize::from(window)).map(|(_, algorithm)| *algorithm);
@@ -171,7 +173,7 @@ mod tests {
         for text in ["10/s", "1000/d", "7/w"] {
             assert_eq!(assigned(&tiers, text), [0]);
         }
-        // Its longest period uses the window that single quotas share.
+        // The quota with the longest period uses the window that single quotas share.
         assert_eq!(assigned(&tiers, "10/s; 1000/d; 5/min"), [2, 0, 1]);
     }
 
@@ -181,14 +183,14 @@ mod tests {
         assert_eq!(assigned(&tiers, "10/s; 1000/d"), [2, 1]);
         assert_eq!(assigned(&tiers, "500000/30d; 100/s"), [0, 2]);
         assert_eq!(assigned(&tiers, "7/d"), [1]);
-        // Unknown periods use what is free.
+        // Quotas with unknown periods use free windows.
         assert_eq!(assigned(&tiers, "7/h"), [0]);
         assert_eq!(assigned(&tiers, "1/s; 7/h; 9/d; 70/w"), [2, 3, 1, 0]);
         assert_eq!(assigned(&tiers, "1/ms; 7/h; 9/min; 70/w"), [3, 1, 2, 0]);
     }
 
     #[test]
-    fn faults_count_once_a_list_has_several_quotas() {
+    fn faults_are_reported_only_if_a_list_has_several_quotas() {
         assert_eq!(windows(&["1/s", "1/s fixed"]).fault(), None);
         assert_eq!(windows(&["1/s; 1/d", "1/s fixed"]).fault(), Some(WindowFault::Algorithms(1_000_000)));
         let nine = ["1/s", "1/2s", "1/3s", "1/4s", "1/5s", "1/6s", "1/7s", "1/8s", "1/9s"];

@@ -1,76 +1,82 @@
-//! Checks in exact arithmetic that the admitted tokens are within the bound of their quota.
+//! Checks, in exact arithmetic, that the admitted tokens are within the bound of their quota.
 
 use tollgate::algorithm::{Algorithm, ChargeRecord, Micros};
 
 use crate::model::Model;
 
-/// An admitted charge: its cost, the tokens used after settling, and the instant at which they count.
+/// An admitted charge: its cost, the tokens used after settling, and the instant at which these tokens count.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct AdmittedCharge {
     pub(crate) due: i128,
     pub(crate) cost: i128,
     pub(crate) used: i128,
-    /// A reservation, due after its decision.
+    /// Whether the charge is a reservation, which is due after its decision.
     pub(crate) reserved: bool,
 }
 
-impl Turn {
-    pub(crate) fn of(receipt: &ChargeRecord, now: Micros) -> Turn {
+impl AdmittedCharge {
+    pub(crate) fn of(receipt: &ChargeRecord, now: Micros) -> AdmittedCharge {
         let (cost, due) = (i128::from(receipt.cost), i128::from(receipt.due.get()));
-        Turn { due, cost, used: cost, reserved: receipt.due > now }
+        AdmittedCharge { due, cost, used: cost, reserved: receipt.due > now }
     }
 }
 
 /// Checks every interval between two charges.
 ///
-/// Bucket and fixed window: the tokens used within an interval are at most the capacity plus the refill since the start
-/// of the interval. An interval that *begins* with a reservation may exceed this bound, because the reservation may
-/// cost more than the capacity. Its due time is also rounded up to a microsecond (for a window, to a boundary), which
-/// refills up to a tick more than needed. For such an interval, the cost plus this excess replaces the capacity. At
-/// most one capacity of the charge can be refunded.
-pub(crate) fn check(model: &Model, turns: &[Turn]) -> Result<(), String> {
-    let mut turns: Vec<Turn> = turns.to_vec();
-    turns.sort_by_key(|turn| turn.due);
+/// For a bucket and a fixed window, the tokens used within an interval are at most the capacity plus the tokens
+/// refilled since the start of the interval. An interval that *begins* with a reservation may exceed this bound,
+/// because the reservation may cost more than the capacity. In addition, its due time is rounded up to a microsecond
+/// (for a window, to a boundary), so up to one tick more than needed is refilled. For such an interval, the cost plus
+/// this excess replaces the capacity. At most one capacity of the charge can be refunded.
+pub(crate) fn check(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), String> {
+    let mut admitted: Vec<AdmittedCharge> = admitted.to_vec();
+    admitted.sort_by_key(|charge| charge.due);
     if model.algorithm == Algorithm::SlidingWindow {
-        return check_windows(model, &turns);
+        return check_windows(model, &admitted);
     }
-    for (i, first) in turns.iter().enumerate().filter(|(_, turn)| turn.used > 0) {
+    for (i, first) in admitted.iter().enumerate().filter(|(_, charge)| charge.used > 0) {
         let capacity = model.capacity * model.period;
         let reserved_cost = first.cost.min(first.used + model.capacity) * model.period;
         let burst = if first.reserved { capacity.max(reserved_cost + less_than_a_tick(model)) } else { capacity };
         let mut used = 0;
-        for last in &turns[i..] {
+        for last in &admitted[i..] {
             used += last.used * model.period;
             let limit = burst + model.repaid(first.due, last.due);
-            // Decisions tolerate a millionth of a token, which does not add up.
+            // Decisions tolerate an error of a millionth of a token, which does not accumulate.
             if (used - limit) * 1_000_000 > model.period {
                 let (used, limit) = (used as f64 / model.period as f64, limit as f64 / model.period as f64);
-                return Err(format!("{used} used from {} to {}, at most {limit} allowed", first.due, last.due));
+                return Err(format!("{used} tokens used from {} to {}, expected at most {limit}", first.due, last.due));
             }
         }
     }
     Ok(())
 }
 
-/// Sliding window: checks, at each charge, the tokens used in its window plus the weighted use of the previous window.
-fn check_windows(model: &Model, turns: &[Turn]) -> Result<(), String> {
-    for (i, last) in turns.iter().enumerate() {
+/// For a sliding window, checks at each charge the tokens used in the current window plus the weighted tokens used in
+/// the previous window.
+fn check_windows(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), String> {
+    for (i, last) in admitted.iter().enumerate() {
         let mut used = 0;
-        for turn in &turns[..=i] {
-            used += match model.boundaries(turn.due, last.due) {
-                0 => turn.used * model.period,
-                1 => turn.used * (model.period - (last.due - model.start).rem_euclid(model.period)),
+        for charge in &admitted[..=i] {
+            used += match model.boundaries(charge.due, last.due) {
+                0 => charge.used * model.period,
+                1 => charge.used * (model.period - (last.due - model.start).rem_euclid(model.period)),
                 _ => 0,
             };
         }
         if (used - model.capacity * model.period) * 1_000_000 > model.period && last.used > 0 {
-            return Err(format!("{} used in the period before {}", used as f64 / model.period as f64, last.due));
+            return Err(format!(
+                "{} tokens used in the period before {}, which is too many",
+                used as f64 / model.period as f64,
+                last.due
+            ));
         }
     }
     Ok(())
 }
 
-/// The most units by which rounding up to a microsecond, or to a boundary, can exceed the needed refill.
+/// Returns the largest number of units by which rounding up to a microsecond, or to a boundary, can exceed the needed
+/// refill.
 fn less_than_a_tick(model: &Model) -> i128 {
     match model.algorithm {
         Algorithm::FixedWindow => (model.rate - 1) * model.period,

@@ -1,13 +1,13 @@
-//! A slow, simple limiter in exact integer arithmetic, written from the definitions of the algorithms, not from the
-//! code.
+//! A slow, simple limiter in exact integer arithmetic. It was written from the definitions of the algorithms, not from
+//! the code.
 //!
-//! A token has `period` *units*, so a bucket refills exactly `rate` units per microsecond, and all amounts are
-//! integers. To find a retry time, it searches for the first instant with a different answer.
+//! A token consists of `period` *units*, so a bucket refills exactly `rate` units per microsecond, and all amounts are
+//! integers. To find a retry time, the model searches for the first instant at which the answer is different.
 
 use tollgate::Quota;
 use tollgate::algorithm::{Algorithm, Ask, Micros};
 
-/// The last instant. Due times and retry times are before it.
+/// The last instant. Due times and retry times must be before this instant.
 const LAST: i128 = Micros::MAX.get() as i128;
 
 /// The numbers of a quota.
@@ -17,7 +17,7 @@ pub(crate) struct Model {
     pub(crate) rate: i128,
     pub(crate) period: i128,
     pub(crate) capacity: i128,
-    /// The capacity plus the reservable tokens; `None` without reservations.
+    /// The capacity plus the reservable tokens, or `None` if there are no reservations.
     pub(crate) ceiling: Option<i128>,
     pub(crate) start: i128,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Model {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Row {
     pub(crate) spent: i128,
-    /// Sliding window: the tokens used in the previous window.
+    /// For a sliding window, the units used in the previous window.
     pub(crate) before: i128,
     pub(crate) at: i128,
 }
@@ -50,7 +50,7 @@ impl Model {
             ceiling: match quota.get_max_reserved() {
                 Some(0) => None,
                 Some(tokens) => Some(capacity + i128::from(tokens)),
-                // Unlimited reservations end where an `f64` is no longer exact.
+                // Even unlimited reservations are limited to the integers that are exact in an `f64`.
                 None => Some((1 << 53) - 1 - i128::from(Quota::MAX_TOKENS)),
             },
             start: quota.get_start().map_or(0, |start| start.as_micros() as i128),
@@ -69,7 +69,7 @@ impl Model {
         }
     }
 
-    /// The row after `tokens` were charged at `now`.
+    /// Returns the row after charging `tokens` at `now`.
     pub(crate) fn charged(&self, row: &Row, now: i128, tokens: u64) -> Row {
         let row = self.rolled_to(row, now);
         Row { spent: row.spent + self.units(tokens), ..row }
@@ -86,17 +86,18 @@ impl Model {
         }
     }
 
-    /// The units by which a charge of `cost` would exceed `level` tokens at `now`. At most 0 if the charge fits.
+    /// Returns the number of units by which a charge of `cost` would exceed `level` tokens at `now`. The result is at
+    /// most 0 if the charge fits.
     pub(crate) fn over(&self, row: &Row, now: i128, cost: i128, level: i128) -> i128 {
         self.level(row, now) + (cost - level) * self.period
     }
 
-    /// The number of boundaries in `(from, to]`.
+    /// Returns the number of window boundaries in `(from, to]`.
     pub(crate) fn boundaries(&self, from: i128, to: i128) -> i128 {
         (to - self.start).div_euclid(self.period) - (from - self.start).div_euclid(self.period)
     }
 
-    /// The units repaid between two instants.
+    /// Returns the number of units repaid between two instants.
     pub(crate) fn repaid(&self, from: i128, to: i128) -> i128 {
         match self.algorithm {
             Algorithm::FixedWindow => self.boundaries(from, to) * self.rate * self.period,
@@ -120,7 +121,7 @@ impl Model {
         now - (now - self.start).rem_euclid(self.period)
     }
 
-    /// The wait of an ask at `now`: 0 if it is allowed, `None` if it is denied.
+    /// Returns the wait of an ask at `now`: 0 if the ask is allowed immediately, or `None` if it is denied.
     fn granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let cost = i128::from(ask.tokens());
         if self.over(row, now, cost, self.capacity) <= 0 {
@@ -134,7 +135,8 @@ impl Model {
         (wait <= longest.as_micros() as i128).then_some(wait)
     }
 
-    /// The wait for `tokens` charged at `now`: the time until all debt over the capacity is repaid.
+    /// Returns the wait for `tokens` that are charged at `now`, which is the time until all debt over the capacity is
+    /// repaid.
     pub(crate) fn wait(&self, row: &Row, now: i128, tokens: u64) -> i128 {
         let over = self.over(row, now, i128::from(tokens), self.capacity);
         if self.algorithm == Algorithm::FixedWindow {
@@ -144,9 +146,9 @@ impl Model {
         }
     }
 
-    /// The first instant from `now` on at which the ask is granted without further spending. A span is one window for
-    /// fixed windows, otherwise one instant. An ask that is granted at some instant is granted in the rest of that
-    /// span, and at the end of every later span.
+    /// Returns the first instant, not before `now`, at which the ask is granted if nothing else is spent. For a fixed
+    /// window, a span is one window, and otherwise it is one instant. An ask that is granted at some instant is also
+    /// granted in the rest of that span, and at the end of every later span.
     fn first_granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let span = if self.algorithm == Algorithm::FixedWindow { self.period } else { 1 };
         let begin = if span == 1 { now } else { self.begin(now) };
@@ -158,7 +160,8 @@ impl Model {
     }
 }
 
-/// The first number in `from ..= to` for which `holds` is true. `holds` must be true for all later numbers.
+/// Returns the first number in `from ..= to` for which `holds` returns true. For all later numbers, `holds` must return
+/// true as well.
 pub(crate) fn first(from: i128, to: i128, holds: impl Fn(i128) -> bool) -> Option<i128> {
     // Most results are near `from`, so the stride starts small and doubles.
     let (mut low, mut high, mut stride) = (from, from.min(to), 1);

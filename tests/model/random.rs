@@ -1,5 +1,5 @@
-//! Random quotas, asks and clocks. Raw numbers are scaled by the quota, so that histories often reach the edge cases:
-//! boundaries, the capacity, retry times and due times, and the microseconds around them.
+//! Random quotas, asks and clocks. Raw random numbers are scaled to the quota, so that histories often reach the edge
+//! cases: boundaries, the capacity, retry times, due times, and the microseconds before and after these.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use proptest::test_runner::RngSeed;
 use tollgate::algorithm::{Algorithm, Ask, Micros};
 use tollgate::{DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
 
-/// The same cases in every run, unless `PROPTEST_CASES` or `PROPTEST_RNG_SEED` is set.
+/// Configures proptest to generate the same cases in every run, unless `PROPTEST_CASES` or `PROPTEST_RNG_SEED` is set.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
     let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
@@ -22,18 +22,18 @@ pub(crate) fn cases(cases: u32) -> ProptestConfig {
     config
 }
 
-/// A number below `2^bits`. All bit lengths are equally likely.
+/// Generates a number below `2^bits`. All bit lengths are equally likely.
 pub(crate) fn sized(bits: u32) -> impl Strategy<Value = u64> {
     (0..=bits, any::<u64>()).prop_map(|(bits, raw)| raw & ((1u64 << bits) - 1))
 }
 
-/// A valid quota of a realistic or somewhat larger size.
+/// Generates a valid quota of a realistic or somewhat larger size.
 pub(crate) fn quota() -> impl Strategy<Value = Quota> {
     prop_oneof![4 => bucket(), 4 => window(), 2 => sliding()]
 }
 
-/// A token bucket or a fixed window. Their bound is the capacity plus the refill.
-pub(crate) fn paying_back() -> impl Strategy<Value = Quota> {
+/// Generates a token bucket or a fixed window. The bound of either is the capacity plus the refilled tokens.
+pub(crate) fn bucket_or_window() -> impl Strategy<Value = Quota> {
     prop_oneof![bucket(), window()]
 }
 
@@ -51,11 +51,11 @@ pub(crate) fn sliding() -> impl Strategy<Value = Quota> {
     (rate(), period(), start()).prop_map(|(rate, period, start)| Quota::sliding_window(rate, period).start(start))
 }
 
-/// Quotas so small that histories often hit their limits.
+/// Generates quotas that are so small that histories often reach their limits.
 pub(crate) fn tiny() -> impl Strategy<Value = Quota> {
     let reserved = prop_oneof![Just(Some(0)), (1u64..=8).prop_map(Some), Just(None)];
     (any::<bool>(), 1u64..=4, 1u64..=12, 0u64..=5, reserved, 0u64..12).prop_filter_map(
-        "a quota that refuses everything",
+        "a quota that denies every call",
         |(window, rate, period, capacity, reserved, start)| {
             let period = Duration::from_micros(period);
             let quota = if window {
@@ -96,7 +96,7 @@ fn reserving(plain: impl Strategy<Value = Option<Quota>>) -> impl Strategy<Value
         2 => sized(34).prop_map(Some),
         2 => Just(None),
     ];
-    (plain, capacity, reserved).prop_filter_map("an illegal quota", |(quota, capacity, reserved)| {
+    (plain, capacity, reserved).prop_filter_map("an invalid quota", |(quota, capacity, reserved)| {
         let mut quota = quota?;
         if let Some(capacity) = capacity {
             quota = quota.try_capacity(capacity).ok()?;
@@ -109,7 +109,7 @@ fn reserving(plain: impl Strategy<Value = Option<Quota>>) -> impl Strategy<Value
     })
 }
 
-/// One operation, as random numbers.
+/// One operation, described by random numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw {
     /// The kind of operation, and the receipt to which it applies.
@@ -125,16 +125,16 @@ pub(crate) fn history(operations: usize) -> impl Strategy<Value = Vec<Raw>> {
     prop::collection::vec(raw, 1..=operations)
 }
 
-/// The first instant of a history: the epoch, a recent instant, or a random one.
+/// Generates the first instant of a history, which is the epoch, a recent instant or a random instant.
 pub(crate) fn begin() -> impl Strategy<Value = Micros> {
     prop_oneof![Just(Micros::EPOCH), Just(Micros::new(1_700_000_000_000_000)), sized(51).prop_map(Micros::new)]
 }
 
-/// The longest time by which one operation moves the clock: about 400 days.
+/// The longest time by which a single operation advances the clock, which is about 400 days.
 const MAX_ADVANCE: u64 = 1 << 45;
 
 impl Raw {
-    /// The instant of this operation. `promised` is the retry time or due time of the last decision.
+    /// Returns the instant of this operation. `promised` is the retry time or due time of the last decision.
     pub(crate) fn moved(&self, quota: &Quota, now: Micros, promised: Micros) -> Micros {
         let (period, fill) = (quota.period().as_micros() as u64, quota.window().as_micros() as u64);
         let (kind, raw) = self.step;

@@ -1,23 +1,23 @@
-//! The bound of a quota over every interval of a history, in exact arithmetic.
+//! A quota keeps its bound over every interval of a history. The bound is computed in exact arithmetic.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{ChargeRecord, State, step};
 
-use crate::admitted::{Turn, check};
+use crate::admitted::{AdmittedCharge, check};
 use crate::model::Model;
-use crate::random::{begin, cases, history, paying_back, sliding, tiny};
+use crate::random::{begin, bucket_or_window, cases, history, sliding, tiny};
 
 proptest! {
     #![proptest_config(cases(6000))]
 
     #[test]
     fn the_bound_holds_over_every_interval(
-        quota in prop_oneof![paying_back(), tiny(), sliding()],
+        quota in prop_oneof![bucket_or_window(), tiny(), sliding()],
         begin in begin(),
         history in history(60),
     ) {
         let (mut state, mut now, mut promised) = (State::default(), begin, begin);
-        let mut turns = Vec::new();
+        let mut admitted = Vec::new();
         for raw in history {
             now = raw.moved(&quota, now, promised);
             let ask = raw.ask(&quota);
@@ -25,11 +25,11 @@ proptest! {
             if let Some(receipt) = ChargeRecord::new(ask.tokens(), &step) {
                 state = step.state;
                 promised = receipt.due;
-                turns.push(Turn::of(&receipt, now));
+                admitted.push(AdmittedCharge::of(&receipt, now));
             }
         }
-        if let Err(text) = check(&Model::of(&quota), &turns) {
-            prop_assert!(false, "{}: {:?}", text, turns);
+        if let Err(text) = check(&Model::of(&quota), &admitted) {
+            prop_assert!(false, "{}: {:?}", text, admitted);
         }
     }
 }

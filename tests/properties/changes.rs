@@ -1,5 +1,6 @@
-//! Quotas that change or alternate on one row. Together they admit no more than the largest of them. An upgrade takes
-//! effect immediately, and a downgrade denies a caller for no longer than the old quota takes to be repaid.
+//! Quotas that change or alternate on one row. Together, these quotas admit no more than the largest of them. An
+//! upgrade takes effect immediately. After a downgrade, a caller is denied for no longer than the debt under the old
+//! quota takes to be repaid.
 
 use std::time::Duration;
 
@@ -12,12 +13,12 @@ use crate::give_backs::max_cost;
 use crate::random::{Raw, begin, bucket, cases, history, quota, sliding, tiny, window};
 use crate::together::{Bound, Charge, excess};
 
-/// The reservable tokens of a small quota.
+/// The number of tokens that can be reserved under a small quota.
 fn reserved() -> impl Strategy<Value = u64> {
     prop_oneof![2 => Just(0u64), 1 => 1..=8u64]
 }
 
-/// Whole and fractional seconds, so that `clear` is sometimes exact and sometimes rounded up.
+/// Periods of whole and of fractional seconds, so that `clear` is sometimes exact and sometimes rounded up.
 fn period() -> impl Strategy<Value = Duration> {
     prop_oneof![
         3 => (1..=20u32).prop_map(|seconds| seconds * SECOND),
@@ -91,11 +92,11 @@ fn any_quotas() -> impl Strategy<Value = Vec<Quota>> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// All operations; settlements may exceed the charge.
+    /// All operations. The actual cost of a settlement may exceed the charge.
     Any,
-    /// All operations; settlements never exceed the charge.
+    /// All operations. The actual cost of a settlement never exceeds the charge.
     Honest,
-    /// Each call takes one token or all available tokens, in short intervals.
+    /// Calls at short intervals, each of which takes either one token or all available tokens.
     Greedy,
 }
 
@@ -103,7 +104,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
     prop::sample::select(vec![Kind::Any, Kind::Honest, Kind::Greedy])
 }
 
-/// Plays a history under alternating quotas. Passes each decision to `inspect`; returns the admitted charges.
+/// Plays a history under alternating quotas. Passes each decision to `inspect`, and returns the admitted charges.
 fn play(
     quotas: &[Quota],
     begin: Micros,
@@ -197,7 +198,7 @@ proptest! {
     }
 
     /// A denial changes neither the row nor the retry time. The retry time is sufficient, tight and not after `clear`.
-    /// A later `clear` does not admit more.
+    /// A later `clear` does not admit more tokens.
     #[test]
     fn denials_change_nothing_and_their_retry_times_are_exact(
         quotas in any_quotas(),
@@ -230,10 +231,11 @@ proptest! {
             }
             if step.is_allowed() && before.stamp != 0 {
                 let at = step.state.at;
-                // The row of a sliding window begins with its window, even if another quota wrote it before.
+                // The row of a sliding window begins at the start of its window, even if it was previously written
+                // under another quota.
                 let is_same_window =
                     quota.algorithm() == Algorithm::SlidingWindow && before.at < at + quota.period();
-                prop_assert!(at >= before.at || is_same_window, "the row moved back: {:?}, {:?}", before, step.state);
+                prop_assert!(at >= before.at || is_same_window, "moved back from {:?} to {:?}", before, step.state);
             }
             Ok(())
         };
@@ -256,7 +258,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(60))]
 
-    /// In long histories, small errors would add up.
+    /// In a long history, small errors would accumulate.
     #[test]
     fn alternating_quotas_keep_their_bounds_over_many_calls(
         (quotas, bound) in prop_oneof![
@@ -298,8 +300,8 @@ fn alternating_quotas_admit_no_more_than_the_larger_quota_in_a_minute() {
     assert!((1900..=2000 + 1000).contains(&admitted), "{admitted}");
 }
 
-/// After all tokens are spent, the first token is available once the debt under the old quota is below the new
-/// capacity.
+/// If all tokens were spent before the downgrade, the first token is available once the debt is at least one token
+/// below the new capacity.
 #[test]
 fn the_first_token_after_a_downgrade_comes_before_the_old_quota_is_repaid() {
     let (premium, free) = (Quota::token_bucket(1000, MINUTE), Quota::token_bucket(60, MINUTE));

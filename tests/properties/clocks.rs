@@ -1,4 +1,5 @@
-//! Clocks that step back or jump ahead and return admit at most one extra capacity, and lock out no key.
+//! Clocks that step back, or that jump ahead and return. They admit at most one additional capacity and lock out no
+//! key.
 
 use std::time::Duration;
 
@@ -6,10 +7,10 @@ use proptest::prelude::*;
 use tollgate::algorithm::{Algorithm, Ask, ChargeRecord, Micros, State, Verdict, settle, step};
 use tollgate::{Quota, SECOND};
 
-use crate::admitted::{Turn, check};
+use crate::admitted::{AdmittedCharge, check};
 use crate::decisions::check_promise;
 use crate::model::Model;
-use crate::random::{Raw, cases, history, paying_back, quota, tiny};
+use crate::random::{Raw, bucket_or_window, cases, history, quota, tiny};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -17,8 +18,8 @@ const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 proptest! {
     #![proptest_config(cases(6000))]
 
-    /// The retry time is correct after any change of the clock. It is at most twice the time for repaying the debt:
-    /// once for the time by which the row is ahead of the clock, and once for the repayment.
+    /// The retry time is correct after any change of the clock. It is at most twice the time in which the debt is
+    /// repaid: the row may be ahead of the clock by that time, and the repayment takes the same time again.
     #[test]
     fn no_clock_jump_locks_out_a_key(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now) = (State::default(), NOW);
@@ -36,10 +37,13 @@ proptest! {
             check_promise(&quota, &state, &ask, &step)?;
             let latest = 2 * refill(&quota, max_debt);
             match step.verdict {
-                Verdict::Deny { retry: Some(retry) } => prop_assert!(retry.as_micros() <= latest, "{retry:?}, at most {latest} us"),
-                // `None` only for times beyond the last instant.
+                Verdict::Deny { retry: Some(retry) } => {
+                    prop_assert!(retry.as_micros() <= latest, "a retry after {retry:?}, expected at most {latest} us");
+                }
+                // The retry time is `None` only if it is beyond the last instant.
                 Verdict::Deny { retry: None } => {
-                    prop_assert!(at.get() as u128 + latest >= Micros::MAX.get() as u128, "never, {state:?}");
+                    let is_beyond = at.get() as u128 + latest >= Micros::MAX.get() as u128;
+                    prop_assert!(is_beyond, "expected a retry time for {state:?}");
                 }
                 _ => {}
             }
@@ -48,31 +52,31 @@ proptest! {
 
     /// A jump repays at most the spent tokens, so the bound holds between two jumps.
     #[test]
-    fn the_bound_holds_between_clock_jumps(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
-        let (model, mut state, mut now, mut turns) = (Model::of(&quota), State::default(), NOW, Vec::new());
+    fn the_bound_holds_between_clock_jumps(quota in prop_oneof![bucket_or_window(), tiny()], history in history(40)) {
+        let (model, mut state, mut now, mut admitted) = (Model::of(&quota), State::default(), NOW, Vec::new());
         for raw in history {
             let then = jumped(&raw, &quota, now);
             if then < now {
-                prop_assert_eq!(check(&model, &turns), Ok(()));
-                turns.clear();
+                prop_assert_eq!(check(&model, &admitted), Ok(()));
+                admitted.clear();
             }
             now = then;
             let ask = Ask::cost(raw.tokens(&quota));
             let step = step(&quota, &state, now, ask);
             if let Some(receipt) = ChargeRecord::new(ask.tokens(), &step) {
                 state = step.state;
-                turns.push(Turn::of(&receipt, now));
+                admitted.push(AdmittedCharge::of(&receipt, now));
             }
         }
-        prop_assert_eq!(check(&model, &turns), Ok(()));
+        prop_assert_eq!(check(&model, &admitted), Ok(()));
     }
 
-    /// For windows, this includes refunds. A bucket's row does not store the repaid part of a grain, so a refund after
-    /// a step back may count that part twice.
+    /// For windows, this is also true of refunds. The row of a bucket does not store the repaid part of a grain, so a
+    /// refund after a step back may count that part twice.
     #[test]
-    fn a_step_back_repays_no_interval_twice(quota in prop_oneof![paying_back(), tiny()], history in history(40)) {
+    fn a_step_back_repays_no_interval_twice(quota in prop_oneof![bucket_or_window(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut latest) = (Model::of(&quota), State::default(), NOW, NOW);
-        let (mut turns, mut open) = (Vec::<(Micros, i128)>::new(), Vec::new());
+        let (mut admitted, mut open) = (Vec::<(Micros, i128)>::new(), Vec::new());
         for raw in history {
             now = raw.moved(&quota, now, now);
             let (what, pick) = raw.what;
@@ -82,22 +86,23 @@ proptest! {
             }
             latest = latest.max(now);
             if what > 8 && !open.is_empty() && quota.algorithm() == Algorithm::FixedWindow {
-                let (turn, receipt): (usize, ChargeRecord) = open.remove(pick as usize % open.len());
+                let (charge, receipt): (usize, ChargeRecord) = open.remove(pick as usize % open.len());
                 state = settle(&quota, &state, &receipt, now, 0);
-                turns[turn].1 = 0;
+                admitted[charge].1 = 0;
             }
             let ask = Ask::cost(raw.tokens(&quota));
             let step = step(&quota, &state, now, ask);
             if let Some(receipt) = ChargeRecord::new(ask.tokens(), &step) {
                 state = step.state;
-                open.push((turns.len(), receipt));
-                turns.push((now, model.units(receipt.cost)));
+                open.push((admitted.len(), receipt));
+                admitted.push((now, model.units(receipt.cost)));
             }
         }
-        for (i, (from, _)) in turns.iter().enumerate() {
-            let used: i128 = turns[i..].iter().map(|(_, units)| units).sum();
+        for (i, (from, _)) in admitted.iter().enumerate() {
+            let used: i128 = admitted[i..].iter().map(|(_, units)| units).sum();
             let most = model.units(quota.get_capacity()) + model.repaid(instant(*from), instant(latest));
-            prop_assert!((used - most) * 1_000_000 <= model.period, "{} of at most {} from {:?}", used, most, from);
+            let is_within = (used - most) * 1_000_000 <= model.period;
+            prop_assert!(is_within, "{} units used since {:?}, expected at most {}", used, from, most);
         }
     }
 
@@ -160,7 +165,7 @@ fn instant(micros: Micros) -> i128 {
     i128::from(micros.get())
 }
 
-/// The microseconds in which `tokens` are repaid from any instant.
+/// Returns the number of microseconds in which `tokens` are repaid, starting at any instant.
 fn refill(quota: &Quota, tokens: u64) -> u128 {
     let (tokens, rate, period) = (u128::from(tokens), u128::from(quota.rate()), quota.period().as_micros());
     match quota.algorithm() {

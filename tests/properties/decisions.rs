@@ -1,5 +1,5 @@
-//! Every decision equals the decision of exact arithmetic, retry times are sufficient and tight, and denials change
-//! nothing.
+//! Every decision equals the decision computed in exact arithmetic. Retry times are sufficient and tight, and denials
+//! do not change rows.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ proptest! {
         }
     }
 
-    /// It makes no difference whether a backend stores denials.
+    /// Later decisions are the same whether or not a backend stores the row after a denial.
     #[test]
     fn a_denial_changes_nothing(quota in quota(), begin in begin(), history in history(40)) {
         let (mut stored, mut kept, mut now, mut promised) = (State::default(), State::default(), begin, begin);
@@ -65,7 +65,7 @@ proptest! {
         }
     }
 
-    /// Any number of checks before a call return the same decision and spend nothing.
+    /// Checks before a call, however many, return the same decision as the call and spend nothing.
     #[test]
     fn a_check_returns_the_decision_of_the_next_call(quota in quota(), begin in begin(), history in history(20)) {
         let (mut state, mut now, mut promised) = (State::default(), begin, begin);
@@ -81,7 +81,7 @@ proptest! {
             prop_assert_eq!(checked, decided);
             promised = instant(&decided);
             if decided.is_allowed() {
-                // The stored row has exactly `ask.tokens()` fewer tokens available.
+                // In the stored row, exactly `ask.tokens()` fewer tokens are available.
                 let left = max_cost(&quota, &state, now);
                 state = decided.state;
                 let expected = left.checked_sub(ask.tokens());
@@ -112,14 +112,14 @@ pub(crate) fn agree(model: &Model, row: &Row, ask: &Ask, step: &Step) -> Result<
     Ok(())
 }
 
-/// Whether a difference of a millionth of a token would change the exact decision.
+/// Returns whether a difference of a millionth of a token would change the exact decision.
 fn on_the_edge(model: &Model, row: &Row, now: i128, ask: &Ask) -> bool {
     let cost = i128::from(ask.tokens());
     let near = |level: i128| model.over(row, now, cost, level).abs() * 1_000_000 <= model.period;
     near(model.capacity) || model.ceiling.is_some_and(near)
 }
 
-/// Checks that the same ask is granted at the retry time and not a microsecond before. A reservation must be due
+/// Checks that the same ask is granted at the retry time, but not a microsecond earlier. A reservation must be due
 /// exactly when all debt over the capacity is repaid.
 pub(crate) fn check_promise(quota: &Quota, state: &State, ask: &Ask, answer: &Step) -> Result<(), TestCaseError> {
     match answer.verdict {

@@ -1,16 +1,17 @@
-//! All histories of a few operations on the smallest quotas keep the bound.
+//! The smallest quotas keep the bound in all histories of a few operations.
 
 use std::time::Duration;
 
 use tollgate::Quota;
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, settle, step};
 
-use crate::admitted::{Turn, check};
+use crate::admitted::{AdmittedCharge, check};
 use crate::model::Model;
 
 const TICK: Duration = Duration::from_micros(1);
 
-/// Refunds and cancellations of charges and reservations of one to three tokens, in every order at every instant.
+/// The histories refund and cancel charges and reservations of one to three tokens, in every order and at every
+/// instant.
 #[test]
 fn no_short_history_breaks_the_bound() {
     let bucket = |rate, period| Quota::token_bucket(rate, Duration::from_micros(period));
@@ -30,7 +31,7 @@ fn no_short_history_breaks_the_bound() {
         window(1, 2).capacity(2).unlimited_reservations(),
     ] {
         let begin =
-            History { quota, state: State::default(), now: Micros::new(6), turns: Vec::new(), open: Vec::new() };
+            History { quota, state: State::default(), now: Micros::new(6), admitted: Vec::new(), open: Vec::new() };
         leaves += explore(&begin, 8);
     }
     assert!(leaves > 1_000_000, "{leaves}");
@@ -41,14 +42,15 @@ struct History {
     quota: Quota,
     state: State,
     now: Micros,
-    turns: Vec<Turn>,
+    admitted: Vec<AdmittedCharge>,
     open: Vec<(usize, ChargeRecord)>,
 }
 
-/// Extends `history` by `depth` operations in every possible way and checks each result. Returns the number of results.
+/// Extends `history` by `depth` operations in every possible way, and checks each resulting history. Returns the number
+/// of resulting histories.
 fn explore(history: &History, depth: u32) -> u64 {
     if depth == 0 {
-        if let Err(text) = check(&Model::of(&history.quota), &history.turns) {
+        if let Err(text) = check(&Model::of(&history.quota), &history.admitted) {
             panic!("{text}: {history:?}");
         }
         return 1;
@@ -77,15 +79,15 @@ fn charged(history: &History, ask: Ask) -> Option<History> {
         return None;
     }
     let mut next = History { state: step.state, ..history.clone() };
-    next.open.push((next.turns.len(), receipt));
-    next.turns.push(Turn::of(&receipt, history.now));
+    next.open.push((next.admitted.len(), receipt));
+    next.admitted.push(AdmittedCharge::of(&receipt, history.now));
     Some(next)
 }
 
 fn settled(history: &History, i: usize, actual: u64) -> History {
     let mut next = history.clone();
-    let (turn, receipt) = next.open.remove(i);
+    let (charge, receipt) = next.open.remove(i);
     next.state = settle(&next.quota, &next.state, &receipt, next.now, actual);
-    next.turns[turn].used = i128::from(actual);
+    next.admitted[charge].used = i128::from(actual);
     next
 }

@@ -1,4 +1,4 @@
-//! Extreme arguments and invalid rows cause no panic, no wrap-around and no value out of range.
+//! Extreme arguments and invalid rows cause no panics, no overflow and no values out of range.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, Verdict, settle, ste
 
 use crate::random::cases;
 
-/// The largest integer up to which an `f64` is exact.
+/// All integers up to this number are exact in an `f64`.
 const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
 
 proptest! {
     #![proptest_config(cases(60_000))]
 
-    /// Overflow checks are enabled, so wrapping arithmetic would panic.
+    /// Overflow checks are enabled, so an overflow would panic.
     #[test]
-    fn no_argument_panics_or_wraps(
+    fn no_argument_causes_a_panic_or_an_overflow(
         quota in quota(),
         state in state(any_spent().boxed()),
         receipt in (number(), state(any_spent().boxed()), instant()),
@@ -31,7 +31,7 @@ proptest! {
         let _ = settle(&quota, &step.state, &ChargeRecord { cost, state: step.state, due: now }, now, actual);
     }
 
-    /// The counts of a valid row stay finite, exact and non-negative, and no retry time is beyond the last instant.
+    /// The counts of a valid row remain finite, exact and non-negative, and no retry time is beyond the last instant.
     #[test]
     fn a_valid_row_stays_valid(
         quota in quota(),
@@ -59,7 +59,7 @@ proptest! {
         }
     }
 
-    /// Rounding does not grant a huge cost.
+    /// Rounding never causes a huge cost to be granted.
     #[test]
     fn no_cost_above_the_ceiling_is_granted(quota in quota(), now in instant(), ask in ask()) {
         let step = step(&quota, &State::default(), now, ask);
@@ -78,7 +78,7 @@ fn in_range(state: &State) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The edge cases of `u64` and of quotas' limits.
+/// Numbers around the limits of `u64` and of quotas.
 fn number() -> impl Strategy<Value = u64> {
     let corners = [
         0,

@@ -1,20 +1,21 @@
-//! Refunds and cancellations in any order and at any time. The bound holds for the tokens used, and no tokens are lost
-//! unnecessarily.
+//! Refunds and cancellations in any order and at any time. The tokens used stay within the bound, and no tokens are
+//! lost unnecessarily.
 //!
-//! A settlement above the charge creates debt. The bound does not cover this debt, so only the charge counts as used.
+//! Settling a charge at a higher cost creates debt. The bound does not cover this debt, so only the charged tokens
+//! count as used.
 
 use proptest::prelude::*;
 use tollgate::Quota;
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, Verdict, settle, step};
 
-use crate::admitted::{Turn, check};
+use crate::admitted::{AdmittedCharge, check};
 use crate::model::Model;
-use crate::random::{Raw, begin, cases, history, paying_back, sliding, tiny};
+use crate::random::{Raw, begin, bucket_or_window, cases, history, sliding, tiny};
 
 proptest! {
     #![proptest_config(cases(20_000))]
 
-    /// Capacities of 0 to 5 with any mix of charges, reservations, refunds and cancellations.
+    /// Tries capacities of 0 to 5 with any mix of charges, reservations, refunds and cancellations.
     #[test]
     fn small_quotas_keep_their_bound_in_any_mix_of_operations(
         quota in tiny(),
@@ -25,7 +26,7 @@ proptest! {
     }
 
     #[test]
-    fn debts_do_not_loosen_the_bound(quota in tiny(), begin in begin(), history in history(40)) {
+    fn debts_do_not_raise_the_bound(quota in tiny(), begin in begin(), history in history(40)) {
         mixed(&quota, begin, &history, true)?;
     }
 }
@@ -35,7 +36,7 @@ proptest! {
 
     #[test]
     fn quotas_of_all_sizes_keep_their_bound_in_any_mix_of_operations(
-        quota in prop_oneof![2 => paying_back(), 1 => sliding()],
+        quota in prop_oneof![2 => bucket_or_window(), 1 => sliding()],
         begin in begin(),
         history in history(60),
     ) {
@@ -45,34 +46,34 @@ proptest! {
     /// If the reservations are canceled from the last to the first, the next caller gets the first due time.
     #[test]
     fn a_canceled_reservation_goes_to_the_next_caller(
-        quota in paying_back(),
+        quota in bucket_or_window(),
         begin in begin(),
         history in history(12),
         costs in prop::collection::vec(any::<u64>(), 1..6),
     ) {
         let (mut state, now) = charge_all(&quota, begin, &history);
-        let mut turns = Vec::new();
+        let mut steps = Vec::new();
         for cost in costs {
             let ask = Ask::cost(1 + cost % quota.get_capacity().max(3)).reserve();
-            turns.push((ask, step(&quota, &state, now, ask)));
-            if let Some((_, step)) = turns.last().filter(|(_, step)| matches!(step.verdict, Verdict::Reserve { .. })) {
+            steps.push((ask, step(&quota, &state, now, ask)));
+            if let Some((_, step)) = steps.last().filter(|(_, step)| matches!(step.verdict, Verdict::Reserve { .. })) {
                 state = step.state;
             } else {
-                turns.pop();
+                steps.pop();
             }
         }
-        let Some((ask, first)) = turns.first().copied() else { return Ok(()) };
-        for (ask, step) in turns.iter().rev() {
+        let Some((ask, first)) = steps.first().copied() else { return Ok(()) };
+        for (ask, step) in steps.iter().rev() {
             let receipt = ChargeRecord::new(ask.tokens(), step).expect("a reservation");
             state = settle(&quota, &state, &receipt, now, 0);
         }
         prop_assert_eq!(step(&quota, &state, now, ask).verdict, first.verdict);
     }
 
-    /// The reservation is canceled some time later, before it is due.
+    /// The reservation is canceled some time after it was made, but before it is due.
     #[test]
     fn a_reservation_canceled_later_keeps_its_due_time(
-        quota in paying_back(),
+        quota in bucket_or_window(),
         begin in begin(),
         history in history(12),
         cost in any::<u64>(),
@@ -95,7 +96,7 @@ proptest! {
     /// Settling immediately, oldest charge first, is equivalent to charging the actual costs in the first place.
     #[test]
     fn an_immediate_settlement_loses_no_tokens(
-        quota in prop_oneof![paying_back(), sliding()],
+        quota in prop_oneof![bucket_or_window(), sliding()],
         begin in begin(),
         history in history(12),
         costs in prop::collection::vec((any::<u64>(), any::<u64>()), 1..6),
@@ -118,10 +119,10 @@ proptest! {
         prop_assert_eq!(max_cost(&quota, &state, now), max_cost(&quota, &honest, now));
     }
 
-    /// A row that was reset or evicted holds only later charges, which a refund must not reduce.
+    /// A row that was reset or evicted contains only later charges, which a refund must not reduce.
     #[test]
     fn a_refund_does_not_reduce_a_row_that_was_reset(
-        quota in paying_back(),
+        quota in bucket_or_window(),
         now in begin(),
         costs in any::<(u64, u64)>(),
     ) {
@@ -134,7 +135,7 @@ proptest! {
 
     #[test]
     fn a_higher_actual_cost_is_charged_in_full(
-        quota in prop_oneof![paying_back(), sliding()],
+        quota in prop_oneof![bucket_or_window(), sliding()],
         begin in begin(),
         history in history(12),
         more in 0u64..1_000_000,
@@ -151,7 +152,7 @@ proptest! {
 /// Charges and settles at random, then checks the tokens used in every interval.
 fn mixed(quota: &Quota, begin: Micros, history: &[Raw], debts: bool) -> Result<(), TestCaseError> {
     let (mut state, mut now, mut promised) = (State::default(), begin, begin);
-    let (mut turns, mut open) = (Vec::<Turn>::new(), Vec::<(usize, ChargeRecord)>::new());
+    let (mut admitted, mut open) = (Vec::<AdmittedCharge>::new(), Vec::<(usize, ChargeRecord)>::new());
     for raw in history {
         now = raw.moved(quota, now, promised);
         let (what, pick) = raw.what;
@@ -161,8 +162,8 @@ fn mixed(quota: &Quota, begin: Micros, history: &[Raw], debts: bool) -> Result<(
             if let Some(receipt) = ChargeRecord::new(ask.tokens(), &step) {
                 state = step.state;
                 promised = receipt.due;
-                open.push((turns.len(), receipt));
-                turns.push(Turn::of(&receipt, now));
+                open.push((admitted.len(), receipt));
+                admitted.push(AdmittedCharge::of(&receipt, now));
             }
             continue;
         }
@@ -178,10 +179,10 @@ fn mixed(quota: &Quota, begin: Micros, history: &[Raw], debts: bool) -> Result<(
             _ => 0,
         };
         state = settle(quota, &state, &receipt, now, actual);
-        turns[i].used = i128::from(actual.min(receipt.cost));
+        admitted[i].used = i128::from(actual.min(receipt.cost));
     }
-    if let Err(text) = check(&Model::of(quota), &turns) {
-        prop_assert!(false, "{}: {:?}", text, turns);
+    if let Err(text) = check(&Model::of(quota), &admitted) {
+        prop_assert!(false, "{}: {:?}", text, admitted);
     }
     Ok(())
 }
@@ -198,7 +199,7 @@ fn charge_all(quota: &Quota, begin: Micros, history: &[Raw]) -> (State, Micros) 
     (state, now)
 }
 
-/// The largest cost that is allowed now.
+/// Returns the largest cost that is allowed at `now`.
 pub(crate) fn max_cost(quota: &Quota, state: &State, now: Micros) -> u64 {
     let denied = |tokens: i128| !step(quota, state, now, Ask::cost(tokens as u64)).is_allowed();
     crate::model::first(0, i128::from(quota.get_capacity()), |tokens| denied(tokens + 1))

@@ -20,7 +20,8 @@ fn check_retry_time(quota: &Quota, state: &State, now: Micros, ask: Ask) {
     check_promise(quota, state, &ask, &answer).expect("a sufficient and tight retry time");
 }
 
-/// Eighty years of uneven refill exceed the precision of an `f64`, so the wait was a microsecond too short.
+/// A wait of eighty years at an uneven rate exceeds the precision of an `f64`. The computed wait was a microsecond too
+/// short.
 #[test]
 fn a_wait_of_many_grains_suffices() {
     let quota = Quota::token_bucket(43, Duration::from_micros(3_000_000_019)).capacity(46_442_962);
@@ -28,7 +29,7 @@ fn a_wait_of_many_grains_suffices() {
     check_retry_time(&quota, &full, NOW, Ask::cost(36_390_229));
 }
 
-/// A whole grain is repaid at its last microsecond, even if the computation rounds.
+/// A whole grain is repaid exactly at its last microsecond, even if the computation is rounded.
 #[test]
 fn a_wait_of_one_whole_grain_is_tight() {
     let quota = Quota::token_bucket(999_999_937, Duration::from_micros(986_615_360));
@@ -36,7 +37,7 @@ fn a_wait_of_one_whole_grain_is_tight() {
     check_retry_time(&quota, &full, NOW, Ask::cost(999_999_937));
 }
 
-/// For these numbers, rounding makes the estimated wait a microsecond too short or too long.
+/// With these numbers, rounding makes the estimated wait a microsecond too short or too long.
 #[test]
 fn an_estimated_wait_is_corrected_to_the_exact_microsecond() {
     for (rate, micros, cost) in [(2553, 8_281_373_502_938, 1427), (226_467, 463_946_976_623, 138_699)] {
@@ -52,8 +53,8 @@ fn an_estimated_wait_is_corrected_to_the_exact_microsecond() {
     }
 }
 
-/// At the start of a window, rounding counted more than the whole previous window. The call was denied with a retry
-/// time of 0.
+/// At the start of a window, rounding made the weighted count exceed the count of the previous window. The call was
+/// denied with a retry time of 0.
 #[test]
 fn the_previous_window_counts_at_most_its_own_tokens() {
     let quota = Quota::sliding_window(999_999_937, DAY);
@@ -62,7 +63,7 @@ fn the_previous_window_counts_at_most_its_own_tokens() {
     assert_eq!(step(&quota, &full, begin, Ask::cost(0)).verdict, Verdict::Allow);
 }
 
-/// The window that contains the last instant ended at that instant. The call was denied with a retry time of 0.
+/// The window that contains the last instant was cut off at that instant. The call was denied with a retry time of 0.
 #[test]
 fn the_last_window_is_as_long_as_the_others() {
     let quota = Quota::sliding_window(10, DAY);
@@ -71,7 +72,8 @@ fn the_last_window_is_as_long_as_the_others() {
     check_retry_time(&quota, &full, begin, Ask::cost(1));
 }
 
-/// With unlimited reservations, a row exceeded the exact integers of an `f64`, so tokens were granted without a charge.
+/// With unlimited reservations, a row grew beyond the integers that are exact in an `f64`, so tokens were granted
+/// without a charge.
 #[test]
 fn unlimited_reservations_are_all_counted() {
     let period = Duration::from_micros(999_999_999_999_998);
@@ -89,9 +91,9 @@ fn unlimited_reservations_are_all_counted() {
     assert!(state.spent < 9_007_199_254_740_992.0);
 }
 
-/// After a step back, a refund compared the receipt at the time of the clock with the row at its later instant.
+/// After the clock stepped back, the refund compared the receipt at the time of the clock with the row at a later time.
 #[test]
-fn a_refund_after_a_step_back_takes_only_what_the_row_still_holds() {
+fn a_refund_after_a_step_back_is_at_most_the_outstanding_tokens() {
     let quota = Quota::fixed_window(3, 5 * SECOND).start(Duration::ZERO).capacity(6);
     let (state, receipt) = charge(&quota, &State::default(), NOW, Ask::cost(6));
     let later = NOW + 10 * SECOND;

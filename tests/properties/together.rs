@@ -1,11 +1,11 @@
-//! The joint bound of several quotas on one row, for all short histories of pairs and triples.
+//! Several quotas on one row keep their joint bound, in all short histories of pairs and triples of quotas.
 
 use std::time::Duration;
 
 use tollgate::algorithm::{Algorithm, Ask, Micros, State, step};
 use tollgate::{Quota, SECOND};
 
-/// The time of an admitted charge, and the tokens used of it.
+/// The instant of an admitted charge, and the number of its tokens that were used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charge {
     pub(crate) at: Micros,
@@ -20,7 +20,7 @@ pub(crate) enum Bound {
     Sum,
 }
 
-/// The most tokens used beyond the bound in any interval. Reservable tokens count as capacity.
+/// Returns the largest number of tokens used beyond the bound in any interval. Reservable tokens count as capacity.
 pub(crate) fn excess(quotas: &[Quota], charges: &[Charge], bound: Bound) -> f64 {
     let capacity = |quota: &Quota| (quota.get_capacity() + quota.get_max_reserved().unwrap_or(0)) as f64;
     let capacity = quotas.iter().map(capacity).fold(0.0, f64::max);
@@ -98,7 +98,7 @@ fn follow(quotas: &[Quota], bound: Bound, depth: u32, state: &State, now: Micros
     }
     let mut count = 0;
     for quota in quotas {
-        // The largest cost that fits, and 1.
+        // Try the largest cost that fits, and a cost of 1.
         let fitting =
             (1..=quota.get_capacity()).rev().find(|cost| step(quota, state, now, Ask::cost(*cost)).is_allowed());
         let mut costs = vec![fitting.unwrap_or(0), 1];

@@ -1,4 +1,4 @@
-//! Automatic blocking: which denials count, what is blocked, and for how long.
+//! Automatic blocking: which denials are counted, what is blocked, and for how long.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -62,14 +62,14 @@ async fn the_third_denial_blocks_the_key_and_the_address() {
         assert_eq!((status(&eve).await, fixture.spy.last().0), (429, "quota_exceeded"));
     }
     assert_eq!((fixture.limiter.stats().offenders, fixture.limiter.stats().blocked), (2, 0));
-    // The third denial has the `Retry-After` of the quota. Later denials have that of the block.
+    // The `Retry-After` of the third denial comes from the quota. Later denials have the `Retry-After` of the block.
     assert_eq!(client.send("GET", &eve).await.retry_after(), Some(60));
     let blocked = [("key".to_owned(), HOUR, 1), ("network 192.0.2.7/32".to_owned(), HOUR, 1)];
     assert_eq!(fixture.spy.take_blocked(), blocked);
     assert_eq!((fixture.limiter.stats().offenders, fixture.limiter.stats().blocked), (2, 2));
     let calls = fixture.backend.take_calls();
     assert_eq!((client.send("GET", &eve).await.retry_after(), calls, fixture.backend.take_calls()), (Some(3600), 4, 0));
-    // The key or the address alone is blocked. Other callers pass.
+    // Both the key alone and the address alone are blocked. Other callers are allowed.
     assert_eq!(status(&["x-user: eve"]).await, 429);
     assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.7"]).await, 429);
     assert_eq!(status(&["x-user: bob", "x-forwarded-for: 192.0.2.8"]).await, 200);
@@ -91,7 +91,7 @@ fn the_window_of_denials_is_exact_to_the_microsecond() {
     }
 }
 
-/// Regression: the first window began with the epoch of the clock, so it ended too early.
+/// Regression: the first window began at the epoch of the clock, so it ended too early.
 #[test]
 fn the_first_window_begins_with_the_first_denial() {
     let clock = ManualClock::at(tollgate::algorithm::Micros::new(1));
@@ -105,7 +105,7 @@ fn the_first_window_begins_with_the_first_denial() {
     assert_eq!(deny(), Reason::Blocked);
 }
 
-/// Regression: the window before the success stayed in use.
+/// Regression: the window from before the success was still used.
 #[test]
 fn the_next_denial_after_a_success_begins_a_window() {
     let fixture = fixture(block_after_three(&[&ONE]).reset_on_success());
@@ -144,7 +144,7 @@ fn success_resets_the_counts_only_if_configured() {
     }
 }
 
-/// A charge of 0 is allowed for every key that is not in debt.
+/// A charge of 0 is allowed for every key that is not in debt, so its success does not count.
 #[test]
 fn a_charge_of_0_does_not_reset_the_count() {
     let fixture = fixture(block_after_three(&[&ONE]).reset_on_success());
@@ -250,7 +250,7 @@ fn only_the_configured_signals_are_blocked() {
 }
 
 #[test]
-fn an_ipv6_network_is_blocked_as_a_whole_without_its_neighbor() {
+fn a_block_covers_a_whole_ipv6_network_but_not_its_neighbor() {
     let fixture = fixture(block_after_three(&[&ONE]));
     for i in 1..=3 {
         let address = ip(&format!("2001:db8:0:1:{i}::{i}"));
@@ -279,13 +279,13 @@ async fn checks_and_shadow_mode_do_not_count() {
 fn only_violated_charges_of_the_configured_policies_count() {
     let fixture = fixture(block_after_three(&[&API]));
     for _ in 0..10 {
-        // The charge of `API` fits, the charge of `ONE` never does.
+        // The charge under `API` fits, but the charge under `ONE` never does.
         let charges = [Charge::new(&API, "eve"), Charge::new(&ONE, "eve").cost(2)];
         let decisions = now(fixture.limiter.try_limit_all(charges));
         assert_eq!(decisions.get(0).unwrap().reason(), Reason::RefusedElsewhere);
     }
     assert_eq!(fixture.limiter.stats().offenders, 0);
-    // The block applies under the configured policies...
+    // The block applies to charges under the configured policies...
     for _ in 0..3 {
         fixture.deny(&API, "eve");
     }
@@ -315,7 +315,7 @@ fn several_denied_charges_in_one_call_count_once_per_key() {
     assert_eq!(call(), Reason::Blocked);
 }
 
-/// Regression: `Key::anonymous()` was counted like a caller's own key.
+/// Regression: denials of `Key::anonymous()` were counted like those of a caller's own key.
 #[test]
 fn shared_keys_are_never_blocked() {
     let fixture = fixture(block_after_three(&[&ONE]));
@@ -419,7 +419,7 @@ fn the_count_of_an_unblocked_key_starts_at_zero() {
     }
 }
 
-/// Adds each blocked signal to a deny list.
+/// An observer that adds each blocked signal to a deny list.
 struct DenyListAppender(DenyList);
 
 impl Observer for DenyListAppender {

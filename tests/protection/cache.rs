@@ -21,12 +21,12 @@ fn remote_limiter() -> (RateLimiter, Arc<TestBackend>, ManualClock) {
     (RateLimiter::new(Arc::clone(&backend)), backend, clock)
 }
 
-/// [`crate::support::now`] for types that convert to a future.
+/// Like [`crate::support::now`], but for types that convert to a future.
 fn now<T, E: std::fmt::Debug>(future: impl std::future::IntoFuture<Output = Result<T, E>>) -> T {
     crate::support::now(future.into_future())
 }
 
-/// The output of a future that is ready immediately.
+/// Returns the output of a future that is ready immediately.
 fn ready<T>(future: impl IntoFuture<Output = T>) -> T {
     crate::support::now(async { Ok::<_, std::convert::Infallible>(future.await) })
 }
@@ -40,10 +40,10 @@ fn a_denied_key_causes_one_backend_call_per_second_and_one_at_its_retry_time() {
         assert_eq!(backend.take_calls(), 1);
         for _ in 0..50 {
             let denied = now(limiter.try_limit(&policy, "eve"));
-            assert_eq!(backend.take_calls(), 0, "{quota}: the exhausted row is remembered");
+            assert_eq!(backend.take_calls(), 0, "{quota}: the exhausted row should be cached");
             assert_eq!((denied.reason(), denied.decided_by().as_str()), (Reason::QuotaExceeded, "block_cache"));
             let retry = denied.retry_after().unwrap();
-            // Try many times, the last time a microsecond too early.
+            // The key makes many attempts, the last of which is a microsecond too early.
             for i in 1..=200 {
                 clock.advance(retry / 200 * u32::from(i < 200));
                 assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
@@ -52,9 +52,9 @@ fn a_denied_key_causes_one_backend_call_per_second_and_one_at_its_retry_time() {
             clock.advance(left - US);
             assert_eq!(now(limiter.try_limit(&policy, "eve")).retry_after(), Some(US));
             let (calls, seconds) = (backend.take_calls(), retry.as_secs() as usize);
-            assert!((seconds / 2..=seconds + 1).contains(&calls), "{quota}: {calls} backend calls in {retry:?}");
+            assert!((seconds / 2..=seconds + 1).contains(&calls), "{quota}: found {calls} backend calls in {retry:?}");
             clock.advance(US);
-            // Each refilled token takes one backend call.
+            // Each refilled token requires one backend call.
             let mut calls = 0;
             while now(limiter.try_limit(&policy, "eve")).is_allowed() {
                 calls += 1;
@@ -89,7 +89,7 @@ fn point_13_a_denial_is_remembered_for_one_second_even_in_a_long_window() {
     }
 }
 
-/// Regression: tokens refunded by another process were not available before the end of the window.
+/// Regression: tokens that another process refunded were not available before the end of the window.
 #[test]
 fn point_13_tokens_refunded_by_another_process_are_admitted_a_second_later() {
     let slow = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
@@ -170,7 +170,7 @@ fn a_call_of_several_charges_is_denied_locally_if_all_rows_are_known() {
     let charges = || [Charge::new(&API, "ada"), Charge::new(&other, "eve").cost(2)];
     drop(now(limiter.try_acquire(&other, "eve").cost(4).send()));
     backend.take_calls();
-    // The first call reads the row of `ada`. After that, both rows are cached.
+    // The first call reads the row of `ada` from the backend. After that, both rows are cached.
     for calls in [1, 0, 0] {
         let decisions = now(limiter.try_limit_all(charges()));
         let reasons: Vec<_> = decisions.iter().map(|decision| decision.reason()).collect();
@@ -178,7 +178,7 @@ fn a_call_of_several_charges_is_denied_locally_if_all_rows_are_known() {
         assert_eq!((decisions.get(0).unwrap().remaining(), decisions.retry_after()), (10, Some(HOUR / 5)));
         assert_eq!(backend.take_calls(), calls);
     }
-    // Two charges on one row always reach the backend, which adds them.
+    // Two charges on one row always reach the backend, which adds up their costs.
     let twice = || [Charge::new(&other, "eve"), Charge::new(&other, "eve")];
     for _ in 0..3 {
         assert!(!now(limiter.try_limit_all(twice())).is_allowed());
@@ -193,7 +193,7 @@ fn local_refunds_resets_and_quota_changes_take_effect_immediately() {
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
         backend.take_calls();
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
-        assert_eq!(backend.take_calls(), 0, "the denial is remembered");
+        assert_eq!(backend.take_calls(), 0, "the denial should be cached");
     };
     let usage = now(limiter.acquire(&API, "eve").cost(10).hold()).into_receipt();
     denied();
@@ -224,18 +224,19 @@ fn local_refunds_resets_and_quota_changes_take_effect_immediately() {
 fn a_row_cached_under_another_tier_is_not_used() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND / 2)).tier("pro", Quota::token_bucket(200, SECOND / 2));
     let (limiter, _backend, clock) = remote_limiter();
-    // Start at half a second, so that the quotas are refilled at a whole second.
+    // The test starts at half a second, so that the quotas are fully refilled at a whole second.
     clock.advance(SECOND / 2);
     let pro = || Subject::new("eve").tier("pro");
     now(limiter.acquire(&api, pro()).cost(200).hold()).into_receipt();
     assert!(!now(limiter.try_limit(&api, pro())).is_allowed());
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
-    // Refilling 200 tokens takes 17 seconds at the rate of 6, and half a second at the rate of 200.
+    // Refilling 200 tokens takes 17 seconds at a rate of 6 per half second, and half a second at a rate of 200.
     clock.advance(SECOND / 2);
     assert!(now(limiter.try_acquire(&api, "eve").cost(6).send()).is_allowed());
 }
 
-/// Regression: the cache kept denying after a charge under the other tier had refilled the row at that tier's rate.
+/// Regression: after a charge under the other tier had refilled the row at that tier's rate, the cache still denied
+/// calls.
 #[test]
 fn spending_under_another_tier_updates_a_cached_row() {
     let api = Policy::new("api", Quota::token_bucket(6, 3 * SECOND)).tier("pro", Quota::token_bucket(200, 3 * SECOND));
@@ -247,7 +248,7 @@ fn spending_under_another_tier_updates_a_cached_row() {
     assert!(now(limiter.try_acquire(&api, "eve").cost(5).send()).is_allowed());
 }
 
-/// The settlement adds a token to the row, and the row keeps the stamp of the tier that wrote it.
+/// The settlement adds a token to the row, and the row keeps the stamp of the tier under which it was written.
 #[test]
 fn a_higher_actual_cost_under_another_tier_updates_a_cached_row() {
     let api = Policy::new("api", Quota::token_bucket(6, SECOND)).tier("pro", Quota::token_bucket(200, SECOND));
@@ -256,15 +257,17 @@ fn a_higher_actual_cost_under_another_tier_updates_a_cached_row() {
     drop(now(limiter.try_acquire(&api, "eve").cost(5).send()));
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     now(usage.settle(2));
-    // The missing token takes a sixth of a second, and the token that the settlement added takes another sixth.
+    // The missing token is refilled in a sixth of a second, and the token that the settlement added takes another
+    // sixth.
     clock.advance(SECOND / 6 + US);
     assert!(!now(limiter.try_limit(&api, "eve")).is_allowed());
     clock.advance(SECOND / 6 + US);
     assert!(now(limiter.try_limit(&api, "eve")).is_allowed());
 }
 
-/// Near the end of a window, a reservation over several windows is due soon enough. At the start of the next window, it
-/// is not. Regression: the cache only knew bounds on the time, and granted a reservation without a charge.
+/// Near the end of a window, the wait for a reservation over several windows is short enough. At the start of the next
+/// window, it is too long. Regression: the cache only knew bounds on the time, and granted a reservation without
+/// charging it.
 #[test]
 fn reservations_that_depend_on_the_window_reach_the_backend() {
     let policy = Policy::new("bulk", Quota::fixed_window(1, MS * 600).start(Duration::ZERO).unlimited_reservations());
@@ -309,7 +312,7 @@ fn cached_retry_times_account_for_the_travel_time() {
     clock.advance(retry - outbound - inbound - US);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
     assert_eq!(backend.take_calls(), 0);
-    // From now on, the token may have been refilled.
+    // From this instant on, the token may have been refilled.
     clock.advance(US);
     backend.set_travel_times(Duration::ZERO, Duration::ZERO);
     assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());

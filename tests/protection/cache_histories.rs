@@ -1,8 +1,8 @@
-//! Random histories: the same calls are allowed with the block cache and without it.
+//! In random histories, the same calls are allowed with the block cache and without it.
 //!
-//! Each limiter has its own backend, and the clocks of both backends agree. Calls that reach both backends take equally
-//! long. If one limiter answers a call from its cache, the same call reaches the backend of the other limiter at that
-//! instant.
+//! Each limiter has its own backend, and the clocks of both backends show the same time. Calls that reach both backends
+//! take equally long. If one limiter answers a call from its cache, the other limiter's call reaches its backend at
+//! that instant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::random::{Raw, begin, bucket, cases, history, sliding, tiny, window};
 use crate::support::now;
 use crate::test_backend::TestBackend;
 
-/// A limiter, its receipts, and another limiter on the same rows.
+/// A limiter, its receipts, and another limiter that uses the same rows.
 struct Side {
     limiter: RateLimiter,
     other: RateLimiter,
@@ -55,12 +55,12 @@ fn policies() -> impl Strategy<Value = Vec<Policy>> {
     })
 }
 
-/// The key differs by policy, because all rows of one key are in one shard.
+/// Returns a key that is different for each policy, because all rows of one key are in one shard.
 fn caller(policy: &Policy, key: u64) -> Subject {
     Subject::new((policy.name().as_str(), key))
 }
 
-/// The charge for `ask`. It accepts a reservation only if the quota allows reservations.
+/// Creates the charge for `ask`. The charge accepts a reservation only if the quota allows reservations.
 fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask, quota: &Quota) -> Charge<'a> {
     let charge = Charge::new(policy, subject).cost(ask.tokens());
     match ask.max_wait().filter(|_| quota.get_max_reserved() != Some(0)) {
@@ -73,8 +73,8 @@ fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask, quota: &Quota) -> 
 fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, TestCaseError> {
     let (mut on, mut off) = (Side::new(begin, 64), Side::new(begin, 0));
     let (mut promised, mut longest, mut cached) = (begin, Duration::ZERO, 0);
-    // Keys 0 and 1 change their tier. Key 2 has no tier, and the other limiter spends its tokens too. Under another
-    // quota, such a call could refill the row faster, and the cache would not know it.
+    // Keys 0 and 1 change their tier. Key 2 has no tier, and the other limiter also spends tokens of this key. If the
+    // other limiter used another quota, its call could refill the row faster without the cache knowing.
     let key = |bits: u64| [0u64, 0, 0, 0, 1, 2, 2, 2][bits as usize & 7];
     let subject = |policy: &Policy, bits: u64| match caller(policy, key(bits)) {
         subject if key(bits) < 2 && bits >> 3 & 3 == 0 => subject.tier("pro"),
@@ -114,7 +114,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 }
             }
             3 => {
-                // Another capacity, or back to the policy's own quota.
+                // Set another capacity, or revert to the policy's own quota.
                 let other = quota.try_capacity(1 + (bits >> 8) % 9).ok().filter(|_| bits >> 20 & 1 == 0);
                 let other = other
                     .filter(|quota| tollgate::algorithm::validate(quota).is_ok())
@@ -128,7 +128,8 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 }
             }
             what => {
-                // Half of the trips take no time. The others take at most about the time in which a token is refilled.
+                // Half of the trips to the backend take no time. Each of the others takes at most about as long as
+                // refilling one token.
                 let scale = (quota.period().as_micros() as u64 / quota.rate()).clamp(2, 1 << 40);
                 let trip = |bits: u64| Duration::from_micros(if bits & 1 == 0 { 0 } else { (bits >> 1) % scale });
                 let (outbound, inbound) = (trip(raw.how.1 >> 8), trip(raw.how.1 >> 24));
@@ -164,7 +165,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
     Ok(cached)
 }
 
-/// Checks or holds `charges`. Depending on `what`, held charges are canceled, kept for a settlement, or spent.
+/// Checks or holds `charges`. Depending on `what`, held charges are then canceled, kept for a settlement, or spent.
 fn decide(side: &mut Side, what: u8, charges: &[Charge<'_>]) -> (Decisions, usize) {
     let decisions = match what {
         4 => now(side.limiter.try_check_all(charges.iter().cloned())),
@@ -187,14 +188,15 @@ fn decide(side: &mut Side, what: u8, charges: &[Charge<'_>]) -> (Decisions, usiz
     (decisions, side.held.len())
 }
 
-/// Compares two outcomes. `longest` is the longest trip, or `None` if the other limiter spends from these rows.
+/// Compares two outcomes. `longest` is the duration of the longest trip, or `None` if the other limiter also spends
+/// tokens of these rows.
 fn compare(
     decided: &Decisions,
     expected: &Decisions,
     is_cached: bool,
     longest: Option<Duration>,
 ) -> Result<(), TestCaseError> {
-    prop_assert_eq!(decided.is_allowed(), expected.is_allowed(), "{:?}\ninstead of\n{:?}", decided, expected);
+    prop_assert_eq!(decided.is_allowed(), expected.is_allowed(), "found {:?}\nexpected {:?}", decided, expected);
     let by = if is_cached { DecidedBy::BlockCache } else { DecidedBy::Backend };
     prop_assert!(decided.iter().all(|decision| decision.decided_by() == by));
     if !is_cached {
@@ -204,14 +206,18 @@ fn compare(
         return Ok(());
     }
     let Some(longest) = longest else { return Ok(()) };
-    // The cache reports every violated policy. Its retry time is sufficient, and at most one trip too long.
+    // The cache reports every violated policy. The cached retry time is sufficient, and it is too long by at most one
+    // trip.
     for (one, other) in decided.iter().zip(expected) {
-        prop_assert!(one.is_violated() || !other.is_violated(), "{:?}\ninstead of\n{:?}", one, other);
+        prop_assert!(one.is_violated() || !other.is_violated(), "found {:?}\nexpected {:?}", one, other);
     }
     match (decided.retry_after(), expected.retry_after()) {
         (Some(cached), Some(actual)) => {
-            prop_assert!(cached >= actual, "{cached:?} is early: {actual:?}");
-            prop_assert!(cached <= actual + longest, "{cached:?} is late: {actual:?} and {longest:?}");
+            prop_assert!(cached >= actual, "the cached retry time {cached:?} is earlier than {actual:?}");
+            prop_assert!(
+                cached <= actual + longest,
+                "the cached retry time {cached:?} is later than {actual:?} plus {longest:?}"
+            );
         }
         (cached, actual) => prop_assert_eq!(cached, actual),
     }
@@ -227,7 +233,7 @@ fn normalized(step: &Step) -> Step {
 }
 
 #[test]
-fn random_histories_are_admitted_alike_with_and_without_the_cache() {
+fn random_histories_have_the_same_decisions_with_and_without_the_cache() {
     let cached = std::cell::Cell::new(0);
     let mut runner = proptest::test_runner::TestRunner::new(cases(16_000));
     let histories = (policies(), begin(), history(50));

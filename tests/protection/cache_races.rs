@@ -1,4 +1,4 @@
-//! Replies that arrive after their row has changed.
+//! Replies from the backend that arrive after their row has changed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ fn receive_denial_after(limiter: &RateLimiter, backend: &TestBackend, meanwhile:
     assert!(!answer.unwrap().is_allowed());
 }
 
-/// Takes two tokens. If one of ten is left, the cache does not know that this call will be denied.
+/// Takes two tokens. If only one of ten tokens is left, the cache does not know that this call will be denied.
 fn take_two(
     limiter: &RateLimiter,
 ) -> tollgate::limiter::DecisionFuture<Result<tollgate::Decisions, tollgate::backend::Error>> {
@@ -45,7 +45,7 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 
 #[test]
 fn a_denial_from_before_a_reset_or_quota_change_is_not_cached_after_it() {
-    // Without a change, the denial is cached.
+    // If nothing changes, the denial is cached.
     let (limiter, backend, _clock) = remote_limiter();
     take_nine(&limiter);
     receive_denial_after(&limiter, &backend, || ());
@@ -103,7 +103,7 @@ fn the_later_of_two_decisions_is_cached_in_either_order_of_arrival() {
         for answer in &mut answers {
             assert!(poll(answer.as_mut()).is_ready());
         }
-        // The first call found a full bucket, the second an empty bucket.
+        // The first call found a full bucket, and the second call found an empty bucket.
         assert!(!now(limiter.try_limit(&API, "eve")).is_allowed());
         assert_eq!(backend.take_calls(), 0, "{swapped}");
     }

@@ -1,4 +1,4 @@
-//! Refusals disclose when to retry, but never the rule or signal that matched.
+//! Refusals disclose when to retry, but never which rule or signal matched.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::app::{API, US, behind, ip, layer};
 use crate::client::{hello, serve};
 use crate::test_backend::TestBackend;
 
-/// The headers that identify a caller. Their values occur nowhere else.
+/// The headers that identify a caller. Their values do not occur anywhere else in the test.
 const CALLER: [&str; 4] =
     ["x-user: mallory", "x-forwarded-for: 192.0.2.77", "user-agent: zanybot/6", "cf-ipcountry: KP"];
 

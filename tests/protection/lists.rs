@@ -1,4 +1,4 @@
-//! Lists of changes made at run time: set quotas and blocks.
+//! Lists of the quotas and blocks that were set at run time.
 
 use tollgate::{
     HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, SECOND, Subject,
@@ -17,7 +17,8 @@ fn limiter(auto: AutoBlock) -> (RateLimiter, ManualClock) {
     (RateLimiter::builder(backend).auto_block(auto).build(), clock)
 }
 
-/// The rule, age, time left, number of blocks, and whether it is manual, of each block, sorted.
+/// Returns, for each block, its rule, its age, the time left, the number of blocks and whether it is manual. The list
+/// is sorted.
 fn listed_blocks(limiter: &RateLimiter) -> Vec<(String, Option<u64>, u64, u32, bool)> {
     let show = |block: Block| {
         let rule = block.rule.map_or_else(|| "-".to_owned(), |rule| rule.to_string());

@@ -1,4 +1,4 @@
-//! Manual blocks.
+//! Manual blocks: what they deny, how long they last, and how they end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,9 +83,10 @@ fn a_block_of_the_anonymous_key_has_no_effect() {
     assert!(now(limiter.try_limit(&API, Subject::anonymous())).is_allowed());
 }
 
-/// Regression: only the user agents of requests were cut at 1,024 bytes, so blocks of longer user agents never matched.
+/// Regression: the user agents of requests were cut at 1,024 bytes, but those of blocks were not, so blocks on longer
+/// user agents never matched.
 #[test]
-fn blocks_cut_long_user_agents_as_requests_do() {
+fn blocks_and_requests_truncate_long_user_agents_alike() {
     let limiter = RateLimiter::new(TestBackend::local(&ManualClock::new()));
     let long = "x".repeat(5000);
     now(limiter.block(Signal::user_agent(long.clone()), HOUR));
@@ -102,7 +103,8 @@ fn unblocking_an_unknown_key_has_no_effect() {
     assert_eq!((limiter.stats().offenders, now(limiter.try_limit(&API, "eve")).is_allowed()), (0, true));
 }
 
-/// Regression: manual blocks and offenders shared a table, so a flood of denied keys evicted most of the blocks.
+/// Regression: manual blocks and offenders were in the same table, so a flood of denied keys evicted most of the
+/// blocks.
 #[test]
 fn a_flood_of_denials_does_not_end_manual_blocks() {
     let clock = ManualClock::new();

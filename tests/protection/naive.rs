@@ -1,4 +1,4 @@
-//! Deny lists compared with a search of every rule.
+//! Deny lists are compared with a model that checks every rule.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::random::cases;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum ModelRule {
     Key(u8),
-    /// Whether the network is IPv6, and its prefix, most significant bit first.
+    /// Whether the network is IPv6, followed by the bits of its prefix, the most significant bit first.
     Network(bool, Vec<bool>),
     Agent(String),
     Label(&'static str, String),
@@ -25,7 +25,7 @@ enum ModelRule {
 struct Caller {
     key: Option<u8>,
     address: Option<(bool, Vec<bool>)>,
-    /// Whether an IPv4 address is sent as a mapped IPv6 address.
+    /// Whether an IPv4 address is sent as an IPv4-mapped IPv6 address.
     mapped: bool,
     agent: Option<String>,
     labels: Vec<(&'static str, String)>,
@@ -69,7 +69,8 @@ impl ModelRule {
         }
     }
 
-    /// The precedence of matching rules: networks (smallest first), labels, user agents (exact ones first), keys.
+    /// Returns the precedence of a matching rule. Networks come first (smaller networks before larger ones), then
+    /// labels, then user agents (exact ones first), then keys.
     fn rank(&self) -> (u8, usize) {
         match self {
             ModelRule::Network(_, bits) => (0, 128 - bits.len()),
@@ -89,7 +90,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Prefixes that differ only in the first few bits, so that networks often contain each other.
+/// Generates prefixes that differ only in the first few bits, so that networks often contain each other.
 fn bits(max: usize) -> impl Strategy<Value = Vec<bool>> {
     (prop::collection::vec(any::<bool>(), 0..=4), 0..=max).prop_map(move |(head, length)| {
         let mut bits = head;
@@ -159,12 +160,13 @@ proptest! {
             let key = caller.key.map(Key::from);
             let found = list.find(key.as_ref(), &signals);
             let matching: Vec<&ModelRule> = left.iter().filter(|rule| rule.is_match(&caller)).collect();
-            prop_assert_eq!(found.is_some(), !matching.is_empty(), "{:?} of {:?}", found, matching);
+            let text = format!("found {found:?} among the matching rules {matching:?}");
+            prop_assert_eq!(found.is_some(), !matching.is_empty(), "{}", text);
             if let Some(found) = found {
                 // Rules of equal rank are interchangeable.
                 let best = matching.iter().map(|rule| rule.rank()).min();
                 let actual = matching.iter().filter(|rule| rule.rule() == *found).map(|rule| rule.rank()).min();
-                prop_assert_eq!(actual, best, "{:?} of {:?}", found, matching);
+                prop_assert_eq!(actual, best, "{}", text);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Quotas set while in use: precedence, carried-over spending, and rejected quotas.
+//! Quotas that are changed while in use: precedence, spent tokens that carry over, and rejected quotas.
 
 use std::error::Error as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -58,7 +58,7 @@ fn a_key_quota_overrides_a_tier_quota_which_overrides_the_policy_quota() {
     now(limiter.set_quota(&api, per_minute(3)));
     assert_eq!(limiter.quotas(&API, "ada")[0].get_capacity(), 3);
     assert_eq!(limiter.quotas(&Policy::new("other", per_minute(9)), "ada")[0].get_capacity(), 9);
-    // The anonymous key is not the empty key.
+    // The anonymous key is different from the empty key.
     now(limiter.set_key_quota(&api, Subject::anonymous(), per_minute(1)));
     assert_eq!(
         (limiter.quotas(&api, None::<u64>)[0].get_capacity(), limiter.quotas(&api, "")[0].get_capacity()),
@@ -70,12 +70,12 @@ fn a_key_quota_overrides_a_tier_quota_which_overrides_the_policy_quota() {
 fn spent_tokens_stay_spent_when_a_quota_changes() {
     let (limiter, clock) = limiter();
     drop(now(limiter.try_acquire(&API, "ada").cost(10).send()));
-    // A raised quota applies immediately, less the spent tokens.
+    // A raised quota applies immediately, but the spent tokens stay spent.
     now(limiter.set_quota(&API, per_minute(100)));
     assert_eq!(now(limiter.remaining(&API, "ada")), 90);
     drop(now(limiter.try_acquire(&API, "ada").cost(90).send()));
-    // Under a lowered quota, the 100 spent tokens are still refilled at the old rate. After 57 s, 5 are still spent,
-    // so one more fits into the capacity of 6.
+    // After the quota is lowered, the 100 spent tokens are still refilled at the old rate. After 57 s, 5 tokens are
+    // still spent, so one more fits the capacity of 6.
     now(limiter.set_quota(&API, per_minute(6)));
     assert_eq!(now(limiter.try_limit(&API, "ada")).retry_after(), Some(57 * SECOND));
     clock.advance(57 * SECOND - US);
@@ -91,7 +91,7 @@ fn spent_tokens_stay_spent_when_a_quota_changes() {
 /// Regression: each change capped the spent tokens at the new capacity, so alternating quotas admitted 56,519 requests
 /// in a minute.
 #[test]
-fn quotas_set_in_turn_admit_no_more_than_the_larger_quota() {
+fn quotas_set_alternately_admit_no_more_than_the_larger_quota() {
     let (limiter, clock) = limiter();
     let mut admitted = 0;
     for second in 0..60 {
@@ -223,7 +223,7 @@ async fn a_changed_quota_applies_to_open_connections() {
     assert_eq!(client.get_as("ada").await.status, 429);
 }
 
-/// Regression: the quota set for a tier that the policy no longer has could not be reverted.
+/// Regression: if a quota was set for a tier that the policy no longer has, the quota could not be reverted.
 #[test]
 fn the_quota_of_a_removed_tier_is_ignored_and_can_be_reverted() {
     let (limiter, _clock) = limiter();
@@ -237,7 +237,7 @@ fn the_quota_of_a_removed_tier_is_ignored_and_can_be_reverted() {
     assert_eq!(limiter.stats().changed_quotas, 1);
 }
 
-/// Regression: a key's quota with the former algorithm of the policy hid the quota that was set for the policy.
+/// Regression: a key's quota that used the policy's former algorithm hid the quota that was set for the policy.
 #[test]
 fn a_quota_of_another_algorithm_does_not_hide_other_quotas() {
     let (limiter, _clock) = limiter();

@@ -1,4 +1,4 @@
-//! Deny lists and blocks use the same client address as rules. Clients cannot spoof it.
+//! Deny lists and blocks use the same client address as rules. Clients cannot spoof this address.
 
 use tollgate::key::KeyExtractor;
 use tollgate::{
@@ -78,7 +78,7 @@ async fn denials_block_only_the_denied_address() {
         .build();
     let layer = RateLimitLayer::new(one.clone(), key::client_ip().trust(["127.0.0.1"])).limiter(&limiter);
     let client = serve(hello().layer(layer)).await;
-    // The client sends a different address each time; the proxy appends the last one.
+    // The client sends a different first address each time, and the proxy appends the second address.
     for i in 0..10 {
         client.send("GET", &[&format!("x-forwarded-for: 198.51.100.{i}, 192.0.2.7")]).await;
     }

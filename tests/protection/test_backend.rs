@@ -22,19 +22,19 @@ pub(crate) struct TestBackend {
     calls: AtomicUsize,
     /// The travel times of a call and of its reply.
     travel_times: Mutex<(Duration, Duration)>,
-    /// Whether replies are held back, and the senders that release them.
+    /// Whether replies are held back. `held` contains the senders that release them.
     holds: AtomicBool,
     held: Mutex<Vec<oneshot::Sender<()>>>,
     pub(crate) fails: AtomicBool,
 }
 
 impl TestBackend {
-    /// A backend in this process.
+    /// Creates a backend in this process.
     pub(crate) fn local(clock: &ManualClock) -> Arc<TestBackend> {
         TestBackend::new(clock, false)
     }
 
-    /// A remote backend.
+    /// Creates a remote backend.
     pub(crate) fn remote(clock: &ManualClock) -> Arc<TestBackend> {
         TestBackend::new(clock, true)
     }
@@ -52,7 +52,7 @@ impl TestBackend {
         })
     }
 
-    /// The number of calls since the last call of this method.
+    /// Returns the number of backend calls since this method was last called.
     pub(crate) fn take_calls(&self) -> usize {
         self.calls.swap(0, Ordering::Relaxed)
     }
@@ -61,7 +61,7 @@ impl TestBackend {
         *self.travel_times.lock().unwrap() = (outbound, inbound);
     }
 
-    /// Holds back replies from now on.
+    /// Holds back all replies until they are released.
     pub(crate) fn hold_replies(&self) {
         self.holds.store(true, Ordering::Relaxed);
     }
@@ -69,7 +69,7 @@ impl TestBackend {
     pub(crate) fn release_replies(&self) {
         self.holds.store(false, Ordering::Relaxed);
         for held in self.held.lock().unwrap().drain(..) {
-            // The receiver may be gone.
+            // The receiver may have been dropped.
             let _ = held.send(());
         }
     }

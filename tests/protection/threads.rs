@@ -1,4 +1,4 @@
-//! Concurrent use from eight threads: no panic, no deadlock, and an exact final state.
+//! Concurrent use from eight threads causes no panic and no deadlock, and the final state is exact.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -37,7 +37,7 @@ fn concurrent_use_from_eight_threads_ends_in_the_expected_state() {
     }
     drop(done);
     for _ in 0..8 {
-        // A panic drops the sender. A deadlock exceeds the timeout.
+        // If a thread panics, the sender is dropped. If there is a deadlock, the timeout is exceeded.
         all_done.recv_timeout(Duration::from_secs(50)).expect("every thread finishes");
     }
 
@@ -53,7 +53,7 @@ fn concurrent_use_from_eight_threads_ends_in_the_expected_state() {
     }
     let stats = limiter.stats();
     assert_eq!(stats.changed_quotas, 8);
-    // Eight manual blocks; eight offenders and their addresses.
+    // There are eight manual blocks, and eight offenders whose keys and addresses are blocked.
     assert_eq!((stats.offenders, stats.blocked), (16, 24));
     let automatic = spy.take_blocked().into_iter().filter(|(_, _, times)| *times > 0).count();
     assert_eq!(automatic, 16, "each offender is blocked once");

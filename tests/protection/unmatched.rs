@@ -1,4 +1,4 @@
-//! Deny rules that a layer can apply, rules that it can never apply, and networks with host bits.
+//! Deny rules that a layer can apply, deny rules that it can never apply, and networks with host bits.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -41,8 +41,8 @@ fn built_with(list: &DenyList, by: impl KeyExtractor) -> Result<Router, String> 
     build(RateLimitLayer::new(&API, by).limiter(&limiter(list)))
 }
 
-/// Extractors, each with a key that it finds, the header of a request with that key, and that of a request with another
-/// key.
+/// Extractors. Each comes with a key that it finds, the header of a request with that key, and the header of a request
+/// with another key.
 fn extractor_cases() -> Vec<(Box<dyn KeyExtractor>, &'static str, &'static str, &'static str)> {
     vec![
         (
@@ -80,7 +80,7 @@ async fn point_6_a_rule_for_a_credential_denies_requests_with_that_credential() 
         let list = DenyList::from_iter([rule(text)]);
         let client = serve(built_with(&list, by).unwrap()).await;
         assert_eq!(client.send("GET", &[denied]).await.status, 429, "{text}");
-        // All requests have the same address and the same global key.
+        // All requests have the same address, and the global key is the same for all of them.
         let expected = if matches!(text, "127.0.0.1" | "everybody") { 429 } else { 200 };
         if !other.is_empty() {
             assert_eq!(client.send("GET", &[other]).await.status, expected, "{text}");
@@ -135,7 +135,7 @@ fn point_6_a_layer_that_can_never_apply_a_deny_rule_panics_when_built() {
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
         assert!(error.contains(".ignore_unmatched_deny_rules()"), "{error}");
         assert!(!error.contains("leaked") && !error.contains("4711"), "{error}");
-        // The check can be turned off, for limiters whose other layers apply the rule.
+        // The check can be turned off, because another layer of the same limiter may apply the rule.
         let list = DenyList::from_iter([rule]);
         let layer = RateLimitLayer::new(&API, by()).limiter(&limiter(&list));
         assert!(build(layer.ignore_unmatched_deny_rules()).is_ok());
@@ -165,7 +165,7 @@ fn point_6_a_layer_with_the_signals_of_its_deny_rules_can_be_built() {
     assert!(build(two).is_ok());
     assert!(build(RateLimitLayer::new(&API, key::bearer())).is_ok());
     assert!(built_with(&DenyList::new(), key::bearer()).is_ok());
-    // The key of an extension is never a credential. Regression: a denied credential was still accepted.
+    // A key from an extension is never a credential. Regression: a denied credential was still accepted.
     let by_user = || key::extension(|user: &String| user.clone());
     assert!(built_with(&DenyList::from_iter([rule("header(x-api-key):k7")]), by_user()).is_err());
     assert!(built_with(&DenyList::from_iter([rule("\"ada\"")]), by_user()).is_ok());
@@ -197,7 +197,7 @@ async fn point_6_unmatched_rules_added_at_run_time_are_reported_once_per_kind() 
     };
     assert!(take_warnings().await.is_empty());
     list.extend([DenyRule::key("sk_leaked"), DenyRule::key("sk_other"), network("192.0.2.0/24")]);
-    // The layer can still be applied, because a running program must not panic.
+    // The layer can still be built, because a running program must not panic.
     assert!(build(layer).is_ok());
     let warned = take_warnings().await;
     assert_eq!(warned.len(), 2, "{warned:?}");
@@ -239,7 +239,7 @@ fn a_request_without_an_address_fails_if_the_layer_needs_an_address() {
     let limiter = limiter(&list);
     let layer = |client_ip| RateLimitLayer::new(&API, key::global()).client_ip(client_ip).limiter(&limiter);
     let request = || http::Request::get("/").header("x-real-ip", "192.0.2.7").body(axum::body::Body::empty()).unwrap();
-    // Without a peer and a trusted proxy, no network rule could match.
+    // Without a peer address and a trusted proxy, no network rule could ever match.
     for client_ip in [key::client_ip(), key::client_ip().from_header("x-real-ip")] {
         let answer = now(tower::ServiceExt::oneshot(hello().layer(layer(client_ip)), request()));
         assert_eq!(answer.status(), 500);

@@ -16,7 +16,7 @@ use tollgate::{
 };
 use tower::{Layer, Service, service_fn};
 
-use crate::admitted::{Turn, check};
+use crate::admitted::{AdmittedCharge, check};
 use crate::model::{Answer, Model, Row};
 use crate::queue::{number, request};
 use crate::random::Raw;
@@ -35,7 +35,7 @@ pub(crate) struct History {
 
 struct Granted {
     at: i128,
-    turn: Turn,
+    turn: AdmittedCharge,
     fate: Fate,
 }
 
@@ -102,7 +102,7 @@ impl History {
             self.advance_to(wake)?;
         }
         prop_assert_eq!((self.waiters.len(), self.limiter.waiting()), (0, 0));
-        let turns: Vec<Turn> = self.charges.iter().map(|charge| charge.turn).collect();
+        let turns: Vec<AdmittedCharge> = self.charges.iter().map(|charge| charge.turn).collect();
         if let Err(text) = check(&self.model, &turns) {
             prop_assert!(false, "{}, in {:?}", text, turns);
         }
@@ -141,7 +141,7 @@ impl History {
         prop_assert!(delay >= self.delay(&earliest, at, tokens), "a departure refunded more than it was charged");
 
         let (cost, due) = (i128::from(tokens), at + delay);
-        let turn = Turn { due, cost, used: cost, reserved: delay > 0 };
+        let turn = AdmittedCharge { due, cost, used: cost, reserved: delay > 0 };
         self.charges.push(Granted { at, turn, fate: Fate::Kept });
         if delay > 0 {
             self.waiters.push(Waiter { id: number, number, due: Micros::new(due as u64), future, waker });

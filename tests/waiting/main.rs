@@ -20,7 +20,7 @@ mod rules;
 mod upstream;
 
 #[path = "../model/admitted.rs"]
-#[allow(dead_code)] // These tests build a `Turn` differently.
+#[allow(dead_code)] // These tests build a `AdmittedCharge` differently.
 mod admitted;
 #[path = "../model/mod.rs"]
 mod model;

@@ -46,7 +46,7 @@ fn a_downgrade_denies_no_longer_than_the_old_quota_takes_to_be_repaid() {
         let state = charged(&old, &State::default(), NOW, old.get_capacity());
         assert_eq!(state.clear, NOW + old.window());
         assert_eq!(retry(&new, &state, NOW, Ask::cost(1)), Some(first), "{old:?} -> {new:?}");
-        // The full new capacity is available once the old quota would have been repaid.
+        // The full new capacity is available once the debt would have been repaid under the old quota.
         assert_eq!(retry(&new, &state, NOW, Ask::cost(new.get_capacity())), Some(old.window()));
         let later = State { clear: state.clear + 30 * SECOND, ..state };
         assert!(retry(&new, &later, NOW, Ask::cost(1)) > Some(first));
@@ -65,7 +65,7 @@ fn an_upgrade_takes_effect_immediately() {
 }
 
 #[test]
-fn an_expired_row_is_unspent() {
+fn an_expired_row_counts_as_unspent() {
     for (old, new) in [
         (Quota::token_bucket(10, MINUTE), Quota::token_bucket(3, DAY)),
         (Quota::token_bucket(10, MINUTE), Quota::fixed_window(3, DAY)),
@@ -80,7 +80,7 @@ fn an_expired_row_is_unspent() {
 }
 
 #[test]
-fn counts_of_another_algorithm_stay_whole_until_they_expire() {
+fn counts_of_another_algorithm_are_kept_in_full_until_they_expire() {
     let bucket = Quota::token_bucket(10, MINUTE);
     let state = charged(&bucket, &State::default(), NOW, 8);
     let window = Quota::fixed_window(10, SECOND).start(Duration::ZERO);

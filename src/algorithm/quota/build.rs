@@ -1,4 +1,4 @@
-//! Checks the numbers of a quota and derives its other fields.
+//! Validation of a quota's numbers, and derivation of its other fields.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ impl Quota {
         }
         if period.subsec_nanos() % 1000 != 0 {
             return Err(QuotaError::new(
-                "period ends in ",
-                period.subsec_nanos() as u64,
-                " ns; it must be whole microseconds",
+                "period is not a whole number of microseconds (",
+                (period.subsec_nanos() % 1000) as u64,
+                " ns left over)",
             ));
         }
         if period.is_zero() || period.as_micros() > Quota::MAX_PERIOD.as_micros() {
@@ -42,7 +42,8 @@ impl Quota {
         .finish()
     }
 
-    /// Scales rate, capacity and reservations by `share` (0 to 1), each rounded down, but to at least one token.
+    /// Scales the rate, the capacity and the reservable tokens by `share` (0 to 1). Each result is rounded down, but is
+    /// at least one token.
     pub(crate) fn scaled(&self, share: f64) -> Quota {
         let of = |tokens: u64| match tokens {
             0 | UNLIMITED => tokens,
@@ -53,11 +54,11 @@ impl Quota {
                 let (capacity, max_reserved) = (of(self.capacity), of(self.max_reserved));
                 Quota { capacity, max_reserved, phase: self.phase, start: self.start, ..base }.finish()
             })
-            // At the rounded-down rate, repaying the reservations may take longer than `MAX_WINDOW`.
+            // Because the rate is rounded down, repaying the reservations may take longer than `MAX_WINDOW`.
             .unwrap_or(*self)
     }
 
-    /// Checks values that depend on each other and derives the stamp.
+    /// Checks the values that depend on each other, and derives the stamp.
     pub(super) const fn finish(mut self) -> Result<Quota, QuotaError> {
         if self.capacity > Quota::MAX_TOKENS {
             return Err(QuotaError::new("capacity is ", self.capacity, TOO_MANY));
@@ -74,7 +75,7 @@ impl Quota {
     }
 
     pub(super) const fn micros_to_fill(&self) -> u128 {
-        // At least one token: with a capacity of 0, every clock step would otherwise count as a jump.
+        // Use at least one token. Otherwise, with a capacity of 0, every step of the clock would count as a jump.
         self.micros_to_repay(if self.capacity == 0 { 1 } else { self.capacity })
     }
 
@@ -88,7 +89,7 @@ impl Quota {
     }
 
     const fn digest(&self) -> u32 {
-        // FNV-1a over the numbers, folded to the bits above the algorithm's tag.
+        // The stamp is the FNV-1a hash of the numbers, folded to the bits above the algorithm's tag.
         let numbers = [
             self.algorithm as u64,
             self.rate,

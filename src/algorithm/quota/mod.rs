@@ -1,4 +1,4 @@
-//! Quotas. Their text and serde forms are in `policy`.
+//! Quotas. Their text and serde representations are in `policy`.
 
 mod build;
 
@@ -27,23 +27,23 @@ pub const DAY: Duration = Duration::from_secs(86_400);
 /// Seven days.
 pub const WEEK: Duration = Duration::from_secs(604_800);
 
-/// How spent tokens are refilled. See [`Quota`] for an example.
+/// Determines how spent tokens are refilled. See [`Quota`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// Refills smoothly, `rate` tokens every `period`; allows up to `capacity` in a burst.
+    /// Refills `rate` tokens every `period`, continuously, and allows up to `capacity` tokens in a burst.
     TokenBucket,
     /// Adds `rate` tokens at each window boundary; unused tokens roll over up to `capacity`.
     FixedWindow,
-    /// Counts the tokens of the current window plus a share of the previous window: the part of it that is still within
-    /// the last `period`.
+    /// Counts the tokens of the current window plus a share of the tokens of the previous window. The share is the part
+    /// of the previous window that is still within the last `period`.
     SlidingWindow,
 }
 
 impl Algorithm {
     pub(crate) const ALL: [Algorithm; 3] = [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow];
 
-    /// The name in files and for clients.
+    /// The algorithm's name in configuration files and for clients.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Algorithm::TokenBucket => "token_bucket",
@@ -52,7 +52,7 @@ impl Algorithm {
         }
     }
 
-    /// The word in the text form of a quota; a token bucket has none.
+    /// The word for the algorithm in the text form of a quota. A token bucket has no such word.
     pub(crate) const fn word(self) -> Option<&'static str> {
         match self {
             Algorithm::TokenBucket => None,
@@ -65,12 +65,13 @@ impl Algorithm {
         !matches!(self, Algorithm::TokenBucket)
     }
 
-    /// Whether [`State::carry`](super::State::carry) holds spent tokens.
+    /// Returns whether [`State::carry`](super::State::carry) contains spent tokens.
     pub(crate) const fn carries_a_count(self) -> bool {
         matches!(self, Algorithm::SlidingWindow)
     }
 
-    /// Low bits of a [stamp](Quota::stamp) that hold the [`tag`](Algorithm::tag): enough for seven algorithms.
+    /// The number of low bits of a [stamp](Quota::stamp) that contain the [`tag`](Algorithm::tag). Three bits are
+    /// enough for seven algorithms.
     pub(crate) const TAG_BITS: u32 = 3;
 
     /// The algorithm's number in a [stamp](Quota::stamp). Never 0.
@@ -79,13 +80,14 @@ impl Algorithm {
     }
 }
 
-/// How many tokens a key may spend, and how fast they are refilled.
+/// A quota defines how many tokens a key may spend, and how fast they are refilled.
 ///
-/// `rate`, `capacity`, `max_reserved` and costs are whole tokens, up to [`Quota::MAX_TOKENS`]. Times are whole
-/// microseconds.
+/// `rate`, `capacity`, `max_reserved` and costs are whole numbers of tokens, up to [`Quota::MAX_TOKENS`]. Times are
+/// whole numbers of microseconds.
 ///
-/// The constructors are `const`, so an invalid quota in a `const` does not compile. For values known only at run time,
-/// use the `try_` variants, [`FromStr`](std::str::FromStr) or (feature `serde`) a configuration file.
+/// The constructors are `const`, so an invalid quota in a `const` does not compile. For values that are known only at
+/// run time, use the `try_` variants, [`FromStr`](std::str::FromStr) or, with the feature `serde`, a configuration
+/// file.
 ///
 /// ```
 /// use tollgate::{algorithm::Algorithm, Quota, DAY, MINUTE, SECOND};
@@ -122,7 +124,7 @@ pub struct Quota {
     capacity: u64,
     max_reserved: u64,
     start: u64,
-    /// `rate / period` in lowest terms: exactly `grain_tokens` are refilled every `grain_micros`.
+    /// The rate in lowest terms: exactly `grain_tokens` tokens are refilled every `grain_micros` microseconds.
     pub(in crate::algorithm) grain_tokens: u64,
     pub(in crate::algorithm) grain_micros: u64,
 }
@@ -144,91 +146,92 @@ impl Quota {
     /// The longest period: 100 years.
     pub const MAX_PERIOD: Duration = Duration::from_secs(3_155_760_000);
 
-    /// The longest time in which the capacity or the reservable tokens are refilled: `2^53 - 1` microseconds, 285
-    /// years.
+    /// The longest time that refilling the capacity or the reservable tokens may take: `2^53 - 1` microseconds, which
+    /// is 285 years.
     pub const MAX_WINDOW: Duration = Duration::from_micros(Micros::MAX.get());
 
-    /// A token bucket: refills smoothly, `rate` tokens every `period`, and holds up to `rate` tokens. Set a smaller
-    /// [`capacity`](Quota::capacity) to limit bursts: `token_bucket(3600, HOUR)` allows all 3600 in one second.
-    /// Admits at most `capacity + rate * interval / period` tokens in any interval. In a `const` or `static`, write
-    /// `MINUTE.saturating_mul(10)` instead of `10 * MINUTE`.
+    /// Creates a token bucket, which refills `rate` tokens every `period`, continuously, and holds up to `rate` tokens.
+    /// Set a smaller [`capacity`](Quota::capacity) to limit bursts: without it, `token_bucket(3600, HOUR)` allows all
+    /// 3600 tokens in one second. A token bucket admits at most `capacity + rate * interval / period` tokens in any
+    /// interval. In a `const` or `static`, write `MINUTE.saturating_mul(10)` instead of `10 * MINUTE`.
     ///
     /// # Panics
-    /// Panics if `rate` is 0 or over [`Quota::MAX_TOKENS`], or `period` is 0, over [`Quota::MAX_PERIOD`] or not whole
-    /// microseconds. In a `const` this is a compile error. See [`Quota::try_token_bucket`].
+    /// Panics if `rate` is 0 or over [`Quota::MAX_TOKENS`], or if `period` is 0, over [`Quota::MAX_PERIOD`] or not a
+    /// whole number of microseconds. In a `const`, this is a compile error. See [`Quota::try_token_bucket`].
     #[track_caller]
     pub const fn token_bucket(rate: u64, period: Duration) -> Quota {
         built(Quota::try_token_bucket(rate, period))
     }
 
-    /// A fixed window: adds `rate` tokens at each boundary. Unused tokens roll over up to the
-    /// [`capacity`](Quota::capacity), which defaults to `rate`: with `fixed_window(500, DAY).capacity(1000)`, a key
-    /// that spends nothing for two days has a thousand tokens. A new key has the full capacity.
+    /// Creates a fixed window, which adds `rate` tokens at each boundary. Unused tokens roll over up to the
+    /// [`capacity`](Quota::capacity), which defaults to `rate`. For example, with `fixed_window(500,
+    /// DAY).capacity(1000)`, a key that spends nothing for two days has a thousand tokens. A new key has the full
+    /// capacity.
     ///
-    /// Boundaries are one `period` apart. Unless [`start`](Quota::start) sets them, they differ from key to key, so
-    /// that keys do not all reset at the same instant. The first window of a key may therefore be short.
+    /// Boundaries are one `period` apart. Unless [`start`](Quota::start) sets the boundaries, they differ from key to
+    /// key, so that not all keys are reset at the same instant. The first window of a key may therefore be short.
     ///
     /// # Panics
-    /// Same as [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
+    /// Panics in the same cases as [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
     #[track_caller]
     pub const fn fixed_window(rate: u64, period: Duration) -> Quota {
         built(Quota::try_fixed_window(rate, period))
     }
 
-    /// A sliding window: allows `limit` tokens in the last `period`. Their number is estimated as the tokens of the
-    /// current window plus a share of the tokens of the previous window, as if those were spent evenly. Windows are
-    /// aligned to UTC, or to [`start`](Quota::start).
+    /// Creates a sliding window, which allows `limit` tokens in the last `period`. The number of spent tokens is
+    /// estimated as the tokens of the current window plus a share of the tokens of the previous window, assuming that
+    /// those were spent evenly. Windows are aligned to UTC, or to [`start`](Quota::start) if it is set.
     ///
-    /// Unlike a fixed window, it denies bursts of `limit` on both sides of a boundary. In a period that begins inside a
-    /// window it may still admit up to twice the limit, less one, as a token bucket does: see [the worst
-    /// window](crate::docs::choosing#the-worst-window). A sliding window has no reservations, and its capacity is its
-    /// limit.
+    /// Unlike a fixed window, a sliding window does not allow a burst of `limit` tokens on each side of a boundary. In
+    /// a period that begins inside a window, it may still admit up to twice the limit, less one, as a token bucket may;
+    /// see [the worst window](crate::docs::choosing#the-worst-window). A sliding window has no reservations, and its
+    /// capacity is its limit.
     ///
     /// # Panics
-    /// Same as [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
+    /// Panics in the same cases as [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
     #[track_caller]
     pub const fn sliding_window(limit: u64, period: Duration) -> Quota {
         built(Quota::try_sliding_window(limit, period))
     }
 
-    /// [`Quota::token_bucket`] for values known only at run time. See [`Quota`] for an example.
+    /// Like [`Quota::token_bucket`], but for values that are known only at run time. See [`Quota`] for an example.
     ///
     /// # Errors
-    /// Fails if a value is out of the range given at [`Quota::token_bucket`]. The error shows the value and the range.
+    /// Fails if [`Quota::token_bucket`] would panic. The error shows the invalid value and the valid range.
     pub const fn try_token_bucket(rate: u64, period: Duration) -> Result<Quota, QuotaError> {
         Quota::base(Algorithm::TokenBucket, rate, period)
     }
 
-    /// [`Quota::fixed_window`] for values known only at run time.
+    /// Like [`Quota::fixed_window`], but for values that are known only at run time.
     ///
     /// # Errors
-    /// Same as [`Quota::try_token_bucket`].
+    /// Fails in the same cases as [`Quota::try_token_bucket`].
     pub const fn try_fixed_window(rate: u64, period: Duration) -> Result<Quota, QuotaError> {
         Quota::base(Algorithm::FixedWindow, rate, period)
     }
 
-    /// [`Quota::sliding_window`] for values known only at run time.
+    /// Like [`Quota::sliding_window`], but for values that are known only at run time.
     ///
     /// # Errors
-    /// Same as [`Quota::try_token_bucket`].
+    /// Fails in the same cases as [`Quota::try_token_bucket`].
     pub const fn try_sliding_window(limit: u64, period: Duration) -> Result<Quota, QuotaError> {
         Quota::base(Algorithm::SlidingWindow, limit, period)
     }
 
-    /// Sets how many tokens can be spent together after a long idle time. Default: `rate`.
+    /// Sets how many tokens can be spent together after a long idle time. The default is `rate`.
     ///
-    /// With reservations, 0 is valid: there are no bursts, and requests are spaced evenly.
+    /// If the quota has reservations, the capacity may be 0. There are then no bursts, and requests are spaced evenly.
     ///
     /// # Panics
-    /// Panics if `capacity` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to refill, or the quota is a
-    /// sliding window. See [`Quota::try_capacity`].
+    /// Panics if `capacity` is over [`Quota::MAX_TOKENS`] or takes longer than [`Quota::MAX_WINDOW`] to refill, or if
+    /// the quota is a sliding window. See [`Quota::try_capacity`].
     #[track_caller]
     #[must_use]
     pub const fn capacity(self, capacity: u64) -> Quota {
         built(self.try_capacity(capacity))
     }
 
-    /// [`Quota::capacity`] for values known only at run time.
+    /// Like [`Quota::capacity`], but for values that are known only at run time.
     ///
     /// # Errors
     /// Fails if [`Quota::capacity`] would panic.
@@ -244,18 +247,18 @@ impl Quota {
         self.finish()
     }
 
-    /// Sets how many tokens beyond the capacity the waiting callers of one key may reserve in total. Default: 0.
+    /// Sets how many tokens beyond the capacity the waiting callers of one key may reserve in total. The default is 0.
     ///
     /// # Panics
-    /// Panics if `tokens` is over [`Quota::MAX_TOKENS`], takes over [`Quota::MAX_WINDOW`] to refill, or the quota is a sliding
-    /// window. See [`Quota::try_max_reserved`].
+    /// Panics if `tokens` is over [`Quota::MAX_TOKENS`] or takes longer than [`Quota::MAX_WINDOW`] to refill, or if the
+    /// quota is a sliding window. See [`Quota::try_max_reserved`].
     #[track_caller]
     #[must_use]
     pub const fn max_reserved(self, tokens: u64) -> Quota {
         built(self.try_max_reserved(tokens))
     }
 
-    /// [`Quota::max_reserved`] for values known only at run time.
+    /// Like [`Quota::max_reserved`], but for values that are known only at run time.
     ///
     /// # Errors
     /// Fails if [`Quota::max_reserved`] would panic.
@@ -274,7 +277,7 @@ impl Quota {
         self.finish()
     }
 
-    /// Removes the bound on reservations: every waiting caller gets a due time, however late.
+    /// Removes the bound on reservations, so every waiting caller gets a due time, no matter how late.
     ///
     /// # Panics
     /// Panics if the quota is a sliding window. See [`Quota::try_unlimited_reservations`].
@@ -284,7 +287,7 @@ impl Quota {
         built(self.try_unlimited_reservations())
     }
 
-    /// [`Quota::unlimited_reservations`] for an algorithm known only at run time.
+    /// Like [`Quota::unlimited_reservations`], but for an algorithm that is known only at run time.
     ///
     /// # Errors
     /// Fails if the quota is a sliding window.
@@ -298,12 +301,12 @@ impl Quota {
         self.finish()
     }
 
-    /// Sets the window boundaries: one at `start` after the epoch, and one every `period` before and after it. Only
-    /// `start` modulo `period` matters. `Duration::ZERO` aligns the boundaries to UTC. By default, the boundaries of a
-    /// fixed window differ from key to key, and those of a sliding window are aligned to UTC. Token buckets ignore
-    /// `start`.
+    /// Sets the window boundaries. There is a boundary at the time `start` after the epoch, and further boundaries
+    /// every `period` before and after that. Only `start` modulo `period` matters. `Duration::ZERO` aligns the
+    /// boundaries to UTC. By default, the boundaries of a fixed window differ from key to key, and those of a sliding
+    /// window are aligned to UTC. Token buckets ignore `start`.
     ///
-    /// The epoch was a Thursday, so weeks that begin on Mondays start at `4 * DAY`. In a `const`, write
+    /// The epoch was a Thursday, so use `4 * DAY` for weeks that begin on Mondays. In a `const`, write
     /// `DAY.saturating_mul(4)`, because `4 * DAY` does not compile there.
     ///
     /// ```
@@ -315,23 +318,23 @@ impl Quota {
     /// ```
     ///
     /// # Panics
-    /// Panics if `start` is not whole microseconds. See [`Quota::try_start`].
+    /// Panics if `start` is not a whole number of microseconds. See [`Quota::try_start`].
     #[track_caller]
     #[must_use]
     pub const fn start(self, start: Duration) -> Quota {
         built(self.try_start(start))
     }
 
-    /// [`Quota::start`] for values known only at run time.
+    /// Like [`Quota::start`], but for values that are known only at run time.
     ///
     /// # Errors
-    /// Fails if `start` is not whole microseconds.
+    /// Fails if `start` is not a whole number of microseconds.
     pub const fn try_start(mut self, start: Duration) -> Result<Quota, QuotaError> {
         if start.subsec_nanos() % 1000 != 0 {
             return Err(QuotaError::new(
-                "start ends in ",
-                start.subsec_nanos() as u64,
-                " ns; it must be whole microseconds",
+                "start is not a whole number of microseconds (",
+                (start.subsec_nanos() % 1000) as u64,
+                " ns left over)",
             ));
         }
         self.start = (start.as_micros() % self.period as u128) as u64;
@@ -344,7 +347,7 @@ impl Quota {
         self.algorithm
     }
 
-    /// Tokens refilled every [`period`](Quota::period).
+    /// The number of tokens refilled every [`period`](Quota::period).
     pub const fn rate(&self) -> u64 {
         self.rate
     }
@@ -354,12 +357,13 @@ impl Quota {
         Duration::from_micros(self.period)
     }
 
-    /// The capacity, the largest burst; `q` of `RateLimit-Policy`.
+    /// The capacity, which is the size of the largest burst. The `RateLimit-Policy` header shows it as `q`.
     pub const fn get_capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// The tokens that may be reserved beyond the capacity: 0 for no reservations, `None` for no bound.
+    /// The number of tokens that may be reserved beyond the capacity: 0 if there are no reservations, or `None` if
+    /// there is no bound.
     pub const fn get_max_reserved(&self) -> Option<u64> {
         match self.max_reserved {
             UNLIMITED => None,
@@ -376,8 +380,9 @@ impl Quota {
         }
     }
 
-    /// The time that the limit covers. Rounded up to seconds, it is `w` of `RateLimit-Policy`. For a sliding window it
-    /// is the period, otherwise the time in which the full capacity (at least one token) is refilled.
+    /// The time that the limit covers. The `RateLimit-Policy` header shows it as `w`, rounded up to seconds. For a
+    /// sliding window, this is the period. Otherwise, it is the time in which the full capacity (at least one token) is
+    /// refilled.
     pub const fn window(&self) -> Duration {
         match self.algorithm {
             Algorithm::SlidingWindow => self.period(),
@@ -416,7 +421,8 @@ impl Quota {
         self.period
     }
 
-    /// Tokens and the microseconds in which they are refilled: in lowest terms for a bucket, per period for a window.
+    /// Returns a number of tokens and the microseconds in which they are refilled. For a bucket, this is the rate in
+    /// lowest terms. For a window, it is the rate and the period.
     #[cfg(feature = "redis")]
     pub(crate) const fn pace(&self) -> (u64, u64) {
         match self.algorithm {
@@ -437,12 +443,13 @@ impl Quota {
         self.max_reserved > 0
     }
 
-    /// The most tokens that can be outstanding after a reservation. A stored row may count up to one grain more.
+    /// The largest number of tokens that can be outstanding after a reservation. A stored row may contain up to one
+    /// grain more.
     pub(crate) const fn ceiling(&self) -> u64 {
         if self.max_reserved == UNLIMITED { MAX_SPENT - Quota::MAX_TOKENS } else { self.capacity + self.max_reserved }
     }
 
-    /// A token bucket of `tokens` per second.
+    /// Creates a token bucket of `tokens` per second.
     ///
     /// ```
     /// use tollgate::{Quota, DAY, HOUR, MINUTE, SECOND};
@@ -451,32 +458,32 @@ impl Quota {
     /// ```
     ///
     /// # Panics
-    /// Same as [`Quota::token_bucket`].
+    /// Panics in the same cases as [`Quota::token_bucket`].
     #[track_caller]
     pub const fn per_second(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, SECOND)
     }
 
-    /// A token bucket of `tokens` per minute. See [`Quota::per_second`] for an example and panics.
+    /// Creates a token bucket of `tokens` per minute. See [`Quota::per_second`] for an example and for panics.
     #[track_caller]
     pub const fn per_minute(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, MINUTE)
     }
 
-    /// A token bucket of `tokens` per hour. See [`Quota::per_second`] for an example and panics.
+    /// Creates a token bucket of `tokens` per hour. See [`Quota::per_second`] for an example and for panics.
     #[track_caller]
     pub const fn per_hour(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, HOUR)
     }
 
-    /// A token bucket of `tokens` per day. See [`Quota::per_second`] for an example and panics.
+    /// Creates a token bucket of `tokens` per day. See [`Quota::per_second`] for an example and for panics.
     #[track_caller]
     pub const fn per_day(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, DAY)
     }
 }
 
-/// The largest token count of a row: the largest integer up to which an `f64` is exact.
+/// The largest token count of a row. All integers up to this number are exact in an `f64`.
 pub(crate) const MAX_SPENT: u64 = (1 << 53) - 1;
 
 impl fmt::Debug for Quota {
@@ -511,7 +518,10 @@ mod tests {
             (Quota::try_token_bucket(most + 1, SECOND), "rate is 1000000000000000"),
             (Quota::try_token_bucket(1, Duration::ZERO), "period is 0 s"),
             (Quota::try_token_bucket(1, Duration::MAX), "period"),
-            (Quota::try_token_bucket(1, Duration::from_nanos(1500)), "period ends in 1500 ns"),
+            (
+                Quota::try_token_bucket(1, Duration::from_nanos(1500)),
+                "period is not a whole number of microseconds (500 ns left over)",
+            ),
             (Quota::token_bucket(1, SECOND).try_capacity(u64::MAX), "capacity is 18446744073709551615"),
             (Quota::token_bucket(1, WEEK).try_capacity(most), "over 285 years"),
             (Quota::token_bucket(1, SECOND).try_max_reserved(u64::MAX), "max_reserved is 18446744073709551615"),
@@ -519,7 +529,7 @@ mod tests {
             (Quota::sliding_window(1, SECOND).try_capacity(2), "sliding window"),
             (Quota::sliding_window(1, SECOND).try_max_reserved(2), "sliding window"),
             (Quota::sliding_window(1, SECOND).try_unlimited_reservations(), "sliding window"),
-            (Quota::fixed_window(1, SECOND).try_start(Duration::from_nanos(1)), "start ends in 1 ns"),
+            (Quota::fixed_window(1, SECOND).try_start(Duration::from_nanos(1)), "(1 ns left over)"),
         ] {
             let error = result.unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
@@ -542,7 +552,7 @@ mod tests {
         assert_ne!(quota.stamp(), quota.capacity(11).stamp());
         assert_ne!(quota.stamp(), quota.start(Duration::ZERO).stamp());
         assert_eq!(quota.stamp(), quota.seeded(12345).stamp());
-        // A shorter stamp had collisions among these common quotas.
+        // An earlier, shorter stamp had collisions among these common quotas.
         let mut stamps = std::collections::HashSet::new();
         for rate in
             [1, 2, 3, 5, 6, 10, 15, 20, 24, 30, 40, 50, 60, 100, 120, 200, 250, 300, 400, 500, 600, 1000, 5000, 10_000]
@@ -558,7 +568,8 @@ mod tests {
 
     #[test]
     fn stamps_do_not_change_between_versions() {
-        // Rows in Redis outlive an upgrade, and processes of both versions read them. Computed independently.
+        // Rows in Redis outlive an upgrade, and processes of both versions read them. The expected stamps were computed
+        // independently.
         for (quota, stamp) in [
             (Quota::token_bucket(10, MINUTE), 0x191d_e581),
             (Quota::token_bucket(10, MINUTE).capacity(20).max_reserved(5), 0x2b3d_ea39),
@@ -583,7 +594,7 @@ mod tests {
         for (rate, period) in [(0, SECOND), (most + 1, SECOND), (1, Duration::ZERO), (1, Quota::MAX_PERIOD + micro)] {
             assert!(Quota::try_token_bucket(rate, period).is_err(), "{rate} / {period:?}");
         }
-        // 2^53 - 1 = 6361 * 1,416,003,655,831: the longest refill time.
+        // The longest refill time is 2^53 - 1 = 6361 * 1,416,003,655,831 microseconds.
         let (slow, whole) = (Quota::token_bucket(1, 6361 * micro), 1_416_003_655_831);
         assert_eq!(slow.try_capacity(whole).map(|quota| quota.window()), Ok(Quota::MAX_WINDOW));
         assert_eq!(
@@ -618,11 +629,11 @@ mod tests {
             (plain.get_max_reserved(), plain.reserves(), plain.ceiling(), plain.get_start()),
             (Some(0), false, 10, None)
         );
-        // A cost on top of the largest possible debt is still exact.
+        // The sum of the largest possible debt and the largest cost is still exact.
         let endless = plain.unlimited_reservations();
         assert_eq!((endless.get_max_reserved(), endless.reserves()), (None, true));
         assert_eq!(endless.ceiling() + Quota::MAX_TOKENS, 9_007_199_254_740_991);
-        // A capacity of 0 counts as one token. A sliding window is empty after two windows.
+        // A capacity of 0 counts as one token. A sliding window is repaid after two windows.
         assert_eq!(plain.capacity(0).max_reserved(1).window(), 6 * SECOND);
         assert_eq!(Quota::sliding_window(10, MINUTE).fill_micros(), 120_000_000);
         assert!(Quota::fixed_window(1, SECOND).try_start(Duration::from_micros(5)).is_ok());
@@ -650,8 +661,8 @@ mod tests {
         assert_eq!((quota.scaled(0.5), quota.scaled(1.0)), (half, quota));
         let least = Quota::fixed_window(1, MINUTE).max_reserved(1).start(20 * SECOND);
         assert_eq!(quota.scaled(0.001), least);
-        let turns = Quota::token_bucket(10, MINUTE).capacity(0).unlimited_reservations();
-        assert_eq!(turns.scaled(0.5), Quota::token_bucket(5, MINUTE).capacity(0).unlimited_reservations());
+        let patient = Quota::token_bucket(10, MINUTE).capacity(0).unlimited_reservations();
+        assert_eq!(patient.scaled(0.5), Quota::token_bucket(5, MINUTE).capacity(0).unlimited_reservations());
         assert_eq!(Quota::fixed_window(10, MINUTE).seeded(5).scaled(0.5), Quota::fixed_window(5, MINUTE).seeded(5));
     }
 

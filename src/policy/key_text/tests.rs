@@ -115,7 +115,7 @@ fn errors_name_the_position_and_the_expectation_but_not_the_text() {
         (r#""a\q""#, 2, "an escape: write"),
         (r#""\x4""#, 1, "an escape: write"),
         (r#""\u{d800}""#, 1, "an escape: write"),
-        (r#""\xff""#, 0, "a text in UTF-8"),
+        (r#""\xff""#, 0, "UTF-8 text"),
         ("bearer:", 7, "a value: write"),
         ("bearer:a b", 9, "the end"),
         ("header(x-api-key) k7", 16, "\"):\" after the name"),
