@@ -1,4 +1,4 @@
-//! The layer with any request and response body: those of axum and http-body-util, and custom ones.
+//! Tests of the layer with the request and response bodies of axum and http-body-util, and with custom bodies.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
@@ -28,14 +28,14 @@ async fn any_response_body_is_supported() {
     passes_and_is_refused(|| Full::new(Bytes::from("hello")).boxed_unsync(), "hello").await;
     passes_and_is_refused(Empty::<Bytes>::new, "").await;
     passes_and_is_refused(|| String::from("hello"), "hello").await;
-    // Any data that implements `From<Bytes>`.
+    // The data may be any type that implements `From<Bytes>`.
     passes_and_is_refused(|| Full::new(Chunk(Bytes::from("hello"))), "hello").await;
     passes_and_is_refused(|| Frames::from([data("hel"), data("lo")]), "hello").await;
-    // The body of another limiter.
+    // This is the body of a service that another limiter wraps.
     passes_and_is_refused(RefusalBody::<Full<Bytes>>::default, "").await;
 }
 
-/// Checks that the first request gets `body`, and the second a refusal with an exact size hint.
+/// Checks that the first request gets `body`, and that the second gets a refusal with an exact size hint.
 async fn passes_and_is_refused<B>(body: impl Fn() -> B + Clone, text: &str)
 where
     B: Body,
@@ -63,7 +63,7 @@ where
 
 #[tokio::test]
 async fn any_request_body_is_supported_and_refusals_do_not_read_it() {
-    /// A request body that is neither a `Body` nor `Clone`: only the inner service can use it.
+    /// A request body that only the inner service can use, because it is neither a `Body` nor `Clone`.
     struct Untouched(&'static str);
 
     let inner = service_fn(|request: Request<Untouched>| async move {
@@ -173,7 +173,7 @@ impl Body for Frames {
     }
 }
 
-/// A body of chunks from a channel.
+/// A body whose chunks come from a channel.
 struct Stream(mpsc::Receiver<Bytes>);
 
 impl Body for Stream {

@@ -1,5 +1,5 @@
-//! Floods of ten million offenders in three orders, and of two million keys that a remote backend denies. Memory stays
-//! bounded, and the worst offenders stay blocked.
+//! Floods of ten million offenders that call in three different orders, and a flood of two million keys that a remote
+//! backend denies. Memory stays bounded, and the worst offenders stay blocked.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
@@ -15,7 +15,7 @@ use tollgate::{
 };
 
 mod support;
-#[allow(dead_code)] // Shared with other tests.
+#[allow(dead_code)] // Other tests use the rest of this module.
 #[path = "protection/test_backend.rs"]
 mod test_backend;
 use support::now;
@@ -23,15 +23,16 @@ use test_backend::TestBackend;
 
 static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
-/// The number of other offenders in the first two floods. The third has fewer, but each of them calls nineteen times.
+/// The number of other offenders in the first two floods. The third flood has fewer, but each of them calls nineteen
+/// times.
 const OTHERS: u64 = 5_000_000;
 const WORST: u64 = 500;
 const MAX_ENTRIES: usize = 50_000;
 const THRESHOLD: u32 = 20;
-/// 64 bytes per entry, a lock for every eight entries, and 12 MiB for the rest of the process.
+/// The memory bound: 64 bytes per entry, a lock for every eight entries, and 12 MiB for the rest of the process.
 const MAX_BYTES: u64 = MAX_ENTRIES as u64 * 72 + (12 << 20);
 
-/// A backend without rows, for speed. The calls of this test store no rows in any backend.
+/// A backend that stores no rows and is therefore fast. The calls of this test would not store rows in any backend.
 #[derive(Debug)]
 struct NoRows(ManualClock);
 
@@ -94,7 +95,7 @@ impl Flood {
     }
 }
 
-// A single test, because it measures the memory of the whole process.
+// This target has a single test, which measures the memory of the whole process.
 #[test]
 fn floods_neither_exceed_the_memory_bound_nor_end_blocks() {
     two_million_denied_keys();

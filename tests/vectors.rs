@@ -1,4 +1,4 @@
-//! Test vectors: decisions computed in rational arithmetic, independently of this crate.
+//! Compares decisions with test vectors, which were computed in rational arithmetic and independently of this crate.
 //!
 //! Set `TOLLGATE_VECTORS` to check another file of the same format.
 
@@ -15,14 +15,14 @@ struct Line {
     algorithm: String,
     config: Config,
     rand: Option<f64>,
-    // single
+    // These fields are only in lines of type `single`.
     state_before: Option<Before>,
     now_ms: Option<i64>,
     count: Option<u64>,
     #[serde(default)]
     reserve: bool,
     expect: Option<Expect>,
-    // sequence
+    // These fields are only in lines of type `sequence`.
     #[serde(default)]
     steps: Vec<SequenceStep>,
 }
@@ -59,7 +59,7 @@ struct SequenceStep {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Expect {
-    /// Absent only for a `reset`.
+    /// Only the operation `reset` has no expectation.
     #[serde(default)]
     ok: bool,
     #[serde(default)]
@@ -95,7 +95,7 @@ fn all_vectors_match() {
     }
 }
 
-/// Checks every line. Returns the number of singles and of sequences.
+/// Checks every line. Returns the numbers of single decisions and of sequences.
 fn check(text: &str) -> (u32, u32) {
     let (mut singles, mut sequences) = (0, 0);
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -117,7 +117,8 @@ fn check(text: &str) -> (u32, u32) {
 
 #[test]
 fn vectors_before_1970_match() {
-    // Instants before, at and after the epoch, and windows that begin before the first instant of a line.
+    // The vectors have instants before, at and after the epoch, and windows that begin before the first instant of a
+    // line.
     let lines = r#"
 {"type":"single","id":"b1","algorithm":"token_bucket","config":{"rate":10,"period":60000},"state_before":{"value":0,"ts":-9000},"now_ms":-3000,"count":1,"expect":{"ok":true,"retry_after_ceil_ms":null,"retry_after_exact":null,"value_after":"0","ts_after":"-3000"}}
 {"type":"single","id":"b2","algorithm":"token_bucket","config":{"rate":10,"period":60000},"state_before":{"value":0,"ts":-5000},"now_ms":0,"count":1,"expect":{"ok":false,"retry_after_ceil_ms":1000,"retry_after_exact":"1000","value_after":"-1/6","ts_after":"0"}}
@@ -133,8 +134,8 @@ fn vectors_before_1970_match() {
 
 #[test]
 fn all_vectors_match_when_moved_before_1970() {
-    // Moves all instants of a line back by whole periods. Skips lines in the far future, because instants beyond the
-    // last one would become valid.
+    // Move all instants of a line back by whole periods. Skip lines in the far future, because some of their instants
+    // are beyond the last valid instant and would become valid.
     let text = include_str!("vectors/exact.jsonl");
     let mut moved = String::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -155,7 +156,7 @@ fn all_vectors_match_when_moved_before_1970() {
     assert!(singles > 400 && sequences > 30, "{singles} and {sequences}");
 }
 
-/// Applies `change` to every instant of a line. One field is a string, the others are numbers.
+/// Applies `change` to every instant of a line. One of these fields is a string, and the others are numbers.
 fn instants(line: &mut serde_json::Value, change: &mut impl FnMut(&mut i64)) {
     match line {
         serde_json::Value::Object(fields) => {
@@ -192,7 +193,7 @@ fn single(line: &Line) {
         tight(id, &quota, &state, now, ask, &step.verdict);
     }
 
-    // The row after the call. After a denial, the row as if the tokens had been spent.
+    // The vectors give the row after the call. After a denial, they give it as if the tokens had been spent.
     let mut after = step.state;
     if !step.is_allowed() {
         after.spent += count as f64;
@@ -201,7 +202,7 @@ fn single(line: &Line) {
         let ts: i64 = expect.ts_after.as_ref().expect("ts_after").parse().expect("ts_after");
         match quota.algorithm() {
             Algorithm::TokenBucket => assert_eq!(clock.instant(ts), now, "{id}: ts_after"),
-            // Instants end in the year 2255, so a vector of the year 3871 is decided at the last instant.
+            // The last instant is in the year 2255, so a vector in the year 3871 is decided at the last instant.
             _ if clock.instant(ts) == Micros::MAX => {
                 assert!(after.at + quota.period() >= Micros::MAX, "{id}: ts_after")
             }
@@ -211,7 +212,7 @@ fn single(line: &Line) {
         close(id, left, value);
     }
     if let Some(remaining) = &expect.remaining_exact {
-        // The tokens left at `now` minus `count`, whether or not `count` was charged.
+        // This is the number of tokens left at `now` minus `count`, whether or not `count` was charged.
         close(id, quota.get_capacity() as f64 - spent_at(&quota, &after, now), remaining);
         assert_eq!(after.at, clock.instant(expect.window_start.expect("window_start")), "{id}: window_start");
     }
@@ -242,7 +243,7 @@ fn sequence(line: &Line) {
     }
 }
 
-/// The start of the first window: the fraction `rand` of a period before `first_ms`.
+/// Returns the start of the first window, which is the fraction `rand` of a period before `first_ms`.
 fn random_start(line: &Line, first_ms: i64) -> i64 {
     first_ms - (line.rand.unwrap_or(0.0) * line.config.period as f64).floor() as i64
 }
@@ -297,27 +298,27 @@ fn verdict(id: &str, verdict: &Verdict, expect: &Expect) {
         (Verdict::Deny { retry: None }, false, Retry::Never(text)) if text == "Infinity" => return,
         (Verdict::Reserve { wait }, true, Retry::Millis(ms)) => (wait, ms),
         (Verdict::Deny { retry: Some(wait) }, false, Retry::Millis(ms)) => (wait, ms),
-        (verdict, ok, _) => panic!("{id}: expected ok = {ok} with such a retry time, found {verdict:?}"),
+        (verdict, ok, _) => panic!("{id}: expected ok = {ok} with another retry time, found {verdict:?}"),
     };
-    // The vectors round up to milliseconds.
+    // The vectors round the wait up to milliseconds.
     let (wait, ms) = wait;
     assert_eq!(wait.as_micros().div_ceil(1000), u128::from(*ms), "{id}: wait {wait:?}");
     if let Some(exact) = &expect.retry_after_exact {
-        // At most one microsecond late, never early.
+        // The wait may be at most one microsecond too long and must not be too short.
         let exact = rational(exact);
         let micros = wait.as_micros() as f64 / 1000.0;
         assert!(micros >= exact - 1e-9 && micros <= exact + 0.001 + 1e-9, "{id}: expected {exact} ms, found {micros}");
     }
 }
 
-/// Checks that the same ask is granted at the retry time or due time, and not a microsecond before.
+/// Checks that the same ask is granted at the retry time or due time, but not a microsecond earlier.
 fn tight(id: &str, quota: &Quota, state: &State, now: Micros, ask: Ask, verdict: &Verdict) {
     let plain = Ask::cost(ask.tokens());
     match *verdict {
         Verdict::Deny { retry: Some(retry) } => {
             assert!(step(quota, state, now + retry, ask).is_allowed(), "{id}: still denied after {retry:?}");
             let before = now + (retry - Duration::from_micros(1));
-            assert!(!step(quota, state, before, ask).is_allowed(), "{id}: {retry:?} is not tight");
+            assert!(!step(quota, state, before, ask).is_allowed(), "{id}: allowed a microsecond before {retry:?}");
         }
         Verdict::Reserve { wait } if ask.tokens() <= quota.get_capacity() => {
             assert!(step(quota, state, now + wait, plain).is_allowed(), "{id}: due time after {wait:?} is too early");
@@ -328,7 +329,7 @@ fn tight(id: &str, quota: &Quota, state: &State, now: Micros, ask: Ask, verdict:
     }
 }
 
-/// The tokens spent at `now`, computed from the definitions instead of the crate.
+/// Returns the tokens spent at `now`. Uses the definitions of the algorithms instead of the crate's code.
 fn spent_at(quota: &Quota, state: &State, now: Micros) -> f64 {
     let (rate, period) = (quota.rate() as f64, quota.period().as_micros() as f64);
     let elapsed = now.since(state.at).as_micros() as f64;
@@ -351,7 +352,7 @@ fn rational(text: &str) -> f64 {
     }
 }
 
-/// Moves instants before the epoch to valid instants, by whole periods. This changes no decision.
+/// Moves the instants of a line by whole periods so that none is before the epoch. The decisions remain the same.
 struct Clock {
     moved_ms: i64,
 }

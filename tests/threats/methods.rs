@@ -1,4 +1,4 @@
-//! Threat 18: bypassing a limit with another method.
+//! Threat 18: a client that bypasses a limit by using another method.
 
 use axum::Router;
 use axum::http::Method;
@@ -85,7 +85,7 @@ async fn t18_only_a_true_preflight_is_skipped() {
     for _ in 0..5 {
         assert_eq!(status(&skipping, "OPTIONS", &preflight).await, 200);
     }
-    assert_eq!(status(&skipping, "GET", &[]).await, 200, "nothing was spent");
+    assert_eq!(status(&skipping, "GET", &[]).await, 200, "the preflights must not spend tokens");
     assert_eq!(status(&skipping, "GET", &[]).await, 429);
     for (method, lines) in [
         ("OPTIONS", &[][..]),

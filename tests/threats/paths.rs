@@ -1,4 +1,4 @@
-//! Threats 16 and 17: alternative spellings of a path, and unbounded numbers of paths.
+//! Threats 16 and 17: alternative spellings of a path, and an unbounded number of paths.
 
 use std::net::Ipv4Addr;
 
@@ -21,7 +21,7 @@ fn routes() -> Router {
     Router::new().route("/x", get(|| async { "x" })).route("/users/{id}", get(|| async { "user" })).nest("/in", nested)
 }
 
-/// Spellings that some router, proxy or file system has treated as `/x`.
+/// Spellings that at least one router, proxy or file system has treated as `/x`.
 const VARIANTS: [&str; 28] = [
     "//x",
     "///x",

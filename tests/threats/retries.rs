@@ -55,7 +55,7 @@ async fn ask(app: &Router, cost: u64) -> Answer {
     send(app, request("::1", &[("x-cost", cost.to_string())])).await
 }
 
-/// The largest `t` of `RateLimit`, which is the wait without jitter in whole seconds.
+/// Returns the largest `t` in `RateLimit`, which is the wait without jitter in whole seconds.
 fn longest_window(answer: &Answer) -> u64 {
     let times = answer.headers.get_all("ratelimit").iter().map(|line| {
         let (_, t) = line.to_str().unwrap().rsplit_once(";t=").expect("a parameter t");

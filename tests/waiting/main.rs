@@ -1,4 +1,4 @@
-//! Waiting for reserved tokens: due times, cancellation, and resources that waiting requests must not hold.
+//! Tests of waiting for reserved tokens: due times, cancellation, and resources that waiting requests must not hold.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 
@@ -20,7 +20,7 @@ mod rules;
 mod upstream;
 
 #[path = "../model/admitted.rs"]
-#[allow(dead_code)] // These tests build a `Turn` differently.
+#[allow(dead_code)] // These tests create a `Turn` in another way.
 mod admitted;
 #[path = "../model/mod.rs"]
 mod model;
