@@ -22,8 +22,8 @@
 //! {"error":"too_many_requests","policies":["api"],"retry_after":26}
 //! ```
 //!
-//! `x-ratelimit-reset` is a Unix time. The layer adds up to ten random seconds to `retry-after`, which is therefore
-//! between 20 and 30. A browser gets a page:
+//! `x-ratelimit-reset` is a Unix time. The layer adds up to ten random seconds to `retry-after`, so it is a
+//! number from 20 to 30. A browser gets a page:
 //! ```text
 //! $ curl -i -H 'accept: text/html' http://127.0.0.1:3000
 //! HTTP/1.1 429 Too Many Requests

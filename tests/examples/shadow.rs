@@ -33,7 +33,7 @@ async fn a_share_is_enforced_for_the_same_clients_each_time() {
         }
     }
     // If a fair coin is tossed 40 times, the number of heads is outside this range once in 10^8 runs.
-    assert!((3..=37).contains(&enforced), "{enforced} of 40");
+    assert!((3..=37).contains(&enforced), "the limit is enforced for {enforced} of 40 clients");
 }
 
 #[tokio::test]

@@ -106,7 +106,7 @@ async fn every_kind_of_cost_works_with_every_kind_of_key() {
                     spent.push(policy.quotas()[0].get_capacity() - left(&limiter, policy).await);
                     limiter.reset(policy, "team").await.unwrap();
                 }
-                assert_eq!(spent, [100, 30, common, common], "{mixed:b}, rotated by {order}");
+                assert_eq!(spent, [100, 30, common, common], "rules with slow keys: {mixed:b}, rotated by {order}");
             }
         }
     }

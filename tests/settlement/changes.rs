@@ -68,7 +68,7 @@ async fn after_a_reset_a_settlement_can_only_charge_the_difference() {
         assert_eq!(left(&limiter, &TOKENS).await, 10_000);
         take(&limiter, &TOKENS, 500).await;
         receipt.settle(actual).await.unwrap();
-        assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "{actual}");
+        assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "actual cost: {actual}");
     }
 }
 
@@ -83,7 +83,7 @@ async fn a_refund_after_an_undetected_reset_is_at_most_the_charge() {
         take(&limiter, &TOKENS, 3000).await;
         receipt.settle(actual).await.unwrap();
         let refunded = left(&limiter, &TOKENS).await - 7000;
-        assert!(refunded <= max_refund, "{refunded} for {actual}");
+        assert!(refunded <= max_refund, "refunded {refunded} at an actual cost of {actual}");
     }
 }
 
@@ -106,9 +106,9 @@ async fn after_an_upgrade_a_settlement_neither_refunds_nor_drops_charges() {
         let (receipt, other) = (take(&limiter, &plans, 5).await, take(&limiter, &plans, 2).await);
         limiter.acquire(&plans, premium()).cost(500).await.unwrap();
         receipt.settle(actual).await.unwrap();
-        assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "{actual}");
+        assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "actual cost: {actual}");
         other.refund().await.unwrap();
-        assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "{actual}");
+        assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "actual cost: {actual}");
     }
 }
 
@@ -120,7 +120,7 @@ async fn after_a_downgrade_a_settlement_refunds_nothing() {
         let receipt = limiter.acquire(&plans, premium()).cost(5).hold().await.unwrap().into_receipt();
         take(&limiter, &plans, 3).await;
         receipt.settle(actual).await.unwrap();
-        assert_eq!(limiter.remaining(&plans, "team").await.unwrap(), remaining, "{actual}");
+        assert_eq!(limiter.remaining(&plans, "team").await.unwrap(), remaining, "actual cost: {actual}");
     }
 }
 

@@ -97,7 +97,7 @@ async fn an_interrupted_stream_stays_charged_at_its_estimate() {
         drop(stream);
         let body_dropped = tokio::time::timeout(Duration::from_secs(20), body_dropped.recv()).await;
         assert!(body_dropped.expect("the body was not dropped within 20 seconds").is_none());
-        assert_eq!(left(&limiter, &TOKENS).await, 10_000 - ESTIMATE, "after {sent}");
+        assert_eq!(left(&limiter, &TOKENS).await, 10_000 - ESTIMATE, "after {sent} tokens were sent");
     }
 }
 

@@ -28,11 +28,11 @@ async fn t18_head_and_get_share_a_bucket() {
         let route = || get(|| async { "hello" });
         let table = Router::new().route("/", route()).layer(limits(&limiter).table([("GET /", "one")]));
         assert_eq!(status(&table, first, &[]).await, 200);
-        assert_eq!(status(&table, second, &[]).await, 429, "{first} then {second}");
+        assert_eq!(status(&table, second, &[]).await, 429, "{first} and then {second}");
         let (limiter, _backend, _clock) = crate::client::limiter();
         let per_route = Router::new().route("/", route().layer(limits(&limiter).route("one")));
         assert_eq!(status(&per_route, first, &[]).await, 200);
-        assert_eq!(status(&per_route, second, &[]).await, 429, "{first} then {second}");
+        assert_eq!(status(&per_route, second, &[]).await, 429, "{first} and then {second}");
     }
 }
 

@@ -77,7 +77,7 @@ async fn t16_other_spellings_of_a_path_get_404_or_share_the_bucket() {
                 }
             }
         }
-        assert!(refused >= 4 && not_found > 30, "{refused} {not_found}");
+        assert!(refused >= 4 && not_found > 30, "{refused} refused, {not_found} not found");
     }
 }
 

@@ -105,7 +105,7 @@ fn t27_only_the_tracing_observer_writes_to_a_log() {
             }
         }
     });
-    assert!(files > 40, "only {files} files seen");
+    assert!(files > 40, "only {files} files found");
     assert!(offending_lines.is_empty(), "{}", offending_lines.join("\n"));
 }
 

@@ -23,7 +23,7 @@ async fn twenty_concurrent_requests_continue_100_ms_apart() {
     for slot in 1..20 {
         let due = ms(100 * slot);
         queue.at(due - MICRO).await;
-        assert_eq!(queue.passed().len() as u64, slot, "before request {slot} is due");
+        assert_eq!(queue.passed().len() as u64, slot, "unexpected requests before request {slot} is due");
         queue.at(due).await;
         assert_eq!(queue.passed()[slot as usize..], [(slot, due)]);
     }

@@ -127,7 +127,7 @@ impl History {
             (Answer::Reserve(delay), Poll::Pending) => delay,
             (Answer::Deny(_), Poll::Ready(false)) => {
                 let without_departures = self.model.answer(&self.row(|_| true), at, &ask);
-                prop_assert!(matches!(without_departures, Answer::Deny(_)), "denied because others left before");
+                prop_assert!(matches!(without_departures, Answer::Deny(_)), "denied because other requests had left");
                 return Ok(());
             }
             (model, answer) => {

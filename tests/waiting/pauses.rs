@@ -32,14 +32,14 @@ async fn point_4_waiting_requests_are_held_until_a_pause_ends_and_then_spaced() 
     queue.limiter.pause(&REMOTE, 7, 2 * SECOND).await.unwrap();
     for at in (200..2200).step_by(50) {
         queue.at(ms(at)).await;
-        assert_eq!(queue.passed().len(), 3, "at {at} ms");
+        assert_eq!(queue.passed().len(), 3, "unexpected requests at {at} ms");
     }
     for at in (2200..10_000).step_by(50) {
         queue.at(ms(at)).await;
     }
     let passed = queue.passed();
     assert_eq!(passed.len(), 50);
-    assert_eq!(passed[3].1, ms(2200), "at the end of the pause");
+    assert_eq!(passed[3].1, ms(2200), "expected the request at the end of the pause");
     for pair in passed.windows(2) {
         assert!(pair[1].1 - pair[0].1 >= ms(100), "{pair:?}");
     }
