@@ -78,7 +78,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let caller = move |request: &Parts| {
         let address = key::client_ip().resolve(request);
         match address.and_then(|address| known.tier(&request.headers, address)) {
-            // The session exists. Requests with an invented cookie have no tier and are limited by address.
+            // The session was checked. Requests with an invented cookie have no tier and are limited by address.
             Some(tier) => {
                 key::cookie("sid").and(key::client_ip()).map(move |session| session.tier(tier)).extract(request)
             }

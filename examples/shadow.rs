@@ -61,7 +61,7 @@ fn is_issued(key: &str) -> bool {
 fn caller(request: &Parts) -> Extraction {
     let key = request.headers.get("x-api-key").and_then(|key| key.to_str().ok());
     if key.is_some_and(is_issued) {
-        key::header("x-api-key").extract(request) // a key that was issued
+        key::header("x-api-key").extract(request) // a checked key
     } else {
         key::client_ip().extract(request)
     }

@@ -27,7 +27,7 @@ static CHAT: Policy = Policy::new("chat", Quota::token_bucket(1, SECOND.saturati
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let limiter = RateLimiter::default();
-    // In production, a gateway must check or set this header. Otherwise, a client could invent a user for each request.
+    // In production, this header must be checked or set by a gateway, so that clients cannot invent users.
     let user = || key::header("x-user");
     let app = Router::new()
         .route("/chat", post(|| async { "sent\n" }).layer(RateLimitLayer::new(&CHAT, user()).limiter(&limiter)))
