@@ -1,4 +1,5 @@
-//! Visitors without an account: a small limit per address, a larger one per session, and the largest after a captcha.
+//! Limits for visitors without an account: a small limit per address, a larger limit per session, and the largest after
+//! a captcha.
 //!
 //! Run it with `cargo run --example anonymous_sessions`.
 //! Without a session, an address has three requests per hour:
@@ -7,7 +8,7 @@
 //! 200 200 200 429
 //! ```
 //!
-//! A session has ten (`-c` and `-b` store curl's cookies):
+//! A session has ten requests per hour (`-c` and `-b` write and read curl's cookies):
 //! ```text
 //! $ curl -c cookies -X POST http://127.0.0.1:3000/session
 //! welcome
@@ -16,13 +17,15 @@
 //! ratelimit: "pages";r=9;t=3240
 //! ```
 //!
-//! A session is bound to the address that opened it. From another address it is ignored, like an invented session:
+//! A session is bound to the address that opened it. From any other address, its cookie is ignored, as an invented
+//! cookie would be:
 //! ```text
 //! $ curl -si -b cookies --interface 127.0.0.2 http://127.0.0.1:3000 | grep ratelimit-policy
 //! ratelimit-policy: "pages";q=3;w=3600
 //! ```
 //!
-//! Solving the captcha promotes the session but refills nothing. With this request, it has spent two of a hundred:
+//! Solving the captcha promotes the session to a limit of 100 requests, but the requests already made still count. The
+//! request below is the session's second:
 //! ```text
 //! $ curl -b cookies -d 'six times nine' http://127.0.0.1:3000/captcha
 //! wrong
@@ -33,7 +36,7 @@
 //! ratelimit: "pages";r=98;t=3528
 //! ```
 //!
-//! Opening sessions and guessing are limited too, to five per hour for each address.
+//! Opening sessions and answering captchas share a limit of five requests per hour for each address.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -50,7 +53,7 @@ use tokio::net::TcpListener;
 use tollgate::key::{self, KeyExtractor};
 use tollgate::{HOUR, Policy, Quota, RateLimitLayer};
 
-/// The address and tier of each session. In production, keep them in a database and let them expire.
+/// The address and tier of each session. In production, keep sessions in a database and let them expire.
 #[derive(Clone, Default)]
 struct Sessions(Arc<Mutex<HashMap<String, (IpAddr, &'static str)>>>);
 

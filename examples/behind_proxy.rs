@@ -1,10 +1,12 @@
-//! Client addresses behind a reverse proxy: `X-Forwarded-For` is trusted only where your proxy wrote it.
+//! Limits by client address behind a reverse proxy. Only the entries of `X-Forwarded-For` that your proxy wrote are
+//! trusted.
 //!
-//! Run it with `cargo run --example behind_proxy`.
-//! The program runs a proxy and an app behind it. The app allows three requests per hour for each client address and trusts
-//! the proxy at 127.0.0.1. The clients below use other loopback addresses. Linux provides them; on other systems, add them.
+//! Run it with `cargo run --example behind_proxy`. The program runs a proxy and an app behind it. The app allows three
+//! requests per hour for each client address and trusts the proxy at 127.0.0.1. The clients below use other loopback
+//! addresses. Linux provides them; on other systems, add them.
 //!
-//! Forging a new address for each request does not help: the app uses the last address, which the proxy appends:
+//! A client gains nothing by forging a new address for each request, because the app uses the last address, which the
+//! proxy appends:
 //! ```text
 //! $ for i in $(seq 4); do curl -s -o /dev/null -w '%{http_code} ' --interface 127.0.0.2 \
 //!       -H "x-forwarded-for: 203.0.113.$i" http://127.0.0.1:3000; done
@@ -20,8 +22,8 @@
 //! ...
 //! ```
 //!
-//! The app ignores the header on direct requests: the client is still out of tokens. (The program prints the app's port in
-//! its second line.)
+//! The app ignores the header on requests that do not come through the proxy, so the first client is still refused.
+//! (The second line that the program prints contains the app's port.)
 //!
 //! ```text
 //! $ curl -s -o /dev/null -w '%{http_code}\n' --interface 127.0.0.2 -H 'x-forwarded-for: 203.0.113.9' http://127.0.0.1:$APP
@@ -44,7 +46,7 @@ const APP: Policy = Policy::new("app", Quota::token_bucket(3, HOUR));
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Trust the proxy's address only: clients at a trusted address could forge the header.
+    // Trust only the proxy's address, because clients at a trusted address could forge the header.
     let limits = RateLimitLayer::new(APP, key::client_ip().trust(["127.0.0.1/32"]));
     let app = Router::new().route("/", get(|| async { "hello\n" })).layer(limits);
     let app_listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -62,7 +64,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The proxy. Appends the client's address, as nginx does with `$proxy_add_x_forwarded_for`.
+/// The proxy's handler. It appends the client's address, as nginx does with `$proxy_add_x_forwarded_for`.
 async fn forward(
     State(app): State<SocketAddr>,
     ConnectInfo(client): ConnectInfo<SocketAddr>,

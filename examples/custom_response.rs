@@ -1,8 +1,8 @@
-//! Custom refusals: a page for browsers, JSON for programs, older header names, and jitter so that clients do not return
-//! together.
+//! Custom refusals: a page for browsers, JSON for programs, older header names, and jitter so that clients do not all
+//! retry at the same time.
 //!
 //! Run it with `cargo run --example custom_response`.
-//! Three requests are allowed, then one every 20 seconds. A program's first and fourth responses:
+//! Three requests are allowed, then one every 20 seconds. These are the first and the fourth response to a program:
 //! ```text
 //! $ for i in $(seq 4); do curl -i http://127.0.0.1:3000; done
 //! HTTP/1.1 200 OK
@@ -22,7 +22,8 @@
 //! {"error":"too_many_requests","policies":["api"],"retry_after":26}
 //! ```
 //!
-//! `x-ratelimit-reset` is a Unix time. `retry-after` adds up to ten random seconds: from 20 to 30. A browser gets a page:
+//! `x-ratelimit-reset` is a Unix time. The layer adds up to ten random seconds to `retry-after`, so it is a
+//! number from 20 to 30. A browser gets a page:
 //! ```text
 //! $ curl -i -H 'accept: text/html' http://127.0.0.1:3000
 //! HTTP/1.1 429 Too Many Requests
@@ -62,9 +63,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The layer adds `Retry-After`, `Cache-Control` and its headers to the response.
+/// Creates the response to a refused request. The layer then adds `Retry-After`, `Cache-Control` and its rate-limit
+/// headers.
 fn refuse(refusal: &Refusal<'_>) -> Response<Bytes> {
-    // Not a denial: the limiter could not decide, or the server is misconfigured.
+    // There are no decisions if the limiter could not decide or the server is misconfigured.
     let Some(decisions) = refusal.decisions() else { return refusal.default_response() };
 
     let (content_type, body) = if wants_html(&refusal.request().headers) {

@@ -1,8 +1,8 @@
 //! A gRPC server with a limit, and a client that exceeds it, with tonic and without protoc.
 //!
-//! Run it with `cargo run --example grpc --features tonic`.
-//! The server allows three calls, then one every three seconds, for each client address. The client prints the results,
-//! waits for the pushback, and calls again:
+//! Run it with `cargo run --example grpc --features tonic`. For each client address, the server allows three calls,
+//! then one every three seconds. The client prints the results. It waits for the time in `grpc-retry-pushback-ms` and
+//! then calls again:
 //! ```text
 //! call 1: Ok "hello, ada"
 //! call 2: Ok "hello, ada"
@@ -49,7 +49,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 println!("call {call}: {:?}", status.code());
                 let pushback = status.metadata().get("grpc-retry-pushback-ms").ok_or("no pushback")?.to_str()?;
                 println!("    grpc-retry-pushback-ms: {pushback}");
-                // A google.rpc.Status. With tonic-types, use `status.get_details_retry_info()`.
+                // The details are an encoded google.rpc.Status. With tonic-types, use
+                // `status.get_details_retry_info()`.
                 let details = String::from_utf8_lossy(status.details());
                 let info = "type.googleapis.com/google.rpc.RetryInfo";
                 println!("    grpc-status-details-bin: {}", if details.contains(info) { info } else { "no RetryInfo" });
@@ -60,7 +61,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What tonic-build would generate for `service Greeter { rpc Hello(..) returns (..); }` in package `demo`.
+/// The service that tonic-build would generate for `service Greeter { rpc Hello(..) returns (..); }` in package `demo`.
 #[derive(Clone)]
 struct Greeter;
 

@@ -1,8 +1,8 @@
-//! Reserve now, run later: a job queue in which each job has a due time as soon as it is added.
+//! A job queue that reserves tokens for each job when it is added, so that its due time is known immediately.
 //!
-//! Run it with `cargo run --example job_scheduling`.
-//! A team has two units of work per second. A job of n units runs when n units have been refilled, after all earlier jobs.
-//! Job 4 is cancelled while it is the last one. Job 5 is added afterwards and takes over its due time:
+//! Run it with `cargo run --example job_scheduling`. A team may do two units of work per second. A job of n units runs
+//! as soon as n units have been refilled after those of all earlier jobs. Job 4 is cancelled while it is the last in
+//! the queue, so its units go to job 5, which is added next:
 //! ```text
 //! job 1 runs in 0.5 s
 //! job 2 runs in 1.5 s
@@ -16,7 +16,7 @@
 //! at 3.0 s: job 5, planned for 3.0 s
 //! ```
 //!
-//! Cancelling a job between others gives nothing back: later jobs keep their due times.
+//! If other jobs were added after a job, cancelling it returns no tokens, and the later jobs keep their due times.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -24,7 +24,7 @@ use std::time::Instant;
 
 use tollgate::{LimitError, Policy, Quota, RateLimiter, Reservation, SECOND};
 
-/// Capacity 0 allows no bursts: each job waits for its own units, even after an idle time.
+/// With a capacity of 0, there are no bursts. Each job waits until its units are refilled, even after an idle time.
 const JOBS: Policy = Policy::new("jobs", Quota::token_bucket(2, SECOND).capacity(0).unlimited_reservations());
 
 #[tokio::main]
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Jobs of all teams, sorted by due time. The reservations of one team are due in the order in which they were made.
+/// The jobs of all teams, sorted by due time. A team's reservations are due in the order in which they were made.
 struct Queue {
     limiter: RateLimiter,
     began: Instant,
@@ -57,7 +57,7 @@ impl Queue {
         let reservation = self.limiter.acquire(&JOBS, "team").cost(units).reserve().await?;
         self.added += 1;
         println!("job {} runs in {:.1} s", self.added, reservation.delay().as_secs_f64());
-        // For a queue in a database, store the time and call `into_receipt()` instead.
+        // If the queue is in a database, store the due time there and call `into_receipt()`.
         self.jobs.insert((Instant::now() + reservation.delay(), self.added), reservation);
         Ok(())
     }
@@ -65,18 +65,18 @@ impl Queue {
     async fn cancel(&mut self, number: u32) -> Result<(), tollgate::backend::Error> {
         let entry = self.jobs.keys().copied().find(|(_, job)| *job == number);
         if let Some(reservation) = entry.and_then(|entry| self.jobs.remove(&entry)) {
-            // Dropping it would keep the charge.
+            // Dropping the reservation would keep the charge.
             let given_back = reservation.cancel().await?;
             println!("job {number} is cancelled{}", if given_back { "" } else { ", its reservation is forfeited" });
         }
         Ok(())
     }
 
-    /// Runs the next job when it is due; false if there is none.
+    /// Waits until the next job is due and runs it. Returns `false` if there is no job.
     async fn run_next(&mut self) -> bool {
         let Some(((planned, number), reservation)) = self.jobs.pop_first() else { return false };
         tokio::time::sleep_until(planned.into()).await;
-        reservation.into_receipt(); // spent from here on, even if the job fails
+        reservation.into_receipt(); // the tokens stay spent even if the job fails
         let since = |instant: Instant| (instant - self.began).as_secs_f64();
         println!("at {:.1} s: job {number}, planned for {:.1} s", since(Instant::now()), since(planned));
         true

@@ -1,8 +1,9 @@
-//! A gateway to a language model: a request is charged an estimate, then settled at its actual cost after streaming.
+//! A gateway to a language model. Each request is charged an estimate, which is settled at the actual cost after
+//! streaming.
 //!
-//! Run it with `cargo run --example llm_tokens`.
-//! Each team has 1000 tokens and 20 calls per day. The model returns as many words as requested, one token each. A request
-//! is charged 50 tokens; the answer has 12 words, so 38 are refunded:
+//! Run it with `cargo run --example llm_tokens`. Each team has 1000 tokens and 20 calls per day. The model returns the
+//! requested number of words, and each word costs one token. The request below is charged 50 tokens, its answer has 12
+//! words, and 38 tokens are refunded:
 //! ```text
 //! $ curl -si -H 'x-team: blue' -d 12 http://127.0.0.1:3000/complete | grep -E '^(ratelimit:|word)'
 //! ratelimit: "tokens";r=950;t=82080
@@ -12,8 +13,8 @@
 //! 988 tokens, 19 calls
 //! ```
 //!
-//! A longer answer is charged in full. If the client disconnects early, the estimate is kept. If the model is down, neither
-//! tokens nor a call are charged:
+//! An answer that is longer than the estimate is charged in full. If the client disconnects early, the estimate stays
+//! charged. If the model is down, neither tokens nor a call are charged:
 //! ```text
 //! $ curl -s -o /dev/null -H 'x-team: blue' -d 60 http://127.0.0.1:3000/complete
 //! $ curl -H 'x-team: blue' http://127.0.0.1:3000/balance
@@ -27,8 +28,9 @@
 //! 878 tokens, 17 calls
 //! ```
 //!
-//! Batches have a separate limit of 50 tokens per second and wait for up to three seconds. Of five sent together, one starts
-//! immediately, three follow a second apart, and the fifth would have to wait too long:
+//! Batches have a separate limit of 50 tokens per second, and each batch waits for up to three seconds. If five batches
+//! arrive together, the first starts immediately and three more start at intervals of one second. The fifth would have
+//! to wait too long and is refused:
 //! ```text
 //! $ for i in $(seq 5); do curl -s -o /dev/null -w '%{http_code} after %{time_starttransfer} s\n' -H 'x-team: blue' \
 //!       -d 50 http://127.0.0.1:3000/batch & done; wait
@@ -55,8 +57,8 @@ const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, DAY));
 const CALLS: Policy = Policy::new("calls", Quota::fixed_window(20, DAY));
 const BATCH: Policy = Policy::new("batch", Quota::token_bucket(50, SECOND).max_reserved(150));
 
-/// The estimate charged per request. In production, add the prompt (its `content-length`, or the maximum you accept
-/// without one) and the longest answer.
+/// The estimate charged per request. In production, use the size of the prompt (its `content-length` or, without that
+/// header, the maximum you accept) plus the longest answer.
 const ESTIMATE: u64 = 50;
 
 #[tokio::main]
@@ -64,7 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let limiter = RateLimiter::default();
     let limits = RateLimitLayer::from(Rule::new(TOKENS, team.or_reject()).cost(|_| ESTIMATE))
         .rule(Rule::new(CALLS, team.or_reject()))
-        // Applies to both rules. A rule that also counts failures needs its own `on_response`.
+        // This applies to both rules. A rule that should also count failures needs a separate `on_response`.
         .on_response(|response| if response.status.is_server_error() { OnResponse::Refund } else { OnResponse::Keep })
         .with_receipt() // for `complete`
         .limiter(&limiter); // shared with `balance`
@@ -81,32 +83,32 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The key. In production, take it from authentication.
+/// Returns the team as the key. In production, take the team from your authentication.
 fn team(request: &Parts) -> Option<String> {
     request.headers.get("x-team")?.to_str().ok().map(String::from)
 }
 
 async fn complete(usage: Receipt, prompt: String) -> Result<Body, (StatusCode, &'static str)> {
-    // Settles the tokens only; the call stays charged.
+    // This settles only the tokens. The call stays charged.
     Ok(streamed(Model::ask(&prompt)?, usage.of("tokens")))
 }
 
-/// Calls the limiter directly: waits until due and gets a receipt. A batch that the model refuses stays charged unless the
-/// handler calls `usage.refund()`.
+/// Calls the limiter directly, waits for the due time and gets a receipt. A batch that the model refuses stays charged
+/// unless the handler calls `usage.refund()`.
 async fn batch(State(limiter): State<RateLimiter>, request: Parts, prompt: String) -> axum::response::Result<Body> {
     let usage = limiter.acquire(&BATCH, team(&request)).cost(ESTIMATE).wait_up_to(3 * SECOND).await?;
     Ok(streamed(Model::ask(&prompt)?, Some(usage)))
 }
 
-/// Streams the answer and settles its actual cost before the end of the stream. If the client disconnects early, the stream
-/// is dropped with the receipt, and the estimate is kept.
+/// Streams the answer and settles its actual cost before the end of the stream. If the client disconnects early, the
+/// stream and its receipt are dropped, and the estimate stays charged.
 fn streamed(model: Model, usage: Option<Receipt>) -> Body {
     Body::from_stream(stream::unfold((model, usage), |(mut model, usage)| async move {
         if let Some(word) = model.next().await {
             return Some((Ok::<_, Infallible>(word), (model, usage)));
         }
         if let Some(usage) = usage {
-            let _ = usage.settle(model.sent).await; // if the backend is down, the estimate is kept
+            let _ = usage.settle(model.sent).await; // if the backend is down, the estimate stays charged
         }
         None
     }))

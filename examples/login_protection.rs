@@ -1,7 +1,8 @@
-//! Limits on password guesses: few per account, more per address, each charged before the password is checked.
+//! Limits on password guesses per account and, with a larger limit, per address. Each guess is charged before the
+//! password is checked.
 //!
 //! Run it with `cargo run --example login_protection`.
-//! Parallel guesses do not help. Of eight, five are checked:
+//! Guessing in parallel does not help. Of eight guesses sent together, only five are checked:
 //! ```text
 //! $ for i in $(seq 8); do curl -s -o /dev/null -w '%{http_code}\n' -d account=ada -d password=guess$i \
 //!       http://127.0.0.1:3000/login & done | sort | uniq -c
@@ -9,7 +10,7 @@
 //!       3 429
 //! ```
 //!
-//! After that, the right password is refused too:
+//! After that, even the right password is refused:
 //! ```text
 //! $ curl -i -d account=ada -d password=lovelace http://127.0.0.1:3000/login
 //! HTTP/1.1 429 Too Many Requests
@@ -21,8 +22,8 @@
 //! ...
 //! ```
 //!
-//! A successful login resets the account's attempts, but not the address's. Eve tries a password on a list of
-//! accounts and logs in to her own account in between, which does not help:
+//! A successful login resets the count of the account, but not that of the address. Eve therefore gains nothing by
+//! logging in to her own account after each guess at another account:
 //! ```text
 //! $ for i in $(seq 11); do for login in "account=user$i&password=123456" 'account=eve&password=polastri'; do
 //!       curl -s -o /dev/null -w '%{http_code} ' --interface 127.0.0.2 -d "$login" http://127.0.0.1:3000/login
@@ -30,8 +31,8 @@
 //! 401 200 401 200 401 200 401 200 401 200 401 200 401 200 401 200 401 200 401 200 429 429
 //! ```
 //!
-//! Users reset a forgotten password with a code sent by mail. The account is in the path, so a layer suffices: three wrong
-//! codes per account. The right code resets the count:
+//! Users reset a forgotten password with a code sent by mail. The path contains the account, so a layer can limit wrong
+//! codes to three per account. The right code resets the count:
 //! ```text
 //! $ for code in 000000 000001 271828 000002 000003 000004 000005; do
 //!       curl -s -o /dev/null -w '%{http_code} ' -d $code http://127.0.0.1:3000/reset/ada; done
@@ -48,15 +49,15 @@ use axum::{Form, Router, routing::post};
 use tokio::net::TcpListener;
 use tollgate::{Charge, HOUR, LimitError, OnResponse, Policy, Quota, RateLimitLayer, RateLimiter, key};
 
-/// Guesses also lock out the account's owner, for twelve minutes each. Consider a separate policy for browsers with a
-/// cookie from an earlier login.
+/// Guesses also lock out the account's owner, because each takes twelve minutes to refill. Consider a separate policy
+/// for browsers that have a cookie from an earlier login.
 const ACCOUNT: Policy = Policy::new("account", Quota::token_bucket(5, HOUR));
 const ADDRESS: Policy = Policy::new("address", Quota::token_bucket(20, HOUR));
 const CODE: Policy = Policy::new("code", Quota::token_bucket(3, HOUR));
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Not keyed by address: an attacker could reset their address's count with their own account.
+    // The key is not the address, because attackers could reset the count of their address with their own account.
     let codes = RateLimitLayer::new(CODE, key::path("account")).on_response(OnResponse::reset_on_success);
     let app = Router::new()
         .route("/reset/{account}", post(reset).layer(codes))
@@ -76,7 +77,7 @@ struct Login {
     password: String,
 }
 
-/// Calls the limiter from the handler, since the account is in the body, which layers do not read.
+/// Calls the limiter from the handler, because layers do not read the body, which contains the account.
 async fn login(
     State(limiter): State<RateLimiter>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -90,18 +91,19 @@ async fn login(
     Ok("welcome\n")
 }
 
-/// Charges an attempt to the account and the address, or to neither if one of them denies it. Unknown accounts are charged
-/// too, so that responses do not reveal which accounts exist.
+/// Charges an attempt to the account and the address, or to neither if one of their limits denies it. Unknown accounts
+/// are charged too, so that responses do not reveal which accounts exist.
 ///
-/// Use the same spelling as the lookup: if the lookup ignores case, lowercase the key, or `ADA` gets five more guesses.
+/// Use the spelling of the account that the lookup uses. If the lookup ignores case, convert the key to lower case;
+/// otherwise an attacker gets five more guesses by writing `ADA`.
 async fn attempt(limiter: &RateLimiter, account: &str, address: IpAddr) -> Result<(), LimitError> {
-    let address = key::client_ip().key(address); // the key that a layer would use
+    let address = key::client_ip().key(address); // the same key that a layer would use
     limiter.limit_all([Charge::new(&ACCOUNT, account), Charge::new(&ADDRESS, address)]).await?;
     Ok(())
 }
 
-/// Takes as long as checking a password hash. Other attempts arrive meanwhile, so counting failures afterwards would be too
-/// late.
+/// Looks up the password, which takes as long as checking a password hash. Other attempts arrive during that time, so
+/// it would be too late to count failures afterwards.
 async fn password_of(account: &str) -> Option<&'static str> {
     tokio::time::sleep(Duration::from_millis(100)).await;
     match account {

@@ -1,8 +1,8 @@
-//! Limits on outgoing requests: a client that keeps to a third party's limit by waiting.
+//! Limits on outgoing requests: a client that waits in order to stay within a third party's limit.
 //!
-//! Run it with `cargo run --example outgoing`.
-//! The third party allows 200 calls in 2 seconds, counted from the first, and responds with 429 to others. The example makes
-//! 500 calls together, which take at least 5 seconds. It fails if one is refused or they take over 5 % longer:
+//! Run it with `cargo run --example outgoing`. The third party allows 200 calls in each window of 2 seconds, which
+//! starts at its first call, and responds with 429 to any further calls. The example starts 500 calls together, which
+//! take at least 5 seconds. The example fails if a call is refused or if the calls take more than 5 % longer:
 //! ```text
 //! outgoing: a third party that allows 200 calls in 2 s, on http://127.0.0.1:3000
 //! through the layer: 500 calls in 5.15 s, 0 refused
@@ -10,9 +10,10 @@
 //! without it: 500 calls in 0.02 s, 300 refused
 //! ```
 //!
-//! Why it works: with capacity 1 there are no bursts, and due times are 1/97 s apart. Any 2 seconds contain at most
-//! 97 * 2 + 1 = 195 of them. Timers and networks add delays: if calls arrive up to L seconds late, a window may contain the
-//! calls of 2 + L seconds, at most 97 * (2 + L) + 1. That is within 200 up to L = 51 ms, thanks to a rate 3 % below 100.
+//! With a capacity of 1, there are no bursts and the due times are 1/97 s apart. Any 2 seconds contain at most 195 due
+//! times (97 * 2 + 1). Timers and networks add delays. If calls arrive up to L seconds late, a window may contain the
+//! calls of 2 + L seconds, which are at most 97 * (2 + L) + 1. Because the rate is 3 % below 100 per second, this bound
+//! does not exceed 200 for delays of up to 51 ms.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -34,7 +35,7 @@ const LIMIT: u32 = 200;
 const WINDOW: Duration = Duration::from_secs(2);
 const CALLS: u32 = 500;
 
-/// The rate of outgoing calls. All calls may wait.
+/// The rate of outgoing calls per second. All calls may wait.
 const RATE: u64 = 97;
 const THEIRS: Policy =
     Policy::new("their API", Quota::token_bucket(RATE, SECOND).capacity(1).max_reserved(CALLS as u64));
@@ -48,17 +49,17 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     tokio::spawn(axum::serve(listener, third_party).into_future());
     println!("outgoing: a third party that allows {LIMIT} calls in {} s, on {url}", WINDOW.as_secs());
 
-    // Any client that is a `Service` of `http::Request`. To use reqwest:
+    // You can use any client that is a `Service` of `http::Request`. To use reqwest, write:
     //     tower::service_fn(move |request: http::Request<reqwest::Body>| {
     //         let response = request.try_into().map(|request| client.execute(request));
     //         async { response?.await.map(http::Response::<reqwest::Body>::from) }
     //     })
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
-    // Fifty connections. Calls that wait in the rate-limit layer do not hold one.
+    // The client opens at most fifty connections. Calls that wait in the rate-limit layer do not hold a connection.
     let client = ServiceBuilder::new().concurrency_limit(50).service(client);
     let limits = RateLimitLayer::new(THEIRS, key::host()) // a separate limit per server
         .wait_up_to(10 * SECOND)
-        .on_response(OnResponse::pause_on_retry_after) // if the server refuses anyway, delay the waiting calls
+        .on_response(OnResponse::pause_on_retry_after) // if the server still refuses a call, delay the waiting calls
         .headers(HeaderFamily::None); // keep the third party's headers
     let limited = ServiceBuilder::new().layer(limits).service(client.clone());
 
@@ -76,10 +77,10 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The start of the third party's window, and the calls in it.
+/// The start of the third party's window, and the number of calls in the window.
 type Window = Arc<Mutex<Option<(Instant, u32)>>>;
 
-/// The third party.
+/// The third party's handler, which counts calls and refuses those over the limit.
 async fn count(State(window): State<Window>) -> StatusCode {
     let mut window = window.lock().unwrap();
     let (began, calls) = window.filter(|(began, _)| began.elapsed() < WINDOW).unwrap_or((Instant::now(), 0));
@@ -87,8 +88,8 @@ async fn count(State(window): State<Window>) -> StatusCode {
     if calls < LIMIT { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS }
 }
 
-/// Makes all calls together. A 429 comes from the third party, or from the layer if the wait would be too long;
-/// `response.body().is_refusal()` distinguishes them.
+/// Starts all calls together. A 429 comes from the third party or, if the wait would be too long, from the layer;
+/// `response.body().is_refusal()` distinguishes the two cases.
 async fn call_all<S, B>(service: S, url: &str) -> Result<Outcome, Box<dyn Error>>
 where
     S: Service<Request<Body>, Response = Response<B>, Error = ClientError> + Clone + Send + 'static,
@@ -111,7 +112,7 @@ where
     Ok(outcome)
 }
 
-/// The times of the responses, sorted, and the number of 429s.
+/// The sorted times of the responses, and the number of responses that are 429.
 struct Outcome {
     finished_at: Vec<Duration>,
     refused: u32,
@@ -122,7 +123,7 @@ impl Outcome {
         self.finished_at.last().copied().unwrap_or_default()
     }
 
-    /// The maximum time between due time and response.
+    /// The maximum time between the due time of a call and its response.
     fn lateness(&self) -> Duration {
         let due_times = (0..).map(|call| Duration::from_secs_f64(f64::from(call) / RATE as f64));
         self.finished_at.iter().zip(due_times).map(|(at, due)| at.saturating_sub(due)).max().unwrap_or_default()

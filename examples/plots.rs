@@ -1,12 +1,12 @@
-//! Draws the plots of the documentation, with the arithmetic of the crate.
+//! Draws the plots of the documentation. The plots are computed by the crate's own arithmetic.
 //!
 //! ```text
 //! cargo run --example plots               # writes src/docs/plots/*.svg
 //! cargo run --example plots -- some/folder
 //! ```
 //!
-//! A test checks that the files are up to date. The documentation includes them, so create an empty file before you add a
-//! plot. The program prints:
+//! A test checks that the files are up to date. The crate does not compile if the documentation includes a missing
+//! file, so create an empty file before you add a plot. The program prints:
 //! ```text
 //! algorithms.svg: 31 + 30 + 28 requests pass
 //! burst.svg: 22 + 32 + 40 requests pass
@@ -38,8 +38,8 @@ struct Plot {
     summary: String,
 }
 
-/// Ten per minute under each algorithm, with traffic that shows their weaknesses: bursts on both sides of a boundary, then a
-/// steady stream slightly above the rate.
+/// Ten requests per minute under each algorithm. The traffic shows the weaknesses of the algorithms: it has bursts on
+/// both sides of a window boundary, and then a steady stream slightly above the rate.
 fn algorithms() -> Plot {
     let quotas = [
         (Quota::token_bucket(10, MINUTE), "Token bucket", "one refilled every six seconds", BLUE),
@@ -61,12 +61,12 @@ fn burst() -> Plot {
     lanes("A token bucket of ten per minute: what its capacity allows at once", &quotas, &traffic)
 }
 
-/// `count` requests from `second` on, `millis` apart.
+/// The times of `count` requests, which start at `second` and are `millis` apart.
 fn every(count: u64, second: u64, millis: u64) -> Vec<Duration> {
     (0..count).map(|i| Duration::from_millis(second * 1000 + i * millis)).collect()
 }
 
-/// The remaining tokens over three minutes under the same requests, one quota per lane.
+/// Plots the remaining tokens of several quotas over three minutes of the same requests, with one lane for each quota.
 fn lanes(title: &str, quotas: &[(Quota, &str, &str, &str)], traffic: &[Duration]) -> Plot {
     let mut drawn = String::new();
     let mut passed = Vec::new();
@@ -163,7 +163,7 @@ impl Timeline {
     }
 }
 
-/// Twelve requests together, of a client that waits.
+/// Plots twelve requests that a client makes together and that wait for their tokens.
 fn waiting() -> Plot {
     let quota = Quota::token_bucket(1, SECOND).capacity(3).max_reserved(20);
     let (mut state, mut drawn) = (State::default(), String::new());
@@ -204,8 +204,8 @@ fn waiting() -> Plot {
     Plot { svg: svg(title, description, height, &drawn), summary }
 }
 
-/// The maximum number of requests that pass within a given time, at ten per minute: the caller was idle, starts at the worst
-/// moment and spends each token immediately.
+/// Plots the maximum number of requests that pass within a given time, at ten per minute. The caller was idle, starts
+/// at the worst moment and spends each token immediately.
 fn worst_window() -> Plot {
     let bucket = Quota::token_bucket(10, MINUTE);
     let quotas = [
@@ -238,7 +238,7 @@ fn worst_window() -> Plot {
             drawn,
             r#"<path d="{line}H{RIGHT}" fill="none" stroke="{color}" stroke-width="{width}" stroke-dasharray="{dashes}"/>"#
         );
-        let at = HEAD + 146 + i as u64 * 16; // below all lines
+        let at = HEAD + 146 + i as u64 * 16; // below all curves
         let _ = writeln!(
             drawn,
             r#"<path d="M{0} {1}h26" stroke="{color}" stroke-width="{width}" stroke-dasharray="{dashes}"/><text x="{2}" y="{at}">{name}: {minute} in a minute</text>"#,
@@ -266,7 +266,8 @@ fn worst_window() -> Plot {
     Plot { svg: svg(title, &description, HEAD + 230, &drawn), summary }
 }
 
-/// The maximum number of requests that pass, over all starts within a window, with each length of time at which it grows.
+/// Returns the maximum number of requests that pass within a length of time, over all starts within a window. There is
+/// one item for each length at which the maximum grows.
 fn worst(quota: &Quota) -> Vec<(Duration, u64)> {
     let quarter = Duration::from_millis(250);
     let mut most: Vec<u64> = vec![0; 480];
@@ -297,7 +298,7 @@ fn x(at: Duration) -> u64 {
     LEFT + at.as_millis() as u64 * (RIGHT - LEFT) / 180_000
 }
 
-/// Contains no empty line, so that it can be embedded in Markdown.
+/// Returns the plot as an SVG without empty lines, so that Markdown can embed it.
 fn svg(title: &str, description: &str, height: u64, drawn: &str) -> String {
     format!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" font-family="system-ui, sans-serif" font-size="13" fill="{GREY}">
@@ -309,7 +310,7 @@ fn svg(title: &str, description: &str, height: u64, drawn: &str) -> String {
     )
 }
 
-/// The start of a minute.
+/// The start of the plots, which is also the start of a minute.
 const BEGIN: Micros = Micros::new(1_767_225_600_000_000);
 
 const WIDTH: u64 = 760;
@@ -318,11 +319,11 @@ const RIGHT: u64 = 750;
 const HEAD: u64 = 40;
 const LANE: u64 = 136;
 const FOOT: u64 = 26;
-/// The y coordinates of a full and an empty quota within a lane.
+/// The y coordinates at which a lane shows a full quota and an empty quota.
 const TOP: u64 = 24;
 const FLOOR: u64 = 92;
 
-// Readable on white and on black.
+// These colors are readable on white and on black.
 const GREY: &str = "#767c8a";
 const BLUE: &str = "#5b7cfa";
 const AMBER: &str = "#c27a0a";

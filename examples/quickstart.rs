@@ -1,14 +1,15 @@
-//! Ten requests per minute for each client address.
+//! A limit of ten requests per minute for each client address.
 //!
 //! Run it with `cargo run --example quickstart`.
-//! It prints its address and two commands to try in another terminal:
+//! The program prints its address and two commands to try in another terminal:
 //! ```text
 //! hello: 10 requests per minute for each client address, on http://127.0.0.1:3000
 //! Eleven together:   for i in $(seq 11); do curl -s -o /dev/null -w '%{http_code}\n' http://127.0.0.1:3000; done
 //! What clients see:  curl -i http://127.0.0.1:3000
 //! ```
 //!
-//! The first command prints 200 ten times and then 429. The second command, right after it, prints:
+//! The first command prints 200 ten times and then 429. Run the second command right
+//! afterwards. It prints:
 //! ```text
 //! HTTP/1.1 429 Too Many Requests
 //! content-type: application/problem+json
@@ -19,7 +20,8 @@
 //! ...
 //! ```
 //!
-//! Six seconds later, one more request is allowed. `PORT` sets another port than 3000; 0 takes any free one.
+//! Six seconds later, one more request is allowed. Set the environment variable `PORT` to use another port than
+//! 3000, or any free port with 0.
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -10,8 +10,8 @@
 //! try it: curl -i -H 'x-user: ada' http://127.0.0.1:3001
 //! ```
 //!
-//! Each user has a separate limit. While the Redis server is unreachable, each process allows half of it on its own
-//! (`x-decided-by: Fallback`).
+//! Each user has a separate limit. While the Redis server is unreachable, each process enforces half of the limit
+//! without the other (`x-decided-by: Fallback`).
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -70,7 +70,7 @@ async fn left(State(limiter): State<RateLimiter>, Path(user): Path<String>) -> R
     Ok(left.to_string())
 }
 
-/// Exits when the parent process does: standard input is a pipe from it.
+/// Exits when the parent process exits, which closes the pipe that is the standard input.
 fn end_with_parent() {
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -82,7 +82,7 @@ fn end_with_parent() {
 async fn start_two() -> Result<(), Box<dyn std::error::Error>> {
     println!("two processes, one limit of 10 per minute for each user:");
     let processes = [Process::start("1")?, Process::start("2")?];
-    // A user who has not spent anything yet.
+    // Use a new user, who has not spent any tokens yet.
     let user = format!("user-{}-{:?}", std::process::id(), std::time::UNIX_EPOCH.elapsed()?.as_micros());
     let mut statuses = Vec::new();
     for _ in 0..6 {
@@ -99,7 +99,7 @@ async fn start_two() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{}", remaining.join(" "));
     println!("try it: curl -i -H 'x-user: ada' http://{}", processes[0].address);
-    // Until interrupted; the child processes then exit too.
+    // Wait for an interrupt. The child processes then exit too.
     std::future::pending::<()>().await;
     Ok(())
 }

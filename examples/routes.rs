@@ -5,7 +5,7 @@
 //! cargo run --example routes -- table   # the same limits as one table around all routes
 //! ```
 //!
-//! Requests per minute, with both:
+//! Both variants allow these numbers of requests per minute:
 //! ```text
 //!               public (by address)   free   premium
 //! default                        30     60       200
@@ -21,7 +21,7 @@
 //! ratelimit-policy: "todo/create";q=40;w=60
 //! ```
 //!
-//! After five todos from one address, creating is refused and listing still works:
+//! After an address has created five todos, it can create no more, but listing todos still works:
 //! ```text
 //! $ for i in $(seq 6); do curl -s -o /dev/null -w '%{http_code} ' -X POST http://127.0.0.1:3000/todos; done
 //! 201 201 201 201 201 429
@@ -41,7 +41,7 @@ use tokio::net::TcpListener;
 use tollgate::key::{self, KeyExtractor};
 use tollgate::{MINUTE, Policy, Quota, RouteLimits, Subject};
 
-/// All policies of the service. The policy's own quota is the public one.
+/// Returns all limits of the service. The quota in `Policy::new` is for callers without a tier.
 fn limits() -> RouteLimits {
     let default = Policy::new("default", Quota::token_bucket(30, MINUTE))
         .tier("free", Quota::token_bucket(60, MINUTE))
@@ -49,7 +49,7 @@ fn limits() -> RouteLimits {
     let create = Policy::new("todo/create", Quota::token_bucket(5, MINUTE))
         .tier("free", Quota::token_bucket(10, MINUTE))
         .tier("premium", Quota::token_bucket(40, MINUTE));
-    // Users by id, others by address.
+    // Users are limited by their id, all other callers by address.
     RouteLimits::new(user.or(key::client_ip())).default_policy(default).policy(create)
 }
 
@@ -60,7 +60,8 @@ fn beside_the_handlers(limits: &RouteLimits) -> Router {
         .route("/todos", post(create).layer(limits.route("todo/create")))
 }
 
-/// Looks routes up in one layer. Requests that are not in the table, or match no route, use the default policy.
+/// Looks the policies up in one layer around all routes. The default policy applies to requests that are not in the
+/// table or match no route.
 fn in_a_table(limits: &RouteLimits) -> Router {
     Router::new().route("/todos", get(list).post(create)).layer(limits.table([("POST /todos", "todo/create")]))
 }

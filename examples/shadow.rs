@@ -1,4 +1,5 @@
-//! Trying a limit on live traffic: count what it would refuse, then enforce it for some clients, then for all.
+//! How to try a limit on live traffic: count the requests that it would refuse, then enforce the limit for some
+//! clients, then for all.
 //!
 //! ```text
 //! cargo run --example shadow          # refuses no requests
@@ -6,8 +7,8 @@
 //! cargo run --example shadow -- 1.0   # enforces the limit for all clients
 //! ```
 //!
-//! The limit is three per hour for each API key (`k0` to `k99` exist) or address. In shadow mode the fourth request passes,
-//! marked for the access log:
+//! The limit is three per hour for each API key (`k0` to `k99` exist) or address. In shadow mode, the fourth request
+//! passes, and its response has a header for the access log:
 //! ```text
 //! $ for i in $(seq 4); do curl -si -H 'x-api-key: k1' http://127.0.0.1:3000 | grep -E 'HTTP|ratelimit'; done
 //! HTTP/1.1 200 OK
@@ -28,7 +29,7 @@
 //! HTTP/1.1 429 Too Many Requests
 //! ```
 //!
-//! The limiter's secret determines which half. The example uses a new secret at each start.
+//! The limiter's secret determines which keys are in that half. The example uses a new secret each time it starts.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -50,17 +51,17 @@ const API: Policy = Policy::new("api", Quota::token_bucket(3, HOUR));
 /// The number of requests that would have been refused. In production, use a metric.
 type Shadowed = Arc<AtomicU64>;
 
-/// Whether an API key was issued. In production, look it up in a database.
+/// Returns whether an API key was issued. In production, look the key up in a database.
 fn is_issued(key: &str) -> bool {
     key.strip_prefix('k').and_then(|number| number.parse().ok()).is_some_and(|number: u8| number < 100)
 }
 
-/// Customers by API key, others by address. The key must be checked first: a client that invents one for each request would
-/// never be refused.
+/// Limits customers by API key and other callers by address. The key must be checked first, because a client that
+/// invented a key for each request would never be refused.
 fn caller(request: &Parts) -> Extraction {
     let key = request.headers.get("x-api-key").and_then(|key| key.to_str().ok());
     if key.is_some_and(is_issued) {
-        key::header("x-api-key").extract(request) // checked
+        key::header("x-api-key").extract(request) // a checked key
     } else {
         key::client_ip().extract(request)
     }
@@ -79,7 +80,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/", get(|| async { "hello\n" }))
         .layer(from_fn_with_state(Arc::clone(&shadowed), count)) // inside the limiter, which provides the status
         .layer(limits)
-        .route("/shadowed", get(report)) // added after the layer, so not limited
+        .route("/shadowed", get(report)) // not limited, because it is added after the layer
         .with_state(shadowed);
 
     let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());

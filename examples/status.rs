@@ -1,19 +1,20 @@
 //! A limit of three messages, with one more every three seconds, and an endpoint that reports its status to the client.
 //!
 //! Run it with `cargo run --example status`.
-//! It prints its address and two commands to try:
+//! The program prints its address and two commands to try:
 //! ```text
 //! chat: 3 messages, one more every 3 s, for each user, on http://127.0.0.1:3000
 //! Send:           curl -i -X POST -H 'x-user: ada' http://127.0.0.1:3000/chat
 //! Status:         curl -i -H 'x-user: ada' http://127.0.0.1:3000/limits/chat
 //! ```
 //!
-//! The status has all that a client needs for a countdown. Reading it spends nothing:
+//! The status contains all values that a client needs for a countdown. Reading the status spends no tokens:
 //! ```text
 //! {"policy":"chat","algorithm":"token_bucket","rate":1,"period":3000000,"capacity":3,"start":0,"max_reserved":0,...
 //! ```
 //!
-//! `x-user` stands in for your authentication. `PORT` sets another port than 3000; 0 takes any free one.
+//! `x-user` stands in for your authentication. Set the environment variable `PORT` to use another port than 3000, or
+//! any free port with 0.
 
 use std::error::Error;
 
@@ -26,7 +27,7 @@ static CHAT: Policy = Policy::new("chat", Quota::token_bucket(1, SECOND.saturati
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let limiter = RateLimiter::default();
-    // In production, the header must be checked or set by a gateway, or a client could invent a user for each request.
+    // In production, this header must be checked or set by a gateway, so that clients cannot invent users.
     let user = || key::header("x-user");
     let app = Router::new()
         .route("/chat", post(|| async { "sent\n" }).layer(RateLimitLayer::new(&CHAT, user()).limiter(&limiter)))

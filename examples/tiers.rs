@@ -1,13 +1,13 @@
-//! One policy with three tiers: anonymous callers, a free plan, a premium plan. An upgrade takes effect immediately.
+//! One policy for anonymous callers, a free plan and a premium plan. An upgrade takes effect immediately.
 //!
 //! Run it with `cargo run --example tiers`.
-//! Ada is on the free plan with 5 requests per hour. The sixth is refused:
+//! Ada is on the free plan with 5 requests per hour. Her sixth request is refused:
 //! ```text
 //! $ for i in $(seq 6); do curl -s -o /dev/null -w '%{http_code} ' -H 'authorization: Bearer ada' http://127.0.0.1:3000; done
 //! 200 200 200 200 200 429
 //! ```
 //!
-//! She upgrades. Her five requests now count against 20. The request below is her sixth:
+//! After an upgrade, her five requests count against a limit of 20. The request below is the sixth that is allowed:
 //! ```text
 //! $ curl -X POST -H 'authorization: Bearer ada' http://127.0.0.1:3000/upgrade
 //! ada is premium now
@@ -46,7 +46,7 @@ struct User {
     plan: &'static str,
 }
 
-/// Users by token. In production, use a database.
+/// The users by their tokens. In production, use a database.
 type Users = Arc<Mutex<HashMap<&'static str, User>>>;
 
 #[tokio::main]
@@ -62,8 +62,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .layer(limits)
-        .route("/upgrade", post(upgrade)) // added after the layer, so not limited
-        .layer(from_fn_with_state(Arc::clone(&users), authenticate)) // the last layer is the outermost and runs first
+        .route("/upgrade", post(upgrade)) // not limited, because it is added after the layer
+        .layer(from_fn_with_state(Arc::clone(&users), authenticate)) // this layer is added last, so it runs first
         .with_state(users);
 
     let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());

@@ -1,4 +1,4 @@
-//! Heap allocations of decisions and of the layer, counted by the global allocator.
+//! Counts the heap allocations of decisions and of the layer with a global allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -71,7 +71,7 @@ fn a_call_with_two_charges_allocates_at_most_three_lists() {
     let (api, other) = (API, OTHER);
     let charges = || [Charge::new(&api, 7), Charge::new(&other, 7)];
     now(limiter.limit_all(charges()));
-    // The lists of steps, charges and decisions allocate, because each holds only one element inline.
+    // The lists of steps, charges and decisions each allocate, because a list stores only one element inline.
     assert!(allocations(|| assert!(now(limiter.try_limit_all(charges())).is_allowed())) <= 3);
 }
 
@@ -102,12 +102,12 @@ fn a_refusal_allocates_only_its_headers_and_body() {
     let mut response = None;
     let count = allocations(|| response = Some(now(service.call(request))));
     assert_eq!(response.as_ref().map(|response| response.status().as_u16()), Some(429));
-    // Two are for the header map, two for the body, and one each for `RateLimit` and `Retry-After`.
+    // The header map and the body allocate twice each. The values of `RateLimit` and `Retry-After` allocate once each.
     assert_eq!(count, 6);
     drop(response);
 }
 
-/// The allocations of one call, after three warm-up calls.
+/// Returns the number of allocations in one call, after three warm-up calls.
 fn allocations_per_call<S, B>(mut service: S) -> usize
 where
     S: Service<Request<()>, Response = Response<B>, Error = Infallible>,
@@ -122,7 +122,7 @@ where
     count
 }
 
-/// Responds with a header map that has spare capacity, like that of a real response.
+/// Responds with a header map that has spare capacity, as a real response does.
 #[derive(Clone)]
 struct Inner;
 
@@ -151,7 +151,7 @@ fn allocations(work: impl FnOnce()) -> usize {
 }
 
 thread_local! {
-    // Per thread, because the harness runs tests in parallel.
+    // The count is per thread, because the harness runs tests in parallel.
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 

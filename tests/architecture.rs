@@ -1,4 +1,5 @@
-//! The order of the modules: a file only names modules of a lower level than its own. See `tollgate::docs::design`.
+//! Checks the order of the modules. A file may only name modules whose level is lower than its own. See
+//! `tollgate::docs::design`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,10 +16,10 @@ const MODULES: [(&str, u8); 14] = [
     ("observe", 6),
     ("status", 6),
     ("fuzzing", 6),
-    // Re-exports by topic.
+    // This module only contains re-exports.
     ("key", 6),
     ("protection", 6),
-    // Locks and atomics, which model checkers replace.
+    // The module contains the locks and atomics that model checkers replace.
     ("sync", 0),
     ("docs", 0),
 ];
@@ -43,8 +44,8 @@ fn modules_name_only_modules_of_lower_levels() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The two deciding functions, with the file that defines each and the files that call it. All charges go through
-/// `step_all`. `step` only projects single rows.
+/// The two functions that decide, each with the file that defines it and the files that call it. All charges go through
+/// `step_all`; `step` only projects single rows.
 const DECIDING_FUNCTIONS: [(&str, &str, &[&str]); 2] = [
     (
         "step",
@@ -79,7 +80,7 @@ fn deciding_functions_have_one_definition_and_known_callers() {
     }
 }
 
-/// The root has only the items that most applications need.
+/// The maximum number of items in the crate root, which has only those that most applications need.
 const MAX_ROOT_ITEMS: usize = 40;
 
 #[test]
@@ -95,7 +96,7 @@ fn root_items_include_modules_and_re_exports() {
     assert_eq!(root_items(text), ["a", "C", "D", "E"]);
 }
 
-/// The public modules and re-exports, except `#[doc(hidden)]` ones.
+/// Returns the public modules and re-exports in `text`, except those that are `#[doc(hidden)]`.
 fn root_items(text: &str) -> Vec<String> {
     let mut items = Vec::new();
     for statement in text.replace("#[doc(hidden)]\npub mod", "mod").split_inclusive(';') {
@@ -161,7 +162,7 @@ fn upward_names(module: &str, text: &str) -> Vec<String> {
     };
     let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
     let mut faults = Vec::new();
-    // Only the name after a `super` chain matters, not the length of the chain.
+    // Only the name after the chain of `super` matters, not the length of the chain.
     for (at, _) in code.match_indices("super::super::") {
         let rest = code[at..].trim_start_matches("super::");
         let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
@@ -180,7 +181,7 @@ fn upward_names(module: &str, text: &str) -> Vec<String> {
     faults
 }
 
-/// The names after each `crate::`, single or in braces.
+/// Returns the names after each `crate::`, which may be single or in braces.
 fn crate_names(code: &str) -> Vec<String> {
     let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     let mut names = Vec::new();
@@ -190,7 +191,7 @@ fn crate_names(code: &str) -> Vec<String> {
             names.push(word(rest));
             continue;
         }
-        // Only names directly within the outer braces.
+        // Take only the names directly within the outer braces.
         let mut depth = 0;
         let mut expecting = false;
         for (i, c) in rest.char_indices() {

@@ -1,4 +1,4 @@
-//! The figures in the docs match `benches/peers/RESULTS.md`, written by `make bench`.
+//! Checks that the figures in the docs match `benches/peers/RESULTS.md`, which `make bench` writes.
 
 use std::fs;
 use std::path::Path;

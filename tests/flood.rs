@@ -1,4 +1,4 @@
-//! Ten million keys against a table of a million rows: memory stays bounded, and denied keys stay denied.
+//! A flood of ten million keys against a table of a million rows. Memory stays bounded, and denied keys stay denied.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,15 +10,15 @@ use support::now;
 
 const KEYS: u64 = 10_000_000;
 const MAX_ROWS: usize = 1_000_000;
-/// Each row takes 40 bytes and a control byte. The table may be at its lowest load, just after growing, and churn may
-/// double it once more. The rest of the process gets 64 MiB.
+/// The memory bound. Each row takes 40 bytes and a control byte. A table has its lowest load just after it has grown,
+/// and churn may double its size once more. The rest of the process may use 64 MiB.
 const MAX_BYTES: u64 = MAX_ROWS as u64 * 41 * 16 / 7 * 2 + 64 * 1024 * 1024;
 
-// A single test, because it measures the memory of the whole process.
+// This target has a single test, which measures the memory of the whole process.
 #[test]
 fn a_flood_of_keys_stays_in_bounds_and_evicts_no_denied_key() {
     flood(Quota::token_bucket(100, DAY));
-    // Each key exhausts its row.
+    // Each key spends its whole quota.
     flood(Quota::token_bucket(1, DAY));
     flood(Quota::sliding_window(3, DAY));
     reclaim();
@@ -88,7 +88,7 @@ fn reclaim() {
     assert!(max_rows < 200_000, "{max_rows} rows");
 }
 
-/// The resident memory of the process.
+/// Returns the resident memory of the process in bytes.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("a readable /proc/self/statm (Linux only)");
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("resident pages");

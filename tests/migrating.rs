@@ -1,5 +1,5 @@
-//! The migration guides show only code that `migrating/` compiles, and name an existing test for each claim. The comparison
-//! in PROOF.md names a test or a table for each claim.
+//! Checks that the migration guides show only code that is compiled in `migrating/`, and that the tests they name
+//! exist. Checks that the comparison in PROOF.md names a test or a table for each claim.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,8 @@ fn every_test_named_in_a_guide_exists() {
             page.split_once("# What changes\n").unwrap_or_else(|| panic!("{peer}.md: no section \"What changes\"")).1;
         let rows: Vec<&str> = changes.lines().filter(|line| line.starts_with('|')).skip(2).collect();
         assert!(rows.len() > 4, "{peer}.md");
-        // All quoted names in the last column of the table; elsewhere, only those that look like test names.
+        // Check all quoted names in the last column of the table. Elsewhere, check only those that look like test
+        // names.
         let mut named: Vec<String> = quoted(changes).filter(|it| it.matches('_').count() > 4).collect();
         for row in rows {
             let shown = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
@@ -112,7 +113,7 @@ fn every_claim_in_the_comparison_names_a_test_or_table() {
 
 fn blocks(page: &str, heading: &str) -> Vec<String> {
     let Some((_, section)) = page.split_once(&format!("\n# {heading}\n")) else { return Vec::new() };
-    // Inside a fence, a line may look like a heading.
+    // A line inside a fence may look like a heading.
     let mut blocks = Vec::new();
     for (i, part) in section.split("\n```").enumerate() {
         match i % 2 {
@@ -124,7 +125,7 @@ fn blocks(page: &str, heading: &str) -> Vec<String> {
     blocks
 }
 
-/// The visible lines of a block: rustdoc hides those that begin with `# `.
+/// Returns the visible lines of a block. Rustdoc hides lines that begin with `# `.
 fn without_hidden(block: &str) -> String {
     block.lines().filter(|line| *line != "#" && !line.starts_with("# ")).map(|line| format!("{line}\n")).collect()
 }

@@ -1,8 +1,8 @@
-//! The minimum Rust version: `Cargo.toml` and the README state what the dependencies require.
+//! Checks that `Cargo.toml` and the README state the minimum Rust version that the dependencies require.
 //!
-//! These tests need no older toolchain. They also check that the library has no let chains, the newer syntax most easily used
-//! by habit. In `make lint`, clippy checks the use of the standard library (`incompatible_msrv`). Only `cargo +1.85 check` is
-//! complete.
+//! These tests do not need an older toolchain. They also check that the library has no let chains, which are the newer
+//! syntax that is most easily used by habit. In `make lint`, clippy checks the use of the standard library
+//! (`incompatible_msrv`). Only `cargo +1.85 check` is a complete check.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The minor version in Rust 1.x.
+/// The minor version of Rust, which is the x in 1.x.
 type Rust = u32;
 
 #[test]
@@ -45,11 +45,11 @@ fn the_library_has_no_let_chains() {
     let stated = minor(env!("CARGO_PKG_RUST_VERSION"));
     assert!(stated < 88, "let chains are stable from 1.88: delete this test");
     let found: Vec<String> = rust_files(&root().join("src")).into_iter().flat_map(|file| let_chains(&file)).collect();
-    assert!(found.is_empty(), "let chains require Rust 1.88, this crate states 1.{stated}:\n{}", found.join("\n"));
+    assert!(found.is_empty(), "let chains require Rust 1.88, but this crate states 1.{stated}:\n{}", found.join("\n"));
 }
 
-/// The highest `rust-version` of the dependencies with these features, on any platform, and the package that requires
-/// it. The versions are those of the lock file.
+/// Returns the highest `rust-version` of the dependencies with these features on any platform, and the package that
+/// requires it. The lock file determines the versions of the dependencies.
 fn needed(features: &[&str]) -> (Rust, String) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -66,7 +66,7 @@ fn needed(features: &[&str]) -> (Rust, String) {
     let mut highest = (0, String::from("no package"));
     while let Some(package) = next.pop() {
         for dependency in list(&nodes[package]["deps"]) {
-            // Includes build dependencies, but not dev-dependencies.
+            // Include build dependencies, but not dev-dependencies.
             if list(&dependency["dep_kinds"]).all(|kind| kind["kind"] == "dev") {
                 continue;
             }
@@ -83,7 +83,7 @@ fn needed(features: &[&str]) -> (Rust, String) {
     highest
 }
 
-/// The let chains in `file`, assuming that rustfmt formatted it.
+/// Returns the let chains in `file`, which rustfmt must have formatted.
 fn let_chains(file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).expect("a readable file");
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();

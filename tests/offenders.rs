@@ -15,7 +15,7 @@ use tollgate::{
 };
 
 mod support;
-#[allow(dead_code)] // Shared with other tests.
+#[allow(dead_code)] // Other tests use the rest of this module.
 #[path = "protection/test_backend.rs"]
 mod test_backend;
 use support::now;

@@ -1,4 +1,5 @@
-//! Properties of the algorithms over random histories, compared with a slow, simple model in exact integers.
+//! Properties of the algorithms over random histories, checked against a slow and simple model that uses exact
+//! integers.
 //!
 //! Set `PROPTEST_CASES` to run more cases, and `PROPTEST_RNG_SEED` to run different cases.
 

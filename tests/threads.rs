@@ -1,4 +1,4 @@
-//! Many threads on one limiter with a stopped clock: exactly the limit is admitted, and no thread hangs.
+//! Many threads call one limiter whose clock is stopped. It admits exactly the limit, and no thread hangs.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,7 +61,7 @@ fn limiter_with_stopped_clock() -> RateLimiter {
     RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build())
 }
 
-/// Runs `attempt` on all threads, started together, and counts how often it returns `true`.
+/// Starts all threads together, runs `attempt` on each, and counts how often it returns `true`.
 fn on_all_threads(attempt: impl Fn(usize) -> bool + Sync) -> usize {
     let barrier = Barrier::new(THREADS);
     thread::scope(|scope| {

@@ -15,14 +15,14 @@ struct Line {
     algorithm: String,
     config: Config,
     rand: Option<f64>,
-    // single
+    // These fields are only in lines of type `single`.
     state_before: Option<Before>,
     now_ms: Option<i64>,
     count: Option<u64>,
     #[serde(default)]
     reserve: bool,
     expect: Option<Expect>,
-    // sequence
+    // These fields are only in lines of type `sequence`.
     #[serde(default)]
     steps: Vec<SequenceStep>,
 }
@@ -156,7 +156,7 @@ fn all_vectors_match_when_moved_before_1970() {
     assert!(singles > 400 && sequences > 30, "only {singles} single decisions and {sequences} sequences");
 }
 
-/// Applies `change` to every instant of a line. One field is a string, the others are numbers.
+/// Applies `change` to every instant of a line. One of these fields is a string, and the others are numbers.
 fn instants(line: &mut serde_json::Value, change: &mut impl FnMut(&mut i64)) {
     match line {
         serde_json::Value::Object(fields) => {

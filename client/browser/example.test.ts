@@ -71,7 +71,9 @@ async function press(page: Page): Promise<void> {
   await page.waitForTimeout(50);
 }
 
-/** The messages left in the bucket, and when the next one is allowed by this process's monotonic clock. */
+/**
+ * Fetches the number of messages left in the bucket, and when the next is allowed by this process's monotonic clock.
+ */
 async function fetchLimit(): Promise<{ available: number; allowedAt: number }> {
   const sent = performance.now();
   const body: unknown = await (await fetch(`${url}/limits/bucket`)).json();

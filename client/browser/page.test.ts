@@ -1,7 +1,7 @@
 /**
- * Tests the demo page in a real browser whose clock is 90 s wrong. The server is a real one on this machine
- * (`TOLLGATE_URL`) or a stand-in. For the user in `x-user`, the server responds to `GET /limits/chat` with the snapshot
- * and to `POST /chat` with 200 or 429. The quota has a few tokens and refills one within about ten seconds.
+ * Tests the demo page in a real browser whose clock is 90 s wrong. The server is a real server on this machine
+ * (`TOLLGATE_URL`) or a stand-in. For the user in `x-user`, it responds to `GET /limits/chat` with the snapshot and to
+ * `POST /chat` with 200 or 429. The quota has a few tokens and refills a token within about ten seconds.
  *
  * `CHROMIUM` is the browser's executable. `SHOTS` is a folder for screenshots.
  */
@@ -48,7 +48,7 @@ for (const clockError of [0, 90_000, -90_000]) {
     const { available } = await fetchLimit(user);
     assert.ok(available >= 1, 'a new user has tokens');
 
-    // Exactly the last token disables the button.
+    // The button is disabled when the last token is spent, and not before.
     for (let left = available; left > 0; left--) {
       assert.equal(await button.textContent(), 'Send');
       await button.click();
@@ -92,7 +92,7 @@ for (const clockError of [0, 90_000, -90_000]) {
   });
 }
 
-test('a user without tokens sees the wait from the start', async () => {
+test('a user without tokens sees the wait as soon as the page opens', async () => {
   const user = `browser-limited-${Math.random()}`;
   let { available } = await fetchLimit(user);
   for (; available > 0; available--) {
@@ -152,7 +152,7 @@ test('the page fits any width in light and dark mode', async () => {
 
 declare global {
   interface Window {
-    /** The button's labels, and when each appeared: milliseconds since the epoch, by the correct clock. */
+    /** The button's labels, and when each label appeared in milliseconds since the epoch, by the correct clock. */
     labels: { at: number; text: string }[];
   }
 }
@@ -173,7 +173,7 @@ async function open(
   return { page, requests };
 }
 
-/** Runs in the page before its scripts. */
+/** Runs in the page before the page's scripts. */
 function setClock(clockError: number): void {
   const Correct = Date;
   class Wrong extends Correct {
@@ -195,12 +195,12 @@ function setClock(clockError: number): void {
   }).observe(document, { subtree: true, childList: true, characterData: true });
 }
 
-/** Milliseconds until the page allows the next request. */
+/** Returns the milliseconds until the page allows the next request. */
 function shownWaitOf(page: Page): Promise<number> {
   return page.evaluate(() => Number(document.querySelector('form')?.dataset['retryAt']) - Date.now());
 }
 
-/** The tokens left, and when the server allows the next request (milliseconds since the epoch). */
+/** Fetches the number of tokens left, and when the server allows the next request (milliseconds since the epoch). */
 async function fetchLimit(user: string): Promise<{ available: number; retryAt: number }> {
   const response = await fetch(`${server}/limits/chat`, { headers: { 'x-user': user } });
   const [limit] = parseSnapshots(await response.json());

@@ -8,8 +8,8 @@ const FILES = new URL('../../demo/dist/', import.meta.url);
 const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css' };
 
 /**
- * Serves the built demo page, and both servers from the same origin. Forwards `/send/` to the server at `other`, which
- * has different limits, and all other requests to the server at `base`.
+ * Serves the built demo page, and makes two servers available at the same origin. Requests to `/send/` are forwarded to
+ * the server at `other`, which has different limits, and all other requests are forwarded to the server at `base`.
  */
 export function site(base: string, other = base): Server {
   return createServer((request, response) => {

@@ -1,7 +1,7 @@
 /**
  * Replaces a tollgate server in the browser tests unless `TOLLGATE_URL` is set. Each `x-user` has a bucket of three
- * tokens that refills one every three seconds. Uses the client's algebra, which `tests/differential.test.ts` compares
- * with the crate's.
+ * tokens and refills a token every three seconds. The server uses the client's algebra, which
+ * `tests/differential.test.ts` compares with the algebra of the crate.
  */
 
 import { createServer, type Server } from 'node:http';

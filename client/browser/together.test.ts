@@ -1,7 +1,8 @@
 /**
- * Tests in a real browser. On the first page, users sign in and out, a hook and a button without React show one limit,
- * and some responses are about another limit. The second page runs the README's code without React. The servers are
- * those of `scripts/on-real-server.sh`: `TOLLGATE_URL` (or a stand-in), and `STATUS_UI_URL` for the other limit.
+ * Tests in a real browser. On the first page, users sign in and out. A hook and a button without React show one limit,
+ * and some responses are about another limit. The second page runs the README's code without React.
+ * `scripts/on-real-server.sh` starts both servers: `TOLLGATE_URL`, for which there is a stand-in, and `STATUS_UI_URL`,
+ * which has the other limit.
  */
 
 import assert from 'node:assert/strict';
@@ -149,7 +150,7 @@ test('point 5d the code without React in the README counts down', async () => {
   await page.context().close();
 });
 
-/** Opens a page with one script. If `user` is given, a cookie identifies that user. */
+/** Opens a page that runs one script. If `user` is given, a cookie identifies that user. */
 async function open(script: BuildOptions, query: string, user?: string): Promise<{ page: Page; requests: string[] }> {
   const bundled = await build({
     ...script,
@@ -180,7 +181,7 @@ async function open(script: BuildOptions, query: string, user?: string): Promise
   return { page, requests };
 }
 
-/** Runs in the page before its scripts. */
+/** Runs in the page before the page's scripts. */
 function record(): void {
   window.changes = [];
   new MutationObserver(() => {
@@ -195,7 +196,7 @@ function record(): void {
 
 declare global {
   interface Window {
-    /** The labels of each button, and when each appeared: milliseconds since the epoch. */
+    /** The labels of each button, and when each label appeared in milliseconds since the epoch. */
     changes: { at: number; id: string; text: string }[];
   }
 }
@@ -204,7 +205,7 @@ async function labelsOf(page: Page, id: string): Promise<{ at: number; text: str
   return (await page.evaluate(() => window.changes)).filter((change) => change.id === id);
 }
 
-/** When the server allows the next request: milliseconds since the epoch. */
+/** Returns when the server allows the next request, in milliseconds since the epoch. */
 async function allowedAtOf(user: string): Promise<number> {
   const response = await fetch(`${server}/limits/chat`, { headers: { 'x-user': user } });
   const [limit] = parseSnapshots(await response.json());

@@ -1,4 +1,7 @@
-/** A page where users sign in and out. Two buttons, one of them without React, share a limit; a third has another. */
+/**
+ * A page where users sign in and out. Two buttons share a limit, one with React and one without. A third has another
+ * limit.
+ */
 
 import { StrictMode, useEffect, useRef, useState, type ReactNode } from 'react';
 import { createRoot } from 'react-dom/client';
@@ -8,7 +11,7 @@ import { useCountdown, useRateLimit } from 'tollgate-client/react';
 const users = new URLSearchParams(location.search).getAll('user');
 const initOf = (user: string): RequestInit => ({ headers: { 'x-user': user } });
 
-/** Observes every response of the app, whatever its limit. */
+/** Observes every response of the app, whichever limit it is about. */
 let observe: (response: Response) => void = () => {};
 const { fetch } = window;
 window.fetch = async (...request) => {

@@ -6,7 +6,7 @@ client=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# A clean checkout beside an empty project.
+# Create a clean checkout next to an empty project.
 mkdir "$folder/tollgate" "$folder/project"
 tar -C "$client/.." -c --exclude=node_modules --exclude=dist --exclude=build --exclude=target --exclude='*.tgz' client |
   tar -C "$folder/tollgate" -x
@@ -27,7 +27,7 @@ SCRIPT
 bash -euo pipefail install.sh
 rm -r "$folder/tollgate/client/src" # The installed package does not need the sources.
 
-# The project also has React and its types, as any React project does.
+# Like any React project, the project has React and its types.
 tools=$folder/tollgate/client/node_modules
 ln -s "$tools/react" "$tools/@types" node_modules/
 "$tools/.bin/tsc" --noEmit --strict --target es2022 --module nodenext --jsx react-jsx --types react readme*.ts*

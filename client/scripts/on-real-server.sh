@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the browser tests with real servers: the crate's examples `status` and `status_ui`.
+# Runs the browser tests with real servers, which are the crate's examples `status` and `status_ui`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cargo build --quiet --example status --example status_ui

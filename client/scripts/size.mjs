@@ -1,9 +1,11 @@
-// Prints the size of each entry, minified and gzipped, without React. Fails above the bounds.
+// Prints the minified and gzipped size of each entry, without React. Fails if a size exceeds its bound.
 
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
-/** Gzipped bytes. A React page loads only `./react`, which contains the code that it needs from the main entry. */
+/**
+ * The bounds in gzipped bytes. A React page loads only `./react`, which contains the code it needs from the main entry.
+ */
 const BOUNDS = { '.': 6050, './react': 5750 };
 
 let fits = true;

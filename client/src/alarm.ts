@@ -1,6 +1,9 @@
-/** One timer for several due times, in milliseconds of the monotonic clock. */
+/** One timer for several due times, which are in milliseconds of the monotonic clock. */
 export interface Alarm {
-  /** Rings at `due` or earlier: at the earliest due time, or when a timer reaches its longest wait. */
+  /**
+   * Adds the due time `due`. The alarm rings at the earliest due time, or earlier if the wait exceeds the longest
+   * timeout.
+   */
   set(due: number): void;
   /** Cancels all due times. */
   clear(): void;
@@ -33,5 +36,5 @@ export function createAlarm(monotonic: () => number, ring: () => void): Alarm {
   return { set, clear };
 }
 
-/** Milliseconds; browsers treat longer timeouts as 0. */
+/** In milliseconds. Browsers treat longer timeouts as 0. */
 const MAX_TIMEOUT = 2 ** 31 - 1;

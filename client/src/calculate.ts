@@ -3,9 +3,9 @@ import { reservationsOf } from './algorithm/reservations.js';
 import { project } from './project.js';
 import type { Snapshot } from './snapshot.js';
 
-/** Whether the request may make a reservation, if the quota allows reservations. Default: no. */
+/** Whether the request may make a reservation if the quota allows reservations. The default is that it may not. */
 export interface CalculateOptions {
-  /** Accepts a reservation, however long the wait is. */
+  /** Accepts a reservation regardless of the wait. */
   readonly reserve?: boolean;
   /** Accepts a reservation that is due within this time. */
   readonly maxWaitMicros?: number;
@@ -13,17 +13,17 @@ export interface CalculateOptions {
 
 /** The server's decision. Times are in whole microseconds, as in the snapshot. */
 export interface RateLimitResult {
-  /** Whether the tokens would be spent, now or by a reservation. */
+  /** Whether the tokens would be spent, either now or by a reservation. */
   readonly ok: boolean;
-  /** Whole tokens available before the request. */
+  /** The whole tokens that are available before the request. */
   readonly available: number;
-  /** Whole tokens available after the request; unchanged if it is denied. */
+  /** The whole tokens that are available after the request, which are the same as before if it is denied. */
   readonly remaining: number;
-  /** Time until the reservation is due; 0 without a reservation. */
+  /** The time until the reservation is due, or 0 without a reservation. */
   readonly wait: number;
-  /** The shortest wait after which the same request is allowed; `null` if it never is, or if `ok` is true. */
+  /** The shortest wait after which the same request is allowed. `null` if it is never allowed or if `ok` is true. */
   readonly retryAfter: number | null;
-  /** The resulting row; unchanged if the request is denied. */
+  /** The resulting row, which does not change if the request is denied. */
   readonly row: Row;
 }
 

@@ -3,18 +3,18 @@ export interface ServerClock {
   /**
    * Records that the server reported `now` (microseconds). `sent` and `received` are the times of the request and the
    * response by the monotonic clock (milliseconds). The estimate assumes that the response took no time to arrive, so
-   * it is never ahead of the server. An estimate that is ahead would enable a button too early.
+   * it is never ahead of the server. An estimate ahead of the server would enable a button too early.
    *
    * Keeps the sample with the shortest round trip, until clock drift may have made a newer sample more accurate.
    */
   sample(now: number, sent: number, received: number): void;
-  /** Accepts the next sample, however long its round trip is: the monotonic clock may have stopped in the meantime. */
+  /** Accepts the next sample even if its round trip is long, because the monotonic clock may have been stopped. */
   distrust(): void;
   /** The server's time (microseconds since the epoch) at `monotonic` (milliseconds). */
   at(monotonic: number): number;
 }
 
-/** Until the first sample, the server is assumed to be `offset` milliseconds ahead. */
+/** Creates a clock. Until the first sample, the server is assumed to be `offset` milliseconds ahead. */
 export function createServerClock(offset: number): ServerClock {
   let shortest = Infinity;
   let sampledAt = 0;

@@ -1,26 +1,26 @@
 /** One policy in `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11). */
 export interface RateLimitItem {
   readonly policy: string;
-  /** Tokens left: `r`. */
+  /** The parameter `r`, the tokens left. */
   readonly remaining: number;
-  /** Seconds for which `r` applies, rounded up: `t`. `null` if absent. */
+  /** The parameter `t`, the seconds for which `r` applies, rounded up. `null` if absent. */
   readonly reset: number | null;
-  /** The policy's capacity: `q`. */
+  /** The parameter `q`, the policy's capacity. */
   readonly quota: number | null;
-  /** Seconds in which `q` tokens are refilled: `w`. */
+  /** The parameter `w`, the seconds in which `q` tokens are refilled. */
   readonly window: number | null;
 }
 
-/** A source of header fields, such as `Headers`. */
+/** A source of header fields, for example `Headers`. */
 export interface HeaderSource {
   get(name: string): string | null;
 }
 
 /**
- * Parses `RateLimit` and `RateLimit-Policy`, with several policies in one or more fields.
+ * Parses `RateLimit` and `RateLimit-Policy`. There may be several policies in one field or in several fields.
  *
- * Ignores a field that is not a list of structured items (RFC 9651) or is longer than 8 KiB, and an item without a name
- * or without `r`.
+ * Ignores fields that are longer than 8 KiB or are not a list of structured items (RFC 9651). Ignores items without a
+ * name or without `r`.
  */
 export function parseRateLimit(headers: HeaderSource): RateLimitItem[] {
   const policies = new Map(parseList(headers.get('ratelimit-policy')));
@@ -38,10 +38,11 @@ export function parseRateLimit(headers: HeaderSource): RateLimitItem[] {
 }
 
 /**
- * Parses `Retry-After`: seconds, or a date in any of the three forms of RFC 9110, section 5.6.7. The wait until a date
- * is counted from the response's `Date` or, without one, from `now` (milliseconds since the epoch).
+ * Parses `Retry-After`, which is a number of seconds or a date in any of the three forms of RFC 9110, section 5.6.7.
+ * The wait until that date is counted from the response's `Date` or, without this header, from `now` (milliseconds
+ * since the epoch).
  *
- * @returns milliseconds from now; `null` if the field is absent or malformed.
+ * @returns the milliseconds from now, or `null` if the field is absent or malformed.
  */
 export function parseRetryAfter(headers: HeaderSource, now: number): number | null {
   const value = headers.get('retry-after');
@@ -53,7 +54,7 @@ export function parseRetryAfter(headers: HeaderSource, now: number): number | nu
   return Number.isNaN(wait) ? null : Math.max(wait, 0);
 }
 
-/** The strings of a list with their parameters; empty if the field is malformed. */
+/** Returns the strings in a list with their parameters. The result is empty if the field is malformed. */
 function parseList(field: string | null): [string, Map<string, string>][] {
   const text = (field ?? '').trim();
   const members: [string, Map<string, string>][] = [];
@@ -79,9 +80,9 @@ function integer(value: string | undefined): number | null {
   return /^\d{1,15}$/.test(value ?? '') ? Number(value) : null;
 }
 
-/** Milliseconds since the epoch, or `NaN`. */
+/** Returns the milliseconds since the epoch, or `NaN` if the value is malformed. */
 function httpDate(value: string | null): number {
-  // `Date.parse` accepts nearly anything. The oldest form has no time zone and means UTC.
+  // Check the form first, because `Date.parse` accepts nearly any text. The oldest form has no time zone and means UTC.
   const form = HTTP_DATE.exec(value ?? '');
   return form ? Date.parse(form[1] ? form[0] : `${form[0]} GMT`) : NaN;
 }

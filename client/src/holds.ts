@@ -1,29 +1,29 @@
 import { parseRateLimit, parseRetryAfter, type HeaderSource, type RateLimitItem } from './headers.js';
 
-/** Denies requests that cost more than `remaining` until a given time, because of a response. */
+/** A rule, derived from a response, that denies requests which cost more than `remaining` until a given time. */
 export interface Hold {
-  /** The policy; absent for `Retry-After`. */
+  /** The policy of the hold. Absent if the hold comes from `Retry-After`. */
   readonly policy?: string;
-  /** The policies named in the response; empty if its header family has no policy names. */
+  /** The policies that the response names. Empty if its header family has no policy names. */
   readonly items: readonly RateLimitItem[];
-  /** Tokens; -1 denies every request. */
+  /** The remaining tokens; -1 denies every request. */
   readonly remaining: number;
-  /** Tokens; a request that costs more is never allowed. */
+  /** The capacity in tokens. A request that costs more is never allowed. */
   readonly quota?: number | null;
   /** `since` and `until` are milliseconds of the monotonic clock. */
   readonly since: number;
   readonly until: number;
 }
 
-/** A response to a limited request, such as a `Response`. */
+/** A response to a limited request, for example a `Response`. */
 export interface LimitedResponse {
   readonly status: number;
   readonly headers: HeaderSource;
 }
 
 /**
- * The holds of a response that was received at `now` (milliseconds since the epoch), which is `since` by the monotonic
- * clock.
+ * Returns the holds of a response that was received at `now` (milliseconds since the epoch), which is `since` by the
+ * monotonic clock.
  */
 export function holdsOf({ status, headers }: LimitedResponse, now: number, since: number): Hold[] {
   const items = parseRateLimit(headers);

@@ -3,7 +3,7 @@ import { isForeign } from './algorithm/changed.js';
 import { quotaOf, type Quota } from './algorithm/quota.js';
 import type { Snapshot } from './snapshot.js';
 
-/** The state of a limit at an instant, for a request without a reservation. Times in microseconds. */
+/** The state of a limit at an instant, for a request without a reservation. Times are in microseconds. */
 export interface Projected {
   readonly quota: Quota;
   readonly at: number;
@@ -13,7 +13,7 @@ export interface Projected {
   readonly state: Row;
   /** Whole tokens that can be spent at `at`. */
   readonly available: number;
-  /** When the request is allowed: `at`, a later instant, or `Infinity`. */
+  /** The instant at which the request is allowed: `at`, a later instant, or `Infinity`. */
   readonly retryAt: number;
   /** Whether the user is blocked, regardless of the row. */
   readonly blocked: boolean;

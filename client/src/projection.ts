@@ -5,7 +5,7 @@ import { project } from './project.js';
 import type { RateLimitConfig, Snapshot } from './snapshot.js';
 
 export interface Decision {
-  /** Milliseconds until the request is allowed; `Infinity` if it never is. */
+  /** The milliseconds until the request is allowed, or `Infinity` if it is never allowed. */
   readonly wait: number;
   /** Whole tokens that can be spent. */
   readonly value: number;
@@ -13,17 +13,19 @@ export interface Decision {
   readonly config: RateLimitConfig | null;
 }
 
-/** A user's limits, projected to any instant (milliseconds of the monotonic clock). */
+/** A user's limits, which can be projected to any instant (milliseconds of the monotonic clock). */
 export interface Projection {
   decide(at: number, count: number): Decision;
   /** Replaces the limits with a snapshot that was requested at `sent`. */
   replace(limits: readonly Snapshot[], sent: number): void;
   spend(count: number, at: number): void;
-  /** Applies a response received at `now` (milliseconds since the epoch); returns whether the refusal is unexpected. */
+  /**
+   * Applies a response received at `now` (milliseconds since the epoch). Returns whether it is an unexpected refusal.
+   */
   observe(response: LimitedResponse, now: number): boolean;
 }
 
-/** `policies` are the policy names known before the first snapshot. */
+/** Creates a projection. `policies` are the policy names that are known before the first snapshot. */
 export function createProjection(
   clock: ServerClock,
   monotonic: () => number,
@@ -63,17 +65,17 @@ export function createProjection(
   function spend(count: number, at: number): void {
     limits = limits.map((limit) => {
       const { row } = project(limit, clock.at(at), 0);
-      // After spending, the row is no longer foreign.
+      // A row from which tokens were spent is no longer foreign.
       const { clear: _, written_by: __, ...own } = limit;
       return { ...own, ...row, spent: Math.min(row.spent + count, LAST) };
     });
     dropHolds();
   }
 
-  /** Drops holds that are over, already reflected in a row, or about another limit. */
+  /** Drops holds that are over, that a row already reflects, or that are about another limit. */
   function dropHolds(): void {
     const now = monotonic();
-    // If the row has no more tokens than the headers report, the row is more precise: headers round up to seconds.
+    // If the row has no more tokens than the headers report, use the row, because headers round times up to seconds.
     const reflected = ({ items }: Hold): boolean =>
       items.some(({ policy, remaining }) => {
         const limit = limitOf(policy);
@@ -90,10 +92,10 @@ export function createProjection(
     return response.status === 429 && (!received.length || fresh.some((hold) => holds.includes(hold)));
   }
 
-  /** Holds without policy names may be about this limit, so they count until the next snapshot. */
+  /** Holds without policy names may be about this limit, so they apply until the next snapshot. */
   const isOwn = ({ items }: Hold): boolean =>
     !items.length || items.some(({ policy }) => limitOf(policy) || policies.includes(policy));
-  /** Keeps every hold until the first snapshot names the policies. */
+  /** Returns `true` for every hold until the first snapshot names the policies. */
   const mayBeOwn = (hold: Hold): boolean => !limits.length || isOwn(hold);
   const limitOf = (policy: string): Snapshot | undefined => limits.find((limit) => limit.policy === policy);
 

@@ -12,15 +12,16 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
 }
 
 /**
- * Returns the state of a limit for requests of `count` tokens. Renders again exactly when the status changes.
+ * Returns the state of a limit for requests of `count` tokens. The component renders again exactly when the status
+ * changes.
  *
  * When `source`, `init` or `key` changes, for example because another user signs in, the status is unknown until the
  * next snapshot.
  *
- * @param source - the URL of the status endpoint, whose store is shared as with `createRateLimit`; or your own store.
+ * @param source - the URL of the status endpoint, whose store is shared as with `createRateLimit`, or your own store.
  */
 export function useRateLimit(source: string | RateLimitStore, options: UseRateLimitOptions = {}): UseRateLimit {
-  // Where stores are not shared, each render would otherwise create a new store.
+  // If stores are not shared, each render would otherwise create a new store.
   const [identity, create] =
     typeof source === 'string'
       ? [identityOf({ ...options, url: source }), () => createRateLimit({ ...options, url: source })]
@@ -34,8 +35,8 @@ export function useRateLimit(source: string | RateLimitStore, options: UseRateLi
 }
 
 /**
- * Returns the whole seconds until `retryAt` (milliseconds since the epoch), rounded up; 0 if it is `null` or past.
- * Renders again whenever this number changes.
+ * Returns the whole seconds until `retryAt` (milliseconds since the epoch), rounded up, or 0 if `retryAt` is
+ * `null` or past. The component renders again whenever this number changes.
  */
 export function useCountdown(retryAt: number | null): number {
   const [, tick] = useReducer((ticks: number) => ticks + 1, 0);
@@ -50,5 +51,5 @@ export function useCountdown(retryAt: number | null): number {
   return Math.ceil(left / 1000);
 }
 
-/** The status on a server and until hydration. */
+/** Returns the status during server rendering and until hydration. */
 const unknown = (): RateLimitStatus => UNKNOWN;

@@ -8,7 +8,7 @@ export class RateLimitError extends Error {
     message: string,
     /** Whether a retry may succeed. */
     readonly temporary: boolean,
-    /** How long the server asks to wait before a retry, in milliseconds. */
+    /** How long the server asks the client to wait before a retry, in milliseconds. */
     readonly retryAfter = 0,
     cause?: unknown,
   ) {
@@ -16,14 +16,14 @@ export class RateLimitError extends Error {
   }
 }
 
-/** A JSON response. The times of request and response are milliseconds of the monotonic clock. */
+/** A JSON response. The times of the request and the response are in milliseconds of the monotonic clock. */
 export interface JsonResponse {
   readonly body: unknown;
   readonly sent: number;
   readonly received: number;
 }
 
-/** Times in milliseconds. */
+/** The options of a request. Times are in milliseconds. */
 export interface RequestOptions {
   readonly fetch: typeof globalThis.fetch;
   readonly init: RequestInit | undefined;
@@ -60,9 +60,9 @@ export async function request(url: string, options: RequestOptions): Promise<Jso
   }
 }
 
-/** When the response really arrived. A busy page, for example while loading, is notified later. */
+/** Returns when the response really arrived. A busy page, for example one that is loading, is notified later. */
 function arrivedAt(url: string, sent: number, notified: number): number {
-  // The timing entry may be missing. For other origins, `responseStart` is 0.
+  // The timing entry may be missing. For a response from another origin, `responseStart` is 0.
   const start = (performance.getEntriesByName(url).at(-1) as PerformanceResourceTiming | undefined)?.responseStart ?? 0;
   return start > sent && start <= notified ? start : notified;
 }

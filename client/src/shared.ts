@@ -1,11 +1,11 @@
 import { createStore, type RateLimitOptions, type RateLimitStore } from './store.js';
 
 /**
- * Creates a store of one limit. It does nothing until it is subscribed to or refreshed.
+ * Creates a store of one limit. The store does nothing until it has a listener or `refresh` is called.
  *
- * On a page, all stores and hooks with the same `url`, `timeUrl`, `init` and `key` share one store. The first of them
- * sets the other options. The store is released when its last listener leaves, and the next listener starts with a new
- * snapshot. Without a `document`, for example during server rendering, nothing is shared.
+ * On a page, all calls and hooks with the same `url`, `timeUrl`, `init` and `key` share one store. The first call or
+ * hook sets the other options. The store is released when its last listener leaves, and the next listener starts with a
+ * new snapshot. Without a `document`, for example during server rendering, nothing is shared.
  */
 export function createRateLimit(options: RateLimitOptions): RateLimitStore {
   if (!globalThis.document) {
@@ -27,10 +27,12 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
   };
 }
 
-/** The identity of a user's limit: everything that is sent, with headers normalized, and `key`. */
+/**
+ * Returns the identity of a user's limit, which consists of `key` and everything that is sent, with normalized headers.
+ */
 export function identityOf({ url, timeUrl, init, key }: RateLimitOptions): string {
   return JSON.stringify([url, timeUrl, key, { ...init, headers: [...new Headers(init?.headers)] }]);
 }
 
-/** Stores that have listeners. */
+/** The stores that have listeners. */
 const stores = new Map<string, RateLimitStore>();

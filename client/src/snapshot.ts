@@ -1,44 +1,45 @@
 import { LAST } from './algorithm/algebra.js';
 
-/** How a limit recovers: refilled smoothly, refilled at window boundaries, or over a sliding window. */
+/** How a limit recovers: smoothly, at window boundaries, or over a sliding window. */
 export type Algorithm = 'token_bucket' | 'fixed_window' | 'sliding_window';
 
-/** A policy and its quota. Tokens are whole; times are whole microseconds. */
+/** A policy and its quota. Tokens are whole numbers, and times are whole microseconds. */
 export interface RateLimitConfig {
   readonly policy: string;
   readonly algorithm: Algorithm;
-  /** Tokens refilled every `period`. */
+  /** The number of tokens that are refilled in each `period`. */
   readonly rate: number;
-  /** Microseconds. */
+  /** The period in microseconds. */
   readonly period: number;
   /** The most tokens that can be spent together. */
   readonly capacity: number;
-  /** The offset of window boundaries from the epoch, in microseconds, less than `period`. 0 for a bucket. */
+  /** The offset of window boundaries from the epoch in microseconds, which is less than `period`. 0 for a bucket. */
   readonly start: number;
-  /** Tokens that may be reserved over the capacity; `null` means unlimited. */
+  /** The number of tokens that may be reserved beyond the capacity. `null` means unlimited. */
   readonly max_reserved: number | null;
 }
 
-/** The state of a limit for one key, from the status endpoint. Instants in microseconds since the epoch. */
+/** The state of a limit for one key, from the status endpoint. Instants are in microseconds since the epoch. */
 export interface Snapshot extends RateLimitConfig {
-  /** Tokens spent and not yet refilled at `ts`. */
+  /** The tokens that are spent and not yet refilled at `ts`. */
   readonly spent: number;
-  /** Sliding window: the count of the previous window. Otherwise 0. */
+  /** For a sliding window, the count of the previous window; otherwise 0. */
   readonly previous: number;
   /** The instant from which `spent` is refilled. */
   readonly ts: number;
-  /** If another quota wrote the row: the instant at which the row expires; 2^53 - 1 means never. */
+  /** If another quota wrote the row, the instant at which the row expires, where 2^53 - 1 means never. */
   readonly clear?: number;
-  /** If another quota wrote the row: that quota's algorithm. */
+  /** If another quota wrote the row, the algorithm of that quota. */
   readonly written_by?: Algorithm;
-  /** The server's time of the snapshot. */
+  /** The time of the snapshot by the server's clock. */
   readonly now: number;
-  /** If present, no request is allowed before this instant; 2^53 - 1 means never. */
+  /** If present, no request is allowed before this instant, where 2^53 - 1 means never. */
   readonly not_before?: number;
 }
 
 /**
- * Parses the response of a status endpoint: one snapshot, or `{ limits: [snapshot, ...] }` for several policies.
+ * Parses the response of a status endpoint, which is one snapshot or, for several policies,
+ * `{ limits: [snapshot, ...] }`.
  *
  * @throws TypeError if a field is missing or out of range; the message names the field.
  */
@@ -71,7 +72,7 @@ export function parseSnapshots(body: unknown): readonly Snapshot[] {
 }
 
 /**
- * Parses the response of a server-time endpoint, `{ now }`: microseconds since the epoch.
+ * Parses the response of a server-time endpoint, which is `{ now }` in microseconds since the epoch.
  *
  * @throws TypeError if `now` is missing or out of range.
  */
@@ -97,7 +98,7 @@ const FRACTIONS = ['spent', 'previous'];
 const MAX_TOKENS = 999_999_999_999_999;
 /** 100 years in microseconds. */
 const MAX_PERIOD = 3_155_760_000_000_000;
-/** The server's bounds, within which doubles are exact. */
+/** The server's bounds for each number, within which doubles are exact. */
 const NUMBERS: readonly (readonly [keyof Snapshot, number, number])[] = [
   ['rate', 1, MAX_TOKENS],
   ['period', 1, MAX_PERIOD],

@@ -8,17 +8,19 @@ import { parseNow, parseSnapshots, type RateLimitConfig } from './snapshot.js';
 
 /** The options of a store. Times are in milliseconds. */
 export interface RateLimitOptions {
-  /** The status endpoint: returns a `Snapshot`, or `{ limits: [snapshot, ...] }` for several policies. */
+  /** The status endpoint, which returns a `Snapshot` or, for several policies, `{ limits: [snapshot, ...] }`. */
   readonly url: string;
   /** A server-time endpoint, which returns `{ now }`. Needed if responses from `url` may be cached. */
   readonly timeUrl?: string;
   /** Options of both requests. */
   readonly init?: RequestInit;
-  /** The user, needed if a cookie identifies the user. Stores with different keys share nothing. */
+  /** The user. Required if a cookie identifies the user. Stores with different keys share nothing. */
   readonly key?: string | number | null | undefined;
-  /** Names of the limit's policies, for `observe` without a status endpoint. Policies of the snapshot are added. */
+  /**
+   * The names of the policies, for `observe` without a status endpoint. The policies of a snapshot are added to them.
+   */
   readonly policies?: readonly string[];
-  /** Default 10,000. */
+  /** The time after which a request fails. Default 10,000. */
   readonly timeout?: number;
   /** How many times a failed request is retried, after 1, 2, 4, ... s. Default 5. */
   readonly retries?: number;
@@ -30,11 +32,11 @@ export interface RateLimitOptions {
   readonly monotonic?: () => number;
 }
 
-/** Whether a request would be allowed now. Stays the same object until its content changes. */
+/** Whether a request would be allowed now. A store returns the same object until the content changes. */
 export interface RateLimitStatus {
   /** `true` before the first snapshot, because the server decides. */
   readonly ok: boolean;
-  /** When the request will be allowed, by `Date.now()`, rounded up. `null` if it is allowed now, or never. */
+  /** When the request will be allowed, by `Date.now()` and rounded up. `null` if it is allowed now or never. */
   readonly retryAt: number | null;
   /** Whether a snapshot has been received. */
   readonly known: boolean;
@@ -45,7 +47,7 @@ export interface RateLimitStatus {
 export interface RateLimitCheck {
   /** Whole tokens available at `ts`, before the request. */
   readonly value: number;
-  /** The instant of the request: milliseconds since the epoch, by `Date.now()`. */
+  /** The instant of the request in milliseconds since the epoch, by `Date.now()`. */
   readonly ts: number;
   /** The policy that denies; if none denies, the policy with the fewest tokens left. */
   readonly config: RateLimitConfig;
@@ -53,32 +55,32 @@ export interface RateLimitCheck {
   readonly retryAt: number | null;
 }
 
-/** The limit of one user, projected in this page. The functions do not use `this`. */
+/** The limit of one user, which this page projects. The functions do not use `this`. */
 export interface RateLimitStore {
   /**
    * Calls `listener` after every change, until the returned function is called. While it has listeners, the store
    * fetches the snapshot, retries failed requests and keeps one timer for the next change.
    */
   subscribe(listener: () => void): () => void;
-  /** Whether a request of `count` tokens (default 1) is allowed now. */
+  /** Returns whether a request of `count` tokens (default 1) is allowed now. */
   getStatus(count?: number): RateLimitStatus;
   /**
-   * The outcome of a request of `count` tokens (default 1) at `ts` (milliseconds since the epoch, default
-   * `Date.now()`), if no other request spends tokens until then. `null` before the first snapshot.
+   * Returns the outcome of a request of `count` tokens (default 1) at `ts` (milliseconds since the epoch, default
+   * `Date.now()`) if no other request spends tokens until then. Returns `null` before the first snapshot.
    */
   check(ts?: number, count?: number): RateLimitCheck | null;
   /**
-   * Subtracts the `count` tokens (default 1) of an allowed request, without fetching. `ts` is when the server charged
-   * the request. The default is now, which makes the wait too long rather than too short.
+   * Subtracts the `count` tokens (default 1) of an allowed request without fetching a snapshot. `ts` is the time at
+   * which the server charged the request. With the default, which is now, the wait may be too long but never too short.
    */
   spend(count?: number, ts?: number): void;
   /**
    * Reads the headers of any response of the server. `RateLimit`, `RateLimit-Policy` and `Retry-After` apply if they
    * name policies of this limit and are stricter than the snapshot. `Retry-After` without policy names applies until
-   * the next snapshot. An unexpected refusal fetches the snapshot again.
+   * the next snapshot. After an unexpected refusal, the store fetches the snapshot again.
    */
   observe(response: LimitedResponse): void;
-  /** Fetches the snapshot. Concurrent calls share one request. Never rejects; see `getStatus().error`. */
+  /** Fetches the snapshot. Concurrent calls share one request. The promise never rejects; see `getStatus().error`. */
   refresh(): Promise<void>;
 }
 
@@ -87,7 +89,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   const { url, timeUrl, retries = 5, timeout = 10_000, init, policies = [] } = options;
   const { now = () => Date.now(), monotonic = () => performance.now() } = options;
   const fetch = options.fetch ?? ((...args) => globalThis.fetch(...args));
-  /** The time of day minus the monotonic clock. Changes when one of the two clocks is set or stops. */
+  /** The time of day minus the time of the monotonic clock. Changes when one of the two clocks is set or stops. */
   let gap = now() - monotonic();
   const clock = createServerClock(gap);
   const projection = createProjection(clock, monotonic, policies);
@@ -96,7 +98,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
 
   let known = false;
   let error: Error | null = null;
-  /** Statuses by count, computed on demand and discarded on each change. */
+  /** The statuses by count. They are computed on demand and discarded on each change. */
   let statuses = new Map<number, TimedStatus>();
   let statusesBefore = statuses;
 
@@ -152,7 +154,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   function spend(count = 1, ts = now()): void {
     checkCount(count);
     if (pending) {
-      // The pending snapshot may already include these tokens. Counting them twice is safer than not at all.
+      // The pending snapshot may already include these tokens. It is safer to count them twice than not to count them.
       spentWhilePending += count;
     }
     projection.spend(count, monotonicAt(ts));
@@ -162,7 +164,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   function observe(response: LimitedResponse): void {
     const unexpected = projection.observe(response, now());
     changed();
-    // A pending request may be the one that was refused; a scheduled retry fetches the snapshot anyway.
+    // The refused request may be the pending one. A scheduled retry fetches the snapshot anyway.
     if (unexpected && !pending && fetchAt === Infinity) {
       void refresh();
     }
@@ -229,7 +231,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
     }
   }
 
-  /** Runs when the alarm rings or the page is shown. Timers and clocks may have stopped while the machine slept. */
+  /** Runs when the alarm rings or the page is shown again. Timers and clocks may stop while the machine sleeps. */
   function wake(): void {
     const gapNow = now() - monotonic();
     if (Math.abs(gapNow - gap) > CLOCK_JUMP) {
@@ -262,7 +264,9 @@ function retryAt(now: number, wait: number): number | null {
   return wait > 0 && wait < Infinity ? Math.min(Math.ceil(now + wait), LAST_DATE) : null;
 }
 
-/** Compares statuses. Retry times may differ by a millisecond, as two clocks are not read at the same instant. */
+/**
+ * Compares statuses. Retry times may differ by a millisecond, because the two clocks are not read at the same instant.
+ */
 function isSame(a: RateLimitStatus, b: RateLimitStatus): boolean {
   const moved = Math.abs((a.retryAt ?? 0) - (b.retryAt ?? 0));
   return a.ok === b.ok && moved <= 1 && a.known === b.known && a.error === b.error;
@@ -270,13 +274,13 @@ function isSame(a: RateLimitStatus, b: RateLimitStatus): boolean {
 
 interface TimedStatus {
   readonly status: RateLimitStatus;
-  /** The status is valid until then, in milliseconds of the monotonic clock. */
+  /** The time until which the status is valid, in milliseconds of the monotonic clock. */
   readonly until: number;
 }
 
-/** Milliseconds; reached only with more than the default number of retries. */
+/** In milliseconds. Reached only if there are more retries than the default. */
 const MAX_BACKOFF = 60_000;
-/** Milliseconds; larger than the drift between two clocks while a page is open. */
+/** In milliseconds. Larger than the drift between the two clocks while a page is open. */
 const CLOCK_JUMP = 1000;
 /** The last instant that a `Date` can represent. */
 const LAST_DATE = 8.64e15;

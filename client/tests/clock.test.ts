@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createServerClock } from '../src/clock.js';
 
-/** Microseconds since the epoch. */
+/** In microseconds since the epoch. */
 const NOW = 1_700_000_000_000_000;
 
-test('the browser clock counts until the first sample', () => {
+test('the browser clock is used until the first sample', () => {
   assert.equal(createServerClock(NOW / 1000).at(5), NOW + 5000);
 });
 
@@ -23,7 +23,7 @@ test('the clock is never ahead of the server, and at most one response delay beh
   }
 });
 
-test('the sample with the shortest round trip counts until clock drift may exceed the difference', () => {
+test('the sample with the shortest round trip is used until clock drift may exceed the difference', () => {
   const clock = createServerClock(0);
   clock.sample(NOW, 0, 20);
   clock.sample(NOW + 999_000_000, 100, 200);
@@ -33,7 +33,7 @@ test('the sample with the shortest round trip counts until clock drift may excee
   assert.equal(clock.at(hour + 200), NOW + hour * 1000, 'after an hour it counts');
 });
 
-test('the next sample after `distrust` counts', () => {
+test('the next sample after `distrust` is used', () => {
   const clock = createServerClock(0);
   clock.sample(NOW, 0, 20);
   clock.distrust();

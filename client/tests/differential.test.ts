@@ -1,7 +1,7 @@
 /**
  * Compares the client's decisions with those of the crate's algebra (`differential/`), which must be identical.
  *
- * `TOLLGATE_CASES` is the number of random cases (default 200,000), `TOLLGATE_SEED` their seed.
+ * `TOLLGATE_CASES` is the number of random cases (default 200,000), and `TOLLGATE_SEED` is their seed.
  */
 
 import assert from 'node:assert/strict';
@@ -36,7 +36,7 @@ interface Case {
   remaining: number;
 }
 
-/** The generator's value for an unlimited wait. */
+/** The value that the generator prints for an unlimited wait. */
 const UNLIMITED_WAIT = 2 ** 53;
 
 const count = Number(process.env['TOLLGATE_CASES'] ?? 200_000);

@@ -1,4 +1,4 @@
-/** Point 5a: a store observes all responses on a page, and applies only those of its own policies. */
+/** Tests that a store observes all responses on a page and applies only those of its own policies (point 5a). */
 
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
@@ -6,7 +6,7 @@ import { createRateLimit } from '../src/index.js';
 import { NOW, snapshot } from './support.js';
 import { settle, world } from './world.js';
 
-/** Milliseconds since the epoch. */
+/** In milliseconds since the epoch. */
 const BEGIN = NOW / 1000;
 
 function refusal(fields: Record<string, string>): Response {

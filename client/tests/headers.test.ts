@@ -16,7 +16,7 @@ test('items have the remaining tokens and the reset time', () => {
   assert.deepEqual(limits('"api";r=42;t=18', '"other";q=100;w=60'), [item]);
 });
 
-test('several policies may be in one field or in several', () => {
+test('several policies may be in one field or in several fields', () => {
   const both = [item, { ...item, policy: 'day', remaining: 0, reset: 4000 }];
   assert.deepEqual(limits('"api";r=42;t=18, "day";r=0;t=4000'), both);
   assert.deepEqual(limits('"api";r=42;t=18 ,\t"day";r=0;t=4000'), both);
@@ -35,7 +35,7 @@ test('unknown parameters of any type are ignored', () => {
   assert.deepEqual(limits('"api";pk=:cGs=:;x;y=?1;z="; r=1, ";*d=@17;e=-1.5;f=t/o:k;r=42;t=18'), [item]);
 });
 
-test('the last of several parameters with the same name counts', () => {
+test('the last of several parameters with the same name applies', () => {
   assert.deepEqual(limits('"api";r=1;r=42;t=18'), [item]);
 });
 

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import { request } from '../src/request.js';
 
-/** Sends a request at 100, and is notified at 400 of a response whose timing entry has this `responseStart`. */
+/**
+ * Sends a request at 100 ms. The page is notified of the response at 400 ms, and its timing entry has `responseStart`.
+ */
 async function receivedAt(responseStart?: number): Promise<number> {
   const entries = responseStart === undefined ? [] : [{ responseStart: 1 }, { responseStart }];
   const timing = mock.method(performance, 'getEntriesByName', () => entries);

@@ -1,4 +1,4 @@
-/** Points 5b and 5c: stores of the same request on a page share their state. */
+/** Tests that the stores of the same request on a page share their state (points 5b and 5c). */
 
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
@@ -6,7 +6,7 @@ import { createRateLimit, type RateLimitOptions, type RateLimitStore } from '../
 import { snapshot } from './support.js';
 import { settle } from './world.js';
 
-/** A page and a server with a limit for each URL and user. `requests` are the requests so far. */
+/** Creates a page, and a server with a limit for each URL and user. `requests` are the requests so far. */
 function page(test: TestContext, spent: (user: string | null) => number = () => 0) {
   Object.assign(globalThis, { document: Object.assign(new EventTarget(), { visibilityState: 'visible' }) });
   const stops: (() => void)[] = [];
@@ -102,7 +102,7 @@ test('point 5b stores with different urls, requests or keys share nothing', asyn
   assert.ok(requests.length >= 9);
 });
 
-test('point 5b equal requests share a store, however they are written', async (t) => {
+test('point 5b equal requests share a store, even if they are written differently', async (t) => {
   const { requests, create, use } = page(t);
   use(create({ key: undefined, init: { mode: 'cors', headers: { 'X-User': 'ada', Accept: '*/*' } } }));
   use(create({ key: null, init: { mode: 'cors', headers: new Headers([['accept', '*/*'], ['x-user', 'ada']]) } }));

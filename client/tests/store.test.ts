@@ -5,7 +5,7 @@ import { NOW, snapshot } from './support.js';
 import { serverNow, settle, world } from './world.js';
 
 const EMPTY = snapshot({ spent: 10 });
-/** Milliseconds since the epoch. */
+/** In milliseconds since the epoch. */
 const BEGIN = NOW / 1000;
 
 test('the snapshot is fetched with the first listener, and only once', async (t) => {
@@ -275,7 +275,7 @@ test('permanent errors are not retried', async (t) => {
   }
 });
 
-test('a failure after the last listener left is not retried', async (t) => {
+test('a failure is not retried if no listeners are left', async (t) => {
   const w = world(t);
   w.answer = new Error('offline');
   w.latency = [50, 50];
@@ -467,7 +467,7 @@ test('a retry time in a million years is still a valid date', (t) => {
   assert.doesNotThrow(() => new Date(store.getStatus(1).retryAt ?? NaN).toISOString());
 });
 
-test('a later response about a policy replaces an earlier one', (t) => {
+test('a later response about a policy replaces an earlier response', (t) => {
   const { store } = world(t, { policies: ['api', 'day'] });
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=0;t=18, "day";r=1;t=900' } }));
   store.observe(new Response(null, { headers: { ratelimit: '"api";r=4;t=12' } }));

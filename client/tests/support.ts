@@ -1,9 +1,9 @@
 import type { Snapshot } from '../src/index.js';
 
-/** Microseconds since the epoch. */
+/** In microseconds since the epoch. */
 export const NOW = 1_700_000_000_000_000;
 
-/** A full bucket of ten tokens per minute, with these fields replaced. */
+/** Returns the snapshot of a full bucket of ten tokens per minute, in which `fields` are replaced. */
 export function snapshot(fields: Partial<Snapshot>): Snapshot {
   return {
     policy: 'chat',
@@ -21,7 +21,7 @@ export function snapshot(fields: Partial<Snapshot>): Snapshot {
   };
 }
 
-/** Headers from an object. */
+/** Creates headers from an object. */
 export function headers(fields: Record<string, string>): Headers {
   return new Headers(fields);
 }

@@ -1,6 +1,6 @@
 /**
  * Checks the client with the crate's exact vectors, as `tests/vectors.rs` checks the crate. The vectors were computed
- * in rational arithmetic, independently of client and crate. Their times are in milliseconds.
+ * in rational arithmetic, independently of the client and the crate. Their times are in milliseconds.
  */
 
 import assert from 'node:assert/strict';
@@ -107,7 +107,7 @@ function sequence(line: Line): void {
   }
 }
 
-/** The start of the first window: `rand` periods before `first`. */
+/** Returns the start of the first window, which is `rand` periods before `first`. */
 function firstWindow({ rand = 0, config }: Line, first: number): number {
   return first - Math.floor(rand * config.period);
 }
@@ -150,22 +150,22 @@ function checkVerdict(id: string, { ok, wait, retryAfter }: RateLimitResult, exp
   const micros = ok ? wait || null : retryAfter;
   if (ms === null || ms === 'Infinity') {
     assert.equal(micros, null, `${id}: retry`);
-    assert.equal(ms === 'Infinity', !ok, `${id}: a denial has a retry time unless it never fits`);
+    assert.equal(ms === 'Infinity', !ok, `${id}: only a cost that never fits must have no retry time`);
     return;
   }
   assert.ok(micros !== null, `${id}: no retry time`);
   assert.equal(Math.ceil(micros / 1000), ms, `${id}: retry`);
   if (expect.retry_after_exact != null) {
-    // Never early, and at most one microsecond late.
+    // The retry time must not be early, and may be at most one microsecond late.
     const exact = rational(expect.retry_after_exact);
     assert.ok(
       micros / 1000 >= exact - 1e-9 && micros / 1000 <= exact + 0.001 + 1e-9,
-      `${id}: ${micros} us of ${exact} ms`,
+      `${id}: expected ${exact} ms, found ${micros} us`,
     );
   }
 }
 
-/** Checks that the same request succeeds at the promised microsecond, and fails one microsecond earlier. */
+/** Checks that the same request is allowed at the promised microsecond, but not one microsecond earlier. */
 function checkTight(
   id: string,
   quota: Omit<Snapshot, keyof Row>,
@@ -179,14 +179,14 @@ function checkTight(
     calculateRateLimit({ ...quota, ...state }, now + micros, count, { reserve }).ok;
   if (!ok && retryAfter !== null) {
     assert.ok(at(retryAfter, reserve), `${id}: still denied after ${retryAfter} us`);
-    assert.ok(!at(retryAfter - 1, reserve), `${id}: ${retryAfter} us is not tight`);
+    assert.ok(!at(retryAfter - 1, reserve), `${id}: allowed a microsecond before ${retryAfter} us`);
   } else if (wait > 0 && count <= quota.capacity) {
     assert.ok(at(wait, false), `${id}: due time after ${wait} us is too early`);
     assert.ok(!at(wait - 1, false), `${id}: due time after ${wait} us is too late`);
   }
 }
 
-/** The tokens spent at `now`, computed independently of the client. */
+/** Computes the tokens spent at `now`, independently of the client. */
 function spentAt(
   { algorithm, rate, period }: Omit<Snapshot, keyof Row>,
   { spent, ts, previous }: Row,

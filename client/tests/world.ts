@@ -11,23 +11,23 @@ import { NOW, snapshot } from './support.js';
 /** A simulated server, network and browser. Times are in milliseconds. */
 export interface World {
   readonly store: RateLimitStore;
-  /** The server's answer: a snapshot, a response or a network error. */
+  /** The server's answer, which is one or several snapshots, a response, or a network error. */
   answer: Snapshot | { limits: Snapshot[]; now: number } | Response | Error;
-  /** The delays of requests and responses. */
+  /** The delay of a request and the delay of its response. */
   latency: [number, number];
-  /** How far the browser's time of day is ahead. */
+  /** How far the browser's time of day is ahead of the correct time. */
   clockError: number;
   /** How long the browser's monotonic clock has been stopped in total. */
   slept: number;
-  /** The requested URLs so far. */
+  /** The URLs that have been requested so far. */
   readonly urls: string[];
-  /** The store's pending timers. */
+  /** Returns the number of the store's pending timers. */
   readonly timers: () => number;
   /** Advances time and runs the timers that are due. */
   pass(milliseconds: number): Promise<void>;
 }
 
-/** Server time in microseconds. */
+/** Returns the server's time in microseconds. */
 export const serverNow = (): number => Date.now() * 1000;
 
 export function world(test: TestContext, options: Partial<RateLimitOptions> = {}, clockError = 0): World {
@@ -35,7 +35,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
   const mocked = globalThis.setTimeout;
   const mockedClear = globalThis.clearTimeout;
   const set = new Set<unknown>();
-  // Timers used by the fake network are not counted.
+  // The timers that the fake network uses are not counted.
   globalThis.setTimeout = ((callback: () => void, wait: number) => {
     const timer: unknown = mocked(() => {
       set.delete(timer);
@@ -90,7 +90,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
     timers: () => set.size,
     async pass(milliseconds: number) {
       const end = Date.now() + milliseconds;
-      // Small steps, because responses may be in flight; long waits have none.
+      // The steps are small, because responses may be in flight. During long waits, no responses are in flight.
       const tick = milliseconds > 100_000 ? milliseconds / 100 : 10;
       await settle();
       while (Date.now() < end) {
@@ -101,7 +101,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
   });
 }
 
-/** The server's answer, with a snapshot brought up to date. */
+/** Returns the server's answer. If it is a snapshot, its time is updated. */
 function answerNow(answer: World['answer']): World['answer'] {
   if (answer instanceof Response || answer instanceof Error || 'limits' in answer) {
     return answer;
@@ -109,7 +109,7 @@ function answerNow(answer: World['answer']): World['answer'] {
   return { ...answer, ...calculateRateLimit(answer, serverNow(), 0).row, now: serverNow() };
 }
 
-/** Lets pending promises settle. */
+/** Waits until pending promises have settled. */
 export async function settle(): Promise<void> {
   for (let i = 0; i < 3; i++) {
     await new Promise((resolve) => setImmediate(resolve));

@@ -29,7 +29,7 @@ impl List {
         let mut source = error.source();
         while let Some(cause) = source {
             if !is_own(cause) {
-                // The text of another crate may change, and the message must not repeat it.
+                // The texts of other crates may change, so the list omits them. The message must not repeat its cause.
                 assert!(!text.contains(&cause.to_string()), "{text} repeats {cause}");
                 writeln!(self.0, "source: (text of another library)").unwrap();
                 break;
@@ -76,7 +76,7 @@ fn without_port(text: &str) -> String {
     format!("{}PORT{}", &text[..start], &text[start + digits..])
 }
 
-/// Whether the error is of this crate, so that its text is stable.
+/// Returns whether the error is from this crate, so that its text is stable.
 fn is_own(cause: &(dyn Error + 'static)) -> bool {
     cause.is::<QuotaError>() || cause.is::<ParseQuotaError>() || cause.is::<PolicyError>() || cause.is::<CidrError>()
 }

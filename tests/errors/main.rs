@@ -1,5 +1,5 @@
-//! All error messages, each provoked through the public API, compared to `texts.txt`. Those of configuration files are
-//! in `tests/config/messages.txt`.
+//! Provokes all error messages through the public API and compares them with `texts.txt`. The messages about
+//! configuration files are in `tests/config/messages.txt`.
 //!
 //! `TOLLGATE_MESSAGES=write cargo test --all-features --test errors` rewrites the list; review the changes.
 

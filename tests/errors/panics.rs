@@ -1,4 +1,4 @@
-//! Mistakes in the program, which panic when it starts, or fail to compile in a `const`.
+//! Mistakes in a program that panic when the program starts or, in a `const`, fail to compile.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Errors of Redis servers, provoked by a fake server so that the list is complete. Errors of real servers are tested in
-//! `tests/redis`.
+//! Errors of Redis servers. A fake server sends them, so that the list is complete. `tests/redis` tests the errors of
+//! real servers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -102,7 +102,7 @@ async fn decide(url: &str) -> Result<(), Error> {
     limiter(url).await.try_limit(&API, 7).await.map(drop)
 }
 
-/// Starts a server that connects normally and sends `reply` to each script call. Returns its URL.
+/// Starts a server that accepts connections normally and sends `reply` to each script call. Returns its URL.
 fn fake_server(reply: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());

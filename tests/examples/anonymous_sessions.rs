@@ -37,7 +37,7 @@ async fn an_invented_session_is_limited_by_address() {
     assert_eq!(get(server, &["cookie: sid=another"]).await.status(), 429);
 }
 
-#[cfg(target_os = "linux")] // Only Linux assigns all of 127.0.0.0/8.
+#[cfg(target_os = "linux")] // Only Linux assigns all of 127.0.0.0/8 to the loopback interface.
 #[tokio::test]
 async fn a_session_is_ignored_from_another_address() {
     let example = Example::start("anonymous_sessions", &[]);
@@ -48,10 +48,11 @@ async fn a_session_is_ignored_from_another_address() {
 }
 
 #[tokio::test]
-async fn opening_sessions_and_guessing_share_one_limit() {
+async fn opening_sessions_and_answering_captchas_share_one_limit() {
     let example = Example::start("anonymous_sessions", &[]);
     let server = example.address();
-    example.promised("Opening sessions and guessing are limited too, to five per hour for each address");
+    example
+        .promised("Opening sessions and answering captchas share a limit of five requests per hour for each address");
     let cookie = open(&example, server).await;
     assert_eq!(statuses(4, server, "POST /captcha", &[&cookie]).await, "403 403 403 403");
     let response = send(LOCALHOST, server, "POST /captcha", &[&cookie], "forty-two").await;

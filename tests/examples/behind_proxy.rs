@@ -1,4 +1,4 @@
-//! The clients need all of 127.0.0.0/8, which only Linux assigns.
+//! The clients use several addresses in 127.0.0.0/8. Only Linux assigns all of them to the loopback interface.
 #![cfg(target_os = "linux")]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,11 +19,11 @@ async fn forged_addresses_do_not_bypass_the_limit() {
     assert!(other.has(example.promised(r#"ratelimit-policy: "app";q=3;w=3600"#)), "{other:?}");
     assert!(other.has(example.promised(r#"ratelimit: "app";r=2;t=2400"#)), "{other:?}");
 
-    // A direct request of the same client uses the same empty bucket.
+    // Direct requests of the same client use the same bucket, which is empty.
     assert_eq!(forging(2, ONE, app).await, "429 429");
 }
 
-/// The statuses of requests with a different forged address each.
+/// Sends requests that each have a different forged address. Returns their statuses.
 async fn forging(times: usize, client: Ipv4Addr, server: SocketAddr) -> String {
     let mut statuses = Vec::new();
     for i in 1..=times {

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::running::{Example, LOCALHOST, TestResponse, send};
 
-/// The example with a copy of its file that tests may change.
+/// The running example, with a copy of its file that tests may change.
 struct Running {
     example: Example,
     server: SocketAddr,
@@ -20,7 +20,7 @@ impl Running {
         Running { example, server, operators, file }
     }
 
-    /// Changes the file as editors do: by replacing it with another one.
+    /// Changes the file by replacing it with another file, as editors do.
     fn change(&self, old: &str, new: &str) {
         let text = std::fs::read_to_string(&self.file).unwrap();
         assert!(text.contains(old), "the file does not contain {old}");
@@ -29,7 +29,7 @@ impl Running {
         std::fs::rename(other, &self.file).unwrap();
     }
 
-    /// The response body, with the file's name as in the example's comment.
+    /// Requests a reload. Returns the response body, with the name that the example's comment gives to the file.
     async fn reload(&self, status: u16) -> String {
         let response = send(LOCALHOST, self.operators, "POST /reload", &[], "").await;
         assert_eq!(response.status(), status, "{response:?}");
@@ -57,7 +57,7 @@ async fn routes_have_the_limits_of_the_file() {
     assert!(response.has(running.example.promised(r#"ratelimit-policy: "default";q=60;w=60"#)), "{response:?}");
     let response = send(LOCALHOST, running.server, "GET /search", &["user-agent: GPTBot/1"], "").await;
     assert_eq!(response.status(), 429);
-    // Only the operators' port reloads.
+    // Only the port for operators accepts reload requests.
     assert_eq!(send(LOCALHOST, running.server, "POST /reload", &[], "").await.status(), 404);
 }
 
@@ -74,7 +74,7 @@ async fn a_reload_applies_the_changed_file_and_refills_nothing() {
     assert_eq!(report, running.example.promised("policies.create.quota: 5/min → 3/min\n"));
     let response = running.create().await;
     assert!(response.has(r#"ratelimit-policy: "create";q=3;w=60"#), "{response:?}");
-    // Two of three were spent before this call; on a slow machine, one may have been refilled.
+    // Two of three tokens were spent before this call. On a slow machine, one of them may have been refilled.
     let r: u64 = response.value("ratelimit").unwrap().split("r=").nth(1).unwrap()[..1].parse().unwrap();
     assert!(r <= 1, "{response:?}");
     assert_eq!(running.example.line(), "policies.create.quota: 5/min → 3/min");
@@ -97,7 +97,7 @@ async fn a_broken_file_changes_nothing_and_all_errors_are_reported() {
     let response = running.create().await;
     assert!(response.status() == 201 && response.has(r#"ratelimit-policy: "create";q=5;w=60"#), "{response:?}");
 
-    // Corrected, but one change needs a restart: nothing changes.
+    // The errors are corrected, but one change needs a restart, so nothing changes.
     running.change("3/mim", "3/min");
     running.change("\"saerch\"", "\"default\"");
     let report = running.reload(422).await;
@@ -108,7 +108,7 @@ async fn a_broken_file_changes_nothing_and_all_errors_are_reported() {
     );
     assert!(running.create().await.has(r#"ratelimit-policy: "create";q=5;w=60"#));
 
-    // All correct, including the deny list, which now contains this machine.
+    // Now the whole file is correct. Its deny list contains the address of this machine.
     running.change("\"/search\" = \"default\"", "\"/search\" = \"search\"");
     assert_eq!(
         running.reload(200).await,

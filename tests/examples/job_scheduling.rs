@@ -19,8 +19,8 @@ fn jobs_run_at_their_due_times_and_a_cancelled_time_is_reused() {
     assert!(example.ends());
 }
 
-/// Compares a line with the promised one. A busy machine runs jobs late and shortens delays, so each time is only bounded
-/// on the other side: no job runs early, and none waits longer than promised.
+/// Compares a line with the promised line. A busy machine runs jobs late, and the delays that the example prints are
+/// then shorter. Each time is therefore checked in one direction only: no job runs early or waits longer than promised.
 #[track_caller]
 fn check_line(line: &str, promised: &str) {
     let (words, times) = parts(line);
@@ -33,7 +33,7 @@ fn check_line(line: &str, promised: &str) {
     }
 }
 
-/// The words of a line, and its numbers with a decimal point.
+/// Returns the words of a line, and those of its numbers that have a decimal point.
 fn parts(line: &str) -> (Vec<&str>, Vec<f64>) {
     let (times, words): (Vec<_>, Vec<_>) = line.split(' ').partition(|word| word.contains('.'));
     (words, times.iter().map(|time| time.trim_end_matches(',').parse().unwrap()).collect())

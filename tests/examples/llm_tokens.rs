@@ -14,7 +14,7 @@ async fn an_answer_is_charged_its_actual_cost() {
     let short = complete(server, example.promised("12")).await;
     assert_eq!(short.status(), 200);
     assert!(short.has(example.promised(r#"ratelimit: "tokens";r=950;t=82080"#)), "{short:?}");
-    // One chunk per word, each after a line with its length.
+    // The body has one chunk per word. Each chunk follows a line that contains its length.
     let words: String = short.body.split("\r\n").skip(1).step_by(2).collect();
     example.promised(&words);
     assert!(words.ends_with("word11 word12\n"), "{short:?}");
@@ -44,12 +44,12 @@ async fn the_estimate_is_kept_on_disconnect_and_refunded_on_failure() {
 async fn of_five_batches_one_starts_three_wait_and_one_is_refused() {
     let example = Example::start("llm_tokens", &[]);
     let server = example.address();
-    example.promised("three follow a second apart, and the fifth would have to wait too long");
+    example.promised("the first starts immediately and three more start at intervals of one second");
     let began = Instant::now();
     let mut batches = JoinSet::new();
     for _ in 0..5 {
         batches.spawn(async move {
-            // Exactly the estimate, so nothing is refunded.
+            // The cost equals the estimate, so nothing is refunded.
             let response = send(LOCALHOST, server, "POST /batch", &["x-team: blue"], "50").await;
             (response.status(), began.elapsed())
         });
@@ -72,7 +72,7 @@ async fn balance(server: SocketAddr) -> String {
     send(LOCALHOST, server, "GET /balance", &["x-team: blue"], "").await.body
 }
 
-/// Reads the first words of a response, then disconnects.
+/// Reads the first words of a response and then disconnects.
 async fn disconnect_early(server: SocketAddr, words: &str) {
     let mut stream = TcpStream::connect(server).await.unwrap();
     let length = words.len();

@@ -1,5 +1,5 @@
-//! Runs the examples as separate processes, in real time and on real sockets. The expected texts are quoted from the top
-//! comment of each example.
+//! Runs the examples as separate processes, in real time and on real sockets. The tests quote the expected texts from
+//! the top comment of each example.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
@@ -21,7 +21,7 @@ mod redis;
 mod routes;
 mod running;
 #[path = "../redis/server.rs"]
-#[allow(dead_code)] // Shared with other tests.
+#[allow(dead_code)] // Other tests use the rest of this module.
 mod server;
 mod shadow;
 mod status;

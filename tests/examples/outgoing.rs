@@ -1,6 +1,6 @@
 use crate::running::Example;
 
-/// Retries once if the machine stalled for longer than the margin.
+/// The test runs the example again if the machine stalled for longer than the example tolerates.
 #[test]
 fn limited_calls_pass_within_five_seconds_and_most_unlimited_calls_are_refused() {
     match run() {
@@ -43,7 +43,7 @@ fn run() -> Run {
     Run::OnTime
 }
 
-/// The numbers in a line, after its prefix.
+/// Returns the numbers in a line that begins with `begin`.
 fn numbers<const N: usize>(line: &str, begin: &str) -> [f64; N] {
     let rest = line.strip_prefix(begin).unwrap_or_else(|| panic!("{line:?} does not begin with {begin:?}"));
     let numbers: Vec<f64> = rest.split(' ').filter_map(|word| word.trim_end_matches(',').parse().ok()).collect();

@@ -1,4 +1,4 @@
-//! Examples as child processes, and an HTTP client for them.
+//! Runs examples as child processes, and sends HTTP requests to them.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,12 +10,12 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 
-/// Generous, for busy machines.
+/// The maximum time to wait for an example, which is long because the machine may be busy.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) const LOCALHOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// A running example, which is killed when it is dropped.
+/// A running example. Its process is killed when this value is dropped.
 pub(crate) struct Example {
     name: &'static str,
     child: Child,
@@ -28,9 +28,9 @@ impl Example {
         Example::start_with(name, arguments, &[])
     }
 
-    /// Like `start`, with these environment variables.
+    /// Starts an example as `start` does, with the given environment variables.
     pub(crate) fn start_with(name: &'static str, arguments: &[&str], environment: &[(&str, &str)]) -> Example {
-        // From target/<profile>/deps to target/<profile>/examples.
+        // Change target/<profile>/deps to target/<profile>/examples.
         let mut path: PathBuf = std::env::current_exe().unwrap();
         path.pop();
         path.pop();
@@ -46,7 +46,7 @@ impl Example {
             .unwrap();
         let printed = BufReader::new(child.stdout.take().unwrap());
         let (send, lines) = channel();
-        // Reads all output even if the test does not, because a closed pipe would end the example.
+        // Read all output even if the test does not, because a closed pipe would end the example.
         std::thread::spawn(move || printed.lines().map_while(Result::ok).for_each(|line| drop(send.send(line))));
         Example { name, child, lines, comment: comment(name) }
     }
@@ -64,7 +64,7 @@ impl Example {
         address.unwrap_or_else(|| panic!("example {}: no URL in {line:?}", self.name)).parse().unwrap()
     }
 
-    /// Waits for the example to exit; returns whether it succeeded.
+    /// Waits for the example to exit. Returns whether it succeeded.
     pub(crate) fn ends(mut self) -> bool {
         assert!(self.lines.recv_timeout(TIMEOUT).is_err(), "example {}: expected no further line", self.name);
         self.child.wait().unwrap().success()
@@ -93,7 +93,8 @@ fn comment(name: &str) -> String {
     lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect()
 }
 
-/// Sends a request with these header lines from `client` on a new connection, and reads until the server closes it.
+/// Sends a request with the given header lines from `client` on a new connection, and reads the response until the
+/// server closes the connection.
 pub(crate) async fn send(
     client: Ipv4Addr,
     server: SocketAddr,
@@ -125,7 +126,7 @@ pub(crate) async fn get(server: SocketAddr, headers: &[&str]) -> TestResponse {
     send(LOCALHOST, server, "GET /", headers, "").await
 }
 
-/// The statuses of repeated requests, as curl's `-w '%{http_code} '` prints them.
+/// Repeats a request. Returns the statuses in the format that curl prints with `-w '%{http_code} '`.
 pub(crate) async fn statuses(times: usize, server: SocketAddr, request: &str, headers: &[&str]) -> String {
     let mut statuses = Vec::new();
     for _ in 0..times {

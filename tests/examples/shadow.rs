@@ -32,8 +32,8 @@ async fn a_share_is_enforced_for_the_same_clients_each_time() {
             }
         }
     }
-    // A fair coin tossed 40 times is outside this range once in 10^8 runs.
-    assert!((3..=37).contains(&enforced), "{enforced} of 40");
+    // If a fair coin is tossed 40 times, the number of heads is outside this range once in 10^8 runs.
+    assert!((3..=37).contains(&enforced), "the limit is enforced for {enforced} of 40 clients");
 }
 
 #[tokio::test]
@@ -55,11 +55,11 @@ async fn outcomes(example: &Example, server: SocketAddr, client: u32) -> Vec<Out
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outcome {
-    /// No sign of a limit.
+    /// The response has no sign of a limit.
     Quiet,
-    /// Only the header for the access log.
+    /// The response has only the header for the access log.
     Marked,
-    /// Allowed, with rate-limit headers.
+    /// The response is allowed and has rate-limit headers.
     Informed,
     Refused,
 }

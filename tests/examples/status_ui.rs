@@ -17,7 +17,7 @@ async fn status(server: SocketAddr, limit: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_page_loads_files_of_its_own_origin_only() {
+async fn the_page_loads_files_only_from_its_own_origin() {
     let example = Example::start("status_ui", &[]);
     let line = example.line();
     assert!(
@@ -30,7 +30,7 @@ async fn the_page_loads_files_of_its_own_origin_only() {
     let policy = page.value("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'"));
     assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
-    // The page needs no exceptions from the policy, and all its files exist.
+    // The page needs no exceptions from its content security policy, and all of its files exist.
     for inline in ["<style", " style=", "<script>", " onclick=", "http://", "https://"] {
         assert!(!page.body.contains(inline), "{inline}");
     }
@@ -55,11 +55,11 @@ async fn the_seventh_message_is_refused_until_the_time_in_the_status() {
         let seen = statuses(7, server, &line, &[]).await;
         let snapshot = status(server, limit).await;
         let now = snapshot["now"].as_u64().unwrap();
-        // Windows may have a boundary between the first message and the seventh.
+        // A window may end between the first message and the seventh.
         if limit == "bucket" {
             assert_eq!(seen, example.promised("200 200 200 200 200 200 429"));
             assert_eq!((snapshot["spent"].as_u64(), snapshot["capacity"].as_u64()), (Some(6), Some(6)));
-            // A token is refilled five seconds after the first was spent. The header rounds up.
+            // A token is refilled five seconds after the first token was spent. The header rounds the wait up.
             let due = snapshot["ts"].as_u64().unwrap() + 5_000_000;
             let refused = send(LOCALHOST, server, &line, &[], "").await;
             assert_eq!(refused.status(), 429);

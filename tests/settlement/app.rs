@@ -1,4 +1,4 @@
-//! Services and policies shared by several tests.
+//! Services and policies that several tests share.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,7 +14,7 @@ pub(crate) const CALLS: Policy = Policy::new("calls", Quota::fixed_window(500, t
 
 pub(crate) const ANOTHER: Policy = Policy::new("another", Quota::token_bucket(100, MINUTE));
 
-/// A key extractor with one key for all requests.
+/// A key extractor that returns the same key for all requests.
 pub(crate) fn team(_req: &Parts) -> &'static str {
     "team"
 }
@@ -23,7 +23,7 @@ pub(crate) async fn left(limiter: &RateLimiter, policy: &Policy) -> u64 {
     limiter.remaining(policy, "team").await.unwrap()
 }
 
-/// A service that passes the `Receipt` inserted by `layer` to `handle`.
+/// Creates a service that passes the `Receipt` from `layer` to `handle`.
 pub(crate) fn with_receipt_handler<F, H>(
     layer: &RateLimitLayer,
     handle: H,
@@ -39,7 +39,7 @@ where
     }))
 }
 
-/// A service that responds with the status in the request's path, such as `/404`.
+/// Creates a service that responds with the status in the request's path, for example `/404`.
 pub(crate) fn status_from_path(
     layer: &RateLimitLayer,
 ) -> RateLimit<impl Service<Request<()>, Response = Response<()>, Error = Infallible, Future: Send> + Clone + use<>> {

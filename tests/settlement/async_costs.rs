@@ -64,13 +64,14 @@ async fn a_request_dropped_before_its_cost_is_known_holds_nothing() {
         let mut service = status_from_path(&layer.wait_up_to(MINUTE));
         let mut response = Box::pin(service.ready().await.unwrap().call(Request::new(())));
         assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        assert_eq!(limiter.waiting(), 0, "a request without a cost does not count as waiting");
+        assert_eq!(limiter.waiting(), 0, "a request whose cost is not known must not count as waiting");
         drop(response);
         assert_eq!(left(&limiter, &RESERVABLE).await, 10);
     }
 }
 
-/// Combines costs of rules and layers, sync and async, with sync and async keys.
+/// The test combines costs of rules and of layers with keys. Costs and keys are each computed synchronously or
+/// asynchronously.
 #[tokio::test]
 async fn every_kind_of_cost_works_with_every_kind_of_key() {
     let slow_key = |_: &Parts| {
@@ -105,7 +106,7 @@ async fn every_kind_of_cost_works_with_every_kind_of_key() {
                     spent.push(policy.quotas()[0].get_capacity() - left(&limiter, policy).await);
                     limiter.reset(policy, "team").await.unwrap();
                 }
-                assert_eq!(spent, [100, 30, common, common], "{mixed:b}, rotated by {order}");
+                assert_eq!(spent, [100, 30, common, common], "rules with slow keys: {mixed:b}, rotated by {order}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The maximum that a quota admits over any interval, in exact integer arithmetic.
+//! Checks the maximum that a quota may admit over any interval, in exact integer arithmetic.
 
 use tollgate::Quota;
 use tollgate::algorithm::{Algorithm, Micros};
@@ -6,15 +6,16 @@ use tollgate::algorithm::{Algorithm, Micros};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
     pub(crate) at: Micros,
-    /// Capped at the charge, because the bound does not cover debt.
+    /// The tokens used, but at most the tokens charged, because the bound does not cover debt.
     pub(crate) tokens: u64,
 }
 
-/// Checks that every interval between two admissions admits at most the capacity plus the tokens refilled meanwhile.
+/// Checks that between any two admissions, no more tokens were admitted than the capacity plus the tokens refilled
+/// meanwhile.
 pub(crate) fn check(quota: &Quota, used: &[Used]) -> Result<(), String> {
     let period = quota.period().as_micros() as i128;
     let micros = |at: Micros| i128::from(at.get());
-    // The unit is tokens times the period, to avoid rounding.
+    // To avoid rounding, the unit is the number of tokens multiplied by the period.
     let refilled = |from: Micros, to: Micros| match quota.algorithm() {
         Algorithm::TokenBucket => (micros(to) - micros(from)) * i128::from(quota.rate()),
         Algorithm::FixedWindow => (micros(to) / period - micros(from) / period) * i128::from(quota.rate()) * period,
@@ -25,10 +26,10 @@ pub(crate) fn check(quota: &Quota, used: &[Used]) -> Result<(), String> {
         for last in &used[i..] {
             sum += i128::from(last.tokens) * period;
             let bound = i128::from(quota.get_capacity()) * period + refilled(first.at, last.at);
-            // Decisions may be off by a millionth of a token.
+            // Decisions may be wrong by a millionth of a token.
             if (sum - bound) * 1_000_000 > period {
                 return Err(format!(
-                    "admitted {sum} between {:?} and {:?}, at most {bound} allowed",
+                    "admitted {sum} between {:?} and {:?}, expected at most {bound}",
                     first.at, last.at
                 ));
             }

@@ -1,4 +1,4 @@
-//! Settlement after the row has changed: tokens are never refunded twice, and other charges are not forgiven.
+//! Settlement after the row has changed. Tokens are never refunded twice, and other charges still count.
 
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -23,7 +23,7 @@ async fn refilled_tokens_are_not_refunded_again() {
     other.refund().await.unwrap();
     assert_eq!(left(&limiter, &TEN).await, 10);
 
-    // After a full refill there is nothing to refund, whatever was spent since.
+    // After a full refill there is nothing to refund, no matter how much was spent since.
     let receipt = take(&limiter, &TEN, 10).await;
     clock.advance(MINUTE);
     take(&limiter, &TEN, 10).await;
@@ -68,11 +68,12 @@ async fn after_a_reset_a_settlement_can_only_charge_the_difference() {
         assert_eq!(left(&limiter, &TOKENS).await, 10_000);
         take(&limiter, &TOKENS, 500).await;
         receipt.settle(actual).await.unwrap();
-        assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "{actual}");
+        assert_eq!(10_000 - left(&limiter, &TOKENS).await, spent, "actual cost: {actual}");
     }
 }
 
-/// A settlement cannot detect a reset once the same amount has been spent again. It still refunds at most the charge.
+/// A settlement cannot detect a reset if the same amount has since been spent again. It still refunds at most the
+/// charge.
 #[tokio::test]
 async fn a_refund_after_an_undetected_reset_is_at_most_the_charge() {
     for (actual, max_refund) in [(0, 1000), (300, 700), (1000, 0)] {
@@ -82,7 +83,7 @@ async fn a_refund_after_an_undetected_reset_is_at_most_the_charge() {
         take(&limiter, &TOKENS, 3000).await;
         receipt.settle(actual).await.unwrap();
         let refunded = left(&limiter, &TOKENS).await - 7000;
-        assert!(refunded <= max_refund, "{refunded} for {actual}");
+        assert!(refunded <= max_refund, "refunded {refunded} at an actual cost of {actual}");
     }
 }
 
@@ -97,17 +98,17 @@ fn premium() -> Subject {
 }
 
 #[tokio::test]
-async fn after_an_upgrade_a_settlement_refunds_and_forgives_nothing() {
-    // Regression: settling capped the row at the old plan's capacity which forgave charges under the new plan.
+async fn after_an_upgrade_a_settlement_neither_refunds_nor_drops_charges() {
+    // Regression test: settling limited the row to the old plan's capacity, so charges under the new plan were lost.
     for (actual, spent) in [(0, 507), (3, 507), (5, 507), (9, 511)] {
         let (limiter, _clock) = limiter();
         let plans = plans();
         let (receipt, other) = (take(&limiter, &plans, 5).await, take(&limiter, &plans, 2).await);
         limiter.acquire(&plans, premium()).cost(500).await.unwrap();
         receipt.settle(actual).await.unwrap();
-        assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "{actual}");
+        assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "actual cost: {actual}");
         other.refund().await.unwrap();
-        assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "{actual}");
+        assert_eq!(limiter.remaining(&plans, premium()).await.unwrap(), 1000 - spent, "actual cost: {actual}");
     }
 }
 
@@ -119,7 +120,7 @@ async fn after_a_downgrade_a_settlement_refunds_nothing() {
         let receipt = limiter.acquire(&plans, premium()).cost(5).hold().await.unwrap().into_receipt();
         take(&limiter, &plans, 3).await;
         receipt.settle(actual).await.unwrap();
-        assert_eq!(limiter.remaining(&plans, "team").await.unwrap(), remaining, "{actual}");
+        assert_eq!(limiter.remaining(&plans, "team").await.unwrap(), remaining, "actual cost: {actual}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Debt: the part of an actual cost that exceeds the available tokens. Refills reduce it.
+//! Debt, which is the part of an actual cost that exceeds the available tokens. Refills reduce a debt.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn a_debt_delays_requests_until_it_is_refilled() {
     let receipt = limiter.acquire(&TOKENS, "team").cost(1000).hold().await.unwrap().into_receipt();
     receipt.settle(12_000).await.unwrap();
     let denied = limiter.try_limit(&TOKENS, "team").await.unwrap();
-    // The debt of 2,000 tokens and the requested token take 0.36 s each to refill.
+    // The debt is 2,000 tokens and the request costs one token. Each token takes 0.36 s to refill.
     let wait = 2001 * HOUR / 10_000;
     assert_eq!((denied.remaining(), denied.retry_after()), (0, Some(wait)));
     clock.advance(wait - MICRO);
@@ -35,7 +35,7 @@ async fn a_debt_of_several_windows_takes_several_windows_to_refill() {
     let (limiter, clock) = limiter();
     let receipt = limiter.acquire(&WINDOW, "team").hold().await.unwrap().into_receipt();
     receipt.settle(35).await.unwrap();
-    // The clock starts on a window boundary. The debt is 25, 15 and 5 tokens in the first three windows.
+    // The clock starts on a window boundary. The debt in the first three windows is 25, 15 and 5 tokens.
     for remaining in [0, 0, 0, 5, 10] {
         assert_eq!(left(&limiter, &WINDOW).await, remaining);
         clock.advance(MINUTE);

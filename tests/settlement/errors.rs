@@ -1,4 +1,4 @@
-//! `LimitError`: a denial or a backend error.
+//! `LimitError`, which is a denial or a backend error.
 
 use std::error::Error as _;
 
@@ -42,7 +42,7 @@ impl Backend for Down {
     }
 }
 
-/// Converts both kinds of error with `?`, and holds a charge.
+/// Makes a call and holds a charge. The `?` operator converts both kinds of error.
 async fn limit_and_hold(limiter: &RateLimiter) -> Result<u64, LimitError> {
     limiter.try_limit(&TEN, "team").await?.into_result()?;
     let held = limiter.acquire(&TEN, "team").cost(4).hold().await?.into_receipt();

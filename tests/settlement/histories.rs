@@ -17,7 +17,7 @@ use support::now;
 enum Action {
     /// Charges this many tokens.
     Charge(u64),
-    /// Settles an open charge, by index, at this cost.
+    /// Settles the open charge with this index at this cost.
     Settle(usize, u64),
     Refund(usize),
     /// Settles a charge that is already settled.
@@ -54,7 +54,7 @@ struct Charged {
     index: usize,
 }
 
-/// Plays a history. Returns the admitted tokens, the sum of actual costs and the remaining tokens.
+/// Runs a history. Returns the admitted tokens, the sum of the actual costs, and the remaining tokens.
 fn play(policy: &Policy, actions: &[Action]) -> (Vec<Used>, u64, u64) {
     let mut time = Micros::new(1_700_000_000_000_000);
     let clock = ManualClock::at(time);
@@ -132,7 +132,7 @@ proptest! {
     }
 }
 
-/// Regression: a refund was also counted against earlier charges.
+/// Regression test: a refund was also counted against earlier charges.
 #[test]
 fn settling_out_of_order_forfeits_nothing() {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());

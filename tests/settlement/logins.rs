@@ -1,4 +1,5 @@
-//! Failed logins: each guess is charged before it is checked, so that parallel guesses cannot exceed the limit.
+//! Limits on failed logins. Each guess is charged before it is checked, so that parallel guesses cannot exceed the
+//! limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use crate::client::{Client, limiter, serve};
 const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 const GUESSES: usize = 200;
 
-/// A login form that counts checked passwords and yields, so that guesses overlap.
+/// Creates a login form that counts checked passwords. Its handler yields, so that guesses overlap.
 fn form() -> (Router, Arc<AtomicUsize>) {
     let reached = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&reached);
@@ -29,7 +30,7 @@ async fn guess(client: Client, password: &str) -> u16 {
     client.send("POST", &[&format!("x-password: {password}"), "content-length: 0"]).await.status
 }
 
-/// Sends wrong guesses in parallel. Returns how many were checked and how many were refused.
+/// Sends wrong guesses in parallel. Returns how many guesses were checked and how many were refused.
 async fn guess_all(client: Client) -> (usize, usize) {
     let mut guesses = tokio::task::JoinSet::new();
     for _ in 0..GUESSES {

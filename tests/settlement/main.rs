@@ -1,9 +1,9 @@
-//! Costs of requests, and their settlement by the response or by a receipt once the actual cost is known.
+//! Costs of requests, and how a response or a receipt settles a charge once the actual cost is known.
 
 #![cfg(feature = "axum")]
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 
-#[allow(dead_code)] // Shared with `tests/http`; not all of it is used here.
+#[allow(dead_code)] // `tests/http` uses the rest of this module.
 #[path = "../http/answer.rs"]
 mod answer;
 #[allow(dead_code)]

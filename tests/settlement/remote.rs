@@ -1,4 +1,4 @@
-//! Settlement over a network: the response waits only for the confirmation.
+//! Settlement over a network. The response waits only until the settlement is confirmed.
 
 use std::future::Future;
 use std::pin::pin;
@@ -99,7 +99,7 @@ async fn a_receipt_returns_the_errors_of_the_backend() {
         let layer = RateLimitLayer::new(TEN, team).with_receipt().limiter(&limiter);
         let service = with_receipt_handler(&layer, move |receipt| async move {
             assert_eq!(receipt.settle(3).await.is_err(), fails);
-            // A failed settlement is not sent again, because it may have been applied.
+            // A failed settlement is not repeated, because the backend may have applied it.
             assert!(receipt.is_settled() && receipt.settle(3).await.is_ok());
             assert_eq!(receipt.reset().await.is_err(), fails);
             StatusCode::OK

@@ -1,4 +1,4 @@
-//! A backend that simulates a network: operations take effect when called and are confirmed later.
+//! A backend that simulates a network. Operations take effect when they are called, and they are confirmed later.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tollgate::{
 #[derive(Debug)]
 pub(crate) struct RemoteBackend {
     pub(crate) rows: MemoryBackend,
-    /// The number of polls that return `Pending`.
+    /// The number of polls of a result that return `Pending`.
     pub(crate) polls: usize,
     pub(crate) fails: bool,
     pub(crate) log: Arc<Log>,

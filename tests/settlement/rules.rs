@@ -1,4 +1,4 @@
-//! Several rules on one request: each settles its own charge.
+//! Several rules on one request. Each rule settles its own charge.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ async fn a_rule_without_on_response_settles_by_the_layers_closure() {
     }
 }
 
-/// Regression: an inner layer that skipped the request replaced the outer receipt with an empty one.
+/// Regression test: an inner layer that skipped the request replaced the outer receipt with an empty receipt.
 #[tokio::test]
 async fn an_inner_layer_that_charges_nothing_keeps_the_outer_receipt() {
     let (limiter, _clock) = limiter();
@@ -66,7 +66,7 @@ async fn a_settlement_by_one_rule_does_not_affect_other_rules() {
 
 #[tokio::test]
 async fn a_skipped_rule_settles_nothing_and_other_rules_settle_their_charges() {
-    // The index of a charge differs from that of its rule if an earlier rule is skipped.
+    // The index of a charge differs from the index of its rule if an earlier rule is skipped.
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);
     let unless_200 = |req: &Parts| {
@@ -138,7 +138,7 @@ async fn a_request_that_waited_is_settled() {
         }
         clock.advance(MINUTE);
         assert!(waiting.await.unwrap() < 300);
-        // A refund frees the reservation. A cost of 3 leaves a debt of two tokens.
+        // A refund releases the reservation. A cost of three tokens leaves a debt of two.
         clock.advance(debt * MINUTE);
         assert_eq!(left(&limiter, &RESERVABLE).await, u64::from(debt == 0), "{path}");
         limiter.reset(&RESERVABLE, "team").await.unwrap();
@@ -151,7 +151,7 @@ async fn a_refused_request_settles_nothing() {
     let count = Arc::clone(&calls);
     let (limiter, _clock) = limiter();
     const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
-    // Settling the layer's 429 would reset the limit and admit the next request.
+    // If the layer settled its own 429, the limit would be reset and the next request would be admitted.
     let layer = RateLimitLayer::new(ONE, team).and(TEN, team).limiter(&limiter).on_response(move |response| {
         count.fetch_add(1, Ordering::Relaxed);
         if response.status == 429 { OnResponse::Reset } else { OnResponse::Keep }

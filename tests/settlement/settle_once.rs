@@ -61,7 +61,7 @@ async fn only_one_of_two_concurrent_settlements_applies() {
         });
         // If both settlements applied, 1,000 would be spent.
         let spent = 10_000 - left(&limiter, &TOKENS).await;
-        assert!([300, 1700].contains(&spent), "{spent} in round {round}");
+        assert!([300, 1700].contains(&spent), "{spent} tokens are spent in round {round}");
         limiter.reset(&TOKENS, "team").await.unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! Streamed responses over a socket. They are charged an estimate and settled at the actual length when they end.
+//! Streamed responses over a socket. A response is charged an estimate and settled at its actual length when it ends.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use crate::client::{Client, limiter, serve};
 
 const ESTIMATE: u64 = 1000;
 
-/// A body that counts one token per byte and settles when it ends.
+/// A body that counts one token per byte and settles the charge when it ends.
 struct StreamedBody {
     chunks: mpsc::Receiver<Bytes>,
     tokens: u64,
@@ -38,7 +38,7 @@ impl http_body::Body for StreamedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(chunk) = ready!(self.chunks.poll_recv(context)) else {
-            // The settlement takes effect without being awaited.
+            // The settlement takes effect even if it is not awaited.
             drop(self.receipt.settle(self.tokens));
             return Poll::Ready(None);
         };
@@ -70,7 +70,7 @@ async fn a_completed_stream_is_charged_for_its_actual_length() {
         let answer = tokio::spawn(async move { client.get().await });
         for sent in 0..actual / 100 {
             send_chunk.send(Bytes::from(vec![b'x'; 100])).await.unwrap();
-            // The channel holds one chunk, so the server has received the first when the second is sent.
+            // The channel holds one chunk, so the server has received the first chunk by the time the second is sent.
             if sent > 0 {
                 assert_eq!(left(&limiter, &TOKENS).await, 10_000 - ESTIMATE);
             }
@@ -97,7 +97,7 @@ async fn an_interrupted_stream_stays_charged_at_its_estimate() {
         drop(stream);
         let body_dropped = tokio::time::timeout(Duration::from_secs(20), body_dropped.recv()).await;
         assert!(body_dropped.expect("the body was not dropped within 20 seconds").is_none());
-        assert_eq!(left(&limiter, &TOKENS).await, 10_000 - ESTIMATE, "after {sent}");
+        assert_eq!(left(&limiter, &TOKENS).await, 10_000 - ESTIMATE, "after {sent} tokens were sent");
     }
 }
 
@@ -115,7 +115,7 @@ async fn the_actual_cost_of_a_stream_counts_for_later_requests() {
         assert_eq!(client.get().await.status, 200);
     }
     let refused = client.get().await;
-    // 900 tokens are missing, at 0.36 s each.
+    // The request lacks 900 tokens, and each takes 0.36 s to refill.
     assert_eq!((refused.status, refused.retry_after()), (429, Some(324)));
     assert_eq!(left(&limiter, &TOKENS).await, 100);
 }

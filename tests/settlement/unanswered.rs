@@ -18,7 +18,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::app::{TEN, left, team};
 use crate::client::{limiter, serve};
 
-/// Layers that settle by the response or by a receipt. The receipt is dropped with the request.
+/// Creates layers that settle by the response or by a receipt. The receipt is dropped with the request.
 fn layers(limiter: &RateLimiter) -> [RateLimitLayer; 3] {
     let layer = RateLimitLayer::new(TEN, team).limiter(limiter);
     let reset = layer.clone().on_response(|_| OnResponse::Reset).with_receipt();
@@ -95,7 +95,7 @@ async fn a_request_stays_charged_if_the_client_disconnects() {
         stream.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
         handler.recv().await.expect("the handler must start");
         drop(stream);
-        // The handler and its sender are dropped when the server notices the disconnect.
+        // The server drops the handler and its sender when it notices the disconnect.
         assert!(tokio::time::timeout(Duration::from_secs(20), handler_dropped(handler)).await.is_ok());
         assert_eq!(left(&limiter, &TEN).await, remaining);
     }

@@ -1,4 +1,4 @@
-//! Receipts and responses of uncharged requests settle nothing.
+//! The receipts and responses of requests that were not charged settle nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,9 +37,9 @@ async fn the_receipt_of_a_request_denied_in_shadow_mode_does_nothing() {
 async fn a_request_denied_in_shadow_mode_is_not_settled_by_its_response() {
     for action in [OnResponse::Refund, OnResponse::Settle(5), OnResponse::Reset] {
         let (limiter, _clock) = limiter();
-        // Regression: with a receipt in the request, the closure was called and its result ignored.
+        // Regression test: if the request had a receipt, the closure was called and its result was ignored.
         let layer = RateLimitLayer::new(TEN, team).shadow().limiter(&limiter).on_response(move |response| {
-            assert_ne!(response.status, 202, "called for a request that was not charged");
+            assert_ne!(response.status, 202, "the closure was called for a request that was not charged");
             action
         });
         limiter.acquire(&TEN, "team").cost(10).await.unwrap();
@@ -86,7 +86,7 @@ async fn extracting_a_missing_receipt_is_an_error_that_names_with_receipt() {
 
 #[tokio::test]
 async fn a_receipt_without_charges_does_not_call_the_backend() {
-    // Regression: a reset of no rows was sent to the backend and failed if the backend was down.
+    // Regression test: a reset without rows was sent to the backend, so it failed if the backend was down.
     let backend = RemoteBackend { fails: true, ..RemoteBackend::new(ManualClock::new(), 2) };
     let log = Arc::clone(&backend.log);
     let limiter = RateLimiter::new(backend);

@@ -1,4 +1,4 @@
-//! Bursts of requests: exactly the limit is allowed, over any kind of connection.
+//! Bursts of requests. Exactly the limit is admitted, whatever the kind of connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ const LIMIT: usize = 37;
 const REQUESTS: usize = 200;
 const POLICY: Policy = Policy::new("burst", Quota::token_bucket(LIMIT as u64, MINUTE));
 
-/// A handler that counts its calls and yields, so that requests overlap.
+/// Creates an app whose handler counts its calls and yields, so that requests overlap.
 fn app() -> (Router, Arc<AtomicUsize>) {
     let reached = Arc::new(AtomicUsize::new(0));
     let handler = {
@@ -26,7 +26,7 @@ fn app() -> (Router, Arc<AtomicUsize>) {
             "hello"
         }
     };
-    // The clock does not advance, so no token is refilled.
+    // The clock does not advance, so no tokens are refilled.
     let layer = RateLimitLayer::new(POLICY, key::client_ip()).limiter(&limiter().0);
     (Router::new().route("/", get(handler)).layer(layer), reached)
 }

@@ -1,5 +1,5 @@
-//! A handwritten gRPC service, `test.Chat`, and its client. The service has a method of each kind and limits every
-//! message. Messages are raw bytes.
+//! A handwritten gRPC service, `test.Chat`, and its client. The service has one method of each kind and limits every
+//! message. The messages are raw bytes.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,13 +21,13 @@ use tower::{Service, service_fn};
 use crate::connections::listen;
 use crate::echo::RawCodec;
 
-/// One method of each kind.
+/// The methods: one unary method, and one for each kind of stream.
 pub(crate) const UNARY: &str = "/test.Chat/Say";
 pub(crate) const UPLOAD: &str = "/test.Chat/Upload";
 pub(crate) const DOWNLOAD: &str = "/test.Chat/Download";
 pub(crate) const TALK: &str = "/test.Chat/Talk";
 
-/// The limit of messages per client, over all methods.
+/// The limit on messages of a client, which all methods share.
 pub(crate) const MESSAGES: Policy = Policy::new("messages", Quota::token_bucket(5, HOUR));
 
 #[derive(Clone, Debug, Default)]
@@ -76,7 +76,7 @@ impl Chat {
 
 type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
-/// The key that a layer with `key::client_ip()` uses.
+/// Returns the key that a layer with `key::client_ip()` would use.
 fn client<T>(request: &Request<T>) -> Result<Key, LimitError> {
     let address = request.remote_addr().ok_or(tollgate::key::KeyError::new("no address"))?;
     Ok(key::client_ip().key(address.ip()))
@@ -124,7 +124,7 @@ impl From<Chat> for Routes {
     }
 }
 
-/// A layer that limits nothing.
+/// Creates a layer that limits nothing.
 pub(crate) fn no_limits() -> RateLimitLayer {
     RateLimitLayer::new(MESSAGES, key::global()).skip(|_| true)
 }

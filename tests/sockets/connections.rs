@@ -23,7 +23,7 @@ pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Serves `app` until the test's runtime ends, over HTTP/1.1 or HTTP/2.
+/// Serves `app` over HTTP/1.1 and HTTP/2 until the test's runtime ends.
 pub(crate) async fn serve(app: Router) -> SocketAddr {
     let (listener, address) = listen().await;
     tokio::spawn(async move {
@@ -32,7 +32,7 @@ pub(crate) async fn serve(app: Router) -> SocketAddr {
     address
 }
 
-/// Opens an HTTP/2 connection with prior knowledge. Clones of the sender share it.
+/// Opens an HTTP/2 connection with prior knowledge. Clones of the sender share the connection.
 pub(crate) async fn http2(address: SocketAddr) -> http2::SendRequest<Full<Bytes>> {
     let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();

@@ -1,4 +1,4 @@
-//! A handwritten gRPC service, `test.Echo`, with raw bytes as messages, so that no protobuf needs compiling.
+//! A handwritten gRPC service, `test.Echo`. Its messages are raw bytes, so the tests do not need a protobuf compiler.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

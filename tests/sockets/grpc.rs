@@ -1,4 +1,4 @@
-//! A tonic server behind the layer, and refusals as a tonic client receives them.
+//! A tonic server behind the layer, and the refusals that a tonic client receives from it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -28,7 +28,7 @@ async fn a_denied_call_gets_resource_exhausted_and_a_retry_delay() {
     assert_eq!((refused.code(), echo.calls.load(Ordering::Relaxed)), (Code::ResourceExhausted, 3));
     let message = "rate limit exceeded: \"three\"; retry after 18.765433s";
     assert_eq!(refused.message(), message);
-    // The pushback is rounded up to milliseconds, because gRPC clients retry after exactly that time.
+    // The pushback is rounded up to whole milliseconds, because gRPC clients retry after exactly that time.
     assert_eq!(pushback(&refused), Some("18766"));
     let retry_delay = Duration::from_micros(20_000_000 - 1_234_567);
     assert_eq!(Details::decode(refused.details()), Details { code: 8, message: message.into(), retry_delay });

@@ -1,4 +1,4 @@
-//! A plain hyper server without axum: custom body types, and the peer's address from the accept loop.
+//! A plain hyper server without axum, with custom body types and with peer addresses from the accept loop.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -48,7 +48,7 @@ async fn words(request: Request<Incoming>) -> Result<Response<WordsBody>, Infall
     Ok(Response::new(WordsBody(vec!["", " plain hyper", if body.is_empty() { "hello" } else { "thanks" }])))
 }
 
-/// Serves until the test's runtime ends. `peer` returns the address to record for a connection.
+/// Serves `layer` until the test's runtime ends. `peer` returns the address to record for a connection.
 async fn serve(layer: RateLimitLayer, peer: fn(SocketAddr) -> Option<PeerAddr>) -> SocketAddr {
     let (listener, address) = listen().await;
     let service = layer.layer(service_fn(words));
@@ -106,7 +106,7 @@ async fn custom_bodies_and_refusals_work_over_http_1_and_http_2() {
 
 #[tokio::test]
 async fn the_accept_loop_can_override_the_peer_address() {
-    // The accept loop may override the socket's address, for example from a PROXY protocol line.
+    // An accept loop may replace the socket's address, for example with the address in a PROXY protocol line.
     let address = serve(RateLimitLayer::new(TWO, key::client_ip()), |peer| {
         static NEXT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(1);
         let last = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -203,7 +203,7 @@ async fn point_3_a_table_around_plain_hyper_matches_by_path() {
 
 #[tokio::test]
 async fn the_layer_works_in_a_hyper_service_fn_without_an_adapter() {
-    // A service function that drives the tower service without hyper-util's adapter.
+    // This service function calls the tower service without hyper-util's adapter.
     let (listener, address) = listen().await;
     let limited = RateLimitLayer::new(TWO, key::global()).layer(service_fn(words));
     tokio::spawn(async move {

@@ -44,7 +44,7 @@ fn varint(bytes: &mut &[u8]) -> u64 {
     panic!("a varint is longer than ten bytes")
 }
 
-/// The numbers and values of a message's fields, in order.
+/// Returns the numbers and values of the fields in a message, in order.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Value<'_>)> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! The wire format of a refused gRPC request: one header block that ends the stream.
+//! The wire format of the refusal of a gRPC request, which is one header block that ends the stream.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::echo::{METHOD, serve};
 
 const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
-/// A call of `test.Echo/Say`: an uncompressed message of two bytes.
+/// Builds a call of `test.Echo/Say` with an uncompressed message of two bytes.
 fn call(address: SocketAddr, content_type: &str) -> Request<Full<Bytes>> {
     Request::post(format!("http://{address}{METHOD}"))
         .header("host", address.to_string())
@@ -35,7 +35,7 @@ async fn a_refusal_consists_of_headers_only() {
     let (address, _echo) = serve(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter().0)).await;
     let mut sender = http2(address).await;
 
-    // By contrast, an allowed request gets a message, with the status in the trailers.
+    // An allowed request gets a message, and its status is in the trailers.
     let answer = sender.send_request(call(address, "application/grpc")).await.unwrap();
     assert_eq!((answer.status().as_u16(), statuses(answer.headers())), (200, vec![]));
     assert!(!answer.body().is_end_stream());
@@ -64,14 +64,14 @@ async fn a_refusal_consists_of_headers_only() {
 
 #[tokio::test]
 async fn the_headers_frame_of_a_refusal_ends_the_stream() {
-    // Reads raw frames, because a client library also reports the end of the stream after an empty DATA frame.
+    // Read raw frames, because a client library would also report the end of the stream after an empty DATA frame.
     let (address, _echo) = serve(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter().0)).await;
     let mut sender = http2(address).await;
     sender.send_request(call(address, "application/grpc")).await.unwrap();
 
     let mut stream = TcpStream::connect(address).await.unwrap();
     // Send the preface, empty SETTINGS, and HEADERS on stream 1 without END_STREAM. The message is never sent, and the
-    // server must not wait for it. The HPACK block uses literals without indexing.
+    // server must not wait for it. The HPACK block uses literal fields without indexing.
     let mut block = vec![0x83, 0x86]; // :method POST, :scheme http
     for (name, value) in
         [(":path", METHOD), (":authority", "test"), ("content-type", "application/grpc"), ("te", "trailers")]
@@ -91,11 +91,11 @@ async fn the_headers_frame_of_a_refusal_ends_the_stream() {
     // If the server waits for the message, the timeout fails the test.
     let frames = tokio::time::timeout(Duration::from_secs(20), frames(&mut stream))
         .await
-        .expect("the server responds without the message");
+        .expect("the server must respond without waiting for the message");
     assert_eq!(frames, [(HEADERS, END_HEADERS | END_STREAM)]);
 }
 
-/// The types and flags of the frames of stream 1, until it ends.
+/// Reads the frames of stream 1 until the stream ends. Returns their types and flags.
 async fn frames(stream: &mut TcpStream) -> Vec<(u8, u8)> {
     let mut frames: Vec<(u8, u8)> = Vec::new();
     while frames.last().is_none_or(|(kind, flags)| *kind != RST_STREAM && flags & END_STREAM == 0) {

@@ -1,10 +1,10 @@
-//! Helpers for several tests.
+//! Helpers that several tests use.
 
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// Returns the output of a future of the memory backend, which is ready at the first poll.
+/// Polls a future of the memory backend once and returns its output. The future is always ready at the first poll.
 pub(crate) fn now<T, E: std::fmt::Debug>(future: impl IntoFuture<Output = Result<T, E>>) -> T {
     match pin!(future.into_future()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer.expect("the memory backend never fails"),

@@ -16,13 +16,13 @@ use tokio::net::{TcpListener, TcpSocket};
 use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 use tower::ServiceExt;
 
-/// One request per minute, so a second admitted request has another key or bypassed the limit.
+/// A policy of one request per minute. If a second request is admitted, it has another key or bypassed the limit.
 pub(crate) const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
 /// The client address that the honest proxies of these tests report.
 pub(crate) const CLIENT: &str = "203.0.113.9";
 
-/// A limiter with a manual clock, and its backend for counting rows.
+/// Creates a limiter with a manual clock. Also returns its backend, whose rows a test can count.
 pub(crate) fn limiter() -> (RateLimiter, Arc<MemoryBackend>, ManualClock) {
     let clock = ManualClock::new();
     let backend = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
@@ -33,7 +33,7 @@ pub(crate) fn hello() -> Router {
     Router::new().route("/", any(|| async { "hello" }))
 }
 
-/// Builds a request from `peer` with these header lines, in this order.
+/// Builds a request from `peer` with the given header lines in the given order.
 pub(crate) fn request<N, V>(peer: &str, lines: &[(N, V)]) -> Request
 where
     N: AsRef<[u8]>,
@@ -81,7 +81,7 @@ impl Answer {
         Answer { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
-    /// Whether the headers or the body contain these bytes.
+    /// Returns whether the headers or the body contain the given bytes.
     pub(crate) fn shows(&self, raw: &[u8]) -> bool {
         let contains = |bytes: &[u8]| bytes.windows(raw.len()).any(|window| window == raw);
         let mut headers = self.headers.iter();

@@ -15,7 +15,7 @@ use crate::client::{ONE, hello, limiter, request, send};
 
 const PEER: &str = "198.51.100.100";
 
-/// Text that the client chose, inserted as an extension by an outer layer.
+/// Text that the client chose and that an outer layer inserts as an extension.
 #[derive(Clone)]
 struct User(String);
 
@@ -38,7 +38,8 @@ proptest! {
         shift in 0..4_usize,
         other in (part(), part(), part()),
     ) {
-        // The third case splits the same bytes differently. Keys that join parts without lengths would collide.
+        // The third case splits the same bytes at other places. Keys that join parts without their lengths would
+        // collide.
         let other = match shift {
             0 => other,
             1 => (one.1.clone(), one.0.clone(), one.2.clone()),
@@ -67,14 +68,14 @@ fn shifted(parts: &(Vec<u8>, Vec<u8>, Vec<u8>)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (a, b, c)
 }
 
-/// Bytes that header and cookie values carry unchanged, so no spaces and no semicolons.
+/// Generates bytes that header and cookie values can contain unchanged. Spaces and semicolons are excluded.
 fn part() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(prop::sample::select(b":|,/{}ab01\x80\xff".to_vec()), 1..5)
 }
 
 #[tokio::test]
 async fn t05_separators_inside_a_part_do_not_split_it() {
-    // An attacker can send any separator, so only lengths can mark where a part ends.
+    // An attacker can send any separator, so only the length of a part can mark its end.
     type Pair = (Vec<u8>, Vec<u8>);
     let mut separators = vec![b":".to_vec(), b"\0".to_vec(), b"\x1f".to_vec(), Vec::new()];
     for tag in 0..10 {

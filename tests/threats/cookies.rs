@@ -1,5 +1,5 @@
-//! Threat 33: a client that is counted as many callers because it spells its cookie in many ways. The handler reads the
-//! cookie with a real `CookieJar`.
+//! Threat 33: a client that is counted as many callers because it spells its cookie in many ways. The handlers in these
+//! tests read the cookie with a real `CookieJar`.
 
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -17,7 +17,7 @@ use crate::client::{ONE, limiter, parts};
 /// A service that accepts the session `abcdefghijkl` and allows each session one request per minute.
 fn app(limiter: &RateLimiter) -> Router {
     let me = |jar: CookieJar| async move {
-        // Accepts quoted values, as services that share cookies with other programs do.
+        // Accept quoted values, as services that share cookies with other programs do.
         let session = jar.get("session").map(|cookie| cookie.value_trimmed().to_owned());
         if session.as_deref() == Some("abcdefghijkl") { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
     };
@@ -30,7 +30,7 @@ async fn status(app: &Router, cookie: &str) -> u16 {
     app.clone().oneshot(request).await.unwrap().status().as_u16()
 }
 
-/// Percent-encodes the letters of `text` whose bits are set in `bits`.
+/// Percent-encodes the letters of `text` whose positions are set in `bits`.
 fn escaped(text: &str, bits: usize) -> String {
     let spell = |(i, byte): (usize, u8)| match bits >> i & 1 {
         0 => char::from(byte).to_string(),
@@ -89,7 +89,7 @@ async fn point_9_conflicting_or_empty_cookies_are_anonymous() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Cookies with equal `value` or equal `value_trimmed` have the same key.
+    /// Cookies that have the same `value` or the same `value_trimmed` have the same key.
     #[test]
     fn point_9_cookies_that_are_equal_in_a_cookie_jar_have_the_same_key(
         one in r#"([ab" ]|%6[12]|%2[25]|%){0,6}"#,

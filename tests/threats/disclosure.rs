@@ -1,4 +1,4 @@
-//! Threats 22 and 28: responses that reveal accounts or keys, and refusals that a cache stores.
+//! Threats 22 and 28: responses that reveal accounts or keys, and refusals that are stored by a cache.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -42,7 +42,7 @@ async fn t22_existing_and_unknown_accounts_get_the_same_responses() {
             let (limiter, _backend, _clock) = limiter();
             let layer = RateLimitLayer::new(LOGIN, account.and(key::client_ip())).headers(family);
             let app = Router::new().route("/", post(log_in)).layer(layer.limiter(&limiter));
-            // Ada's address differs from the attacker's.
+            // Ada does not use the attacker's address.
             assert_eq!(ask(&app, "203.0.113.9", "ada@example.com", "right").await.status, 200);
             let mut history = Vec::new();
             for _ in 0..5 {

@@ -1,4 +1,5 @@
-//! Threat 20: one request that does the work of many, for example a batch, a query with aliases or a WebSocket.
+//! Threat 20: one request that does the work of many requests, for example a batch, a query with aliases or a
+//! WebSocket.
 
 use axum::Router;
 use axum::extract::State;
@@ -14,7 +15,7 @@ const PEER: &str = "198.51.100.1";
 
 #[tokio::test]
 async fn t20_a_batch_is_charged_for_each_of_its_operations() {
-    // Charges each operation in the body under the policy for single requests.
+    // Charge each operation in the body under the policy for single requests.
     async fn batch(State(limiter): State<RateLimiter>, body: String) -> Result<StatusCode, LimitError> {
         let operations = body.lines().count() as u64;
         limiter.try_acquire(&TEN, "ada").cost(operations).await?.into_result()?;
@@ -60,7 +61,7 @@ async fn t20_messages_on_one_connection_are_limited_individually() {
     }
     assert_eq!(answered, 10);
     clock.advance(MINUTE / 10);
-    assert!(limiter.try_check(&TEN, socket.clone()).await.unwrap().is_allowed(), "a check costs nothing");
+    assert!(limiter.try_check(&TEN, socket.clone()).await.unwrap().is_allowed(), "a check must not cost anything");
     assert!(limiter.try_limit(&TEN, socket.clone()).await.unwrap().is_allowed());
     assert!(!limiter.try_limit(&TEN, socket).await.unwrap().is_allowed());
 }

@@ -1,4 +1,4 @@
-//! Threat 9: keys chosen to fall into the same bucket of a hash table.
+//! Threat 9: keys that are chosen so that they fall into the same bucket of a hash table.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use tollgate::{Key, RateLimiter, key::Secret};
 
 #[test]
 fn t09_keys_that_collide_under_one_secret_spread_under_another() {
-    // An attacker who knows the secret can search for keys that fall into one bucket.
+    // An attacker who knows the secret can search for keys that all fall into the same bucket.
     let known = Secret::new([7; 16]);
     let colliding: Vec<Key> =
         (0_u64..).map(Key::from).filter(|key| bucket(&known, key) == 0).take(16 * BUCKETS as usize).collect();
-    // Under an unknown secret, the same keys spread out to about 16 per bucket. (The memory backend adds another hash:
-    // `positions_differ_between_placements_and_are_spread_evenly`.)
+    // Under an unknown secret, the same keys spread out, with about 16 in each bucket. The memory backend adds another
+    // hash, which `positions_differ_between_placements_and_are_spread_evenly` tests.
     let secret = Secret::random();
     let mut bucket_sizes: HashMap<u64, usize> = HashMap::new();
     for key in &colliding {
@@ -32,7 +32,7 @@ fn t09_each_limiter_has_a_different_secret() {
     assert_ne!(RateLimiter::default().digest(Some(&key)), RateLimiter::default().digest(Some(&key)));
 }
 
-/// The bucket of `key` in a table with `BUCKETS` buckets that is indexed by the digest alone.
+/// Returns the bucket of `key` in a table that has `BUCKETS` buckets and is indexed only by the digest.
 fn bucket(secret: &Secret, key: &Key) -> u64 {
     secret.digest(key).to_bits() as u64 % BUCKETS
 }

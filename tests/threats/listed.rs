@@ -112,7 +112,8 @@ fn has_heading(doc: &str) -> bool {
     fs::read_to_string(root().join(page)).is_ok_and(|text| text.lines().any(|line| line == heading))
 }
 
-/// Whether the target has a test with this path: a function below a `#[test]`-like attribute in the module's file.
+/// Returns whether the target has a test with this path, which is a function below a `#[test]`-like attribute in the
+/// module's file.
 fn has_test(target: &str, path: &str) -> bool {
     if target == "client" {
         return has_client_test(path);

@@ -16,7 +16,7 @@ async fn t23_anyone_can_exhaust_a_key_that_anyone_can_name() {
     for _ in 0..6 {
         guess(&limiter, "ada").await;
     }
-    assert!(!guess(&limiter, "ada").await, "a key that an attacker can name locks out its owner");
+    assert!(!guess(&limiter, "ada").await, "expected the owner of the key to be locked out");
 }
 
 #[tokio::test]

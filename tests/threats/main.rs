@@ -1,7 +1,7 @@
 //! Tests of the threats to a rate limiter in front of a service.
 //!
-//! Names that begin with `t05_` test threat 5 of `list.txt`. The list also names tests of other targets. `make threats`
-//! runs all listed tests and writes `THREATS.md`.
+//! Tests whose names begin with `t05_` test threat 5 of `list.txt`. The list also names tests of other targets.
+//! `make threats` runs all listed tests and writes `THREATS.md`.
 
 #![cfg(feature = "axum")]
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.

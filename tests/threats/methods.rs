@@ -1,4 +1,4 @@
-//! Threat 18: bypassing a limit with another method.
+//! Threat 18: a client that bypasses a limit by using another method.
 
 use axum::Router;
 use axum::http::Method;
@@ -28,11 +28,11 @@ async fn t18_head_and_get_share_a_bucket() {
         let route = || get(|| async { "hello" });
         let table = Router::new().route("/", route()).layer(limits(&limiter).table([("GET /", "one")]));
         assert_eq!(status(&table, first, &[]).await, 200);
-        assert_eq!(status(&table, second, &[]).await, 429, "{first} then {second}");
+        assert_eq!(status(&table, second, &[]).await, 429, "{first} and then {second}");
         let (limiter, _backend, _clock) = crate::client::limiter();
         let per_route = Router::new().route("/", route().layer(limits(&limiter).route("one")));
         assert_eq!(status(&per_route, first, &[]).await, 200);
-        assert_eq!(status(&per_route, second, &[]).await, 429, "{first} then {second}");
+        assert_eq!(status(&per_route, second, &[]).await, 429, "{first} and then {second}");
     }
 }
 
@@ -85,7 +85,7 @@ async fn t18_only_a_true_preflight_is_skipped() {
     for _ in 0..5 {
         assert_eq!(status(&skipping, "OPTIONS", &preflight).await, 200);
     }
-    assert_eq!(status(&skipping, "GET", &[]).await, 200, "nothing was spent");
+    assert_eq!(status(&skipping, "GET", &[]).await, 200, "the preflights must not spend tokens");
     assert_eq!(status(&skipping, "GET", &[]).await, 429);
     for (method, lines) in [
         ("OPTIONS", &[][..]),

@@ -69,13 +69,13 @@ fn point_10_proxies_behind_nat64_are_trusted_by_their_ipv4_addresses() {
 
 #[test]
 fn point_10_private_addresses_in_the_well_known_prefix_are_not_trusted() {
-    // RFC 6052, section 3.1: translators must not embed private addresses in the well-known prefix.
+    // According to RFC 6052, section 3.1, translators must not embed private addresses in the well-known prefix.
     for private in ["10.0.0.1", "127.0.0.1", "192.168.0.1", "169.254.0.1", "0.0.0.0"] {
         let peer = format!("64:ff9b::{private}");
         let behind = client_ip().trust(["10.0.0.0/8", "127.0.0.0/8", "192.168.0.0/16", "169.254.0.0/16"]);
         let found = behind.resolve(&parts(&peer, &[("x-forwarded-for", ADA)]));
         assert_eq!(found, peer.parse().ok());
-        // An operator can opt in if its translator embeds private addresses.
+        // An operator whose translator embeds private addresses can opt in.
         let found = behind.nat64(["64:ff9b::/96"]).resolve(&parts(&peer, &[("x-forwarded-for", "203.0.113.8")]));
         let expected = if private == "0.0.0.0" { private } else { "203.0.113.8" };
         assert_eq!(found, expected.parse().ok());
@@ -84,7 +84,7 @@ fn point_10_private_addresses_in_the_well_known_prefix_are_not_trusted() {
 
 #[test]
 fn point_10_operator_prefixes_of_every_rfc_6052_length_are_mapped() {
-    // RFC 6052, section 2.4: 192.0.2.33 embedded in each prefix.
+    // These are the examples of RFC 6052, section 2.4, which embed 192.0.2.33 in each prefix.
     for (prefix, address) in [
         ("2001:db8::/32", "2001:db8:c000:221::"),
         ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),
@@ -109,7 +109,7 @@ fn point_10_networks_that_can_never_match_behind_nat64_are_rejected() {
     for prefix in ["2001:db8::/33", "192.0.2.0/24", "2001:db8::1/96", "2001:db8::", "everything"] {
         assert!(error(client_ip().try_nat64([prefix])).contains("is not a NAT64 prefix"), "{prefix}");
     }
-    // These networks embed all of IPv4.
+    // These networks contain all embedded IPv4 addresses.
     for network in ["64:ff9b::/96", "64:ff9b::/64"] {
         assert!(error(client_ip().try_trust([network])).contains("IPv4"), "{network}");
         assert!(DenyRule::network(network).unwrap_err().to_string().contains("IPv4"), "{network}");

@@ -1,4 +1,4 @@
-//! Threats 16 and 17: alternative spellings of a path, and unbounded numbers of paths.
+//! Threats 16 and 17: alternative spellings of a path, and an unbounded number of paths.
 
 use std::net::Ipv4Addr;
 
@@ -21,7 +21,7 @@ fn routes() -> Router {
     Router::new().route("/x", get(|| async { "x" })).route("/users/{id}", get(|| async { "user" })).nest("/in", nested)
 }
 
-/// Spellings that some router, proxy or file system has treated as `/x`.
+/// Spellings that at least one router, proxy or file system has treated as `/x`.
 const VARIANTS: [&str; 28] = [
     "//x",
     "///x",
@@ -77,7 +77,7 @@ async fn t16_other_spellings_of_a_path_get_404_or_share_the_bucket() {
                 }
             }
         }
-        assert!(refused >= 4 && not_found > 30, "{refused} {not_found}");
+        assert!(refused >= 4 && not_found > 30, "{refused} refused, {not_found} not found");
     }
 }
 

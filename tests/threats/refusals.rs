@@ -1,4 +1,4 @@
-//! Threats 26 and 27: refusals as expensive as the work they refuse, and logs that fill the disk.
+//! Threats 26 and 27: refusals that are as expensive as the work they prevent, and logs that fill the disk.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -69,7 +69,7 @@ async fn t26_refused_requests_are_not_read_and_do_not_reach_the_service() {
 }
 
 #[tokio::test]
-async fn t26_a_refusal_is_small_whatever_the_size_of_the_request() {
+async fn t26_a_refusal_is_small_even_if_the_request_is_large() {
     let (limiter, _backend, _clock) = limiter();
     let layer = RateLimitLayer::new(ONE, key::header("x-api-key").or(key::client_ip())).limiter(&limiter);
     let app = Router::new().route("/", post(|_body: Bytes| async {})).layer(layer);
@@ -105,7 +105,7 @@ fn t27_only_the_tracing_observer_writes_to_a_log() {
             }
         }
     });
-    assert!(files > 40, "only {files} files seen");
+    assert!(files > 40, "only {files} files found");
     assert!(offending_lines.is_empty(), "{}", offending_lines.join("\n"));
 }
 

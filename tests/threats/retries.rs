@@ -34,9 +34,9 @@ proptest! {
             // `RateLimit` has no jitter. `Retry-After` adds at most the jitter.
             let exact = longest_window(&answer);
             let retry_after = answer.retry_after();
-            prop_assert!(retry_after >= exact.max(1), "{retry_after} < {exact}");
+            prop_assert!(retry_after >= exact.max(1), "Retry-After is {retry_after}, less than the exact wait of {exact}");
             let latest = Duration::from_secs(exact + 1) + jitter;
-            prop_assert!(Duration::from_secs(retry_after) < latest, "{retry_after} {exact} {jitter:?}");
+            prop_assert!(Duration::from_secs(retry_after) < latest, "Retry-After is {retry_after}, the exact wait is {exact}, the jitter is {jitter:?}");
             clock.advance(Duration::from_secs(retry_after));
             prop_assert_eq!(runtime.block_on(ask(&app, cost)).status, 200);
         }
@@ -55,7 +55,7 @@ async fn ask(app: &Router, cost: u64) -> Answer {
     send(app, request("::1", &[("x-cost", cost.to_string())])).await
 }
 
-/// The largest `t` of `RateLimit`, which is the wait without jitter in whole seconds.
+/// Returns the largest `t` in `RateLimit`, which is the wait without jitter in whole seconds.
 fn longest_window(answer: &Answer) -> u64 {
     let times = answer.headers.get_all("ratelimit").iter().map(|line| {
         let (_, t) = line.to_str().unwrap().rsplit_once(";t=").expect("a parameter t");
@@ -96,7 +96,7 @@ async fn t25_jitter_spreads_retries_and_is_bounded() {
     }
     assert!(delays.iter().all(|delay| (60..=90).contains(delay)), "{delays:?}");
     for range in [60..=70, 71..=80, 81..=90] {
-        assert!(delays.iter().filter(|delay| range.contains(*delay)).count() > 400, "{range:?}");
+        assert!(delays.iter().filter(|delay| range.contains(*delay)).count() > 400, "too few delays in {range:?}");
     }
 }
 

@@ -13,7 +13,7 @@ use crate::client::{ONE, hello, limiter, request, send};
 
 const RAW: &str = "hunter2-s3cret";
 
-/// A request with the secret in every header and parameter that the extractors read.
+/// Builds a request that contains the secret in every header and parameter that the extractors read.
 fn with_secrets() -> Request {
     let mut request = request(
         "198.51.100.1",

@@ -13,17 +13,17 @@ fn behind_proxies() -> ClientIp {
     client_ip().trust(["10.0.0.0/8", "fd00::/8"])
 }
 
-/// Header lines as they reach the service. Each `{}` is replaced by the number of the attempt.
+/// The header lines that reach the service. Each `{}` is replaced by the number of the attempt.
 type Lines = &'static [(&'static str, &'static str)];
 
-/// Name, extractor, peer address and header lines.
+/// A spoof: its name, the extractor, the peer address and the header lines.
 type Spoof = (&'static str, fn() -> ClientIp, &'static str, Lines);
 
 const SPOOFS: [Spoof; 17] = [
     ("no proxy is trusted", client_ip, CLIENT, &[("x-forwarded-for", "6.6.6.{}"), ("forwarded", "for=6.6.6.{}")]),
     ("the peer is not a proxy", behind_proxies, CLIENT, &[("x-forwarded-for", "6.6.6.{}")]),
     ("leftmost entry", behind_proxies, PROXY, &[("x-forwarded-for", "6.6.6.{}, 203.0.113.9")]),
-    ("leftmost of many", behind_proxies, PROXY, &[("x-forwarded-for", "6.6.6.{}, 7.7.7.{}, 203.0.113.9")]),
+    ("the leftmost of many entries", behind_proxies, PROXY, &[("x-forwarded-for", "6.6.6.{}, 7.7.7.{}, 203.0.113.9")]),
     ("a port after the honest entry", behind_proxies, PROXY, &[("x-forwarded-for", "6.6.6.{}, 203.0.113.9:55{}")]),
     (
         "Forwarded in addition to X-Forwarded-For",
@@ -108,10 +108,11 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
     let forwarded = || behind_proxies().from_forwarded();
     let hops = |hops| client_ip().trust_hops(hops);
     let single = || behind_proxies().from_header("x-real-ip");
-    // Extractor, peer, header lines and expected client.
+    // Each case has an extractor, a peer, header lines and the expected client.
     #[allow(clippy::type_complexity)]
     let table: &[(ClientIp, &str, &[(&str, &str)], &str)] = &[
-        // Honest requests through one proxy, two proxies, two proxies that write separate lines, and no proxy.
+        // These are honest requests through one proxy, two proxies, two proxies that write separate lines, and no
+        // proxy.
         (behind_proxies(), PROXY, &[(xff, CLIENT)], CLIENT),
         (behind_proxies(), PROXY, &[(xff, "203.0.113.9, 10.0.0.2")], CLIENT),
         (behind_proxies(), PROXY, &[(xff, "203.0.113.9"), (xff, "10.0.0.2")], CLIENT),
@@ -137,7 +138,7 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
         (hops(1), "198.51.100.1", &[], "198.51.100.1"),
         (hops(0), "198.51.100.1", &[(xff, "6.6.6.6")], "198.51.100.1"),
         (hops(1000), "198.51.100.1", &[(xff, "6.6.6.6")], "198.51.100.1"),
-        // A single-address header is read only if a proxy sends it once, with one address.
+        // A header with a single address is read only if a proxy sends the header once and with one address.
         (single(), PROXY, &[("x-real-ip", CLIENT), (xff, "6.6.6.6")], CLIENT),
         (single(), "198.51.100.1", &[("x-real-ip", "6.6.6.6")], "198.51.100.1"),
         (single(), PROXY, &[("x-real-ip", "6.6.6.6"), ("x-real-ip", CLIENT)], PROXY),

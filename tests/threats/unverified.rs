@@ -1,4 +1,4 @@
-//! Threats 23 and 33: keys that a client can invent or name, and their use in the documentation.
+//! Threats 23 and 33: keys that a client can invent or name. Some tests check how the documentation uses such keys.
 
 use std::fs;
 use std::net::IpAddr;
@@ -68,7 +68,7 @@ async fn point_11_auto_block_without_keys_blocks_the_attacker_but_not_the_accoun
     }
 }
 
-/// The extractors of unverified client input, as spelled in pages, examples and doc comments.
+/// The extractors that return unverified client input, as they are written in pages, examples and doc comments.
 const UNVERIFIED: [&str; 3] = ["key::header(", "key::bearer()", "key::cookie("];
 
 const EXEMPT_FILES: [&str; 3] = ["src/middleware/key/mod.rs", "src/middleware/key/request.rs", "src/docs/mistakes.md"];
@@ -109,7 +109,7 @@ fn point_11_unchecked_credentials_in_examples_are_detected() {
     assert_eq!(count("key::cookie(\"sid\"); // checked before\n\n\nkey::cookie(\"sid\")"), 1);
 }
 
-/// Lines that use an unverified key without "checked" on the same line or the two lines before.
+/// Returns the lines that use an unverified key without the word "checked" on that line or the two lines before it.
 fn unverified(text: &str) -> Vec<&str> {
     let lines: Vec<&str> = text.lines().collect();
     let mut faults = Vec::new();
@@ -122,7 +122,7 @@ fn unverified(text: &str) -> Vec<&str> {
     faults
 }
 
-/// Whether a line uses the extractor for anything but `.key(`, which builds a key from a known value.
+/// Returns whether a line uses the extractor, other than with `.key(`, which builds a key from a known value.
 fn uses_extractor(line: &str, extractor: &str) -> bool {
     line.split(extractor).skip(1).any(|rest| {
         let behind =

@@ -1,4 +1,4 @@
-//! Backends that behave like remote ones.
+//! Backends that behave like remote backends.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use tollgate::{
     clock::ManualClock,
 };
 
-/// Limiters with stopped clocks. One responds immediately, the other with a delay.
+/// Creates two limiters with stopped clocks. One decides immediately, and the other decides after a delay.
 pub(crate) fn limiters() -> [RateLimiter; 2] {
     [RateLimiter::new(rows()), RateLimiter::new(Delayed { rows: rows(), delay: Delay::Yields(2) })]
 }
 
-/// A limiter that completes one call per notification.
+/// Creates a limiter that completes one call for each notification of `gate`.
 pub(crate) fn gated(gate: &Arc<Notify>) -> RateLimiter {
     RateLimiter::new(Delayed { rows: rows(), delay: Delay::Until(Arc::clone(gate)) })
 }

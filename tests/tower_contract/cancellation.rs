@@ -1,4 +1,5 @@
-//! Clients that disconnect. A response future dropped at any point leaks nothing and stays charged.
+//! Clients that disconnect. A response future that is dropped at any point leaks nothing, and its request stays
+//! charged.
 
 use std::future::Future;
 use std::pin::pin;
@@ -52,7 +53,7 @@ async fn a_response_dropped_at_any_await_point_leaks_no_permit() {
     }
 }
 
-/// Polls a response at most `polls` times and drops it. Returns whether it was ready.
+/// Polls a response at most `polls` times and then drops it. Returns whether the response was ready.
 async fn poll_and_drop(
     service: &mut impl Service<Request<()>, Error = std::convert::Infallible>,
     path: &str,

@@ -12,8 +12,8 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tower::Service;
 
-/// Panics if an instance is called that was not polled ready. Clones are not ready, and the first poll is always
-/// pending.
+/// A service that panics if it is called before `poll_ready` has returned ready. A clone is not ready, and its first
+/// poll is always pending.
 #[derive(Debug, Default)]
 pub(crate) struct ContractService {
     readiness: Readiness,
@@ -56,7 +56,7 @@ impl Service<Request<()>> for ContractService {
     }
 
     fn call(&mut self, _request: Request<()>) -> Self::Future {
-        assert_eq!(self.readiness, Readiness::Ready, "called without being ready");
+        assert_eq!(self.readiness, Readiness::Ready, "the service was called before it was ready");
         self.readiness = Readiness::NotReady;
         self.calls.fetch_add(1, Ordering::Relaxed);
         Box::pin(async {

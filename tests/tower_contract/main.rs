@@ -1,4 +1,4 @@
-//! Tower's contract: readiness, permits, cancellation and clones, with immediate and delayed backends.
+//! Tests of Tower's contract with immediate and delayed backends: readiness, permits, cancellation and clones.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 

@@ -18,7 +18,7 @@ async fn a_backend_error_in_shadow_mode_refuses_no_request() {
         let layer = RateLimitLayer::new(ONE, key::global()).limiter(&limiter);
         assert_eq!(status(&layer).await, 503);
         assert_eq!(status(&layer.clone().shadow()).await, 200);
-        // The share is too small to include the key.
+        // The enforced share is too small to include the key.
         assert_eq!(status(&layer.enforce_share(f64::MIN_POSITIVE)).await, 200);
     }
 }
@@ -32,7 +32,7 @@ async fn a_key_error_in_shadow_mode_refuses_no_request() {
 
 #[tokio::test]
 async fn the_status_of_a_request_without_a_key_is_shadowed() {
-    // Regression: the header was `denied`, but the status was not shadowed.
+    // Regression test: the header was `denied`, but the status was not marked as shadowed.
     let layer = RateLimitLayer::new(ONE, key::client_ip()).shadow().shadow_header("x-shadow").with_status();
     let inner = service_fn(|request: Request<()>| async move {
         let status = request.extensions().get::<RateLimitStatus>().expect("a status");

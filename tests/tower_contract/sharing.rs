@@ -1,4 +1,4 @@
-//! Clones of the service and of the layer share a limiter, and their types can be named.
+//! Clones of the service and of the layer share a limiter. A program can name the types of both.
 
 use bytes::Bytes;
 use http::Request;
@@ -14,7 +14,7 @@ use crate::contract_service::ContractService;
 
 const HUNDRED: Policy = Policy::new("hundred", Quota::token_bucket(100, MINUTE));
 
-/// Names both types, whose parameters contain no closures or `impl Trait`.
+/// This struct names the types of the layer and the service, whose parameters contain no closures or `impl Trait`.
 struct Site {
     layer: RateLimitLayer,
     service: RateLimit<ContractService>,

@@ -1,4 +1,4 @@
-//! Issue 24, points 1, 3 and 15: the results of calls, checks and reservations.
+//! The results of calls, checks and reservations (issue 24, points 1, 3 and 15).
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn point_1_only_calls_that_return_a_hold_can_reserve() {
     assert!(reservation.cancel().await.unwrap()); // The next caller gets the same due time.
     assert_eq!(limiter.acquire(&EVENLY_SPACED, "ada").reserve_within(SECOND).await.unwrap().delay(), SECOND);
 
-    // Reserving without a hold is an error, even if no wait is needed.
+    // To reserve without holding is an error, even if the call does not have to wait.
     static MAIL: Policy = Policy::new("mail", Quota::token_bucket(1, SECOND).max_reserved(10));
     let charges = || [Charge::new(&MAIL, "ada").reserve()];
     let Err(LimitError::Backend(error)) = limiter.limit_all(charges()).await else {
@@ -69,7 +69,7 @@ async fn point_1_only_calls_that_return_a_hold_can_reserve() {
     assert_eq!(limiter.hold_all(charges()).await.unwrap().delay(), Duration::ZERO);
 }
 
-/// Regression: a job that slept for the delay and dropped the reservation was not limited.
+/// Regression test: a job that slept for the delay and then dropped the reservation was not limited.
 #[tokio::test]
 async fn point_1_a_dropped_reservation_stays_charged() {
     let limiter = limiter();
@@ -92,7 +92,7 @@ async fn point_3_a_check_of_a_full_bucket_reports_a_full_bucket() {
     let limiter = limiter();
     let full = limiter.try_check(&LOGIN, "ada").await.unwrap();
     assert_eq!((full.remaining(), full.reset()), (5, Duration::ZERO));
-    // The window is the time in which five tokens are refilled.
+    // In one window, five tokens are refilled.
     assert_eq!(full.window(), HOUR);
 }
 

@@ -1,4 +1,4 @@
-//! Clients that disconnect while they wait. Later requests move up to their reservations.
+//! Clients disconnect while their requests wait. Later requests take over the reservations.
 
 use std::time::Duration;
 
@@ -35,16 +35,16 @@ async fn a_new_request_gets_the_earliest_cancelled_reservation() {
     for slot in 4..10 {
         queue.at(ms(100 * slot)).await;
     }
-    // Request 21 is due exactly at the eleventh slot.
+    // Request 21 is due exactly at the eleventh due time.
     queue.at(ms(1000) - MICRO).await;
     assert_eq!(queue.passed().len(), 10);
     queue.at(ms(1000)).await;
     assert_eq!(queue.passed()[10..], [(21, ms(1000))]);
 }
 
-/// Requests in the middle leave. Requests behind them move up, and the last reservations are refunded.
+/// Clients in the middle of the queue disconnect. Later requests move up, and the last reservations are refunded.
 #[tokio::test]
-async fn later_requests_move_up_when_earlier_requests_leave() {
+async fn later_requests_move_up_when_earlier_requests_are_cancelled() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), key::global()).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());
@@ -80,7 +80,7 @@ async fn reservations_cancelled_before_a_held_one_are_forfeited() {
     assert_eq!(hold().await.unwrap().delay(), ms(1000));
 }
 
-/// A reservation passes only to requests of the same cost.
+/// A cancelled reservation passes only to a request of the same cost.
 #[tokio::test]
 async fn a_cancelled_reservation_passes_to_a_request_of_the_same_cost() {
     let queue = Queue::new();

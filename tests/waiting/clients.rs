@@ -37,7 +37,7 @@ fn to(uri: String) -> Request<Empty<Bytes>> {
     Request::builder().uri(uri).body(Empty::new()).unwrap()
 }
 
-/// Runs in real time because it uses sockets.
+/// This test runs in real time, because it uses sockets.
 #[tokio::test]
 async fn a_client_layer_sends_requests_at_the_configured_rate() {
     const REMOTE: Policy = Policy::new("remote", Quota::token_bucket(20, SECOND).capacity(1).max_reserved(50));

@@ -11,7 +11,8 @@ use tollgate::{
     clock::{ManualClock, Sleep},
 };
 
-/// Decides and settles when called, as the contract requires, and returns the result after `polls` polls.
+/// A backend that decides and settles as soon as it is called, as the contract requires, but returns the result only
+/// after `polls` polls.
 #[derive(Debug)]
 pub(crate) struct DelayedBackend {
     rows: MemoryBackend,

@@ -1,7 +1,8 @@
-//! Futures dropped at any await point leak no permit, no waiter and no reservation.
+//! Futures that are dropped at any await point leak no permit, no waiter and no reservation.
 //!
-//! Each test polls a future a number of times and then drops it. The polls lead the future through all its states. An
-//! earlier request has spent the capacity, so the future is due after 100 ms and the next call after 200 ms.
+//! Each test polls a future a number of times and then drops it. Enough polls take the future through all of its
+//! states. An earlier request has spent the capacity, so the future is due after 100 ms and the next call is due after
+//! 200 ms.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -26,7 +27,8 @@ use crate::queue::{MICRO, SPACED, ms};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 
-/// The times of the polls after the decision: before and after the due time, and after the inner service is ready.
+/// The times of the polls after the decision. They are before and after the due time, and after the inner service is
+/// ready.
 const POLLS: [Duration; 11] = [
     ms(0),
     ms(40),
@@ -40,7 +42,7 @@ const POLLS: [Duration; 11] = [
     ms(160),
     ms(170),
 ];
-/// The inner service is ready from this poll on.
+/// The number of the first poll at which the inner service is ready.
 const READY: usize = 5;
 
 /// The state in which a future was dropped.
@@ -87,7 +89,7 @@ impl Trial {
     }
 }
 
-/// The instants of the first `polls` polls. The backend decides during the first `polls_to_decide` of these.
+/// Returns the times of the first `polls` polls. The backend decides during the first `polls_to_decide` polls.
 fn instants(polls_to_decide: usize, polls: usize) -> Vec<Duration> {
     std::iter::repeat_n(Duration::ZERO, polls_to_decide).chain(POLLS).take(polls).collect()
 }
@@ -136,7 +138,7 @@ async fn response(polls_to_decide: usize, refund: bool, polls: usize) -> (Reache
         let Ok(_) = response.await;
     });
 
-    // After the decision, other requests hold all permits of the inner service until some time after the due time.
+    // After the decision, other requests hold all permits of the inner service, and release them after the due time.
     let others = std::cell::RefCell::new(None);
     let done = trial.poll(&mut response, &instants(polls_to_decide, polls), |i| {
         if i == polls_to_decide + 1 {
@@ -155,7 +157,7 @@ async fn response(polls_to_decide: usize, refund: bool, polls: usize) -> (Reache
         (_, 1) if refund => Reached::Refunded,
         _ => Reached::Continued,
     };
-    let context = format!("{polls_to_decide} polls to decide, dropped after {polls}, {reached:?}");
+    let context = format!("{polls_to_decide} polls to decide, dropped after {polls} polls, {reached:?}");
     assert_eq!(permits.available_permits(), 2, "{context}: a permit is still taken");
     trial.check(reached, &context).await;
     (reached, done)
@@ -169,7 +171,7 @@ async fn a_dropped_waiting_call_leaks_no_waiter_and_no_reservation() {
             let call = trial.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND);
             let mut call: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move { drop(call.await.unwrap()) });
             let done = trial.poll(&mut call, &instants(polls_to_decide, polls), |_| {});
-            // The call is due at the fourth poll after the decision.
+            // The fourth poll after the decision is at the due time of the call.
             assert_eq!(done, polls == polls_to_decide + 4);
             drop(call);
             let context = format!("{polls_to_decide} polls to decide, dropped after {polls}");
@@ -203,7 +205,7 @@ fn reached(polls_to_decide: usize, polls: usize, done: bool) -> Reached {
     }
 }
 
-/// The due time passes without a poll. The call did not continue, so its charge is refunded.
+/// The call is not polled after its due time. It did not continue, so its charge is refunded.
 #[tokio::test]
 async fn a_call_dropped_after_its_due_time_without_a_poll_is_refunded() {
     let trial = Trial::new(0).await;

@@ -1,4 +1,4 @@
-//! Waiting requests continue at the times that the quota implies, in the order of arrival.
+//! Waiting requests continue in the order of their arrival, at the times that the quota implies.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ async fn twenty_concurrent_requests_continue_100_ms_apart() {
     for slot in 1..20 {
         let due = ms(100 * slot);
         queue.at(due - MICRO).await;
-        assert_eq!(queue.passed().len() as u64, slot, "before request {slot} is due");
+        assert_eq!(queue.passed().len() as u64, slot, "unexpected requests before request {slot} is due");
         queue.at(due).await;
         assert_eq!(queue.passed()[slot as usize..], [(slot, due)]);
     }
@@ -75,14 +75,14 @@ async fn requests_in_real_time_continue_100_ms_apart_and_never_early() {
     assert_eq!(passed.iter().map(|(number, _)| *number).collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());
     for (number, instant) in passed.iter() {
         let after = instant.duration_since(begin);
-        // The limiter's clock may drift from the system's by half a millisecond per second.
+        // The limiter's clock may drift from the system clock by half a millisecond per second.
         assert!(after + ms(2) >= ms(100 * number), "request {number} continued after {after:?}");
-        // A busy machine can delay requests, but not by many seconds.
+        // A busy machine can delay requests, but only by a few seconds.
         assert!(after < ms(100 * number) + 10 * SECOND, "request {number} continued after {after:?}");
     }
 }
 
-/// Small requests that arrive after the large request wait behind it.
+/// Small requests that arrive after the large request continue after it.
 #[tokio::test]
 async fn a_large_request_among_small_ones_continues_when_due() {
     const PAGES: Policy = Policy::new("pages", Quota::token_bucket(100, SECOND).capacity(50).unlimited_reservations());
@@ -90,11 +90,13 @@ async fn a_large_request_among_small_ones_continues_when_due() {
     let layer = RateLimitLayer::new(PAGES, key::global()).limiter(&queue.limiter).wait_up_to(MINUTE);
     let service =
         layer.cost(|req: &http::request::Parts| if number(req) == 1000 { 50 } else { 1 }).layer(queue.inner());
-    // Requests arrive at twice the rate: 100 at the start, then two per refilled token. Request 1000 is the large one.
+    // Requests arrive at twice the rate: 100 at the start, then two per refilled token. Request 1000 is the large
+    // request.
     let mut answers: Vec<_> = (0..100).map(|number| send(&service, number)).collect();
     answers.push(send(&service, 1000));
     queue.at(Duration::ZERO).await;
-    // 50 continue immediately and 50 within half a second. The tokens of the large one take another half second.
+    // 50 requests continue immediately, and another 50 within half a second. The large request's tokens take another
+    // half second to refill.
     let due = ms(1000);
     for tick in 1..=100 {
         answers.extend([send(&service, 1000 + 2 * tick), send(&service, 1001 + 2 * tick)]);

@@ -32,7 +32,7 @@ async fn a_request_that_waited_has_its_status_and_receipt() {
     for answer in answers {
         assert_eq!(answer.await.unwrap(), Ok(200));
     }
-    // The bucket was empty at the due time, so the refund is the only token.
+    // The bucket was empty at the due time, so the refunded token is the only one.
     assert_eq!(queue.limiter.remaining(&SEARCH, 7).await.unwrap(), 1);
 }
 
@@ -41,7 +41,7 @@ async fn a_request_that_waited_is_settled_by_its_response() {
     let queue = Queue::new();
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.on_response(|_| OnResponse::Settle(3)).layer(queue.inner());
-    // The first request settles at three tokens immediately, which delays the second request.
+    // The first request is immediately settled at three tokens, which delays the second request.
     let _answers = [send(&service, 0), send(&service, 1)];
     queue.at(Duration::ZERO).await;
     assert_eq!((queue.passed().len(), queue.next_wake()), (1, Some(ms(300))));

@@ -1,5 +1,5 @@
-//! Random arrivals and departures, checked against a simple model. Due times are exact to the microsecond, the bound
-//! holds, and a departure delays no other request.
+//! Random arrivals and departures of requests, checked against a simple model. Due times are exact to the microsecond,
+//! the limiter never admits more than its bound, and a departure does not delay any other request.
 
 use proptest::prelude::*;
 use tollgate::{DAY, MINUTE, Quota, SECOND};

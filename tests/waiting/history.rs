@@ -1,4 +1,4 @@
-//! Plays a history of arrivals and departures on the crate, through its public waiting APIs, and on the model.
+//! Runs a history of arrivals and departures through the crate's public waiting APIs and through the model.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,7 +29,7 @@ pub(crate) struct History {
     model: Model,
     charges: Vec<Granted>,
     waiters: Vec<Waiter>,
-    /// The ids of the woken waiters, in order.
+    /// The ids of the woken waiters, in the order in which they were woken.
     woken: Arc<Mutex<Vec<usize>>>,
 }
 
@@ -42,17 +42,17 @@ struct Granted {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Kept,
-    /// Cancelled as the last reservation, as if it had never been granted.
+    /// The charge was cancelled while it was the last reservation, as if it had never been granted.
     Vanished,
-    /// Cancelled after later reservations were granted, so its tokens are lost.
+    /// The charge was cancelled after later reservations had been granted, so its tokens are lost.
     Forfeited,
 }
 
 /// A waiting request. Its future returns whether the request was allowed.
 struct Waiter {
-    /// Identifies the waiter: the index of the charge made on arrival.
+    /// The id of the waiter, which is the index of the charge that was made on arrival.
     id: usize,
-    /// The index of the charge that it waits for. Changes when an earlier waiter leaves.
+    /// The index of the charge that the waiter waits for. The index changes when an earlier waiter leaves.
     number: usize,
     due: Micros,
     future: Pin<Box<dyn Future<Output = bool>>>,
@@ -109,11 +109,11 @@ impl History {
         Ok(())
     }
 
-    /// Adds a request through one of the public waiting APIs.
+    /// Makes a request through one of the public waiting APIs.
     fn arrive(&mut self, raw: &Raw) -> Result<(), TestCaseError> {
         let now = self.clock.now();
         let tokens = raw.tokens(&self.quota);
-        // The wait is zero, bounded or unbounded.
+        // The maximum wait is zero, bounded or unbounded.
         let wait = raw.ask(&self.quota).max_wait().unwrap_or(Duration::ZERO);
         let number = self.charges.len();
         let mut future = self.ask(raw.what.1, tokens, wait);
@@ -127,7 +127,7 @@ impl History {
             (Answer::Reserve(delay), Poll::Pending) => delay,
             (Answer::Deny(_), Poll::Ready(false)) => {
                 let without_departures = self.model.answer(&self.row(|_| true), at, &ask);
-                prop_assert!(matches!(without_departures, Answer::Deny(_)), "denied because others left before");
+                prop_assert!(matches!(without_departures, Answer::Deny(_)), "denied because other requests had left");
                 return Ok(());
             }
             (model, answer) => {
@@ -135,7 +135,8 @@ impl History {
                 return Ok(());
             }
         };
-        // At most the delay if no request had left, and at least the delay if those that left had never arrived.
+        // The delay is at most what it would be if no request had left, and at least what it would be if the requests
+        // that left had never arrived.
         let (latest, earliest) = (self.row(|_| true), self.row(|fate| fate == Fate::Kept));
         prop_assert!(delay <= self.delay(&latest, at, tokens), "delayed by a departure");
         prop_assert!(delay >= self.delay(&earliest, at, tokens), "a departure refunded more than it was charged");
@@ -145,7 +146,8 @@ impl History {
         self.charges.push(Granted { at, turn, fate: Fate::Kept });
         if delay > 0 {
             self.waiters.push(Waiter { id: number, number, due: Micros::new(due as u64), future, waker });
-            // The new waiter may not be the last: a request of cost 0 waits for debt, which a refund may have reduced.
+            // The new waiter may be due before others: a request of cost 0 waits for debt, and a refund may have
+            // reduced it.
             self.waiters.sort_by_key(|waiter| (waiter.due, waiter.id));
         }
         self.check_waiters()
@@ -175,7 +177,7 @@ impl History {
         }
     }
 
-    /// A waiter leaves. Later waiters with the same cost move up by one, and the last reservation is freed.
+    /// Makes a waiter leave. Later waiters with the same cost move up by one, and the last reservation is cancelled.
     fn leave(&mut self, index: usize) -> Result<(), TestCaseError> {
         let Waiter { mut number, mut due, future, .. } = self.waiters.remove(index);
         drop(future);
@@ -203,7 +205,7 @@ impl History {
         self.check_waiters()
     }
 
-    /// Advances the clock. Each waiter continues at its due time, not a microsecond before, and in order.
+    /// Advances the clock, and checks that the waiters continue in order and exactly at their due times.
     fn advance_to(&mut self, until: Micros) -> Result<(), TestCaseError> {
         while let Some(wake) = self.clock.next_wake().filter(|wake| *wake <= until) {
             let before = Micros::new(wake.get() - 1);
@@ -238,13 +240,13 @@ impl History {
         Ok(())
     }
 
-    /// Asserts that the clock's next timer is that of the first waiter.
+    /// Asserts that the clock's next timer is the timer of the first waiter.
     fn check_waiters(&self) -> Result<(), TestCaseError> {
         prop_assert_eq!(self.clock.next_wake(), self.waiters.iter().map(|waiter| waiter.due).min());
         Ok(())
     }
 
-    /// The row of the model after the charges with these fates only.
+    /// Returns the row of the model after only the charges whose fate satisfies `counts`.
     fn row(&self, counts: impl Fn(Fate) -> bool) -> Row {
         let charges = self.charges.iter().filter(|charge| counts(charge.fate));
         charges.fold(Row::default(), |row, charge| self.model.charged(&row, charge.at, charge.turn.cost as u64))

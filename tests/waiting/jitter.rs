@@ -1,4 +1,4 @@
-//! Jitter: a random delay after the due time.
+//! Jitter, which is a random delay after the due time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

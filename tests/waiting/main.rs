@@ -1,4 +1,4 @@
-//! Waiting for reserved tokens: due times, cancellation, and resources that waiting requests must not hold.
+//! Tests of waiting for reserved tokens: due times, cancellation, and resources that waiting requests must not hold.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
 

@@ -23,7 +23,8 @@ async fn calls_above_the_waiting_maximum_are_denied_immediately() {
 
     let denied = immediate_response(&service, 4).await.unwrap();
     assert_eq!((denied.status().as_u16(), denied.body().is_refusal()), (429, true));
-    // The request would be allowed in 0.4 s, after all reservations are due. The header is in whole seconds.
+    // A new request would be allowed in 0.4 s, when all reservations are due. The header rounds this time up to a
+    // second.
     assert_eq!(denied.headers()["retry-after"], "1");
     let denied = queue.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND).await;
     assert!(matches!(denied, Err(LimitError::Denied(_))), "{denied:?}");
@@ -60,7 +61,7 @@ async fn calls_that_need_no_wait_are_allowed_at_the_waiting_maximum() {
     assert!(queue.limiter.acquire(&SEARCH, 9).wait_up_to(SECOND).await.is_ok());
 }
 
-/// All layers, calls, keys and policies of a limiter share its maximum.
+/// All layers, calls, keys and policies of a limiter share its maximum number of waiting calls.
 #[tokio::test]
 async fn layers_and_calls_on_one_limiter_share_the_waiting_maximum() {
     const SLOW: Policy = Policy::new("slow", Quota::token_bucket(1, MINUTE).unlimited_reservations());
@@ -87,7 +88,8 @@ async fn no_call_waits_if_the_waiting_maximum_is_zero() {
     assert_eq!(queue.limiter.try_check_all([Charge::new(&SEARCH, 7).reserve()]).await.unwrap().delay(), ms(100));
 }
 
-/// Regression: a call denied at the maximum was briefly counted as waiting, so that another call could be denied.
+/// Regression test: a call that was denied at the maximum was briefly counted as waiting, so another call could be
+/// denied.
 #[test]
 fn calls_denied_at_the_waiting_maximum_are_never_counted_as_waiting() {
     let queue = Queue::with(0);
@@ -104,7 +106,7 @@ fn calls_denied_at_the_waiting_maximum_are_never_counted_as_waiting() {
     });
 }
 
-/// Uses the system clock and timer, with clients that disconnect at any time.
+/// This test uses the system clock and timer, and its clients disconnect at any time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_waiter_leaks_on_many_threads() {
     const FAST: Policy = Policy::new("fast", Quota::token_bucket(1000, SECOND).capacity(1).unlimited_reservations());

@@ -32,14 +32,14 @@ async fn point_4_waiting_requests_are_held_until_a_pause_ends_and_then_spaced() 
     queue.limiter.pause(&REMOTE, 7, 2 * SECOND).await.unwrap();
     for at in (200..2200).step_by(50) {
         queue.at(ms(at)).await;
-        assert_eq!(queue.passed().len(), 3, "at {at} ms");
+        assert_eq!(queue.passed().len(), 3, "unexpected requests at {at} ms");
     }
     for at in (2200..10_000).step_by(50) {
         queue.at(ms(at)).await;
     }
     let passed = queue.passed();
     assert_eq!(passed.len(), 50);
-    assert_eq!(passed[3].1, ms(2200), "at the end of the pause");
+    assert_eq!(passed[3].1, ms(2200), "expected the request at the end of the pause");
     for pair in passed.windows(2) {
         assert!(pair[1].1 - pair[0].1 >= ms(100), "{pair:?}");
     }
@@ -118,7 +118,7 @@ async fn point_4_a_pause_can_be_extended_and_ended_early() {
     let answer = send(&service, 0);
     queue.at(ms(900)).await;
     queue.limiter.pause(&REMOTE, 7, SECOND).await.unwrap();
-    queue.limiter.pause(&REMOTE, 7, ms(1)).await.unwrap(); // The later end applies.
+    queue.limiter.pause(&REMOTE, 7, ms(1)).await.unwrap(); // The pause that ends later applies.
     queue.at(ms(1899)).await;
     assert!(!answer.is_finished());
     queue.at(ms(1900)).await;
@@ -130,7 +130,7 @@ async fn point_4_a_pause_can_be_extended_and_ended_early() {
     assert_eq!(immediate_status(&service, 1).await, Ok(200));
 }
 
-/// Regression: waiting requests were still sent after their key was blocked.
+/// Regression test: waiting requests were still sent after their key had been blocked.
 #[tokio::test]
 async fn point_4_waiting_requests_of_a_blocked_key_are_refused_when_due() {
     let queue = Queue::new();
@@ -183,7 +183,7 @@ async fn point_4_a_waiting_reservation_is_held_by_a_pause_and_charged_once() {
     assert!(matches!(reservation.wait().await, Err(LimitError::Denied(_))));
 }
 
-/// The server answers 429 once. Requests that are due but wait for a connection are held as well.
+/// The server answers 429 once. Requests that are due but still wait for a connection are held as well.
 #[tokio::test]
 async fn point_4_after_a_429_no_request_is_sent_before_retry_after() {
     for retry_after in ["2", "Sun, 06 Nov 1994 08:49:39 GMT"] {
@@ -208,8 +208,8 @@ async fn point_4_after_a_429_no_request_is_sent_before_retry_after() {
             queue.at(ms(at)).await;
         }
         let passed = queue.passed();
-        // Each of the two connections is busy for 350 ms per request. The third request was sent at 350 ms and refused
-        // at 700 ms, when three more were due.
+        // Each request keeps one of the two connections busy for 350 ms. The third request was sent at 350 ms and
+        // refused at 700 ms, when three more requests were due.
         let times: Vec<_> = passed[..5].iter().map(|(_, at)| at.as_millis()).collect();
         assert_eq!(times, [0, 100, 350, 450, 2700]);
         assert_eq!(passed.len(), 20);

@@ -25,7 +25,7 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A limiter with a manual clock. Times are relative to the start.
+/// A limiter with a manual clock. All times are relative to the start of the test.
 pub(crate) struct Queue {
     pub(crate) clock: ManualClock,
     pub(crate) limiter: RateLimiter,
@@ -38,7 +38,7 @@ impl Queue {
         Queue::with(usize::MAX)
     }
 
-    /// A queue with at most `max_waiting` waiting calls.
+    /// Creates a queue with at most `max_waiting` waiting calls.
     pub(crate) fn with(max_waiting: usize) -> Queue {
         let clock = ManualClock::new();
         let rows = MemoryBackend::builder().clock(clock.clone()).build();
@@ -60,7 +60,7 @@ impl Queue {
         self.clock.next_wake().map(|wake| wake.since(self.begin))
     }
 
-    /// The requests that reached the service, in order, and their times.
+    /// Returns the requests that reached the service, in order, and the times at which they did.
     pub(crate) fn passed(&self) -> Vec<(u64, Duration)> {
         self.passed.lock().unwrap().clone()
     }
@@ -92,7 +92,7 @@ where
     Ok(immediate_response(service, number).await?.status().as_u16())
 }
 
-/// Returns the response. Panics if it is not immediate.
+/// Returns the response. Panics if the response is not immediate.
 pub(crate) async fn immediate_response<S, R>(service: &S, number: u64) -> Result<Response<R>, S::Error>
 where
     S: Service<Request<u64>, Response = Response<R>, Error: Send, Future: Send> + Clone + Send + 'static,

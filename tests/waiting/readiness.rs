@@ -1,4 +1,5 @@
-//! A waiting request holds no permit of the inner service. When due, it polls the service's readiness.
+//! A waiting request holds no permit of the inner service. When the request is due, it polls the readiness of the
+//! service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,7 @@ fn client(req: &Parts) -> u64 {
 }
 
 #[tokio::test]
-async fn other_requests_pass_while_one_waits() {
+async fn other_requests_pass_while_a_request_waits() {
     let queue = Queue::new();
     let permits = Arc::new(Semaphore::new(1));
     let limited = ConcurrencyLimit::with_semaphore(queue.inner(), Arc::clone(&permits));

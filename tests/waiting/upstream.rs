@@ -1,4 +1,5 @@
-//! Layers around a real HTTP client, in real time. Some servers enforce a limit, and another answers 429 once.
+//! Layers around a real HTTP client, tested in real time. Some servers enforce a limit, and another server answers 429
+//! once.
 
 use std::future::IntoFuture;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,8 +27,8 @@ async fn serve(app: Router) -> String {
     url
 }
 
-/// Sends all requests concurrently through a client wrapped in the layer. Returns how many got a 429 from the server,
-/// and how many from the layer.
+/// Sends all requests concurrently through a client that is wrapped in the layer. Returns how many requests got a 429
+/// from the server, and how many got one from the layer.
 async fn send_all(layer: &RateLimitLayer, urls: &[String], calls: usize) -> (u64, u64) {
     let client = layer.layer(Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>());
     let mut answers = JoinSet::new();
@@ -43,7 +44,8 @@ async fn send_all(layer: &RateLimitLayer, urls: &[String], calls: usize) -> (u64
     (by_server, by_layer)
 }
 
-/// Starts servers that each allow 20 requests per second and bursts of five. Their token bucket does not use the crate.
+/// Starts servers that each allow 20 requests per second and bursts of five. They implement their token buckets without
+/// the crate.
 async fn start_limited_servers(servers: usize) -> Vec<String> {
     const EACH: Duration = Duration::from_millis(50);
     let mut urls = Vec::new();
@@ -74,8 +76,8 @@ async fn refusals(quota: Quota, servers: usize) -> (u64, u64) {
 /// A quota below the servers' limit, as `docs::outgoing` recommends.
 const QUOTA_BELOW_LIMIT: Quota = Quota::token_bucket(19, SECOND).capacity(4);
 
-/// Asserts that `is_expected` holds in one of three runs. If the machine stalls for more than 50 ms, it sends several
-/// requests together, and the run fails.
+/// Asserts that `is_expected` is true in one of three runs. A run fails if the machine stalls for more than 50 ms,
+/// because several requests are then sent together.
 async fn assert_in_one_of_three_runs(quota: Quota, servers: usize, is_expected: fn((u64, u64)) -> bool) {
     let mut seen = Vec::new();
     while seen.len() < 3 {
@@ -141,7 +143,7 @@ async fn point_4_a_429_from_a_server_holds_its_queue_until_retry_after() {
     let (arrivals, others) = (arrivals.lock().unwrap(), other_arrivals.lock().unwrap());
     assert_eq!((arrivals.len(), others.len()), (60, 60));
     let within = |all: &[Instant]| all.iter().filter(|at| **at > refused_at && **at < refused_at + SECOND).count();
-    // Up to three requests were sent before the response arrived, one every 10 ms.
+    // Requests are sent 10 ms apart, so up to three of them were sent before the response arrived.
     assert!(within(&arrivals) <= 3, "{} of {:?}", within(&arrivals), arrivals.len());
     assert!(within(&others) >= 40, "{}", within(&others));
 }

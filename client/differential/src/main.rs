@@ -1,7 +1,7 @@
-//! Prints random decisions of the crate's algebra, one JSON object per line. The client's tests compare the client's
-//! decisions with them.
+//! Prints random decisions of the crate's algebra, one JSON object per line. The client's tests compare these decisions
+//! with those of the client.
 //!
-//! Arguments: the number of decisions and the random seed.
+//! The arguments are the number of decisions and the random seed.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -112,7 +112,7 @@ impl SnapshotFields {
     }
 }
 
-/// The algorithm in the lowest three bits of a stamp.
+/// Returns the algorithm that the lowest three bits of a stamp encode.
 fn writer(stamp: u32) -> Algorithm {
     match stamp & 7 {
         2 => Algorithm::FixedWindow,
@@ -136,7 +136,7 @@ fn or_null(value: Option<impl Debug>) -> String {
 
 // Random requests
 
-/// A random quota; `None` if the numbers are not valid together.
+/// Returns a random quota, or `None` if the random numbers are not valid together.
 fn quota(random: &mut Random) -> Option<Quota> {
     let period = match random.below(4) {
         0 => Duration::from_micros(random.magnitude(Quota::MAX_PERIOD.as_micros() as u64).max(1)),
@@ -174,7 +174,7 @@ fn with_random_start(random: &mut Random, quota: Quota) -> Quota {
     quota.start(Duration::from_micros(start))
 }
 
-/// An arbitrary row: with fractions, in the distant past, or ahead of the clock.
+/// Returns an arbitrary row, which may have fractions, be in the distant past, or be ahead of the clock.
 fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
     let fill = quota.window().as_micros() as u64;
     let at = match random.below(6) {
@@ -187,7 +187,7 @@ fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
     };
     let mut at = Micros::new(at);
     if quota.algorithm() != Algorithm::TokenBucket && !random.one_in(4) {
-        // A boundary: a sliding window ignores rows that do not begin at a boundary.
+        // Use a boundary, because a sliding window ignores rows that do not begin at a boundary.
         let fresh = State { at, stamp: algorithm::stamp(&quota), ..State::default() };
         at = step(quota, &fresh, at, Ask::cost(0)).state.at;
     }
@@ -195,10 +195,10 @@ fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
     State { spent: random.spent(quota.get_capacity()), at, carry, stamp: algorithm::stamp(&quota), ..State::default() }
 }
 
-/// A row written by another quota, with a realistic or an arbitrary count and expiry.
+/// Returns a row that another quota wrote. Its count and its expiry are realistic or arbitrary.
 fn foreign(random: &mut Random, quota: &Quota, now: Micros) -> Option<State> {
     let writer = match random.below(3) {
-        // A quota of the same period and phase.
+        // The other quota has the same period and phase.
         0 => {
             let rate = random.near(quota.rate()).clamp(1, Quota::MAX_TOKENS);
             let other = match quota.algorithm() {
@@ -240,7 +240,7 @@ fn instant(random: &mut Random) -> Micros {
     }
 }
 
-/// An instant after a decision: the retry or due time, one microsecond before, or any other instant.
+/// Returns an instant after a decision: its retry time or due time, a microsecond before that, or any other instant.
 fn next(random: &mut Random, quota: &Quota, now: Micros, step: &Step) -> Micros {
     if let Verdict::Deny { retry: Some(time) } | Verdict::Reserve { wait: time } = step.verdict {
         let time = time.as_micros() as u64;
@@ -284,7 +284,7 @@ fn ask(random: &mut Random, quota: &Quota, spent: f64) -> Ask {
 struct Random(u64);
 
 impl Random {
-    /// SplitMix64.
+    /// Returns the next output of SplitMix64.
     fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -304,14 +304,14 @@ impl Random {
         of[self.below(of.len() as u64) as usize]
     }
 
-    /// A number from 1 to `most`. All orders of magnitude are equally likely.
+    /// Returns a number from 1 to `most`. All orders of magnitude are equally likely.
     fn magnitude(&mut self, most: u64) -> u64 {
         let bits = 64 - most.leading_zeros() as u64;
         let shift = 63 - self.below(bits);
         ((self.bits() | 1 << 63) >> shift).clamp(1, most)
     }
 
-    /// A part or a small multiple of `number`, or a number close to it.
+    /// Returns a part or a small multiple of `number`, or a number close to `number`.
     fn near(&mut self, number: u64) -> u64 {
         match self.below(4) {
             0 => number.saturating_sub(self.below(3)),
@@ -341,13 +341,13 @@ impl Random {
     }
 }
 
-/// The most tokens spent with unlimited reservations: `2^53 - 1` minus the largest cost.
+/// The most tokens that can be spent with unlimited reservations, which are `2^53 - 1` minus the largest cost.
 const UNLIMITED_CEILING: u64 = (1 << 53) - 1 - Quota::MAX_TOKENS;
 
 // Available tokens
 
-/// Reads the available tokens of any row. Only a limiter's snapshot has `available`, so the limiter's backend returns
-/// the row in `stored`.
+/// Reads the available tokens of any row. Only a limiter's snapshot has `available`, so the reader has a limiter whose
+/// backend returns the row in `stored`.
 struct Reader {
     limiter: RateLimiter,
     policy: Policy,
@@ -371,7 +371,7 @@ impl Reader {
     }
 }
 
-/// A backend that returns one row for every key.
+/// A backend that returns the same row for every key.
 #[derive(Debug)]
 struct FixedRow(Arc<Mutex<Option<Step>>>);
 

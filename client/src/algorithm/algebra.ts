@@ -1,48 +1,50 @@
 import type { Algorithm } from '../snapshot.js';
 
-/** The stored state of one key under one policy. Spent tokens are a debt, which is repaid as time passes. */
+/** The stored state of one key under one policy. Spent tokens are a debt that is repaid as time passes. */
 export interface Row {
-  /** Tokens spent and not yet repaid at `ts`. */
+  /** The tokens that are spent and not yet repaid at `ts`. */
   readonly spent: number;
-  /** The instant from which `spent` is repaid, in microseconds since the Unix epoch. Windows: a boundary. */
+  /**
+   * The instant from which `spent` is repaid, in microseconds since the Unix epoch. For windows, this is a boundary.
+   */
   readonly ts: number;
-  /** Sliding window: the count of the previous window. Otherwise 0. */
+  /** For a sliding window, the count of the previous window; otherwise 0. */
   readonly previous: number;
-  /** If another quota wrote the row: the instant at which the row expires; 2^53 - 1 means never. */
+  /** If another quota wrote the row, the instant at which the row expires, where 2^53 - 1 means never. */
   readonly clear?: number;
-  /** If another quota wrote the row: that quota's algorithm. */
+  /** If another quota wrote the row, the algorithm of that quota. */
   readonly written_by?: Algorithm;
 }
 
 /** An algorithm's operations on a row under one quota. Instants are in microseconds. */
 export interface Algebra {
-  /** The time in which a debt of the full capacity (one token if it is 0) is repaid. */
+  /** The time in which a debt of the full capacity is repaid, or a debt of one token if the capacity is 0. */
   readonly fill: number;
-  /** The row at `now`, with the tokens repaid until then subtracted. */
+  /** Returns the row at `now`, from which the tokens repaid until then are subtracted. */
   roll(row: Row, now: number): Row;
-  /** The tokens spent at `now`. Takes a row rolled to `now`, as does `within`. */
+  /** Returns the tokens spent at `now`. Like `within`, takes a row that was rolled to `now`. */
   spent(row: Row, now: number): number;
-  /** Whether at most `level` tokens are spent at `now`. */
+  /** Returns whether at most `level` tokens are spent at `now`. */
   within(row: Row, now: number, level: number): boolean;
   /**
-   * The first instant at which `within` holds without further spending, which may be beyond `LAST`. `ALREADY` if
-   * `within` holds from the beginning.
+   * Returns the first instant at which `within` is true if nothing more is spent. This instant may be beyond `LAST`.
+   * Returns `ALREADY` if `within` is true from the beginning.
    *
-   * A sum or product beyond 2^53 is never rounded to below 2^53. An instant beyond `LAST` therefore stays there, and
-   * doubles lead to the same decisions as the server's larger integers.
+   * A sum or product beyond 2^53 is never rounded to a value below 2^53. An instant beyond `LAST` therefore remains
+   * beyond `LAST`, and doubles lead to the same decisions as the server's larger integers.
    */
   when(row: Row, level: number): number;
 }
 
 /**
- * The last instant and the largest number of spent tokens: 2^53 - 1, up to which doubles represent all integers. As
- * microseconds since the Unix epoch, this is in the year 2255.
+ * The last instant, which is in the year 2255, and the largest number of spent tokens. The value is 2^53 - 1, up to
+ * which doubles represent all integers.
  */
 export const LAST = Number.MAX_SAFE_INTEGER;
 
 export const ALREADY = -1;
 
-/** Steps from `guess`, which was rounded twice, to the first microsecond that is `enough`. */
+/** Searches from `guess`, which was rounded twice, for the first microsecond that is `enough`. */
 export function tighten(guess: number, enough: (elapsed: number) => boolean): number {
   let elapsed = guess;
   for (let i = 0; i < 4; i++) {

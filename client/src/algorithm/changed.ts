@@ -5,19 +5,19 @@ import { windowsOf } from './windows.js';
 /** A row that another quota wrote and that has not expired. */
 export type ForeignRow = Row & Required<Pick<Row, 'clear' | 'written_by'>>;
 
-/** Whether another quota wrote `row`, and the row has not expired at `now`. */
+/** Returns whether `row` was written by another quota and has not yet expired at `now`. */
 export function isForeign(row: Row, now: number): row is ForeignRow {
   return row.written_by !== undefined && row.spent + row.previous > 0 && now < (row.clear ?? 0);
 }
 
-/** The debt is repaid by the faster of two token buckets. */
+/** The debt is repaid at the rate of the faster of the two token buckets. */
 export const FASTER_BUCKET = 1;
-/** The row is read like the quota's own row. */
+/** The row is read as if the quota had written it. */
 export const OWN = 2;
-/** Counts stay whole until the row expires. */
+/** The counts are not reduced until the row expires. */
 export const WHOLE = 3;
 
-/** How a quota reads a foreign row. */
+/** Returns how a quota reads a foreign row. */
 export function readingOf(config: RateLimitConfig, { written_by, ts, clear }: ForeignRow): number {
   const { algorithm, period } = config;
   if (written_by !== algorithm) {
@@ -26,22 +26,22 @@ export function readingOf(config: RateLimitConfig, { written_by, ts, clear }: Fo
   if (algorithm !== 'sliding_window') {
     return algorithm === 'token_bucket' ? FASTER_BUCKET : OWN;
   }
-  // A sliding window expires two periods after `ts`, rounded up to seconds.
+  // The row of a sliding window expires two periods after `ts`, rounded up to whole seconds.
   const seconds = Math.ceil((ts + 2 * period) / 1e6);
   const expected = seconds < NEVER ? seconds * 1e6 : LAST;
   return period % 1e6 === 0 && expected === clear && isBoundary(config, ts) ? OWN : WHOLE;
 }
 
-/** Rows store seconds in 32 bits; the largest value means never. */
+/** The number of seconds that means never, which is the largest value that rows can store in 32 bits. */
 const NEVER = 2 ** 32 - 1;
 
-/** Whether a window of `config` begins at `ts`. */
+/** Returns whether a window of `config` begins at `ts`. */
 export function isBoundary(config: RateLimitConfig, ts: number): boolean {
   const { index, begin } = windowsOf(config);
   return begin(index(ts)) === ts;
 }
 
-/** Converts a foreign row whose counts stay whole to an own row that is repaid from `now` on. */
+/** Converts a foreign row whose counts are not reduced to an own row, whose debt is repaid from `now` on. */
 export function rollWhole(config: RateLimitConfig, row: Row, now: number): Row {
   const { index, begin } = windowsOf(config);
   const latest = Math.max(row.ts, now);
@@ -56,13 +56,16 @@ export function rollWhole(config: RateLimitConfig, row: Row, now: number): Row {
   return { ...row, ts };
 }
 
-/** The row with less debt: `rolled`, with a debt of `spent`, or `row` at the rate of the bucket that wrote it. */
+/**
+ * Returns the row with less debt: `rolled`, whose debt is `spent`, or `row` repaid at the rate of the bucket that wrote
+ * it.
+ */
 export function rollFaster(row: Row, rolled: Row, spent: number, now: number, clear: number): Row {
   const left = Math.ceil((row.spent * (clear - now)) / (clear - row.ts));
   return now > row.ts && clear < LAST && left < spent ? { ...rolled, spent: left, ts: now } : rolled;
 }
 
-/** The first instant in `from..end` at which `holds` is true and stays true; `Infinity` if there is none. */
+/** Returns the first instant in `from..end` from which `holds` remains true, or `Infinity` if there is none. */
 export function first(from: number, end: number, holds: (instant: number) => boolean): number {
   if (from >= end || !holds(end - 1)) {
     return Infinity;

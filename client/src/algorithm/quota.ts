@@ -7,17 +7,17 @@ import { tokenBucket } from './token-bucket.js';
 
 /** A quota's operations on rows. Instants are in microseconds. */
 export interface Quota {
-  /** The row at `now`. The other functions take rolled rows. */
+  /** Returns the row at `now`. The other functions take rows that were rolled in this way. */
   roll(row: Row, now: number): Row;
-  /** Whole tokens that can be spent. */
+  /** Returns the number of whole tokens that can be spent. */
   available(row: Row, now: number): number;
-  /** Whether `cost` tokens can be spent without waiting. */
+  /** Returns whether `cost` tokens can be spent without waiting. */
   fits(row: Row, now: number, cost: number): boolean;
-  /** Whether at most `level` tokens are spent. */
+  /** Returns whether at most `level` tokens are spent. */
   within(row: Row, now: number, level: number): boolean;
   /**
-   * The first instant from `now` on at which `within` holds without further spending; `Infinity` if there is none.
-   * A foreign row must not be rolled.
+   * Returns the first instant from `now` on at which `within` is true if nothing more is spent, or `Infinity` if there
+   * is none. A foreign row must not be rolled.
    */
   when(row: Row, now: number, level: number): number;
 }
@@ -51,11 +51,11 @@ export function quotaOf(config: RateLimitConfig): Quota {
       spent += reading === WHOLE ? previous : 0;
       previous = reading === OWN ? previous : 0;
     } else if (state.written_by || (config.algorithm === 'sliding_window' && !isBoundary(config, ts))) {
-      // The row has expired, or was not written under this quota.
+      // The row has expired or was not written under this quota.
       [spent, previous] = [0, 0];
     }
     let row: Row = { spent, ts, previous };
-    // The row is far ahead of the clock. The row is forgiven, unless repaying its debt takes until `ts` anyway.
+    // The row is far ahead of the clock. Its debt is dropped, unless repaying the debt takes until `ts` anyway.
     if (ts - now > algebra.fill && when({ ...row, ts: now }, now, 0) < ts) {
       row = { spent: 0, ts: now, previous: 0 };
       reading = OWN;

@@ -4,15 +4,20 @@ import { FASTER_BUCKET, first, isForeign, OWN, readingOf } from './changed.js';
 import type { Quota } from './quota.js';
 import { windowsOf } from './windows.js';
 
-/** A quota's operations for reservations. Instants are in microseconds; `Infinity` if there is none. */
+/**
+ * A quota's operations for reservations. Results are instants in microseconds, or `Infinity` if there is no instant.
+ */
 export interface Reservations {
-  /** The due time of a reservation of `cost` made at `now`. */
+  /** Returns the due time of a reservation of `cost` tokens that is made at `now`. */
   due(row: Row, now: number, cost: number): number;
-  /** When a reservation of `cost` that is denied at `now` would be granted. A foreign row must not be rolled. */
+  /**
+   * Returns when a reservation of `cost` tokens that is denied at `now` would be granted. A foreign row must not be
+   * rolled.
+   */
   retryAt(row: Row, now: number, cost: number): number;
 }
 
-/** The operations of a quota that allows reservations, each due within `maxWait` (microseconds). */
+/** Returns the operations of a quota that allows reservations which are due within `maxWait` (microseconds). */
 export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: number): Reservations {
   const { capacity, max_reserved: reservable } = config;
   const { roll, fits, within, when } = quota;
@@ -26,7 +31,7 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
     return at - now <= maxWait ? at : Infinity;
   }
 
-  /** `at` if a reservation would be granted then, otherwise `Infinity`. */
+  /** Returns `at` if a reservation would be granted at that time, and `Infinity` otherwise. */
   function ifGranted(row: Row, at: number, cost: number): number {
     const then = roll(row, at);
     return fits(then, at, cost) || due(then, at, cost) < Infinity ? at : Infinity;
@@ -45,7 +50,7 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
     } else if (reading === FASTER_BUCKET) {
       before = first(now, clear, holds);
     } else if (config.algorithm === 'fixed_window') {
-      // While counts stay whole, only the wait changes: it shrinks towards the end of the window.
+      // While counts are not reduced, only the wait changes. It becomes shorter towards the end of the window.
       const { index, begin } = windowsOf(config);
       before = first(now, Math.min(begin(index(Math.max(now, state.ts)) + 1), clear), holds);
     }
@@ -62,8 +67,8 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
       return Infinity;
     }
     const at = ifGranted(row, Math.max(fitsCeiling, dueNow - maxWait, now), cost);
-    // At `clear`, all debt is repaid, but a cost larger than the capacity may still wait too long. For a bucket, the
-    // wait stays the same. For a window, the wait shrinks towards the end of the window.
+    // At `clear`, all debt is repaid, but a cost larger than the capacity may still have to wait too long. For a
+    // bucket, that wait stays the same. For a window, it becomes shorter towards the end of the window.
     const clear = when(row, now, 0);
     if (at < Infinity || config.algorithm !== 'fixed_window' || clear === Infinity) {
       return at;
@@ -76,5 +81,5 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
   return { due, retryAt };
 }
 
-/** The largest exact count of a double, minus the largest cost. */
+/** The largest count that a double represents exactly, minus the largest cost. */
 const CEILING_WITHOUT_BOUND = LAST - 999_999_999_999_999;

@@ -3,20 +3,26 @@ import { ALREADY, tighten, type Algebra, type Row } from './algebra.js';
 import { windowsOf } from './windows.js';
 
 /**
- * Sliding window: the current window's count plus the previous one's, weighted by its part of the last period.
+ * The sliding window. It adds the current window's count to a part of the previous window's count. That part is
+ * proportional to the part of the last period that the previous window covers.
  *
- * `spent` is the current window's count, `ts` the boundary where it began, `previous` the previous window's count.
+ * In a row, `spent` is the current window's count, `ts` is the boundary at which this window began, and `previous` is
+ * the previous window's count.
  */
 export function slidingWindow(config: RateLimitConfig): Algebra {
   const { period } = config;
   const { index, begin, offset } = windowsOf(config);
 
-  /** The part of the previous window's `count` that still counts after `elapsed` microseconds of this window. */
-  // Rounded twice: at the start of a window, the product may exceed `count`.
+  /**
+   * Returns the part of the previous window's `count` that still counts after `elapsed` microseconds of this window.
+   */
+  // The result is rounded twice, so at the start of a window it may exceed `count`.
   const weighted = (count: number, elapsed: number): number => Math.min((count * (period - elapsed)) / period, count);
-  /** The previous window's part at `now`. A row ahead of the clock is at the start of its window. */
+  /**
+   * Returns the part of the previous window's count at `now`. A row ahead of the clock is at the start of its window.
+   */
   const previousAt = (row: Row, now: number): number => weighted(row.previous, now < row.ts ? 0 : offset(now));
-  /** Microseconds into a window after which at most `level` of the previous window's `count` counts. */
+  /** Returns the microseconds into a window after which at most `level` of the previous window's `count` counts. */
   const elapsedUntil = (count: number, level: number): number =>
     count <= level
       ? 0
@@ -45,10 +51,10 @@ export function slidingWindow(config: RateLimitConfig): Algebra {
       const room = level - row.spent;
       const window = index(row.ts);
       if (room < 0) {
-        // In the next window, of which this one is the previous.
+        // The level is reached in the next window, for which this window is the previous one.
         return begin(window + 1, elapsedUntil(row.spent, level));
       }
-      // Later in this window, when less of the previous one counts.
+      // The level is reached later in this window, when less of the previous window counts.
       return row.previous <= room ? ALREADY : begin(window, elapsedUntil(row.previous, room));
     },
   };

@@ -2,8 +2,9 @@ import type { RateLimitConfig } from '../snapshot.js';
 import { ALREADY, tighten, type Algebra } from './algebra.js';
 
 /**
- * Token bucket: spent tokens are repaid smoothly. `ts` moves only in whole grains, which are `rate / period` in lowest
- * terms, so stored tokens stay whole. Only the current part of a grain is computed in floating point.
+ * The token bucket, in which spent tokens are repaid smoothly. `ts` advances only by whole grains, so stored counts are
+ * always whole tokens. A grain is `rate / period` in lowest terms. Only the current part of a grain is computed in
+ * floating point.
  */
 export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebra {
   const common = greatestCommonDivisor(rate, period);
@@ -11,7 +12,7 @@ export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebr
   const grainMicros = period / common;
 
   const since = (ts: number, now: number): number => Math.max(now - ts, 0);
-  // Multiplies before dividing, as the server does.
+  // Multiply before dividing, as the server does.
   const repaid = (elapsed: number): number => (elapsed * grainTokens) / grainMicros;
 
   return {
@@ -31,7 +32,7 @@ export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebr
 
     spent: (row, now) => Math.max(row.spent - repaid(since(row.ts, now)), 0),
 
-    // Not `spent() <= level`: subtracting first would round once more.
+    // `spent() <= level` would round once more, because it subtracts first.
     within: (row, now, level) => row.spent - level <= repaid(since(row.ts, now)),
 
     when(row, level) {
@@ -41,7 +42,7 @@ export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebr
       }
       const grains = Math.floor(debt / grainTokens);
       const rest = debt - grains * grainTokens;
-      // For a debt beyond 2^53, the quotient may be rounded up, so that the rest is negative.
+      // For a debt beyond 2^53, the quotient may be rounded up, so the rest may be negative.
       const elapsed = Math.max(Math.ceil((rest * grainMicros) / grainTokens), 0);
       return row.ts + (grains * grainMicros + tighten(elapsed, (elapsed) => repaid(elapsed) >= rest));
     },

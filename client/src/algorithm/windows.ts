@@ -1,19 +1,19 @@
 import type { RateLimitConfig } from '../snapshot.js';
 
-/** Numbered windows of one length. Instants are in microseconds. */
+/** Numbered windows of equal length. Instants are in microseconds. */
 export interface Windows {
-  /** The number of the window that contains `now`; window 0 begins at or before the epoch. */
+  /** Returns the number of the window that contains `now`. Window 0 begins at or before the epoch. */
   index(now: number): number;
-  /** The instant `offset` microseconds into window `index`; the epoch if that is earlier. */
+  /** Returns the instant `offset` microseconds into window `index`, or the epoch if that instant is before it. */
   begin(index: number, offset?: number): number;
-  /** Microseconds from the start of the window to `now`. */
+  /** Returns the microseconds from the start of the window to `now`. */
   offset(now: number): number;
 }
 
 export function windowsOf({ period, start }: RateLimitConfig): Windows {
   return {
     index(now) {
-      // Subtracts `start` instead of adding a period, because the sum may exceed 2^53. The division is exact.
+      // Subtract `start` instead of adding a period, because the sum may exceed 2^53. The division is exact.
       const since = now - start;
       return since < 0 ? 0 : (since - (since % period)) / period + 1;
     },

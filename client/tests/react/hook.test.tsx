@@ -16,7 +16,9 @@ import { settle, world, type World } from '../world.js';
 const EMPTY = snapshot({ spent: 10 });
 const BEGIN = NOW / 1000;
 
-/** Closes itself after one message. Bundled React leaves these channels open, which would keep Node running. */
+/**
+ * A channel that is closed after one message. Bundled React leaves its channels open, which would keep Node running.
+ */
 class Channel extends MessageChannel {
   constructor() {
     super();
@@ -236,13 +238,13 @@ interface SendProps {
 }
 
 interface Page {
-  /** The labels of the buttons. Checks that exactly the buttons labeled `send` are enabled. */
+  /** Returns the labels of the buttons. Checks that exactly the buttons labeled `send` are enabled. */
   buttons(): string[];
   show(node: ReactNode): Promise<void>;
   pass(milliseconds: number): Promise<void>;
 }
 
-/** A page in a new world, which hydrates `html` if given. React's warnings fail the test. */
+/** Creates a page in a new world. If `html` is given, the page hydrates it. Any warning of React fails the test. */
 async function pageOf(
   test: TestContext,
   html?: string,
