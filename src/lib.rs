@@ -85,10 +85,10 @@
 //!
 //! # Algorithms
 //! Use a [token bucket](Quota::token_bucket) unless you have a reason not to. A token bucket refills smoothly and
-//! allows a burst of `capacity`. In any interval, at most `capacity + rate * time / period` requests pass. A
-//! [sliding window](Quota::sliding_window) admits at most its limit in each window that is aligned to the clock. A
-//! [fixed window](Quota::fixed_window) suits budgets that are stated to people, for example 500 per day. Its unspent
-//! tokens can roll over.
+//! allows a burst of `capacity`. In any interval, at most `capacity + rate * time / period` requests pass. A [sliding
+//! window](Quota::sliding_window) admits at most its limit in each window that is aligned to the clock. A [fixed
+//! window](Quota::fixed_window) suits budgets that are stated to people, for example 500 per day. Its unspent tokens
+//! can roll over.
 //!
 #![doc = include_str!("docs/plots/algorithms.svg")]
 //!

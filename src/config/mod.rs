@@ -93,8 +93,8 @@
 //! skip. The program sets these.
 //!
 //! # Format
-//! You choose the crate that parses the format, for example with `|text| toml::from_str(text)` or
-//! `|text| serde_json::from_str(text)`. Syntax errors from that crate are passed on, and may quote a line of the file.
+//! You choose the crate that parses the format, for example with `|text| toml::from_str(text)` or `|text|
+//! serde_json::from_str(text)`. Syntax errors from that crate are passed on, and may quote a line of the file.
 //!
 //! To change a file that a program reloads, write a new file and rename it. If you write to the file in place, the
 //! program may read only its first half, which may be a valid configuration without the deny list at the end.
@@ -133,7 +133,7 @@ pub use reload::{QuotaChange, Reloaded};
 
 /// A configuration that has been checked. See the [module](self) for its fields and an example.
 ///
-/// The policies in this value stay as they were read. After a [reload](Config::reload), [`RateLimiter::quota`] returns
+/// The policies in this value stay as they were read. After a [reload](Config::reload), [`RateLimiter::quotas`] returns
 /// the quotas that are in force. Clones of a configuration share one deny list.
 #[derive(Clone, Debug)]
 pub struct Config {

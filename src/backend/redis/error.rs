@@ -31,8 +31,8 @@ pub(super) fn server_status(error: &RedisError) -> ServerStatus {
 /// outside of the script.
 ///
 /// Within a script, a missing permission is reported as an `ERR`, whose text depends on the version of the server.
-/// Before Redis 7, every error within a script is an `ERR` whose text ends with the original error:
-/// `@user_script: 1: -OOM command ...`, `@user_script:1: WRONGTYPE Operation ...`.
+/// Before Redis 7, every error within a script is an `ERR` whose text ends with the original error: `@user_script: 1:
+/// -OOM command ...`, `@user_script:1: WRONGTYPE Operation ...`.
 fn code(error: &RedisError) -> &str {
     let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
     if code != "ERR" {
