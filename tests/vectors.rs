@@ -202,7 +202,7 @@ fn single(line: &Line) {
         let ts: i64 = expect.ts_after.as_ref().expect("ts_after").parse().expect("ts_after");
         match quota.algorithm() {
             Algorithm::TokenBucket => assert_eq!(clock.instant(ts), now, "{id}: ts_after"),
-            // The last instant is in the year 2255, so a vector from the year 3871 is decided at the last instant.
+            // The last representable instant is in the year 2255, so a vector from the year 3871 is decided at that instant.
             _ if clock.instant(ts) == Micros::MAX => {
                 assert!(after.at + quota.period() >= Micros::MAX, "{id}: ts_after")
             }

@@ -249,7 +249,7 @@ fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
     }
 }
 
-/// Converts a foreign row to an own row. An own row, which must already be rolled, is returned unchanged.
+/// Converts a row written under another quota to one of this quota. An own row, which must already be rolled, is returned unchanged.
 fn own(quota: &Quota, row: &State, now: Micros) -> State {
     if row.stamp == quota.stamp() { *row } else { roll(quota, row, now) }
 }

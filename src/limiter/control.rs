@@ -136,7 +136,7 @@ impl RateLimiter {
     /// assert!(limiter.try_limit(&API, "mallory").await?.is_allowed());
     ///
     /// limiter.block(Signal::ip([192, 0, 2, 7].into()), DAY).await?;
-    /// let [block] = &limiter.blocks()[..] else { panic!("one block") };
+    /// let [block] = &limiter.blocks()[..] else { panic!("expected exactly one block") };
     /// assert_eq!(block.rule.as_ref().map(|rule| rule.to_string()), Some("network 192.0.2.7/32".to_owned()));
     /// assert!(block.by_hand && block.left <= DAY);
     /// # Ok(()) }
@@ -165,7 +165,7 @@ impl RateLimiter {
     /// Lifts all manual and automatic blocks on a signal, and resets the count of its denials.
     ///
     /// # Errors
-    /// Fails if the backend cannot notify the other processes. In this process, the blocks are lifted nevertheless.
+    /// Fails if the backend cannot notify the other processes. The blocks are still lifted in this process.
     pub async fn unblock(&self, signal: Signal) -> Result<(), Error> {
         let id = self.inner.hash.digest(&signal.to_key());
         let content = [NoticeContent::ManualBlock(id, None), NoticeContent::Block(id, None)];

@@ -76,7 +76,7 @@ pub use named::of_any_caller;
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
-/// let user = || key::header("x-user"); // set or verified by a gateway
+/// let user = || key::header("x-user"); // set or checked by a gateway
 /// let app: Router = Router::new().route("/rate-limit", status::of(&limiter, &CHAT, user()));
 /// let request = Request::get("/rate-limit").header("x-user", "ada").body(Body::empty())?;
 /// let body = axum::body::to_bytes(app.oneshot(request).await?.into_body(), 1000).await?;

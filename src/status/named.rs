@@ -9,10 +9,10 @@ use crate::limiter::RateLimiter;
 use crate::middleware::key::{Found, percent_decoded};
 use crate::policy::{KeyError, Policy};
 
-/// Returns the limit of any key. The client names the key in the query, as in `GET /limits/chat?key=ada@example.com`.
+/// Creates an endpoint that reports the limit of any key. The client names the key in the query, as in `GET /limits/chat?key=ada@example.com`.
 /// `subject` converts this text to the key that the layer uses.
 ///
-/// **Everyone who can reach this endpoint can read the state of every key**, and learn which callers were active and
+/// **Anyone who can reach this endpoint can read the state of every key**, and learn which callers were active and
 /// when. Make the endpoint available only to authenticated operators. For users, use [`of`](super::of).
 ///
 /// ```

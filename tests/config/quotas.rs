@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn a_quota_is_parsed_the_same_in_a_file_and_alone(form in any_quota_value()) {
+    fn a_quota_parses_the_same_in_a_file_and_on_its_own(form in any_quota_value()) {
         let alone = serde_json::from_value::<Quota>(form.clone());
         match (read(&form), alone) {
             (Ok(in_file), Ok(alone)) => prop_assert_eq!(in_file, alone),

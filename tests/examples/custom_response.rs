@@ -24,7 +24,7 @@ async fn programs_get_json_and_browsers_get_a_page() {
     assert_eq!(
         json.body,
         promised.replace("26", &json.number("retry-after").to_string()),
-        "expected the wait in the header"
+        "the body's `retry_after` must match the `Retry-After` header"
     );
 
     let page = get(server, &["accept: text/html"]).await;

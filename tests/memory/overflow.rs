@@ -1,4 +1,4 @@
-//! Callers on overflow rows, which share a quota.
+//! Tests of overflow rows, whose callers share one quota.
 
 use tollgate::{DAY, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 
@@ -28,7 +28,7 @@ fn surcharges_on_an_overflow_row_are_charged() {
 }
 
 #[test]
-fn a_key_denied_at_a_large_cost_stays_denied_during_a_flood() {
+fn a_key_denied_for_an_expensive_request_stays_denied_during_a_flood() {
     let policy = Policy::new("tokens", Quota::token_bucket(10_000, DAY));
     let limiter = RateLimiter::new(MemoryBackend::builder().max_rows(1000).clock(ManualClock::new()).build());
     let denied: Vec<u32> = (0..20).collect();

@@ -142,7 +142,7 @@ async fn denials_by_deny_lists_and_blocks_contain_the_rule() {
     let _subscribed = log.subscribe();
     let ask = async |key: &'static str, ip: &str| {
         drop(limiter.try_acquire(&TWO, key).cost(3).ip(ip.parse().unwrap()).await.unwrap());
-        // Ignore the reported mistakes, because a cost of 3 is intentionally impossible.
+        // Ignore the reported mistakes: the cost of 3 deliberately exceeds the capacity.
         log.take().into_iter().filter(|line| line.field("mistake").is_none()).collect::<Vec<_>>()
     };
     let fields = |line: &crate::log::Line| {
@@ -154,7 +154,7 @@ async fn denials_by_deny_lists_and_blocks_contain_the_rule() {
     );
     assert_eq!(fields(&ask("mallory", "198.51.100.1").await[0]), ["\"deny_list\"", "\"limiter\"", "key", "-"]);
     assert_eq!(fields(&ask("ada", "198.51.100.9").await[0]), ["\"cost_too_large\"", "\"backend\"", "-", "-"]);
-    // The second denial causes a block. The event of the block comes before that of the denial.
+    // The second denial causes a block. The block event comes before the denial event.
     let lines = ask("ada", "198.51.100.9").await;
     let blocked = "blocked message=blocked rule=network 198.51.100.9/32 lasts_ms=3600000 times=1 suppressed=0";
     assert_eq!(lines[0].to_string(), format!("WARN tollgate {blocked}"));

@@ -80,7 +80,7 @@ async fn failures_are_sampled_during_an_outage() {
 }
 
 #[tokio::test]
-async fn blocks_of_all_policies_are_sampled_together() {
+async fn blocks_are_sampled_together_across_policies() {
     let backend = FlakyBackend::new();
     let clock = backend.clock();
     let auto = AutoBlock::new([&ONE, &OTHER]).threshold(1);

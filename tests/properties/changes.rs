@@ -173,9 +173,9 @@ fn ignore(_: &Quota, _: &State, _: Ask, _: &tollgate::algorithm::Step) -> Result
 proptest! {
     #![proptest_config(cases(8000))]
 
-    /// Quotas of one algorithm admit at most one capacity more than the largest of them.
+    /// Alternating between quotas of one algorithm admits at most one capacity more than the largest quota alone admits.
     #[test]
-    fn alternating_quotas_of_one_algorithm_keep_the_bound_of_the_largest(
+    fn alternating_quotas_of_one_algorithm_stay_within_the_bound_of_the_largest(
         quotas in prop_oneof![2 => buckets(), 1 => aligned_windows(), 1 => aligned_sliding()],
         begin in begin(),
         history in history(60),
@@ -187,7 +187,7 @@ proptest! {
 
     /// Quotas of different algorithms admit at most the sum of their bounds.
     #[test]
-    fn alternating_quotas_of_any_algorithm_keep_the_sum_of_their_bounds(
+    fn alternating_quotas_of_any_algorithm_stay_within_the_sum_of_their_bounds(
         quotas in mixed(),
         begin in begin(),
         history in history(60),
@@ -198,7 +198,7 @@ proptest! {
     }
 
     /// A denial changes neither the row nor the retry time. The retry time is sufficient, tight and not after `clear`.
-    /// A later `clear` does not admit more tokens.
+    /// Moving `clear` later does not admit more tokens.
     #[test]
     fn denials_change_nothing_and_their_retry_times_are_exact(
         quotas in any_quotas(),

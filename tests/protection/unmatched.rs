@@ -89,7 +89,7 @@ async fn point_6_a_rule_for_a_credential_denies_requests_with_that_credential() 
 }
 
 #[tokio::test]
-async fn point_6_a_rule_for_a_path_parameter_denies_its_requests() {
+async fn point_6_a_rule_for_a_path_parameter_denies_requests_with_that_value() {
     let list = DenyList::from_iter([rule("path(team):\"a b\""), DenyRule::key(key::path("team").key("7"))]);
     let layer = RateLimitLayer::new(&API, key::path("team")).limiter(&limiter(&list));
     let app = Router::new().route("/{team}", axum::routing::get(|| async {})).layer(layer);

@@ -34,7 +34,7 @@ impl Server {
     pub(crate) fn with(arguments: &[&str]) -> Server {
         // Try several times, because another process may take the port before the server listens on it.
         let server = (0..5).find_map(|_| Server::try_start(arguments));
-        server.unwrap_or_else(|| panic!("redis-server {arguments:?} does not start; its log is above"))
+        server.unwrap_or_else(|| panic!("redis-server {arguments:?} failed to start; see its log above"))
     }
 
     fn try_start(arguments: &[&str]) -> Option<Server> {

@@ -127,7 +127,10 @@ impl History {
             (Answer::Reserve(delay), Poll::Pending) => delay,
             (Answer::Deny(_), Poll::Ready(false)) => {
                 let without_departures = self.model.answer(&self.row(|_| true), at, &ask);
-                prop_assert!(matches!(without_departures, Answer::Deny(_)), "denied because other requests had left");
+                prop_assert!(
+                    matches!(without_departures, Answer::Deny(_)),
+                    "denied only because other requests had left the queue"
+                );
                 return Ok(());
             }
             (model, answer) => {

@@ -12,7 +12,7 @@ fn layer(limiter: &RateLimiter) -> RateLimitLayer {
 }
 
 #[tokio::test]
-async fn each_quota_has_an_item_named_by_its_period() {
+async fn each_quota_has_an_item_named_after_its_period() {
     let (limiter, clock) = limiter();
     let client = serve(hello().layer(layer(&limiter))).await;
     let answer = client.get().await;
@@ -20,7 +20,7 @@ async fn each_quota_has_an_item_named_by_its_period() {
     assert_eq!(answer.policies(), [("api;1s".to_owned(), 2, 1), ("api;1d".to_owned(), 3, 86_400)]);
     let limits = answer.limits();
     assert_eq!((&limits[0], &limits[1].0, limits[1].1), (&("api;1s".to_owned(), 1, Some(1)), &"api;1d".to_owned(), 2));
-    // Only the items of quotas that deny, and their longest wait.
+    // A denial shows only the quotas that deny, and `Retry-After` is the longest of their waits.
     client.get().await;
     let denied = client.get().await;
     assert_eq!((denied.status, denied.retry_after()), (429, Some(1)));
@@ -30,7 +30,7 @@ async fn each_quota_has_an_item_named_by_its_period() {
     client.get().await;
     clock.advance(tollgate::SECOND);
     let denied = client.get().await;
-    let [(name, 0, Some(wait))] = &denied.limits()[..] else { panic!("one limit") };
+    let [(name, 0, Some(wait))] = &denied.limits()[..] else { panic!("expected exactly one limit") };
     assert_eq!((name.as_str(), denied.retry_after()), ("api;1d", Some(*wait)));
     assert!(*wait > 1);
     assert!(String::from_utf8(denied.body).unwrap().contains("\"api;1d\""));
@@ -49,7 +49,7 @@ async fn older_families_show_the_quota_with_the_smallest_share_left() {
 
 #[test]
 #[should_panic = "the policies \"api;1d\" and \"api\" both have a limit named \"api;1d\" in headers; rename one of them"]
-fn two_limits_of_one_name_are_a_startup_error() {
+fn two_limits_with_the_same_name_are_a_startup_error() {
     let layer = RateLimitLayer::new(API, key::global()).and(Policy::new("api;1d", Quota::per_hour(1)), key::global());
     drop(hello().layer(layer));
 }

@@ -421,7 +421,7 @@ impl Quota {
         self.period
     }
 
-    /// Returns a number of tokens and the microseconds in which they are refilled. For a bucket, this is the rate in
+    /// Returns a number of tokens and how many microseconds it takes to refill them. For a bucket, this is the rate in
     /// lowest terms. For a window, it is the rate and the period.
     #[cfg(feature = "redis")]
     pub(crate) const fn pace(&self) -> (u64, u64) {

@@ -172,7 +172,7 @@ fn a_departure_wakes_only_later_callers_that_have_polled_since_the_last_departur
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), [60, 77, 98]);
     drop(queues.leave(&tickets[0]).unwrap());
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), (1..50).collect::<Vec<_>>());
-    // Three callers before caller 99 have left.
+    // Three of the callers ahead of caller 99 have left.
     assert_eq!(queues.moved(&tickets[99], &waker(99)).map(|reservation| identity(&reservation).2), Some(96));
 }
 
