@@ -43,7 +43,7 @@ use super::{Adjustment, Backend, RowId, Steps, Take};
 use crate::algorithm::{
     Ask, ChargeRecord, HOUR, Line, Micros, Quota, SECOND, State, Step, Verdict, roll, settle, step_all,
 };
-use crate::policy::{Digest, Key, PolicyName, Secret};
+use crate::policy::{Digest, Key, MAX_WINDOWS, PolicyName, Secret};
 
 /// Runs all parts of the suite except [`spend`], which is meant to be called from several threads. `pass` must let the
 /// given time pass and let the backend's tasks run. In total, the suite asks for less than a second to pass. See the
@@ -110,7 +110,8 @@ async fn histories(backend: &dyn Backend, pass: &impl AsyncFn(Duration), several
                     1 => ask.reserve(),
                     _ => ask.wait_up_to(dice.below(9) as u32 * ms),
                 };
-                Take::new(row, quota, ask)
+                let window = [0, 0, 1, 3][dice.below(4)];
+                Take::new(row, quota, ask).at_window(window)
             })
             .collect();
         let store = dice.below(5) > 0;
@@ -122,7 +123,7 @@ async fn histories(backend: &dyn Backend, pass: &impl AsyncFn(Duration), several
             2 => {
                 let row = takes[0].row;
                 backend.reset(&[row]).await.expect("reset");
-                model.remove(&row.digest());
+                (0..MAX_WINDOWS as u8).for_each(|window| _ = model.remove(&row.digest().window(window)));
             }
             _ => {}
         }
@@ -488,7 +489,7 @@ async fn settle_as(backend: &dyn Backend, take: &Take<'_>, step: &Step, actual: 
 fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps, store: bool, round: usize) {
     let mut rows: Vec<Digest> = Vec::new();
     let lines = takes.iter().map(|take| {
-        let row = take.row.digest();
+        let row = take.digest();
         let known = rows.iter().position(|other| *other == row);
         let row = known.unwrap_or_else(|| {
             rows.push(row);
