@@ -9,8 +9,6 @@
 //!    `x` tokens were outstanding just after the charge. Of these, the tokens that were repaid since then and the
 //!    tokens that were refunded since then for earlier charges are no longer outstanding. [`State::carry`] counts the
 //!    refunds of other charges. Without this count, two refunds with a refill in between would allow a burst twice.
-//!    `carry` does not record which charges were refunded, but the refunds of earlier charges cannot exceed the cost of
-//!    those charges.
 //! 2. **A reservation that is not due yet can be refunded only as a whole, and only if it is the last one.** Otherwise
 //!    a new reservation could get the due time of a reservation that is still pending.
 //! 3. **While reservations are pending, all other refunds are forfeited**, for the same reason.

@@ -22,8 +22,7 @@ use super::BackendFuture;
 /// use std::{collections::BTreeMap, sync::{Arc, Mutex, Weak}};
 /// use tollgate::backend::{BackendFuture, NoticeChannel, NoticeSubscriber, Notice};
 ///
-/// /// A channel within one process, with its notices by topic and its subscribers. A real channel also drops expired
-/// /// notices.
+/// /// Notices by topic, and the subscribers. A real channel also drops expired notices.
 /// #[derive(Debug, Default)]
 /// struct Channel(Mutex<(BTreeMap<Vec<u8>, Notice>, Vec<Weak<dyn NoticeSubscriber>>)>);
 ///

@@ -122,7 +122,6 @@ struct Inner {
     block_cache: Option<BlockCache>,
     observers: Vec<Arc<dyn Observer>>,
     mistakes: MistakeTracker,
-    /// The local clock, which blocks, pauses and the block cache use.
     time: LocalTime,
 }
 
@@ -146,17 +145,7 @@ impl RateLimiter {
         self.acquire(policy, subject).send()
     }
 
-    /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`].
-    ///
-    /// The compiler warns about an ignored decision:
-    ///
-    /// ```compile_fail
-    /// #![deny(unused_must_use)]
-    /// # use tollgate::{backend::Error, Policy, RateLimiter};
-    /// # async fn login(limiter: &RateLimiter, policy: &Policy) -> Result<(), Error> {
-    /// limiter.try_limit(policy, "ada").await?;
-    /// # Ok(()) }
-    /// ```
+    /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`], which must not be ignored.
     ///
     /// # Errors
     /// Fails if the backend cannot decide.

@@ -50,8 +50,7 @@ use crate::policy::{DenyRule, Policy};
 ///   by address, since clients that guess credentials have no such key.
 /// - Outside compression and other expensive layers.
 ///
-/// `Router::layer` also limits requests that match no route, such as a browser's request for an icon. `route_layer`
-/// does not limit requests that match no route.
+/// `Router::layer` also limits requests that match no route; `route_layer` does not.
 #[derive(Clone)]
 pub struct RateLimitLayer {
     pub(super) options: Arc<LayerOptions>,
