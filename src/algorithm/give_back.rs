@@ -19,8 +19,7 @@
 use super::{Algorithm, MAX_SPENT, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, is_foreign, roll, sliding_window, spent, when};
 
-/// The data that is needed for settling a charge later: the cost of the charge, and the row just after it. See
-/// [`settle`] for an example.
+/// The data that is needed for settling a charge later: the cost of the charge, and the row just after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChargeRecord {
     /// The number of tokens charged.

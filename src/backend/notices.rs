@@ -80,8 +80,7 @@ pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
     fn subscribe(&self, subscriber: Weak<dyn NoticeSubscriber>);
 }
 
-/// Receives the notices of a channel. Limiters [subscribe](NoticeChannel::subscribe) when they are built. See
-/// [`NoticeChannel`] for an example.
+/// Receives the notices of a channel. Limiters [subscribe](NoticeChannel::subscribe) when they are built.
 pub trait NoticeSubscriber: Send + Sync + 'static {
     /// Handles published notices. If `all` is set, `notices` contains all current notices, and any other notice is
     /// withdrawn.

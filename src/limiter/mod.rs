@@ -136,8 +136,7 @@ impl RateLimiter {
         RateLimiterBuilder::new(backend)
     }
 
-    /// Spends one token of `subject` under `policy`. A denial is returned as an error. See [`RateLimiter`] for an
-    /// example.
+    /// Spends one token of `subject` under `policy`. A denial is returned as an error.
     ///
     /// # Errors
     /// Fails if the call is denied, or the backend fails and the [`FailureMode`] of the policy does not allow the call.
@@ -145,7 +144,7 @@ impl RateLimiter {
         self.acquire(policy, subject).send()
     }
 
-    /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`], which must not be ignored.
+    /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`]. The compiler warns if it is ignored.
     ///
     /// # Errors
     /// Fails if the backend cannot decide.

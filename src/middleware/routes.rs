@@ -146,8 +146,7 @@ impl RouteLimits {
     }
 
     /// Creates a layer that chooses the policy of each request with a closure. If the closure returns `None` or an
-    /// unknown name, the layer applies the [default policy](RouteLimits::default_policy). See [`RouteLimits`] for an
-    /// example.
+    /// unknown name, the layer applies the [default policy](RouteLimits::default_policy).
     pub fn choose<F>(&self, choose: F) -> RateLimitLayer
     where
         F: Fn(&Parts) -> Option<&'static str> + Send + Sync + 'static,

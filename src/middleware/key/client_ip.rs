@@ -344,8 +344,7 @@ fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
     address(&value[..colon]).filter(|_| is_port)
 }
 
-/// The peer's address as an extension. Insert this extension into each request if the server does not provide the
-/// address in another way. See [`ClientIp`] for an example.
+/// The peer's address as an extension. Insert it into each request if the server does not provide the address itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // This is a newtype for the address.
 pub struct PeerAddr(pub SocketAddr);

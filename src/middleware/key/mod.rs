@@ -60,7 +60,7 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 /// // Limit each pair of a user and an address.
 /// RateLimitLayer::new(quota, by_user().and(key::client_ip()));
 /// // Refuse requests without a user.
-/// RateLimitLayer::new(quota, by_user().or_reject());
+/// RateLimitLayer::new(quota, by_user().or_reject()); // `or_skip` exempts them instead
 /// ```
 ///
 /// Annotate the closure's argument: `|req: &Parts|`. A closure cannot return borrowed data (`lifetime may not live long

@@ -199,8 +199,7 @@ impl RateLimitLayer {
     }
 
     /// Returns the number of requests that matched no line of this layer's [tables](super::RouteLimits::table). Such
-    /// requests are limited only by the [default policy](super::RouteLimits::default_policy), if there is one. See
-    /// [`unused_routes`](RateLimitLayer::unused_routes) for an example.
+    /// requests are limited only by the [default policy](super::RouteLimits::default_policy), if there is one.
     pub fn unmatched_requests(&self) -> u64 {
         self.options.tables().map(|table| table.unmatched()).sum()
     }
