@@ -1,5 +1,4 @@
-//! Internals for the fuzz targets in `fuzz/`. This module is compiled only with `--cfg fuzzing` and is not part of the
-//! public API.
+//! Internals for the fuzz targets in `fuzz/`, compiled only with `--cfg fuzzing`.
 
 use std::time::Duration;
 

@@ -34,14 +34,12 @@
 //! static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, MINUTE));
 //! static DAILY: Policy = Policy::new("daily", Quota::fixed_window(500, DAY));
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let limiter = RateLimiter::default();
 //! limiter.limit(&LOGIN, "ada@example.com").await?; // returns an error if the call is denied
 //! // Both limits are charged, or neither.
 //! limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?;
-//! # Ok(())
-//! # }
+//! # Ok(()) }
 //! ```
 //!
 //! # Where to start

@@ -53,8 +53,7 @@ fn reading(quota: &Quota, state: &State) -> Reading {
     }
 }
 
-/// Returns whether a sliding window's row has the phase and the period of this quota. The period is derived from
-/// `clear`.
+/// Returns whether a sliding window's row has the phase and the period of this quota.
 fn is_same_window(quota: &Quota, state: &State) -> bool {
     let period = quota.period_micros();
     period % 1_000_000 == 0
@@ -88,8 +87,7 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     }
 }
 
-/// Rolls the row at the rate of `quota` and at the rate of the bucket that wrote the row. Returns the result with less
-/// debt.
+/// Rolls the row at the rates of `quota` and of the bucket that wrote it. Returns the result with less debt.
 fn roll_faster(quota: &Quota, row: &State, now: Micros) -> State {
     let rolled = token_bucket::roll(quota, row, now);
     if now <= row.at || row.clear == Micros::MAX {
@@ -149,8 +147,7 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     if granted(quota, &unspent, clear, ask).is_some() { Some(clear) } else { retry_own(quota, &unspent, clear, ask) }
 }
 
-/// Returns the first instant in `from..end` at which `holds` returns true. From then on, `holds` must always return
-/// true.
+/// Returns the first instant in `from..end` from which on `holds` returns true.
 fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Micros> {
     if from >= end || !holds(end.minus(1)) {
         return None;

@@ -91,8 +91,7 @@ mod tests {
 
     #[test]
     fn a_debt_that_outlasts_the_last_instant_is_never_repaid() {
-        // This is also true if the first window began before the epoch, so that its end is representable. The Redis
-        // script makes the same decision.
+        // This is also true if the first window began before the epoch, so that its end is representable.
         let second = Duration::from_secs(1);
         let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
         let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);

@@ -9,8 +9,6 @@
 //!    `x` tokens were outstanding just after the charge. Of these, the tokens that were repaid since then and the
 //!    tokens that were refunded since then for earlier charges are no longer outstanding. [`State::carry`] counts the
 //!    refunds of other charges. Without this count, two refunds with a refill in between would allow a burst twice.
-//!    `carry` does not record which charges were refunded, but the refunds of earlier charges cannot exceed the cost of
-//!    those charges.
 //! 2. **A reservation that is not due yet can be refunded only as a whole, and only if it is the last one.** Otherwise
 //!    a new reservation could get the due time of a reservation that is still pending.
 //! 3. **While reservations are pending, all other refunds are forfeited**, for the same reason.
@@ -21,8 +19,7 @@
 use super::{Algorithm, MAX_SPENT, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, is_foreign, roll, sliding_window, spent, when};
 
-/// The data that is needed for settling a charge later: the cost of the charge, and the row just after it. See
-/// [`settle`] for an example.
+/// The data that is needed for settling a charge later: the cost of the charge, and the row just after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChargeRecord {
     /// The number of tokens charged.

@@ -22,7 +22,6 @@ impl<T> List<T> {
         }
     }
 
-    /// Collects the results of `item(0)` to `item(length - 1)`.
     #[inline]
     pub(crate) fn of(length: usize, mut item: impl FnMut(usize) -> T) -> List<T> {
         match length {

@@ -53,8 +53,7 @@ impl Micros {
         Micros::new(self.0.saturating_add(micros))
     }
 
-    /// Rounds up to a whole second. Returns [`Micros::MAX`] if the number of seconds does not fit in the 32 bits of a
-    /// row.
+    /// Rounds up to a whole second. Returns [`Micros::MAX`] if the number of seconds does not fit in 32 bits.
     pub(crate) const fn to_whole_second(self) -> Micros {
         Micros::from_seconds(self.to_seconds())
     }

@@ -51,8 +51,7 @@ pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND, WEEK};
 pub use step::{Line, Steps, step, step_all};
 use step::{granted, retry_own};
 
-/// The stored state of a key under a policy. The default is the state of a new key. See the [module](self) for an
-/// example.
+/// The stored state of a key under a policy. The default is the state of a new key.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
     /// The number of tokens that were spent and not yet repaid at the instant [`at`](State::at). It exceeds the
@@ -222,7 +221,6 @@ fn roll_own(quota: &Quota, state: &State, now: Micros) -> State {
     roll_within(quota, &row, now)
 }
 
-/// Returns whether the row is so far ahead of the clock that it is dropped.
 fn is_too_far_ahead(quota: &Quota, row: &State, now: Micros) -> bool {
     if row.at <= now || row.at.micros_since(now) <= quota.fill_micros() {
         return false;
@@ -256,8 +254,7 @@ fn own(quota: &Quota, row: &State, now: Micros) -> State {
 
 pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
     let (limit, row) = (quota.get_capacity(), &own(quota, row, now));
-    // The result must be exactly the number of tokens that `step` would allow, so it is checked with the condition of
-    // `step`.
+    // The result must equal what `step` would allow, so it is checked with the condition of `step`.
     let guess = (limit as f64 - spent(quota, row, now) + 1e-6).clamp(0.0, limit as f64) as u64;
     if guess > 0 && !within_own(quota, row, now, (limit - guess) as f64) { guess - 1 } else { guess }
 }
@@ -299,8 +296,7 @@ fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     }
 }
 
-/// Returns the 32-bit number that identifies a quota in its rows, for authors of backends. It is never 0. See
-/// [`seeded`] for an example.
+/// Returns the 32-bit number that identifies a quota in its rows, for authors of backends. It is never 0.
 pub const fn stamp(quota: &Quota) -> u32 {
     quota.stamp()
 }
@@ -324,13 +320,6 @@ pub const fn seeded(quota: Quota, seed: u64) -> Quota {
 
 /// Checks that a complete quota is valid: a capacity of 0 needs reservations. Creating a policy calls this function
 /// automatically.
-///
-/// ```
-/// use tollgate::{algorithm::validate, Quota, SECOND};
-/// let quota = Quota::token_bucket(10, SECOND).capacity(0);
-/// assert!(validate(&quota).is_err());
-/// assert!(validate(&quota.max_reserved(50)).is_ok());
-/// ```
 ///
 /// # Errors
 /// Fails if the quota would deny every request.

@@ -189,8 +189,7 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
     due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
-/// Returns the first instant at which `ask` would be granted, for an own row that was rolled and denies the ask at
-/// `now`.
+/// Returns the first instant at which `ask` would be granted, for a rolled own row that denies it at `now`.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => when_own(quota, row, now, quota.get_capacity().checked_sub(ask.cost)? as f64),
@@ -202,8 +201,7 @@ fn charged(quota: &Quota, row: &State, cost: u64) -> State {
     cleared(quota, State { spent: row.spent + cost as f64, ..*row })
 }
 
-/// Returns the due time of a reservation of `cost` tokens made at `now`, or `None` if no reservation is due within
-/// `max_wait`.
+/// Returns the due time of a reservation of `cost` tokens made at `now`, unless the wait exceeds `max_wait`.
 fn due_time(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
     let level = quota.ceiling().checked_sub(cost)?;
     if !within_own(quota, row, now, level as f64) {
@@ -214,8 +212,7 @@ fn due_time(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -
     (due.micros_since(now) <= max_wait).then_some(due)
 }
 
-/// Returns the first instant at which a reservation of `cost` tokens would be granted with a wait of at most
-/// `max_wait`.
+/// Returns the first instant at which a reservation of `cost` tokens has a wait of at most `max_wait`.
 fn retry_reservation(quota: &Quota, row: &State, now: Micros, cost: u64, max_wait: u64) -> Option<Micros> {
     let granted_at = |at: Micros| due_time(quota, &roll(quota, row, at), at, cost, max_wait).is_some();
     let fits = when_own(quota, row, now, quota.ceiling().checked_sub(cost)? as f64)?;

@@ -13,8 +13,7 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let elapsed = now.micros_since(state.at);
     let mut row = *state;
     if elapsed >= quota.grain_micros {
-        // Whole grains are subtracted first, because the product in `repaid` would be rounded if the elapsed time were
-        // long.
+        // Whole grains are subtracted first, because the product in `repaid` is rounded for a long elapsed time.
         let grains = elapsed / quota.grain_micros;
         row.spent -= grains as f64 * quota.grain_tokens as f64;
         row.at = state.at.plus(grains * quota.grain_micros);

@@ -53,8 +53,7 @@ pub async fn all(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     common_parts(backend, &pass).await;
 }
 
-/// Runs the suite for a backend that cannot decide charges of several keys together, such as a Redis cluster. See the
-/// [module](self) for an example.
+/// Runs the suite for a backend that cannot decide charges of several keys together, such as a Redis cluster.
 pub async fn all_key_by_key(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, false).await;
     common_parts(backend, &pass).await;
@@ -73,8 +72,7 @@ async fn common_parts(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     handles_extreme_values(backend).await;
 }
 
-/// Tests that random calls under all kinds of quotas get the same decisions as in the algebra at the same instant. See
-/// the [module](self) for an example.
+/// Tests that random calls under all kinds of quotas get the same decisions as in the algebra at the same instant.
 pub async fn decides_as_the_algebra_does(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, true).await;
 }
@@ -130,8 +128,7 @@ async fn histories(backend: &dyn Backend, pass: &impl AsyncFn(Duration), several
     }
 }
 
-/// Tests that a denied call leaves every row unchanged, whatever the order of its takes. See the [module](self) for an
-/// example.
+/// Tests that a denied call leaves every row unchanged, whatever the order of its takes.
 pub async fn stores_all_or_none(backend: &dyn Backend) {
     let (wide, narrow) = (PolicyName::new("conformance wide"), PolicyName::new("conformance narrow"));
     let key = fresh_key();
@@ -377,8 +374,7 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     }
 }
 
-/// Tests that a charge is made when `acquire` is called, even if its future is dropped. See the [module](self) for an
-/// example.
+/// Tests that a charge is made when `acquire` is called, even if its future is dropped.
 pub async fn charges_even_if_the_future_is_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance dropped");
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10_080, 7 * 24 * HOUR), Ask::cost(1000));
@@ -388,8 +384,7 @@ pub async fn charges_even_if_the_future_is_dropped(backend: &dyn Backend, pass: 
     wait_until_spent(3000.0, backend, &take, &pass).await;
 }
 
-/// Tests that settlements and resets take effect even if their futures are dropped. See the [module](self) for an
-/// example.
+/// Tests that settlements and resets take effect even if their futures are dropped.
 pub async fn settles_and_resets_even_if_futures_are_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance posted");
     // The rate is one token per minute, so that hardly any tokens are refilled during the test.
@@ -418,8 +413,7 @@ async fn wait_until_spent(expected: f64, backend: &dyn Backend, take: &Take<'_>,
     panic!("expected {expected} spent tokens, found {spent}: a call whose future was dropped had no effect");
 }
 
-/// Tests that takes of any size get a decision, and that an empty call is granted. See the [module](self) for an
-/// example.
+/// Tests that takes of any size get a decision, and that an empty call is granted.
 pub async fn handles_extreme_values(backend: &dyn Backend) {
     assert!(ask(backend, &[], true).await.is_empty());
     let policy = PolicyName::new("conformance extremes");

@@ -44,7 +44,6 @@ impl<T> BackendFuture<T> {
         BackendFuture(Inner::Boxed(Box::pin(future)))
     }
 
-    /// Applies `change` to the value.
     pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U + Send + 'static) -> BackendFuture<U>
     where
         T: Send + 'static,

@@ -22,8 +22,7 @@ use super::BackendFuture;
 /// use std::{collections::BTreeMap, sync::{Arc, Mutex, Weak}};
 /// use tollgate::backend::{BackendFuture, NoticeChannel, NoticeSubscriber, Notice};
 ///
-/// /// A channel within one process, with its notices by topic and its subscribers. A real channel also drops expired
-/// /// notices.
+/// /// Notices by topic, and the subscribers. A real channel also drops expired notices.
 /// #[derive(Debug, Default)]
 /// struct Channel(Mutex<(BTreeMap<Vec<u8>, Notice>, Vec<Weak<dyn NoticeSubscriber>>)>);
 ///
@@ -81,8 +80,7 @@ pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
     fn subscribe(&self, subscriber: Weak<dyn NoticeSubscriber>);
 }
 
-/// Receives the notices of a channel. Limiters [subscribe](NoticeChannel::subscribe) when they are built. See
-/// [`NoticeChannel`] for an example.
+/// Receives the notices of a channel. Limiters [subscribe](NoticeChannel::subscribe) when they are built.
 pub trait NoticeSubscriber: Send + Sync + 'static {
     /// Handles published notices. If `all` is set, `notices` contains all current notices, and any other notice is
     /// withdrawn.

@@ -40,11 +40,15 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).max_reserved(10));
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let clock = ManualClock::new(); let limiter =
-/// RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()); limiter.limit(&CALLS, "ada").await?; let
-/// call = limiter.clone(); let waiting = tokio::spawn(async move { call.acquire(&CALLS,
-/// "ada").wait_up_to(MINUTE).await.is_ok() }); tokio::task::yield_now().await; assert_eq!(clock.next_wake(),
-/// Some(clock.now() + SECOND)); clock.set(clock.next_wake().expect("a request is waiting")); assert!(waiting.await?);
+/// let clock = ManualClock::new();
+/// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
+/// limiter.limit(&CALLS, "ada").await?;
+/// let call = limiter.clone();
+/// let waiting = tokio::spawn(async move { call.acquire(&CALLS, "ada").wait_up_to(MINUTE).await.is_ok() });
+/// tokio::task::yield_now().await;
+/// assert_eq!(clock.next_wake(), Some(clock.now() + SECOND));
+/// clock.set(clock.next_wake().expect("a request is waiting"));
+/// assert!(waiting.await?);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]

@@ -24,7 +24,6 @@ pub use manual::ManualClock;
 /// use std::time::SystemTime;
 /// use tollgate::{algorithm::Micros, clock::Clock, MemoryBackend, RateLimiter};
 ///
-/// /// The operating system's time, with its jumps.
 /// #[derive(Debug)]
 /// struct WallClock;
 ///
@@ -34,7 +33,6 @@ pub use manual::ManualClock;
 ///     }
 /// }
 ///
-/// assert!(WallClock.sleep_until(WallClock.now()).is_none());
 /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(WallClock).build());
 /// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
@@ -127,8 +125,7 @@ const MAX_SLEW_DIVISOR: u64 = 2000;
 
 impl Clock for SystemClock {
     fn now(&self) -> Micros {
-        // The counters of two cores may differ by a few ticks. `delta_as_nanos` returns 0 if the difference is
-        // negative.
+        // The counters of two cores may differ by a few ticks; `delta_as_nanos` returns 0 for a negative difference.
         let ran = self.counter.delta_as_nanos(self.origin, self.counter.raw()) / 1000;
         let checked = self.checked.load(Ordering::Relaxed);
         if ran > checked + FOLLOW_INTERVAL {

@@ -85,7 +85,6 @@ impl fmt::Display for ConfigError {
 }
 
 impl Error for ConfigError {
-    /// Returns the first fault, or the error that prevented the text from being read.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.cause {
             Some(cause) => Some(&**cause),

@@ -53,7 +53,6 @@
 //!     );
 //!
 //! assert_eq!(config.policy("api").map(|api| api.quotas_for(Some("premium"))[0].get_capacity()), Some(400));
-//! assert_eq!(config.default_policy().map(|policy| policy.name().as_str()), Some("default"));
 //! assert_eq!((config.policies().count(), config.routes().count(), config.deny_list().len()), (3, 2, 6));
 //! # Ok::<(), tollgate::config::ConfigError>(())
 //! ```

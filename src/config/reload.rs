@@ -39,11 +39,9 @@ impl Config {
     /// ```
     ///
     /// **On a shared backend**, the quotas apply to all processes, whatever their own files contain. Either reload in
-    /// one process only, or reload the same file in each process. The quotas also outlive the program. If you start it
-    /// with another file, apply that file with `config.reload(&limiter, &config)`, since otherwise the old quotas stay
-    /// in force. Each process has a deny list of its own.
+    /// one process only, or reload the same file in each process. The quotas also outlive the program; see
+    /// [`limiter`](Config::limiter). Each process has a deny list of its own.
     ///
-    /// The quotas of tiers are set before the quota of their policy, so that no tier temporarily has a wrong quota.
     /// Requests during a reload may be decided by old quotas in some policies and by new quotas in others.
     ///
     /// # Errors
@@ -124,8 +122,6 @@ impl Config {
         limiter.deny_list().is_some_and(|list| list.is_same(&self.deny))
     }
 
-    /// # Panics
-    /// Panics if the limiter does not apply the configuration's deny list or automatic blocks.
     #[track_caller]
     pub(super) fn expect_limiter(&self, limiter: &RateLimiter) {
         let name = &self.name;

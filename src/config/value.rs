@@ -116,8 +116,7 @@ impl<'n> Value<'n> {
     }
 }
 
-/// A table whose field names are known. An entry that has not been taken before [`end`](Fields::end) is called is a
-/// fault.
+/// A table whose field names are known. Entries that were not taken before [`end`](Fields::end) are faults.
 pub(super) struct Fields<'n> {
     path: Path,
     faults: &'n Faults,

@@ -57,8 +57,7 @@ impl RateLimiter {
         self.take_now(charges)
     }
 
-    /// Like [`limit_all`](RateLimiter::limit_all), but the charges can be given back or settled. See
-    /// [`limit_all`](RateLimiter::limit_all) for an example.
+    /// Like [`limit_all`](RateLimiter::limit_all), but the charges can be given back or settled.
     ///
     /// # Errors
     /// Fails if a charge is denied or the backend cannot decide. Fails with [`LimitError::NoReservations`] if a charge

@@ -18,18 +18,10 @@ use crate::sync::atomic::AtomicUsize;
 /// Builds a [`RateLimiter`].
 ///
 /// ```
-/// use tollgate::{observe::{Decided, Observer}, protection::{AutoBlock, DenyList, DenyRule}};
+/// use tollgate::protection::{AutoBlock, DenyList, DenyRule};
 /// use tollgate::{key::Secret, FailureMode, MemoryBackend, Policy, Quota, RateLimiter, Reason, HOUR, SECOND};
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
-///
-/// struct Log;
-///
-/// impl Observer for Log {
-///     fn decided(&self, observed: &Decided<'_>) {
-///         println!("{} {}", observed.decision().policy(), observed.outcome().as_str());
-///     }
-/// }
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let list = DenyList::from_iter([DenyRule::key("mallory")]);
@@ -37,7 +29,6 @@ use crate::sync::atomic::AtomicUsize;
 ///     .secret(Secret::random())
 ///     .deny_list(&list)
 ///     .auto_block(AutoBlock::new([&LOGIN]).threshold(10).without_keys()) // the account names are not verified
-///     .observer(Log)
 ///     // The following settings matter for remote backends.
 ///     .on_failure(FailureMode::fallback(0.25))
 ///     .on_failure_of(&SEARCH, FailureMode::Allow)
@@ -141,7 +132,7 @@ impl RateLimiterBuilder {
     }
 
     /// Adds an observer, which is notified of every decision. May be called repeatedly; all observers are notified. By
-    /// default, there are none.
+    /// default, there are none. See [`Observer`] for an example.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> RateLimiterBuilder {
         self.observers.push(Arc::new(observer));

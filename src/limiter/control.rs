@@ -27,7 +27,6 @@ impl RateLimiter {
     /// limiter.set_key_quota(&api, "ada", Quota::token_bucket(300, MINUTE)).await?;
     /// assert_eq!(limiter.remaining(&api, "eve").await?, 20);
     /// assert_eq!(limiter.quotas(&api, Subject::new("eve").tier("free"))[0].get_capacity(), 40);
-    /// assert_eq!(limiter.quotas(&api, "ada")[0].get_capacity(), 300);
     ///
     /// let set = limiter.set_quotas();
     /// let texts: Vec<String> = set.iter().map(|set| format!("{} {}", set.policy, set.quotas)).collect();
@@ -92,8 +91,7 @@ impl RateLimiter {
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Key(key), quotas }).await
     }
 
-    /// Returns the tiers of a policy for which quotas are set at run time, including tiers that the policy does not
-    /// have.
+    /// Returns the tiers of a policy for which quotas are set at run time, including tiers that the policy lacks.
     #[cfg(feature = "serde")]
     pub(crate) fn changed_tiers(&self, policy: &crate::policy::PolicyName) -> Vec<String> {
         self.inner.overrides.tiers(policy)
@@ -109,8 +107,7 @@ impl RateLimiter {
             return Err(SetQuotaError::TooMany);
         }
         let content = NoticeContent::Quota(change);
-        // If there is a notice channel, it also delivers the change to this limiter, in the same order as to all other
-        // limiters.
+        // A notice channel also delivers the change to this limiter, in the same order as to all other limiters.
         if self.inner.backend.notice_channel().is_none() {
             self.inner.apply([content.clone()], false);
         }
@@ -174,8 +171,7 @@ impl RateLimiter {
         manual.await.and(automatic.await)
     }
 
-    /// Returns statistics of the limiter and its backend. This is cheap: it does not contact a server. See [`Stats`]
-    /// for an example.
+    /// Returns statistics of the limiter and its backend, without contacting a server. See [`Stats`] for an example.
     pub fn stats(&self) -> Stats {
         let Inner { backend, guard, overrides, time, waiting, mistakes, .. } = &*self.inner;
         let Health { rows, evictions, overflowed, circuit_open, pending_notices, poll_failed, .. } = backend.health();
@@ -219,9 +215,7 @@ impl RateLimiter {
 ///
 /// let stats = limiter.stats();
 /// assert_eq!((stats.rows, stats.waiting, stats.circuit_open), (Some(2), 0, None));
-/// assert_eq!((stats.evictions, stats.overflowed), (Some(0), Some(0)));
 /// assert_eq!((stats.blocked, stats.offenders, stats.changed_quotas, stats.pending_notices), (1, 0, 1, 0));
-/// assert_eq!(stats.poll_failed, None); // no notice channel
 /// assert_eq!(limiter.rows_by_policy(), [(API.name().clone(), 2)]);
 /// # Ok(()) }
 /// ```
@@ -230,8 +224,7 @@ impl RateLimiter {
 pub struct Stats {
     /// Rows that the backend holds in this process; `None` for a remote backend.
     pub rows: Option<usize>,
-    /// Rows that the backend evicted before they expired, so that their keys could spend again too early. `None` for a
-    /// remote backend.
+    /// Rows evicted before they expired, so that their keys could spend again too early; `None` for a remote backend.
     pub evictions: Option<u64>,
     /// Charges made against a row that several keys share because the table was full. A growing number means that a
     /// policy is being flooded with keys; see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
@@ -246,12 +239,10 @@ pub struct Stats {
     pub blocked: usize,
     /// Quotas that are set at run time.
     pub changed_quotas: usize,
-    /// Automatic blocks that have not yet been published to the other processes. The number stays above 0 while
-    /// publishing fails.
+    /// Automatic blocks that have not yet been published to the other processes.
     pub pending_notices: usize,
-    /// Whether the last poll for notices from other processes (set quotas, blocks) failed. Notices that were received
-    /// earlier stay in effect. `None` if there is no notice channel, which is the case on a memory backend or if the
-    /// channel is turned off.
+    /// Whether the last poll for notices from other processes (set quotas, blocks) failed. Earlier notices stay in
+    /// effect. `None` without a notice channel, as on a memory backend or if the channel is turned off.
     pub poll_failed: Option<bool>,
     /// Mistakes in the program that the limiter noticed; every count should be 0.
     pub mistakes: Mistakes,
@@ -291,8 +282,7 @@ impl Inner {
         }
     }
 
-    /// Applies notices. If `all` is true, the notices replace all quotas set at run time. Existing blocks stay in
-    /// effect.
+    /// Applies notices. If `all` is true, they replace all quotas set at run time. Existing blocks stay in effect.
     pub(super) fn apply(&self, content: impl IntoIterator<Item = NoticeContent>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();

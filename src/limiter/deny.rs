@@ -54,13 +54,11 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// deny an address by its network. [`Key::anonymous`] matches all callers without a key.
 ///
 /// If a layer can never apply a rule, it panics when it is put around a service. The message contains the rule and
-/// explains what to add. Networks need [`client_ip`](crate::RateLimitLayer::client_ip) or a key with an address.
-/// Countries and labels need [`label_from_header`](crate::RateLimitLayer::label_from_header) or
-/// [`label`](crate::RateLimitLayer::label). Keys need an extractor that [can find](crate::key::KeyExtractor::can_find)
-/// their kind. Closures, extractors with [`map`] and custom extractors can find any key, so the layer does not notice a
-/// wrong type. If a rule that can never match is added later, [observers](crate::observe::Observer::mistake) are
-/// notified once for each kind of rule. If another layer or a handler applies the rule, [turn the check
-/// off](crate::RateLimitLayer::ignore_unmatched_deny_rules).
+/// explains what to add, such as [`client_ip`](crate::RateLimitLayer::client_ip) or
+/// [`label_from_header`](crate::RateLimitLayer::label_from_header). Closures, extractors with [`map`] and custom
+/// extractors can find any key, so the layer does not notice a wrong type. If a rule that can never match is added
+/// later, [observers](crate::observe::Observer::mistake) are notified once for each kind of rule. If another layer or a
+/// handler applies the rule, [turn the check off](crate::RateLimitLayer::ignore_unmatched_deny_rules).
 ///
 /// [`map`]: crate::key::KeyExtractor::map
 #[derive(Clone, Default)]

@@ -15,8 +15,8 @@ use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 #[cfg_attr(feature = "redis", doc = "```no_run")]
 #[cfg_attr(not(feature = "redis"), doc = "```ignore")]
 /// # use tollgate::{backend::RedisBackend, FailureMode, Policy, Quota, RateLimiter, HOUR, SECOND};
-/// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND)); static LOGIN: Policy =
-/// Policy::new("login", Quota::token_bucket(5, HOUR));
+/// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::builder(RedisBackend::connect("redis://127.0.0.1").await?)
 ///     .on_failure(FailureMode::fallback(0.25)) // each of four processes allows a quarter

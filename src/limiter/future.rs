@@ -101,7 +101,6 @@ impl DecisionFuture<Answer> {
         })
     }
 
-    /// Returns the decisions if they are ready, or else the future.
     #[inline]
     #[allow(clippy::result_large_err)] // The result is moved once, and boxing it would allocate.
     pub(crate) fn try_ready(self) -> Result<Answer, DecisionFuture<Answer>> {

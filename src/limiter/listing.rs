@@ -24,8 +24,7 @@ impl RateLimiter {
     }
 }
 
-/// A quota set at run time, returned by [`RateLimiter::set_quotas`]. If it has no tier and no key, it applies to all
-/// callers. See [`RateLimiter::set_quota`] for an example.
+/// A quota set at run time, from [`RateLimiter::set_quotas`]. Without a tier and a key, it applies to all callers.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SetQuota {

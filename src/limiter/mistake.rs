@@ -88,8 +88,7 @@ impl MistakeKind {
     }
 }
 
-/// The number of [mistakes](Mistake) of each kind, from [`Stats::mistakes`](crate::limiter::Stats::mistakes). See
-/// [`Mistake`] for an example.
+/// The number of [mistakes](Mistake) of each kind, from [`Stats::mistakes`](crate::limiter::Stats::mistakes).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mistakes {

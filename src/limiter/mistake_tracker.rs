@@ -50,8 +50,7 @@ impl MistakeTracker {
         }
     }
 
-    /// Counts a mistake. Returns `true` if the mistake must be reported, because it is new and there is space to
-    /// remember it.
+    /// Counts a mistake. Returns `true` if it must be reported, because it is new and there is space to remember it.
     fn count(&self, kind: MistakeKind, which: impl Hash) -> bool {
         self.counts[kind as usize].fetch_add(1, Relaxed);
         let hash = hash_of(&(kind, which)) | 1;

@@ -122,7 +122,6 @@ struct Inner {
     block_cache: Option<BlockCache>,
     observers: Vec<Arc<dyn Observer>>,
     mistakes: MistakeTracker,
-    /// The local clock, which blocks, pauses and the block cache use.
     time: LocalTime,
 }
 
@@ -137,8 +136,7 @@ impl RateLimiter {
         RateLimiterBuilder::new(backend)
     }
 
-    /// Spends one token of `subject` under `policy`. A denial is returned as an error. See [`RateLimiter`] for an
-    /// example.
+    /// Spends one token of `subject` under `policy`. A denial is returned as an error.
     ///
     /// # Errors
     /// Fails if the call is denied, or the backend fails and the [`FailureMode`] of the policy does not allow the call.
@@ -146,17 +144,7 @@ impl RateLimiter {
         self.acquire(policy, subject).send()
     }
 
-    /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`].
-    ///
-    /// The compiler warns about an ignored decision:
-    ///
-    /// ```compile_fail
-    /// #![deny(unused_must_use)]
-    /// # use tollgate::{backend::Error, Policy, RateLimiter};
-    /// # async fn login(limiter: &RateLimiter, policy: &Policy) -> Result<(), Error> {
-    /// limiter.try_limit(policy, "ada").await?;
-    /// # Ok(()) }
-    /// ```
+    /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`]. The compiler warns if it is ignored.
     ///
     /// # Errors
     /// Fails if the backend cannot decide.

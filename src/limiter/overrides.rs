@@ -127,8 +127,7 @@ fn apply(policies: &mut OverrideMap, Override { policy, scope, quotas }: Overrid
 const MAX_OVERRIDES: usize = 100_000;
 
 /// The reason why a quota was not set. Nothing has changed, except possibly after a [`Backend`](SetQuotaError::Backend)
-/// error. `source()` is delegated to the inner error. See [`RateLimiter::set_quota`](crate::RateLimiter::set_quota) for
-/// an example.
+/// error. `source()` is delegated to the inner error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetQuotaError {

@@ -70,10 +70,8 @@ impl RateLimiter {
     }
 
     /// Checks for pauses and blocks when charges are due. If a row is paused until `last` or earlier, returns decisions
-    /// that are due at the end of the pause.
-    ///
-    /// # Errors
-    /// Fails if a pause ends after `last`, or if one of the keys is blocked manually.
+    /// that are due at the end of the pause. Fails if a pause ends after `last`, or if one of the keys is blocked
+    /// manually.
     pub(super) fn pause_or_denial(
         &self,
         decisions: &Decisions,

@@ -26,8 +26,6 @@ use crate::policy::KeyError;
 ///     limiter.limit(&LOGIN, email).await?;
 ///     Ok("come in")
 /// }
-/// # let _: axum::Router = axum::Router::new()
-/// #     .route("/", axum::routing::post(login)).with_state(RateLimiter::default());
 /// ```
 impl IntoResponse for Denied {
     fn into_response(self) -> Response {

@@ -30,8 +30,7 @@ impl PolicyItems {
         PolicyItems(items.collect())
     }
 
-    /// Returns the item for a decision, or `None` if its quota was set at run time or came from the caller, and is
-    /// therefore not one of the policy's quotas.
+    /// Returns the item for a decision, or `None` if its quota was set at run time or came from the caller.
     pub(super) fn of(&self, decision: &Decision) -> Option<&Item> {
         // The item does not contain the start of the windows, so it is ignored here.
         let numbers = |quota: &Quota| (quota.algorithm(), quota.rate(), quota.period(), quota.get_capacity());
@@ -48,14 +47,12 @@ impl Item {
     }
 
     fn new(name: &str, quota: &Quota, windowed: bool) -> Item {
-        // Within printable ASCII, structured fields and Rust escape the same characters: `"` and `\` (RFC 9651, section
-        // 3.3.3).
+        // Within printable ASCII, structured fields and Rust escape the same characters (RFC 9651, section 3.3.3).
         let name = format!("{name:?}");
         let policy = format!("{name};q={};w={}", quota.get_capacity(), whole_seconds(quota.window()));
         Item { policy: header_value(policy), name, windowed }
     }
 
-    /// Returns the `RateLimit-Policy` item.
     pub(super) fn policy(&self) -> HeaderValue {
         self.policy.clone()
     }

@@ -72,13 +72,6 @@ impl OnResponse {
     /// other response only keeps the charge. Use this in a layer around a client. A date in `Retry-After` is compared
     /// with the response's `Date` or, without a `Date`, with the system clock.
     ///
-    /// ```
-    /// # use {http::Response, tollgate::{OnResponse, SECOND}};
-    /// let (parts, ()) = Response::builder().status(429).header("retry-after", "20").body(())?.into_parts();
-    /// assert_eq!(OnResponse::pause_on_retry_after(&parts), OnResponse::Pause(20 * SECOND));
-    /// # Ok::<(), http::Error>(())
-    /// ```
-    ///
     /// For other kinds of refusals, return [`OnResponse::Pause`] from a closure: see
     /// [`docs::outgoing`](crate::docs::outgoing).
     pub fn pause_on_retry_after(response: &Parts) -> OnResponse {

@@ -53,10 +53,8 @@ type OnRefusalFn = dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync;
 type LabelFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 impl LayerOptions {
-    /// Returns the caller's signals, which are empty unless the limiter uses them.
-    ///
-    /// # Errors
-    /// Fails if the layer's `client_ip` finds no address, since deny rules and blocks would then let every client pass.
+    /// Returns the caller's signals, which are empty unless the limiter uses them. Fails if the layer's `client_ip`
+    /// finds no address, since deny rules and blocks would then let every client pass.
     pub(super) fn signals(&self, parts: &Parts) -> Result<Signals, KeyError> {
         if !self.limiter.wants_signals() {
             return Ok(Signals::new());
@@ -78,10 +76,8 @@ impl LayerOptions {
         Ok(signals)
     }
 
-    /// Checks once for mistakes that can be detected before the first request, and registers the policies.
-    ///
-    /// # Panics
-    /// Panics if a quota can never grant a fixed cost, or if the deny list has a rule that this layer can never apply.
+    /// Checks once for mistakes that can be detected before the first request, and registers the policies. Panics if a
+    /// quota can never grant a fixed cost, or if the deny list has a rule that this layer can never apply.
     #[track_caller]
     pub(super) fn check(&self) {
         self.expect_matched_rules();

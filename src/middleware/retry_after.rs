@@ -4,8 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
-/// Returns the time to wait, which is zero for a date in the past. Returns `None` if the header is missing or
-/// malformed.
+/// Returns the time to wait, which is zero for a past date, or `None` if the header is missing or malformed.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = text(headers, RETRY_AFTER)?;
     if text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -11,8 +11,7 @@ use crate::policy::{DenyKind, DenyRule};
 #[derive(Debug, Default)]
 pub(super) struct UnmatchedRules {
     pub(super) ignored: bool,
-    /// The version of the deny list that was last checked, which is 1 plus the number of changes. 0 means that the list
-    /// has never been checked.
+    /// The version of the deny list that was last checked: 1 plus the number of changes, or 0 before the first check.
     checked_version: AtomicU64,
 }
 
@@ -24,8 +23,7 @@ impl Clone for UnmatchedRules {
 }
 
 impl LayerOptions {
-    /// Panics if there is a deny rule that the layer can never apply. This happens only when the layer is first used,
-    /// since a later change of the list must not stop the program.
+    /// Panics if there is a deny rule that the layer can never apply.
     #[track_caller]
     pub(super) fn expect_matched_rules(&self) {
         let Some(version) =
@@ -67,8 +65,7 @@ impl LayerOptions {
         unmatched.filter_map(|(reason, rule)| Some((rule, reason?))).collect()
     }
 
-    /// Returns the reason why the layer can never apply a rule and what to add to the layer, or `None` if the layer can
-    /// apply the rule.
+    /// Returns why the layer can never apply a rule and what to add to the layer, or `None` if the layer can apply it.
     fn reason(&self, rule: &DenyRule) -> Option<String> {
         match &rule.0 {
             DenyKind::Network(_) if !self.knows_addresses() => {

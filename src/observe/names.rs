@@ -38,8 +38,7 @@ pub const SETTLEMENTS: &str = "tollgate_settlements_total";
 pub const RESETS: &str = "tollgate_resets_total";
 
 /// Counter: programming mistakes found by requests, as in [`Stats::mistakes`](crate::limiter::Stats). Label: `kind`,
-/// which is the value of [`MistakeKind::as_str`](crate::observe::MistakeKind::as_str). The `mistake` event of `Tracing`
-/// explains how to fix the mistake.
+/// which is the value of [`MistakeKind::as_str`](crate::observe::MistakeKind::as_str).
 pub const MISTAKES: &str = "tollgate_mistakes_total";
 
 /// Histogram: seconds from the call to the decision, for the [`DECISIONS`] of a remote backend. There are no series for
@@ -94,7 +93,6 @@ pub const ALL: [&str; 16] = [
     CIRCUIT_OPEN,
 ];
 
-/// Upper bounds of the buckets for [`DECISION_DURATION`], in seconds. They range from one microsecond to one second, a
-/// typical timeout.
+/// Upper bounds of the buckets for [`DECISION_DURATION`], in seconds, from one microsecond to one second.
 pub const DURATION_BUCKETS: [f64; 16] =
     [1e-6, 2.5e-6, 1e-5, 2.5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0];

@@ -73,8 +73,7 @@ impl Tracing {
         }
     }
 
-    /// Sets the level at which denials are logged. Defaults to INFO, because denials are a normal part of a limiter's
-    /// work.
+    /// Sets the level at which denials are logged. Defaults to INFO.
     #[must_use]
     pub fn level(mut self, level: Level) -> Tracing {
         self.level = level;

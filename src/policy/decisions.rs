@@ -133,8 +133,7 @@ impl Decisions {
         self.iter().map(Decision::delay).max().unwrap_or(Duration::ZERO)
     }
 
-    /// Converts the decisions to a `Result`: `Ok` if the call was allowed, otherwise an error that a handler can
-    /// return.
+    /// Converts the decisions to a `Result`, like [`Decision::into_result`].
     ///
     /// # Errors
     /// Fails if the call was denied.

@@ -46,9 +46,8 @@ impl DenyRule {
     /// Denies a key under every policy.
     ///
     /// The key must equal the key that the extractor finds, including its type. Create the key with the extractor
-    /// (`key::bearer().key(..)`), or parse its [text form](Key#text-form). A key that was found by [`bearer`],
-    /// [`header`], [`cookie`] or `path` is also denied if it is part of a composite key, as in
-    /// `bearer().and(client_ip())`.
+    /// (`key::bearer().key(..)`), or parse its [text form](Key#text-form). For composite keys, see [rules that can
+    /// never match](crate::protection::DenyList#rules-that-can-never-match).
     ///
     /// ```
     /// use tollgate::{key, protection::{DenyList, DenyRule, Signals}, Key};
@@ -59,10 +58,6 @@ impl DenyRule {
     /// assert!(list.find(Some(&caller), &Signals::new()).is_some());
     /// # Ok::<(), tollgate::key::ParseKeyError>(())
     /// ```
-    ///
-    /// [`bearer`]: crate::key::bearer
-    /// [`header`]: crate::key::header
-    /// [`cookie`]: crate::key::cookie
     pub fn key(key: impl Into<Key>) -> DenyRule {
         DenyRule(DenyKind::Key(key.into()))
     }
@@ -139,8 +134,7 @@ impl DenyRule {
 }
 
 impl DenyRule {
-    /// Describes the type of the rule without the content of its key. A layer can apply either all rules of a kind or
-    /// none.
+    /// Describes the type of the rule without the key's content. A layer can apply all rules of a kind or none.
     pub(crate) fn kind(&self) -> String {
         match &self.0 {
             DenyKind::Key(key) => format!("key {}", key.kind()),

@@ -15,8 +15,7 @@ use super::name::PolicyName;
 /// such keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
-    // The bits are stored as two words, because the 16-byte alignment of a `u128` would enlarge every struct that
-    // contains a digest.
+    // Two words, because the 16-byte alignment of a `u128` would enlarge every struct that contains a digest.
     high: u64,
     low: u64,
 }
@@ -59,8 +58,7 @@ impl fmt::Debug for Digest {
 
 /// The 128-bit secret with which a limiter hashes keys. A limiter's default secret is random. `Debug` does not show it.
 ///
-/// Processes that share a backend need the same secret. The same is true if you want to compare digests that several
-/// processes logged.
+/// Processes that share a backend need the same secret, and so do processes whose logged digests you compare.
 ///
 /// ```
 /// use tollgate::{key::{Digest, Secret}, Key};

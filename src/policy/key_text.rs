@@ -238,8 +238,7 @@ struct Reader<'t> {
 impl<'t> Reader<'t> {
     fn key(mut self) -> Result<Key, ParseKeyError> {
         let mut bytes: SmallVec<[u8; 64]> = SmallVec::new();
-        // The tuples that enclose the next part. For each, its offset in `bytes` and the number of its parts read so
-        // far.
+        // For each tuple that encloses the next part, its offset in `bytes` and the number of its parts read so far.
         let mut open: SmallVec<[(usize, u64); 4]> = SmallVec::new();
         loop {
             self.skip_spaces();

@@ -16,8 +16,7 @@ pub(crate) fn suggestion<'t>(name: &str, known: impl IntoIterator<Item = &'t str
     nearest(name, known).map_or(String::new(), |near| format!(" (did you mean {near:?}?)"))
 }
 
-/// Returns the edit distance, which is the number of letters that are added, omitted, replaced or swapped with the next
-/// letter.
+/// Returns the edit distance: the number of letters added, omitted, replaced or swapped with the next letter.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let (mut before, mut last) = (Vec::new(), (0..=other.len()).collect::<Vec<_>>());

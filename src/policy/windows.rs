@@ -107,7 +107,6 @@ impl Windows {
         if self.several { self.fault } else { None }
     }
 
-    /// Returns whether any list has several quotas.
     pub(super) const fn several(&self) -> bool {
         self.several
     }
@@ -143,8 +142,7 @@ impl Windows {
         }
     }
 
-    /// Returns the algorithm of a window, if the policy has quotas for the window. `own` is the policy's own first
-    /// quota.
+    /// Returns the algorithm of a window, if the policy has quotas for it. `own` is the policy's own first quota.
     pub(super) fn algorithm(&self, window: u8, own: &Quota) -> Option<Algorithm> {
         if self.several {
             return self.periods[..usize::from(self.len)].get(usize::from(window)).map(|(_, algorithm)| *algorithm);

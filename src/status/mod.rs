@@ -62,7 +62,7 @@ use crate::policy::Policy;
 pub use named::of_any_caller;
 
 /// Returns the caller's limit under one policy as a [snapshot](crate::limiter::Snapshot::to_json). See the
-/// [module](self) for an example of an app.
+/// [module](self) for an example.
 ///
 /// If `key` [skips](crate::key::Extraction::skip) the caller, there is no limit to report, and the response is an empty
 /// list, as with [`of_layer`]. If `key` refuses the request or the backend fails, the response is the same as that of

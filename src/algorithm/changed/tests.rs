@@ -46,7 +46,6 @@ fn a_downgrade_denies_no_longer_than_the_old_quota_takes_to_be_repaid() {
         let state = charged(&old, &State::default(), NOW, old.get_capacity());
         assert_eq!(state.clear, NOW + old.window());
         assert_eq!(retry(&new, &state, NOW, Ask::cost(1)), Some(first), "{old:?} -> {new:?}");
-        // The full new capacity is available once the debt would have been repaid under the old quota.
         assert_eq!(retry(&new, &state, NOW, Ask::cost(new.get_capacity())), Some(old.window()));
         let later = State { clear: state.clear + 30 * SECOND, ..state };
         assert!(retry(&new, &later, NOW, Ask::cost(1)) > Some(first));

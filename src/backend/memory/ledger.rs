@@ -9,7 +9,6 @@ use crate::algorithm::{Micros, State};
 pub(super) struct Ledger {
     sizes: HashMap<u32, u32>,
     overflow: HashMap<OverflowId, State>,
-    /// Policies that have their own overflow rows.
     overflow_policies: Vec<u32>,
     /// The position at which the next search for a slot starts to sample rows.
     pub(super) cursor: u32,

@@ -32,8 +32,7 @@ pub use builder::MemoryBackendBuilder;
 ///   its full quota again. If no row can be evicted, several new keys of a policy share one row and one quota.
 /// - **Fair.** A flood of keys under one policy does not affect callers under other policies, and denied keys stay
 ///   denied.
-/// - **Atomic.** All charges of a call are decided while the shards of their rows are locked. Shards are locked in a
-///   fixed order, so calls cannot deadlock.
+/// - **Atomic.** All charges of a call are decided while the shards of their rows are locked.
 ///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
@@ -56,8 +55,7 @@ pub struct MemoryBackend {
 }
 
 impl MemoryBackend {
-    /// Creates a backend that holds up to 1,000,000 rows and uses the system clock, like the one in
-    /// `RateLimiter::default()`.
+    /// Creates a backend that holds up to 1,000,000 rows and uses the system clock.
     pub fn new() -> MemoryBackend {
         MemoryBackend::builder().build()
     }

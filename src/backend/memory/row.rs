@@ -168,7 +168,6 @@ impl RowKey {
         self.hash
     }
 
-    /// Returns the key of another window of the same row.
     #[inline]
     pub(super) fn window(self, window: u8) -> RowKey {
         RowKey { tail: self.tail & !WINDOW_MASK | u32::from(window) << WINDOW_SHIFT & WINDOW_MASK, ..self }

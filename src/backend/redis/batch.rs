@@ -30,8 +30,7 @@ pub(super) struct Outcome {
 }
 
 impl Operation {
-    /// Returns whether the operation must be sent even after a long time in the queue. This is the case for settlements
-    /// and resets.
+    /// Returns whether the operation must be sent even after a long time in the queue, as settlements and resets must.
     pub(super) fn must_run(&self) -> bool {
         !matches!(self.action, Action::Decide { .. })
     }
@@ -109,7 +108,6 @@ impl Action {
 #[derive(Debug)]
 pub(super) struct Batch {
     operations: Vec<Operation>,
-    /// Distinct rows.
     rows: Vec<RowKey>,
     /// For each operation, the indexes of its rows in `rows`.
     indexes: Vec<SmallVec<[usize; 1]>>,

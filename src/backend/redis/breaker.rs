@@ -21,7 +21,6 @@ struct Open {
     reason: TripReason,
 }
 
-/// How the last call or probe failed.
 #[derive(Clone, Debug)]
 pub(super) enum TripReason {
     Timeout,
@@ -48,8 +47,7 @@ impl Breaker {
         }
     }
 
-    /// Returns why the breaker is open, or `None` if it is closed. Unlike [`permit`](Breaker::permit), this method
-    /// never asks the caller to start a probe.
+    /// Returns why the breaker is open, or `None` if it is closed. Never asks the caller to start a probe.
     pub(super) fn trip_reason(&self) -> Option<TripReason> {
         self.state().as_ref().map(|open| open.reason.clone())
     }

@@ -60,8 +60,7 @@ impl RedisBackendBuilder {
     }
 
     /// Sets the prefix of all keys on the server. Defaults to `tollgate`. Applications with different prefixes do not
-    /// share rows or notices. The key pattern of the Redis user must match the prefix. For example, the pattern
-    /// `~shop:*` matches the prefix `shop`.
+    /// share rows or notices. The key pattern of the Redis user must match the prefix, as `~shop:*` matches `shop`.
     ///
     /// # Panics
     /// Panics if the prefix contains a brace, because the text in braces determines the slot on a cluster.
@@ -264,7 +263,6 @@ fn parse_url(url: &str) -> Result<ConnectionInfo, Error> {
     Ok(info)
 }
 
-/// The maximum number of cluster nodes that are listed in an error.
 const MAX_LISTED: usize = 3;
 
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(100);

@@ -69,7 +69,6 @@ pub(super) fn is_redirection(error: &RedisError) -> bool {
     matches!(error.kind(), RedisErrorKind::Server(Moved | Ask | TryAgain))
 }
 
-/// Converts a Redis error into an error with a kind and advice.
 pub(super) fn classify(error: RedisError) -> Error {
     let (kind, advice) = match (code(&error), error.kind()) {
         ("READONLY", _) => (Unavailable, "the server has become a read-only replica; reconnecting to find the primary"),

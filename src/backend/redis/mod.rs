@@ -48,8 +48,7 @@ pub use builder::RedisBackendBuilder;
 /// ```
 ///
 /// - **Exact.** One script call decides all charges of a request and makes all of them or none. The script uses the
-///   server's clock, and decides exactly as the memory backend does. Requests that wait at the same time share a script
-///   call. The script decides each request separately, in the order of arrival.
+///   server's clock, and decides exactly as the memory backend does.
 /// - **Small.** A row is a string of 40 bytes, which the server drops soon after the row expires. Each additional quota
 ///   of the policy adds 32 bytes. A denial writes nothing.
 /// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). During an outage,

@@ -37,7 +37,6 @@ pub(super) struct BlockedBy {
     pub(super) until: Option<Micros>,
 }
 
-/// A new block, which was caused by a denial.
 pub(super) struct NewBlock {
     pub(super) id: Digest,
     pub(super) signal: Signal,

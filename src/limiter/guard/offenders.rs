@@ -1,8 +1,7 @@
 //! The table of offenders, which has a fixed size and stores counted denials and automatic blocks.
 //!
-//! Each offender has an entry in one bucket. The bucket depends on the digest and on random numbers of the table.
-//! Therefore, a client cannot choose keys that fall into the bucket of another client, even if it knows the secret of
-//! the keys.
+//! Each offender has an entry in one bucket. A client cannot choose keys that fall into the bucket of another client,
+//! even if it knows the secret of the keys.
 //!
 //! A new offender replaces the entry with the lowest rank in its bucket. Empty entries rank lowest, followed by entries
 //! without recent denials and entries with few denials. Therefore, in a flood of callers that are denied once, these
@@ -74,8 +73,7 @@ impl Offenders {
         Some(Micros::new(entry.until))
     }
 
-    /// Counts a denial. If the denial leads to a block, returns the length of the block and its position among the
-    /// successive blocks.
+    /// Counts a denial. Returns the length of a block that it leads to, and its position among the successive blocks.
     pub(super) fn denied(&self, id: Digest, now: Micros, rules: &AutoBlock) -> Option<(Duration, u32)> {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);

@@ -152,8 +152,7 @@ impl Queue {
         Some((waiter, last, wakers))
     }
 
-    /// Sorts waiters that now have the same due time into the order in which they joined, starting at `begin`. The
-    /// waiters are out of order only if they started to wait in an order that differs from that of their decisions.
+    /// Sorts waiters that now have the same due time into the order in which they joined, starting at `begin`.
     fn sort(&mut self, mut begin: usize) {
         while let Some(late) = self.waiters.first_beyond(begin, |run| run.in_order) {
             begin = self.waiters.rank(late);

@@ -1,5 +1,4 @@
-//! Tests that compare the waiting queues with a simple model, and that measure the work caused by ten thousand
-//! departures.
+//! Tests that compare the waiting queues with a simple model, and count the wakes caused by ten thousand departures.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,8 +12,7 @@ use crate::policy::{ChargedQuota, Part, PolicyName};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
-/// Creates a reservation that is due after `wait` microseconds. `spent` distinguishes reservations with the same due
-/// time.
+/// Creates a reservation that is due after `wait` microseconds. `spent` distinguishes equal due times.
 fn reservation(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = crate::algorithm::State { spent: spent as f64, at: NOW, ..Default::default() };

@@ -194,8 +194,7 @@ impl ClientIp {
     /// with the well-known prefix `64:ff9b::/96` are always mapped, unless they contain a private IPv4 address, for
     /// which the prefix must not be used. If your translator does so nevertheless, list the prefix here.
     ///
-    /// Keys, trusted proxies, deny rules and blocks then use the IPv4 address. Therefore, write IPv4 networks in deny
-    /// rules.
+    /// Keys, trusted proxies, deny rules and blocks then use the IPv4 address, so write IPv4 networks in deny rules.
     ///
     /// # Panics
     /// Panics if a string is not such a prefix, or if the prefix contains a [trusted](ClientIp::trust) network.
@@ -215,8 +214,7 @@ impl ClientIp {
     /// Like [`nat64`](ClientIp::nat64), but for prefixes that are known only at run time.
     ///
     /// # Errors
-    /// Fails if a string is not such a prefix, or if the prefix contains a trusted network. The error message contains
-    /// the string.
+    /// Fails if a string is not such a prefix, or if the prefix contains a trusted network.
     pub fn try_nat64<I>(mut self, prefixes: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
@@ -346,8 +344,7 @@ fn single(name: &HeaderName, value: &[u8]) -> Option<IpAddr> {
     address(&value[..colon]).filter(|_| is_port)
 }
 
-/// The peer's address as an extension. Insert this extension into each request if the server does not provide the
-/// address in another way. See [`ClientIp`] for an example.
+/// The peer's address as an extension. Insert it into each request if the server does not provide the address itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // This is a newtype for the address.
 pub struct PeerAddr(pub SocketAddr);

@@ -47,8 +47,7 @@ impl RateLimitLayer {
     }
 
     /// Sets a [`cost`](RateLimitLayer::cost) that is computed asynchronously. The future must own its data, as in
-    /// `|req: &Parts| { let uri = req.uri.clone(); async move { price_of(uri).await } }`. The inner service is called
-    /// after the future completes.
+    /// `|req: &Parts| { let uri = req.uri.clone(); async move { price_of(uri).await } }`.
     #[must_use]
     pub fn cost_async<F>(mut self, cost: impl Fn(&Parts) -> F + Send + Sync + 'static) -> RateLimitLayer
     where

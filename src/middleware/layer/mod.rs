@@ -50,8 +50,7 @@ use crate::policy::{DenyRule, Policy};
 ///   by address, since clients that guess credentials have no such key.
 /// - Outside compression and other expensive layers.
 ///
-/// `Router::layer` also limits requests that match no route, such as a browser's request for an icon. `route_layer`
-/// does not limit requests that match no route.
+/// `Router::layer` also limits requests that match no route; `route_layer` does not.
 #[derive(Clone)]
 pub struct RateLimitLayer {
     pub(super) options: Arc<LayerOptions>,
@@ -200,8 +199,7 @@ impl RateLimitLayer {
     }
 
     /// Returns the number of requests that matched no line of this layer's [tables](super::RouteLimits::table). Such
-    /// requests are limited only by the [default policy](super::RouteLimits::default_policy), if there is one. See
-    /// [`unused_routes`](RateLimitLayer::unused_routes) for an example.
+    /// requests are limited only by the [default policy](super::RouteLimits::default_policy), if there is one.
     pub fn unmatched_requests(&self) -> u64 {
         self.options.tables().map(|table| table.unmatched()).sum()
     }

@@ -95,9 +95,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Inserts a [`RateLimitStatus`](crate::RateLimitStatus) into the extensions of each request that is passed on. See
-    /// [`RateLimitStatus`](crate::RateLimitStatus) for an example. This is off by default, since extensions require
-    /// allocations.
+    /// Inserts a [`RateLimitStatus`](crate::RateLimitStatus), whose page has an example, into the extensions of each
+    /// request that is passed on. This is off by default, since extensions require allocations.
     #[must_use]
     pub fn with_status(mut self) -> RateLimitLayer {
         self.options_mut().with_status = true;

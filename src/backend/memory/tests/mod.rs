@@ -92,7 +92,6 @@ fn the_clock_is_read_while_the_rows_are_locked() {
             begun.recv().unwrap();
             clock.advance(SECOND);
             assert!(take(5).is_allowed());
-            // Sending fails if the first caller has already returned.
             _ = done.send(());
         });
         assert!(take(5).is_allowed());
@@ -205,8 +204,7 @@ fn a_refund_is_remembered_in_a_carry_row() {
     let (first, second) = (bench.take(1, &quota, 5), bench.take(1, &quota, 5));
     bench.settle(1, &quota, &first, 5, 0);
     assert_eq!(bench.backend.len(), 2, "expected a row and its carry row");
-    // The tokens of the second charge, which is now the only charge, are refilled. Then the whole capacity is spent
-    // again.
+    // The tokens of the only remaining charge are refilled. Then the whole capacity is spent again.
     bench.clock.advance(30 * SECOND);
     assert!(bench.take(1, &quota, 10).is_allowed());
     bench.settle(1, &quota, &second, 5, 0);

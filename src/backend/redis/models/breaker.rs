@@ -7,7 +7,6 @@ use super::super::breaker::{Breaker, Permit, TripReason};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::model::{every_order, thread};
 
-/// A duration that is longer than any pause.
 const LATER: Duration = Duration::from_secs(1);
 
 fn tripped(now: Instant) -> Arc<Breaker> {
