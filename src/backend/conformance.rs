@@ -46,8 +46,7 @@ use crate::algorithm::{
 use crate::policy::{Digest, Key, MAX_WINDOWS, PolicyName, Secret};
 
 /// Runs all parts of the suite except [`spend`], which is meant to be called from several threads. `pass` must let the
-/// given time pass and let the backend's tasks run. In total, the suite asks for less than a second to pass. See the
-/// [module](self) for an example.
+/// given time pass and let the backend's tasks run. In total, the suite asks for less than a second to pass.
 pub async fn all(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     decides_as_the_algebra_does(backend, &pass).await;
     common_parts(backend, &pass).await;

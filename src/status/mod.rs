@@ -68,22 +68,6 @@ pub use named::of_any_caller;
 /// list, as with [`of_layer`]. If `key` refuses the request or the backend fails, the response is the same as that of
 /// the layer.
 ///
-/// ```
-/// # use axum::{body::Body, extract::Request, Router};
-/// # use tollgate::{key, status, Policy, Quota, RateLimiter, MINUTE};
-/// # use tower::ServiceExt;
-/// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE));
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let limiter = RateLimiter::default();
-/// let user = || key::header("x-user"); // set or checked by a gateway
-/// let app: Router = Router::new().route("/rate-limit", status::of(&limiter, &CHAT, user()));
-/// let request = Request::get("/rate-limit").header("x-user", "ada").body(Body::empty())?;
-/// let body = axum::body::to_bytes(app.oneshot(request).await?.into_body(), 1000).await?;
-/// assert!(body.starts_with(br#"{"policy":"chat","algorithm":"token_bucket","rate":10,"#));
-/// # Ok(()) }
-/// ```
-///
 /// # Panics
 /// Panics if `policy` is a bare quota that denies everything (capacity 0 and no reservations).
 #[track_caller]
