@@ -1,5 +1,6 @@
 //! Methods that change the quotas and blocks of a running limiter, and its statistics.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::guard::{BlockOrigin, MAX_MANUAL_BLOCKS};
@@ -49,8 +50,8 @@ impl RateLimiter {
     /// set, or if the backend cannot publish the change. If publishing fails, the change may have been made
     /// nevertheless.
     pub async fn set_quota(&self, policy: &Policy, quota: impl Into<Option<Quotas>>) -> Result<(), SetQuotaError> {
-        let quotas = quota.into();
-        policy.check_change(None, quotas.as_ref())?;
+        let quotas = quota.into().map(Arc::new);
+        policy.check_change(None, quotas.as_deref())?;
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::All, quotas }).await
     }
 
@@ -65,11 +66,11 @@ impl RateLimiter {
         tier: &str,
         quota: impl Into<Option<Quotas>>,
     ) -> Result<(), SetQuotaError> {
-        let quotas = quota.into();
+        let quotas = quota.into().map(Arc::new);
         if quotas.is_some() {
             // A quota can be removed even from a tier that this version of the program lacks, because another version
             // may have set the quota.
-            policy.check_change(Some(tier), quotas.as_ref())?;
+            policy.check_change(Some(tier), quotas.as_deref())?;
         }
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Tier(tier.to_owned()), quotas }).await
     }
@@ -85,8 +86,8 @@ impl RateLimiter {
         subject: impl Into<Subject>,
         quota: impl Into<Option<Quotas>>,
     ) -> Result<(), SetQuotaError> {
-        let quotas = quota.into();
-        policy.check_change(None, quotas.as_ref())?;
+        let quotas = quota.into().map(Arc::new);
+        policy.check_change(None, quotas.as_deref())?;
         let key = self.row_key(subject.into().key());
         self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Key(key), quotas }).await
     }

@@ -82,7 +82,7 @@ impl RateLimiter {
                 self.inner.unknown_tier(policy, tier);
             }
             let changed = overrides.quotas(policy, subject, Some(row.key));
-            let quotas = changed.as_ref().or(subject.quotas()).or(of_tier).unwrap_or(policy.quotas());
+            let quotas = changed.as_deref().or(subject.quotas()).or(of_tier).unwrap_or(policy.quotas());
             let (windows, count) = (policy.windows(quotas), quotas.len() as u8);
             for (index, (quota, window)) in (0..).zip(quotas.iter().zip(windows)) {
                 takes.push(Take::part(row, window, quota, *ask, Part { index, count }));

@@ -144,7 +144,15 @@ impl RateLimiter {
         self.acquire(policy, subject).send()
     }
 
-    /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`]. The compiler warns if it is ignored.
+    /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`]. The compiler warns if it is ignored:
+    ///
+    /// ```compile_fail
+    /// #![deny(unused_must_use)]
+    /// # use tollgate::{backend::Error, Policy, RateLimiter};
+    /// # async fn login(limiter: &RateLimiter, policy: &Policy) -> Result<(), Error> {
+    /// limiter.try_limit(policy, "ada").await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// Fails if the backend cannot decide.

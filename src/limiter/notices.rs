@@ -1,5 +1,6 @@
 //! The notices that limiters on one backend exchange: set quotas, blocks and pauses.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::overrides::{Override, QuotaScope};
@@ -28,7 +29,7 @@ impl NoticeContent {
                 };
                 // The tier comes last: unlike a policy's name, it may contain a NUL.
                 let topic = format!("quota\0{policy}{scope}");
-                Notice { topic: topic.into(), text: quotas.map(|quotas| quotas.to_string()), lasts: None }
+                Notice { topic: topic.into(), text: quotas.as_ref().map(|quotas| quotas.to_string()), lasts: None }
             }
             NoticeContent::Block(id, block) => Notice {
                 topic: format!("block\0{:032x}", id.to_bits()).into(),
@@ -54,7 +55,7 @@ impl NoticeContent {
                     (Some("key"), Some(key)) => QuotaScope::Key(digest(key)?),
                     _ => return None,
                 };
-                let quotas = notice.text.as_deref().map(str::parse).transpose().ok()?;
+                let quotas = notice.text.as_deref().map(str::parse).transpose().ok()?.map(Arc::new);
                 Some(NoticeContent::Quota(Override { policy, scope, quotas }))
             }
             ("block", id) => {
@@ -84,11 +85,12 @@ mod tests {
     fn notices_survive_a_round_trip() {
         let policy = PolicyName::new("a policy: \"x\"");
         let long = Quota::fixed_window(10, DAY).capacity(30).unlimited_reservations().start(7 * HOUR);
-        let quotas: Option<Quotas> = Some(long.and(Quota::per_second(5)));
+        let list: Quotas = long.and(Quota::per_second(5));
         for scope in
             [QuotaScope::All, QuotaScope::Tier("free\0key\0".into()), QuotaScope::Key(Digest::from_bits(u128::MAX - 5))]
         {
-            for quotas in [quotas, Some(long.into()), None] {
+            for quotas in [Some(list), Some(long.into()), None] {
+                let quotas = quotas.map(Arc::new);
                 let content = NoticeContent::Quota(Override { policy: policy.clone(), scope: scope.clone(), quotas });
                 assert_eq!(NoticeContent::parse(&content.to_notice()), Some(content));
             }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use super::listing::SetQuota;
 use crate::backend::Error;
@@ -16,14 +17,14 @@ pub(super) struct Overrides {
     count: AtomicUsize,
 }
 
-type OverrideMap = HashMap<(PolicyName, QuotaScope), Quotas>;
+type OverrideMap = HashMap<(PolicyName, QuotaScope), Arc<Quotas>>;
 
 /// Quotas that replace those that the program defines; `None` restores the latter.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Override {
     pub(super) policy: PolicyName,
     pub(super) scope: QuotaScope,
-    pub(super) quotas: Option<Quotas>,
+    pub(super) quotas: Option<Arc<Quotas>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,14 +42,14 @@ impl Overrides {
     /// Returns the quotas set at run time that apply to a caller, if any. Quotas set for the caller's key come first.
     /// Those set for a tier or for all callers apply only if the caller has no quotas of its own. Ignores quotas with a
     /// different algorithm than the policy, which another version of the program may have set.
-    pub(super) fn quotas(&self, policy: &Policy, subject: &Subject, key: Option<Digest>) -> Option<Quotas> {
+    pub(super) fn quotas(&self, policy: &Policy, subject: &Subject, key: Option<Digest>) -> Option<Arc<Quotas>> {
         if self.is_empty() {
             return None;
         }
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let find = |scope: QuotaScope| {
             let quotas = policies.get(&(policy.name().clone(), scope))?;
-            policy.accepts(quotas).then_some(*quotas)
+            policy.accepts(quotas).then(|| Arc::clone(quotas))
         };
         let of_key = key.and_then(|key| find(QuotaScope::Key(key)));
         if of_key.is_some() || subject.quotas().is_some() {
@@ -77,7 +78,7 @@ impl Overrides {
                 QuotaScope::Tier(tier) => (Some(tier.clone()), None),
                 QuotaScope::Key(key) => (None, Some(*key)),
             };
-            SetQuota { policy: policy.clone(), tier, key, quotas: *quotas }
+            SetQuota { policy: policy.clone(), tier, key, quotas: **quotas }
         });
         let mut listed: Vec<SetQuota> = listed.collect();
         drop(policies);
@@ -181,10 +182,10 @@ mod tests {
 
     #[test]
     fn existing_quotas_can_be_changed_when_the_table_is_full() {
-        let quotas = Some(Quota::token_bucket(1, MINUTE).into());
+        let quotas = Some(Arc::new(Quota::token_bucket(1, MINUTE).into()));
         let change = |key: u128| {
             let scope = QuotaScope::Key(Digest::from_bits(key));
-            Override { policy: PolicyName::new("api"), scope, quotas }
+            Override { policy: PolicyName::new("api"), scope, quotas: quotas.clone() }
         };
         let overrides = Overrides::default();
         overrides.replace((0..MAX_OVERRIDES as u128).map(change));

@@ -130,14 +130,14 @@ impl RateLimiter {
     pub fn quotas(&self, policy: &Policy, subject: impl Into<Subject>) -> Quotas {
         let subject = subject.into();
         let changed = self.inner.overrides.quotas(policy, &subject, Some(self.row_key(subject.key())));
-        changed.or(subject.quotas().copied()).unwrap_or(*policy.quotas_for(subject.tier_name()))
+        *changed.as_deref().or(subject.quotas()).unwrap_or(policy.quotas_for(subject.tier_name()))
     }
 
     /// Like [`quotas`](RateLimiter::quotas), but for callers of a tier whose keys have no quotas of their own.
     #[cfg(feature = "serde")]
     pub(crate) fn quotas_in_force(&self, policy: &Policy, tier: Option<&str>) -> Quotas {
         let subject = tier.map_or(Subject::anonymous(), |tier| Subject::anonymous().tier(tier.to_owned()));
-        self.inner.overrides.quotas(policy, &subject, None).unwrap_or(*policy.quotas_for(tier))
+        self.inner.overrides.quotas(policy, &subject, None).map_or(*policy.quotas_for(tier), |quotas| *quotas)
     }
 
     /// Returns the digest of a key, which is equal in all limiters with the same

@@ -94,12 +94,11 @@ impl Receipt {
 
     /// Returns the decisions on each charge of the call, with the index of the first of these decisions.
     pub(crate) fn charges(&self) -> impl Iterator<Item = (usize, &[Decision])> {
-        let indexed = self.inner.decisions.charges().scan(0, |next, charge| {
+        self.inner.decisions.charges().scan(0, |next, charge| {
             let first = *next;
             *next += charge.len();
             Some((first, charge))
-        });
-        indexed
+        })
     }
 
     /// Returns the receipt for one of these [`charges`](Receipt::charges).

@@ -9,7 +9,9 @@ use super::super::overrides::{Override, Overrides, QuotaScope};
 use super::super::queue::Queues;
 use crate::algorithm::{Ask, MINUTE, Micros, Quota, State, step};
 use crate::backend::{RowId, Take};
-use crate::policy::{Decision, Decisions, DenyRule, Digest, Key, Policy, PolicyName, Signals};
+use crate::policy::{
+    ChargedQuota, Decision, Decisions, DenyRule, Digest, Key, Part, Policy, PolicyName, Signals, Subject,
+};
 use crate::sync::Mutex;
 use crate::sync::model::{every_order, orders_with_preemptions, thread};
 
@@ -94,7 +96,8 @@ fn a_queue_is_not_removed_while_a_caller_joins() {
 }
 
 fn change(key: u128, quota: Option<Quota>) -> Override {
-    Override { policy: API, scope: QuotaScope::Key(Digest::from_bits(key)), quota }
+    let quotas = quota.map(|quota| Arc::new(quota.into()));
+    Override { policy: API, scope: QuotaScope::Key(Digest::from_bits(key)), quotas }
 }
 
 /// Calls skip the lock while the count is 0.
@@ -115,7 +118,8 @@ fn concurrent_changes_do_not_hide_a_set_quota() {
         reverting.join().unwrap();
         setting.join().unwrap();
         let policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
-        assert_eq!(overrides.quotas(&policy, None, Some(Digest::from_bits(2))), Some(quota));
+        let found = overrides.quotas(&policy, &Subject::anonymous(), Some(Digest::from_bits(2)));
+        assert_eq!(found, Some(Arc::new(quota.into())));
         assert_eq!((overrides.len(), overrides.is_empty()), (1, false));
     });
 }
@@ -138,7 +142,7 @@ fn quotas_are_replaced_in_one_step() {
         replacing.join().unwrap();
         setting.join().unwrap();
         let policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
-        let find = || [1, 2].map(|key| overrides.quotas(&policy, None, Some(Digest::from_bits(key)))[0].is_some());
+        let find = || [1, 2].map(|key| overrides.quotas(&policy, &Subject::anonymous(), Some(Digest::from_bits(key))).is_some());
         let found = find();
         assert!(!found[0]);
         assert_eq!((overrides.len(), overrides.is_empty()), (usize::from(found[1]), !found[1]));
