@@ -30,11 +30,11 @@ const NAME: &str = "limits";
 fn check_config(config: &Config, text: &str) {
     for policy in config.policies() {
         let name = policy.name().as_str();
-        assert!(config.policy(name).is_some_and(|found| found.quota() == &policy.quotas()[0]), "{name:?}");
-        reads_back(&policy.quotas()[0]);
-        for (tier, quota) in policy.tiers() {
-            reads_back(quota);
-            assert_eq!(policy.quotas_for(Some(tier)), quota, "{name:?} {tier:?}");
+        assert!(config.policy(name).is_some_and(|found| found.quotas() == policy.quotas()), "{name:?}");
+        policy.quotas().iter().for_each(reads_back);
+        for (tier, quotas) in policy.tiers() {
+            quotas.iter().for_each(reads_back);
+            assert_eq!(policy.quotas_for(Some(tier)), quotas, "{name:?} {tier:?}");
         }
     }
     let limiter = config.limiter(MemoryBackend::new()).build();

@@ -88,8 +88,9 @@ fn check_draft_11(headers: &HeaderMap, decisions: &Decisions) {
 /// Checks the three fields of the older families. They describe the decision with the smallest remaining share or the
 /// longest wait.
 fn check_three_fields(headers: &HeaderMap, decisions: &Decisions, x: &str, epoch: bool) {
-    let number = |name: &str| one_number(headers, &format!("{x}ratelimit-{name}")).expect("a field");
-    let (limit, remaining, reset) = (number("limit"), number("remaining"), number("reset"));
+    let field = |name: &str| one_number(headers, &format!("{x}ratelimit-{name}"));
+    let number = |name: &str| field(name).expect("a field");
+    let (limit, remaining, reset) = (number("limit"), number("remaining"), field("reset"));
     let numbers = |decision: &Decision| (decision.capacity(), decision.remaining());
     let mut fits = decisions.iter().filter(|decision| numbers(decision) == (limit, remaining));
     let at = decisions.iter().next().expect("a decision").step().now;
@@ -99,7 +100,10 @@ fn check_three_fields(headers: &HeaderMap, decisions: &Decisions, x: &str, epoch
         } else {
             decision.reset()
         };
-        let reset_fits = reset == if epoch { (at + wait).get().div_ceil(1_000_000) } else { seconds(wait) };
+        // A request that can never be allowed has no reset.
+        let never = decision.is_violated() && decision.retry_after().is_none();
+        let expected = if epoch { (at + wait).get().div_ceil(1_000_000) } else { seconds(wait) };
+        let reset_fits = reset == (!never).then_some(expected);
         // Only the draft's family has a policy.
         let policy = format!("{};w={}", decision.capacity(), seconds(window(decision.quota())));
         reset_fits && headers.get("ratelimit-policy").is_none_or(|text| text == policy.as_str())

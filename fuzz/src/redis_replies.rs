@@ -23,7 +23,7 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
     let reply = if shape >> 4 == 0 { u.bytes(u.len())?.to_vec() } else { reply(u, &operations)? };
     check_answers(&operations, &reply);
     if let [Operation::Decide(takes, _)] = &operations[..]
-        && let [(_, quota, ask)] = takes[..]
+        && let [(_, 0, quota, ask)] = takes[..]
     {
         check_decision(quota, ask, &operations, &reply);
     }
@@ -40,13 +40,13 @@ fn check_decision(quota: Quota, ask: Ask, operations: &[Operation], reply: &[u8]
     let answer = decided(operations, reply).remove(0);
     let tokens = 0.0..=Micros::MAX.get() as f64;
     let is_row = kind == ROW_HEAD && in_range(at) && tokens.contains(&spent) && tokens.contains(&carry);
-    if !in_range(now) || kind != 0 && !is_row {
+    if !in_range(now) || !is_row {
         return assert!(answer.is_err(), "{bytes:?}");
     }
     let (now, at) = (Micros::new(now as u64), Micros::new(at as u64));
     let clear = if word(45) == u32::MAX { Micros::MAX } else { Micros::new(u64::from(word(45)) * 1_000_000) };
     let row = State { spent, at, carry, stamp: word(41), clear };
-    let expected = step(&quota, if kind == 0 { &NO_ROW } else { &row }, now, ask);
+    let expected = step(&quota, &row, now, ask);
     match answer {
         Ok(steps) => {
             assert!(*steps == [expected] && (bytes[8] == 1) == expected.is_allowed(), "{steps:?} {expected:?}")
@@ -58,8 +58,6 @@ fn check_decision(quota: Quota, ask: Ask, operations: &[Operation], reply: &[u8]
 /// The first bytes of a row: version, windows, sections.
 const ROW_HEAD: u32 = u32::from_le_bytes([2, 1, 0, 0]);
 
-const NO_ROW: State = State { spent: 0.0, at: Micros::EPOCH, carry: 0.0, stamp: 0, clear: Micros::EPOCH };
-
 /// Parses any bytes as a reply on the wire.
 fn protocol(bytes: &[u8]) {
     let Ok(value) = redis::parse_redis_value(bytes) else { return };
@@ -67,7 +65,9 @@ fn protocol(bytes: &[u8]) {
         assert!(notices.iter().all(|notice| notice.text.is_some() || notice.lasts.is_none()), "{notices:?}");
     }
     match fuzzing::value_of(value) {
-        Ok(reply) => check_answers(&[Operation::Decide(vec![(0, Quota::per_second(10), Ask::cost(1))], true)], &reply),
+        Ok(reply) => {
+            check_answers(&[Operation::Decide(vec![(0, 0, Quota::per_second(10), Ask::cost(1))], true)], &reply)
+        }
         Err(error) => assert!(!error.to_string().is_empty(), "{error:?}"),
     }
 }
@@ -87,7 +87,7 @@ fn check_answers(operations: &[Operation], reply: &[u8]) {
         let Operation::Decide(takes, _) = operation else { continue };
         assert_eq!(steps.len(), takes.len());
         let all_granted = steps.all_granted();
-        for (step, (_, quota, ask)) in steps.iter().zip(takes) {
+        for (step, (_, _, quota, ask)) in steps.iter().zip(takes) {
             let decision = fuzzing::decision(PolicyName::new("api"), *quota, ask.tokens(), *step, all_granted);
             assert!(decision.remaining() <= decision.capacity(), "{decision:?}");
             let (now, longest) = (step.now, Micros::MAX.since(step.now));
@@ -104,18 +104,24 @@ fn operation(u: &mut Unstructured<'_>) -> Result<Operation> {
     Ok(match shape & 7 {
         6 => {
             let receipt = ChargeRecord { cost: raw::number(u)?, state: raw::state(u, &quota)?, due: raw::instant(u)? };
-            Operation::Settle(shape >> 6, quota, receipt, raw::number(u)?)
+            Operation::Settle(shape >> 6, window(u), quota, receipt, raw::number(u)?)
         }
         7 => Operation::Reset(shape >> 6),
         _ => {
-            let mut takes = vec![(shape >> 6, quota, raw::ask(u, &quota)?)];
+            let mut takes = vec![(shape >> 6, 0, quota, raw::ask(u, &quota)?)];
             if shape & 8 == 8 {
                 let quota = if shape & 16 == 16 { raw::quota(u)? } else { quota };
-                takes.push((shape >> 4 & 3, quota, raw::ask(u, &quota)?));
+                takes.push((shape >> 4 & 3, 0, quota, raw::ask(u, &quota)?));
             }
+            takes.iter_mut().for_each(|take| take.1 = window(u));
             Operation::Decide(takes, shape & 32 == 0)
         }
     })
+}
+
+/// Returns a window of a row, usually the first.
+fn window(u: &mut Unstructured<'_>) -> u8 {
+    [0, 0, 0, 1, 2, 7][usize::from(u.arbitrary::<u8>().unwrap_or(0)) % 6]
 }
 
 /// Reads a reply with the right number of flags and rows, and with mostly plausible numbers.
@@ -123,8 +129,8 @@ fn reply(u: &mut Unstructured<'_>, operations: &[Operation]) -> Result<Vec<u8>> 
     let mut rows: Vec<(u8, Option<Quota>)> = Vec::new();
     for operation in operations {
         let of_operation: Vec<(u8, Option<Quota>)> = match operation {
-            Operation::Decide(takes, _) => takes.iter().map(|(row, quota, _)| (*row, Some(*quota))).collect(),
-            Operation::Settle(row, quota, ..) => vec![(*row, Some(*quota))],
+            Operation::Decide(takes, _) => takes.iter().map(|(row, _, quota, _)| (*row, Some(*quota))).collect(),
+            Operation::Settle(row, _, quota, ..) => vec![(*row, Some(*quota))],
             Operation::Reset(row) => vec![(*row, None)],
         };
         for (row, quota) in of_operation {
@@ -138,21 +144,27 @@ fn reply(u: &mut Unstructured<'_>, operations: &[Operation]) -> Result<Vec<u8>> 
         bytes.push(u.arbitrary::<u8>()? & 1);
     }
     for (_, quota) in rows {
-        let state = raw::state(u, &quota.unwrap_or(Quota::per_second(1)))?;
-        // Mostly a row; sometimes a missing or a foreign value.
-        let kind = match u.arbitrary::<u8>()? {
-            0 => 0,
-            1 => u32::MAX,
-            2 => u.arbitrary()?,
-            _ => ROW_HEAD,
+        // Mostly a row of one window; sometimes of several, or a missing or a foreign value.
+        let (kind, windows) = match u.arbitrary::<u8>()? {
+            0 => (0, 0),
+            1 => (u32::MAX, 0),
+            2 => (u.arbitrary()?, u.arbitrary::<u8>()? % 9),
+            many @ 3..=40 => (u32::from_le_bytes([2, many % 9, 0, 0]), many % 9),
+            _ => (ROW_HEAD, 1),
         };
         bytes.extend(kind.to_le_bytes());
         bytes.extend(u.arbitrary::<[u8; 4]>()?);
-        bytes.extend(state.spent.to_le_bytes());
-        bytes.extend((state.at.get() as f64).to_le_bytes());
-        bytes.extend(state.carry.to_le_bytes());
-        bytes.extend(state.stamp.to_le_bytes());
-        bytes.extend(u.arbitrary::<[u8; 4]>()?);
+        if kind == u32::MAX {
+            bytes.push(u.arbitrary()?);
+        }
+        for _ in 0..windows {
+            let state = raw::state(u, &quota.unwrap_or(Quota::per_second(1)))?;
+            bytes.extend(state.spent.to_le_bytes());
+            bytes.extend((state.at.get() as f64).to_le_bytes());
+            bytes.extend(state.carry.to_le_bytes());
+            bytes.extend(state.stamp.to_le_bytes());
+            bytes.extend(u.arbitrary::<[u8; 4]>()?);
+        }
     }
     Ok(bytes)
 }

@@ -28,11 +28,17 @@ impl QuotaError {
     }
 
     pub(crate) const fn same_period(micros: u64) -> QuotaError {
-        QuotaError::new(
-            "two quotas have a period of ",
-            micros,
-            " us; quotas that apply together need different periods: remove one of them, or change its period",
-        )
+        const SECOND: u64 = 1_000_000;
+        let (number, after) = if micros % (86_400 * SECOND) == 0 {
+            (micros / (86_400 * SECOND), SAME_PERIOD[0])
+        } else if micros % (3600 * SECOND) == 0 {
+            (micros / (3600 * SECOND), SAME_PERIOD[1])
+        } else if micros % SECOND == 0 {
+            (micros / SECOND, SAME_PERIOD[2])
+        } else {
+            (micros, SAME_PERIOD[3])
+        };
+        QuotaError::new("two quotas have a period of ", number, after)
     }
 
     pub(crate) const fn too_many_quotas() -> QuotaError {
@@ -61,6 +67,13 @@ impl fmt::Display for QuotaError {
 }
 
 impl std::error::Error for QuotaError {}
+
+const SAME_PERIOD: [&str; 4] = [
+    " d; quotas that apply together need different periods: remove one of them, or change its period",
+    " h; quotas that apply together need different periods: remove one of them, or change its period",
+    " s; quotas that apply together need different periods: remove one of them, or change its period",
+    " us; quotas that apply together need different periods: remove one of them, or change its period",
+];
 
 pub(super) const TOO_MANY: &str = "; it must be at most 999999999999999 tokens";
 pub(super) const TOO_LONG: &str = "; at this rate it takes over 285 years to refill, so lower it or raise the rate";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::quota;
 use super::value::Value;
 use crate::algorithm::Quota;
-use crate::policy::{Policy, Quotas};
+use crate::policy::{Policy, Quotas, limit_conflict};
 
 pub(super) fn read(value: &Value<'_>) -> Option<BTreeMap<String, Policy>> {
     let entries = value.entries(r#"api = { quota = "60/min" }"#)?;
@@ -17,6 +17,9 @@ pub(super) fn read(value: &Value<'_>) -> Option<BTreeMap<String, Policy>> {
     }
     let policies = entries.iter().filter_map(|(name, value)| Some(((*name).to_owned(), policy(name, value)?)));
     let policies: BTreeMap<String, Policy> = policies.collect();
+    if let Some(conflict) = limit_conflict(policies.values()) {
+        value.fault(conflict);
+    }
     let quotas: usize = policies.values().map(|policy| 1 + policy.tiers().count()).sum();
     if quotas > MAX_QUOTAS {
         value.fault(format_args!("found {quotas} quotas of policies and tiers; at most {MAX_QUOTAS} are allowed"));

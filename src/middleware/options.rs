@@ -1,7 +1,6 @@
 //! The options of a layer, shared by its services.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -20,7 +19,7 @@ use super::rule::{PreparedPolicy, Rule};
 use super::unmatched::UnmatchedRules;
 use crate::algorithm::Quota;
 use crate::limiter::RateLimiter;
-use crate::policy::{Decision, KeyError, Policy, Signals, limit_name};
+use crate::policy::{Decision, KeyError, Policy, Signals, limit_conflict};
 
 #[derive(Clone, Default)]
 pub(super) struct LayerOptions {
@@ -91,20 +90,8 @@ impl LayerOptions {
     /// Two policies must not have limits of one name, such as a policy `api;1d` and the limit per day of `api`.
     #[track_caller]
     fn check_names(&self) {
-        let mut limits: HashMap<String, &Policy> = HashMap::new();
-        for policy in self.policies() {
-            for list in policy.lists() {
-                for quota in list.iter() {
-                    let limit = limit_name(policy.name(), quota, list.len());
-                    let other = limits.entry(limit.to_string()).or_insert(policy);
-                    let (name, other) = (policy.name(), other.name());
-                    assert!(
-                        name == other,
-                        "tollgate: the policies {name:?} and {other:?} both have a limit named {limit:?} in headers; rename \
-                         one of them"
-                    );
-                }
-            }
+        if let Some(conflict) = limit_conflict(self.policies()) {
+            panic!("tollgate: {conflict}");
         }
     }
 

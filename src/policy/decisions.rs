@@ -276,7 +276,7 @@ impl fmt::Display for Decisions {
             }
         }
         match self.retry_after() {
-            Some(wait) => write!(f, "; retry after {wait:?}"),
+            Some(wait) => write!(f, "; retry after {}s", seconds_up(wait).max(1)),
             None => f.write_str("; retrying will not help"),
         }
     }

@@ -40,6 +40,7 @@ pub(crate) use key_error::KeyError;
 pub(crate) use key_error::KeyFault;
 
 pub use name::PolicyName;
+pub(crate) use named::limit_conflict;
 pub use named::{Policy, PolicyError};
 pub(crate) use nat64::{canonical, embedded, parse_prefix};
 pub(crate) use nearest::{nearest, suggestion};

@@ -1,8 +1,10 @@
 //! Policies, which are named quotas, optionally with other quotas for tiers.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 
+use super::decision::limit_name;
 use super::name::PolicyName;
 use super::nearest::suggestion;
 use super::quotas::Quotas;
@@ -232,6 +234,25 @@ impl Policy {
     pub(crate) fn lists(&self) -> impl Iterator<Item = &Quotas> {
         std::iter::once(&self.quotas).chain(self.tiers.iter().map(|(_, quotas)| quotas))
     }
+}
+
+/// Describes two policies with limits of the same name, such as a policy `api;1d` and the daily quota of `api`.
+pub(crate) fn limit_conflict<'p>(policies: impl Iterator<Item = &'p Policy>) -> Option<String> {
+    let mut limits: HashMap<Cow<'p, str>, &'p PolicyName> = HashMap::new();
+    for policy in policies {
+        for list in policy.lists() {
+            for quota in list.iter() {
+                let (name, limit) = (policy.name(), limit_name(policy.name(), quota, list.len()));
+                let other = *limits.entry(limit.clone()).or_insert(name);
+                if other != name {
+                    return Some(format!(
+                        "the policies {other:?} and {name:?} both have a limit named {limit:?} in headers; rename one of them"
+                    ));
+                }
+            }
+        }
+    }
+    None
 }
 
 impl From<Quota> for Policy {

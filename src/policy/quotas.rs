@@ -138,6 +138,9 @@ impl FromStr for Quotas {
         let mut parts = text.split(';').map(str::trim);
         let first: Quota = parts.next().unwrap_or("").parse()?;
         parts.try_fold(Quotas::one(first), |quotas, part| {
+            if part.is_empty() {
+                return Err(ParseQuotaError::new(text, "expected a quota after each `;`".into(), None));
+            }
             quotas.try_and(part.parse()?).map_err(|cause| ParseQuotaError::new(text, cause.to_string(), Some(cause)))
         })
     }
@@ -194,9 +197,9 @@ mod tests {
     #[test]
     fn an_error_about_a_list_names_the_invalid_quota() {
         for (text, expected) in [
-            ("10/s; 20/1000ms", "quota \"10/s; 20/1000ms\": two quotas have a period of 1000000 us; "),
+            ("10/s; 20/1000ms", "quota \"10/s; 20/1000ms\": two quotas have a period of 1 s; "),
             ("10/s; 1/min; 1/h; 1/d; 1/w", "more than four quotas"),
-            ("10/s;", "quota \"\": expected RATE/PERIOD"),
+            ("10/s;", "quota \"10/s;\": expected a quota after each `;`"),
             ("10/s; ten/min", "quota \"ten/min\": expected a rate"),
         ] {
             let error = text.parse::<Quotas>().unwrap_err().to_string();

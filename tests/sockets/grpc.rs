@@ -26,7 +26,7 @@ async fn a_denied_call_gets_resource_exhausted_and_a_retry_delay() {
     clock.advance(Duration::from_micros(1_234_567));
     let refused = client.say("hello").await.unwrap_err();
     assert_eq!((refused.code(), echo.calls.load(Ordering::Relaxed)), (Code::ResourceExhausted, 3));
-    let message = "rate limit exceeded: \"three\"; retry after 18.765433s";
+    let message = "rate limit exceeded: \"three\"; retry after 19s";
     assert_eq!(refused.message(), message);
     // The pushback is rounded up to whole milliseconds, because gRPC clients retry after exactly that time.
     assert_eq!(pushback(&refused), Some("18766"));

@@ -212,7 +212,12 @@ impl Reply {
             self.foreign.extend((next..next + windows).map(|index| (index, value)));
             return Some(rest);
         }
-        let (row, rest) = rest.split_at_checked(usize::from(header[1]) * WINDOW)?;
+        let count = match u32_at(header, 0).to_le_bytes() {
+            [0, 0, 0, 0] => 0,
+            [VERSION, count, 0, 0] if usize::from(count) <= MAX_WINDOWS => count,
+            _ => return None,
+        };
+        let (row, rest) = rest.split_at_checked(usize::from(count) * WINDOW)?;
         for window in row.chunks_exact(WINDOW).take(windows) {
             let state = state(window);
             if state.is_none() {

@@ -206,7 +206,8 @@ fn print_targets(results: &[Results]) {
         |name: &'static str| move |(_, results): (usize, &Results), i: usize| Some(round(results, name, 1, i)?.p50);
     let best_peer = |tasks| {
         move |(charges, results): (usize, &Results), i: usize| {
-            let peers = results.iter().map(|(name, _)| *name).filter(|name| ![PING, COALESCED, ALONE, QUOTAS].contains(name));
+            let peers =
+                results.iter().map(|(name, _)| *name).filter(|name| ![PING, COALESCED, ALONE, QUOTAS].contains(name));
             peers.filter_map(|name| rate(name, tasks)((charges, results), i)).reduce(f64::max)
         }
     };
