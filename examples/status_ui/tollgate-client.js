@@ -31,7 +31,7 @@ function windowsOf({ period, start }) {
 function isForeign(row, now) {
   return row.written_by !== void 0 && row.spent + row.previous > 0 && now < (row.clear ?? 0);
 }
-var FASTER = 1;
+var FASTER_BUCKET = 1;
 var OWN = 2;
 var WHOLE = 3;
 function readingOf(config, { written_by, ts, clear }) {
@@ -40,28 +40,28 @@ function readingOf(config, { written_by, ts, clear }) {
     return WHOLE;
   }
   if (algorithm !== "sliding_window") {
-    return algorithm === "token_bucket" ? FASTER : OWN;
+    return algorithm === "token_bucket" ? FASTER_BUCKET : OWN;
   }
   const seconds = Math.ceil((ts + 2 * period) / 1e6);
-  const ends = seconds < NEVER ? seconds * 1e6 : LAST;
-  return period % 1e6 === 0 && ends === clear && isBoundary(config, ts) ? OWN : WHOLE;
+  const expected = seconds < NEVER ? seconds * 1e6 : LAST;
+  return period % 1e6 === 0 && expected === clear && isBoundary(config, ts) ? OWN : WHOLE;
 }
 var NEVER = 2 ** 32 - 1;
 function isBoundary(config, ts) {
   const { index, begin } = windowsOf(config);
   return begin(index(ts)) === ts;
 }
-function whole(config, row, now) {
+function rollWhole(config, row, now) {
   const { index, begin } = windowsOf(config);
   const latest = Math.max(row.ts, now);
-  const start = (instant) => begin(index(instant));
+  const boundary = (instant) => begin(index(instant));
   const { algorithm } = config;
-  const ts = algorithm === "token_bucket" ? latest : algorithm === "fixed_window" ? Math.max(row.ts, start(now)) : start(latest);
+  const ts = algorithm === "token_bucket" ? latest : algorithm === "fixed_window" ? Math.max(row.ts, boundary(now)) : boundary(latest);
   return { ...row, ts };
 }
-function faster(row, rolled, spent, now, clear) {
-  const byWriter = Math.ceil(row.spent * (clear - now) / (clear - row.ts));
-  return now > row.ts && clear < LAST && byWriter < spent ? { ...rolled, spent: byWriter, ts: now } : rolled;
+function rollFaster(row, rolled, spent, now, clear) {
+  const left = Math.ceil(row.spent * (clear - now) / (clear - row.ts));
+  return now > row.ts && clear < LAST && left < spent ? { ...rolled, spent: left, ts: now } : rolled;
 }
 function first(from, end, holds) {
   if (from >= end || !holds(end - 1)) {
@@ -103,7 +103,7 @@ function reservationsOf(config, quota, maxWait) {
     let before = Infinity;
     if (reading === OWN) {
       before = retryOwn(roll(state, now), now, cost);
-    } else if (reading === FASTER) {
+    } else if (reading === FASTER_BUCKET) {
       before = first(now, clear, holds);
     } else if (config.algorithm === "fixed_window") {
       const { index, begin } = windowsOf(config);
@@ -115,12 +115,12 @@ function reservationsOf(config, quota, maxWait) {
     return holds(clear) ? clear : retryOwn(roll(state, clear), clear, cost);
   }
   function retryOwn(row, now, cost) {
-    const room = when(row, now, ceiling - cost);
+    const fitsCeiling = when(row, now, ceiling - cost);
     const dueNow = whenCharged(row, now, cost);
-    if (room + dueNow === Infinity) {
+    if (fitsCeiling + dueNow === Infinity) {
       return Infinity;
     }
-    const at = ifGranted(row, Math.max(room, dueNow - maxWait, now), cost);
+    const at = ifGranted(row, Math.max(fitsCeiling, dueNow - maxWait, now), cost);
     const clear = when(row, now, 0);
     if (at < Infinity || config.algorithm !== "fixed_window" || clear === Infinity) {
       return at;
@@ -141,9 +141,9 @@ function fixedWindow(config) {
     // Below 10^15, a fractional quotient is never rounded down to an integer.
     fill: Math.ceil((capacity || 1) / rate) * period,
     roll(row, now) {
-      const then = index(row.ts);
-      const here = index(now);
-      return here <= then ? row : { ...row, spent: Math.max(row.spent - rate * (here - then), 0), ts: begin(here) };
+      const rowWindow = index(row.ts);
+      const window = index(now);
+      return window <= rowWindow ? row : { ...row, spent: Math.max(row.spent - rate * (window - rowWindow), 0), ts: begin(window) };
     },
     spent: (row) => row.spent,
     within: (row, _now, level) => row.spent <= level,
@@ -162,31 +162,31 @@ function fixedWindow(config) {
 function slidingWindow(config) {
   const { period } = config;
   const { index, begin, offset } = windowsOf(config);
-  const inView = (count, elapsed) => Math.min(count * (period - elapsed) / period, count);
-  const previousInView = (row, now) => inView(row.previous, now < row.ts ? 0 : offset(now));
-  const outOfView = (count, room) => count <= room ? 0 : tighten(
-    Math.min(Math.ceil((count - room) * period / count), period),
-    (elapsed) => inView(count, elapsed) <= room
+  const weighted = (count, elapsed) => Math.min(count * (period - elapsed) / period, count);
+  const previousAt = (row, now) => weighted(row.previous, now < row.ts ? 0 : offset(now));
+  const elapsedUntil = (count, level) => count <= level ? 0 : tighten(
+    Math.min(Math.ceil((count - level) * period / count), period),
+    (elapsed) => weighted(count, elapsed) <= level
   );
   return {
     fill: 2 * period,
     roll(row, now) {
-      const then = index(row.ts);
-      const here = index(now);
-      if (here > then) {
-        return { spent: 0, previous: here - then > 1 ? 0 : row.spent, ts: begin(here) };
+      const rowWindow = index(row.ts);
+      const window = index(now);
+      if (window > rowWindow) {
+        return { spent: 0, previous: window - rowWindow > 1 ? 0 : row.spent, ts: begin(window) };
       }
-      return { ...row, ts: begin(then) };
+      return { ...row, ts: begin(rowWindow) };
     },
-    spent: (row, now) => row.spent + previousInView(row, now),
-    within: (row, now, level) => previousInView(row, now) <= level - row.spent,
+    spent: (row, now) => row.spent + previousAt(row, now),
+    within: (row, now, level) => previousAt(row, now) <= level - row.spent,
     when(row, level) {
       const room = level - row.spent;
       const window = index(row.ts);
       if (room < 0) {
-        return begin(window + 1, outOfView(row.spent, level));
+        return begin(window + 1, elapsedUntil(row.spent, level));
       }
-      return row.previous <= room ? ALREADY : begin(window, outOfView(row.previous, room));
+      return row.previous <= room ? ALREADY : begin(window, elapsedUntil(row.previous, room));
     }
   };
 }
@@ -194,33 +194,35 @@ function slidingWindow(config) {
 // src/algorithm/token-bucket.ts
 function tokenBucket({ rate, period, capacity }) {
   const common = greatestCommonDivisor(rate, period);
-  const tokens = rate / common;
-  const micros = period / common;
+  const grainTokens = rate / common;
+  const grainMicros = period / common;
   const since = (ts, now) => Math.max(now - ts, 0);
-  const repaid = (elapsed) => elapsed * tokens / micros;
+  const repaid = (elapsed) => elapsed * grainTokens / grainMicros;
   return {
-    // The only product that must be exact beyond 2^53.
-    fill: Number((BigInt(capacity || 1) * BigInt(micros) + BigInt(tokens - 1)) / BigInt(tokens)),
+    // This product must be exact even beyond 2^53.
+    fill: Number(
+      (BigInt(capacity || 1) * BigInt(grainMicros) + BigInt(grainTokens - 1)) / BigInt(grainTokens)
+    ),
     roll(row, now) {
       const elapsed = since(row.ts, now);
-      const rest = elapsed % micros;
-      const grains = (elapsed - rest) / micros;
-      const spent = row.spent - grains * tokens;
-      const ts = row.ts + grains * micros;
+      const rest = elapsed % grainMicros;
+      const grains = (elapsed - rest) / grainMicros;
+      const spent = row.spent - grains * grainTokens;
+      const ts = row.ts + grains * grainMicros;
       return repaid(since(ts, now)) >= spent ? { ...row, spent: 0, ts: Math.max(row.ts, now) } : { ...row, spent, ts };
     },
     spent: (row, now) => Math.max(row.spent - repaid(since(row.ts, now)), 0),
-    // Not `spent() <= level`: subtracting first would round once more.
+    // `spent() <= level` would round once more, because it subtracts first.
     within: (row, now, level) => row.spent - level <= repaid(since(row.ts, now)),
     when(row, level) {
       const debt = row.spent - level;
       if (debt <= 0) {
         return ALREADY;
       }
-      const grains = Math.floor(debt / tokens);
-      const rest = debt - grains * tokens;
-      const elapsed = Math.max(Math.ceil(rest * micros / tokens), 0);
-      return row.ts + (grains * micros + tighten(elapsed, (elapsed2) => repaid(elapsed2) >= rest));
+      const grains = Math.floor(debt / grainTokens);
+      const rest = debt - grains * grainTokens;
+      const elapsed = Math.max(Math.ceil(rest * grainMicros / grainTokens), 0);
+      return row.ts + (grains * grainMicros + tighten(elapsed, (elapsed2) => repaid(elapsed2) >= rest));
     }
   };
 }
@@ -263,10 +265,10 @@ function quotaOf(config) {
       reading = OWN;
     }
     if (reading === WHOLE) {
-      return whole(config, row, now);
+      return rollWhole(config, row, now);
     }
     const rolled = algebra.roll(row, now);
-    return foreign && reading !== OWN ? faster(row, rolled, algebra.spent(rolled, now), now, state.clear) : rolled;
+    return foreign && reading !== OWN ? rollFaster(row, rolled, algebra.spent(rolled, now), now, state.clear) : rolled;
   }
   return {
     within,
@@ -288,9 +290,9 @@ function project(snapshot, now, count) {
   const quota = quotaOf(snapshot);
   const { spent, ts, previous, clear, written_by, capacity, not_before = 0 } = snapshot;
   const at = Math.min(Math.max(Math.floor(now), 0), LAST);
-  const read = { spent, ts, previous, ...clear !== void 0 && written_by && { clear, written_by } };
-  const row = quota.roll(read, at);
-  const state = isForeign(read, at) ? read : row;
+  const stored = { spent, ts, previous, ...clear !== void 0 && written_by && { clear, written_by } };
+  const row = quota.roll(stored, at);
+  const state = isForeign(stored, at) ? stored : row;
   const fitsAt = quota.fits(row, at, count) ? at : quota.when(state, at, capacity - count);
   const blocked = not_before > at;
   const retryAt2 = Math.max(fitsAt, not_before === LAST ? Infinity : not_before);
@@ -329,8 +331,9 @@ function parseRateLimit(headers) {
   for (const [policy, parameters] of parseList(headers.get("ratelimit"))) {
     const remaining = integer(parameters.get("r"));
     if (remaining !== null) {
-      const of = policies.get(policy);
-      const [reset, quota, window] = [integer(parameters.get("t")), integer(of?.get("q")), integer(of?.get("w"))];
+      const described = policies.get(policy);
+      const [quota, window] = [integer(described?.get("q")), integer(described?.get("w"))];
+      const reset = integer(parameters.get("t"));
       items.push({ policy, remaining, reset, quota, window });
     }
   }
@@ -403,19 +406,19 @@ async function request(url, options) {
     const { ok, status, headers } = response;
     if (!ok) {
       const temporary = status >= 500 || status === 429 || status === 408;
-      throw new RateLimitError(`${url} answered ${status}`, temporary, parseRetryAfter(headers, now()) ?? 0);
+      throw new RateLimitError(`${url} returned ${status}`, temporary, parseRetryAfter(headers, now()) ?? 0);
     }
     const body = await orAbort(response.json(), signal);
-    return { body, sent, received: arrival(response.url, sent, received) };
+    return { body, sent, received: arrivedAt(response.url, sent, received) };
   } catch (cause) {
     if (cause instanceof RateLimitError) {
       throw cause;
     }
-    const reason = signal.aborted ? `did not answer within ${timeout} ms` : "could not be asked, or answered no JSON";
+    const reason = signal.aborted ? `did not respond within ${timeout} ms` : "could not be fetched, or is not JSON";
     throw new RateLimitError(`${url} ${reason}`, true, 0, cause);
   }
 }
-function arrival(url, sent, notified) {
+function arrivedAt(url, sent, notified) {
   const start = performance.getEntriesByName(url).at(-1)?.responseStart ?? 0;
   return start > sent && start <= notified ? start : notified;
 }
@@ -497,10 +500,10 @@ function createProjection(clock, monotonic, policies) {
     let config = null;
     for (const limit of limits) {
       const { available, retryAt: retryAt2, at: instant } = project(limit, micros, count);
-      const waits = (retryAt2 - instant) / 1e3;
-      if (waits > wait || waits === wait && available <= value) {
+      const limitWait = (retryAt2 - instant) / 1e3;
+      if (limitWait > wait || limitWait === wait && available <= value) {
         config = limit;
-        wait = waits;
+        wait = limitWait;
       }
       value = Math.min(value, available);
     }
@@ -513,9 +516,9 @@ function createProjection(clock, monotonic, policies) {
     }
     return { wait, value, config };
   }
-  function replace(fresh, asked) {
+  function replace(fresh, sent) {
     limits = fresh;
-    holds = holds.filter(({ since }) => since > asked);
+    holds = holds.filter(({ since }) => since > sent);
   }
   function spend(count, at) {
     limits = limits.map((limit) => {
@@ -527,11 +530,11 @@ function createProjection(clock, monotonic, policies) {
   }
   function dropHolds() {
     const now = monotonic();
-    const known = ({ items }) => items.some(({ policy, remaining }) => {
+    const reflected = ({ items }) => items.some(({ policy, remaining }) => {
       const limit = limitOf(policy);
       return limit && project(limit, clock.at(now), 0).available <= remaining;
     });
-    holds = holds.filter((hold) => hold.until > now && !known(hold) && mayBeOwn(hold)).slice(-MAX_HOLDS);
+    holds = holds.filter((hold) => hold.until > now && !reflected(hold) && mayBeOwn(hold)).slice(-MAX_HOLDS);
   }
   function observe(response, now) {
     const received = holdsOf(response, now, monotonic());
@@ -617,8 +620,8 @@ function createStore(options, idle) {
   let error = null;
   let statuses = /* @__PURE__ */ new Map();
   let statusesBefore = statuses;
-  let flight;
-  let spentInFlight = 0;
+  let pending;
+  let spentWhilePending = 0;
   let failures = 0;
   let fetchAt = Infinity;
   function subscribe(listener) {
@@ -664,33 +667,33 @@ function createStore(options, idle) {
   }
   function spend(count = 1, ts = now()) {
     checkCount(count);
-    if (flight) {
-      spentInFlight += count;
+    if (pending) {
+      spentWhilePending += count;
     }
     projection.spend(count, monotonicAt(ts));
     changed();
   }
   function observe(response) {
-    const unforeseen = projection.observe(response, now());
+    const unexpected = projection.observe(response, now());
     changed();
-    if (unforeseen && !flight && fetchAt === Infinity) {
+    if (unexpected && !pending && fetchAt === Infinity) {
       void refresh();
     }
   }
   function refresh() {
     failures = 0;
-    return ask();
+    return fetchOnce();
   }
-  function ask() {
-    if (!flight) {
+  function fetchOnce() {
+    if (!pending) {
       fetchAt = Infinity;
-      spentInFlight = 0;
-      flight = read().finally(() => {
-        flight = void 0;
+      spentWhilePending = 0;
+      pending = read().finally(() => {
+        pending = void 0;
         changed();
       });
     }
-    return flight;
+    return pending;
   }
   async function read() {
     try {
@@ -703,7 +706,7 @@ function createStore(options, idle) {
         clock.sample(serverNow, sent, received);
       }
       projection.replace(limits, status.sent);
-      projection.spend(spentInFlight, monotonic());
+      projection.spend(spentWhilePending, monotonic());
       known = true;
       error = null;
     } catch (cause) {
@@ -739,7 +742,7 @@ function createStore(options, idle) {
       clock.distrust();
       void refresh();
     } else if (fetchAt <= monotonic()) {
-      void ask();
+      void fetchOnce();
     }
     changed();
     alarm.set(fetchAt);
