@@ -46,10 +46,11 @@
 //!
 //! | you want to | see |
 //! | --- | --- |
-//! | limit requests to a service | [`RateLimitLayer`]; [`RouteLimits`] for limits by route, [`Rule`] for several limits |
+//! | limit requests to a service | [`RateLimitLayer`]; [`RouteLimits`] to limit each route separately, [`Rule`] for several limits |
 //! | find the caller in a request | [`key`]: addresses, users, tokens, headers, your own closure |
-//! | choose an algorithm and numbers | [`Quota`], [`docs::choosing`] |
+//! | choose an algorithm and its parameters | [`Quota`], [`docs::choosing`] |
 //! | give plans different limits | [`Policy::tier`](policy::Policy::tier), [`Subject::tier`](policy::Subject::tier), [`docs::tiers_and_routes`] |
+//! | combine quotas, such as 10 per second and 1000 per day | [`Policy::and`](policy::Policy::and), [`docs::several_quotas`] |
 //! | call a limiter from a handler | [`RateLimiter`], [`Charge`], [`LimitError`] |
 //! | charge a request by its cost, and correct the charge afterwards | [`RateLimitLayer::cost`], [`Receipt`], [`OnResponse`] |
 //! | delay calls instead of denying them | [`Reservation`], `wait_up_to` (feature `wait`) |
@@ -64,8 +65,9 @@
 //! # Guides
 //! | page | topic |
 //! | --- | --- |
-//! | [`docs::choosing`] | algorithms, numbers, the worst window, strict limits |
+//! | [`docs::choosing`] | algorithms and their parameters, the worst window, strict limits |
 //! | [`docs::tiers_and_routes`] | plans, routes, several rules, limits that change at run time, files |
+//! | [`docs::several_quotas`] | policies with several quotas, and quotas of single callers from a database |
 //! | [`docs::cookbook`] | ten limits that most services need, including failed logins, sign-ups, model tokens and plans |
 //! | [`docs::outgoing`] | a client that stays within another server's limit |
 //! | `docs::axum` | layer order, 404s, shared state (feature `axum`) |
@@ -77,7 +79,7 @@
 //! | [`docs::observing`] | logs, metrics, alerts |
 //! | [`docs::migrating`] | how to move from other libraries and services |
 //! | [`docs::mistakes`] | mistakes in writing limits, and how you notice them |
-//! | [`docs::limitations`] | what the crate cannot do, and how much spending a restart or an eviction forgives |
+//! | [`docs::limitations`] | what the crate cannot do, and what is lost in a restart or an eviction |
 //! | [`docs::glossary`] | the terms that these pages use |
 //! | [`docs::design`] | the structure of the crate, and the reasons for it |
 //!
@@ -85,7 +87,7 @@
 //! Use a [token bucket](Quota::token_bucket) unless you have a reason not to. A token bucket refills smoothly and
 //! allows a burst of `capacity`. In any interval, at most `capacity + rate * time / period` requests pass. A [sliding
 //! window](Quota::sliding_window) admits at most its limit in each window that is aligned to the clock. A [fixed
-//! window](Quota::fixed_window) suits budgets that are stated to people, for example 500 per day. Its unspent tokens
+//! window](Quota::fixed_window) suits budgets that users know about, for example 500 per day. Its unspent tokens
 //! can roll over.
 //!
 #![doc = include_str!("docs/plots/algorithms.svg")]
@@ -100,7 +102,7 @@
 //! | `serde` | | quotas as text or tables in any serde format, and the module `config` | serde |
 //! | `tonic` | | peer addresses from tonic, conversion of denials and errors to `tonic::Status` | tonic 0.14 |
 //! | `uuid` | | `Uuid` as a key | uuid 1 |
-//! | `tracing` | | `observe::Tracing`: decisions as events, of which denials are sampled | tracing |
+//! | `tracing` | | `observe::Tracing`: decisions as events; denials are sampled | tracing |
 //! | `metrics` | | `observe::Metrics`: counters, latencies and gauges, with a dashboard | metrics 0.24 |
 //! | `conformance` | | the tests that every backend must pass; exempt from semver | |
 //!
