@@ -144,7 +144,8 @@ impl RateLimiter {
         self.acquire(policy, subject).send()
     }
 
-    /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`]. The compiler warns if it is ignored:
+    /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`]. The compiler warns if the decision
+    /// is ignored:
     ///
     /// ```compile_fail
     /// #![deny(unused_must_use)]

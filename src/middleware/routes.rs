@@ -55,7 +55,7 @@ pub struct RouteLimits {
 }
 
 impl RouteLimits {
-    /// Creates an empty set of policies, which limit the keys that `key` finds.
+    /// Creates an empty set of policies, which apply to the keys that `key` finds.
     pub fn new(key: impl KeyExtractor) -> RouteLimits {
         RouteLimits { limiter: RateLimiter::default(), key: Arc::new(key), policies: Vec::new(), default: None }
     }

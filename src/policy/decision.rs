@@ -250,7 +250,8 @@ impl Decision {
         &self.step
     }
 
-    /// Summarizes the limit in whole tokens and whole seconds, for JSON responses.
+    /// Summarizes the limit in whole tokens and whole seconds, for JSON responses. Serializing the summary requires the
+    /// feature `serde`.
     pub fn summary(&self) -> Summary {
         Summary::of(self)
     }
