@@ -118,7 +118,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the backend does not know whether the rows were removed.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize>;
 
-    /// Returns the secret with which limiters hash keys by default. A backend whose rows are shared by several
+    /// Returns the secret that limiters use to hash keys by default. A backend whose rows are shared by several
     /// processes must return a secret. If the result is `None`, which is the default, each limiter generates a random
     /// secret.
     fn secret(&self) -> Option<Secret> {

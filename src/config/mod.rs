@@ -79,7 +79,7 @@
 //! | `auto_block.escalate` | multiplies the duration of each further block by `factor` (2 or more), up to `most` | off |
 //! | `auto_block.reset_on_success` | whether an allowed charge resets the count of denials | false |
 //! | `auto_block.keys`, `auto_block.ips` | whether to block keys and addresses | true |
-//! | `auto_block.user_agents`, `auto_block.labels` | whether to block user agents; labels whose values to block | false, none |
+//! | `auto_block.user_agents`, `auto_block.labels` | whether to block user agents; the labels to use | false, none |
 //! | `auto_block.max_entries` | the number of offenders to remember, from 64 to 10,000,000 | 100,000 |
 //!
 //! A quota table has `rate` and `period`, and optionally `algorithm` (`"token_bucket"`, `"fixed_window"`,

@@ -111,7 +111,7 @@ pub struct Mistakes {
     /// Rules that a layer in use can never apply. After each change of the deny list, the first such rule of each kind
     /// is counted.
     pub unmatched_deny_rules: u64,
-    /// Requests that were refused because they lack the peer address from which their key is created.
+    /// Requests that were refused because they lack the peer address that their key is created from.
     pub missing_peers: u64,
 }
 

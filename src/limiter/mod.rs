@@ -103,7 +103,7 @@ pub(crate) use waiting::WaitSlot;
 /// 4. The **backend** decides all charges at the same instant. Either all are granted, or none.
 /// 5. **Failure**: if the backend fails, the [`FailureMode`] decides.
 /// 6. **Protect**: denials are counted, and callers with too many denials are blocked ([`AutoBlock`]).
-/// 7. **Observe**: [observers](Observer) are notified.
+/// 7. **Observe**: the decision is reported to [observers](Observer).
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
     inner: Arc<Inner>,

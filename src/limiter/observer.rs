@@ -11,8 +11,8 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 /// `metrics`.
 ///
 /// Methods are called in the middle of a request, on the thread that decides. They must not block, and should be fast.
-/// Without observers, a limiter spends no time on this. If a call's future is dropped before a remote backend has
-/// answered, the call is charged, but observers are not notified of the decision.
+/// A limiter has no observers by default, and then spends no time on this. If a call's future is dropped before a
+/// remote backend has answered, the call is charged, but observers are not notified of the decision.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

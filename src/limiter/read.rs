@@ -54,7 +54,7 @@ impl RateLimiter {
         self.decide_charges(&charges, false, Duration::ZERO)
     }
 
-    /// Returns the number of whole tokens that `subject` can spend now. For later instants, see
+    /// Returns the number of whole tokens that `subject` can spend now. To compute the number for later instants, see
     /// [`Snapshot::available`]. If the backend fails, the policy's [failure mode](crate::FailureMode) provides the
     /// answer. Use [`try_check`](RateLimiter::try_check) to find out which of the two decided.
     ///

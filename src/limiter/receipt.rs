@@ -1,4 +1,4 @@
-//! The receipt of a call, with which its charges are settled.
+//! The receipt of a call, which settles its charges.
 
 use std::fmt;
 use std::ops::Range;

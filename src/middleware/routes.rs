@@ -72,7 +72,7 @@ impl RouteLimits {
         self
     }
 
-    /// Sets the policy for requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) selects
+    /// Sets the policy for requests to which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) assigns
     /// no policy, including requests that match no route. All these requests of a key share one row. By default, they
     /// are not limited.
     ///

@@ -221,7 +221,7 @@ impl Decision {
     /// - For a token bucket, this is the time that it takes to refill as many tokens as remain. If none remain, it is
     ///   the time until the next token.
     ///
-    /// For a reservation, the time is counted from the instant at which the reservation is due.
+    /// For a reservation, the time is counted from the instant when the reservation is due.
     pub fn window(&self) -> Duration {
         let Decision { of: ChargedQuota { quota, .. }, step, .. } = self;
         let remaining = self.remaining();

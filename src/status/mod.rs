@@ -101,9 +101,9 @@ where
 /// {"limits": [..], "now": 1767225600123456}
 /// ```
 ///
-/// If the layer chooses a policy for each route, the response contains all of the layer's policies, from which the
-/// client selects one by name. Rules in [shadow mode](RateLimitLayer::shadow) are not reported. Times are exact and do
-/// not include [jitter](RateLimitLayer::retry_jitter).
+/// If the layer chooses a policy for each route, the response contains all of the layer's policies, and the client
+/// selects one by name. Rules in [shadow mode](RateLimitLayer::shadow) are not reported. Times are exact and do not
+/// include [jitter](RateLimitLayer::retry_jitter).
 pub fn of_layer<S>(layer: &RateLimitLayer) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,
