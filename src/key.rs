@@ -32,11 +32,11 @@
 //!
 //! Combinators do not help. If one key of a pair is invented, the pair is a new key as well, so
 //! `bearer().and(client_ip())` admits any number of requests from one address. In `bearer().or(client_ip())`, any token
-//! bypasses the limit by address. Do this instead:
+//! bypasses the per-address limit. Do this instead:
 //!
-//! - Check the credential in a layer outside the limiter, and limit requests by the result: `extension(|user: &User|
+//! - Check the credential in a layer outside the limiter, and use the result as the key: `extension(|user: &User|
 //!   user.id).or(client_ip())`.
-//! - If the credential can be checked only inside the limiter, add a rule that limits requests by address as well:
+//! - If the credential can be checked only inside the limiter, add a rule with a per-address limit as well:
 //!   `RateLimitLayer::new(PER_TOKEN, bearer().or_skip()).and(PER_ADDRESS, client_ip())`.
 //! - Limit attempts on an account by the pair of account *and* address (see [limits turned against
 //!   others](crate::docs::limitations#limits-turned-against-others)), and block only addresses

@@ -42,7 +42,7 @@ impl ChargeRecord {
     }
 }
 
-/// Returns the row after settling a charge of `receipt.cost` tokens at its `actual` cost.
+/// Returns the row after adjusting a charge of `receipt.cost` tokens to its `actual` cost.
 ///
 /// If the actual cost is higher, the difference is charged in full, even if this puts the key in debt. If it is lower,
 /// the difference is refunded as far as the quota's bound and the due times of other reservations allow, and the rest

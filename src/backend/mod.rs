@@ -43,7 +43,7 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///   calls on a row never both start from the same state. If two takes name the same window of a row and are denied,
 ///   the retry time is when both can be granted.
 /// - **Exact.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) for the same rows, takes
-///   and time. `spent` is equal to the last bit, and waits are equal to the microsecond.
+///   and time. `spent` is bit-identical, and waits are equal to the microsecond.
 /// - **One clock.** The backend determines the time. If processes share rows, the clock of the server is used.
 /// - **Rows may be lost.** If a row is lost, its key has its full quota again. A backend must never record tokens that
 ///   were not spent, and must never allow a denied key because its storage is full.
@@ -118,7 +118,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the backend does not know whether the rows were removed.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize>;
 
-    /// Returns the secret with which limiters hash keys by default. A backend whose rows are shared by several
+    /// Returns the secret that limiters use to hash keys by default. A backend whose rows are shared by several
     /// processes must return a secret. If the result is `None`, which is the default, each limiter generates a random
     /// secret.
     fn secret(&self) -> Option<Secret> {

@@ -47,7 +47,7 @@ pub enum ConfigErrorKind {
     Invalid,
     /// The configuration is valid, but requires a restart to take effect.
     Restart,
-    /// The limiter could not set a quota.
+    /// The limiter lacks the deny list of the configuration, or it could not set a quota.
     Limiter,
     /// Another reload is in progress.
     Busy,

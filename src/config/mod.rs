@@ -78,12 +78,15 @@
 //! | `auto_block.block_for` | the duration of a block | 1 d |
 //! | `auto_block.escalate` | multiplies the duration of each further block by `factor` (2 or more), up to `most` | off |
 //! | `auto_block.reset_on_success` | whether an allowed charge resets the count of denials | false |
-//! | `auto_block.keys`, `auto_block.ips` | whether to block by key and by address | true |
-//! | `auto_block.user_agents`, `auto_block.labels` | whether to block by user agent; labels to block by | false, none |
+//! | `auto_block.keys`, `auto_block.ips` | whether to block keys and addresses | true |
+//! | `auto_block.user_agents`, `auto_block.labels` | whether to block user agents; the labels to use | false, none |
 //! | `auto_block.max_entries` | the number of offenders to remember, from 64 to 10,000,000 | 100,000 |
 //!
 //! A quota table has `rate` and `period`, and optionally `algorithm` (`"token_bucket"`, `"fixed_window"`,
 //! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`) and `start` (a duration).
+//!
+//! A caller that a `deny` rule matches gets a 429 without `Retry-After`, because waiting does not help. A caller that
+//! is blocked by `auto_block` gets a 429 whose `Retry-After` is the time until the block ends.
 //!
 //! A file may have at most 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes
 //! and 100,000 deny rules.
@@ -132,8 +135,8 @@ pub use reload::{QuotaChange, Reloaded};
 
 /// A configuration that has been checked. See the [module](self) for its fields and an example.
 ///
-/// The policies in this value stay as they were read. After a [reload](Config::reload), [`RateLimiter::quotas`] returns
-/// the quotas that are in force. Clones of a configuration share one deny list.
+/// A [reload](Config::reload) does not change the policies in this value; [`RateLimiter::quotas`] returns the quotas
+/// that are in force. Clones of a configuration share one deny list.
 #[derive(Clone, Debug)]
 pub struct Config {
     name: String,
@@ -226,7 +229,7 @@ impl Config {
     /// Returns the policies for routes to choose from, without the `routes` of this configuration.
     ///
     /// # Panics
-    /// Panics if `limiter` lacks the configured deny list or automatic blocks. To avoid this, build it with
+    /// Panics if `limiter` lacks the configured deny list or automatic blocks. To avoid this, build the limiter with
     /// [`limiter`](Config::limiter).
     #[must_use]
     #[track_caller]

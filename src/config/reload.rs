@@ -11,8 +11,10 @@ use crate::limiter::{RateLimiter, SetQuotaError};
 use crate::policy::{DenyRule, PolicyName, Quotas};
 
 impl Config {
-    /// Applies `new` to `limiter`, which must have been built from this configuration. The reload sets the quotas of
-    /// policies and tiers, and the rules of the deny list. Spent tokens stay spent.
+    /// Applies `new` to `limiter`. The reload sets the quotas of policies and tiers, and the rules of the deny list.
+    /// Spent tokens stay spent.
+    ///
+    /// Call every reload on the configuration that the limiter was built from, not on the one that was applied last.
     ///
     /// The reload replaces quotas that were [set](RateLimiter::set_quota) at run time for a policy or a tier, and rules
     /// that were added to the deny list at run time. Blocks and the quotas of single keys are kept.
@@ -49,9 +51,9 @@ impl Config {
     ///   changes of algorithms, the default policy, routes or automatic blocking. The error lists all such changes, and
     ///   nothing is applied.
     /// - [`ConfigErrorKind::Busy`] if another reload is in progress. Nothing is applied.
-    /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter has another deny list or none. In this
-    ///   case, nothing is applied. This kind is also returned if the limiter cannot set a quota. In that case, quotas
-    ///   that were set before the failure stay in force, and you can reload again.
+    /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter has a different deny list or none. In
+    ///   this case, nothing is applied. This kind is also returned if the limiter cannot set a quota. In that case,
+    ///   quotas that were set before the failure stay in force, and you can reload again.
     pub async fn reload(&self, limiter: &RateLimiter, new: &Config) -> Result<Reloaded, ConfigError> {
         let faults = Faults::default();
         restart::compare(self, new, &faults);

@@ -117,8 +117,8 @@ impl<'a, T> Acquire<'a, T> {
 
 /// These methods return a denial as an error. They are not available after [`try_acquire`](RateLimiter::try_acquire).
 impl Acquire<'_> {
-    /// Reserves the tokens for the time at which they become available, however late that is. The caller must wait
-    /// until then.
+    /// Reserves the tokens for the time when they become available, however late that is. The caller must wait until
+    /// then.
     ///
     /// [`delay`](super::Reservation::delay) returns the time until the tokens are due, and
     #[cfg_attr(feature = "wait", doc = "[`wait`](super::Reservation::wait)")]
@@ -146,7 +146,8 @@ impl Acquire<'_> {
         async { held.await.map(Reservation::kept) }
     }
 
-    /// Makes a charge that can be settled. Dropping the [`Reservation`] gives the charge back.
+    /// Makes a charge that can be settled, that is, adjusted to the actual cost later. Dropping the [`Reservation`]
+    /// gives the charge back.
     ///
     /// Do not use this for attempts that must count, such as logins, because a client that disconnects would get its
     /// attempt back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
@@ -172,7 +173,7 @@ impl Acquire<'_> {
     ///
     /// The receipt can settle the charge; dropping the receipt keeps the charge. Dropping the future during the wait
     /// gives the charge back. While calls wait, other calls of the same key [get nothing
-    /// back](Receipt#what-can-be-given-back) when they settle.
+    /// back](Receipt#what-can-be-given-back) when they settle their charges.
     ///
     /// `max_reserved` limits the number of tokens that all waiting calls of a key can reserve together. For waits of up
     /// to `w`, set it to the rate times `w`, or to the cost of the largest call if that is more.

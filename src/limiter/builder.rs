@@ -64,7 +64,7 @@ impl RateLimiterBuilder {
         }
     }
 
-    /// Sets the secret with which keys are hashed. Processes that share a backend need the same secret. Defaults to the
+    /// Sets the secret that is used to hash keys. Processes that share a backend need the same secret. Defaults to the
     /// backend's secret if there is one, or else to a random secret.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RateLimiterBuilder {

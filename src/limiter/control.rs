@@ -46,7 +46,7 @@ impl RateLimiter {
     /// a shared backend, including limiters that start later.
     ///
     /// # Errors
-    /// Fails if the quota denies everything or has a different algorithm than the policy, if 100,000 quotas are already
+    /// Fails if the quota denies everything or has a different algorithm from the policy, if 100,000 quotas are already
     /// set, or if the backend cannot publish the change. If publishing fails, the change may have been made
     /// nevertheless.
     pub async fn set_quota(&self, policy: &Policy, quota: impl Into<Option<Quotas>>) -> Result<(), SetQuotaError> {
@@ -225,7 +225,8 @@ impl RateLimiter {
 pub struct Stats {
     /// Rows that the backend holds in this process; `None` for a remote backend.
     pub rows: Option<usize>,
-    /// Rows evicted before they expired, so that their keys could spend again too early; `None` for a remote backend.
+    /// Rows evicted before they expired, so that their keys had their full quotas again too early; `None` for a remote
+    /// backend.
     pub evictions: Option<u64>,
     /// Charges made against a row that several keys share because the table was full. A growing number means that a
     /// policy is being flooded with keys; see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.

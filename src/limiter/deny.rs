@@ -57,8 +57,10 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// explains what to add, such as [`client_ip`](crate::RateLimitLayer::client_ip) or
 /// [`label_from_header`](crate::RateLimitLayer::label_from_header). Closures, extractors with [`map`] and custom
 /// extractors can find any key, so the layer does not notice a wrong type. If a rule that can never match is added
-/// later, [observers](crate::observe::Observer::mistake) are notified once for each kind of rule. If another layer or a
-/// handler applies the rule, [turn the check off](crate::RateLimitLayer::ignore_unmatched_deny_rules).
+/// later, this is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes), and
+/// [reported](crate::observe::Observer::mistake) to observers once for each kind of rule. There are no observers by
+/// default. If another layer or a handler applies the rule, [turn the check
+/// off](crate::RateLimitLayer::ignore_unmatched_deny_rules).
 ///
 /// [`map`]: crate::key::KeyExtractor::map
 #[derive(Clone, Default)]

@@ -10,7 +10,7 @@ impl RateLimiter {
     /// most 100,000. The list is ordered by policy. Within a policy, the quota for all callers comes first, followed by
     /// those for tiers and those for keys. See [`set_quota`](RateLimiter::set_quota) for an example.
     ///
-    /// The list includes quotas that have no effect in this process, because they have a different algorithm than the
+    /// The list includes quotas that have no effect in this process, because they have a different algorithm from the
     /// policy or are for a tier that the policy lacks. Another version of the program may have set them.
     pub fn set_quotas(&self) -> Vec<SetQuota> {
         self.inner.overrides.list()

@@ -4,8 +4,9 @@ use std::fmt;
 
 /// A mistake in the program that a limiter noticed and reported to an [`Observer`](crate::observe::Observer).
 ///
-/// A limiter reports each mistake once, and reports at most 256 mistakes. [`Stats::mistakes`](crate::limiter::Stats)
-/// counts all occurrences. The `Display` output describes the mistake and how to fix it, but never contains a key.
+/// Every occurrence is counted in [`Stats::mistakes`](crate::limiter::Stats). Each mistake is also reported once to the
+/// observers, up to 256 mistakes in total. There are no observers by default. The `Display` output describes the
+/// mistake and how to fix it, but never contains a key.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -110,7 +111,7 @@ pub struct Mistakes {
     /// Rules that a layer in use can never apply. After each change of the deny list, the first such rule of each kind
     /// is counted.
     pub unmatched_deny_rules: u64,
-    /// Requests that were refused because they lack the peer address from which their key is created.
+    /// Requests that were refused because they lack the peer address that their key is created from.
     pub missing_peers: u64,
 }
 

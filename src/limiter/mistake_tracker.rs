@@ -15,7 +15,7 @@ pub(super) struct MistakeTracker {
     counts: [AtomicU64; 7],
     /// Hashes of the reported mistakes; 0 marks a free slot.
     reported: Slots,
-    /// Identities of the policies that were compared with other policies of the same name.
+    /// Identities of the policies that were compared with other policies with the same name.
     compared: Slots,
     comparisons: AtomicU64,
     policies: Mutex<HashMap<PolicyName, PolicyVersions>>,
@@ -70,7 +70,7 @@ impl MistakeTracker {
         false
     }
 
-    /// Adds a policy. If it differs from all other policies of the same name, returns the quotas of the first of them.
+    /// Adds a policy. If it differs from all other policies with the same name, returns the quotas of the first one.
     fn add(&self, policy: &Policy) -> Option<Quotas> {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +89,7 @@ impl MistakeTracker {
 }
 
 impl Inner {
-    /// Compares a policy with the others of the same name, but only once.
+    /// Compares a policy with the others that have the same name, but only once.
     #[inline]
     pub(super) fn check_conflicts(&self, policy: &Policy) {
         let identity = policy.identity();

@@ -103,7 +103,7 @@ pub(crate) use waiting::WaitSlot;
 /// 4. The **backend** decides all charges at the same instant. Either all are granted, or none.
 /// 5. **Failure**: if the backend fails, the [`FailureMode`] decides.
 /// 6. **Protect**: denials are counted, and callers with too many denials are blocked ([`AutoBlock`]).
-/// 7. **Observe**: [observers](Observer) are notified.
+/// 7. **Observe**: the decision is reported to [observers](Observer).
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
     inner: Arc<Inner>,
@@ -144,7 +144,8 @@ impl RateLimiter {
         self.acquire(policy, subject).send()
     }
 
-    /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`]. The compiler warns if it is ignored:
+    /// Like [`limit`](RateLimiter::limit), but returns a denial as a [`Decision`]. The compiler warns if the decision
+    /// is ignored:
     ///
     /// ```compile_fail
     /// #![deny(unused_must_use)]

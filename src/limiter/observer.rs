@@ -11,8 +11,8 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 /// `metrics`.
 ///
 /// Methods are called in the middle of a request, on the thread that decides. They must not block, and should be fast.
-/// Without observers, a limiter spends no time on this. If a call's future is dropped before a remote backend has
-/// answered, the call is charged, but observers are not notified of the decision.
+/// A limiter has no observers by default, and then spends no time on this. If a call's future is dropped before a
+/// remote backend has answered, the call is charged, but observers are not notified of the decision.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 ///     }
 ///     fn settled(&self, settled: &Settled<'_>) {
 ///         let (policy, cost) = (settled.decision().policy(), settled.decision().cost());
-///         self.0.lock().unwrap().push(format!("{policy}: {cost} settled at {}", settled.actual()));
+///         self.0.lock().unwrap().push(format!("{policy}: {cost} settled to {}", settled.actual()));
 ///     }
 ///     fn reset(&self, reset: &Reset<'_>) {
 ///         self.0.lock().unwrap().push(format!("{}: reset", reset.policy()));
@@ -56,7 +56,7 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 /// limiter.block(Signal::ip([192, 0, 2, 7].into()), DAY).await?;
 /// assert_eq!(*audit.0.lock().unwrap(), [
 ///     "tokens: 1000 allowed",
-///     "tokens: 1000 settled at 1700",
+///     "tokens: 1000 settled to 1700",
 ///     "tokens: 9000 denied",
 ///     "tokens: reset",
 ///     "network 192.0.2.7/32 for 86400s, 0 times",

@@ -41,7 +41,7 @@ impl Overrides {
 
     /// Returns the quotas set at run time that apply to a caller, if any. Quotas set for the caller's key come first.
     /// Those set for a tier or for all callers apply only if the caller has no quotas of its own. Ignores quotas with a
-    /// different algorithm than the policy, which another version of the program may have set.
+    /// different algorithm from the policy's, which another version of the program may have set.
     pub(super) fn quotas(&self, policy: &Policy, subject: &Subject, key: Option<Digest>) -> Option<Arc<Quotas>> {
         if self.is_empty() {
             return None;
@@ -132,7 +132,7 @@ const MAX_OVERRIDES: usize = 100_000;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetQuotaError {
-    /// The quota denies everything or has a different algorithm than the policy, or the policy has no such tier.
+    /// The quota denies everything or has a different algorithm from the policy, or the policy has no such tier.
     Quota(PolicyError),
     /// 100,000 quotas are already set.
     TooMany,

@@ -54,9 +54,9 @@ impl RateLimiter {
         self.decide_charges(&charges, false, Duration::ZERO)
     }
 
-    /// Returns the number of whole tokens that `subject` can spend now. If the backend fails, the policy's [failure
-    /// mode](crate::FailureMode) provides the answer. Use [`try_check`](RateLimiter::try_check) to find out which of
-    /// the two decided.
+    /// Returns the number of whole tokens that `subject` can spend now. To compute the number for later instants, see
+    /// [`Snapshot::available`]. If the backend fails, the policy's [failure mode](crate::FailureMode) provides the
+    /// answer. Use [`try_check`](RateLimiter::try_check) to find out which of the two decided.
     ///
     /// To identify a caller of a layer, pass the same key **and the same tier** as the layer. The layer's extractor
     /// creates the key from a request with [`KeyExtractor::subject`](crate::key::KeyExtractor::subject). To create the

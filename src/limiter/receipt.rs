@@ -1,4 +1,4 @@
-//! The receipt of a call, with which its charges are settled.
+//! The receipt of a call, which settles its charges.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,7 +13,8 @@ use crate::backend::{Adjustment, BackendFuture, RowId};
 use crate::policy::{DecidedBy, Decision, Decisions};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// A handle for settling charges at their actual cost, for example at the end of a stream whose cost was estimated.
+/// A handle for settling charges, that is, adjusting them to their actual cost, for example at the end of a stream
+/// whose cost was estimated.
 ///
 /// Dropping a receipt leaves the charges as they are. All clones of a receipt settle the same charges. A charge is
 /// settled only once; later settlements do nothing. The [layer](crate::RateLimitLayer::with_receipt) puts a receipt
@@ -51,7 +52,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 ///   order, but a refill between two settlements may reduce the number of tokens given back.
 /// - The difference is forfeited while other calls of the key, such as requests waiting in `wait_up_to`, hold
 ///   reservations that are not yet due. Those calls keep their due times, so the tokens would go to later calls. If
-///   requests wait, estimate their costs closely.
+///   requests may wait, estimate their costs closely.
 /// - After the key's quota changed, nothing is given back.
 /// - After the key was reset, only tokens spent since then can be given back.
 #[derive(Clone)]
@@ -106,7 +107,7 @@ impl Receipt {
         Receipt { inner: Arc::clone(&self.inner), charges: first..first + charge.len() }
     }
 
-    /// Sets the actual cost of each charge that has not been settled yet. If several policies were charged, each of
+    /// Adjusts each charge that has not been settled yet to the actual cost. If several policies were charged, each of
     /// them is charged `actual`. To settle the charge of only one policy, use [`of`](Receipt::of).
     ///
     /// Returns `false` if some of the difference is [forfeited](Receipt#what-can-be-given-back) instead of given back.

@@ -87,7 +87,8 @@ impl Snapshot {
         self.not_before
     }
 
-    /// Returns the number of whole tokens that can be spent at `instant`, if no tokens are spent until then.
+    /// Returns the number of whole tokens that can be spent at `instant`, if no tokens are spent until then. For the
+    /// current number, see [`RateLimiter::remaining`](crate::RateLimiter::remaining).
     pub fn available(&self, instant: Micros) -> u64 {
         match self.not_before {
             Some(until) if instant < until => 0,
@@ -124,8 +125,8 @@ impl Snapshot {
     /// - `previous`: the count of the previous window ([`State::carry`]) for a sliding window, otherwise 0.
     /// - `now`: [`now`](Snapshot::now).
     /// - `clear` and `written_by`: [`State::clear`] and the algorithm of the quota that wrote the row. These are
-    ///   present only if that is another quota and some of the spent tokens still count. `previous` then belongs to
-    ///   that quota.
+    ///   present only if a different quota wrote the row and some of the spent tokens still count. In that case,
+    ///   `previous` belongs to that quota.
     /// - `not_before`: [`not_before`](Snapshot::not_before), if it is not `None`.
     pub fn to_json(&self) -> String {
         let Snapshot { name, quota, state, now, not_before, .. } = self;

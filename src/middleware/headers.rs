@@ -42,8 +42,8 @@ pub enum HeaderFamily {
     ///
     /// For an allowed request, `t` is the time over which `r` tokens may be spent without exceeding the quota. This is
     /// the time until the window ends or, for a token bucket, the time that it takes to refill `r` tokens. For a
-    /// denial, `t` is the time to wait. A denial has a `RateLimit-Policy` item for every policy, but a `RateLimit` item
-    /// only for each violated policy.
+    /// denial, `t` is the time to wait. A denial has a `RateLimit-Policy` item for every policy, but `RateLimit` items
+    /// only for the limits that were exceeded.
     #[default]
     Draft11,
     /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 18` (seconds from now) and
@@ -111,8 +111,8 @@ impl LimitHeaders {
         }
     }
 
-    /// A denial has `RateLimit` items for the violated policies only. The windows of other policies may end after
-    /// `Retry-After`, which draft-11, section 6 forbids.
+    /// A denial has `RateLimit` items only for the limits that were exceeded. The windows of other policies may end
+    /// after `Retry-After`, which draft-11, section 6 forbids.
     fn draft_11<'a>(decisions: &Decisions, items: impl Fn(&Decision) -> Option<&'a PolicyItems>) -> LimitHeaders {
         let allowed = decisions.is_allowed();
         let mut limit_headers = LimitHeaders::default();

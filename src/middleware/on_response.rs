@@ -13,7 +13,7 @@ use crate::algorithm::DAY;
 use crate::backend::BackendFuture;
 use crate::limiter::Receipt;
 
-/// How to settle a charge after the response.
+/// What happens to a charge after the response.
 ///
 /// ```
 /// use tollgate::{key, Policy, Quota, RateLimitLayer, OnResponse, HOUR, MINUTE};
@@ -27,7 +27,8 @@ use crate::limiter::Receipt;
 ///     }
 /// });
 ///
-/// // This limits by account, not by address: see `reset_on_success`. An outer layer has checked the header.
+/// // This is a per-account limit, not a per-address limit: see `reset_on_success`.
+/// // An outer layer has checked the header.
 /// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// RateLimitLayer::new(LOGIN, key::header("x-account")).on_response(OnResponse::reset_on_success);
 /// ```
@@ -38,9 +39,9 @@ pub enum OnResponse {
     Keep,
     /// Refund the charge, [as far as possible](Receipt#what-can-be-given-back).
     Refund,
-    /// Settle the charge at this cost, which may be more or less than the cost that was charged.
+    /// Adjust the charge to this cost, which may be higher or lower than the original cost.
     Settle(u64),
-    /// Reset the key, which forgets all tokens that the key has spent under the policy.
+    /// Reset the key, so that it has its full quota under the policy again.
     Reset,
     /// Keep the charge and [pause](crate::RateLimiter::pause) the key, including its waiting requests, for this long.
     /// Use this in a layer around a client, after the server has refused a request.
@@ -52,9 +53,9 @@ impl OnResponse {
     /// example failed logins. Each attempt is charged before it is processed, so parallel guesses cannot bypass the
     /// limit.
     ///
-    /// Do not use this for a limit by address, since attackers could reset the count by logging in to their own
+    /// Do not use this for a per-address limit, since attackers could reset the count by logging in to their own
     /// account. For such a limit, return [`OnResponse::Refund`] on success, which refunds only the successful attempt,
-    /// and add a limit by account as well (see the `login_protection` example). A form that always responds with a
+    /// and add a per-account limit as well (see the `login_protection` example). A form that always responds with a
     /// redirect needs a closure of its own.
     ///
     /// If a gRPC response has its status in the trailers, the charge is kept. Call [`Receipt::reset`] in the gRPC
@@ -68,9 +69,9 @@ impl OnResponse {
         if response.status.is_success() && succeeded { OnResponse::Reset } else { OnResponse::Keep }
     }
 
-    /// Pauses the key for the time in the `Retry-After` header of a 429 or 503 response, but for at most one day. Any
-    /// other response only keeps the charge. Use this in a layer around a client. A date in `Retry-After` is compared
-    /// with the response's `Date` or, without a `Date`, with the system clock.
+    /// After a 429 or 503 response, pauses the key for as long as the `Retry-After` header says, but for at most one
+    /// day. Always keeps the charge. Use this in a layer around a client. A date in `Retry-After` is compared with the
+    /// response's `Date` or, without a `Date`, with the system clock.
     ///
     /// For other kinds of refusals, return [`OnResponse::Pause`] from a closure: see
     /// [`docs::outgoing`](crate::docs::outgoing).

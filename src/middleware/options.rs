@@ -87,7 +87,7 @@ impl LayerOptions {
         });
     }
 
-    /// Two policies must not have limits of one name, such as a policy `api;1d` and the limit per day of `api`.
+    /// Two policies must not have limits with the same name, such as the policy `api;1d` and the daily limit of `api`.
     #[track_caller]
     fn check_names(&self) {
         if let Some(conflict) = limit_conflict(self.policies()) {

@@ -55,7 +55,7 @@ pub struct RouteLimits {
 }
 
 impl RouteLimits {
-    /// Creates an empty set of policies, which limit the keys that `key` finds.
+    /// Creates an empty set of policies, which apply to the keys that `key` finds.
     pub fn new(key: impl KeyExtractor) -> RouteLimits {
         RouteLimits { limiter: RateLimiter::default(), key: Arc::new(key), policies: Vec::new(), default: None }
     }
@@ -72,7 +72,7 @@ impl RouteLimits {
         self
     }
 
-    /// Sets the policy for requests for which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) selects
+    /// Sets the policy for requests to which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) assigns
     /// no policy, including requests that match no route. All these requests of a key share one row. By default, they
     /// are not limited.
     ///

@@ -221,7 +221,7 @@ impl Decision {
     /// - For a token bucket, this is the time that it takes to refill as many tokens as remain. If none remain, it is
     ///   the time until the next token.
     ///
-    /// For a reservation, the time is counted from the instant at which the reservation is due.
+    /// For a reservation, the time is counted from the instant when the reservation is due.
     pub fn window(&self) -> Duration {
         let Decision { of: ChargedQuota { quota, .. }, step, .. } = self;
         let remaining = self.remaining();
@@ -250,7 +250,8 @@ impl Decision {
         &self.step
     }
 
-    /// Summarizes the limit in whole tokens and whole seconds, for JSON responses.
+    /// Summarizes the limit in whole tokens and whole seconds, for JSON responses. Serializing the summary requires the
+    /// feature `serde`.
     pub fn summary(&self) -> Summary {
         Summary::of(self)
     }

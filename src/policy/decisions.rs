@@ -24,8 +24,8 @@ use crate::algorithm::List;
 /// assert!(limiter.try_limit_all(both()).await?.is_allowed());
 ///
 /// let denied = limiter.try_limit_all(both()).await?;
-/// let violated: Vec<_> = denied.violated().map(|decision| decision.policy().as_str()).collect();
-/// assert_eq!((denied.is_allowed(), violated), (false, vec!["global"]));
+/// let exceeded: Vec<_> = denied.violated().map(|decision| decision.policy().as_str()).collect();
+/// assert_eq!((denied.is_allowed(), exceeded), (false, vec!["global"]));
 /// assert_eq!(denied.get(0).map(|decision| (decision.is_violated(), decision.remaining())), Some((false, 9)));
 /// assert_eq!(denied.tightest().map(|decision| decision.policy().as_str()), Some("global"));
 /// assert_eq!((denied.retry_after(), denied.delay()), (Some(MINUTE), 0 * SECOND));
@@ -104,13 +104,14 @@ impl Decisions {
         }
     }
 
-    /// Iterates over the decisions on charges that were [violated](Decision::is_violated).
+    /// Iterates over the decisions that [caused](Decision::is_violated) a denial, because a limit was exceeded, or
+    /// because a deny list or a block applied.
     pub fn violated(&self) -> impl Iterator<Item = &Decision> {
         self.iter().filter(|decision| decision.is_violated())
     }
 
-    /// For a denial, the longest wait among the violated policies. Returns `None` if the call was allowed or can never
-    /// succeed.
+    /// For a denial, the longest wait among the decisions that [caused](Decision::is_violated) it. Returns `None` if
+    /// the call was allowed or can never succeed.
     pub fn retry_after(&self) -> Option<Duration> {
         let mut longest = None;
         for decision in self.violated() {

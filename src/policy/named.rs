@@ -15,8 +15,10 @@ use crate::algorithm::{Quota, QuotaError};
 ///
 /// Every key has one row under a policy, regardless of its tier. If a caller moves to another tier, its spent tokens
 /// stay spent, and the new tier's capacity applies immediately; see [tiers and routes](crate::docs::tiers_and_routes).
-/// Two policies of one limiter share rows if they have the same name. If two policies of the same name have different
-/// quotas or tiers, this is reported once as a [mistake](crate::observe::Mistake).
+/// Two policies of one limiter share rows if they have the same name. If two policies with the same name have different
+/// quotas or tiers, this [mistake](crate::observe::Mistake) is counted in
+/// [`Stats::mistakes`](crate::limiter::Stats::mistakes) and reported once to observers. There are no observers by
+/// default.
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -28,7 +30,7 @@ use crate::algorithm::{Quota, QuotaError};
 /// });
 /// assert_eq!(API.quotas_for(Some("free"))[0].get_capacity(), 60);
 /// assert_eq!(API.quotas_for(Some("unheard of")), API.quotas());
-/// assert!(API.clone().try_tier("strict", Quota::sliding_window(60, MINUTE)).is_err()); // another algorithm
+/// assert!(API.clone().try_tier("strict", Quota::sliding_window(60, MINUTE)).is_err()); // a different algorithm
 ///
 /// // A quota converts to a policy that is named after it.
 /// let policy = Policy::from(Quota::token_bucket(10, MINUTE).capacity(20));
@@ -71,8 +73,9 @@ impl Policy {
         Policy { windows: Windows::of(&quotas), name, quotas, tiers: Vec::new() }
     }
 
-    /// Adds a quota that callers without a tier must also meet. See [`Quotas`] for an example. In headers, each quota
-    /// of a policy with several quotas has its own item, such as `"api;1s"` and `"api;1d"`.
+    /// Adds another quota for callers without a tier. All of these quotas apply together. See [`Quotas`] for an
+    /// example. In headers, each quota of a policy with several quotas has its own item, such as `"api;1s"` and
+    /// `"api;1d"`.
     ///
     /// Call this method before you add tiers.
     ///
@@ -97,7 +100,7 @@ impl Policy {
     /// `const`, so a policy with tiers is usually a `static LazyLock`; see [`Policy`] for an example.
     ///
     /// The policy's own quota applies to callers of an unknown tier. If the policy has other tiers, an unknown tier is
-    /// reported once as a [mistake](crate::observe::Mistake). Each policy of a layer has its own tiers.
+    /// counted as a [mistake](crate::observe::Mistake). Each policy of a layer has its own tiers.
     ///
     /// # Panics
     /// Panics if the tier was added before, or if a quota would deny every call or has a different algorithm from the

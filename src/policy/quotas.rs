@@ -8,8 +8,8 @@ use std::str::FromStr;
 use super::quota::ParseQuotaError;
 use crate::algorithm::{Quota, QuotaError};
 
-/// One to [four](Quotas::MAX) quotas with different periods, all of which a call must meet, such as 10 per second
-/// **and** 1,000 per day. They are decided together: either all of them are charged, or none.
+/// One to [four](Quotas::MAX) quotas with different periods that apply together, such as 10 per second **and** 1,000
+/// per day. A call is charged under all of them, or it is denied and charged under none.
 ///
 /// Functions that take a quota also take a list of quotas. In text, the quotas are separated by `;`. The list
 /// dereferences to a slice.
@@ -97,7 +97,7 @@ impl Quotas {
 }
 
 impl Quota {
-    /// Creates a list of this quota and another one, both of which a call must meet. See [`Quotas`] for an example.
+    /// Creates a list of this quota and another one, which apply together. See [`Quotas`] for an example.
     ///
     /// # Panics
     /// Panics if both quotas have the same period. In a `const`, this is a compile error. See [`Quotas::try_and`].

@@ -46,7 +46,7 @@ impl DecidedBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The charge fits the quota.
+    /// The charge is within the quota.
     WithinQuota,
     /// The charge fits after a wait, and its tokens are reserved.
     Reserved,

@@ -26,8 +26,8 @@
 //!
 //! From a snapshot, a client can compute the available tokens at any later instant, and when a request will be allowed.
 //! The arithmetic is that of the [`algorithm`](crate::algorithm) module. The browser package `tollgate-client`
-//! implements the same arithmetic in TypeScript, with identical results to the last bit. The client needs a new
-//! snapshot only after other clients may have spent tokens.
+//! implements the same arithmetic in TypeScript, with bit-identical results. The client needs a new snapshot only after
+//! other clients may have spent tokens.
 //!
 //! If the caller is [blocked](crate::protection::AutoBlock) or on a [deny list](crate::protection::DenyList), the
 //! snapshot also has the field `not_before`, and every request is denied until that instant. The reason is not
@@ -101,7 +101,7 @@ where
 /// {"limits": [..], "now": 1767225600123456}
 /// ```
 ///
-/// For a layer that chooses a policy by route, the response contains all of the layer's policies, from which the client
+/// If the layer chooses a policy for each route, the response contains all of the layer's policies, and the client
 /// selects one by name. Rules in [shadow mode](RateLimitLayer::shadow) are not reported. Times are exact and do not
 /// include [jitter](RateLimitLayer::retry_jitter).
 pub fn of_layer<S>(layer: &RateLimitLayer) -> MethodRouter<S>

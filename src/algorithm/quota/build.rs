@@ -1,4 +1,4 @@
-//! Validation of a quota's numbers, and derivation of its other fields.
+//! Validation of a quota's parameters, and derivation of its other fields.
 
 use std::time::Duration;
 

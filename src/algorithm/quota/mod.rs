@@ -35,8 +35,8 @@ pub enum Algorithm {
     TokenBucket,
     /// Adds `rate` tokens at each window boundary; unused tokens roll over up to `capacity`.
     FixedWindow,
-    /// Counts the tokens of the current window plus a share of the tokens of the previous window. The share is the part
-    /// of the previous window that is still within the last `period`.
+    /// Counts the tokens of the current window, plus the tokens of the previous window multiplied by the fraction of
+    /// that window that is still within the last `period`.
     SlidingWindow,
 }
 
@@ -176,10 +176,10 @@ impl Quota {
     /// estimated as the tokens of the current window plus a share of the tokens of the previous window, assuming that
     /// those were spent evenly. Windows are aligned to UTC, or to [`start`](Quota::start) if it is set.
     ///
-    /// Unlike a fixed window, a sliding window does not allow a burst of `limit` tokens on each side of a boundary. In
-    /// a period that begins inside a window, it may still admit up to twice the limit, less one, as a token bucket may;
-    /// see [the worst window](crate::docs::choosing#the-worst-window). A sliding window has no reservations, and its
-    /// capacity is its limit.
+    /// Unlike a fixed window, a sliding window does not allow a burst of `limit` tokens on each side of a boundary.
+    /// Like a token bucket, it can still admit up to `2 * limit - 1` tokens in a period that starts in the middle of a
+    /// window; see [the worst window](crate::docs::choosing#the-worst-window). A sliding window has no reservations,
+    /// and its capacity is its limit.
     ///
     /// # Panics
     /// Panics in the same cases as [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].

@@ -91,8 +91,7 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Sets the secret with which keys are hashed. Processes with different secrets use separate rows, without a
-    /// warning.
+    /// Sets the secret that is used to hash keys. Processes with different secrets silently use separate rows.
     ///
     /// The default secret is derived from the prefix. Anyone who can read the server's data can therefore test guesses
     /// of keys, such as addresses. Set your own secret if keys are personal data.

@@ -15,7 +15,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// use tollgate::{protection::AutoBlock, MemoryBackend, Policy, Quota, RateLimiter, Reason, DAY, HOUR, MINUTE};
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-/// // Block only by address. If keys were blocked, anyone could have Ada's account blocked.
+/// // Block only addresses. If keys were blocked, anyone could have Ada's account blocked.
 /// let rules = AutoBlock::new([&LOGIN]).without_keys().threshold(3).within(10 * MINUTE).block_for(HOUR);
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).auto_block(rules).build();
 /// let mallory: IpAddr = [192, 0, 2, 7].into();
@@ -111,7 +111,7 @@ impl AutoBlock {
     }
 
     /// Makes each further block of a caller `factor` (at least 1) times as long as the previous block, up to `most`.
-    /// The length starts over when the caller has been free for as long as its last block lasted. Off by default.
+    /// The length starts over once the caller has gone unblocked for as long as its last block lasted. Off by default.
     #[must_use]
     pub fn escalate(mut self, factor: u32, most: Duration) -> AutoBlock {
         self.escalation = Some((factor.max(1), most));
@@ -127,29 +127,29 @@ impl AutoBlock {
         self
     }
 
-    /// Turns off blocking by key. Blocking by key is on by default, but is safe only for [verified keys](AutoBlock).
+    /// Turns off the blocking of keys, which is on by default but is safe only for [verified keys](AutoBlock).
     #[must_use]
     pub fn without_keys(mut self) -> AutoBlock {
         self.keys = false;
         self
     }
 
-    /// Turns off blocking by address, which is on by default.
+    /// Turns off the blocking of addresses, which is on by default.
     #[must_use]
     pub fn without_ips(mut self) -> AutoBlock {
         self.ips = false;
         self
     }
 
-    /// Also blocks by user agent. A block applies to all clients with the same user agent. Off by default.
+    /// Also blocks user agents. A block applies to all clients with the same user agent. Off by default.
     #[must_use]
     pub fn user_agents(mut self) -> AutoBlock {
         self.user_agents = true;
         self
     }
 
-    /// Also blocks by a label such as `"country"`. A block applies to all callers with the same value of the label. May
-    /// be called repeatedly. By default, no labels are used.
+    /// Also blocks the values of a label such as `"country"`. A block applies to all callers with the same value of the
+    /// label. May be called repeatedly. By default, no labels are used.
     #[must_use]
     pub fn label(mut self, name: impl Into<Cow<'static, str>>) -> AutoBlock {
         self.labels.push(name.into());

@@ -9,7 +9,7 @@ use http::request::Parts;
 
 use super::{Extraction, Found, KeyExtractor};
 
-/// Limits requests by a value that an axum extractor finds with the application's state. If the extractor rejects a
+/// Uses the value of an axum extractor as the key. The extractor can access the application's state. If it rejects a
 /// request, the caller is anonymous; use [`or_reject`](KeyExtractor::or_reject) to refuse such requests.
 ///
 /// The extractor works on a copy of the request's parts, so extensions that it inserts are lost.

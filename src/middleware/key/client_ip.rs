@@ -15,7 +15,7 @@ use super::request::only;
 use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network, parse_prefix};
 
-/// Limits requests by the client's address. By default, this is the address of the connection's peer, and no header is
+/// Uses the client's address as the key. By default, this is the address of the connection's peer, and no header is
 /// [trusted](ClientIp::trust).
 ///
 /// Each IPv4 address is a separate key. All IPv6 addresses with the same first 64 bits are one key, since one client
@@ -24,8 +24,9 @@ use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network
 ///
 /// The server has to provide the peer's address. axum provides it through
 /// `into_make_service_with_connect_info::<SocketAddr>()`. tonic (feature `tonic`) always provides it. For other
-/// servers, insert a [`PeerAddr`] extension. Without the address, every request is refused with 500, and the remedy is
-/// reported once as a [mistake](crate::observe::Mistake).
+/// servers, insert a [`PeerAddr`] extension. Without the address, every request is refused with 500. This
+/// [mistake](crate::observe::Mistake) is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes), and it is
+/// reported once, with its remedy, to observers. There are no observers by default.
 ///
 /// ```
 /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
@@ -191,8 +192,8 @@ impl ClientIp {
     /// contains (RFC 6052).
     ///
     /// Without this mapping, all IPv4 clients behind a translator with your own prefix count as one caller. Addresses
-    /// with the well-known prefix `64:ff9b::/96` are always mapped, unless they contain a private IPv4 address, for
-    /// which the prefix must not be used. If your translator does so nevertheless, list the prefix here.
+    /// with the well-known prefix `64:ff9b::/96` are always mapped, unless they contain a private IPv4 address, because
+    /// RFC 6052 forbids this combination. If your translator uses it nevertheless, list the prefix here.
     ///
     /// Keys, trusted proxies, deny rules and blocks then use the IPv4 address, so write IPv4 networks in deny rules.
     ///

@@ -6,12 +6,12 @@ use http::request::Parts;
 use super::{Extraction, KeyExtractor};
 use crate::policy::Key;
 
-/// Limits requests by the host and port in their URI. Use this in a layer around an HTTP client to limit the requests
-/// to each server separately.
+/// Uses the host and port in the request's URI as the key. Use this in a layer around an HTTP client to limit the
+/// requests to each server separately.
 ///
 /// The key is a pair such as `("host", "api.example.com:443")`. The host is in lower case, and the port defaults to the
-/// scheme's port. If the URI has no host, as in HTTP/1.1 requests that a server receives, there is no key. Do not limit
-/// the callers of a server by this key, since they choose the host.
+/// scheme's port. If the URI has no host, as in HTTP/1.1 requests that a server receives, there is no key. Do not use
+/// this key on a server, since its clients choose the host.
 ///
 /// ```
 /// # use tollgate::{key::{self, KeyExtractor}, Key};

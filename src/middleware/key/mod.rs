@@ -54,10 +54,10 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 ///     None => Subject::anonymous(),
 /// });
 ///
-/// // Combined: limit users by ID, and other callers by address with a tier of their own.
+/// // Combined: the key is the user's ID or, without a user, the address, with a tier for visitors.
 /// let by_user = || key::extension(|user: &User| user.id);
 /// RateLimitLayer::new(quota, by_user().or(key::client_ip().map(|subject| subject.tier("visitor"))));
-/// // Limit each pair of a user and an address.
+/// // Limit each pair of user and address separately.
 /// RateLimitLayer::new(quota, by_user().and(key::client_ip()));
 /// // Refuse requests without a user.
 /// RateLimitLayer::new(quota, by_user().or_reject()); // `or_skip` exempts them instead
@@ -94,17 +94,17 @@ pub trait KeyExtractor: Send + Sync + 'static {
         true
     }
 
-    /// Returns the type name of the extension that this extractor needs, if the request lacks it. If the caller is
-    /// anonymous for this reason, a layer reports this once as a [mistake](crate::observe::Mistake). The default
-    /// implementation returns `None`.
+    /// Returns the type name of the extension that this extractor needs, if the request lacks that extension. If the
+    /// caller is anonymous for this reason, the layer counts this as a [mistake](crate::observe::Mistake), and reports
+    /// it once to observers. The default implementation returns `None`.
     fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
         let _ = parts;
         None
     }
 
     /// Finds the key and tier of the caller. Use this in handlers that limit the same callers as the layer. Returns
-    /// `None` if a rule with this extractor would not limit the request. Do not pass this `None` to a limiter, which
-    /// would take it for the anonymous caller.
+    /// `None` if a rule with this extractor would not limit the request. In that case, do not call the limiter, because
+    /// it treats `None` as the anonymous caller.
     ///
     /// ```
     /// use axum::{extract::State, http::request::Parts};
@@ -322,7 +322,7 @@ impl<A: Into<Found>> From<Result<A, KeyError>> for Found {
     }
 }
 
-/// Limits all requests together, under the single key [`Key::global`].
+/// Uses the same key, [`Key::global`], for all requests, so that one limit applies to all of them together.
 ///
 /// ```
 /// # use tollgate::{key, Policy, Quota, RateLimitLayer, RateLimiter, Key, SECOND};

@@ -9,7 +9,7 @@ use super::request::percent_decoded;
 use super::{Extraction, KeyExtractor, finds_at};
 use crate::policy::{Key, KeySource};
 
-/// Limits requests by a percent-decoded path parameter, such as `"id"` in `/users/{id}`. If the route has no parameter
+/// Uses a percent-decoded path parameter, such as `"id"` in `/users/{id}`, as the key. If the route has no parameter
 /// with this name, the caller is anonymous. The layer must run after routing: use `Router::layer`, `route_layer` or a
 /// method router's `layer`.
 ///

@@ -10,9 +10,11 @@ use super::super::headers::field_name;
 use super::{Extraction, Found, KeyExtractor, finds_at};
 use crate::policy::{Key, KeySource};
 
-/// Limits requests by an extension that an outer layer inserted, such as a user, a session or a tenant. If the
-/// extension is missing, the caller is anonymous. The layer reports this once as a [mistake](crate::observe::Mistake),
-/// unless `or`, `or_reject` or `or_skip` handles such callers.
+/// Derives the key from an extension that an outer layer inserted, such as a user, a session or a tenant.
+///
+/// If the extension is missing, the caller is anonymous. Unless `or`, `or_reject` or `or_skip` handles such callers,
+/// this [mistake](crate::observe::Mistake) is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes) and
+/// reported once to observers. There are no observers by default.
 ///
 /// ```
 /// use tollgate::{key, Key, Quota, RateLimitLayer, Subject, MINUTE};
@@ -63,7 +65,7 @@ where
     }
 }
 
-/// Limits requests by the value of a header, such as an API key. Only a hash of the value is stored. Handlers that
+/// Uses the value of a header as the key, for example an API key. Only a hash of the value is stored. Handlers that
 /// limit the same caller must create the key with [`Header::key`], since the bare value is a different key.
 ///
 /// If the header is missing, empty or repeated, the caller is anonymous. Unless a layer outside the limiter checks the
@@ -113,12 +115,12 @@ impl KeyExtractor for Header {
     }
 }
 
-/// Limits requests by the token in the `Authorization: Bearer` header (RFC 6750, section 2.1). The token is not
-/// validated. Only a hash of the token is stored.
+/// Uses the token in the `Authorization: Bearer` header (RFC 6750, section 2.1) as the key. The token is not validated.
+/// Only a hash of the token is stored.
 ///
 /// Unless a layer outside the limiter checks the tokens, clients can
 /// [invent](crate::key#which-keys-a-client-can-invent) tokens and get a row for each token. In that case, add a rule
-/// that limits requests by address. See [`header`] for an example.
+/// with a per-address limit. See [`header`] for an example.
 pub fn bearer() -> Bearer {
     Bearer
 }
@@ -150,15 +152,15 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"Bearer ") && !token.is_empty()).then_some(token)
 }
 
-/// Limits requests by the value of a cookie, such as a session ID. Only a hash of the value is stored.
+/// Uses the value of a cookie, such as a session ID, as the key. Only a hash of the value is stored.
 ///
 /// All spellings that the `cookie` crate reads as the same value are the same key: percent escapes in the name and the
 /// value are decoded, and surrounding quotes are removed. A cookie may be repeated with the same value. If the values
 /// differ, the caller is anonymous, since the service might read either value.
 ///
 /// Clients can [invent](crate::key#which-keys-a-client-can-invent) cookies and get a row for each cookie. If a layer
-/// outside the limiter checks the session, limit requests by the result of that check (see [`extension`]). See
-/// [`header`] for an example.
+/// outside the limiter checks the session, use the result of that check as the key (see [`extension`]). See [`header`]
+/// for an example.
 pub fn cookie(name: impl Into<String>) -> Cookie {
     Cookie { name: name.into() }
 }

@@ -27,9 +27,11 @@ impl RateLimitLayer {
     /// });
     /// ```
     ///
-    /// A request that costs more than the quota's capacity is refused without `Retry-After`. The first such request is
-    /// reported as a [mistake](crate::observe::Mistake). A cost of 0 spends nothing, but the request is denied while
-    /// the key has overspent its quota. An outer layer can pass the cost in an extension, which the closure reads.
+    /// A request that costs more than the quota's capacity is refused without `Retry-After`. This
+    /// [mistake](crate::observe::Mistake) is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes) and
+    /// reported once to observers. There are no observers by default. A cost of 0 spends nothing, but the request is
+    /// denied while the key has overspent its quota. An outer layer can pass the cost in an extension, which the
+    /// closure reads.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
         self.options_mut().cost = Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts))));
@@ -39,7 +41,9 @@ impl RateLimitLayer {
     /// Sets the same [`cost`](RateLimitLayer::cost) for every request.
     ///
     /// # Panics
-    /// Adding the layer to a service panics if the quota of a policy or tier can never grant the cost.
+    /// Adding the layer to a service panics if the quota of a policy or tier can never grant the cost. If some tiers
+    /// cannot use a route at all, use [`.cost(|_| n)`](RateLimitLayer::cost) instead, which is not checked: requests of
+    /// these tiers are then refused.
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> RateLimitLayer {
         self.options_mut().cost = Cost::Fixed(tokens);

@@ -46,8 +46,8 @@ use crate::policy::{DenyRule, Policy};
 ///
 /// # Where to put it
 /// - Inside CORS, so that browsers can read a 429 and preflights are not charged.
-/// - Inside authentication, if the key comes from authentication. Add another layer outside of it that limits requests
-///   by address, since clients that guess credentials have no such key.
+/// - Inside authentication, if the key comes from authentication. Outside authentication, add another layer with a
+///   per-address limit, since clients that guess credentials have no such key.
 /// - Outside compression and other expensive layers.
 ///
 /// `Router::layer` also limits requests that match no route; `route_layer` does not.

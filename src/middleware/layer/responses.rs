@@ -79,8 +79,8 @@ impl RateLimitLayer {
     /// Enable this on gRPC services only. The layer detects gRPC by the request's `Content-Type`, which clients choose.
     /// On other services, a client could send this header so that its refusals would be counted as successes. This is
     /// off by default: gRPC requests are then refused with 429, which gRPC clients report as INTERNAL or UNAVAILABLE.
-    /// The first such refusal over HTTP/2 is reported as a [mistake](crate::observe::Mistake). See `docs::grpc` for an
-    /// example.
+    /// Such a refusal over HTTP/2 is counted as a [mistake](crate::observe::Mistake), and the first one is reported to
+    /// observers. See `docs::grpc` for an example.
     #[must_use]
     pub fn grpc(mut self) -> RateLimitLayer {
         self.options_mut().grpc = true;

@@ -162,7 +162,7 @@ enum Operation {
     Both(bool),
     /// Refunds an earlier charge of the first row.
     Refund,
-    /// Settles an earlier charge of the first row at a higher cost.
+    /// Settles an earlier charge of the first row to a higher cost.
     Surcharge,
     Reset,
 }
