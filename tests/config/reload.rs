@@ -234,7 +234,7 @@ async fn point_4_policies_of_a_reloaded_file_do_not_count_as_conflicts() {
 }
 
 #[tokio::test]
-async fn reload_and_layer_reject_a_limiter_with_another_deny_list() {
+async fn reload_and_layer_reject_a_limiter_with_a_different_deny_list() {
     let config = toml(FILE);
     let new = toml(&changed(&[("[\"KP\"]", "[\"KP\", \"XX\"]")]));
     let foreign = RateLimiter::default();

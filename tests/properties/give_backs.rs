@@ -17,7 +17,7 @@ proptest! {
 
     /// Tries capacities of 0 to 5 with any mix of charges, reservations, refunds and cancellations.
     #[test]
-    fn small_quotas_keep_their_bound_in_any_mix_of_operations(
+    fn small_quotas_stay_within_their_bound_in_any_mix_of_operations(
         quota in tiny(),
         begin in begin(),
         history in history(40),
@@ -35,7 +35,7 @@ proptest! {
     #![proptest_config(cases(6000))]
 
     #[test]
-    fn quotas_of_all_sizes_keep_their_bound_in_any_mix_of_operations(
+    fn quotas_of_all_sizes_stay_within_their_bound_in_any_mix_of_operations(
         quota in prop_oneof![2 => bucket_or_window(), 1 => sliding()],
         begin in begin(),
         history in history(60),

@@ -239,7 +239,7 @@ fn the_quota_of_a_removed_tier_is_ignored_and_can_be_reverted() {
 
 /// Regression: a key's quota that used the policy's former algorithm hid the quota that was set for the policy.
 #[test]
-fn a_quota_of_another_algorithm_does_not_hide_other_quotas() {
+fn a_quota_with_another_algorithm_does_not_hide_other_quotas() {
     let (limiter, _clock) = limiter();
     let before = Policy::new("api", per_minute(100)).tier("free", per_minute(50));
     now(limiter.set_key_quota(&before, "ada", per_minute(9)));

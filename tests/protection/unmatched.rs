@@ -100,7 +100,7 @@ async fn point_6_a_rule_for_a_path_parameter_denies_requests_with_that_value() {
 }
 
 #[test]
-fn point_6_a_number_and_a_text_of_the_same_digits_are_two_rules() {
+fn point_6_a_number_and_a_string_with_the_same_digits_are_separate_rules() {
     let limiter = limiter(&DenyList::from_iter([rule("7"), rule("\"8\"")]));
     let reason = |key: Key| now(limiter.try_limit(&API, key)).reason();
     assert_eq!((reason(Key::from(7)), reason(Key::from("7"))), (Reason::DenyList, Reason::WithinQuota));

@@ -42,7 +42,7 @@ async fn a_cluster_conforms_key_by_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn charges_over_several_slots_are_all_or_none() {
+async fn charges_across_several_slots_are_made_completely_or_not_at_all() {
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
     let (wide, narrow) = (PolicyName::new("wide"), PolicyName::new("narrow"));
@@ -66,7 +66,7 @@ async fn charges_over_several_slots_are_all_or_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_calls_over_several_slots_keep_all_limits() {
+async fn concurrent_calls_across_several_slots_exceed_no_limit() {
     const TASKS: usize = 16;
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
@@ -100,7 +100,7 @@ async fn concurrent_calls_over_several_slots_keep_all_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_call_over_several_slots_charges_all_or_none() {
+async fn a_dropped_call_across_several_slots_charges_all_of_them_or_none() {
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
     let policy = PolicyName::new("dropped");
@@ -126,7 +126,7 @@ async fn a_dropped_call_over_several_slots_charges_all_or_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_limits_of_one_key_are_charged_together() {
+async fn several_limits_on_the_same_key_are_charged_together() {
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
     let policies = [PolicyName::new("wide"), PolicyName::new("narrow")];

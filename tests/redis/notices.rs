@@ -228,7 +228,7 @@ fn fill(admin: &mut redis::Connection, free: usize) {
 /// Regression: a full channel dropped withdrawals first, because they expire first. Other processes then kept the
 /// withdrawn quota forever.
 #[tokio::test]
-async fn a_full_channel_keeps_withdrawals() {
+async fn a_full_channel_does_not_drop_withdrawals() {
     let server = Server::start();
     let slow = RedisBackend::builder().deadline(PATIENCE).notices_every(Duration::from_secs(3600));
     let (one, other) = (limiter(&server).await, RateLimiter::new(slow.connect(&server.url()).await.unwrap()));

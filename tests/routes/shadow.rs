@@ -115,7 +115,7 @@ async fn shadow_mode_admits_grpc_requests() {
 }
 
 #[tokio::test]
-async fn the_last_call_of_shadow_or_enforce_share_wins() {
+async fn the_last_call_to_shadow_or_enforce_share_wins() {
     let refuses = |layer: RateLimitLayer| async move {
         let app = hello().layer(layer.limiter(&limiter().0));
         for _ in 0..3 {

@@ -45,7 +45,7 @@ fn threats_are_numbered_consecutively_and_have_evidence() {
 }
 
 #[test]
-fn every_numbered_test_of_this_target_is_listed() {
+fn every_numbered_test_in_this_target_is_listed() {
     let listed: Vec<String> = threats().into_iter().flat_map(|threat| threat.evidence).collect();
     for file in fs::read_dir(root().join("tests/threats")).unwrap() {
         let file = file.unwrap().path();

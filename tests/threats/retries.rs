@@ -13,7 +13,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn t25_waiting_for_the_time_in_retry_after_is_always_enough(
+    fn t25_waiting_as_long_as_retry_after_says_is_always_enough(
         one in quota(),
         other in quota(),
         jitter in prop_oneof![Just(0), 1..10_000_000_u64, 1..10_000_000_000_u64],

@@ -13,7 +13,7 @@ use tollgate::{
 use crate::client::{ONE, hello, limiter, request, send};
 
 #[tokio::test]
-async fn point_11_invented_tokens_bypass_a_pair_but_not_a_rule_by_address() {
+async fn point_11_invented_tokens_bypass_a_paired_key_but_not_a_per_address_rule() {
     let address = Policy::new("address", Quota::token_bucket(10, MINUTE));
     let pair = RateLimitLayer::new(ONE, key::bearer().and(key::client_ip()));
     let rules = RateLimitLayer::new(ONE, key::bearer().or_skip()).and(address, key::client_ip());

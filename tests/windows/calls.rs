@@ -36,7 +36,7 @@ fn a_denied_call_charges_no_quota() {
 }
 
 #[test]
-fn the_decision_is_that_of_the_binding_quota() {
+fn the_decision_reports_the_quota_that_limits_the_call_most() {
     let (limiter, clock) = limiter();
     // The least that remains, of either quota.
     assert_eq!(now(limiter.try_limit(&API, "ada")).remaining(), 1);
@@ -96,7 +96,7 @@ fn a_receipt_settles_every_quota_of_its_charge() {
 }
 
 #[test]
-fn a_reset_forgets_every_quota() {
+fn a_reset_clears_the_spent_tokens_of_every_quota() {
     let (limiter, _clock) = limiter();
     now(limiter.acquire(&API, "ada").cost(2));
     assert!(now(limiter.reset(&API, "ada")));

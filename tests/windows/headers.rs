@@ -49,7 +49,7 @@ async fn older_families_show_the_quota_with_the_smallest_share_left() {
 
 #[test]
 #[should_panic = "the policies \"api;1d\" and \"api\" both have a limit named \"api;1d\" in headers; rename one of them"]
-fn two_limits_with_the_same_name_are_a_startup_error() {
+fn two_limits_with_the_same_name_panic_at_startup() {
     let layer = RateLimitLayer::new(API, key::global()).and(Policy::new("api;1d", Quota::per_hour(1)), key::global());
     drop(hello().layer(layer));
 }

@@ -10,7 +10,7 @@ use crate::support::now;
 const API: Policy = Policy::new("api", Quota::per_minute(10));
 
 #[test]
-fn a_callers_own_quotas_replace_the_policys() {
+fn a_callers_own_quotas_replace_those_of_the_policy() {
     let (limiter, _clock) = limiter();
     let ada = || Subject::new("ada").quota("3/s; 100/d".parse::<Quotas>().unwrap());
     assert_eq!(now(limiter.limit(&API, ada())).remaining(), 2);
@@ -24,7 +24,7 @@ fn a_callers_own_quotas_replace_the_policys() {
 }
 
 #[tokio::test]
-async fn extractors_return_the_callers_quota() {
+async fn extractors_can_return_the_quota_of_a_caller() {
     let (limiter, _clock) = limiter();
     let caller = |parts: &Parts| {
         let user = parts.headers["x-user"].to_str().unwrap().to_owned();
@@ -67,7 +67,7 @@ fn alternating_quotas_admit_no_more_than_the_largest() {
 }
 
 #[test]
-fn a_hundred_thousand_distinct_quotas_have_their_own_limits() {
+fn a_hundred_thousand_different_quotas_are_enforced_separately() {
     let (limiter, _clock) = limiter();
     let quota = |number: u64| -> Quotas {
         match number % 3 {

@@ -9,7 +9,7 @@ use crate::histories::{Random, Reference, ask, charge, policies};
 use crate::server::Server;
 
 #[tokio::test]
-async fn redis_decides_each_quota_as_if_it_were_alone() {
+async fn the_redis_backend_decides_each_quota_independently() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let policies = policies();
@@ -41,7 +41,7 @@ async fn redis_decides_each_quota_as_if_it_were_alone() {
 }
 
 #[tokio::test]
-async fn one_row_holds_all_windows_and_is_read_and_written_once() {
+async fn one_row_contains_all_windows_and_is_read_and_written_once_per_call() {
     const API: Policy =
         Policy::new("api", Quota::per_second(10)).and(Quota::per_hour(500)).and(Quota::fixed_window(5000, DAY));
     let server = Server::start();
@@ -90,7 +90,7 @@ async fn processes_share_all_windows() {
 
 /// Regression: a change of the shorter quota reset the expiry of the row, which forgot the longer quota.
 #[tokio::test]
-async fn a_row_lives_as_long_as_its_longest_window() {
+async fn the_longest_window_determines_when_a_row_expires() {
     let server = Server::start();
     let backend = server.backend().await;
     let limiter = RateLimiter::new(backend.clone());

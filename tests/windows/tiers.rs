@@ -19,7 +19,7 @@ fn spent(limiter: &tollgate::RateLimiter, policy: &Policy, subject: Subject) -> 
 }
 
 #[test]
-fn a_change_of_tier_carries_spending_over_by_period() {
+fn after_a_tier_change_spent_tokens_count_in_quotas_with_the_same_period() {
     let (api, (limiter, _clock)) = (api(), limiter());
     let ada = |tier: &'static str| Subject::new("ada").tier(tier);
     now(limiter.acquire(&api, "ada").cost(5));
@@ -33,7 +33,7 @@ fn a_change_of_tier_carries_spending_over_by_period() {
 }
 
 #[test]
-fn a_reload_that_adds_a_quota_keeps_what_was_spent() {
+fn spent_tokens_stay_spent_when_a_reload_adds_a_quota() {
     let (limiter, clock) = limiter();
     let before = Policy::new("api", Quota::per_day(100));
     now(limiter.acquire(&before, "ada").cost(60));
@@ -51,7 +51,7 @@ fn a_reload_that_adds_a_quota_keeps_what_was_spent() {
 }
 
 #[test]
-fn quotas_of_one_period_need_one_algorithm() {
+fn quotas_with_the_same_period_must_have_the_same_algorithm() {
     let api = || Policy::new("api", Quota::per_second(5)).and(Quota::fixed_window(100, DAY));
     assert!(api().try_tier("pro", Quota::per_second(50).and(Quota::fixed_window(500, DAY))).is_ok());
     let error = api().try_tier("pro", Quota::per_second(50).and(Quota::per_day(500))).unwrap_err();
