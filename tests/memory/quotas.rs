@@ -33,7 +33,7 @@ fn after_1100_quotas_a_surcharge_delays_the_next_call() {
     let usage = now(limiter.acquire(&policy, "ada").hold()).into_receipt();
     now(usage.settle(900));
     let denied = now(limiter.try_limit(&policy, "ada"));
-    let wait = denied.retry_after().expect("a retry time");
+    let wait = denied.retry_after().expect("expected a retry time");
     assert!(wait > Duration::from_secs(5940), "expected the time for 892 tokens at 9 per minute, found {wait:?}");
 }
 

@@ -64,7 +64,7 @@ proptest! {
         }
         let Some((ask, first)) = steps.first().copied() else { return Ok(()) };
         for (ask, step) in steps.iter().rev() {
-            let receipt = ChargeRecord::new(ask.tokens(), step).expect("a reservation");
+            let receipt = ChargeRecord::new(ask.tokens(), step).expect("expected a reservation");
             state = settle(&quota, &state, &receipt, now, 0);
         }
         prop_assert_eq!(step(&quota, &state, now, ask).verdict, first.verdict);
@@ -86,7 +86,7 @@ proptest! {
         if ask.tokens() > quota.get_capacity() {
             return Ok(());
         }
-        let receipt = ChargeRecord::new(ask.tokens(), &granted).expect("a reservation");
+        let receipt = ChargeRecord::new(ask.tokens(), &granted).expect("expected a reservation");
         let later = now + std::time::Duration::from_micros((wait.as_micros() * u128::from(part) / 1000) as u64);
         let canceled = settle(&quota, &granted.state, &receipt, later, 0);
         let next = step(&quota, &canceled, later, ask);

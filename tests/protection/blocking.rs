@@ -200,7 +200,7 @@ fn blocks_escalate_until_the_caller_stays_away_for_the_longest_block() {
             for _ in 0..3 {
                 assert_eq!(fixture.deny(&ONE, "eve"), Reason::CostTooLarge);
             }
-            let (_, lasts, times) = fixture.spy.take_blocked().pop().expect("a block");
+            let (_, lasts, times) = fixture.spy.take_blocked().pop().expect("expected a block");
             (lasts, times)
         };
         for (hours, times) in [(1, 1), (3, 2), (6, 3)] {

@@ -58,10 +58,10 @@ async fn ask(app: &Router, cost: u64) -> Answer {
 /// Returns the largest `t` in `RateLimit`, which is the wait without jitter in whole seconds.
 fn longest_window(answer: &Answer) -> u64 {
     let times = answer.headers.get_all("ratelimit").iter().map(|line| {
-        let (_, t) = line.to_str().unwrap().rsplit_once(";t=").expect("a parameter t");
+        let (_, t) = line.to_str().unwrap().rsplit_once(";t=").expect("expected a parameter `t`");
         t.parse().unwrap()
     });
-    times.max().expect("a violated policy")
+    times.max().expect("expected an exceeded limit")
 }
 
 fn quota() -> impl Strategy<Value = Quota> {

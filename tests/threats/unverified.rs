@@ -64,7 +64,10 @@ async fn point_11_auto_block_without_keys_blocks_the_attacker_but_not_the_accoun
         }
         limiter.reset(&login, "ada").await.unwrap();
         assert_eq!(limiter.try_acquire(&login, "ada").ip(ada).await.unwrap().is_allowed(), ada_is_allowed);
-        assert!(!limiter.try_acquire(&login, "grace").ip(eve).await.unwrap().is_allowed(), "the address is blocked");
+        assert!(
+            !limiter.try_acquire(&login, "grace").ip(eve).await.unwrap().is_allowed(),
+            "the address must be blocked"
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! Quotas that the caller brings, such as those of a database row.
+//! Quotas that are passed with the subject of a call, for example from a database row.
 
 use axum::http::request::Parts;
 use tollgate::policy::Quotas;
@@ -16,7 +16,8 @@ fn a_callers_own_quotas_replace_those_of_the_policy() {
     assert_eq!(now(limiter.limit(&API, ada())).remaining(), 2);
     assert_eq!(limiter.quotas(&API, ada()).to_string(), "3/s; 100/d");
     assert_eq!(now(limiter.limit(&API, "eve")).remaining(), 9);
-    // A quota that is set for the key takes precedence; quotas for all callers do not.
+    // A quota that is set for the key takes precedence over the caller's own quotas. A quota that is set for the policy
+    // does not.
     now(limiter.set_quota(&API, Quota::per_minute(1)));
     assert_eq!(limiter.quotas(&API, ada()).len(), 2);
     now(limiter.set_key_quota(&API, "ada", Quota::per_minute(2)));
@@ -28,7 +29,7 @@ async fn extractors_can_return_the_quota_of_a_caller() {
     let (limiter, _clock) = limiter();
     let caller = |parts: &Parts| {
         let user = parts.headers["x-user"].to_str().unwrap().to_owned();
-        // As if from a database, which is asked for each request.
+        // This simulates a database query for each request.
         key::Extraction::later(async move {
             tokio::task::yield_now().await;
             let quota = Quota::per_hour(user.len() as u64);
@@ -44,7 +45,8 @@ async fn extractors_can_return_the_quota_of_a_caller() {
     }
 }
 
-/// Whatever quota a caller brings to each call, it spends at most what the largest of them admits, and one capacity.
+/// Even if each call of a caller has different quotas, the calls spend at most one capacity more than the largest quota
+/// admits.
 #[test]
 fn alternating_quotas_admit_no_more_than_the_largest() {
     let lists = ["10/s; 50/min", "20/s; 100/min", "5/s", "30/min", "100/min; 7/s", "2/s; 3000/h; 90/min"];
@@ -61,7 +63,7 @@ fn alternating_quotas_admit_no_more_than_the_largest() {
             }
             clock.advance(SECOND / 10);
         }
-        // In a minute, "5/s" admits the most: 5 + 300.
+        // The quota "5/s" admits the most tokens in a minute, which are 5 + 300.
         assert!(admitted <= 305 + 5, "{admitted} admitted under {policy:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Tiers with several quotas: quotas of one period share what a key has spent.
+//! Tiers with several quotas. Quotas with the same period share the spent tokens of a key.
 
 use tollgate::{DAY, HOUR, MINUTE, Policy, Quota, SECOND, Subject};
 
@@ -26,7 +26,7 @@ fn after_a_tier_change_spent_tokens_count_in_quotas_with_the_same_period() {
     let pro = [("api;1s".to_owned(), 5.0), ("api;1d".to_owned(), 5.0)];
     assert_eq!(spent(&limiter, &api, ada("pro")), pro);
     now(limiter.acquire(&api, ada("pro")).cost(45));
-    // The day is shared with a tier that has no other quota; the month is not.
+    // A tier with only a daily quota shares the tokens spent per day. A tier with a monthly quota does not.
     assert_eq!(spent(&limiter, &api, ada("unlimited bursts")), [("api".to_owned(), 50.0)]);
     let monthly = [("api;1s".to_owned(), 50.0), ("api;30d".to_owned(), 0.0)];
     assert_eq!(spent(&limiter, &api, ada("monthly")), monthly);
@@ -43,11 +43,15 @@ fn spent_tokens_stay_spent_when_a_reload_adds_a_quota() {
     assert_eq!(spent(&limiter, &before, "ada".into()), expected);
     // The program restarts with the new policy.
     assert_eq!(spent(&limiter, &after, "ada".into()), expected);
-    // Back to one quota, of another period.
+    // Replace both quotas with a single quota that has another period.
     now(limiter.set_quota(&before, Quota::per_hour(50)));
     assert_eq!(now(limiter.remaining(&before, "ada")), 0);
     clock.advance(HOUR);
-    assert_eq!(now(limiter.remaining(&before, "ada")), 40, "60 spent, repaid at 50 per hour");
+    assert_eq!(
+        now(limiter.remaining(&before, "ada")),
+        40,
+        "60 tokens were spent, and 50 of them were refilled in an hour"
+    );
 }
 
 #[test]
@@ -60,7 +64,7 @@ fn quotas_with_the_same_period_must_have_the_same_algorithm() {
         "policy \"api\": tier \"pro\" (50/s; 500/d): two quotas per 1 d have different algorithms; a key has one row for \
          all tiers, so quotas of one period must use the same algorithm"
     );
-    // A tier may leave periods out and add others, in any order.
+    // A tier may omit periods of the policy and add other periods, in any order.
     let mixed = api().tier("daily", Quota::fixed_window(500, DAY)).tier("hourly", Quota::sliding_window(7, HOUR));
     assert_eq!(mixed.quotas_for(Some("hourly")).len(), 1);
     let (limiter, _clock) = limiter();
