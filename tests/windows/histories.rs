@@ -129,7 +129,8 @@ fn the_memory_backend_decides_each_quota_independently() {
     }
 }
 
-/// Makes the call with `hold_all`, because only calls that return a hold can wait. `hold_all` returns a denial as an error.
+/// Makes the call with `hold_all`, because only calls that return a hold can wait. This method returns a denial as an
+/// error.
 fn decided(limiter: &RateLimiter, charge: Charge<'_>) -> Decisions {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};

@@ -142,9 +142,7 @@ fn quotas_are_replaced_in_one_step() {
         replacing.join().unwrap();
         setting.join().unwrap();
         let policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
-        let find = || {
-            [1, 2].map(|key| overrides.quotas(&policy, &Subject::anonymous(), Some(Digest::from_bits(key))).is_some())
-        };
+        let find = || [1, 2].map(|key| overrides.quotas(&policy, &Subject::anonymous(), Some(Digest::from_bits(key))).is_some());
         let found = find();
         assert!(!found[0]);
         assert_eq!((overrides.len(), overrides.is_empty()), (usize::from(found[1]), !found[1]));
