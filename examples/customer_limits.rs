@@ -10,14 +10,15 @@
 //! ratelimit: "api;1d";r=999;t=86314
 //! ```
 //!
-//! The row of the customer Ada has limits of her own:
+//! Ada's row in the database contains individual limits:
 //! ```text
 //! $ curl -si -H 'authorization: Bearer ada' http://127.0.0.1:3000 | grep ratelimit-policy
 //! ratelimit-policy: "api;1s";q=50;w=1
 //! ratelimit-policy: "api;1d";q=20000;w=86400
 //! ```
 //!
-//! Change the limits in the database. They apply to the next request, and Ada's earlier request still counts:
+//! Change the limits in the database. The new limits apply from the next request on, and Ada's earlier request still
+//! counts:
 //! ```text
 //! $ curl -d '2/s; 3/d' http://127.0.0.1:3000/customers/ada
 //! ada: 2/s; 3/d
@@ -25,7 +26,7 @@
 //! 200 200 429
 //! ```
 //!
-//! A text that is not a list of quotas is refused:
+//! Text that is not a list of quotas is rejected:
 //! ```text
 //! $ curl -d '2/s; 3/fortnight' http://127.0.0.1:3000/customers/ada
 //! quota "3/fortnight": expected a period such as "min" or "30s", found "fortnight"; units: us ms s min h d w
@@ -45,10 +46,10 @@ use tollgate::key::{Extraction, KeyError};
 use tollgate::policy::{ParseQuotaError, Quotas};
 use tollgate::{Policy, Quota, RateLimitLayer, Subject};
 
-/// For customers without limits in the database.
+/// The policy for customers without limits in the database.
 const API: Policy = Policy::new("api", Quota::per_second(10)).and(Quota::per_day(1000));
 
-/// Each customer's column `limits`. In production, use a database, and perhaps a cache in front of it.
+/// The column `limits` of each customer. In production, use a database, and perhaps a cache in front of it.
 type Database = Arc<Mutex<HashMap<String, Option<Quotas>>>>;
 
 #[tokio::main]
@@ -64,7 +65,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .layer(RateLimitLayer::new(API, customer))
-        .route("/customers/{name}", post(set_limits)) // added after the layer, so not limited
+        .route("/customers/{name}", post(set_limits)) // not limited, because it is added after the layer
         .with_state(database);
 
     let port = std::env::var("PORT").unwrap_or_else(|_| "3000".into());
@@ -79,7 +80,7 @@ fn token(request: &Parts) -> Option<String> {
     Some(header.strip_prefix("Bearer ")?.to_owned())
 }
 
-/// The customer with this token, which is only used after it was checked against the database.
+/// Returns the customer with this token. The token is used as the key only after it was found in the database.
 async fn subject(token: Option<String>, rows: &Database) -> Result<Subject, KeyError> {
     let row = token.and_then(|name| Some((rows.lock().unwrap().get(&name).copied()?, name)));
     match row {

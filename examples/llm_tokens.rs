@@ -1,4 +1,4 @@
-//! A gateway to a language model. Each request is charged an estimate, which is settled at the actual cost after
+//! A gateway to a language model. Each request is charged an estimate, which is adjusted to the actual cost after
 //! streaming.
 //!
 //! Run it with `cargo run --example llm_tokens`. Each team has 1000 tokens and 20 calls per day. The model returns the

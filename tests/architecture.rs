@@ -1,4 +1,4 @@
-//! Checks the order of the modules. A file may only name modules whose level is lower than its own. See
+//! Checks the order of the modules. A file may name only modules at a lower level than the file's own module. See
 //! `tollgate::docs::design`.
 
 use std::fs;
@@ -30,13 +30,19 @@ fn modules_name_only_modules_of_lower_levels() {
     let mut faults = Vec::new();
     let mut files = 0;
     for file in rust_files(&source) {
-        let inside = file.strip_prefix(&source).expect("inside src");
+        let inside = file.strip_prefix(&source).expect("expected a path inside src");
         if inside == Path::new("lib.rs") {
             continue; // The crate root re-exports from all modules.
         }
-        let top = inside.components().next().expect("a first component").as_os_str().to_string_lossy().into_owned();
+        let top = inside
+            .components()
+            .next()
+            .expect("expected a path with a first component")
+            .as_os_str()
+            .to_string_lossy()
+            .into_owned();
         let module = top.trim_end_matches(".rs");
-        let text = fs::read_to_string(&file).expect("a readable file");
+        let text = fs::read_to_string(&file).expect("expected a readable file");
         faults.extend(upward_names(module, &text).into_iter().map(|fault| format!("{}: {fault}", inside.display())));
         files += 1;
     }
@@ -61,11 +67,13 @@ fn deciding_functions_have_one_definition_and_known_callers() {
     for (name, home, callers) in DECIDING_FUNCTIONS {
         let (mut homes, mut calls) = (Vec::new(), Vec::new());
         for file in rust_files(&source) {
-            let inside = file.strip_prefix(&source).expect("inside src").to_string_lossy().replace('\\', "/");
+            let inside =
+                file.strip_prefix(&source).expect("expected a path inside src").to_string_lossy().replace('\\', "/");
             if inside.contains("tests") || inside.contains("models") {
                 continue;
             }
-            let (defines, uses) = definitions_and_calls(&fs::read_to_string(&file).expect("a readable file"), name);
+            let (defines, uses) =
+                definitions_and_calls(&fs::read_to_string(&file).expect("expected a readable file"), name);
             homes.extend(vec![inside.clone(); defines]);
             if uses > 0 && inside != home {
                 calls.push(inside);
@@ -86,7 +94,7 @@ const MAX_ROOT_ITEMS: usize = 40;
 #[test]
 fn the_crate_root_has_at_most_forty_items() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
-    let items = root_items(&fs::read_to_string(source).expect("a readable file"));
+    let items = root_items(&fs::read_to_string(source).expect("expected a readable file"));
     assert!(items.len() > 20 && items.len() <= MAX_ROOT_ITEMS, "{}: {items:?}", items.len());
 }
 
@@ -147,10 +155,13 @@ fn upward_imports_are_detected() {
     assert!(upward_names("algorithm", "use std::fmt;\nuse crate::policy::Key;").len() == 1);
     assert!(upward_names("backend", "use crate::{algorithm::Quota, limiter::RateLimiter};").len() == 1);
     assert!(upward_names("policy", "fn f() -> crate::backend::Error {}").len() == 1);
-    assert!(upward_names("policy", "use crate::clock::Clock;").len() == 1, "the same level is not lower");
-    assert!(upward_names("policy", "use crate::Quota;").len() == 1, "the crate root reaches every module");
+    assert!(
+        upward_names("policy", "use crate::clock::Clock;").len() == 1,
+        "a module must not name another module at the same level"
+    );
+    assert!(upward_names("policy", "use crate::Quota;").len() == 1, "a module must not name the crate root");
     assert!(!upward_names("algorithm", "use super::super::backend::Error;").is_empty());
-    assert!(upward_names("nowhere", "").len() == 1, "a module without a level");
+    assert!(upward_names("nowhere", "").len() == 1, "a module without a level must be detected");
     assert!(upward_names("limiter", "use crate::backend::{Error, Take};\n// crate::middleware").is_empty());
     assert!(upward_names("middleware", "use super::key;\nuse crate::middleware::x;").is_empty());
 }
@@ -223,8 +234,8 @@ fn level(module: &str) -> Option<u8> {
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
+    for entry in fs::read_dir(folder).expect("expected a folder") {
+        let path = entry.expect("expected an entry").path();
         if path.is_dir() {
             files.extend(rust_files(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {

@@ -20,8 +20,8 @@ fn section(results: &str, title: &str) -> String {
 
 fn figures_of_the_comparison() -> Vec<Vec<String>> {
     let page = read("PROOF.md");
-    let (_, block) = page.split_once("<!-- figures").expect("a mark before the figures");
-    rows(block.split_once("<!-- /figures -->").expect("a mark after the figures").0)
+    let (_, block) = page.split_once("<!-- figures").expect("expected a marker before the figures");
+    rows(block.split_once("<!-- /figures -->").expect("expected a marker after the figures").0)
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn the_comparison_shows_the_measured_figures() {
     let figures = figures_of_the_comparison();
     assert!(figures.len() > 8, "{figures:?}");
     for figure in &figures[2..] {
-        let (title, numbers) = figure.split_last().expect("cells");
+        let (title, numbers) = figure.split_last().expect("expected at least one cell");
         let table = rows(&section(&results, title.trim_matches('"')));
         for number in numbers[1..].iter().filter(|number| *number != "–") {
             let measured = |cell: &String| cell.split(' ').next() == Some(number);
@@ -42,7 +42,7 @@ fn the_comparison_shows_the_measured_figures() {
 #[test]
 fn the_readme_and_the_comparison_show_the_same_figures() {
     let readme = rows(&read("README.md"));
-    let row = readme.iter().find(|row| row[0].starts_with("nanoseconds per decision")).expect("the row");
+    let row = readme.iter().find(|row| row[0].starts_with("nanoseconds per decision")).expect("expected the row");
     let figures = figures_of_the_comparison();
     assert_eq!(row[1..], figures[2][1..5], "README.md and PROOF.md");
 }
@@ -54,8 +54,9 @@ fn the_docs_state_the_measured_size_of_a_row() {
     for keys in ["1,000,000", "10,000,000"] {
         let count = keys.replace(',', "");
         let measured =
-            results.iter().find(|row| row[0] == "tollgate" && row[1] == count).expect("a row of the results");
-        let (count, each): (f64, f64) = (count.parse().expect("a number"), measured[2].parse().expect("bytes"));
+            results.iter().find(|row| row[0] == "tollgate" && row[1] == count).expect("expected a row of the results");
+        let (count, each): (f64, f64) =
+            (count.parse().expect("expected a number"), measured[2].parse().expect("expected bytes"));
         let expected = format!("{keys} rows take {:.0} MB ({each:.0} bytes each)", count * each / 1e6);
         assert!(page.contains(&expected), "costs.md: {expected}");
     }

@@ -34,9 +34,10 @@ fn every_code_block_in_the_guides_is_in_the_sources() {
 #[test]
 fn every_guide_is_checked_against_its_sources() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs/migrating");
-    let pages = fs::read_dir(folder).expect("the pages").map(|it| it.expect("a file").path());
+    let pages =
+        fs::read_dir(folder).expect("expected the pages of the guides").map(|it| it.expect("expected a file").path());
     for path in pages.filter(|path| path.extension().is_some_and(|it| it == "md") && !path.ends_with("index.md")) {
-        let name = path.file_stem().and_then(|it| it.to_str()).expect("a name");
+        let name = path.file_stem().and_then(|it| it.to_str()).expect("expected a name");
         assert!(IN_RUST.contains(&name) || IN_TYPESCRIPT.contains(&name), "{name}.md");
     }
 }
@@ -86,8 +87,8 @@ fn every_test_named_in_the_index_exists() {
 #[test]
 fn every_claim_in_the_comparison_names_a_test_or_table() {
     let page = read("PROOF.md");
-    let (_, table) = page.split_once("\n## Comparison with other crates\n").expect("the comparison");
-    let (table, _) = table.split_once("\n## ").expect("a section after the comparison");
+    let (_, table) = page.split_once("\n## Comparison with other crates\n").expect("expected the comparison");
+    let (table, _) = table.split_once("\n## ").expect("expected a section after the comparison");
     let tests: String =
         IN_RUST.iter().chain(&IN_TYPESCRIPT).map(|it| read(&format!("migrating/tests/{it}.rs"))).collect();
     let tables = read("benches/peers/RESULTS.md");

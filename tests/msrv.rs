@@ -54,13 +54,13 @@ fn needed(features: &[&str]) -> (Rust, String) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["metadata", "--format-version", "1", "--locked"]).args(features).current_dir(root());
-    let output = command.output().expect("cargo runs");
+    let output = command.output().expect("failed to run cargo");
     assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("expected JSON");
     let packages: HashMap<&str, &Value> = list(&metadata["packages"]).map(|package| (id(package), package)).collect();
     let nodes: HashMap<&str, &Value> = list(&metadata["resolve"]["nodes"]).map(|node| (id(node), node)).collect();
 
-    let root = metadata["resolve"]["root"].as_str().expect("a root");
+    let root = metadata["resolve"]["root"].as_str().expect("expected a root package");
     let mut seen = HashSet::from([root]);
     let mut next = vec![root];
     let mut highest = (0, String::from("no package"));
@@ -70,7 +70,7 @@ fn needed(features: &[&str]) -> (Rust, String) {
             if list(&dependency["dep_kinds"]).all(|kind| kind["kind"] == "dev") {
                 continue;
             }
-            let package = dependency["pkg"].as_str().expect("an id");
+            let package = dependency["pkg"].as_str().expect("expected an id");
             if seen.insert(package) {
                 next.push(package);
                 let required = packages[package]["rust_version"].as_str().map_or(0, minor);
@@ -85,7 +85,7 @@ fn needed(features: &[&str]) -> (Rust, String) {
 
 /// Returns the let chains in `file`, which rustfmt must have formatted.
 fn let_chains(file: &Path) -> Vec<String> {
-    let text = fs::read_to_string(file).expect("a readable file");
+    let text = fs::read_to_string(file).expect("expected a readable file");
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();
     let following = lines.iter().skip(1).chain(&[""]);
     let chains = lines.iter().zip(following).filter(|(line, following)| {
@@ -103,15 +103,15 @@ fn minor(version: &str) -> Rust {
 }
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().expect("a list").iter()
+    value.as_array().expect("expected a list").iter()
 }
 
 fn id(value: &Value) -> &str {
-    value["id"].as_str().expect("an id")
+    value["id"].as_str().expect("expected an id")
 }
 
 fn text(name: &str) -> String {
-    fs::read_to_string(root().join(name)).expect("a readable file")
+    fs::read_to_string(root().join(name)).expect("expected a readable file")
 }
 
 fn root() -> &'static Path {
@@ -120,8 +120,8 @@ fn root() -> &'static Path {
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
+    for entry in fs::read_dir(folder).expect("expected a folder") {
+        let path = entry.expect("expected an entry").path();
         if path.is_dir() {
             files.extend(rust_files(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {

@@ -189,7 +189,8 @@ fn two_million_denied_keys() {
 const ROWS: usize = 16_384;
 
 fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("a readable /proc/self/statm (Linux only)");
-    let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("resident pages");
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("expected a readable /proc/self/statm (Linux only)");
+    let pages: u64 =
+        statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("expected the number of resident pages");
     pages * 4096
 }

@@ -73,6 +73,6 @@ fn on_all_threads(attempt: impl Fn(usize) -> bool + Sync) -> usize {
             }
         };
         let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(run(thread))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+        threads.into_iter().map(|thread| thread.join().expect("a thread panicked")).sum()
     })
 }

@@ -139,8 +139,8 @@ fn all_vectors_match_when_moved_before_1970() {
     let text = include_str!("vectors/exact.jsonl");
     let mut moved = String::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let mut line: serde_json::Value = serde_json::from_str(line).expect("a line");
-        let period = line["config"]["period"].as_i64().expect("a period");
+        let mut line: serde_json::Value = serde_json::from_str(line).expect("expected a line");
+        let period = line["config"]["period"].as_i64().expect("expected a period");
         let mut latest = i64::MIN;
         instants(&mut line, &mut |ms| latest = latest.max(*ms));
         if latest > 4_000_000_000_000 || period > 1_000_000_000_000 {
@@ -179,8 +179,9 @@ fn instants(line: &mut serde_json::Value, change: &mut impl FnMut(&mut i64)) {
 
 fn single(line: &Line) {
     let id = &line.id;
-    let (now_ms, count) = (line.now_ms.expect("now_ms"), line.count.expect("count"));
-    let expect = line.expect.as_ref().expect("expect");
+    let (now_ms, count) =
+        (line.now_ms.expect("expected the field `now_ms`"), line.count.expect("expected the field `count`"));
+    let expect = line.expect.as_ref().expect("expected the field `expect`");
     let quota = quota(line, line.state_before.as_ref().map_or(random_start(line, now_ms), |before| before.ts));
     let clock = Clock::of(line);
     let now = clock.instant(now_ms);
@@ -199,7 +200,12 @@ fn single(line: &Line) {
         after.spent += count as f64;
     }
     if let Some(value) = &expect.value_after {
-        let ts: i64 = expect.ts_after.as_ref().expect("ts_after").parse().expect("ts_after");
+        let ts: i64 = expect
+            .ts_after
+            .as_ref()
+            .expect("expected the field `ts_after`")
+            .parse()
+            .expect("expected the field `ts_after`");
         match quota.algorithm() {
             Algorithm::TokenBucket => assert_eq!(clock.instant(ts), now, "{id}: ts_after"),
             // The last representable instant is in the year 2255, so a vector from the year 3871 is decided at that instant.
@@ -214,12 +220,16 @@ fn single(line: &Line) {
     if let Some(remaining) = &expect.remaining_exact {
         // The expected number is the tokens left at `now` minus `count`, whether or not `count` was charged.
         close(id, quota.get_capacity() as f64 - spent_at(&quota, &after, now), remaining);
-        assert_eq!(after.at, clock.instant(expect.window_start.expect("window_start")), "{id}: window_start");
+        assert_eq!(
+            after.at,
+            clock.instant(expect.window_start.expect("expected the field `window_start`")),
+            "{id}: window_start"
+        );
     }
 }
 
 fn sequence(line: &Line) {
-    let first = line.steps.first().expect("a step").now_ms;
+    let first = line.steps.first().expect("expected a step").now_ms;
     let quota = quota(line, random_start(line, first));
     let clock = Clock::of(line);
     let mut state = State::default();
@@ -232,7 +242,7 @@ fn sequence(line: &Line) {
             "reset" => state = State::default(),
             op @ ("limit" | "check") => {
                 let step = step(&quota, &state, now, ask);
-                verdict(&id, &step.verdict, operation.expect.as_ref().expect("expect"));
+                verdict(&id, &step.verdict, operation.expect.as_ref().expect("expected the field `expect`"));
                 tight(&id, &quota, &state, now, ask, &step.verdict);
                 if op == "limit" && step.is_allowed() {
                     state = step.state;
@@ -347,8 +357,8 @@ fn close(id: &str, value: f64, exact: &str) {
 
 fn rational(text: &str) -> f64 {
     match text.split_once('/') {
-        Some((n, d)) => n.parse::<f64>().expect("number") / d.parse::<f64>().expect("number"),
-        None => text.parse().expect("number"),
+        Some((n, d)) => n.parse::<f64>().expect("expected a number") / d.parse::<f64>().expect("expected a number"),
+        None => text.parse().expect("expected a number"),
     }
 }
 
@@ -360,7 +370,7 @@ struct Clock {
 
 impl Clock {
     fn of(line: &Line) -> Clock {
-        let mut earliest = line.steps.iter().map(|step| step.now_ms).chain(line.now_ms).min().expect("a time");
+        let mut earliest = line.steps.iter().map(|step| step.now_ms).chain(line.now_ms).min().expect("expected a time");
         if let Some(before) = &line.state_before {
             earliest = earliest.min(before.ts - line.config.period);
         }
@@ -372,6 +382,8 @@ impl Clock {
     }
 
     fn instant(&self, ms: i64) -> Micros {
-        Micros::new(u64::try_from(ms + self.moved_ms).expect("after the epoch").saturating_mul(1000))
+        Micros::new(
+            u64::try_from(ms + self.moved_ms).expect("expected an instant after the epoch").saturating_mul(1000),
+        )
     }
 }

@@ -1,6 +1,6 @@
 /**
- * A page where users sign in and out. Two buttons share a limit, one with React and one without. A third has another
- * limit.
+ * A page where users sign in and out. Two buttons share a limit, one with React and one without. A third button has a
+ * different limit.
  */
 
 import { StrictMode, useEffect, useRef, useState, type ReactNode } from 'react';

@@ -5,7 +5,7 @@ import { NOW, snapshot } from './support.js';
 
 const SECOND = 1_000_000;
 
-test('an empty bucket of ten a minute waits six seconds', () => {
+test('an empty bucket that refills ten tokens per minute has a wait of six seconds', () => {
   const empty = snapshot({ spent: 10 });
   const result = calculateRateLimit(empty, NOW, 1);
   assert.deepEqual(result, {
@@ -58,7 +58,7 @@ test('instants are rounded down and limited to the valid range', () => {
   const empty = snapshot({ spent: 10 });
   assert.deepEqual(calculateRateLimit(empty, NOW + 0.5, 1), calculateRateLimit(empty, NOW, 1));
   assert.equal(calculateRateLimit(empty, Infinity, 1).ok, true);
-  assert.equal(calculateRateLimit(empty, -Infinity, 1).row.ts, 0, 'a row far ahead of the clock is forgiven');
+  assert.equal(calculateRateLimit(empty, -Infinity, 1).row.ts, 0, 'a row far ahead of the clock is reset');
 });
 
 test('an invalid count is an error', () => {

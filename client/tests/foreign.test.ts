@@ -99,7 +99,7 @@ for (const [family, fields] of Object.entries({
   'RateLimit-Policy alone': { 'ratelimit-policy': '"other";q=5;w=60' },
   'draft 7': { ratelimit: 'limit=10, remaining=0, reset=20' },
 })) {
-  test(`point 5a a refusal without policy names (${family}) counts until the next snapshot`, async (t) => {
+  test(`point 5a a refusal without policy names (${family}) applies until the next snapshot`, async (t) => {
     const w = world(t);
     w.store.subscribe(() => {});
     await w.pass(10);

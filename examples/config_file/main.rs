@@ -70,7 +70,7 @@ fn app(limits: &Limits) -> Router {
         .layer(limits.config.layer(&limits.limiter, key::client_ip()))
 }
 
-/// For operators only, on a separate port that proxies must not forward. A signal (SIGHUP) would work too, but
+/// Serves operators only, on a separate port that proxies must not forward. A signal (SIGHUP) would work too, but
 /// cannot return errors.
 fn operators(limits: Arc<Limits>) -> Router {
     Router::new().route("/reload", post(reload)).with_state(limits)

@@ -41,13 +41,13 @@ static API: Policy = Policy::new("api", Quota::token_bucket(3, MINUTE));
 
 type AppState = (PrometheusHandle, Arc<Metrics>, RateLimiter);
 
-/// Whether an API key was issued. In production, look it up in a database.
+/// Returns whether an API key was issued. In production, look the key up in a database.
 fn is_issued(key: &str) -> bool {
     key == "k1"
 }
 
-/// Customers by API key, others by address. The key must be checked first: a client that invents one for each request would
-/// never be refused.
+/// Limits customers by API key and other callers by address. The key must be checked first, because a client that
+/// invented a key for each request would never be refused.
 fn caller(request: &Parts) -> Extraction {
     let key = request.headers.get("x-api-key").and_then(|key| key.to_str().ok());
     if key.is_some_and(is_issued) {
@@ -71,7 +71,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .layer(RateLimitLayer::new(&API, caller).limiter(&limiter))
-        // Added after the layer, so not limited.
+        // This route is added after the layer, so it is not limited.
         .route("/metrics", get(show))
         .with_state((prometheus, metrics, limiter));
 
@@ -92,7 +92,7 @@ async fn show(State((prometheus, metrics, limiter)): State<AppState>) -> impl In
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], prometheus.render())
 }
 
-/// Keeps the exporter's memory from growing with recorded durations when it is not scraped.
+/// Prevents the exporter from using more and more memory for recorded durations when it is not scraped.
 async fn tidy_up(prometheus: PrometheusHandle) {
     let mut every = tokio::time::interval(Duration::from_secs(5));
     loop {

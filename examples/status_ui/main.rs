@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 fn app() -> Router {
     let limiter = RateLimiter::default();
-    // By address here; in production, by user.
+    // The example limits by address. In production, limit by user.
     let limits = RouteLimits::new(key::client_ip()).limiter(&limiter);
     let limits = POLICIES.into_iter().fold(limits, RouteLimits::policy);
 
@@ -69,7 +69,7 @@ fn app() -> Router {
     for policy in &POLICIES {
         let name = policy.name();
         let layer = limits.route(name.as_str());
-        // Uses the limiter, key and policy of the layer.
+        // The endpoint uses the limiter, key and policy of the layer.
         reading = reading.route(&format!("/limits/{name}"), status::of_layer(&layer));
         sending = sending.route(&format!("/send/{name}"), post(|| async { "sent\n" }).layer(layer));
     }

@@ -12,7 +12,7 @@ use crate::answer::Answer;
 
 /// Parses `text` in the format of the file extension in `name`.
 pub(crate) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
-    match name.rsplit_once('.').expect("a file extension").1 {
+    match name.rsplit_once('.').expect("expected a file extension").1 {
         "toml" => Config::parse(name, text, |text| toml::from_str(text)),
         "yaml" => Config::parse(name, text, |text| yaml_serde::from_str(text)),
         "json" => Config::parse(name, text, |text| serde_json::from_str(text)),

@@ -211,7 +211,7 @@ fn a_config_can_be_a_field_of_another_struct() {
     let settings: Settings = toml::from_str(text).unwrap();
     assert_eq!((settings.port, settings.limits.policies().count(), settings.others.is_none()), (3000, 1, true));
     let text = "port = 3000\n[limits.policies.api]\nquota = \"60/mim\"\n[limits.policies.login]\nquota = \"5/hm\"\n";
-    let error = toml::from_str::<Settings>(text).err().expect("two faults").to_string();
+    let error = toml::from_str::<Settings>(text).err().expect("expected two faults").to_string();
     assert!(error.contains("policies.api.quota: quota \"60/mim\""), "{error}");
     assert!(error.contains("policies.login.quota: quota \"5/hm\""), "{error}");
 }

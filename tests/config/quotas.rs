@@ -11,7 +11,7 @@ use crate::app::parse;
 
 fn read(quota: &Value) -> Result<Quota, ConfigError> {
     let text = json!({ "policies": { "p": { "quota": quota } } }).to_string();
-    parse("limits.json", &text).map(|config| config.policy("p").expect("a policy").quotas()[0])
+    parse("limits.json", &text).map(|config| config.policy("p").expect("expected a policy").quotas()[0])
 }
 
 fn quota() -> impl Strategy<Value = Quota> {

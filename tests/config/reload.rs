@@ -234,7 +234,7 @@ async fn point_4_policies_of_a_reloaded_file_do_not_count_as_conflicts() {
 }
 
 #[tokio::test]
-async fn reload_and_layer_reject_a_limiter_with_another_deny_list() {
+async fn reload_and_layer_reject_a_limiter_with_a_different_deny_list() {
     let config = toml(FILE);
     let new = toml(&changed(&[("[\"KP\"]", "[\"KP\", \"XX\"]")]));
     let foreign = RateLimiter::default();
@@ -243,7 +243,10 @@ async fn reload_and_layer_reject_a_limiter_with_another_deny_list() {
     assert_eq!(config.deny_list().len(), 2, "the rejected reload must not change the deny list");
     let panic_of = |config: &Config| {
         let build = std::panic::AssertUnwindSafe(|| config.layer(&foreign, tollgate::key::global()));
-        *std::panic::catch_unwind(build).expect_err("a panic").downcast::<String>().expect("a `String`")
+        *std::panic::catch_unwind(build)
+            .expect_err("expected a panic")
+            .downcast::<String>()
+            .expect("expected a `String`")
     };
     let text = panic_of(&config);
     assert!(text.contains("build it with `config.limiter(backend)`"), "{text}");

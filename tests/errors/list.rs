@@ -45,7 +45,7 @@ impl List {
         let Err(panic) = catch_unwind(AssertUnwindSafe(build)) else { panic!("{label}: expected a panic") };
         let text = match panic.downcast::<String>() {
             Ok(text) => *text,
-            Err(other) => other.downcast_ref::<&str>().expect("a message").to_string(),
+            Err(other) => other.downcast_ref::<&str>().expect("expected a message").to_string(),
         };
         assert!(text.starts_with("tollgate: "), "{text}");
         writeln!(self.0, "## {label}\npanic: {text}\n").unwrap();

@@ -8,7 +8,7 @@ fn the_fourth_call_is_refused_and_passes_after_the_pushback() {
     }
     assert_eq!(example.line(), example.promised("call 4: ResourceExhausted"));
     let line = example.line();
-    let pushback = line.strip_prefix(example.promised("    grpc-retry-pushback-ms: ")).expect("the pushback");
+    let pushback = line.strip_prefix(example.promised("    grpc-retry-pushback-ms: ")).expect("expected the pushback");
     assert!((1..=3000).contains(&pushback.parse::<u32>().unwrap()), "{line}");
     let details = "    grpc-status-details-bin: type.googleapis.com/google.rpc.RetryInfo";
     assert_eq!(example.line(), example.promised(details));

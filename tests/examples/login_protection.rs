@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 use crate::running::{Example, LOCALHOST, TestResponse, send};
 
 #[tokio::test]
-async fn five_of_eight_parallel_guesses_are_checked_and_then_even_the_password_is_refused() {
+async fn five_of_eight_guesses_are_checked_and_then_the_right_password_is_refused() {
     let example = Example::start("login_protection", &[]);
     let server = example.address();
     let mut guesses = JoinSet::new();

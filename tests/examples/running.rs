@@ -88,7 +88,8 @@ impl Drop for Example {
 fn comment(name: &str) -> String {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let paths = [examples.join(format!("{name}.rs")), examples.join(name).join("main.rs")];
-    let source = paths.iter().find_map(|path| std::fs::read_to_string(path).ok()).expect("the example's source");
+    let source =
+        paths.iter().find_map(|path| std::fs::read_to_string(path).ok()).expect("expected the source of the example");
     let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
     lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect()
 }
@@ -104,7 +105,7 @@ pub(crate) async fn send(
 ) -> TestResponse {
     let exchange = async {
         let socket = TcpSocket::new_v4().unwrap();
-        socket.bind((client, 0).into()).expect("a loopback address");
+        socket.bind((client, 0).into()).expect("expected a loopback address");
         let mut stream = socket.connect(server).await.unwrap();
         let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
         let length = body.len();

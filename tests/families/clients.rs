@@ -60,7 +60,7 @@ async fn the_retry_time_is_exact_in_every_family() {
             clock.advance(Duration::from_micros(10_123_457));
             assert_eq!(take(&app, 7).await.status, 200);
             let refused = take(&app, 1).await;
-            let wait = retrying(&refused.headers, refused.status).expect("a Retry-After");
+            let wait = retrying(&refused.headers, refused.status).expect("expected a Retry-After");
             clock.advance(Duration::from_secs(wait - 1));
             assert_eq!(take(&app, 1).await.status, 429, "{family:?} {quota}");
             clock.advance(Duration::from_secs(1));

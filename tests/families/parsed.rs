@@ -97,7 +97,7 @@ fn check(rules: Vec<(String, Quota)>, requests: Vec<(u64, u64)>) -> Result<usize
             let Ok(response) = app.clone().oneshot(request).await;
             Answer::read(response).await
         });
-        let decisions = decided.lock().unwrap().take().expect("a decision");
+        let decisions = decided.lock().unwrap().take().expect("expected a decision");
         prop_assert_eq!(answer.status, if decisions.is_allowed() { 200 } else { 429 });
         refusals += usize::from(!decisions.is_allowed());
 
@@ -120,7 +120,12 @@ fn check(rules: Vec<(String, Quota)>, requests: Vec<(u64, u64)>) -> Result<usize
         prop_assert_eq!(answer.limits(), expected);
         prop_assert_eq!(answer.retry_after(), decisions.retry_after().map(seconds));
         for (name, r, t) in answer.limits() {
-            let q = answer.policies().into_iter().find(|policy| policy.0 == name).expect("a policy of the same name").1;
+            let q = answer
+                .policies()
+                .into_iter()
+                .find(|policy| policy.0 == name)
+                .expect("expected a policy with the same name")
+                .1;
             prop_assert!(r <= q, "{name:?}: r={r} exceeds q={q}");
             if let (Some(t), Some(retry)) = (t, answer.retry_after()) {
                 prop_assert!(t <= retry, "{name:?}: t={t} is after Retry-After {retry}");

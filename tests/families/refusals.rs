@@ -39,7 +39,10 @@ async fn custom_responses_of_any_status_get_the_headers() {
         assert_eq!((answer.status, &answer.body[..]), (418, &b"short and stout"[..]));
         assert_eq!(lines(&answer), expected, "{family:?}");
         assert_eq!(answer.headers[CACHE_CONTROL], "no-store");
-        assert!(!answer.headers.contains_key(CONTENT_TYPE), "the content type belongs to the custom response");
+        assert!(
+            !answer.headers.contains_key(CONTENT_TYPE),
+            "the layer must not add a content type to a custom response"
+        );
     }
 }
 

@@ -18,7 +18,7 @@ fn limited() -> Router {
 }
 
 #[tokio::test]
-async fn spellings_of_an_ipv4_address_and_addresses_of_an_ipv6_64_share_a_bucket() {
+async fn forms_of_an_ipv4_address_share_a_bucket_and_so_do_addresses_in_an_ipv6_64() {
     let app = limited();
     for (peer, status) in [
         ("203.0.113.7", 200),

@@ -12,13 +12,14 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn parse(bytes: &[u8]) -> Answer {
-        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("the end of the header section");
+        let end =
+            bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("expected the end of the header section");
         let head = std::str::from_utf8(&bytes[..end]).unwrap();
         let mut lines = head.split("\r\n");
-        let status = lines.next().unwrap().strip_prefix("HTTP/1.1 ").expect("a status line");
+        let status = lines.next().unwrap().strip_prefix("HTTP/1.1 ").expect("expected a status line");
         let mut headers = HeaderMap::new();
         for line in lines {
-            let (name, value) = line.split_once(": ").expect("a header line");
+            let (name, value) = line.split_once(": ").expect("expected a header line");
             headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
         }
         Answer { status: status[..3].parse().unwrap(), headers, body: bytes[end + 4..].to_vec() }
@@ -79,10 +80,13 @@ impl Answer {
         list.iter()
             .map(|entry| {
                 let sfv::ListEntry::Item(item) = entry else { panic!("an inner list in {lines:?}") };
-                let name = item.bare_item.as_string().expect("a string").as_str().to_owned();
+                let name = item.bare_item.as_string().expect("expected a string").as_str().to_owned();
                 let parameters = item.params.iter().map(|(key, value)| {
-                    let value = i64::from(value.as_integer().expect("an integer"));
-                    (key.as_str().parse().expect("one letter"), u64::try_from(value).unwrap())
+                    let value = i64::from(value.as_integer().expect("expected an integer"));
+                    (
+                        key.as_str().parse().expect("expected a parameter name with one letter"),
+                        u64::try_from(value).unwrap(),
+                    )
                 });
                 (name, parameters.collect())
             })

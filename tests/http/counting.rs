@@ -95,7 +95,7 @@ async fn denied_requests_of_one_user_do_not_spend_the_global_limit() {
 }
 
 #[tokio::test]
-async fn retry_after_is_the_longest_wait_of_the_violated_policies() {
+async fn retry_after_is_the_longest_wait_of_the_exceeded_limits() {
     let (limiter, clock) = limiter();
     let short = Policy::new("short", Quota::token_bucket(1, 10 * SECOND));
     let long = Policy::new("long", Quota::token_bucket(1, 30 * SECOND));

@@ -67,11 +67,14 @@ async fn point_2_reset_returns_false_if_there_is_no_such_row() {
     for key in [Key::from(1), key::client_ip().key(v6)] {
         limiter.acquire(&API, &key).cost(3).await.unwrap();
     }
-    assert!(!limiter.reset(&API, "1").await.unwrap(), "a string is another key than a number");
-    assert!(!limiter.reset(&API, v6).await.unwrap(), "an address is another key than its network");
-    assert!(!limiter.reset(&Policy::new("other", Quota::per_minute(10)), 1).await.unwrap(), "another policy");
+    assert!(!limiter.reset(&API, "1").await.unwrap(), "a string and a number must be different keys");
+    assert!(!limiter.reset(&API, v6).await.unwrap(), "an address and its network must be different keys");
+    assert!(
+        !limiter.reset(&Policy::new("other", Quota::per_minute(10)), 1).await.unwrap(),
+        "another policy must have another row"
+    );
     assert!(limiter.reset(&API, 1).await.unwrap());
-    assert!(!limiter.reset(&API, 1).await.unwrap(), "the row has already been removed");
+    assert!(!limiter.reset(&API, 1).await.unwrap(), "the first reset must have removed the row");
 
     let work = limiter.acquire(&API, 7).hold().await.unwrap().into_receipt();
     assert!(work.reset().await.unwrap());

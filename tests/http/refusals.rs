@@ -34,7 +34,7 @@ async fn a_refusal_is_sent_before_the_body_is_read_and_without_calling_the_handl
     // The request announces a body but never sends it. A server that reads the body would hang or reply 100 Continue.
     for lines in [&["content-length: 1000000"][..], &["content-length: 1000000", "expect: 100-continue"]] {
         let answer = tokio::time::timeout(Duration::from_secs(20), client.send("POST", lines)).await;
-        assert_eq!(answer.expect("a response before the body").status, 429);
+        assert_eq!(answer.expect("expected a response before the body").status, 429);
     }
     assert_eq!(seen.load(Ordering::Relaxed), 3);
 }

@@ -127,12 +127,11 @@ pub(crate) fn run_operations(
                     charges.iter().map(|(row, cost)| Take::new(id(*row), &quota(*row), Ask::cost(*cost))).collect();
                 began = ticks.tick();
                 let answer = if store { backend.acquire(&takes) } else { backend.peek(&takes) };
-                let steps = answer.try_ready().expect("a ready future").expect("a decision");
+                let steps = answer.try_ready().expect("expected a ready future").expect("expected a decision");
                 if store && steps.all_granted() {
-                    let granted = charges
-                        .iter()
-                        .zip(steps.iter())
-                        .map(|((row, cost), step)| (*row, ChargeRecord::new(*cost, step).expect("a granted step")));
+                    let granted = charges.iter().zip(steps.iter()).map(|((row, cost), step)| {
+                        (*row, ChargeRecord::new(*cost, step).expect("expected a granted step"))
+                    });
                     receipts.extend(granted);
                 }
                 let answers = steps.iter().map(|step| step.verdict).collect();

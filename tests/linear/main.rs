@@ -40,7 +40,7 @@ fn concurrent_operations_are_linearizable() {
                 }
             };
             let threads: Vec<_> = (0..THREADS).map(|number| scope.spawn(run(number))).collect();
-            threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+            threads.into_iter().flat_map(|thread| thread.join().expect("a thread panicked")).collect()
         });
         overlapping += usize::from(overlaps(&events) > 0);
         assert!(order(&events).is_some(), "history {history} is not linearizable: {events:#?}");

@@ -17,7 +17,7 @@ fn limiter_with_1100_quotas() -> RateLimiter {
 }
 
 #[test]
-fn after_1100_quotas_reservations_keep_their_bound() {
+fn after_1100_quotas_reservations_stay_within_their_bound() {
     let limiter = limiter_with_1100_quotas();
     let policy = Policy::new("reservations", Quota::token_bucket(1, MINUTE).max_reserved(2));
     let granted = (0..50)
@@ -33,7 +33,7 @@ fn after_1100_quotas_a_surcharge_delays_the_next_call() {
     let usage = now(limiter.acquire(&policy, "ada").hold()).into_receipt();
     now(usage.settle(900));
     let denied = now(limiter.try_limit(&policy, "ada"));
-    let wait = denied.retry_after().expect("a retry time");
+    let wait = denied.retry_after().expect("expected a retry time");
     assert!(wait > Duration::from_secs(5940), "expected the time for 892 tokens at 9 per minute, found {wait:?}");
 }
 
@@ -47,7 +47,7 @@ fn after_1100_quotas_a_refund_returns_the_tokens() {
 }
 
 #[test]
-fn after_1100_quotas_large_reservations_keep_their_bound() {
+fn after_1100_quotas_large_reservations_stay_within_their_bound() {
     let limiter = limiter_with_1100_quotas();
     let policy = Policy::new("tokens", Quota::token_bucket(1000, MINUTE).max_reserved(9000));
     let granted = (0..50)

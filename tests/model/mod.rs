@@ -10,7 +10,7 @@ use tollgate::algorithm::{Algorithm, Ask, Micros};
 /// The last instant. Due times and retry times must be before this instant.
 const LAST: i128 = Micros::MAX.get() as i128;
 
-/// The numbers of a quota.
+/// The parameters of a quota.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Model {
     pub(crate) algorithm: Algorithm,

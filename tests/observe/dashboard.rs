@@ -48,7 +48,7 @@ fn dashboard() -> Value {
 
 fn queries() -> Vec<(String, String)> {
     let dashboard = dashboard();
-    let text = |value: &Value| value.as_str().expect("a string").to_owned();
+    let text = |value: &Value| value.as_str().expect("expected a string").to_owned();
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
     let mut all: Vec<_> = targets.map(|target| (text(&target["expr"]), text(&target["legendFormat"]))).collect();

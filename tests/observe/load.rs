@@ -33,7 +33,7 @@ async fn metrics_page(State((prometheus, metrics, limiter)): State<MetricsState>
 }
 
 async fn serve() -> SocketAddr {
-    let prometheus = builder().install_recorder().expect("no other test installs a global recorder");
+    let prometheus = builder().install_recorder().expect("another test has installed a global recorder");
     let metrics = Arc::new(Metrics::new());
     let limiter = RateLimiter::builder(MemoryBackend::new());
     let limiter = limiter.observer(Tracing::new()).observer(Arc::clone(&metrics)).build();

@@ -48,7 +48,7 @@ impl Line {
     }
 
     pub(crate) fn suppressed(&self) -> u64 {
-        self.field("suppressed").expect("a `suppressed` field").parse().unwrap()
+        self.field("suppressed").expect("expected a `suppressed` field").parse().unwrap()
     }
 }
 

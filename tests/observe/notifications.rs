@@ -99,7 +99,11 @@ async fn observers_are_notified_before_the_future_is_awaited() {
     let events = EventLog::default();
     let limiter = FlakyBackend::new().limiter().observer(events.clone()).build();
     let future = limiter.try_limit(&API, 7);
-    assert_eq!(events.take(), ["api allowed backend 1"], "the call was not awaited");
+    assert_eq!(
+        events.take(),
+        ["api allowed backend 1"],
+        "the observer must be notified even if the call is not awaited"
+    );
     drop(future);
     let held = limiter.acquire(&API, 7).cost(4).hold().await.unwrap();
     let reservation = limiter.acquire(&API, 7).reserve().await.unwrap();

@@ -175,7 +175,7 @@ proptest! {
 
     /// Alternating between quotas of one algorithm admits at most one capacity more than the largest quota alone admits.
     #[test]
-    fn alternating_quotas_of_one_algorithm_stay_within_the_bound_of_the_largest(
+    fn alternating_quotas_with_the_same_algorithm_stay_within_the_largest_bound(
         quotas in prop_oneof![2 => buckets(), 1 => aligned_windows(), 1 => aligned_sliding()],
         begin in begin(),
         history in history(60),
@@ -187,7 +187,7 @@ proptest! {
 
     /// Quotas of different algorithms admit at most the sum of their bounds.
     #[test]
-    fn alternating_quotas_of_any_algorithm_stay_within_the_sum_of_their_bounds(
+    fn alternating_quotas_with_any_algorithms_stay_within_the_sum_of_their_bounds(
         quotas in mixed(),
         begin in begin(),
         history in history(60),
@@ -260,7 +260,7 @@ proptest! {
 
     /// In a long history, small errors would accumulate.
     #[test]
-    fn alternating_quotas_keep_their_bounds_over_many_calls(
+    fn alternating_quotas_stay_within_their_bounds_over_many_calls(
         (quotas, bound) in prop_oneof![
             prop_oneof![2 => buckets(), 1 => aligned_windows(), 1 => aligned_sliding()]
                 .prop_map(|quotas| (quotas, Bound::Largest)),
@@ -303,7 +303,7 @@ fn alternating_quotas_admit_no_more_than_the_larger_quota_in_a_minute() {
 /// If all tokens were spent before the downgrade, the first token is available once the debt is at least one token
 /// below the new capacity.
 #[test]
-fn the_first_token_after_a_downgrade_comes_before_the_old_quota_is_repaid() {
+fn the_first_token_after_a_downgrade_is_available_before_the_old_debt_is_repaid() {
     let (premium, free) = (Quota::token_bucket(1000, MINUTE), Quota::token_bucket(60, MINUTE));
     for begin in [0, 1_700_000_000_000_000, 4_000_000_000_000_000].map(Micros::new) {
         let state = step(&premium, &State::default(), begin, Ask::cost(1000)).state;

@@ -74,7 +74,7 @@ proptest! {
     /// For windows, this is also true of refunds. The row of a bucket does not store the repaid part of a grain, so a
     /// refund after a step back may count that part twice.
     #[test]
-    fn a_step_back_repays_no_interval_twice(quota in prop_oneof![bucket_or_window(), tiny()], history in history(40)) {
+    fn no_interval_is_repaid_twice_when_the_clock_steps_back(quota in prop_oneof![bucket_or_window(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut latest) = (Model::of(&quota), State::default(), NOW, NOW);
         let (mut admitted, mut open) = (Vec::<(Micros, i128)>::new(), Vec::new());
         for raw in history {
@@ -140,7 +140,7 @@ fn a_clock_that_was_a_century_ahead_locks_out_no_key() {
 }
 
 #[test]
-fn a_step_back_does_not_grant_reservations_twice() {
+fn reservations_are_not_granted_twice_when_the_clock_steps_back() {
     let quota = Quota::token_bucket(1000, SECOND).capacity(0).unlimited_reservations();
     let state = step(&quota, &State::default(), NOW, Ask::cost(5000).reserve()).state;
     let before = Micros::new(NOW.get() - 20_000);

@@ -17,7 +17,7 @@ proptest! {
 
     /// Tries capacities of 0 to 5 with any mix of charges, reservations, refunds and cancellations.
     #[test]
-    fn small_quotas_keep_their_bound_in_any_mix_of_operations(
+    fn small_quotas_stay_within_their_bound_in_any_mix_of_operations(
         quota in tiny(),
         begin in begin(),
         history in history(40),
@@ -35,7 +35,7 @@ proptest! {
     #![proptest_config(cases(6000))]
 
     #[test]
-    fn quotas_of_all_sizes_keep_their_bound_in_any_mix_of_operations(
+    fn quotas_of_all_sizes_stay_within_their_bound_in_any_mix_of_operations(
         quota in prop_oneof![2 => bucket_or_window(), 1 => sliding()],
         begin in begin(),
         history in history(60),
@@ -64,7 +64,7 @@ proptest! {
         }
         let Some((ask, first)) = steps.first().copied() else { return Ok(()) };
         for (ask, step) in steps.iter().rev() {
-            let receipt = ChargeRecord::new(ask.tokens(), step).expect("a reservation");
+            let receipt = ChargeRecord::new(ask.tokens(), step).expect("expected a reservation");
             state = settle(&quota, &state, &receipt, now, 0);
         }
         prop_assert_eq!(step(&quota, &state, now, ask).verdict, first.verdict);
@@ -86,7 +86,7 @@ proptest! {
         if ask.tokens() > quota.get_capacity() {
             return Ok(());
         }
-        let receipt = ChargeRecord::new(ask.tokens(), &granted).expect("a reservation");
+        let receipt = ChargeRecord::new(ask.tokens(), &granted).expect("expected a reservation");
         let later = now + std::time::Duration::from_micros((wait.as_micros() * u128::from(part) / 1000) as u64);
         let canceled = settle(&quota, &granted.state, &receipt, later, 0);
         let next = step(&quota, &canceled, later, ask);

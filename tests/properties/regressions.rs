@@ -11,13 +11,13 @@ const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
 fn charge(quota: &Quota, state: &State, now: Micros, ask: Ask) -> (State, ChargeRecord) {
     let step = step(quota, state, now, ask);
-    (step.state, ChargeRecord::new(ask.tokens(), &step).expect("granted"))
+    (step.state, ChargeRecord::new(ask.tokens(), &step).expect("expected a granted charge"))
 }
 
 fn check_retry_time(quota: &Quota, state: &State, now: Micros, ask: Ask) {
     let answer = step(quota, state, now, ask);
     assert!(matches!(answer.verdict, Verdict::Deny { retry: Some(_) }), "{answer:?}");
-    check_promise(quota, state, &ask, &answer).expect("a sufficient and tight retry time");
+    check_promise(quota, state, &ask, &answer).expect("the retry time is not sufficient or not tight");
 }
 
 /// A wait of eighty years at an uneven rate exceeds the precision of an `f64`. The computed wait was a microsecond too

@@ -53,7 +53,7 @@ impl Spy {
     }
 
     pub(crate) fn last(&self) -> (&'static str, Option<String>) {
-        self.decided.lock().unwrap().last().cloned().expect("a decision")
+        self.decided.lock().unwrap().last().cloned().expect("expected a decision")
     }
 
     pub(crate) fn take_blocked(&self) -> Vec<(String, Duration, u32)> {

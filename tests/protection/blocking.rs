@@ -107,7 +107,7 @@ fn the_first_window_begins_with_the_first_denial() {
 
 /// Regression: the window from before the success was still used.
 #[test]
-fn the_next_denial_after_a_success_begins_a_window() {
+fn the_next_denial_after_a_success_begins_a_new_window() {
     let fixture = fixture(block_after_three(&[&ONE]).reset_on_success());
     fixture.deny(&ONE, "eve");
     assert!(now(fixture.limiter.try_limit(&ONE, "eve")).is_allowed());
@@ -200,7 +200,7 @@ fn blocks_escalate_until_the_caller_stays_away_for_the_longest_block() {
             for _ in 0..3 {
                 assert_eq!(fixture.deny(&ONE, "eve"), Reason::CostTooLarge);
             }
-            let (_, lasts, times) = fixture.spy.take_blocked().pop().expect("a block");
+            let (_, lasts, times) = fixture.spy.take_blocked().pop().expect("expected a block");
             (lasts, times)
         };
         for (hours, times) in [(1, 1), (3, 2), (6, 3)] {
@@ -276,7 +276,7 @@ async fn checks_and_shadow_mode_do_not_count() {
 }
 
 #[test]
-fn only_violated_charges_of_the_configured_policies_count() {
+fn only_denied_charges_under_the_configured_policies_count() {
     let fixture = fixture(block_after_three(&[&API]));
     for _ in 0..10 {
         // The charge under `API` fits, but the charge under `ONE` never does.

@@ -128,7 +128,7 @@ fn calls_to_a_local_backend_and_without_a_cache_always_reach_the_backend() {
 }
 
 #[test]
-fn a_cost_that_may_fit_reaches_the_backend_despite_other_denials() {
+fn a_call_whose_cost_may_fit_reaches_the_backend_despite_other_denials() {
     let (limiter, backend, clock) = remote_limiter();
     drop(now(limiter.try_acquire(&API, "eve").cost(6).send()));
     assert!(!now(limiter.try_acquire(&API, "eve").cost(5).send()).is_allowed());
@@ -164,7 +164,7 @@ fn a_reservation_that_may_be_granted_reaches_the_backend() {
 }
 
 #[test]
-fn a_call_of_several_charges_is_denied_locally_if_all_rows_are_known() {
+fn a_call_with_several_charges_is_denied_locally_if_all_rows_are_known() {
     let other = Policy::new("other", Quota::token_bucket(5, HOUR));
     let (limiter, backend, _clock) = remote_limiter();
     let charges = || [Charge::new(&API, "ada"), Charge::new(&other, "eve").cost(2)];

@@ -24,7 +24,9 @@ fn receive_denial_after(limiter: &RateLimiter, backend: &TestBackend, meanwhile:
     assert!(poll(answer.as_mut()).is_pending());
     meanwhile();
     backend.release_replies();
-    let Poll::Ready(answer) = poll(answer.as_mut()) else { panic!("the reply was released") };
+    let Poll::Ready(answer) = poll(answer.as_mut()) else {
+        panic!("the call is pending although its reply was released")
+    };
     assert!(!answer.unwrap().is_allowed());
 }
 

@@ -117,8 +117,8 @@ async fn a_denied_request_passes_in_shadow_mode_and_the_handler_sees_the_rule() 
         .observer(Arc::clone(&spy))
         .build();
     let handler = async |status: tollgate::RateLimitStatus| {
-        let decision = status.decisions().get(0).expect("a decision").clone();
-        format!("{} {}", decision.reason().as_str(), decision.denied_rule().expect("a rule"))
+        let decision = status.decisions().get(0).expect("expected a decision").clone();
+        format!("{} {}", decision.reason().as_str(), decision.denied_rule().expect("expected a rule"))
     };
     let app = axum::Router::new().route("/", axum::routing::get(handler));
     let layer = crate::app::layer(&limiter, &API).with_status().shadow();

@@ -54,7 +54,7 @@ async fn a_deny_list_refusal_discloses_only_that_retrying_does_not_help() {
         let mut answer = client.send("GET", &CALLER).await;
         assert_eq!((answer.status, answer.retry_after()), (429, None));
         assert_eq!(answer.policies(), [("api".to_owned(), 10, 60)]);
-        assert_eq!(answer.limits(), [("api".to_owned(), 0, None)], "no `t` suggests a retry");
+        assert_eq!(answer.limits(), [("api".to_owned(), 0, None)], "`t` must not suggest a retry");
         assert_eq!(answer.headers["cache-control"], "no-store");
         assert_eq!(answer.violated_policies(), ["api"]);
         assert_eq!(answer.problem()["detail"], "rate limit exceeded: \"api\"; retrying will not help");
@@ -136,8 +136,8 @@ async fn custom_refusals_and_observers_see_the_rule() {
         .observer(Arc::clone(&spy))
         .build();
     let layer = layer(&limiter, &API).on_refusal(|refusal| {
-        let decision = refusal.decisions().and_then(|decisions| decisions.get(0)).expect("a decision");
-        let text = format!("{} {}", decision.reason().as_str(), decision.denied_rule().expect("a rule"));
+        let decision = refusal.decisions().and_then(|decisions| decisions.get(0)).expect("expected a decision");
+        let text = format!("{} {}", decision.reason().as_str(), decision.denied_rule().expect("expected a rule"));
         let mut response = axum::http::Response::new(text.into());
         *response.status_mut() = refusal.status();
         response

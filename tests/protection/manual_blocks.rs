@@ -34,7 +34,7 @@ fn a_manual_block_of_any_signal_denies_without_a_backend_call() {
         let (backend, spy) = (TestBackend::local(&clock), Spy::new());
         let limiter = RateLimiter::builder(Arc::clone(&backend)).observer(Arc::clone(&spy)).build();
         now(limiter.block(signal.clone(), HOUR));
-        let rule = spy.take_blocked().pop().expect("a blocked event").0;
+        let rule = spy.take_blocked().pop().expect("expected a blocked event").0;
         assert_eq!((limiter.stats().offenders, limiter.stats().blocked), (0, 1));
         for policy in [&API, &OTHER] {
             assert_eq!(reason(&limiter, policy, "eve", &caller), Reason::Blocked, "{signal:?}");
@@ -69,7 +69,7 @@ fn the_longest_block_applies_and_a_new_block_replaces_the_old() {
     assert_eq!(
         now(limiter.try_limit(&API, "eve")).retry_after(),
         Some(MINUTE),
-        "the last manual block of a signal applies"
+        "the last manual block on a signal must apply"
     );
     now(limiter.block(Signal::key("eve"), Duration::MAX));
     clock.advance(100 * 365 * tollgate::DAY);
@@ -114,7 +114,7 @@ fn a_flood_of_denials_does_not_end_manual_blocks() {
         now(limiter.block(Signal::key(("blocked", i)), HOUR));
     }
     let error = now(async { Ok::<_, ()>(limiter.block(Signal::key("one more"), HOUR).await) })
-        .expect_err("the table of manual blocks is full");
+        .expect_err("expected an error, because the table of manual blocks is full");
     assert!(error.to_string().contains("100000 callers are already blocked manually, which is the maximum"), "{error}");
     for i in 0..20_000u64 {
         for _ in 0..3 {

@@ -40,7 +40,7 @@ fn a_key_quota_overrides_a_tier_quota_which_overrides_the_policy_quota() {
     };
     assert_eq!(limits(), [100, 10, 100, 10, 100]);
     now(limiter.set_quota(&api, per_minute(50)));
-    assert_eq!(limits(), [50, 50, 50, 50, 50], "a set quota applies to every tier");
+    assert_eq!(limits(), [50, 50, 50, 50, 50], "a quota set for the policy must apply to every tier");
     now(limiter.set_tier_quota(&api, "free", per_minute(20)));
     assert_eq!(limits(), [50, 20, 50, 20, 50]);
     now(limiter.set_key_quota(&api, "ada", per_minute(7)));
@@ -111,7 +111,7 @@ async fn headers_show_the_quota_that_was_set() {
     let shown = async |status| {
         let answer = client.get_as("ada").await;
         assert_eq!(answer.status, status);
-        let [(_, q, w)] = answer.policies()[..] else { panic!("one policy") };
+        let [(_, q, w)] = answer.policies()[..] else { panic!("expected exactly one policy") };
         (q, w, answer.limits()[0].1)
     };
     assert_eq!(shown(200).await, (10, 60, 9));
@@ -131,7 +131,7 @@ fn an_invalid_replacement_quota_is_rejected_and_changes_nothing() {
     let api = Policy::new("api", per_minute(100)).tier("free", per_minute(10));
     now(limiter.set_quota(&api, per_minute(50)));
     let refused = |result: Result<(), SetQuotaError>| {
-        let error = result.expect_err("refused");
+        let error = result.expect_err("expected an error");
         assert!(matches!(error, SetQuotaError::Quota(_)), "{error:?}");
         error.to_string()
     };
@@ -148,8 +148,8 @@ fn an_invalid_replacement_quota_is_rejected_and_changes_nothing() {
     assert!(message.contains("\"api\"") && message.contains("capacity is 0"), "{message}");
     let message = refused(wait(Box::pin(limiter.set_tier_quota(&api, "gold", per_minute(5)))));
     assert_eq!(message, "policy \"api\": unknown tier \"gold\"; the policy's tiers are [\"free\"]");
-    let error = wait(Box::pin(limiter.set_tier_quota(&api, "free", nothing))).expect_err("refused");
-    assert!(error.source().is_some(), "the error has a source");
+    let error = wait(Box::pin(limiter.set_tier_quota(&api, "free", nothing))).expect_err("expected an error");
+    assert!(error.source().is_some(), "the error must have a source");
     assert_eq!(limiter.stats().changed_quotas, 1);
     assert_eq!(limiter.quotas(&api, "ada")[0].get_capacity(), 50);
     assert_eq!(limiter.quotas(&api, Subject::new("ada").tier("free"))[0].get_capacity(), 50);
@@ -162,7 +162,7 @@ fn a_hundred_thousand_quotas_can_be_set_and_reverted() {
         now(limiter.set_key_quota(&API, key, per_minute(1 + key)));
     }
     let full = now(async { Ok::<_, ()>(limiter.set_key_quota(&API, "ada", per_minute(5)).await) });
-    let error = full.expect_err("full");
+    let error = full.expect_err("expected an error at the maximum number of quotas");
     assert!(matches!(error, SetQuotaError::TooMany) && error.to_string().contains("100000"), "{error}");
     assert_eq!((limiter.stats().changed_quotas, limiter.quotas(&API, "ada")[0].get_capacity()), (100_000, 10));
     assert_eq!(limiter.quotas(&API, 77_777u64)[0].get_capacity(), 77_778);
@@ -239,7 +239,7 @@ fn the_quota_of_a_removed_tier_is_ignored_and_can_be_reverted() {
 
 /// Regression: a key's quota that used the policy's former algorithm hid the quota that was set for the policy.
 #[test]
-fn a_quota_of_another_algorithm_does_not_hide_other_quotas() {
+fn a_quota_with_another_algorithm_does_not_hide_other_quotas() {
     let (limiter, _clock) = limiter();
     let before = Policy::new("api", per_minute(100)).tier("free", per_minute(50));
     now(limiter.set_key_quota(&before, "ada", per_minute(9)));

@@ -87,8 +87,8 @@ async fn denials_block_only_the_denied_address() {
     for i in 0..10 {
         assert_eq!(reason(&format!("198.51.100.{i}")), Reason::WithinQuota);
     }
-    assert_eq!(reason("127.0.0.1"), Reason::WithinQuota, "the proxy is not blocked");
-    assert_eq!(limiter.stats().offenders, 2, "the key and the address");
+    assert_eq!(reason("127.0.0.1"), Reason::WithinQuota, "the proxy must not be blocked");
+    assert_eq!(limiter.stats().offenders, 2, "expected blocks on the key and on the address");
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ fn concurrent_use_from_eight_threads_ends_in_the_expected_state() {
     drop(done);
     for _ in 0..8 {
         // If a thread panics, the sender is dropped. If there is a deadlock, the timeout is exceeded.
-        all_done.recv_timeout(Duration::from_secs(50)).expect("every thread finishes");
+        all_done.recv_timeout(Duration::from_secs(50)).expect("a thread panicked or did not finish");
     }
 
     assert_eq!(list.len(), 8);
@@ -56,7 +56,7 @@ fn concurrent_use_from_eight_threads_ends_in_the_expected_state() {
     // There are eight manual blocks, and eight offenders whose keys and addresses are blocked.
     assert_eq!((stats.offenders, stats.blocked), (16, 24));
     let automatic = spy.take_blocked().into_iter().filter(|(_, _, times)| *times > 0).count();
-    assert_eq!(automatic, 16, "each offender is blocked once");
+    assert_eq!(automatic, 16, "each offender must be blocked once");
     let admitted = spy.decided.lock().unwrap().iter().filter(|(reason, _)| *reason == "within_quota").count();
     assert_eq!(now(limiter.remaining(&API, "shared")), 0);
     assert!(admitted >= 10);

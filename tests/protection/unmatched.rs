@@ -100,7 +100,7 @@ async fn point_6_a_rule_for_a_path_parameter_denies_requests_with_that_value() {
 }
 
 #[test]
-fn point_6_a_number_and_a_text_of_the_same_digits_are_two_rules() {
+fn point_6_a_number_and_a_string_with_the_same_digits_are_separate_rules() {
     let limiter = limiter(&DenyList::from_iter([rule("7"), rule("\"8\"")]));
     let reason = |key: Key| now(limiter.try_limit(&API, key)).reason();
     assert_eq!((reason(Key::from(7)), reason(Key::from("7"))), (Reason::DenyList, Reason::WithinQuota));
@@ -157,8 +157,14 @@ fn point_6_a_layer_with_the_signals_of_its_deny_rules_can_be_built() {
     };
     assert!(build(layer(Box::new(key::bearer())).client_ip(key::client_ip())).is_ok());
     assert!(build(layer(Box::new(key::bearer().or(key::client_ip())))).is_ok());
-    assert!(build(layer(Box::new(crate::app::user)).client_ip(key::client_ip())).is_ok(), "a closure may find any key");
-    assert!(build(layer(Box::new(key::client_ip().map(|ip| ip)))).is_ok(), "a mapped extractor may find any key");
+    assert!(
+        build(layer(Box::new(crate::app::user)).client_ip(key::client_ip())).is_ok(),
+        "a closure must be accepted, because it may return any key"
+    );
+    assert!(
+        build(layer(Box::new(key::client_ip().map(|ip| ip)))).is_ok(),
+        "a mapped extractor must be accepted, because it may return any key"
+    );
     assert!(build(layer(Box::new(key::client_ip()))).is_err());
     let two = layer(Box::new(key::client_ip()))
         .and(tollgate::Policy::new("b", tollgate::Quota::per_minute(1)), key::bearer());
@@ -211,7 +217,7 @@ async fn point_6_unmatched_rules_added_at_run_time_are_reported_once_per_kind() 
     );
     assert!(take_warnings().await.is_empty());
     list.extend([DenyRule::key("sk_third"), rule("bearer:sk_fourth")]);
-    assert!(take_warnings().await.is_empty(), "these kinds were reported already");
+    assert!(take_warnings().await.is_empty(), "these kinds of rules must not be reported again");
     list.extend([rule("cookie(session):s7")]);
     assert_eq!(take_warnings().await.len(), 1);
 }

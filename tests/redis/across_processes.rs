@@ -81,7 +81,9 @@ async fn point_14_quotas_and_blocks_of_another_process_are_listed() {
     assert_eq!(other.set_quotas(), one.set_quotas());
     assert_eq!(other.set_quotas()[0].key, Some(other.digest(Subject::new("ada").key())));
 
-    let ([here], [there]) = (&one.blocks()[..], &other.blocks()[..]) else { panic!("one block each") };
+    let ([here], [there]) = (&one.blocks()[..], &other.blocks()[..]) else {
+        panic!("expected exactly one block in each process")
+    };
     assert_eq!(here.rule.as_ref().map(ToString::to_string).as_deref(), Some("network 192.0.2.7/32"));
     assert!(here.age.is_some() && here.by_hand);
     assert_eq!((there.digest, &there.rule, there.age, there.by_hand), (here.digest, &None, None, true));

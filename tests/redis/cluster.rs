@@ -1,4 +1,4 @@
-//! Tests with clusters. They cover the conformance suite, charges over several slots, and moving slots.
+//! Tests with clusters. They cover the conformance suite, charges across several slots, and moving slots.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn a_cluster_conforms_key_by_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn charges_over_several_slots_are_all_or_none() {
+async fn charges_across_several_slots_are_made_completely_or_not_at_all() {
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
     let (wide, narrow) = (PolicyName::new("wide"), PolicyName::new("narrow"));
@@ -56,7 +56,10 @@ async fn charges_over_several_slots_are_all_or_none() {
         for takes in [[wide, narrow], [narrow, wide]] {
             let steps = backend.acquire(&takes).await.unwrap();
             let [granted, denied] = if takes[0].row.key == wide_key { [0, 1] } else { [1, 0] };
-            assert!(steps[granted].is_allowed() && !steps[denied].is_allowed(), "the narrow row is exhausted");
+            assert!(
+                steps[granted].is_allowed() && !steps[denied].is_allowed(),
+                "expected a denial by the narrow row only"
+            );
             assert_eq!(steps[granted].state.spent, 3.0, "a denied call must not report a charge");
             assert_eq!(spent(&backend, &wide).await, 3.0, "a denied call must not charge a row");
         }
@@ -66,7 +69,7 @@ async fn charges_over_several_slots_are_all_or_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_calls_over_several_slots_keep_all_limits() {
+async fn concurrent_calls_across_several_slots_exceed_no_limit() {
     const TASKS: usize = 16;
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
@@ -100,7 +103,7 @@ async fn concurrent_calls_over_several_slots_keep_all_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_call_over_several_slots_charges_all_or_none() {
+async fn a_dropped_call_across_several_slots_charges_all_of_them_or_none() {
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
     let policy = PolicyName::new("dropped");
@@ -126,7 +129,7 @@ async fn a_dropped_call_over_several_slots_charges_all_or_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_limits_of_one_key_are_charged_together() {
+async fn several_limits_on_the_same_key_are_charged_together() {
     let cluster = Cluster::start();
     let backend = cluster.backend().await;
     let policies = [PolicyName::new("wide"), PolicyName::new("narrow")];
@@ -167,21 +170,21 @@ async fn calls_follow_a_slot_that_moves() {
 
     ask::<()>(&mut to.admin(), &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &cluster.id(0)]);
     ask::<()>(&mut from.admin(), &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &cluster.id(1)]);
-    assert_eq!(conformance::spend(&backend, &[take], 10).await, 10, "the row has not moved");
+    assert_eq!(conformance::spend(&backend, &[take], 10).await, 10, "expected 10 grants before the row moves");
 
     let port = to.port().to_string();
     ask::<()>(&mut from.admin(), &["MIGRATE", "127.0.0.1", &port, &name, "0", "5000"]);
     assert_eq!(
         conformance::spend(&backend, &[take], 10).await,
         10,
-        "the row is on the other node, so the server replies with ASK"
+        "expected 10 grants through an ASK redirect to the new node"
     );
 
     cluster.give_slot(slot.parse().unwrap(), 1);
     assert_eq!(
         conformance::spend(&backend, &[take], 20).await,
         10,
-        "the slot has moved too, so the server replies with MOVED"
+        "expected the last 10 grants through a MOVED redirect to the new node"
     );
     assert!(ask::<bool>(&mut to.admin(), &["EXISTS", &name]));
 }

@@ -69,7 +69,7 @@ async fn calls_are_decided_in_order_of_arrival() {
 
 /// A charge sees the settlements and resets that were sent before it, but not those that were sent after it.
 #[tokio::test]
-async fn settlements_and_resets_keep_their_order() {
+async fn settlements_and_resets_take_effect_in_order() {
     let server = Server::start();
     let backend = server.backend().await;
     for round in 0..50 {

@@ -65,7 +65,7 @@ async fn decisions_succeed_despite_script_flushes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_connections_never_admit_too_much() {
+async fn callers_stay_within_the_quota_if_connections_are_killed() {
     let server = Server::start();
     let backend = RedisBackend::builder().deadline(PATIENCE).connect(&server.url()).await.unwrap();
     let limiter = RateLimiter::new(backend);
@@ -81,7 +81,7 @@ async fn killed_connections_never_admit_too_much() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_callers_of_a_dead_server_fail_in_time() {
+async fn concurrent_calls_to_a_dead_server_fail_within_the_deadline() {
     let server = Server::start();
     let application = Application::on(&server.url()).await;
     server.signal("STOP");
@@ -126,7 +126,7 @@ async fn decisions_succeed_despite_pauses_shorter_than_the_deadline() {
 
 /// The backend does not reconnect a connection that the user provides.
 #[tokio::test]
-async fn a_user_provided_connection_admits_the_same_calls() {
+async fn a_limiter_with_a_user_provided_connection_admits_the_same_calls() {
     let server = Server::start();
     let client = redis::Client::open(server.url()).unwrap();
     let connection = client.get_multiplexed_async_connection().await.unwrap();

@@ -230,5 +230,5 @@ async fn cached_denials_apply_for_a_second_during_an_outage() {
     assert!(bare.try_limit(&SLOW, key).await.is_err());
     assert!(cached.try_limit(&SLOW, fresh()).await.is_err());
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(cached.try_limit(&SLOW, key).await.is_err(), "the denial is still cached");
+    assert!(cached.try_limit(&SLOW, key).await.is_err(), "the denial is still cached after a second");
 }

@@ -43,7 +43,7 @@ async fn run_every_operation(
 }
 
 #[tokio::test]
-async fn a_row_of_the_wrong_length_is_an_error_until_it_is_removed() {
+async fn a_row_with_the_wrong_length_is_an_error_until_the_row_is_removed() {
     let server = Server::start();
     let (backend, mut window) = (server.backend().await, Window::to(&server));
     let take = takes()[0];

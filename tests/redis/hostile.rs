@@ -144,7 +144,7 @@ async fn endless_notices_are_abandoned() {
         let url = hostile(answer.clone().into_bytes(), false, false);
         let limiter = RateLimiter::new(RedisBackend::builder().deadline(DEADLINE).lazy().connect(&url).await.unwrap());
         let set = limiter.set_quota(&SLOW, SLOW.quotas()[0]);
-        let refused = tokio::time::timeout(PATIENCE, set).await.expect("an answer").unwrap_err();
+        let refused = tokio::time::timeout(PATIENCE, set).await.expect("expected an answer").unwrap_err();
         assert!(refused.to_string().contains("notices on the server"), "{answer:?}: {refused}");
     }
 }

@@ -146,7 +146,7 @@ async fn the_text_of_a_key_is_never_sent() {
     let rows: Vec<Vec<u8>> = cmd("KEYS").arg("*").query(&mut admin).unwrap();
     assert_eq!(rows.len(), 4);
     for row in &rows {
-        let text = std::str::from_utf8(row).expect("names of rows are ASCII");
+        let text = std::str::from_utf8(row).expect("expected an ASCII row name");
         let digest =
             text.strip_prefix("tollgate:2:{").and_then(|rest| rest.get(..32)).unwrap_or_else(|| panic!("{text}"));
         assert!(digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{text}");

@@ -66,7 +66,7 @@ async fn point_1_a_connection_starts_with_an_allowed_command() {
         let read = listener.accept().unwrap().0.read(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes[..read]).into_owned()
     });
-    assert!(RedisBackend::connect(&url).await.is_err(), "the listener hangs up");
+    assert!(RedisBackend::connect(&url).await.is_err(), "connecting must fail if the server hangs up");
     assert_eq!(first.join().unwrap(), "*1\r\n$4\r\nTIME\r\n");
 }
 

@@ -38,7 +38,7 @@ async fn a_quota_change_reaches_all_limiters_and_keeps_spent_tokens() {
     let api = Policy::new("api", Quota::token_bucket(100, HOUR)).tier("free", Quota::token_bucket(10, HOUR));
     drop(other.try_acquire(&SEARCH, "ada").cost(3).await.unwrap());
     one.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
-    assert_eq!(one.remaining(&SEARCH, "ada").await.unwrap(), 2, "the change applies immediately in its own process");
+    assert_eq!(one.remaining(&SEARCH, "ada").await.unwrap(), 2, "the change must apply immediately in its own process");
     let took = wait_until(async || other.remaining(&SEARCH, "ada").await.unwrap() == 2).await;
     println!("the change reached the other limiter after {took:?}");
 
@@ -125,7 +125,7 @@ async fn expired_notices_are_dropped_and_lost_notices_are_withdrawn() {
     };
     assert_eq!(count(&mut admin), 2);
     one.set_quota(&SEARCH, Quota::token_bucket(6, HOUR)).await.unwrap();
-    assert_eq!(count(&mut admin), 1, "the expired block was dropped");
+    assert_eq!(count(&mut admin), 1, "the expired block must be dropped");
     // Simulate a failover to a replica that does not have the data.
     cmd("FLUSHALL").exec(&mut admin).unwrap();
     wait_until(async || {
@@ -228,7 +228,7 @@ fn fill(admin: &mut redis::Connection, free: usize) {
 /// Regression: a full channel dropped withdrawals first, because they expire first. Other processes then kept the
 /// withdrawn quota forever.
 #[tokio::test]
-async fn a_full_channel_keeps_withdrawals() {
+async fn a_full_channel_does_not_drop_withdrawals() {
     let server = Server::start();
     let slow = RedisBackend::builder().deadline(PATIENCE).notices_every(Duration::from_secs(3600));
     let (one, other) = (limiter(&server).await, RateLimiter::new(slow.connect(&server.url()).await.unwrap()));

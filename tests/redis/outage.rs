@@ -70,7 +70,7 @@ impl Application {
             .collect();
         let mut all = Vec::new();
         for caller in callers {
-            let (slowest, kinds) = caller.await.expect("no panic");
+            let (slowest, kinds) = caller.await.expect("a thread panicked");
             assert!(slowest < DEADLINE + SLACK, "a call took {slowest:?}, the deadline is {DEADLINE:?}");
             all.extend(kinds);
         }
@@ -89,7 +89,8 @@ impl Application {
         let mut times = Vec::new();
         for _ in 0..501 {
             let asked = Instant::now();
-            let error = self.deny.try_limit(&WIDE, 1).await.expect_err("the server is gone");
+            let error =
+                self.deny.try_limit(&WIDE, 1).await.expect_err("expected an error, because the server has stopped");
             times.push(asked.elapsed());
             assert_eq!(error.kind(), ErrorKind::Unavailable);
         }

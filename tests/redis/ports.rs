@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// Returns a free port that no other test of this process gets.
 pub(crate) fn free_port() -> u16 {
     let mut range = RANGE.clone();
-    range.find_map(|_| Some(next()).filter(|port| is_free(*port))).expect("a free port")
+    range.find_map(|_| Some(next()).filter(|port| is_free(*port))).expect("expected a free port")
 }
 
 fn next() -> u16 {

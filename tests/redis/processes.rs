@@ -64,7 +64,11 @@ fn processes_agree_on_digests_unless_their_secrets_differ() {
         assert!(one.try_limit(&SLOW, "ada").await.unwrap().is_allowed());
         assert_eq!(other.remaining(&SLOW, "ada").await.unwrap(), 999);
         assert!(keyed.try_limit(&SLOW, "ada").await.unwrap().is_allowed());
-        assert_eq!(also_keyed.remaining(&SLOW, "ada").await.unwrap(), 999, "a different secret uses a different row");
+        assert_eq!(
+            also_keyed.remaining(&SLOW, "ada").await.unwrap(),
+            999,
+            "a different secret must use a different row"
+        );
         assert_eq!(one.remaining(&SLOW, "ada").await.unwrap(), 999);
     });
 }

@@ -21,10 +21,10 @@ async fn point_2_a_reset_reports_whether_any_process_had_written_the_row() {
     let address: std::net::IpAddr = "2001:db8::7".parse().unwrap();
     one.limit(&API, 1).await.unwrap();
     one.limit(&API, key::client_ip().key(address)).await.unwrap();
-    assert!(!other.reset(&API, "1").await.unwrap(), "the key is the number 1, not the text");
-    assert!(!other.reset(&API, address).await.unwrap(), "the key is the network, not the address");
+    assert!(!other.reset(&API, "1").await.unwrap(), "the number 1 and the string \"1\" must be different keys");
+    assert!(!other.reset(&API, address).await.unwrap(), "an address and its network must be different keys");
     assert!(other.reset(&API, 1).await.unwrap());
-    assert!(!one.reset(&API, 1).await.unwrap(), "the row was reset before");
+    assert!(!one.reset(&API, 1).await.unwrap(), "the row must have been removed by the first reset");
     assert!(other.reset(&API, key::client_ip().key(address)).await.unwrap());
 }
 
@@ -43,6 +43,6 @@ async fn point_2_resets_in_a_batch_see_the_effects_of_earlier_operations() {
 
     let name = backend.row_key(row.policy, row.key);
     window.write(&name, &[&OURS[..], &[0xff; 36]].concat());
-    assert_eq!(backend.reset(&[row]).await.unwrap(), 1, "the reset removes a damaged row");
+    assert_eq!(backend.reset(&[row]).await.unwrap(), 1, "the reset must remove a damaged row");
     assert_eq!(backend.reset(&[row]).await.unwrap(), 0);
 }

@@ -28,7 +28,7 @@ async fn a_timed_out_charge_is_not_sent_again() {
     assert!(timed_out > 0);
     for _ in 0..50 {
         let refused = application.deny.try_limit(&SLOW, key).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Unavailable, "nothing was sent: {refused}");
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "the call must fail before it is sent: {refused}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     server.signal("CONT");

@@ -64,7 +64,7 @@ async fn point_1_spent_tokens_survive_a_failover_by_sentinel() {
     println!("{refused} refused; decided again after {:?}", begin.elapsed());
     assert!(refused > 0, "the primary did not fail");
     assert!(info(&mut replica.admin(), "replication").contains("role:master"));
-    assert_eq!(1 + drain(&backend, &take).await, 70, "the replica knows all spent tokens");
+    assert_eq!(1 + drain(&backend, &take).await, 70, "the replica must know all spent tokens");
     assert_eq!(spent(&backend, &take).await, 100.0);
 }
 
@@ -80,6 +80,6 @@ async fn point_1_connecting_fails_for_a_name_that_no_sentinel_knows() {
     assert!(error.to_string().contains("the Sentinels report no running primary of this name"), "{error}");
     assert!(
         connect(builder().lazy(), vec![sentinel.url()], "limit".to_owned()).await.is_ok(),
-        "a lazy backend does not connect yet"
+        "a lazy backend must not connect before the first call"
     );
 }

@@ -185,7 +185,7 @@ pub(crate) fn is_redis_7_0() -> bool {
 pub(crate) fn has_tls() -> bool {
     let output = Command::new(program()).args(["--port", "0", "--tls-port", "1", "--save", ""]).output();
     let output = output.unwrap_or_else(|error| missing(&error));
-    assert!(!output.status.success(), "the server runs without certificates");
+    assert!(!output.status.success(), "the server must not start without certificates");
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     !["Failed finding TLS support", "Bad directive"].iter().any(|refusal| text.contains(refusal))
@@ -201,7 +201,7 @@ const OPTIONAL_TESTS: [(&str, &str); 1] =
 #[cfg(feature = "redis-tls")]
 pub(crate) fn applies(test: &str, is_supported: bool) -> bool {
     if !is_supported {
-        let (_, why) = OPTIONAL_TESTS.iter().find(|(name, _)| *name == test).expect("a test of the list");
+        let (_, why) = OPTIONAL_TESTS.iter().find(|(name, _)| *name == test).expect("expected a test in the list");
         assert!(std::env::var_os(VARIABLE).is_some(), "{test}: {why}");
         // Write directly to `stderr`, because the test harness captures the output of `eprintln!`.
         use std::io::Write;

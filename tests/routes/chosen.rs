@@ -12,7 +12,7 @@ fn limits() -> RouteLimits {
 }
 
 #[tokio::test]
-async fn layers_on_handlers_share_a_bucket_exactly_if_they_share_a_policy() {
+async fn layers_on_handlers_share_a_bucket_only_if_they_share_a_policy() {
     let limits = limits();
     let app = Router::new()
         .route("/a", get(|| async {}).layer(limits.route("read")).post_service(unlimited()))

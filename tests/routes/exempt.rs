@@ -112,7 +112,7 @@ async fn callers_without_a_key_share_a_bucket_or_are_skipped_with_or_skip() {
     let (limiter, _clock) = limiter();
     let app = hello().layer(RateLimitLayer::new(ONE, user).limiter(&limiter));
     assert_eq!(quota_headers(&call(&app, "GET /", &[]).await), ("one".into(), 1, 0));
-    assert_eq!(call(&app, "POST /", &[]).await.status, 429, "anonymous requests share one bucket");
+    assert_eq!(call(&app, "POST /", &[]).await.status, 429, "anonymous requests must share one bucket");
     assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, 200);
     assert_eq!(limiter.remaining(&ONE, Subject::anonymous()).await.unwrap(), 0);
 

@@ -139,7 +139,7 @@ async fn requests_are_counted_by_an_authentication_extension() {
         ],
     )
     .await;
-    assert_eq!(call(&app, "GET /", &["x-user: 7"]).await.body, b"7", "the handler still finds the extension");
+    assert_eq!(call(&app, "GET /", &["x-user: 7"]).await.body, b"7", "the handler must still find the extension");
 }
 
 #[derive(Clone)]
@@ -177,7 +177,7 @@ async fn requests_are_counted_by_an_extractor_that_needs_state() {
         ],
     )
     .await;
-    assert_eq!(sessions.0.load(Ordering::Relaxed), 4, "one lookup per request with a session");
+    assert_eq!(sessions.0.load(Ordering::Relaxed), 4, "expected one lookup for each request with a session");
 
     let app = limited(&limiter().0, by_session().or_reject());
     assert_eq!(call(&app, "GET /", &["x-session: forged"]).await.status, 400);

@@ -43,7 +43,7 @@ impl Observer for Reports {
 #[track_caller]
 fn panic_of<T>(build: impl FnOnce() -> T) -> String {
     let Err(panic) = catch_unwind(AssertUnwindSafe(build)) else { panic!("expected a panic") };
-    *panic.downcast::<String>().expect("a `String`")
+    *panic.downcast::<String>().expect("expected a `String`")
 }
 
 fn hello() -> Router {
@@ -85,7 +85,7 @@ async fn point_4_a_handler_policy_with_the_name_of_a_layer_policy_is_reported_on
     for _ in 0..3 {
         limiter.limit(&MORE, "ada").await.unwrap();
     }
-    let [(kind, text)] = &reports.take()[..] else { panic!("one report") };
+    let [(kind, text)] = &reports.take()[..] else { panic!("expected exactly one report") };
     assert!(*kind == MistakeKind::PolicyConflict && text.contains("10/min and 1000/min"), "{text}");
     assert_eq!(limiter.stats().mistakes.policy_conflicts, 1);
 }
@@ -167,7 +167,7 @@ async fn point_4_a_missing_extension_is_reported_once_with_its_type_and_the_reme
         for _ in 0..3 {
             call(&outside, "GET /", &["x-user: ada"]).await;
         }
-        let [(kind, text)] = &reports.take()[..] else { panic!("one report") };
+        let [(kind, text)] = &reports.take()[..] else { panic!("expected exactly one report") };
         assert_eq!(*kind, MistakeKind::MissingExtension);
         assert!(text.contains("::User`") && text.contains("outside of the rate limiter"), "{text}");
         assert_eq!(limiter.stats().mistakes.missing_extensions, 3);
@@ -327,7 +327,7 @@ async fn point_8_grpc_requests_are_refused_with_429_unless_grpc_is_enabled() {
     for _ in 0..3 {
         assert_eq!(refused(&app, Version::HTTP_2).await.status, 429);
     }
-    let [(kind, text)] = &reports.take()[..] else { panic!("one report") };
+    let [(kind, text)] = &reports.take()[..] else { panic!("expected exactly one report") };
     assert!(*kind == MistakeKind::PlainGrpcRefusal && text.contains("add `.grpc()`"), "{text}");
     assert_eq!(limiter.stats().mistakes.plain_grpc_refusals, 3);
 

@@ -12,7 +12,7 @@ fn panic_of<T>(build: impl FnOnce() -> T) -> String {
         Ok(_) => panic!("expected a panic"),
         Err(panic) => match panic.downcast::<String>() {
             Ok(text) => *text,
-            Err(other) => other.downcast_ref::<&str>().expect("a message").to_string(),
+            Err(other) => other.downcast_ref::<&str>().expect("expected a message").to_string(),
         },
     }
 }

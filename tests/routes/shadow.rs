@@ -25,8 +25,8 @@ fn layer(limiter: &RateLimiter) -> RateLimitLayer {
     RateLimitLayer::new(USER, user).and(ALL, key::global()).cost(cost).with_status().limiter(limiter)
 }
 
-/// The user and cost of each request, and the seconds to wait before it. Some of the requests are denied by one rule,
-/// some by both rules, and one because its cost exceeds the capacity.
+/// The user and cost of each request, and the seconds to wait before the request. Some of the requests are denied by
+/// one rule, some by both rules, and one because its cost exceeds the capacity.
 const REQUESTS: [(&str, u64, u64); 12] = [
     ("ada", 1, 0),
     ("ada", 2, 0),
@@ -53,7 +53,7 @@ async fn shadow_mode_decides_exactly_like_the_enforced_limit() {
         shadow_clock.advance(std::time::Duration::from_secs(wait));
         let lines = [&*format!("x-user: {user}"), &*format!("x-cost: {cost}")];
         let (real_answer, answer) = (call(&enforced, "GET /", &lines).await, call(&shadowed, "GET /", &lines).await);
-        assert_eq!(answer.status, 200, "shadow mode refuses no request");
+        assert_eq!(answer.status, 200, "shadow mode must not refuse a request");
         let is_denied = real_answer.status == 429;
         denied += u64::from(is_denied);
 
@@ -115,7 +115,7 @@ async fn shadow_mode_admits_grpc_requests() {
 }
 
 #[tokio::test]
-async fn the_last_call_of_shadow_or_enforce_share_wins() {
+async fn the_last_call_to_shadow_or_enforce_share_wins() {
     let refuses = |layer: RateLimitLayer| async move {
         let app = hello().layer(layer.limiter(&limiter().0));
         for _ in 0..3 {

@@ -105,7 +105,7 @@ async fn anonymous_callers_count_as_one_key_and_skipped_requests_are_never_refus
 fn an_invalid_share_panics_with_its_value() {
     for share in [-0.1, 1.000_001, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 50.0] {
         let build = move || RateLimitLayer::new(policy("one", 1), key::global()).enforce_share(share);
-        let text = *catch_unwind(build).unwrap_err().downcast::<String>().expect("a `String`");
+        let text = *catch_unwind(build).unwrap_err().downcast::<String>().expect("expected a `String`");
         assert!(text.contains(&format!("is {share};")) && text.contains("0.0 to 1.0"), "{text}");
     }
     for share in [0.0, -0.0, f64::MIN_POSITIVE, 1.0] {

@@ -71,7 +71,11 @@ async fn a_policy_in_both_layers_is_charged_twice() {
     let limits = RouteLimits::new(key::global()).policy(policy("api", 10)).limiter(&limiter);
     let app = Router::new().route("/", get(|| async {}).layer(limits.route("api"))).layer(limits.route("api"));
     let answer = call(&app, "GET /", &[]).await;
-    assert_eq!(answer.limits().iter().map(|limit| limit.1).collect::<Vec<_>>(), [8, 9], "inner, then outer");
+    assert_eq!(
+        answer.limits().iter().map(|limit| limit.1).collect::<Vec<_>>(),
+        [8, 9],
+        "the values of the inner layer must come first"
+    );
     assert_eq!(limiter.remaining(&policy("api", 10), tollgate::Key::global()).await.unwrap(), 8);
 }
 

@@ -54,7 +54,7 @@ async fn a_table_selects_the_policy_by_method_and_route() {
 }
 
 #[tokio::test]
-async fn head_requests_use_the_line_for_get_unless_they_have_their_own() {
+async fn head_requests_use_the_line_for_get_unless_there_is_a_line_for_head() {
     let app = Router::new()
         .route("/a", get(|| async {}))
         .route("/b", get(|| async {}))

@@ -161,7 +161,7 @@ async fn a_downgrade_within_the_new_capacity_keeps_spent_tokens() {
     );
     assert_eq!(quota_headers(&server.call("GET /todos", &[]).await), ("default".into(), 30, 29));
     let anonymous = server.call("GET /todos", &["x-plan: free"]).await;
-    assert_eq!(quota_headers(&anonymous), ("default".into(), 60, 58), "all anonymous callers share one bucket");
+    assert_eq!(quota_headers(&anonymous), ("default".into(), 60, 58), "all anonymous callers must share one bucket");
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn layers_on_handlers_apply_the_same_quotas_as_a_table() {
         assert_eq!(
             quota_headers(&server.call("GET /todos/8", &lines).await).2,
             default - 2,
-            "all paths of a route share a bucket"
+            "all paths of a route must share a bucket"
         );
     }
 }

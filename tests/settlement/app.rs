@@ -33,7 +33,7 @@ where
     H: Fn(Receipt) -> F + Clone,
 {
     layer.layer(service_fn(move |request: Request<()>| {
-        let receipt = request.extensions().get::<Receipt>().cloned().expect("a receipt");
+        let receipt = request.extensions().get::<Receipt>().cloned().expect("expected a receipt");
         let answer = handle(receipt);
         async move { Ok(status(answer.await)) }
     }))

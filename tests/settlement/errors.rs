@@ -117,7 +117,7 @@ async fn a_limit_error_delegates_display_and_source_to_the_inner_error() {
     // `LimitError` is transparent, so `source()` is the cause of the inner error.
     assert_eq!(down.source().unwrap().to_string(), "connection refused");
     assert!(down.denied().is_none() && down.source().unwrap().source().is_none());
-    let LimitError::Backend(error) = down else { panic!("{down:?}") };
+    let LimitError::Backend(error) = down else { panic!("expected a backend error, found {down:?}") };
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
 

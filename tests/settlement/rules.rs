@@ -42,7 +42,7 @@ async fn a_rule_without_on_response_settles_by_the_layers_closure() {
 
 /// Regression test: an inner layer that skipped the request replaced the outer receipt with an empty receipt.
 #[tokio::test]
-async fn an_inner_layer_that_charges_nothing_keeps_the_outer_receipt() {
+async fn an_inner_layer_that_charges_nothing_preserves_the_outer_receipt() {
     let (limiter, _clock) = limiter();
     let inner = RateLimitLayer::new(CALLS, |_: &Parts| Extraction::skip()).with_receipt().limiter(&limiter);
     let handler = axum::routing::get(async |receipt: tollgate::Receipt| {

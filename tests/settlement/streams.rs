@@ -55,7 +55,7 @@ async fn streaming_server() -> (Client, RateLimiter, mpsc::Sender<Bytes>, mpsc::
     let (dropped, body_dropped) = mpsc::channel(1);
     let once = Arc::new(Mutex::new(Some((chunks, dropped))));
     let answer = move |receipt: Receipt| async move {
-        let (chunks, dropped) = once.lock().unwrap().take().expect("the server streams only one response");
+        let (chunks, dropped) = once.lock().unwrap().take().expect("expected only one response");
         Body::new(StreamedBody { chunks, tokens: 0, receipt, _dropped: dropped })
     };
     let layer = RateLimitLayer::new(TOKENS, team).cost(|_| ESTIMATE).with_receipt().limiter(&limiter);

@@ -93,7 +93,7 @@ async fn a_request_stays_charged_if_the_client_disconnects() {
         let client = serve(Router::new().route("/", get(never)).layer(layer)).await;
         let mut stream = TcpStream::connect(client.0).await.unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
-        handler.recv().await.expect("the handler must start");
+        handler.recv().await.expect("the handler did not start");
         drop(stream);
         // The server drops the handler and its sender when it notices the disconnect.
         assert!(tokio::time::timeout(Duration::from_secs(20), handler_dropped(handler)).await.is_ok());

@@ -157,7 +157,9 @@ async fn point_3_only_the_observer_gets_advice_about_a_missing_peer_address() {
     }
     assert_eq!(limiter.stats().mistakes.missing_peers, 3);
     let log = log.0.lock().unwrap();
-    let [(MistakeKind::MissingPeer, advice)] = &log[..] else { panic!("{log:?}") };
+    let [(MistakeKind::MissingPeer, advice)] = &log[..] else {
+        panic!("expected exactly one report of a missing peer, found {log:?}")
+    };
     for remedy in ["feature `tonic`", "into_make_service_with_connect_info", "key::PeerAddr"] {
         assert!(advice.contains(remedy), "{advice}");
     }

@@ -31,7 +31,7 @@ async fn a_block_is_reported_until_its_last_microsecond() {
         limiter.block(Signal::key("ada".to_owned()), Duration::from_micros(90_000_001)).await.unwrap();
         let reported = status(&app, "ada").await;
         assert_eq!(reported.not_before, Some(reported.now + 90_000_001.0));
-        assert_eq!(reported.spent, reported.capacity, "a blocked caller has no tokens left");
+        assert_eq!(reported.spent, reported.capacity, "a blocked caller must have no tokens left");
         assert_eq!(status(&app, "grace").await.not_before, None);
         clock.advance(Duration::from_micros(90_000_000));
         assert_eq!(status(&app, "ada").await.not_before, Some(reported.now + 90_000_001.0));

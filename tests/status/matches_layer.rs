@@ -81,7 +81,7 @@ async fn a_route_reports_its_own_policy_and_a_table_reports_all_policies() {
 }
 
 #[tokio::test]
-async fn several_rules_are_read_at_one_instant() {
+async fn several_rules_are_read_at_the_same_instant() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(&API, user).and(&DAILY, key::global()).limiter(&limiter);
     let app = app_with_status(&layer);

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 /// Polls a future of the memory backend once and returns its output. The future is always ready at the first poll.
 pub(crate) fn now<T, E: std::fmt::Debug>(future: impl IntoFuture<Output = Result<T, E>>) -> T {
     match pin!(future.into_future()).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer.expect("the memory backend never fails"),
-        Poll::Pending => panic!("the memory backend is always ready"),
+        Poll::Ready(answer) => answer.expect("the memory backend failed"),
+        Poll::Pending => panic!("the result of the memory backend is not ready"),
     }
 }

@@ -17,7 +17,7 @@ fn limited(limiter: &RateLimiter) -> Router {
 }
 
 #[tokio::test]
-async fn t03_ipv4_clients_of_a_dual_stack_listener_have_a_bucket_each() {
+async fn t03_ipv4_clients_of_a_dual_stack_listener_have_separate_buckets() {
     if TcpListener::bind("[::1]:0").await.is_err() {
         eprintln!("skipped: this machine has no IPv6");
         return;
@@ -78,7 +78,7 @@ fn t03_an_ipv4_mapped_network_is_trusted_like_the_ipv4_network() {
 }
 
 #[tokio::test]
-async fn t04_ten_thousand_addresses_of_one_network_share_a_bucket() {
+async fn t04_ten_thousand_addresses_in_one_network_share_a_bucket() {
     let (limiter, backend, _clock) = limiter();
     let app = limited(&limiter);
     let network: Ipv6Addr = "2001:db8:1:2::".parse().unwrap();

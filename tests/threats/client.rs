@@ -41,10 +41,10 @@ where
 {
     let mut request = Request::new(Body::empty());
     for (name, value) in lines {
-        let name = HeaderName::from_bytes(name.as_ref()).expect("a header name");
-        request.headers_mut().append(name, HeaderValue::from_bytes(value.as_ref()).expect("a header value"));
+        let name = HeaderName::from_bytes(name.as_ref()).expect("expected a header name");
+        request.headers_mut().append(name, HeaderValue::from_bytes(value.as_ref()).expect("expected a header value"));
     }
-    request.extensions_mut().insert(ConnectInfo(SocketAddr::new(peer.parse().expect("an address"), 4711)));
+    request.extensions_mut().insert(ConnectInfo(SocketAddr::new(peer.parse().expect("expected an address"), 4711)));
     request
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn send(app: &Router, request: Request) -> Answer {
 
 pub(crate) async fn get(app: &Router, peer: &str, path: &str) -> Answer {
     let mut request = request::<&str, &str>(peer, &[]);
-    *request.uri_mut() = path.parse().expect("a URI");
+    *request.uri_mut() = path.parse().expect("expected a URI");
     send(app, request).await
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Answer {
 impl Answer {
     pub(crate) async fn read(response: axum::response::Response) -> Answer {
         let (parts, body) = response.into_parts();
-        let body = body.collect().await.expect("a body").to_bytes().to_vec();
+        let body = body.collect().await.expect("expected a body").to_bytes().to_vec();
         Answer { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
@@ -89,36 +89,39 @@ impl Answer {
     }
 
     pub(crate) fn retry_after(&self) -> u64 {
-        self.headers["retry-after"].to_str().expect("text").parse().expect("seconds")
+        self.headers["retry-after"].to_str().expect("expected text").parse().expect("expected seconds")
     }
 }
 
 /// Serves `app` on `listener` until the test's runtime ends. Returns its port.
 pub(crate) fn serve(app: Router, listener: TcpListener) -> u16 {
-    let port = listener.local_addr().expect("an address").port();
+    let port = listener.local_addr().expect("expected an address").port();
     tokio::spawn(async move {
-        axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await.expect("a server");
+        axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
+            .await
+            .expect("expected a server");
     });
     port
 }
 
 pub(crate) async fn serve_v4(app: Router) -> u16 {
-    serve(app, TcpListener::bind("127.0.0.1:0").await.expect("a free port"))
+    serve(app, TcpListener::bind("127.0.0.1:0").await.expect("expected a free port"))
 }
 
 /// Sends an unmodified request line and header lines to the server at `port` from the loopback address `from`. Returns
 /// the status and the body.
 pub(crate) async fn raw(port: u16, from: Ipv4Addr, line: &str, lines: &[String]) -> (u16, String) {
-    let socket = TcpSocket::new_v4().expect("a socket");
-    socket.bind(SocketAddr::from((from, 0))).expect("a loopback address");
-    let mut stream = socket.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.expect("a connection");
+    let socket = TcpSocket::new_v4().expect("expected a socket");
+    socket.bind(SocketAddr::from((from, 0))).expect("expected a loopback address");
+    let mut stream =
+        socket.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.expect("expected a connection");
     let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
     let head = format!("{line} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{lines}\r\n");
-    stream.write_all(head.as_bytes()).await.expect("a request sent");
+    stream.write_all(head.as_bytes()).await.expect("failed to send the request");
     let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).await.expect("an answer");
-    let text = String::from_utf8(bytes).expect("text");
-    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-    let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).expect("a status line");
-    (status.parse().expect("a status"), body.to_owned())
+    stream.read_to_end(&mut bytes).await.expect("expected an answer");
+    let text = String::from_utf8(bytes).expect("expected text");
+    let (head, body) = text.split_once("\r\n\r\n").expect("expected the head of a response");
+    let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).expect("expected a status line");
+    (status.parse().expect("expected a status"), body.to_owned())
 }

@@ -25,7 +25,7 @@ async fn t20_a_batch_is_charged_for_each_of_its_operations() {
     let app = Router::new().route("/", post(batch)).with_state(limiter.clone());
     assert_eq!(ask(&app, "one\n".repeat(8)).await.status, 200);
     assert_eq!(limiter.remaining(&TEN, "ada").await.unwrap(), 2);
-    assert_eq!(ask(&app, "one\n".repeat(3)).await.status, 429, "a batch is allowed or denied as a whole");
+    assert_eq!(ask(&app, "one\n".repeat(3)).await.status, 429, "a batch must be allowed or denied as a whole");
     assert_eq!(ask(&app, "one\n".repeat(2)).await.status, 200);
     assert_eq!(ask(&app, "one\n".to_owned()).await.status, 429);
     // A cost above the capacity can never be allowed, so the refusal has no `retry-after`.

@@ -32,7 +32,7 @@ proptest! {
             prop_assert_eq!(answer.status, status);
             for field in ["ratelimit-policy", "ratelimit"] {
                 let list: sfv::List = sfv::Parser::new(answer.headers[field].as_bytes()).parse().unwrap();
-                let [sfv::ListEntry::Item(item)] = &list[..] else { panic!("{list:?}") };
+                let [sfv::ListEntry::Item(item)] = &list[..] else { panic!("expected one item, found {list:?}") };
                 prop_assert_eq!(item.bare_item.as_string().unwrap().as_str(), &name);
             }
             if status == 429 {

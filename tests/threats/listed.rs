@@ -24,7 +24,7 @@ fn missing_tests_are_detected() {
     assert!(has_test("threats", "listed::missing_tests_are_detected"));
     assert!(!has_test("threats", "listed::missing_tests_are"));
     assert!(!has_test("threats", "lockout::missing_tests_are_detected"));
-    assert!(!has_test("threats", "listed::has_test"), "a function without a test attribute");
+    assert!(!has_test("threats", "listed::has_test"), "a function without a test attribute must not count as a test");
     assert!(!has_test("nowhere", "listed::missing_tests_are_detected"));
     assert!(has_test("lib", "policy::key::tests::different_keys_have_different_encodings"));
     assert!(!has_test("lib", "policy::name::tests::different_keys_have_different_encodings"));
@@ -45,7 +45,7 @@ fn threats_are_numbered_consecutively_and_have_evidence() {
 }
 
 #[test]
-fn every_numbered_test_of_this_target_is_listed() {
+fn every_numbered_test_in_this_target_is_listed() {
     let listed: Vec<String> = threats().into_iter().flat_map(|threat| threat.evidence).collect();
     for file in fs::read_dir(root().join("tests/threats")).unwrap() {
         let file = file.unwrap().path();

@@ -18,7 +18,7 @@ async fn status(app: &Router, peer: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn point_10_ipv4_clients_behind_nat64_have_a_bucket_each() {
+async fn point_10_ipv4_clients_behind_nat64_have_separate_buckets() {
     let (limiter, backend, _clock) = limiter();
     let app = hello().layer(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter));
     for host in 0..100 {

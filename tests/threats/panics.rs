@@ -29,7 +29,7 @@ async fn status(app: &Router, lines: &[(&str, &str)]) -> u16 {
 async fn assert_panics(app: &Router) {
     let app = app.clone();
     let task = tokio::spawn(async move { status(&app, &[("x-boom", "1")]).await });
-    assert!(task.await.expect_err("a panic").is_panic());
+    assert!(task.await.expect_err("expected a panic").is_panic());
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn t25_waiting_for_the_time_in_retry_after_is_always_enough(
+    fn t25_waiting_as_long_as_retry_after_says_is_always_enough(
         one in quota(),
         other in quota(),
         jitter in prop_oneof![Just(0), 1..10_000_000_u64, 1..10_000_000_000_u64],
@@ -58,10 +58,10 @@ async fn ask(app: &Router, cost: u64) -> Answer {
 /// Returns the largest `t` in `RateLimit`, which is the wait without jitter in whole seconds.
 fn longest_window(answer: &Answer) -> u64 {
     let times = answer.headers.get_all("ratelimit").iter().map(|line| {
-        let (_, t) = line.to_str().unwrap().rsplit_once(";t=").expect("a parameter t");
+        let (_, t) = line.to_str().unwrap().rsplit_once(";t=").expect("expected a parameter `t`");
         t.parse().unwrap()
     });
-    times.max().expect("a violated policy")
+    times.max().expect("expected an exceeded limit")
 }
 
 fn quota() -> impl Strategy<Value = Quota> {

@@ -40,7 +40,7 @@ fn t07_an_extracted_key_does_not_show_the_credential() {
     for extractor in extractors() {
         let extraction = extractor.extract(&parts);
         let mut shown = format!("{extraction:?} {extraction:#?}");
-        let Extraction::Now(Found::Subject(subject)) = extraction else { panic!("{shown}") };
+        let Extraction::Now(Found::Subject(subject)) = extraction else { panic!("expected a subject, found {shown}") };
         assert!(subject.key().is_some(), "the extractor found no key");
         shown += &format!("{subject:?} {:?}", Found::Subject(subject.clone()));
         shown += &format!("{:?} {:?}", subject.key(), Secret::random().digest(subject.key().unwrap()));

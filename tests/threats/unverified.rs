@@ -13,7 +13,7 @@ use tollgate::{
 use crate::client::{ONE, hello, limiter, request, send};
 
 #[tokio::test]
-async fn point_11_invented_tokens_bypass_a_pair_but_not_a_rule_by_address() {
+async fn point_11_invented_tokens_bypass_a_paired_key_but_not_a_per_address_rule() {
     let address = Policy::new("address", Quota::token_bucket(10, MINUTE));
     let pair = RateLimitLayer::new(ONE, key::bearer().and(key::client_ip()));
     let rules = RateLimitLayer::new(ONE, key::bearer().or_skip()).and(address, key::client_ip());
@@ -64,7 +64,10 @@ async fn point_11_auto_block_without_keys_blocks_the_attacker_but_not_the_accoun
         }
         limiter.reset(&login, "ada").await.unwrap();
         assert_eq!(limiter.try_acquire(&login, "ada").ip(ada).await.unwrap().is_allowed(), ada_is_allowed);
-        assert!(!limiter.try_acquire(&login, "grace").ip(eve).await.unwrap().is_allowed(), "the address is blocked");
+        assert!(
+            !limiter.try_acquire(&login, "grace").ip(eve).await.unwrap().is_allowed(),
+            "the address must be blocked"
+        );
     }
 }
 

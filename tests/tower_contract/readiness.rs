@@ -109,7 +109,7 @@ where
 {
     // If a slot of the buffer leaked, this call would wait forever.
     let answer = tokio::time::timeout(Duration::from_secs(20), service.oneshot(Request::new(())));
-    answer.await.expect("a response within 20 s").unwrap().status().as_u16()
+    answer.await.expect("expected a response within 20 s").unwrap().status().as_u16()
 }
 
 #[tokio::test]

@@ -31,11 +31,11 @@ async fn a_key_error_in_shadow_mode_refuses_no_request() {
 }
 
 #[tokio::test]
-async fn the_status_of_a_request_without_a_key_is_shadowed() {
+async fn the_status_of_a_request_without_a_key_is_marked_as_shadowed() {
     // Regression test: the header was `denied`, but the status was not marked as shadowed.
     let layer = RateLimitLayer::new(ONE, key::client_ip()).shadow().shadow_header("x-shadow").with_status();
     let inner = service_fn(|request: Request<()>| async move {
-        let status = request.extensions().get::<RateLimitStatus>().expect("a status");
+        let status = request.extensions().get::<RateLimitStatus>().expect("expected a status");
         Ok::<_, Infallible>(Response::new(status.is_shadowed().to_string()))
     });
     let response = layer.layer(inner).oneshot(Request::new(())).await.unwrap();

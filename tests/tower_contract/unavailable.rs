@@ -43,7 +43,7 @@ async fn on_refusal_receives_the_backend_error() {
     let limiter = RateLimiter::new(Broken { immediate: true });
     let one = Policy::new("one", Quota::token_bucket(10, MINUTE));
     let layer = RateLimitLayer::new(one, key::global()).limiter(&limiter).on_refusal(|refusal| {
-        let error = refusal.error().expect("the backend's error");
+        let error = refusal.error().expect("expected the backend's error");
         assert!(refusal.decisions().is_none() && refusal.status() == 503);
         assert_eq!(refusal.message(), "the service cannot tell its limits at the moment");
         Response::new(Bytes::from(format!("{:?}", error.kind())))

@@ -16,8 +16,8 @@ static SEARCH: Policy = Policy::new("search", SPACED);
 async fn a_request_that_waited_has_its_status_and_receipt() {
     let queue = Queue::new();
     let inner = service_fn(|req: Request<u64>| async move {
-        let status = req.extensions().get::<RateLimitStatus>().expect("a status");
-        let charge = req.extensions().get::<Receipt>().expect("a receipt");
+        let status = req.extensions().get::<RateLimitStatus>().expect("expected a status");
+        let charge = req.extensions().get::<Receipt>().expect("expected a receipt");
         if *req.body() == 1 {
             assert_eq!(status.tightest().map(|decision| decision.reason()), Some(Reason::Reserved));
             charge.refund().await.unwrap();

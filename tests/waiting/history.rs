@@ -175,7 +175,7 @@ impl History {
                 let inner = service_fn(|_| std::future::ready(Ok::<_, ()>(Response::new(()))));
                 let layer = RateLimitLayer::new(self.policy.clone(), |_: &Parts| 7).limiter(&self.limiter);
                 let response = layer.cost(number).wait_up_to(wait).layer(inner).call(request(tokens));
-                Box::pin(async move { response.await.expect("a response").status() == 200 })
+                Box::pin(async move { response.await.expect("expected a response").status() == 200 })
             }
         }
     }

@@ -20,7 +20,7 @@ mod rules;
 mod upstream;
 
 #[path = "../model/admitted.rs"]
-#[allow(dead_code)] // These tests build a `AdmittedCharge` differently.
+#[allow(dead_code)] // These tests build an `AdmittedCharge` differently.
 mod admitted;
 #[path = "../model/mod.rs"]
 mod model;

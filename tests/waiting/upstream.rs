@@ -111,7 +111,7 @@ async fn point_4_a_single_server_refuses_none_of_1000_requests_in_53_seconds() {
 
 /// A server refuses its tenth request. For the next second, it receives only requests that were already sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn point_4_a_429_from_a_server_holds_its_queue_until_retry_after() {
+async fn point_4_a_429_pauses_requests_to_the_server_until_retry_after() {
     const RATE: u64 = 100;
     let (count, refused_at) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
     let arrivals: Arc<Mutex<Vec<Instant>>> = Arc::default();

@@ -1,4 +1,4 @@
-//! Calls under a policy of several quotas: all of them are charged, or none.
+//! Calls under a policy with several quotas. A call is charged under all quotas or under none of them.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ fn every_quota_must_allow_a_call() {
         allowed.push((0..3).filter(|_| now(limiter.try_limit(&API, "ada")).is_allowed()).count());
         clock.advance(SECOND);
     }
-    // Two in each second, five in the first hour.
+    // Two calls are allowed in each second, and five in the first hour.
     assert_eq!(allowed, [2, 2, 1, 0]);
 }
 
@@ -36,24 +36,24 @@ fn a_denied_call_charges_no_quota() {
 }
 
 #[test]
-fn the_decision_is_that_of_the_binding_quota() {
+fn the_decision_reports_the_quota_that_limits_the_call_most() {
     let (limiter, clock) = limiter();
-    // The least that remains, of either quota.
+    // The quota per second has fewer tokens left than the quota per hour.
     assert_eq!(now(limiter.try_limit(&API, "ada")).remaining(), 1);
     assert_eq!(now(limiter.remaining(&API, "ada")), 1);
     clock.advance(SECOND);
     now(limiter.limit_all([Charge::new(&API, "ada").cost(2)]));
     clock.advance(SECOND);
     let decision = now(limiter.try_check(&API, "ada"));
-    assert_eq!((decision.name().as_ref(), decision.remaining()), ("api;1s", 2), "the hour has 2 left as well");
+    assert_eq!((decision.name().as_ref(), decision.remaining()), ("api;1s", 2), "both quotas have 2 tokens left");
     now(limiter.limit_all([Charge::new(&API, "ada").cost(2)]));
-    // Both quotas deny; the hour denies longer.
+    // Both quotas deny the call. The quota per hour requires the longer wait.
     let denied = now(limiter.try_limit(&API, "ada"));
     assert_eq!((denied.policy().as_str(), denied.name().as_ref()), ("api", "api;1h"));
     assert_eq!(denied.retry_after(), Some(12 * MINUTE - 2 * SECOND));
     let error = now(async { Ok::<_, ()>(limiter.limit(&API, "ada").await.unwrap_err()) });
     assert_eq!(error.to_string(), "rate limit exceeded: \"api;1s\", \"api;1h\"; retry after 718s");
-    // A cost that never fits has no retry time, however soon the other quota allows it.
+    // A cost above the capacity of one quota has no retry time, even if the other quota would allow it.
     let denied = now(limiter.try_acquire(&API, "eve").cost(4));
     assert_eq!((denied.reason(), denied.retry_after()), (Reason::CostTooLarge, None));
 }
@@ -65,7 +65,7 @@ fn several_charges_have_one_decision_for_each_quota() {
     let decisions = now(limiter.try_limit_all([Charge::new(&API, 1), Charge::new(&USER, 2).cost(3)]));
     let shown: Vec<_> = decisions.iter().map(|it| (it.name().into_owned(), it.remaining())).collect();
     assert_eq!(shown, [("api;1s".to_owned(), 1), ("api;1h".to_owned(), 4), ("user".to_owned(), 7)]);
-    // The same key twice: each charge sees the one before it.
+    // If a call charges the same key twice, the second charge includes the tokens of the first.
     let decisions = now(limiter.try_limit_all([Charge::new(&API, 7), Charge::new(&API, 7)]));
     assert_eq!(decisions.iter().map(|it| it.remaining()).collect::<Vec<_>>(), [1, 4, 0, 3]);
 }
@@ -92,11 +92,11 @@ fn a_receipt_settles_every_quota_of_its_charge() {
     now(receipt.of("tokens").unwrap().reset());
     assert_eq!(left(), [1000, 10_000, 9]);
     drop(now(limiter.hold_all(both())));
-    assert_eq!(left(), [1000, 10_000, 9], "refunded when dropped");
+    assert_eq!(left(), [1000, 10_000, 9], "dropping the reservation must refund its tokens");
 }
 
 #[test]
-fn a_reset_forgets_every_quota() {
+fn a_reset_clears_the_spent_tokens_of_every_quota() {
     let (limiter, _clock) = limiter();
     now(limiter.acquire(&API, "ada").cost(2));
     assert!(now(limiter.reset(&API, "ada")));
@@ -110,11 +110,11 @@ async fn a_reservation_waits_for_the_latest_quota() {
     let (limiter, clock) = limiter();
     now(limiter.acquire(&jobs, "ada"));
     let second = limiter.acquire(&jobs, "ada").reserve().await.unwrap();
-    assert_eq!(second.delay(), SECOND, "the minute still has a token");
+    assert_eq!(second.delay(), SECOND, "the quota per minute must still have a token");
     clock.advance(5 * SECOND);
     let third = limiter.acquire(&jobs, "ada").reserve().await.unwrap();
     assert_eq!(third.delay(), 25 * SECOND);
-    // If only one quota has reservations, a call waits for that one.
+    // If only one quota allows reservations, a call can wait only for tokens of that quota.
     let mixed = Policy::new("mixed", Quota::per_second(1).max_reserved(9)).and(Quota::per_day(2));
     for delay in [0, 1] {
         assert_eq!(limiter.acquire(&mixed, "ada").reserve().await.unwrap().delay(), delay * SECOND);

@@ -24,7 +24,7 @@ fn quotas_are_one_string_or_a_list() {
 }
 
 #[test]
-fn every_fault_is_listed_with_its_place() {
+fn every_fault_is_listed_with_its_path() {
     let text = r#"
         [policies.a]
         quota = []

@@ -1,5 +1,5 @@
-//! Random histories under policies with 1 to 4 quotas: each quota decides as if it were alone, and a call is allowed if
-//! all of them allow it.
+//! Random histories under policies with 1 to 4 quotas. Each quota decides independently, and a call is allowed if all
+//! quotas allow it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tollgate::{Charge, HOUR, MINUTE, Policy, Quota, RateLimiter, SECOND, Subject
 use crate::client::limiter;
 use crate::support::now;
 
-/// A small generator, so that a failing history can be repeated.
+/// A random number generator with a seed, so that a failing history can be repeated.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -26,7 +26,9 @@ impl Random {
 pub(crate) fn policies() -> Vec<Policy> {
     let ms = Duration::from_millis(1);
     let list = |quotas: &[Quota]| {
-        quotas[1..].iter().fold(Quotas::from(quotas[0]), |list, quota| list.try_and(*quota).expect("other periods"))
+        quotas[1..]
+            .iter()
+            .fold(Quotas::from(quotas[0]), |list, quota| list.try_and(*quota).expect("expected different periods"))
     };
     let lists = [
         list(&[Quota::token_bucket(5, 40 * ms)]),
@@ -42,16 +44,16 @@ pub(crate) fn policies() -> Vec<Policy> {
     lists
         .into_iter()
         .enumerate()
-        .map(|(i, list)| Policy::try_new(format!("windows {i}"), list).expect("a policy"))
+        .map(|(i, list)| Policy::try_new(format!("windows {i}"), list).expect("expected a policy"))
         .collect()
 }
 
-/// The states of each key under each policy, one for each quota.
+/// The states of each key under each policy. There is one state for each quota.
 #[derive(Default)]
 pub(crate) struct Reference(HashMap<(String, u64), Vec<State>>);
 
 impl Reference {
-    /// Repeats a call of one charge, and compares.
+    /// Repeats a call with one charge in the algebra, and checks that the decisions are equal.
     pub(crate) fn check(&mut self, policy: &Policy, key: u64, ask: Ask, decisions: &Decisions, store: bool) {
         let states = self.0.entry((policy.name().to_string(), key)).or_default();
         states.resize(policy.quotas().len(), State::default());
@@ -81,7 +83,7 @@ impl Reference {
     }
 }
 
-/// A cost, and sometimes a wait if the policy has reservations.
+/// Generates a cost and, if the policy allows reservations, sometimes a maximum wait.
 pub(crate) fn ask(policy: &Policy, random: &mut Random) -> Ask {
     let ask = Ask::cost(random.below(4));
     let reserves = policy.quotas().iter().any(|quota| quota.get_max_reserved() != Some(0));
@@ -100,7 +102,7 @@ pub(crate) fn charge<'a>(policy: &'a Policy, key: u64, ask: Ask) -> Charge<'a> {
 }
 
 #[test]
-fn memory_decides_each_quota_as_if_it_were_alone() {
+fn the_memory_backend_decides_each_quota_independently() {
     let policies = policies();
     for seed in 1..=30_u64 {
         let (limiter, clock): (RateLimiter, _) = limiter();
@@ -127,16 +129,17 @@ fn memory_decides_each_quota_as_if_it_were_alone() {
     }
 }
 
-/// Calls with a wait need `hold_all`, which returns a denial as an error.
+/// Makes the call with `hold_all`, because only calls that return a hold can wait. This method returns a denial as an
+/// error.
 fn decided(limiter: &RateLimiter, charge: Charge<'_>) -> Decisions {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
     let Poll::Ready(answer) = pin!(limiter.hold_all([charge])).as_mut().poll(&mut Context::from_waker(Waker::noop()))
     else {
-        panic!("the memory backend is always ready")
+        panic!("the result of the memory backend is not ready")
     };
     match answer {
         Ok(reservation) => reservation.into_receipt().decisions().clone(),
-        Err(error) => error.denied().expect("a denial").decisions().clone(),
+        Err(error) => error.denied().expect("expected a denial").decisions().clone(),
     }
 }

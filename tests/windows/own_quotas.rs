@@ -1,4 +1,4 @@
-//! Quotas that the caller brings, such as those of a database row.
+//! Quotas that are passed with the subject of a call, for example from a database row.
 
 use axum::http::request::Parts;
 use tollgate::policy::Quotas;
@@ -10,13 +10,14 @@ use crate::support::now;
 const API: Policy = Policy::new("api", Quota::per_minute(10));
 
 #[test]
-fn a_callers_own_quotas_replace_the_policys() {
+fn a_callers_own_quotas_replace_those_of_the_policy() {
     let (limiter, _clock) = limiter();
     let ada = || Subject::new("ada").quota("3/s; 100/d".parse::<Quotas>().unwrap());
     assert_eq!(now(limiter.limit(&API, ada())).remaining(), 2);
     assert_eq!(limiter.quotas(&API, ada()).to_string(), "3/s; 100/d");
     assert_eq!(now(limiter.limit(&API, "eve")).remaining(), 9);
-    // A quota that is set for the key takes precedence; quotas for all callers do not.
+    // A quota that is set for the key takes precedence over the caller's own quotas. A quota that is set for the policy
+    // does not.
     now(limiter.set_quota(&API, Quota::per_minute(1)));
     assert_eq!(limiter.quotas(&API, ada()).len(), 2);
     now(limiter.set_key_quota(&API, "ada", Quota::per_minute(2)));
@@ -24,11 +25,11 @@ fn a_callers_own_quotas_replace_the_policys() {
 }
 
 #[tokio::test]
-async fn extractors_return_the_callers_quota() {
+async fn extractors_can_return_the_quota_of_a_caller() {
     let (limiter, _clock) = limiter();
     let caller = |parts: &Parts| {
         let user = parts.headers["x-user"].to_str().unwrap().to_owned();
-        // As if from a database, which is asked for each request.
+        // This simulates a database query for each request.
         key::Extraction::later(async move {
             tokio::task::yield_now().await;
             let quota = Quota::per_hour(user.len() as u64);
@@ -44,7 +45,8 @@ async fn extractors_return_the_callers_quota() {
     }
 }
 
-/// Whatever quota a caller brings to each call, it spends at most what the largest of them admits, and one capacity.
+/// Even if each call of a caller has different quotas, the calls spend at most one capacity more than the largest quota
+/// admits.
 #[test]
 fn alternating_quotas_admit_no_more_than_the_largest() {
     let lists = ["10/s; 50/min", "20/s; 100/min", "5/s", "30/min", "100/min; 7/s", "2/s; 3000/h; 90/min"];
@@ -61,13 +63,13 @@ fn alternating_quotas_admit_no_more_than_the_largest() {
             }
             clock.advance(SECOND / 10);
         }
-        // In a minute, "5/s" admits the most: 5 + 300.
+        // The quota "5/s" admits the most tokens in a minute, which are 5 + 300.
         assert!(admitted <= 305 + 5, "{admitted} admitted under {policy:?}");
     }
 }
 
 #[test]
-fn a_hundred_thousand_distinct_quotas_have_their_own_limits() {
+fn a_hundred_thousand_different_quotas_are_enforced_separately() {
     let (limiter, _clock) = limiter();
     let quota = |number: u64| -> Quotas {
         match number % 3 {

@@ -1,4 +1,4 @@
-//! Several quotas on a Redis server: one row holds all windows of a key under a policy.
+//! Several quotas on a Redis server. One row contains all windows of a key under a policy.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::histories::{Random, Reference, ask, charge, policies};
 use crate::server::Server;
 
 #[tokio::test]
-async fn redis_decides_each_quota_as_if_it_were_alone() {
+async fn the_redis_backend_decides_each_quota_independently() {
     let server = Server::start();
     let limiter = RateLimiter::new(server.backend().await);
     let policies = policies();
@@ -29,7 +29,7 @@ async fn redis_decides_each_quota_as_if_it_were_alone() {
             _ => {
                 let decisions = match limiter.hold_all([charge(policy, key, ask)]).await {
                     Ok(reservation) => reservation.into_receipt().decisions().clone(),
-                    Err(error) => error.denied().expect("a denial").decisions().clone(),
+                    Err(error) => error.denied().expect("expected a denial").decisions().clone(),
                 };
                 reference.check(policy, key, ask, &decisions, true);
             }
@@ -41,7 +41,7 @@ async fn redis_decides_each_quota_as_if_it_were_alone() {
 }
 
 #[tokio::test]
-async fn one_row_holds_all_windows_and_is_read_and_written_once() {
+async fn one_row_contains_all_windows_and_is_read_and_written_once_per_call() {
     const API: Policy =
         Policy::new("api", Quota::per_second(10)).and(Quota::per_hour(500)).and(Quota::fixed_window(5000, DAY));
     let server = Server::start();
@@ -72,12 +72,12 @@ async fn processes_share_all_windows() {
     let other = RateLimiter::new(server.backend().await);
     one.acquire(&API, "ada").cost(3).await.unwrap();
     assert_eq!(other.remaining(&API, "ada").await.unwrap(), 2);
-    // The caller's own quotas share the windows, too.
+    // The caller's own quotas use the same windows.
     let own = || Subject::new("ada").quota("100/h; 10/d".parse::<Quotas>().unwrap());
     other.limit_all([Charge::new(&API, own()).cost(6)]).await.unwrap();
     let spent: Vec<f64> = one.snapshots(&API, "ada").await.unwrap().iter().map(|it| it.state().spent.ceil()).collect();
     assert_eq!(spent, [9.0, 9.0]);
-    // A quota set in one process holds in the other.
+    // A quota that is set in one process applies in the other process too.
     one.set_quota(&API, Quota::per_hour(50).and(Quota::per_day(80))).await.unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     while other.quotas(&API, "ada").to_string() != "50/h; 80/d" {
@@ -88,9 +88,10 @@ async fn processes_share_all_windows() {
     assert_eq!(other.remaining(&API, "ada").await.unwrap(), 50);
 }
 
-/// Regression: a change of the shorter quota reset the expiry of the row, which forgot the longer quota.
+/// Regression: a change of the quota with the shorter period shortened the expiry of the row, so the row expired before
+/// the window of the longer quota ended.
 #[tokio::test]
-async fn a_row_lives_as_long_as_its_longest_window() {
+async fn the_longest_window_determines_when_a_row_expires() {
     let server = Server::start();
     let backend = server.backend().await;
     let limiter = RateLimiter::new(backend.clone());
@@ -102,12 +103,12 @@ async fn a_row_lives_as_long_as_its_longest_window() {
         let mut hours_left = || redis::cmd("TTL").arg(&row).query::<u64>(&mut admin).unwrap() / 3600;
         limiter.acquire(&policy, "ada").cost(500).await.unwrap();
         assert!(hours_left() >= 11, "{name}");
-        // Another quota per second, and a charge that only this window notices.
+        // Change only the quota per second, and make another charge.
         let other =
             list.iter().map(|quota| if quota.period() == tollgate::SECOND { Quota::per_second(600) } else { *quota });
         let other = other.map(Quotas::from).reduce(|list, next| list.and(next[0])).unwrap();
         limiter.limit(&policy, Subject::new("ada").quota(other)).await.unwrap();
-        assert!(hours_left() >= 11, "{name}: after a change");
+        assert!(hours_left() >= 11, "{name}: the expiry was shortened by a change of the other quota");
         assert_eq!(limiter.snapshots(&policy, "ada").await.unwrap().len(), 2);
     }
 }

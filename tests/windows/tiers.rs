@@ -1,4 +1,4 @@
-//! Tiers with several quotas: quotas of one period share what a key has spent.
+//! Tiers with several quotas. Quotas with the same period share the spent tokens of a key.
 
 use tollgate::{DAY, HOUR, MINUTE, Policy, Quota, SECOND, Subject};
 
@@ -19,21 +19,21 @@ fn spent(limiter: &tollgate::RateLimiter, policy: &Policy, subject: Subject) -> 
 }
 
 #[test]
-fn a_change_of_tier_carries_spending_over_by_period() {
+fn after_a_tier_change_spent_tokens_count_in_quotas_with_the_same_period() {
     let (api, (limiter, _clock)) = (api(), limiter());
     let ada = |tier: &'static str| Subject::new("ada").tier(tier);
     now(limiter.acquire(&api, "ada").cost(5));
     let pro = [("api;1s".to_owned(), 5.0), ("api;1d".to_owned(), 5.0)];
     assert_eq!(spent(&limiter, &api, ada("pro")), pro);
     now(limiter.acquire(&api, ada("pro")).cost(45));
-    // The day is shared with a tier that has no other quota; the month is not.
+    // A tier with only a daily quota shares the tokens spent per day. A tier with a monthly quota does not.
     assert_eq!(spent(&limiter, &api, ada("unlimited bursts")), [("api".to_owned(), 50.0)]);
     let monthly = [("api;1s".to_owned(), 50.0), ("api;30d".to_owned(), 0.0)];
     assert_eq!(spent(&limiter, &api, ada("monthly")), monthly);
 }
 
 #[test]
-fn a_reload_that_adds_a_quota_keeps_what_was_spent() {
+fn spent_tokens_stay_spent_when_a_reload_adds_a_quota() {
     let (limiter, clock) = limiter();
     let before = Policy::new("api", Quota::per_day(100));
     now(limiter.acquire(&before, "ada").cost(60));
@@ -43,15 +43,19 @@ fn a_reload_that_adds_a_quota_keeps_what_was_spent() {
     assert_eq!(spent(&limiter, &before, "ada".into()), expected);
     // The program restarts with the new policy.
     assert_eq!(spent(&limiter, &after, "ada".into()), expected);
-    // Back to one quota, of another period.
+    // Replace both quotas with a single quota that has another period.
     now(limiter.set_quota(&before, Quota::per_hour(50)));
     assert_eq!(now(limiter.remaining(&before, "ada")), 0);
     clock.advance(HOUR);
-    assert_eq!(now(limiter.remaining(&before, "ada")), 40, "60 spent, repaid at 50 per hour");
+    assert_eq!(
+        now(limiter.remaining(&before, "ada")),
+        40,
+        "60 tokens were spent, and 50 of them were refilled in an hour"
+    );
 }
 
 #[test]
-fn quotas_of_one_period_need_one_algorithm() {
+fn quotas_with_the_same_period_must_have_the_same_algorithm() {
     let api = || Policy::new("api", Quota::per_second(5)).and(Quota::fixed_window(100, DAY));
     assert!(api().try_tier("pro", Quota::per_second(50).and(Quota::fixed_window(500, DAY))).is_ok());
     let error = api().try_tier("pro", Quota::per_second(50).and(Quota::per_day(500))).unwrap_err();
@@ -60,7 +64,7 @@ fn quotas_of_one_period_need_one_algorithm() {
         "policy \"api\": tier \"pro\" (50/s; 500/d): two quotas per 1 d have different algorithms; a key has one row for \
          all tiers, so quotas of one period must use the same algorithm"
     );
-    // A tier may leave periods out and add others, in any order.
+    // A tier may omit periods of the policy and add other periods, in any order.
     let mixed = api().tier("daily", Quota::fixed_window(500, DAY)).tier("hourly", Quota::sliding_window(7, HOUR));
     assert_eq!(mixed.quotas_for(Some("hourly")).len(), 1);
     let (limiter, _clock) = limiter();
