@@ -41,7 +41,7 @@ after(async () => {
   servers.forEach((each) => each.close());
 });
 
-test('point 5a 5b 5c a hook and a button without React show the limit of the current user', async () => {
+test('a hook and a button without React show the limit of the current user', async () => {
   const [ada, grace] = ['ada', 'grace'].map((name) => `${name}.${Math.random().toString(36).slice(2)}`);
   assert.ok(ada && grace);
   const { page, requests } = await open({ entryPoints: [`${CLIENT}build/browser/together.js`] }, `user=${ada}&user=${grace}`);
@@ -115,7 +115,7 @@ test('point 5a 5b 5c a hook and a button without React show the limit of the cur
   await page.context().close();
 });
 
-test('point 5d the code without React in the README counts down', async () => {
+test('the code without React in the README counts down', async () => {
   const readme = await readFile(`${CLIENT}README.md`, 'utf8');
   const code = /^## Without React$.*?^```ts\n(.*?)^```$/ms.exec(readme)?.[1];
   assert.ok(code);

@@ -13,7 +13,7 @@ function refusal(fields: Record<string, string>): Response {
   return new Response(null, { status: 429, headers: fields });
 }
 
-test('point 5a headers of another policy are ignored', async (t) => {
+test('headers of another policy are ignored', async (t) => {
   const w = world(t);
   w.store.subscribe(() => {});
   await w.pass(10);
@@ -24,7 +24,7 @@ test('point 5a headers of another policy are ignored', async (t) => {
   assert.equal(w.store.getStatus(4).ok, false, 'the item of the own policy applies');
 });
 
-test('point 5a a refusal under another policy is ignored and does not fetch a snapshot', async (t) => {
+test('a refusal under another policy is ignored and does not fetch a snapshot', async (t) => {
   const w = world(t);
   w.store.subscribe(() => {});
   await w.pass(10);
@@ -34,7 +34,7 @@ test('point 5a a refusal under another policy is ignored and does not fetch a sn
   assert.equal(w.urls.length, 1);
 });
 
-test('point 5a a refusal under another policy does not replace an earlier refusal', async (t) => {
+test('a refusal under another policy does not replace an earlier refusal', async (t) => {
   const w = world(t);
   w.store.subscribe(() => {});
   await w.pass(10);
@@ -45,7 +45,7 @@ test('point 5a a refusal under another policy does not replace an earlier refusa
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 10 + 9000);
 });
 
-test('point 5a items received before the first snapshot apply when it arrives', async (t) => {
+test('items received before the first snapshot apply when it arrives', async (t) => {
   const w = world(t);
   w.latency = [50, 50];
   w.store.subscribe(() => {});
@@ -58,7 +58,7 @@ test('point 5a items received before the first snapshot apply when it arrives', 
   assert.equal(w.store.getStatus(2).retryAt, BEGIN + 60 + 40_000);
 });
 
-test('point 5a the option `policies` names the policies if there is no snapshot', async (t) => {
+test('the option `policies` names the policies if there is no snapshot', async (t) => {
   const w = world(t, { policies: ['chat'] });
   w.answer = new Response(null, { status: 404 });
   w.store.subscribe(() => {});
@@ -69,7 +69,7 @@ test('point 5a the option `policies` names the policies if there is no snapshot'
   assert.equal(w.store.getStatus(1).retryAt, Date.now() + 6000);
 });
 
-test('point 5a a store that observes its own requests does not retry more often', async (t) => {
+test('a store that observes its own requests does not retry more often', async (t) => {
   mock.timers.enable({ apis: ['setTimeout', 'Date'] });
   t.after(() => mock.timers.reset());
   let requests = 0;
@@ -99,7 +99,7 @@ for (const [family, fields] of Object.entries({
   'RateLimit-Policy alone': { 'ratelimit-policy': '"other";q=5;w=60' },
   'draft 7': { ratelimit: 'limit=10, remaining=0, reset=20' },
 })) {
-  test(`point 5a a refusal without policy names (${family}) applies until the next snapshot`, async (t) => {
+  test(`a refusal without policy names (${family}) applies until the next snapshot`, async (t) => {
     const w = world(t);
     w.store.subscribe(() => {});
     await w.pass(10);

@@ -32,7 +32,7 @@ function page(test: TestContext, spent: (user: string | null) => number = () => 
   };
 }
 
-test('point 5c stores of the same url share their state and one request', async (t) => {
+test('stores of the same url share their state and one request', async (t) => {
   const { requests, create, use } = page(t);
   const [a, b] = [create(), create()];
   let calls = 0;
@@ -52,7 +52,7 @@ test('point 5c stores of the same url share their state and one request', async 
   assert.ok((a.getStatus().retryAt ?? 0) > Date.now() + 800_000);
 });
 
-test('point 5c the shared state is released with its last listener', async (t) => {
+test('the shared state is released with its last listener', async (t) => {
   const { requests, create, use } = page(t);
   const [a, b] = [create(), create()];
   const stops = [use(a), use(b)];
@@ -76,7 +76,7 @@ test('point 5c the shared state is released with its last listener', async (t) =
   assert.equal(a.getStatus(), fresh.getStatus());
 });
 
-test('point 5b stores with different urls, requests or keys share nothing', async (t) => {
+test('stores with different urls, requests or keys share nothing', async (t) => {
   const { requests, create, use } = page(t, (user) => (user === 'ada' ? 10 : 0));
   const init = (user: string): RequestInit => ({ headers: { 'x-user': user } });
   const ada = create({ init: init('ada') });
@@ -102,7 +102,7 @@ test('point 5b stores with different urls, requests or keys share nothing', asyn
   assert.ok(requests.length >= 9);
 });
 
-test('point 5b equal requests share a store, even if they are written differently', async (t) => {
+test('equal requests share a store, even if they are written differently', async (t) => {
   const { requests, create, use } = page(t);
   use(create({ key: undefined, init: { mode: 'cors', headers: { 'X-User': 'ada', Accept: '*/*' } } }));
   use(create({ key: null, init: { mode: 'cors', headers: new Headers([['accept', '*/*'], ['x-user', 'ada']]) } }));
@@ -111,7 +111,7 @@ test('point 5b equal requests share a store, even if they are written differentl
   assert.deepEqual(requests, ['/limits/chat ada']);
 });
 
-test('point 5b without a document, nothing is shared', async (t) => {
+test('without a document, nothing is shared', async (t) => {
   const { requests, create, use } = page(t);
   Reflect.deleteProperty(globalThis, 'document');
   const [a, b] = [create(), create()];

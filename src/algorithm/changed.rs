@@ -53,7 +53,7 @@ fn reading(quota: &Quota, state: &State) -> Reading {
     }
 }
 
-/// Returns whether a sliding window's row has the phase and the period of this quota.
+/// Returns whether a sliding window's row has the same phase and period as this quota.
 fn is_same_window(quota: &Quota, state: &State) -> bool {
     let period = quota.period_micros();
     period % 1_000_000 == 0
@@ -61,7 +61,7 @@ fn is_same_window(quota: &Quota, state: &State) -> bool {
         && sliding_window::aligned(quota, state)
 }
 
-/// Converts a row with another stamp to an own row with the same debt at `now`.
+/// Converts a row with a different stamp to one with this quota's stamp and the same debt at `now`.
 #[cold]
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let own = State { stamp: quota.stamp(), carry: 0.0, ..*state };

@@ -71,7 +71,7 @@ struct ReceiptInner {
 type Adjustments<'a> = SmallVec<[Adjustment<'a>; 2]>;
 
 impl Receipt {
-    /// Creates a receipt. All decisions must be granted.
+    /// Creates a receipt. Every decision must be a grant.
     pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions) -> Receipt {
         let settled: SmallVec<_> = decisions.iter().map(|_| AtomicBool::new(false)).collect();
         let charges = 0..settled.len();
@@ -107,7 +107,7 @@ impl Receipt {
         Receipt { inner: Arc::clone(&self.inner), charges: first..first + charge.len() }
     }
 
-    /// Adjusts each charge that has not been settled yet to the actual cost. If several policies were charged, each of
+    /// Adjusts each unsettled charge to the actual cost. If several policies were charged, each of
     /// them is charged `actual`. To settle the charge of only one policy, use [`of`](Receipt::of).
     ///
     /// Returns `false` if some of the difference is [forfeited](Receipt#what-can-be-given-back) instead of given back.

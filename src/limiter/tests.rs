@@ -139,7 +139,7 @@ async fn limit_now_works_only_with_backends_in_this_process() {
 }
 
 #[tokio::test]
-async fn limit_now_applies_deny_lists_the_block_cache_and_set_quotas() {
+async fn limit_now_applies_deny_lists_the_block_cache_and_runtime_quotas() {
     let one = Policy::new("one", Quota::token_bucket(1, MINUTE));
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
     let local = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
@@ -149,7 +149,7 @@ async fn limit_now_applies_deny_lists_the_block_cache_and_set_quotas() {
     }
     assert!(local.try_limit_now(&one, "ada").unwrap().is_allowed());
     assert!(remote.try_limit_now(&one, "ada").is_err());
-    // The block cache denies these calls.
+    // The first call spends the quota; from then on the block cache denies calls.
     assert!(remote.try_limit(&one, "ada").await.unwrap().is_allowed());
     assert!(!remote.try_limit(&one, "ada").await.unwrap().is_allowed());
     assert!(!remote.try_limit_now(&one, "ada").unwrap().is_allowed());

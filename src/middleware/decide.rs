@@ -28,7 +28,7 @@ pub(super) enum Verdict {
     Refuse(Cause),
 }
 
-/// The data that accompanies an admitted request to its response.
+/// Data carried from an admitted request over to its response.
 pub(super) struct Admission {
     pub(super) limit_headers: LimitHeaders,
     pub(super) status: Option<RateLimitStatus>,

@@ -6,7 +6,7 @@ use super::headers::{HeaderFamily, LimitHeaders, add_retry_after};
 use super::items::PolicyItems;
 use crate::policy::{Decision, Decisions, Policy};
 
-/// Returns the headers of a response to a request with these decisions, one for each policy.
+/// Returns the response headers for a request that produced these decisions. There is one decision per policy.
 pub fn sent(family: HeaderFamily, policies: &[Policy], decisions: &Decisions) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let items: Vec<PolicyItems> = policies.iter().map(PolicyItems::new).collect();

@@ -10,7 +10,7 @@ use crate::policy::{Decision, Policy, limit_name, seconds_up};
 #[derive(Clone)]
 pub(super) struct PolicyItems(Vec<(Quota, Item)>);
 
-/// The constant parts of the two items for one quota.
+/// The constant parts of a quota's `RateLimit` and `RateLimit-Policy` items.
 #[derive(Clone)]
 pub(super) struct Item {
     /// The name as a structured field string: `"api"`, or `"api;10s"` if the policy has several quotas.
@@ -32,7 +32,7 @@ impl PolicyItems {
 
     /// Returns the item for a decision, or `None` if its quota was set at run time or came from the caller.
     pub(super) fn of(&self, decision: &Decision) -> Option<&Item> {
-        // The item does not contain the start of the windows, so it is ignored here.
+        // The start of the windows is ignored here because it is not part of the item.
         let numbers = |quota: &Quota| (quota.algorithm(), quota.rate(), quota.period(), quota.get_capacity());
         let quota = numbers(decision.quota());
         let windowed = decision.of().part.count > 1;

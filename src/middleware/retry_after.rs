@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn point_4_rfc_9110_dates_are_parsed() {
+    fn rfc_9110_dates_are_parsed() {
         for (text, seconds) in [
             ("Sun, 06 Nov 1994 08:49:37 GMT", Some(784_111_777)),
             ("Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn point_4_a_retry_date_is_relative_to_the_date_header() {
+    fn a_retry_date_is_relative_to_the_date_header() {
         let waits = |retry: &str, date: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, retry.parse().expect("a value"));

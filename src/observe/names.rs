@@ -59,7 +59,7 @@ pub const EVICTIONS: &str = "tollgate_evictions_total";
 /// in [`POLICY_ROWS`] for the policy that is being flooded with keys.
 pub const OVERFLOWED: &str = "tollgate_overflowed_total";
 
-/// Gauge: requests that wait for a reservation.
+/// Gauge: requests waiting for a reservation.
 pub const WAITING: &str = "tollgate_waiting";
 
 /// Gauge: blocked keys and signals.

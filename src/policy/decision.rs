@@ -266,7 +266,7 @@ impl Decision {
     }
 }
 
-/// The name of a quota's limit, if `count` quotas apply together.
+/// Returns the name of the limit for one of `count` quotas that apply together.
 pub(crate) fn limit_name<'n>(policy: &'n PolicyName, quota: &Quota, count: usize) -> Cow<'n, str> {
     if count == 1 {
         return policy.as_str().into();

@@ -10,7 +10,7 @@ use super::named::PolicyError;
 use crate::algorithm::ConstMessage;
 
 /// The name of a policy, consisting of 1 to 128 printable ASCII characters. The `RateLimit-Policy` and `RateLimit`
-/// headers show the name.
+/// headers contain the name.
 ///
 /// ```
 /// use tollgate::policy::PolicyName;
@@ -47,7 +47,7 @@ impl PolicyName {
             ConstMessage::new()
                 .text("policy name \"")
                 .bytes(shown)
-                .text("\": expected 1 to 128 printable ASCII characters, since headers show the name")
+                .text("\": expected 1 to 128 printable ASCII characters, because the name is sent in headers")
                 .panic();
         }
         PolicyName(Text::Static(name))

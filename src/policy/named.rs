@@ -91,7 +91,7 @@ impl Policy {
         self.quotas = self.quotas.and(quota);
         self.windows = self.windows.with(&self.quotas);
         if self.windows.fault().is_some() {
-            panic!("tollgate: a tier has another algorithm for this period, or the tiers have too many periods");
+            panic!("tollgate: a tier has a different algorithm for this period, or the tiers have too many periods");
         }
         self
     }
@@ -134,7 +134,7 @@ impl Policy {
         let windows = self.windows.with(&quotas);
         if !windows.several() && quotas.at(0).algorithm() != self.quotas.at(0).algorithm() {
             let what = format!(
-                "tier {tier:?} has another algorithm ({quotas}) than the policy ({}); a key has one row for all tiers, \
+                "tier {tier:?} has a different algorithm ({quotas}) from the policy ({}); a key has one row for all tiers, \
                  so all must use the policy's algorithm",
                 self.quotas
             );
@@ -208,7 +208,7 @@ impl Policy {
         quotas.validate().map_err(|error| PolicyError::quota(&self.name, tier, error))?;
         if !self.accepts(quotas) {
             let what = format!(
-                "{quotas} has another algorithm than {}; the new quota continues with the existing rows, so it must use \
+                "{quotas} has a different algorithm from {}; the new quota reuses the existing rows, so it must use \
                  the same algorithm",
                 self.quotas
             );
@@ -334,7 +334,7 @@ impl PolicyError {
         let max = PolicyName::MAX_LENGTH;
         let shown: String = name.chars().take(max + 1).collect();
         let message = format!(
-            "policy name {shown:?}: expected 1 to {max} printable ASCII characters, since headers show the name"
+            "policy name {shown:?}: expected 1 to {max} printable ASCII characters, because the name is sent in headers"
         );
         PolicyError { message, cause: None }
     }
@@ -368,7 +368,7 @@ mod tests {
             (Policy::try_new("p", QUOTA.capacity(0)), "policy \"p\": capacity is 0"),
             (
                 Policy::new("p", QUOTA).try_tier("t", Quota::sliding_window(1, MINUTE)),
-                "tier \"t\" has another algorithm",
+                "tier \"t\" has a different algorithm",
             ),
             (Policy::new("p", QUOTA).tier("t", QUOTA).try_tier("t", QUOTA), "tier \"t\" is defined twice"),
         ] {

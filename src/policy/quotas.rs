@@ -24,7 +24,7 @@ use crate::algorithm::{Quota, QuotaError};
 ///
 /// let tiered = API.tier("pro", PRO);
 /// assert_eq!(tiered.quotas_for(Some("pro")), &PRO);
-/// assert!(PRO.try_and(Quota::per_second(20)).is_err()); // two limits per second
+/// assert!(PRO.try_and(Quota::per_second(20)).is_err()); // `PRO` already has a quota per second
 /// # Ok::<(), tollgate::policy::ParseQuotaError>(())
 /// ```
 #[derive(Clone, Copy)]

@@ -46,7 +46,7 @@ where
     })
 }
 
-/// Returns the value of `key` in a query, or `None` unless there is exactly one.
+/// Returns the value of `key` in a query, or `None` if it is missing, empty or repeated.
 fn key_in(query: &str) -> Option<String> {
     let mut values = query.split('&').filter_map(|pair| pair.strip_prefix("key="));
     let value = values.next().filter(|value| !value.is_empty())?;

@@ -102,7 +102,7 @@ fn the_largest_configuration_loads_and_larger_ones_are_rejected() {
 }
 
 #[test]
-fn point_12_the_number_of_user_agent_patterns_is_bounded() {
+fn the_number_of_user_agent_patterns_is_bounded() {
     let text = |patterns: &dyn Fn(usize) -> String, count: usize| {
         let list: Vec<String> = (0..count).map(|i| format!("{:?}", patterns(i))).collect();
         format!(r#"{{"policies": {{"api": {{"quota": "10/min"}}}}, "deny": {{"user_agents": [{}]}}}}"#, list.join(","))

@@ -196,7 +196,7 @@ async fn a_reload_report_shows_the_first_twenty_changes() {
 }
 
 #[tokio::test]
-async fn point_15_a_reload_report_lists_added_and_removed_rules_without_keys() {
+async fn a_reload_report_lists_added_and_removed_rules_without_keys() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let new = toml(&changed(&[("[\"KP\"]", "[\"SY\"]\nips = [\"192.0.2.0/24\"]"), ("\"mallory\"", "\"trudy\"")]));
@@ -217,7 +217,7 @@ async fn point_15_a_reload_report_lists_added_and_removed_rules_without_keys() {
 }
 
 #[tokio::test]
-async fn point_4_policies_of_a_reloaded_file_do_not_count_as_conflicts() {
+async fn policies_of_a_reloaded_file_do_not_count_as_conflicts() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let _app = app(&config, &limiter);

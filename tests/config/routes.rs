@@ -135,7 +135,7 @@ fn a_file_accepts_exactly_the_routes_that_a_table_accepts() {
 }
 
 #[test]
-fn point_7_adding_a_layer_panics_if_a_configured_quota_is_below_the_fixed_cost() {
+fn adding_a_layer_panics_if_a_configured_quota_is_below_the_fixed_cost() {
     let config =
         toml("[policies.api]\nquota = \"60/min\"\ntiers = { free = \"5/min\" }\n[routes]\n\"/export\" = \"api\"");
     let build = |cost| {

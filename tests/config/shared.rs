@@ -114,7 +114,7 @@ async fn a_reload_in_one_process_applies_to_all_processes() {
     let (first, second) =
         (first_config.limiter(backend.clone()).build(), second_config.limiter(backend.clone()).build());
     for (own, free) in [(30, 40), (11, 20), (10, 20), (11, 21), (11, 20)] {
-        // The first process needs the notices even if the second reloads the file that it started with.
+        // The first process needs the notices even when the second process goes back to its own initial file.
         second_config.reload(&second, &file(own, free)).await.unwrap();
         assert_eq!(rates(&first_config, &first), (own.into(), free.into()));
         assert_eq!(rates(&second_config, &second), (own.into(), free.into()));

@@ -13,7 +13,7 @@ use crate::client::{limiter, serve};
 const LOGIN: Policy = Policy::new("login", Quota::token_bucket(2, HOUR));
 
 #[tokio::test]
-async fn point_3_receipt_and_status_are_optional_extractors() {
+async fn receipt_and_status_are_optional_extractors() {
     async fn show(settlement: Option<Receipt>, status: Option<RateLimitStatus>) -> String {
         format!("{} {}", settlement.is_some(), status.is_some())
     }
@@ -26,7 +26,7 @@ async fn point_3_receipt_and_status_are_optional_extractors() {
 }
 
 #[tokio::test]
-async fn point_3_a_key_error_from_a_handler_responds_with_its_status() {
+async fn a_key_error_from_a_handler_responds_with_its_status() {
     async fn unnamed(State(limiter): State<RateLimiter>) -> Result<(), LimitError> {
         let name: Result<&str, KeyError> =
             Err(KeyError::new("no name; send x-name").with_status(http::StatusCode::BAD_REQUEST));
@@ -41,7 +41,7 @@ async fn point_3_a_key_error_from_a_handler_responds_with_its_status() {
 
 #[cfg(feature = "wait")]
 #[tokio::test]
-async fn point_3_waiting_in_a_handler_without_reservations_responds_500_with_the_remedy() {
+async fn waiting_in_a_handler_without_reservations_responds_500_with_the_remedy() {
     async fn patient(State(limiter): State<RateLimiter>) -> Result<(), LimitError> {
         limiter.acquire(&LOGIN, "ada").wait_up_to(HOUR).await?;
         Ok(())

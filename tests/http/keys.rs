@@ -11,7 +11,7 @@ use crate::client::{limiter, oneshot};
 static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 
 #[tokio::test]
-async fn point_2_keys_built_from_values_equal_extracted_keys() {
+async fn keys_built_from_values_equal_extracted_keys() {
     let v4 = "192.0.2.7".parse().unwrap();
     let v6 = "2001:db8::7".parse().unwrap();
     let cases: Vec<(Box<dyn KeyExtractor>, Key, &str, &str)> = vec![
@@ -61,7 +61,7 @@ async fn point_2_keys_built_from_values_equal_extracted_keys() {
 }
 
 #[tokio::test]
-async fn point_2_reset_returns_false_if_there_is_no_such_row() {
+async fn reset_returns_false_if_there_is_no_such_row() {
     let (limiter, _clock) = limiter();
     let v6: std::net::IpAddr = "2001:db8::7".parse().unwrap();
     for key in [Key::from(1), key::client_ip().key(v6)] {

@@ -170,7 +170,7 @@ async fn denials_by_deny_lists_and_blocks_contain_the_rule() {
 }
 
 #[tokio::test]
-async fn point_6_a_deny_rule_that_can_never_match_is_logged_once_and_counted() {
+async fn a_deny_rule_that_can_never_match_is_logged_once_and_counted() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     let list = DenyList::new();

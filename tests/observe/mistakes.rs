@@ -8,7 +8,7 @@ use crate::backends::FlakyBackend;
 use crate::log::Log;
 
 #[tokio::test]
-async fn point_4_a_mistake_is_logged_once_at_warn_and_counted_each_time() {
+async fn a_mistake_is_logged_once_at_warn_and_counted_each_time() {
     let limiter = FlakyBackend::new().limiter().observer(Tracing::new()).build();
     let log = Log::new(Level::WARN);
     let _subscribed = log.subscribe();

@@ -58,7 +58,7 @@ async fn settle_and_reset(limiter: &RateLimiter) -> Result<(), LimitError> {
 }
 
 #[tokio::test]
-async fn point_14_observers_receive_settlements_refunds_cancels_and_resets() {
+async fn observers_receive_settlements_refunds_cancels_and_resets() {
     let events = EventLog::default();
     let limiter = FlakyBackend::new().limiter().observer(events.clone()).build();
     settle_and_reset(&limiter).await.unwrap();
@@ -71,7 +71,7 @@ async fn point_14_observers_receive_settlements_refunds_cancels_and_resets() {
 
 /// Observers are notified of each charge, even of one that failed open.
 #[tokio::test]
-async fn point_14_each_charge_of_a_call_has_its_own_settlement() {
+async fn each_charge_of_a_call_has_its_own_settlement() {
     let events = EventLog::default();
     let backend = FlakyBackend::new();
     let limiter = backend.limiter().observer(events.clone()).on_failure_of(&API, FailureMode::Allow);
@@ -93,7 +93,7 @@ async fn point_14_each_charge_of_a_call_has_its_own_settlement() {
 }
 
 #[tokio::test]
-async fn point_14_settlements_and_resets_are_logged() {
+async fn settlements_and_resets_are_logged() {
     let limiter = FlakyBackend::new().limiter().observer(Tracing::new()).build();
     let key = limiter.digest(Subject::new("ada").key());
     let log = Log::new(Level::TRACE);
@@ -113,7 +113,7 @@ async fn point_14_settlements_and_resets_are_logged() {
 }
 
 #[tokio::test]
-async fn point_14_settlements_and_resets_are_counted() {
+async fn settlements_and_resets_are_counted() {
     let recorder = builder().build_recorder();
     let _installed = set_default_local_recorder(&recorder);
     let limiter = FlakyBackend::new().limiter().observer(Metrics::new()).build();

@@ -67,7 +67,7 @@ fn a_denied_key_causes_one_backend_call_per_second_and_one_at_its_retry_time() {
 }
 
 #[test]
-fn point_13_a_denial_is_remembered_for_one_second_even_in_a_long_window() {
+fn a_denial_is_remembered_for_one_second_even_in_a_long_window() {
     for quota in [
         Quota::token_bucket(10, DAY),
         Quota::fixed_window(10, DAY).start(Duration::ZERO),
@@ -91,7 +91,7 @@ fn point_13_a_denial_is_remembered_for_one_second_even_in_a_long_window() {
 
 /// Regression: tokens that another process refunded were not available before the end of the window.
 #[test]
-fn point_13_tokens_refunded_by_another_process_are_admitted_a_second_later() {
+fn tokens_refunded_by_another_process_are_admitted_a_second_later() {
     let slow = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
     let cases: [fn(&RateLimiter, &Policy, Receipt); 4] = [
         |_, _, usage| _ = now(usage.refund()),

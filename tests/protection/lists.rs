@@ -32,7 +32,7 @@ fn listed_blocks(limiter: &RateLimiter) -> Vec<(String, Option<u64>, u64, u32, b
 }
 
 #[test]
-fn point_14_set_quotas_are_listed_by_policy_tier_and_key_until_they_are_reverted() {
+fn set_quotas_are_listed_by_policy_tier_and_key_until_they_are_reverted() {
     let tiers = Policy::new("tiers", Quota::token_bucket(5, MINUTE)).tier("pro", Quota::token_bucket(50, MINUTE));
     let limiter = RateLimiter::default();
     assert!(limiter.set_quotas().is_empty());
@@ -62,7 +62,7 @@ fn point_14_set_quotas_are_listed_by_policy_tier_and_key_until_they_are_reverted
 }
 
 #[test]
-fn point_14_manual_and_automatic_blocks_are_listed_until_they_end() {
+fn manual_and_automatic_blocks_are_listed_until_they_end() {
     let (limiter, clock) = limiter(AutoBlock::new([&LOGIN]).threshold(2).within(MINUTE).block_for(MINUTE));
     now(limiter.block(Signal::ip(ip("192.0.2.7")), HOUR));
     now(limiter.block(Signal::label("asn", "64496"), HOUR));
@@ -93,7 +93,7 @@ fn point_14_manual_and_automatic_blocks_are_listed_until_they_end() {
 }
 
 #[test]
-fn point_14_listed_blocks_show_no_keys_and_no_text_longer_than_a_rule() {
+fn listed_blocks_show_no_keys_and_no_text_longer_than_a_rule() {
     let (limiter, _clock) = limiter(AutoBlock::new([&LOGIN]).threshold(1).user_agents());
     now(limiter.block(Signal::key("hunter2"), HOUR));
     now(limiter.block(Signal::user_agent("x".repeat(257)), HOUR));

@@ -141,9 +141,9 @@ fn an_invalid_replacement_quota_is_rejected_and_changes_nothing() {
     let window = Quota::fixed_window(10, MINUTE);
     let nothing = per_minute(10).capacity(0);
     let message = refused(wait(Box::pin(limiter.set_quota(&api, window))));
-    assert!(message.starts_with("policy \"api\": ") && message.contains("another algorithm"), "{message}");
+    assert!(message.starts_with("policy \"api\": ") && message.contains("a different algorithm"), "{message}");
     let message = refused(wait(Box::pin(limiter.set_key_quota(&api, "ada", Quota::sliding_window(1, SECOND)))));
-    assert!(message.contains("another algorithm"), "{message}");
+    assert!(message.contains("a different algorithm"), "{message}");
     let message = refused(wait(Box::pin(limiter.set_quota(&api, nothing))));
     assert!(message.contains("\"api\"") && message.contains("capacity is 0"), "{message}");
     let message = refused(wait(Box::pin(limiter.set_tier_quota(&api, "gold", per_minute(5)))));

@@ -37,14 +37,14 @@ async fn assert_admitted_within_a_second(limiter: &RateLimiter) {
 }
 
 #[tokio::test]
-async fn point_13_a_refund_in_one_process_reaches_another_within_a_second() {
+async fn a_refund_in_one_process_reaches_another_within_a_second() {
     let (_server, _one, other, usage) = two_limiters().await;
     usage.refund().await.unwrap();
     assert_admitted_within_a_second(&other).await;
 }
 
 #[tokio::test]
-async fn point_13_a_settlement_in_one_process_reaches_another_within_a_second() {
+async fn a_settlement_in_one_process_reaches_another_within_a_second() {
     let (_server, _one, other, usage) = two_limiters().await;
     usage.settle(50).await.unwrap();
     assert_admitted_within_a_second(&other).await;
@@ -52,14 +52,14 @@ async fn point_13_a_settlement_in_one_process_reaches_another_within_a_second() 
 }
 
 #[tokio::test]
-async fn point_13_a_reset_in_one_process_reaches_another_within_a_second() {
+async fn a_reset_in_one_process_reaches_another_within_a_second() {
     let (_server, one, other, _usage) = two_limiters().await;
     one.reset(&API, "ada").await.unwrap();
     assert_admitted_within_a_second(&other).await;
 }
 
 #[tokio::test]
-async fn point_13_a_quota_raised_in_one_process_reaches_another_within_a_second() {
+async fn a_quota_raised_in_one_process_reaches_another_within_a_second() {
     let (_server, one, other, _usage) = two_limiters().await;
     one.set_quota(&API, Quota::token_bucket(2000, DAY)).await.unwrap();
     assert_admitted_within_a_second(&other).await;
@@ -68,7 +68,7 @@ async fn point_13_a_quota_raised_in_one_process_reaches_another_within_a_second(
 /// A process lists the quotas and blocks of other processes. The rules of these blocks are not listed, because only
 /// digests are shared.
 #[tokio::test]
-async fn point_14_quotas_and_blocks_of_another_process_are_listed() {
+async fn quotas_and_blocks_of_another_process_are_listed() {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
     one.set_key_quota(&API, "ada", Quota::token_bucket(5, DAY)).await.unwrap();

@@ -7,7 +7,7 @@ use crate::server::Server;
 static API: Policy = Policy::new("api", Quota::token_bucket(1, DAY).capacity(1000));
 
 #[tokio::test]
-async fn point_14_calls_with_dropped_futures_are_charged_on_redis_as_in_memory() {
+async fn calls_with_dropped_futures_are_charged_on_redis_as_in_memory() {
     let server = Server::start();
     for limiter in [RateLimiter::new(MemoryBackend::new()), RateLimiter::new(server.backend().await)] {
         // No task of this runtime runs before the first await, so all futures are dropped before the calls are sent.
@@ -17,7 +17,7 @@ async fn point_14_calls_with_dropped_futures_are_charged_on_redis_as_in_memory()
 }
 
 #[test]
-fn point_14_a_call_outside_of_a_runtime_is_charged_and_does_not_panic() {
+fn a_call_outside_of_a_runtime_is_charged_and_does_not_panic() {
     let server = Server::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let limiter = RateLimiter::new(runtime.block_on(server.backend()));

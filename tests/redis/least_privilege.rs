@@ -58,7 +58,7 @@ async fn the_documented_permissions_suffice() {
 /// The client must not send `CLIENT SETINFO`. Since Redis 7.2, the documented user may not run this command, and each
 /// connection would add an entry to `ACL LOG`. Redis 7.0 rejects an ACL rule that allows the command.
 #[tokio::test]
-async fn point_1_a_connection_starts_with_an_allowed_command() {
+async fn a_connection_starts_with_an_allowed_command() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let first = std::thread::spawn(move || {

@@ -10,7 +10,7 @@ use crate::server::{PATIENCE, Server};
 static SLOW: Policy = Policy::new("slow", Quota::token_bucket(9, HOUR));
 
 #[tokio::test]
-async fn point_2_the_error_for_a_url_without_a_scheme_shows_an_example() {
+async fn the_error_for_a_url_without_a_scheme_shows_an_example() {
     for (url, parts) in [
         ("localhost", ["write `redis://` before the host", "`redis://127.0.0.1:6379`"]),
         ("localhost:6379", ["write `redis://` before the host", "`redis://127.0.0.1:6379`"]),
@@ -44,7 +44,7 @@ async fn without(server: &Server, rules: &[&str]) -> Error {
 }
 
 #[tokio::test]
-async fn point_2_the_error_for_a_missing_permission_names_the_acl_rule() {
+async fn the_error_for_a_missing_permission_names_the_acl_rule() {
     let server = Server::start();
     for command in ["evalsha", "eval", "get", "set"] {
         let error = without(&server, &[&format!("-{command}")]).await;

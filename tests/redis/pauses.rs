@@ -9,7 +9,7 @@ use crate::server::Server;
 static UPSTREAM: Policy = Policy::new("upstream", Quota::token_bucket(20, SECOND).capacity(1).max_reserved(200));
 
 #[tokio::test]
-async fn point_4_a_pause_delays_requests_that_wait_in_another_process() {
+async fn a_pause_delays_requests_that_wait_in_another_process() {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
     let mut calls = tokio::task::JoinSet::new();

@@ -15,7 +15,7 @@ use crate::set_clock::Window;
 static API: Policy = Policy::new("api", Quota::token_bucket(10, HOUR));
 
 #[tokio::test]
-async fn point_2_a_reset_reports_whether_any_process_had_written_the_row() {
+async fn a_reset_reports_whether_any_process_had_written_the_row() {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
     let address: std::net::IpAddr = "2001:db8::7".parse().unwrap();
@@ -29,7 +29,7 @@ async fn point_2_a_reset_reports_whether_any_process_had_written_the_row() {
 }
 
 #[tokio::test]
-async fn point_2_resets_in_a_batch_see_the_effects_of_earlier_operations() {
+async fn resets_in_a_batch_see_the_effects_of_earlier_operations() {
     let server = Server::start();
     let (backend, mut window) = (server.backend().await, Window::to(&server));
     let row = RowId { policy: &PolicyName::new("resets"), key: Digest::from_bits(7) };

@@ -40,7 +40,7 @@ async fn connect(builder: RedisBackendBuilder, sentinels: Vec<String>, name: Str
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn point_1_spent_tokens_survive_a_failover_by_sentinel() {
+async fn spent_tokens_survive_a_failover_by_sentinel() {
     let (mut primary, replica) = (Server::start(), Server::start());
     ask::<()>(&mut replica.admin(), &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
     wait_until_synced(&primary, &replica);
@@ -69,7 +69,7 @@ async fn point_1_spent_tokens_survive_a_failover_by_sentinel() {
 }
 
 #[tokio::test]
-async fn point_1_connecting_fails_for_a_name_that_no_sentinel_knows() {
+async fn connecting_fails_for_a_name_that_no_sentinel_knows() {
     let primary = Server::start();
     let replica = Server::start();
     ask::<()>(&mut replica.admin(), &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);

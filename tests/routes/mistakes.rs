@@ -51,7 +51,7 @@ fn hello() -> Router {
 }
 
 #[tokio::test]
-async fn point_4_policies_with_the_same_name_and_different_quotas_are_reported_once() {
+async fn policies_with_the_same_name_and_different_quotas_are_reported_once() {
     let reports = Reports::default();
     let limiter = reports.limiter();
     let layer = |policy: Policy| RateLimitLayer::new(policy, user).limiter(&limiter);
@@ -71,7 +71,7 @@ async fn point_4_policies_with_the_same_name_and_different_quotas_are_reported_o
 }
 
 #[tokio::test]
-async fn point_4_a_handler_policy_with_the_name_of_a_layer_policy_is_reported_on_first_use() {
+async fn a_handler_policy_with_the_name_of_a_layer_policy_is_reported_on_first_use() {
     static API: Policy = policy("api", 10);
     static MORE: Policy = policy("api", 1000);
     let reports = Reports::default();
@@ -91,7 +91,7 @@ async fn point_4_a_handler_policy_with_the_name_of_a_layer_policy_is_reported_on
 }
 
 #[test]
-fn point_4_two_policies_with_the_same_name_in_one_layer_panic() {
+fn two_policies_with_the_same_name_in_one_layer_panic() {
     let text = panic_of(|| RateLimitLayer::new(policy("api", 10), user).and(policy("api", 20), key::global()));
     assert!(text.contains("two rules of one layer have a policy named \"api\""), "{text}");
     let text = panic_of(|| RouteLimits::new(user).policy(policy("api", 10)).default_policy(policy("api", 20)));
@@ -99,7 +99,7 @@ fn point_4_two_policies_with_the_same_name_in_one_layer_panic() {
 }
 
 #[tokio::test]
-async fn point_4_a_misspelled_tier_is_reported_once_with_the_nearest_name() {
+async fn a_misspelled_tier_is_reported_once_with_the_nearest_name() {
     let reports = Reports::default();
     let limiter = reports.limiter();
     let api = policy("api", 10).tier("free", Quota::per_minute(60)).tier("premium", Quota::per_minute(200));
@@ -125,7 +125,7 @@ async fn point_4_a_misspelled_tier_is_reported_once_with_the_nearest_name() {
 }
 
 #[tokio::test]
-async fn point_4_the_number_of_reported_unknown_tiers_is_bounded() {
+async fn the_number_of_reported_unknown_tiers_is_bounded() {
     let reports = Reports::default();
     let limiter = reports.limiter();
     let api = policy("api", 10).tier("free", Quota::per_minute(60));
@@ -147,7 +147,7 @@ async fn authenticate(mut request: Request, next: Next) -> axum::response::Respo
 }
 
 #[tokio::test]
-async fn point_4_a_missing_extension_is_reported_once_with_its_type_and_the_remedy() {
+async fn a_missing_extension_is_reported_once_with_its_type_and_the_remedy() {
     let by_user = || key::extension(|user: &User| user.0);
     let later = |_: &Parts| key::Extraction::later(async { None::<u64> });
     for by in [
@@ -175,7 +175,7 @@ async fn point_4_a_missing_extension_is_reported_once_with_its_type_and_the_reme
 }
 
 #[tokio::test]
-async fn point_4_a_missing_extension_is_not_reported_if_the_extractor_handles_it() {
+async fn a_missing_extension_is_not_reported_if_the_extractor_handles_it() {
     let by_user = || key::extension(|user: &User| user.0);
     let expected: [Box<dyn KeyExtractor>; 3] =
         [Box::new(by_user().or(user)), Box::new(by_user().or_skip()), Box::new(by_user().or_reject())];
@@ -189,7 +189,7 @@ async fn point_4_a_missing_extension_is_not_reported_if_the_extractor_handles_it
 }
 
 #[test]
-fn point_5_table_lines_that_can_never_match_panic() {
+fn table_lines_that_can_never_match_panic() {
     let limits = || RouteLimits::new(key::global()).policy(policy("api", 10));
     for (line, fault) in [
         ("/users/:id", "write \"{id}\" for \":id\""),
@@ -208,7 +208,7 @@ fn point_5_table_lines_that_can_never_match_panic() {
 }
 
 #[tokio::test]
-async fn point_5_a_line_with_a_trailing_slash_also_covers_the_route_without_it() {
+async fn a_line_with_a_trailing_slash_also_covers_the_route_without_it() {
     let limits = RouteLimits::new(key::global()).policy(policy("a", 100)).policy(policy("b", 100));
     let handler = || get(|| async {}).post(|| async {});
     let app = Router::new()
@@ -237,7 +237,7 @@ async fn point_5_a_line_with_a_trailing_slash_also_covers_the_route_without_it()
 }
 
 #[tokio::test]
-async fn point_5_unused_lines_are_listed_and_unmatched_requests_are_counted() {
+async fn unused_lines_are_listed_and_unmatched_requests_are_counted() {
     let limits = RouteLimits::new(key::global()).policy(policy("api", 100)).limiter(&Reports::default().limiter());
     let layer = limits.table([("POST /todo", "api"), ("/users/{id}", "api"), ("GET /search", "api")]);
     let app = Router::new()
@@ -255,7 +255,7 @@ async fn point_5_unused_lines_are_listed_and_unmatched_requests_are_counted() {
 }
 
 #[test]
-fn point_7_adding_a_layer_panics_if_any_tier_can_never_grant_the_fixed_cost() {
+fn adding_a_layer_panics_if_any_tier_can_never_grant_the_fixed_cost() {
     let free = |rate| policy("api", 60).tier("free", Quota::per_minute(rate));
     let limits = || RouteLimits::new(user).policy(free(5)).limiter(&Reports::default().limiter());
     let text = "tollgate: policy \"api\", tier \"free\": every request costs 10, and the quota 5/min holds 5 at most, so all \
@@ -280,7 +280,7 @@ fn point_7_adding_a_layer_panics_if_any_tier_can_never_grant_the_fixed_cost() {
 
 #[cfg(feature = "wait")]
 #[test]
-fn point_7_a_fixed_cost_that_reservations_can_cover_is_accepted() {
+fn a_fixed_cost_that_reservations_can_cover_is_accepted() {
     let policy = || Policy::new("api", Quota::per_minute(5).max_reserved(10));
     let layer = || RateLimitLayer::new(policy(), user).fixed_cost(10);
     let _ = hello().layer(layer().wait_up_to(10 * MINUTE));
@@ -289,7 +289,7 @@ fn point_7_a_fixed_cost_that_reservations_can_cover_is_accepted() {
 }
 
 #[tokio::test]
-async fn point_7_a_computed_cost_above_the_capacity_is_reported_once_and_counted() {
+async fn a_computed_cost_above_the_capacity_is_reported_once_and_counted() {
     let reports = Reports::default();
     let limiter = reports.limiter();
     let by_plan = |req: &Parts| Subject::from(user(req)).tier("free");
@@ -310,7 +310,7 @@ async fn point_7_a_computed_cost_above_the_capacity_is_reported_once_and_counted
 }
 
 #[tokio::test]
-async fn point_8_grpc_requests_are_refused_with_429_unless_grpc_is_enabled() {
+async fn grpc_requests_are_refused_with_429_unless_grpc_is_enabled() {
     let reports = Reports::default();
     let limiter = reports.limiter();
     let layer = RateLimitLayer::new(policy("api", 1), key::global()).limiter(&limiter);
@@ -337,7 +337,7 @@ async fn point_8_grpc_requests_are_refused_with_429_unless_grpc_is_enabled() {
 }
 
 #[tokio::test]
-async fn point_8_a_cost_above_the_capacity_has_no_reset_in_any_header_family() {
+async fn a_cost_above_the_capacity_has_no_reset_in_any_header_family() {
     use tollgate::{HeaderFamily, middleware::ResetUnit};
     let limiter = Reports::default().limiter();
     for (family, expected) in [

@@ -18,7 +18,7 @@ fn limits() -> RouteLimits {
 }
 
 #[tokio::test]
-async fn point_3_a_line_for_the_exact_path_takes_precedence_under_a_wildcard_route() {
+async fn a_line_for_the_exact_path_takes_precedence_under_a_wildcard_route() {
     let table = [("GET /files/a", "one"), ("/files/{*path}", "all"), ("/gone/{*rest}", "one")];
     let files = Router::new().route("/files/{*path}", get(|| async {}).post(|| async {}));
     let nested = Router::new().nest("/api", files.clone());
@@ -45,7 +45,7 @@ async fn point_3_a_line_for_the_exact_path_takes_precedence_under_a_wildcard_rou
 }
 
 #[tokio::test]
-async fn point_3_a_table_around_a_whole_router_matches_by_path() {
+async fn a_table_around_a_whole_router_matches_by_path() {
     let router = Router::new().route("/a", get(|| async {})).route("/users/{id}", get(|| async {}));
     let layer = limits().table([("/a", "one"), ("/users/{id}", "one"), ("/users/{*rest}", "all")]);
     let app = layer.layer(router);

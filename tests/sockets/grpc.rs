@@ -98,7 +98,7 @@ async fn a_burst_from_many_clients_admits_exactly_the_limit() {
 }
 
 #[tokio::test]
-async fn point_3_a_call_without_a_key_is_unauthenticated() {
+async fn a_call_without_a_key_is_unauthenticated() {
     use tollgate::key::KeyExtractor;
     let (address, _echo) = serve(RateLimitLayer::new(THREE, key::header("x-api-key").or_reject())).await;
     let refused = Client::connect(address).await.say("hello").await.unwrap_err();
@@ -115,7 +115,7 @@ async fn an_extractor_error_is_an_internal_error() {
 }
 
 #[tokio::test]
-async fn point_8_without_grpc_a_refusal_is_a_plain_429_and_a_counted_mistake() {
+async fn without_grpc_a_refusal_is_a_plain_429_and_a_counted_mistake() {
     let (limiter, _clock) = limiter();
     let layer = RateLimitLayer::new(THREE, key::client_ip()).cost(|_| 4).limiter(&limiter);
     let (address, _echo) = crate::echo::serve_with(layer).await;

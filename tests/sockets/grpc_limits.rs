@@ -59,7 +59,7 @@ async fn assert_limit_of_each_method(client: &mut Client) {
 }
 
 #[tokio::test]
-async fn point_3_a_table_around_a_tonic_server_limits_by_method_and_by_service() {
+async fn a_table_around_a_tonic_server_limits_by_method_and_by_service() {
     let (limiter, _clock) = limiter();
     let layer = limits(&limiter).table(TABLE).grpc();
     let mut client = serve(layer.clone(), Chat::default()).await;
@@ -74,7 +74,7 @@ async fn point_3_a_table_around_a_tonic_server_limits_by_method_and_by_service()
 }
 
 #[tokio::test]
-async fn point_3_a_table_inside_tonics_router_limits_by_method_and_by_service() {
+async fn a_table_inside_tonics_router_limits_by_method_and_by_service() {
     let (limiter, _clock) = limiter();
     let layer = limits(&limiter).table(TABLE).grpc();
     let routes: Routes = Routes::new(Chat::default()).into_axum_router().layer(layer.clone()).into();
@@ -85,7 +85,7 @@ async fn point_3_a_table_inside_tonics_router_limits_by_method_and_by_service() 
 
 #[cfg(feature = "serde")]
 #[tokio::test]
-async fn point_3_a_config_file_limits_a_tonic_server_by_method_and_by_service() {
+async fn a_config_file_limits_a_tonic_server_by_method_and_by_service() {
     let (_, clock) = limiter();
     let text = r#"
         default = "rest"
@@ -109,7 +109,7 @@ async fn point_3_a_config_file_limits_a_tonic_server_by_method_and_by_service() 
 }
 
 #[tokio::test]
-async fn point_3_every_message_of_a_stream_is_charged_and_a_denial_ends_the_stream() {
+async fn every_message_of_a_stream_is_charged_and_a_denial_ends_the_stream() {
     for (method, received) in [(UPLOAD, 0), (DOWNLOAD, 5), (TALK, 5)] {
         let (limiter, clock) = limiter();
         let chat = Chat { limiter: limiter.clone() };
@@ -129,7 +129,7 @@ async fn point_3_every_message_of_a_stream_is_charged_and_a_denial_ends_the_stre
 }
 
 #[tokio::test]
-async fn point_3_a_grpc_layer_refuses_every_kind_of_stream_before_its_first_message() {
+async fn a_grpc_layer_refuses_every_kind_of_stream_before_its_first_message() {
     let (limiter, _clock) = limiter();
     let chat = Chat { limiter: limiter.clone() };
     let calls = Policy::new("calls", Quota::token_bucket(1, MINUTE));
@@ -144,7 +144,7 @@ async fn point_3_a_grpc_layer_refuses_every_kind_of_stream_before_its_first_mess
 }
 
 #[tokio::test]
-async fn point_3_a_denial_by_a_method_has_the_same_status_as_one_by_the_layer() {
+async fn a_denial_by_a_method_has_the_same_status_as_one_by_the_layer() {
     let (limiter, clock) = limiter();
     let layer = RateLimitLayer::new(MESSAGES, key::client_ip()).limiter(&limiter).grpc();
     let mut behind = serve(layer, Chat::default()).await;
@@ -164,7 +164,7 @@ async fn point_3_a_denial_by_a_method_has_the_same_status_as_one_by_the_layer() 
 }
 
 #[tokio::test]
-async fn point_3_each_error_converts_to_the_expected_grpc_status() {
+async fn each_error_converts_to_the_expected_grpc_status() {
     let secret = || Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refuses the connection");
     let status = Status::from(secret());
     assert_eq!((status.code(), Details::decode(status.details()).retry_delay), (Code::Unavailable, tollgate::SECOND));

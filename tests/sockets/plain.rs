@@ -124,7 +124,7 @@ async fn the_accept_loop_can_override_the_peer_address() {
 }
 
 #[tokio::test]
-async fn point_3_only_the_observer_gets_advice_about_a_missing_peer_address() {
+async fn only_the_observer_gets_advice_about_a_missing_peer_address() {
     #[derive(Default)]
     struct Log(Mutex<Vec<(MistakeKind, String)>>);
 
@@ -166,7 +166,7 @@ async fn point_3_only_the_observer_gets_advice_about_a_missing_peer_address() {
 }
 
 #[tokio::test]
-async fn point_3_a_table_around_plain_hyper_matches_by_path() {
+async fn a_table_around_plain_hyper_matches_by_path() {
     let limits = RouteLimits::new(key::client_ip())
         .policy(TWO)
         .policy(Policy::new("files", Quota::token_bucket(3, MINUTE)))

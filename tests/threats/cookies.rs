@@ -40,7 +40,7 @@ fn escaped(text: &str, bits: usize) -> String {
 }
 
 #[tokio::test]
-async fn point_9_percent_encoded_spellings_of_a_cookie_share_a_bucket() {
+async fn percent_encoded_spellings_of_a_cookie_share_a_bucket() {
     let (limiter, backend, _clock) = limiter();
     let app = app(&limiter);
     let mut admitted = 0;
@@ -54,7 +54,7 @@ async fn point_9_percent_encoded_spellings_of_a_cookie_share_a_bucket() {
 }
 
 #[tokio::test]
-async fn point_9_quoted_values_and_encoded_names_of_a_cookie_share_a_bucket() {
+async fn quoted_values_and_encoded_names_of_a_cookie_share_a_bucket() {
     let (limiter, backend, _clock) = limiter();
     let app = app(&limiter);
     let cookies = [
@@ -73,7 +73,7 @@ async fn point_9_quoted_values_and_encoded_names_of_a_cookie_share_a_bucket() {
 }
 
 #[tokio::test]
-async fn point_9_conflicting_or_empty_cookies_are_anonymous() {
+async fn conflicting_or_empty_cookies_are_anonymous() {
     let by_session = key::cookie("session");
     for (line, value) in [
         ("session=a; session=%61", Some("a")),
@@ -91,7 +91,7 @@ proptest! {
 
     /// Cookies that have the same `value` or the same `value_trimmed` have the same key.
     #[test]
-    fn point_9_cookies_that_are_equal_in_a_cookie_jar_have_the_same_key(
+    fn cookies_that_are_equal_in_a_cookie_jar_have_the_same_key(
         one in r#"([ab" ]|%6[12]|%2[25]|%){0,6}"#,
         other in r#"([ab" ]|%6[12]|%2[25]|%){0,6}"#,
     ) {

@@ -18,7 +18,7 @@ async fn status(app: &Router, peer: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn point_10_ipv4_clients_behind_nat64_have_separate_buckets() {
+async fn ipv4_clients_behind_nat64_have_separate_buckets() {
     let (limiter, backend, _clock) = limiter();
     let app = hello().layer(RateLimitLayer::new(ONE, key::client_ip()).limiter(&limiter));
     for host in 0..100 {
@@ -33,7 +33,7 @@ async fn point_10_ipv4_clients_behind_nat64_have_separate_buckets() {
 }
 
 #[tokio::test]
-async fn point_10_deny_rules_and_blocks_match_the_ipv4_address() {
+async fn deny_rules_and_blocks_match_the_ipv4_address() {
     let written = ["203.0.113.0/24", "64:ff9b::203.0.113.0/120", "64:ff9b::203.0.113.7", ADA];
     for rule in written {
         let list = DenyList::from_iter([DenyRule::network(rule).unwrap()]);
@@ -53,7 +53,7 @@ async fn point_10_deny_rules_and_blocks_match_the_ipv4_address() {
 }
 
 #[test]
-fn point_10_proxies_behind_nat64_are_trusted_by_their_ipv4_addresses() {
+fn proxies_behind_nat64_are_trusted_by_their_ipv4_addresses() {
     let behind = client_ip().trust(["198.51.100.0/24"]);
     for proxy in ["198.51.100.1", "64:ff9b::198.51.100.1"] {
         for entry in [ADA, "64:ff9b::203.0.113.7", "[64:ff9b::cb00:7107]:443"] {
@@ -68,7 +68,7 @@ fn point_10_proxies_behind_nat64_are_trusted_by_their_ipv4_addresses() {
 }
 
 #[test]
-fn point_10_private_addresses_in_the_well_known_prefix_are_not_trusted() {
+fn private_addresses_in_the_well_known_prefix_are_not_trusted() {
     // According to RFC 6052, section 3.1, translators must not embed private addresses in the well-known prefix.
     for private in ["10.0.0.1", "127.0.0.1", "192.168.0.1", "169.254.0.1", "0.0.0.0"] {
         let peer = format!("64:ff9b::{private}");
@@ -83,7 +83,7 @@ fn point_10_private_addresses_in_the_well_known_prefix_are_not_trusted() {
 }
 
 #[test]
-fn point_10_operator_prefixes_of_every_rfc_6052_length_are_mapped() {
+fn operator_prefixes_of_every_rfc_6052_length_are_mapped() {
     // These are the examples of RFC 6052, section 2.4, which embed 192.0.2.33 in each prefix.
     for (prefix, address) in [
         ("2001:db8::/32", "2001:db8:c000:221::"),
@@ -104,7 +104,7 @@ fn point_10_operator_prefixes_of_every_rfc_6052_length_are_mapped() {
 }
 
 #[test]
-fn point_10_networks_that_can_never_match_behind_nat64_are_rejected() {
+fn networks_that_can_never_match_behind_nat64_are_rejected() {
     let error = |result: Result<key::ClientIp, key::CidrError>| result.unwrap_err().to_string();
     for prefix in ["2001:db8::/33", "192.0.2.0/24", "2001:db8::1/96", "2001:db8::", "everything"] {
         assert!(error(client_ip().try_nat64([prefix])).contains("is not a NAT64 prefix"), "{prefix}");

@@ -13,7 +13,7 @@ use tollgate::{
 use crate::client::{ONE, hello, limiter, request, send};
 
 #[tokio::test]
-async fn point_11_invented_tokens_bypass_a_paired_key_but_not_a_per_address_rule() {
+async fn invented_tokens_bypass_a_paired_key_but_not_a_per_address_rule() {
     let address = Policy::new("address", Quota::token_bucket(10, MINUTE));
     let pair = RateLimitLayer::new(ONE, key::bearer().and(key::client_ip()));
     let rules = RateLimitLayer::new(ONE, key::bearer().or_skip()).and(address, key::client_ip());
@@ -31,7 +31,7 @@ async fn point_11_invented_tokens_bypass_a_paired_key_but_not_a_per_address_rule
 }
 
 #[tokio::test]
-async fn point_11_a_body_without_a_length_is_charged_the_maximum_length() {
+async fn a_body_without_a_length_is_charged_the_maximum_length() {
     const MAX_LENGTH: u64 = 1000;
     let bytes = Policy::new("bytes", Quota::fixed_window(2500, HOUR));
     let uploads = RateLimitLayer::from(Rule::new(bytes, key::client_ip()).cost(|req| {
@@ -53,7 +53,7 @@ async fn point_11_a_body_without_a_length_is_charged_the_maximum_length() {
 }
 
 #[tokio::test]
-async fn point_11_auto_block_without_keys_blocks_the_attacker_but_not_the_account() {
+async fn auto_block_without_keys_blocks_the_attacker_but_not_the_account() {
     let login = Policy::new("login", Quota::token_bucket(2, HOUR));
     let [eve, ada]: [IpAddr; 2] = [[198, 51, 100, 66].into(), [198, 51, 100, 1].into()];
     let blocked = AutoBlock::new([&login]).threshold(3).within(MINUTE).block_for(HOUR);
@@ -77,7 +77,7 @@ const UNVERIFIED: [&str; 3] = ["key::header(", "key::bearer()", "key::cookie("];
 const EXEMPT_FILES: [&str; 3] = ["src/middleware/key/mod.rs", "src/middleware/key/request.rs", "src/docs/mistakes.md"];
 
 #[test]
-fn point_11_docs_and_examples_state_what_checked_a_credential() {
+fn docs_and_examples_state_how_a_credential_was_checked() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = vec![root.join("README.md")];
     for folder in ["src", "examples", "migrating/src", "migrating/tests", "client/differential"] {
@@ -100,7 +100,7 @@ fn point_11_docs_and_examples_state_what_checked_a_credential() {
 }
 
 #[test]
-fn point_11_unchecked_credentials_in_examples_are_detected() {
+fn unchecked_credentials_in_examples_are_detected() {
     let count = |text: &str| unverified(text).len();
     assert_eq!(count("/// key::header(\"x-api-key\").or(key::client_ip())"), 1);
     assert_eq!(count("let both = key::bearer().and(key::client_ip());"), 1);

@@ -16,7 +16,7 @@ fn limiter() -> RateLimiter {
 }
 
 #[tokio::test]
-async fn point_1_calls_without_try_fail_on_a_denial() {
+async fn calls_without_try_fail_on_a_denial() {
     async fn attempt(limiter: &RateLimiter) -> Result<(), LimitError> {
         limiter.limit(&LOGIN, "ada").await?;
         Ok(())
@@ -36,7 +36,7 @@ async fn point_1_calls_without_try_fail_on_a_denial() {
 }
 
 #[tokio::test]
-async fn point_1_try_calls_return_the_denial() {
+async fn try_calls_return_the_denial() {
     let limiter = limiter();
     assert_eq!(limiter.try_acquire(&LOGIN, "ada").cost(5).await.unwrap().remaining(), 0);
     assert!(!limiter.try_limit(&LOGIN, "ada").await.unwrap().is_allowed());
@@ -49,7 +49,7 @@ async fn point_1_try_calls_return_the_denial() {
 }
 
 #[tokio::test]
-async fn point_1_only_calls_that_return_a_hold_can_reserve() {
+async fn only_calls_that_return_a_hold_can_reserve() {
     let limiter = limiter();
     let reservation = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
     assert_eq!(reservation.delay(), SECOND);
@@ -71,7 +71,7 @@ async fn point_1_only_calls_that_return_a_hold_can_reserve() {
 
 /// Regression test: a job that slept for the delay and then dropped the reservation was not limited.
 #[tokio::test]
-async fn point_1_a_dropped_reservation_stays_charged() {
+async fn a_dropped_reservation_stays_charged() {
     let limiter = limiter();
     for seconds in 1..=3 {
         let reservation = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
@@ -88,7 +88,7 @@ async fn point_1_a_dropped_reservation_stays_charged() {
 }
 
 #[tokio::test]
-async fn point_3_a_check_of_a_full_bucket_reports_a_full_bucket() {
+async fn a_check_of_a_full_bucket_reports_a_full_bucket() {
     let limiter = limiter();
     let full = limiter.try_check(&LOGIN, "ada").await.unwrap();
     assert_eq!((full.remaining(), full.reset()), (5, Duration::ZERO));
@@ -97,7 +97,7 @@ async fn point_3_a_check_of_a_full_bucket_reports_a_full_bucket() {
 }
 
 #[tokio::test]
-async fn point_3_a_check_reports_the_same_state_for_every_cost() {
+async fn a_check_reports_the_same_state_for_every_cost() {
     static DAILY: Policy = Policy::new("daily", Quota::fixed_window(5, HOUR).start(Duration::ZERO));
     static SLIDING: Policy = Policy::new("sliding", Quota::sliding_window(5, HOUR));
     let limiter = limiter();
@@ -122,7 +122,7 @@ async fn point_3_a_check_reports_the_same_state_for_every_cost() {
 }
 
 #[tokio::test]
-async fn point_3_a_summary_has_whole_tokens_and_seconds_rounded_up() {
+async fn a_summary_has_whole_tokens_and_seconds_rounded_up() {
     static CHAT: Policy = Policy::new("chat", Quota::token_bucket(3, SECOND).capacity(10));
     let limiter = limiter();
     let status = limiter.acquire(&CHAT, "ada").cost(4).await.unwrap().summary();
@@ -137,7 +137,7 @@ async fn point_3_a_summary_has_whole_tokens_and_seconds_rounded_up() {
 }
 
 #[tokio::test]
-async fn point_3_a_key_error_converts_to_a_limit_error() {
+async fn a_key_error_converts_to_a_limit_error() {
     fn key(name: Option<&str>) -> Result<&str, tollgate::key::KeyError> {
         name.ok_or_else(|| tollgate::key::KeyError::new("no name; send x-name"))
     }
@@ -153,7 +153,7 @@ async fn point_3_a_key_error_converts_to_a_limit_error() {
 }
 
 #[tokio::test]
-async fn point_3_waiting_without_reservations_is_an_error() {
+async fn waiting_without_reservations_is_an_error() {
     let limiter = limiter();
     let error = limiter.acquire(&LOGIN, "ada").wait_up_to(MINUTE).await.err().map(|error| error.to_string());
     assert!(error.is_some_and(|text| text.contains("max_reserved")));
@@ -170,7 +170,7 @@ async fn point_3_waiting_without_reservations_is_an_error() {
 }
 
 #[tokio::test]
-async fn point_3_a_quota_set_at_run_time_does_not_make_waiting_an_error() {
+async fn a_quota_set_at_run_time_does_not_make_waiting_an_error() {
     let limiter = limiter();
     let plain = Quota::token_bucket(1, HOUR);
     limiter.set_quota(&EVENLY_SPACED, plain).await.unwrap();
@@ -183,13 +183,13 @@ async fn point_3_a_quota_set_at_run_time_does_not_make_waiting_an_error() {
 }
 
 #[tokio::test]
-async fn point_15_a_denial_at_zero_capacity_names_the_waiting_calls() {
+async fn a_denial_at_zero_capacity_names_the_waiting_calls() {
     let denied = limiter().try_limit(&EVENLY_SPACED, "ada").await.unwrap().into_result().unwrap_err().to_string();
     assert!(denied.contains("reserve()") && denied.contains("wait_up_to"), "{denied}");
 }
 
 #[tokio::test]
-async fn point_15_retry_after_in_seconds_and_milliseconds_is_rounded_up() {
+async fn retry_after_in_seconds_and_milliseconds_is_rounded_up() {
     static FAST: Policy = Policy::new("fast", Quota::token_bucket(3, SECOND).capacity(1));
     let clock = ManualClock::new();
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
@@ -211,7 +211,7 @@ async fn point_15_retry_after_in_seconds_and_milliseconds_is_rounded_up() {
 }
 
 #[tokio::test]
-async fn point_15_cancel_reports_whether_the_tokens_were_refunded() {
+async fn cancel_reports_whether_the_tokens_were_refunded() {
     let limiter = limiter();
     let first = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
     let second = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();

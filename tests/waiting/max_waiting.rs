@@ -13,7 +13,7 @@ use crate::queue::{Queue, SPACED, immediate_response, immediate_status, ms, numb
 static SEARCH: Policy = Policy::new("search", SPACED);
 
 #[tokio::test]
-async fn calls_above_the_waiting_maximum_are_denied_immediately() {
+async fn calls_beyond_max_waiting_are_denied_immediately() {
     let queue = Queue::with(3);
     let layer = RateLimitLayer::new(SEARCH.clone(), |_: &Parts| 7).limiter(&queue.limiter).wait_up_to(5 * SECOND);
     let service = layer.layer(queue.inner());

@@ -21,7 +21,7 @@ fn layer(queue: &Queue) -> RateLimitLayer {
 }
 
 #[tokio::test]
-async fn point_4_waiting_requests_are_held_until_a_pause_ends_and_then_spaced() {
+async fn waiting_requests_are_held_until_a_pause_ends_and_then_spaced() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(MINUTE).layer(queue.inner());
     let answers: Vec<_> = (0..50).map(|number| send(&service, number)).collect();
@@ -52,7 +52,7 @@ async fn point_4_waiting_requests_are_held_until_a_pause_ends_and_then_spaced() 
 }
 
 #[tokio::test]
-async fn point_4_a_request_is_refused_if_the_pause_outlasts_its_maximum_wait() {
+async fn a_request_is_refused_if_the_pause_outlasts_its_maximum_wait() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(SECOND).layer(queue.inner());
     let answers: Vec<_> = (0..5).map(|number| send(&service, number)).collect();
@@ -72,7 +72,7 @@ async fn point_4_a_request_is_refused_if_the_pause_outlasts_its_maximum_wait() {
 }
 
 #[tokio::test]
-async fn point_4_new_requests_wait_for_the_end_of_a_pause_without_a_charge() {
+async fn new_requests_wait_for_the_end_of_a_pause_without_a_charge() {
     static PLAIN: Policy = Policy::new("plain", Quota::token_bucket(10, SECOND).capacity(2).max_reserved(1));
     let queue = Queue::new();
     let limiter = &queue.limiter;
@@ -111,7 +111,7 @@ async fn point_4_new_requests_wait_for_the_end_of_a_pause_without_a_charge() {
 }
 
 #[tokio::test]
-async fn point_4_a_pause_can_be_extended_and_ended_early() {
+async fn a_pause_can_be_extended_and_ended_early() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(MINUTE).layer(queue.inner());
     queue.limiter.pause(&REMOTE, 7, SECOND).await.unwrap();
@@ -132,7 +132,7 @@ async fn point_4_a_pause_can_be_extended_and_ended_early() {
 
 /// Regression test: waiting requests were still sent after their key had been blocked.
 #[tokio::test]
-async fn point_4_waiting_requests_of_a_blocked_key_are_refused_when_due() {
+async fn waiting_requests_of_a_blocked_key_are_refused_when_due() {
     let queue = Queue::new();
     let service = layer(&queue).wait_up_to(MINUTE).layer(queue.inner());
     let answers: Vec<_> = (0..50).map(|number| send(&service, number)).collect();
@@ -152,7 +152,7 @@ async fn point_4_waiting_requests_of_a_blocked_key_are_refused_when_due() {
 }
 
 #[tokio::test]
-async fn point_4_a_waiting_reservation_is_held_by_a_pause_and_charged_once() {
+async fn a_waiting_reservation_is_held_by_a_pause_and_charged_once() {
     let queue = Queue::new();
     let limiter = &queue.limiter;
     assert!(limiter.try_limit(&REMOTE, 7).await.unwrap().is_allowed());
@@ -185,7 +185,7 @@ async fn point_4_a_waiting_reservation_is_held_by_a_pause_and_charged_once() {
 
 /// The server answers 429 once. Requests that are due but still wait for a connection are held as well.
 #[tokio::test]
-async fn point_4_after_a_429_no_request_is_sent_before_retry_after() {
+async fn after_a_429_no_request_is_sent_before_retry_after() {
     for retry_after in ["2", "Sun, 06 Nov 1994 08:49:39 GMT"] {
         let queue = Queue::new();
         let (inner, clock) = (queue.inner(), queue.clock.clone());

@@ -92,7 +92,7 @@ async fn assert_in_one_of_three_runs(quota: Quota, servers: usize, is_expected: 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn point_4_no_server_refuses_requests_sent_at_a_rate_below_its_limit() {
+async fn no_server_refuses_requests_sent_at_a_rate_below_its_limit() {
     let began = Instant::now();
     assert_in_one_of_three_runs(QUOTA_BELOW_LIMIT, 10, |refused| refused == (0, 0)).await;
     assert!(began.elapsed() >= ms(5000), "expected 96 waits of 52 ms after the burst, took {:?}", began.elapsed());
@@ -105,13 +105,13 @@ async fn point_4_no_server_refuses_requests_sent_at_a_rate_below_its_limit() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes 53 seconds"]
-async fn point_4_a_single_server_refuses_none_of_1000_requests_in_53_seconds() {
+async fn a_single_server_refuses_none_of_1000_requests_in_53_seconds() {
     assert_in_one_of_three_runs(QUOTA_BELOW_LIMIT, 1, |refused| refused == (0, 0)).await;
 }
 
 /// A server refuses its tenth request. For the next second, it receives only requests that were already sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn point_4_a_429_pauses_requests_to_the_server_until_retry_after() {
+async fn a_429_pauses_requests_to_the_server_until_retry_after() {
     const RATE: u64 = 100;
     let (count, refused_at) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
     let arrivals: Arc<Mutex<Vec<Instant>>> = Arc::default();

@@ -69,7 +69,7 @@ fn quotas_with_the_same_period_must_have_the_same_algorithm() {
     assert_eq!(mixed.quotas_for(Some("hourly")).len(), 1);
     let (limiter, _clock) = limiter();
     let error = now(async { Ok::<_, ()>(limiter.set_quota(&api(), Quota::sliding_window(9, DAY)).await.unwrap_err()) });
-    assert!(error.to_string().contains("has another algorithm"), "{error}");
+    assert!(error.to_string().contains("has a different algorithm"), "{error}");
 }
 
 #[test]

@@ -63,7 +63,7 @@ async fn a_backend_that_resets_only_when_awaited_does_not_conform() {
 
 #[tokio::test]
 #[should_panic(expected = "expected 3000 spent tokens, found 0")]
-async fn point_14_a_backend_that_charges_at_the_first_poll_does_not_conform() {
+async fn a_backend_that_charges_at_the_first_poll_does_not_conform() {
     let (rows, pass) = rows();
     all(
         &Deferred { rows, acquires: Execution::WhenAwaited, settles: Execution::Spawned, resets: Execution::Spawned },

@@ -85,7 +85,7 @@ impl Ledger {
 
 /// The search for a row to evict, over a sample of rows.
 ///
-/// Prefers a row of a policy that has clearly more rows than the newcomer's policy. Otherwise, chooses a row that
+/// Prefers a row of a policy that has significantly more rows than the newcomer's policy. Otherwise, chooses a row that
 /// denies nothing, from the newcomer's policy or from another policy with at least as many rows. A row is senior if it
 /// was added while its policy had few rows. Senior rows are evicted last. They are never evicted while they deny
 /// something and their policy has many rows.

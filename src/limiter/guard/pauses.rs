@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn point_4_the_later_of_two_pauses_counts_and_expired_pauses_are_removed() {
+    fn the_later_of_two_pauses_counts_and_expired_pauses_are_removed() {
         let (pauses, now) = (Pauses::default(), Micros::new(1_000_000));
         let until = |row: u128, now| pauses.until([Digest::from_bits(row)].into_iter(), now);
         assert!(pauses.pause(Digest::from_bits(7), now, now.plus(9)));

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn point_4_all_spellings_of_a_host_are_one_key() {
+    fn all_spellings_of_a_host_are_one_key() {
         for (uri, expected) in [
             ("http://api.example.com/a?b=c", Some("api.example.com:80")),
             ("http://API.Example.com:80/", Some("api.example.com:80")),
