@@ -22,8 +22,8 @@
 //! # });
 //! ```
 //!
-//! Each client address can send a burst of 20 requests, and 10 requests per minute on average. Further requests get 429
-//! with a correct `Retry-After`, and they never reach the handler.
+//! Each client address can send 20 requests in a burst, and then 10 requests per minute. Further requests get 429 with
+//! a `Retry-After`, and they never reach the handler.
 //!
 //! Handlers can call a limiter directly. A call can use any key and several limits:
 //!

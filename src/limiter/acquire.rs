@@ -117,7 +117,7 @@ impl<'a, T> Acquire<'a, T> {
 
 /// These methods return a denial as an error. They are not available after [`try_acquire`](RateLimiter::try_acquire).
 impl Acquire<'_> {
-    /// Reserves the tokens for the time when they become available, however late that is. The caller must wait until
+    /// Reserves the tokens for the time at which they become available, no matter how late. The caller must wait until
     /// then.
     ///
     /// [`delay`](super::Reservation::delay) returns the time until the tokens are due, and

@@ -46,7 +46,7 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// Reserves the tokens for the time when they become available, however late that is. Only
+    /// Reserves the tokens for the time at which they become available, no matter how late. Only
     /// [`hold_all`](crate::RateLimiter::hold_all) accepts such charges. It fails if the quota allows no reservations.
     #[must_use]
     pub fn reserve(mut self) -> Charge<'a> {

@@ -14,7 +14,7 @@ use crate::policy::{ChargedQuota, DecidedBy, Decision, Decisions, Policy, Subjec
 
 impl RateLimiter {
     /// Pauses one key under a policy, for example because the API behind this key answered 429 with `Retry-After`. If
-    /// the key is already paused, the pause ends at the later of the two ends.
+    /// the key is already paused, the pause that ends later counts.
     ///
     /// | a call during the pause | result |
     /// | --- | --- |

@@ -175,6 +175,7 @@ impl Decision {
 
     /// The largest number of tokens that can be spent together, which is the [capacity](Quota::get_capacity) of the
     /// applied [quota](Decision::quota).
+    #[doc(alias = "limit")]
     pub const fn capacity(&self) -> u64 {
         self.of.quota.get_capacity()
     }

@@ -77,7 +77,8 @@ impl Policy {
     /// example. In headers, each quota of a policy with several quotas has its own item, such as `"api;1s"` and
     /// `"api;1d"`.
     ///
-    /// Call this method before you add tiers.
+    /// Tiers have only their own quotas, so give each tier a list with those that should also apply to it. Call this
+    /// method before you add tiers.
     ///
     /// # Panics
     /// Panics if the policy already has a quota with this period or already has four quotas, or if the quota would deny

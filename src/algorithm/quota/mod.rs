@@ -438,7 +438,9 @@ impl Quota {
         if self.max_reserved == UNLIMITED { MAX_SPENT - Quota::MAX_TOKENS } else { self.capacity + self.max_reserved }
     }
 
-    /// Creates a token bucket of `tokens` per second.
+    /// Creates a token bucket of `tokens` per second. In one second, a key can spend a full burst and the tokens that are
+    /// refilled meanwhile, almost twice as many. For a hard limit, see [a strict
+    /// limit](crate::docs::choosing#a-strict-limit).
     ///
     /// ```
     /// use tollgate::{Quota, DAY, HOUR, MINUTE, SECOND};

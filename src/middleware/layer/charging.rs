@@ -99,7 +99,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Delays requests by up to `wait` instead of refusing them, under quotas that [allow
+    /// Delays requests by up to `wait` instead of refusing them, if their quota [allows
     /// reservations](crate::Quota::max_reserved).
     ///
     /// ```
