@@ -12,8 +12,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::algorithm::{self, Ask, Micros, SECOND, State, Step, Verdict, available, step};
-use crate::backend::{RowId, Steps, Take};
-use crate::policy::{Digest, MAX_WINDOWS, Placement};
+use crate::backend::{Steps, Take};
+use crate::policy::{Digest, Placement};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The time for which a row is used after the backend was asked for it, by the local clock.
@@ -122,8 +122,8 @@ impl BlockCache {
         }
     }
 
-    pub(super) fn forget<'a>(&self, rows: impl Iterator<Item = RowId<'a>>) {
-        for id in rows.flat_map(|row| (0..MAX_WINDOWS as u8).map(move |window| row.digest().window(window))) {
+    pub(super) fn forget(&self, windows: impl Iterator<Item = Digest>) {
+        for id in windows {
             let mut bucket = self.bucket(id);
             bucket.forgotten += 1;
             bucket.rows.iter_mut().filter(|row| row.is_some_and(|row| row.id == id)).for_each(|row| *row = None);

@@ -10,7 +10,7 @@ use super::observer::{Blocked, Reset};
 use super::overrides::{Override, QuotaScope};
 use super::{Inner, RateLimiter, SetQuotaError};
 use crate::backend::{BackendFuture, Error, ErrorKind, Health, Notice, NoticeSubscriber, RowId};
-use crate::policy::{Policy, PolicyName, Quotas, Signal, Subject};
+use crate::policy::{Digest, MAX_WINDOWS, Policy, PolicyName, Quotas, Signal, Subject};
 use crate::sync::atomic::Ordering;
 
 impl RateLimiter {
@@ -255,7 +255,11 @@ impl Inner {
     pub(super) fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<bool> {
         let was_local = self.failure.reset(rows);
         let done = self.backend.reset(rows);
-        self.forget_denials(rows.iter().copied());
+        let windows = |row: &RowId<'_>| {
+            let row = row.digest();
+            (0..MAX_WINDOWS as u8).map(move |window| row.window(window))
+        };
+        self.forget_denials(rows.iter().flat_map(windows));
         for row in rows {
             let reset = Reset { policy: row.policy, key: row.key };
             self.observers.iter().for_each(|observer| observer.reset(&reset));
@@ -265,9 +269,9 @@ impl Inner {
 
     /// Removes rows from the block cache. Must be called after the backend is called, because the answer to an earlier
     /// call may still arrive.
-    pub(super) fn forget_denials<'a>(&self, rows: impl Iterator<Item = RowId<'a>>) {
+    pub(super) fn forget_denials(&self, windows: impl Iterator<Item = Digest>) {
         if let Some(cache) = &self.block_cache {
-            cache.forget(rows);
+            cache.forget(windows);
         }
     }
 

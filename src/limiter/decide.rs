@@ -205,7 +205,7 @@ impl RateLimiter {
     ) -> Option<Decisions> {
         let Inner { guard, hash, time, .. } = &*self.inner;
         let (signal_ids, now) = (guard.signal_ids(signals, hash), time.now());
-        let charges = takes.iter().filter(|take| take.part.index == 0);
+        let charges = takes.iter().filter(|take| take.part.is_first());
         let callers = keys.iter().zip(charges).map(|(key, take)| (take.row.policy, *key, take.row.key));
         let Some(BlockedBy { rule, until }) = guard.blocked_by(callers, signals, &signal_ids, now) else {
             if guard.counts() && call.take && call.enforced {
@@ -222,7 +222,7 @@ impl RateLimiter {
     #[cold]
     fn failed(&self, call: &CallState, takes: &[Take<'_>], error: Error) -> Result<Decisions, Error> {
         let latency = call.began.map(|began| began.elapsed());
-        for take in takes.iter().filter(|take| take.part.index == 0) {
+        for take in takes.iter().filter(|take| take.part.is_first()) {
             let failed = Failed { policy: take.row.policy, key: take.row.key, error: &error, latency };
             self.inner.observers.iter().for_each(|observer| observer.failed(&failed));
         }

@@ -57,16 +57,17 @@ struct Pending {
 
 #[inline]
 pub(super) fn only(_: &RateLimiter, answer: Answer) -> Result<Decision, Error> {
-    match answer?.into_binding() {
-        Some(decision) => Ok(decision),
-        None => unreachable!("every charge has a decision"),
-    }
+    Ok(answer?.into_binding().unwrap_or_else(no_decision))
 }
 
 #[inline]
-pub(super) fn only_allowed(limiter: &RateLimiter, answer: Answer) -> Result<Allowed, LimitError> {
-    let allowed = answer?.into_result()?;
-    Ok(only(limiter, Ok(allowed.into_inner()))?.into_result()?)
+pub(super) fn only_allowed(_: &RateLimiter, answer: Answer) -> Result<Allowed, LimitError> {
+    Ok(answer?.into_result()?.into_binding().unwrap_or_else(no_decision))
+}
+
+#[cold]
+fn no_decision<T>() -> T {
+    unreachable!("every charge has a decision")
 }
 
 pub(super) fn all_allowed(_: &RateLimiter, answer: Answer) -> Result<Allowed<Decisions>, LimitError> {

@@ -88,7 +88,7 @@ impl Receipt {
     /// [`Receipt`] for an example.
     pub fn of(&self, policy: impl AsRef<str>) -> Option<Receipt> {
         let policy = policy.as_ref();
-        let is_of = |charge: &&[Decision]| charge.iter().any(|decision| decision.policy().as_str() == policy);
+        let is_of = |charge: &[Decision]| charge[0].policy().as_str() == policy;
         let (first, charge) = self.charges().find(|(_, charge)| is_of(charge))?;
         self.charges.contains(&first).then(|| self.at(first, charge))
     }
@@ -126,8 +126,10 @@ impl Receipt {
         let (mut charges, mut local) = (Adjustments::new(), Adjustments::new());
         for index in self.charges.clone().rev() {
             let Some((decision, receipt)) = self.open(index) else { continue };
-            let settled = Settled { decision, actual };
-            inner.observers.iter().for_each(|observer| observer.settled(&settled));
+            if decision.of().part.is_first() {
+                let settled = Settled { decision, actual };
+                inner.observers.iter().for_each(|observer| observer.settled(&settled));
+            }
             if actual == receipt.cost {
                 continue;
             }
@@ -145,7 +147,7 @@ impl Receipt {
         }
         let done = inner.backend.settle(&charges);
         // This is needed even for a higher cost, because settling may move a row to a quota that refills it faster.
-        inner.forget_denials(charges.iter().map(|charge| charge.row));
+        inner.forget_denials(charges.iter().map(|charge| charge.row.digest().window(charge.window)));
         done.map(move |done| done && locally)
     }
 
@@ -179,10 +181,12 @@ impl Receipt {
         first.then_some((decision, receipt))
     }
 
+    /// Marks a decision as settled. Returns the row for the first decision on each charge.
     fn close(&self, index: usize) -> Option<RowId<'_>> {
         let decision = self.inner.decisions.get(index)?;
         self.inner.settled[index].store(true, Ordering::Relaxed);
-        Some(RowId { policy: decision.policy(), key: decision.key() })
+        let row = RowId { policy: decision.policy(), key: decision.key() };
+        decision.of().part.is_first().then_some(row)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use super::decision::Decision;
+use super::decisions::Decisions;
 
 /// A [`Decision`] or [`Decisions`](super::Decisions) that allowed the call. It dereferences to the decision. Unlike a
 /// `Decision`, an `Allowed` may be ignored. It is returned by the methods that fail on a denial, such as
@@ -29,6 +30,13 @@ impl<T> Allowed<T> {
     /// Returns the decision.
     pub fn into_inner(self) -> T {
         self.0
+    }
+}
+
+impl Allowed<Decisions> {
+    /// The decision on the first charge.
+    pub(crate) fn into_binding(self) -> Option<Allowed> {
+        self.0.into_binding().map(Allowed)
     }
 }
 

@@ -73,8 +73,11 @@ impl Decisions {
             return self; // A denied call leaves its rows unchanged.
         }
         let tokens = |index: usize| {
-            let window = |decision: &Decision| (decision.key(), decision.of().window, decision.policy().clone());
-            let is_same = |other: &&Decision| window(other) == window(&self.0[index]);
+            let last = self.0[index].of();
+            let is_same = |other: &&Decision| {
+                let other = other.of();
+                (other.key, other.window, &other.policy) == (last.key, last.window, &last.policy)
+            };
             self.0[..=index].iter().filter(is_same).map(Decision::cost).fold(0, u64::saturating_add)
         };
         let tokens: SmallVec<[u64; 4]> = (0..self.0.len()).map(tokens).collect();
@@ -87,7 +90,7 @@ impl Decisions {
 
     /// The decisions grouped by charge, with one decision for each quota of a charge.
     pub(crate) fn charges(&self) -> impl Iterator<Item = &[Decision]> {
-        self.0.chunk_by(|_, next| next.of().part.index > 0)
+        self.0.chunk_by(|_, next| !next.of().part.is_first())
     }
 
     /// For each charge, the decision by its binding quota.

@@ -19,6 +19,10 @@ pub(crate) struct Part {
 
 impl Part {
     pub(crate) const WHOLE: Part = Part { index: 0, count: 1 };
+
+    pub(crate) const fn is_first(self) -> bool {
+        self.index == 0
+    }
 }
 
 /// The windows of a policy, for all of its lists of quotas.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tollgate::observe::{Decided, Observer};
+use tollgate::observe::{Decided, Observer, Reset, Settled};
 use tollgate::{Charge, DAY, HOUR, LimitError, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, Reason, SECOND};
 
 use crate::client::limiter;
@@ -125,12 +125,20 @@ async fn a_reservation_waits_for_the_latest_quota() {
 }
 
 #[test]
-fn observers_see_one_decision_per_charge() {
+fn observers_see_one_event_per_charge() {
     #[derive(Debug, Default)]
     struct Names(Mutex<Vec<(String, bool)>>);
     impl Observer for Names {
         fn decided(&self, decided: &Decided<'_>) {
             self.0.lock().unwrap().push((decided.decision().name().into_owned(), decided.decision().is_allowed()));
+        }
+
+        fn settled(&self, settled: &Settled<'_>) {
+            self.0.lock().unwrap().push((format!("settled {}", settled.decision().policy()), true));
+        }
+
+        fn reset(&self, reset: &Reset<'_>) {
+            self.0.lock().unwrap().push((format!("reset {}", reset.policy()), true));
         }
     }
     let names = Arc::new(Names::default());
@@ -138,7 +146,14 @@ fn observers_see_one_decision_per_charge() {
     let policy = Policy::new("api", Quota::token_bucket(3, HOUR)).and(Quota::token_bucket(2, DAY));
     (0..3).for_each(|_| drop(now(limiter.try_limit(&policy, "ada"))));
     let expected = [("api;1d".to_owned(), true), ("api;1d".to_owned(), true), ("api;1d".to_owned(), false)];
-    assert_eq!(*names.0.lock().unwrap(), expected);
+    assert_eq!(std::mem::take(&mut *names.0.lock().unwrap()), expected);
+
+    // A settlement and a reset of a charge are reported once, too.
+    let receipt = now(limiter.acquire(&policy, "eve").hold()).into_receipt();
+    now(receipt.refund());
+    now(receipt.reset());
+    let seen: Vec<String> = names.0.lock().unwrap().iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!(seen, ["api;1d", "settled api", "reset api"]);
 }
 
 #[test]

@@ -141,7 +141,7 @@ impl RedisBackend {
         let mut order: Vec<usize> = (0..takes.len()).collect();
         order.sort_by_key(slot_of);
         let mut steps: Vec<Option<Step>> = vec![None; takes.len()];
-        let (mut granted, mut charged, mut denied) = (Vec::new(), Vec::new(), false);
+        let (mut granted, mut charged, mut denied) = (Vec::<usize>::new(), Vec::new(), false);
         for indexes in order.chunk_by(|a, b| slot_of(a) == slot_of(b)) {
             let in_slot: Vec<Take<'_>> = indexes.iter().map(|i| takes[*i].take()).collect();
             // After a denial, peek at the rows of the remaining slots without charging them.
@@ -159,8 +159,10 @@ impl RedisBackend {
         }
         if denied {
             for i in granted {
-                let window = |take: &OwnedTake| (take.key, take.window, take.policy.clone());
-                let same = takes[..=i].iter().filter(|take| window(take) == window(&takes[i]));
+                let last = &takes[i];
+                let is_same =
+                    |take: &&OwnedTake| (take.key, take.window, &take.policy) == (last.key, last.window, &last.policy);
+                let same = takes[..=i].iter().filter(is_same);
                 let tokens: u64 = same.map(|take| take.ask.tokens()).sum();
                 if let Some(step) = &mut steps[i] {
                     step.state.spent = (step.state.spent - tokens as f64).max(0.0);
@@ -183,7 +185,7 @@ impl RedisBackend {
         let mut rows = SmallVec::<[RowKey; 1]>::new();
         for take in takes {
             // All takes of one charge are on the same row.
-            let row = rows.last().filter(|_| take.part.index > 0).cloned();
+            let row = rows.last().filter(|_| !take.part.is_first()).cloned();
             rows.push(row.unwrap_or_else(|| self.row(&take.row)));
         }
         let queued = |take: &Take<'_>| QueuedTake { window: take.window, quota: take.quota, ask: take.ask };

@@ -30,7 +30,7 @@ local function is_row(bytes)
   return version == VERSION and windows <= MAX_WINDOWS and sections == 0 and #bytes == HEADER + windows * WINDOW
 end
 
--- The values from before the call, and the second at which the server drops each row; nil for a value that is no row.
+-- The values from before the call, and the second at which the server drops each row; nil for a value that is not a row.
 local found, drops = #KEYS == 1 and {} or call('MGET', unpack(KEYS)), {}
 for i = 1, #KEYS do
   local bytes = found[i]
