@@ -67,7 +67,7 @@ fn check_draft_11(headers: &HeaderMap, decisions: &Decisions) {
     assert_eq!((policies.len(), limits.len()), (decisions.iter().count(), shown.len()), "{headers:?}");
     for ((name, parameters), decision) in policies.iter().zip(decisions) {
         assert_eq!(name, decision.policy().as_str());
-        let expected = [("q", decision.capacity()), ("w", seconds(window(decision.quota())))];
+        let expected = [("q", decision.capacity()), ("w", seconds(window(&decision.quota())))];
         assert_eq!(parameters[..], expected.map(|(key, value)| (key.to_owned(), value)), "{decision:?}");
     }
     for ((name, parameters), decision) in limits.iter().zip(shown) {
@@ -105,7 +105,7 @@ fn check_three_fields(headers: &HeaderMap, decisions: &Decisions, x: &str, epoch
         let expected = if epoch { (at + wait).get().div_ceil(1_000_000) } else { seconds(wait) };
         let reset_fits = reset == (!never).then_some(expected);
         // Only the draft's family has a policy.
-        let policy = format!("{};w={}", decision.capacity(), seconds(window(decision.quota())));
+        let policy = format!("{};w={}", decision.capacity(), seconds(window(&decision.quota())));
         reset_fits && headers.get("ratelimit-policy").is_none_or(|text| text == policy.as_str())
     });
     assert!(found, "{headers:?} of {decisions:?}");

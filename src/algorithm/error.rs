@@ -41,6 +41,14 @@ impl QuotaError {
         QuotaError::new("two quotas have a period of ", number, after)
     }
 
+    pub(crate) const fn different_shards(shards: u64) -> QuotaError {
+        QuotaError::new(
+            "shards is ",
+            shards,
+            ", which differs from the first quota; a charge uses the same shard of all quotas",
+        )
+    }
+
     pub(crate) const fn too_many_quotas() -> QuotaError {
         QuotaError::without_value("more than four quotas apply together; remove some")
     }

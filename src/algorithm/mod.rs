@@ -168,6 +168,18 @@ pub enum Verdict {
     },
 }
 
+impl Verdict {
+    /// Orders verdicts by when they grant an ask: now, after a wait, only after a denial, or never.
+    pub(crate) fn wait_order(&self) -> (u8, Duration) {
+        match *self {
+            Verdict::Allow => (0, Duration::ZERO),
+            Verdict::Reserve { wait } => (0, wait),
+            Verdict::Deny { retry: Some(retry) } => (1, retry),
+            Verdict::Deny { retry: None } => (2, Duration::ZERO),
+        }
+    }
+}
+
 /// A verdict and the resulting row. See the [module](self) for an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {

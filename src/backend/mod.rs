@@ -334,6 +334,28 @@ impl<'a> Take<'a> {
         self
     }
 
+    /// Returns the caller's key, from which the row's key is derived.
+    pub(crate) fn key(&self) -> Digest {
+        self.quota.shard_index().map_or(self.row.key, |index| self.row.key.shard(index))
+    }
+
+    /// Returns the same take from a shard, if the quota has several.
+    pub(crate) fn at_shard(&self, index: u8) -> Take<'a> {
+        let take = self.whole();
+        if take.quota.get_shards() == 1 {
+            return take;
+        }
+        let row = RowId { key: take.row.key.shard(index), ..take.row };
+        Take { row, quota: take.quota.shard(index), ..take }
+    }
+
+    /// Returns the take before [`at_shard`](Take::at_shard).
+    pub(crate) fn whole(&self) -> Take<'a> {
+        let Some(index) = self.quota.shard_index() else { return *self };
+        let row = RowId { key: self.row.key.shard(index), ..self.row };
+        Take { row, quota: self.quota.whole(), part: Part { shard: 0, ..self.part }, ..*self }
+    }
+
     /// Returns a digest of the key, the policy and the window, for tables that hold all windows.
     pub(crate) fn digest(&self) -> Digest {
         self.row.digest().window(self.window)
@@ -346,9 +368,9 @@ impl<'a> Take<'a> {
 
     #[inline]
     pub(crate) fn charged(&self) -> ChargedQuota {
-        let RowId { policy, key } = self.row;
+        let RowId { policy, key: row_key } = self.row;
         let (quota, cost) = (self.quota, self.ask.tokens());
-        ChargedQuota { policy: policy.clone(), key, quota, cost, window: self.window, part: self.part }
+        ChargedQuota { policy: policy.clone(), row_key, quota, cost, window: self.window, part: self.part }
     }
 }
 

@@ -87,8 +87,10 @@ fn table(value: &Value<'_>) -> Option<Quota> {
     let capacity = fields.take("capacity").and_then(|value| value.number(0, Quota::MAX_TOKENS));
     let max_reserved = fields.take("max_reserved").and_then(|value| reserved(&value));
     let start = fields.take("start").and_then(|value| start(&value));
+    let shards = fields.take("shards").and_then(|value| value.number(1, Quota::MAX_SHARDS));
     fields.end();
-    let parts = QuotaParts { algorithm: algorithm?, rate: rate?, period: period?, capacity, max_reserved, start };
+    let parts =
+        QuotaParts { algorithm: algorithm?, rate: rate?, period: period?, capacity, max_reserved, start, shards };
     value.accept(parts.build())
 }
 

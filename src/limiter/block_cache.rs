@@ -1,4 +1,4 @@
-//! The block cache, which denies calls based on recently read rows of a remote backend (step 3).
+//! The block cache, which denies calls based on recently read rows of a remote backend (step 4).
 //!
 //! The cache stores rows, not verdicts. Spending only adds to a row. Therefore, unless tokens are given back, a call
 //! that is denied by the cached row would also be denied by the backend, whatever its cost and wait. A different quota

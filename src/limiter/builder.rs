@@ -10,9 +10,10 @@ use super::local::LocalTime;
 use super::mistake_tracker::MistakeTracker;
 use super::overrides::Overrides;
 use super::queue::Queues;
+use super::shards::Shards;
 use super::{AutoBlock, DenyList, FailureMode, Inner, Observer, RateLimiter, waiting};
 use crate::backend::{Backend, NoticeSubscriber};
-use crate::policy::{Key, Policy, Secret};
+use crate::policy::{Key, Policy, Quota, Secret};
 use crate::sync::atomic::AtomicUsize;
 
 /// Builds a [`RateLimiter`].
@@ -46,6 +47,7 @@ pub struct RateLimiterBuilder {
     deny: Option<DenyList>,
     auto_block: Option<AutoBlock>,
     block_cache: usize,
+    sample_shards: u8,
     observers: Vec<Arc<dyn Observer>>,
 }
 
@@ -60,6 +62,7 @@ impl RateLimiterBuilder {
             deny: None,
             auto_block: None,
             block_cache: DEFAULT_BLOCK_CACHE_ROWS,
+            sample_shards: Quota::MAX_SHARDS as u8,
             observers: Vec::new(),
         }
     }
@@ -131,6 +134,16 @@ impl RateLimiterBuilder {
         self
     }
 
+    /// Sets how many [shards](Quota::shards) a check reads, and with it
+    /// [`remaining`](super::RateLimiter::remaining), [`snapshot`](super::RateLimiter::snapshot) and the status
+    /// endpoint. The number is clamped to 1 to [`Quota::MAX_SHARDS`], which is the default, so that all shards are
+    /// read. With fewer, the shards are drawn at random, and the number of remaining tokens is an estimate.
+    #[must_use]
+    pub fn sample_shards(mut self, shards: u64) -> RateLimiterBuilder {
+        self.sample_shards = shards.clamp(1, Quota::MAX_SHARDS) as u8;
+        self
+    }
+
     /// Adds an observer, which is notified of every decision. May be called repeatedly; all observers are notified. By
     /// default, there are none. See [`Observer`] for an example.
     #[must_use]
@@ -156,6 +169,7 @@ impl RateLimiterBuilder {
             max_waiting: self.max_waiting,
             guard,
             overrides: Overrides::default(),
+            shards: Shards::new(self.sample_shards),
             block_cache,
             observers: self.observers,
             mistakes: MistakeTracker::default(),

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::guard::{BlockOrigin, MAX_MANUAL_BLOCKS};
 use super::mistake::Mistakes;
 use super::notices::NoticeContent;
@@ -251,16 +253,21 @@ pub struct Stats {
 }
 
 impl Inner {
-    /// Deletes rows from the backend and the fallback backend. Returns whether a row was found.
-    pub(super) fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<bool> {
-        let was_local = self.failure.reset(rows);
-        let done = self.backend.reset(rows);
+    /// Deletes the given number of shards of each row from the backend and the fallback backend. Returns whether a row
+    /// was found.
+    pub(super) fn reset(&self, rows: &[(RowId<'_>, u8)]) -> BackendFuture<bool> {
+        let mut shards: SmallVec<[RowId<'_>; 2]> = SmallVec::new();
+        for (row, number) in rows {
+            shards.extend((0..*number).map(|index| RowId { key: row.key.shard(index), ..*row }));
+        }
+        let was_local = self.failure.reset(&shards);
+        let done = self.backend.reset(&shards);
         let windows = |row: &RowId<'_>| {
             let row = row.digest();
             (0..MAX_WINDOWS as u8).map(move |window| row.window(window))
         };
-        self.forget_denials(rows.iter().flat_map(windows));
-        for row in rows {
+        self.forget_denials(shards.iter().flat_map(windows));
+        for (row, _) in rows {
             let reset = Reset { policy: row.policy, key: row.key };
             self.observers.iter().for_each(|observer| observer.reset(&reset));
         }

@@ -11,6 +11,7 @@ use super::future::{Answer, DecisionFuture};
 use super::guard::{BlockedBy, SignalIds};
 use super::notices::NoticeContent;
 use super::observer::{Blocked, Decided, Failed};
+use super::shards::{Others, other_takes};
 use super::{Inner, RateLimiter};
 use crate::algorithm::{Ask, Steps};
 use crate::backend::{Error, ErrorKind, RowId, Take};
@@ -37,6 +38,9 @@ impl<'a> CallContext<'a> {
 
 pub(super) struct CallState {
     take: bool,
+    waits: bool,
+    /// The shards to try if the backend denies the call.
+    others: Others,
     enforced: bool,
     began: Option<Instant>,
     permit: Option<Permit>,
@@ -46,7 +50,15 @@ pub(super) struct CallState {
 impl CallState {
     /// The state of a call that was held by a pause.
     fn late() -> CallState {
-        CallState { take: true, enforced: true, began: None, permit: None, caller: None }
+        CallState {
+            take: true,
+            waits: true,
+            others: Others::new(),
+            enforced: true,
+            began: None,
+            permit: None,
+            caller: None,
+        }
     }
 }
 
@@ -57,7 +69,7 @@ struct CallerIds {
     keys: Vec<Option<Key>>,
 }
 
-type Takes<'a> = SmallVec<[Take<'a>; 4]>;
+pub(super) type Takes<'a> = SmallVec<[Take<'a>; 4]>;
 
 impl RateLimiter {
     pub(crate) fn decide<'a>(
@@ -65,9 +77,9 @@ impl RateLimiter {
         charges: &[(&'a Policy, &'a Subject, Ask)],
         context: CallContext<'_>,
     ) -> DecisionFuture<Answer> {
-        let Inner { backend, guard, overrides, block_cache, time, .. } = &*self.inner;
+        let Inner { guard, overrides, .. } = &*self.inner;
         let CallContext { take, enforced, waits, patience, signals } = context;
-        let mut call = CallState { take, enforced, began: None, permit: None, caller: None };
+        let mut call = CallState { take, waits, enforced, ..CallState::late() };
 
         // 1. Resolve the row and its quotas. Quotas set at run time come before those of the caller, the tier and the
         //    policy.
@@ -85,7 +97,7 @@ impl RateLimiter {
             let quotas = changed.as_deref().or(subject.quotas()).or(of_tier).unwrap_or(policy.quotas());
             let (windows, count) = (policy.windows(quotas), quotas.len() as u8);
             for (index, (quota, window)) in (0..).zip(quotas.iter().zip(windows)) {
-                takes.push(Take::part(row, window, quota, *ask, Part { index, count }));
+                takes.push(Take::part(row, window, quota, *ask, Part { index, count, shard: 0 }));
             }
             if is_guarded {
                 keys.push(subject.key());
@@ -107,63 +119,96 @@ impl RateLimiter {
             }
         }
 
-        // 3. Cached: deny the call if a recently read row shows that the backend would deny it.
-        if let Some(cache) = block_cache {
+        self.decide_unblocked(call, takes)
+    }
+
+    /// Decides held charges at the end of a pause.
+    pub(super) fn decide_again(&self, takes: Takes<'_>) -> DecisionFuture<Answer> {
+        self.decide_unblocked(CallState::late(), takes)
+    }
+
+    /// 3. Shards: choose a shard of each quota that has several. A check reads all shards, or a sample of them.
+    #[inline]
+    fn decide_unblocked(&self, mut call: CallState, mut takes: Takes<'_>) -> DecisionFuture<Answer> {
+        if call.take {
+            call.others = self.inner.shards.choose(&mut takes);
+        } else {
+            self.inner.shards.expand(&mut takes);
+        }
+        self.attempt(call, &takes)
+    }
+
+    /// 4. Cached: deny the call if a recently read row shows that the backend would deny it.
+    #[inline]
+    fn attempt(&self, mut call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
+        let Inner { backend, block_cache, time, .. } = &*self.inner;
+        if let Some(cache) = block_cache.as_ref().filter(|_| !takes.iter().any(|take| take.part.shard > 0)) {
             let now = time.now();
-            if let Some(steps) = cache.denies(&takes, now) {
-                let denied = decisions(&takes, &steps).by(DecidedBy::BlockCache);
+            if let Some(steps) = cache.denies(takes, now) {
+                if let Some(others) = call.other_takes(takes, &steps) {
+                    return self.attempt(call, &others);
+                }
+                let denied = decisions(takes, &steps).by(DecidedBy::BlockCache);
                 self.protect_and_observe(&call, &denied);
                 return DecisionFuture::ready(Ok(denied));
             }
-            call.permit = Some(cache.permit(&takes, now));
+            call.permit = Some(cache.permit(takes, now));
         }
-
-        if backend.is_remote() && !waits {
+        if backend.is_remote() && !call.waits {
             return DecisionFuture::ready(Err(cannot_wait()));
         }
-        self.ask(call, &takes)
-    }
-
-    /// Decides held charges at the end of a pause, starting with step 4.
-    pub(super) fn decide_again(&self, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
-        self.ask(CallState::late(), takes)
+        self.ask(call, takes)
     }
 
     pub(super) fn observe_late(&self, denied: &Decisions) {
         self.observe(&CallState::late(), denied);
     }
 
-    /// 4. The backend decides all takes at the same instant. Either all are granted, or none.
+    /// 5. The backend decides all takes at the same instant. Either all are granted, or none.
     #[inline]
     fn ask(&self, mut call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         let Inner { backend, observers, .. } = &*self.inner;
         if backend.is_remote() {
-            call.began = (!observers.is_empty()).then(Instant::now);
+            call.began = call.began.or_else(|| (!observers.is_empty()).then(Instant::now));
         }
         let answer = if call.take { backend.acquire(takes) } else { backend.peek(takes) };
         match answer.try_ready() {
-            Ok(answer) => DecisionFuture::ready(self.conclude(&call, takes, answer)),
+            Ok(answer) => self.answered(call, takes, answer),
             Err(answer) => DecisionFuture::pending(self, call, takes, answer),
         }
     }
 
-    /// Steps 5 to 7, which follow the backend's answer.
+    /// Tries the other shards after a denial, or continues with steps 6 to 8.
     #[inline]
-    pub(super) fn conclude(
+    pub(super) fn answered(
         &self,
-        call: &CallState,
+        mut call: CallState,
         takes: &[Take<'_>],
         answer: Result<Steps, Error>,
-    ) -> Result<Decisions, Error> {
+    ) -> DecisionFuture<Answer> {
+        if let Ok(steps) = &answer {
+            self.inner.shards.observe(takes, steps);
+            if let (Some(cache), Some(permit)) = (&self.inner.block_cache, &call.permit) {
+                cache.store(takes, steps, call.take, permit, self.inner.time.now());
+            }
+            if let Some(others) = call.other_takes(takes, steps) {
+                return self.attempt(call, &others);
+            }
+        }
+        DecisionFuture::ready(self.conclude(&call, takes, answer))
+    }
+
+    #[inline]
+    fn conclude(&self, call: &CallState, takes: &[Take<'_>], answer: Result<Steps, Error>) -> Answer {
         let mut decided = self.decided(call, takes, answer)?;
         if !call.take {
-            decided = decided.uncharged();
+            decided = decided.uncharged().by_best_shards();
         }
         self.protect_and_observe(call, &decided);
         Ok(decided)
     }
 
-    /// 5. Failure: if the backend failed, the failure mode decides instead, or the error is returned.
+    /// 6. Failure: if the backend failed, the failure mode decides instead, or the error is returned.
     #[inline]
     fn decided(&self, call: &CallState, takes: &[Take<'_>], answer: Result<Steps, Error>) -> Result<Decisions, Error> {
         let steps = match answer {
@@ -172,13 +217,10 @@ impl RateLimiter {
             Ok(steps) => return self.failed(call, takes, wrong_number(takes.len(), steps.len())),
             Err(error) => return self.failed(call, takes, error),
         };
-        if let (Some(cache), Some(permit)) = (&self.inner.block_cache, &call.permit) {
-            cache.store(takes, &steps, call.take, permit, self.inner.time.now());
-        }
         Ok(decisions(takes, &steps))
     }
 
-    /// 6. Protect: count denials, and block callers that have too many of them. 7. Observe: notify the observers.
+    /// 7. Protect: count denials, and block callers that have too many of them. 8. Observe: notify the observers.
     #[inline]
     fn protect_and_observe(&self, call: &CallState, decided: &Decisions) {
         if call.take && !decided.is_allowed() {
@@ -195,7 +237,7 @@ impl RateLimiter {
         }
     }
 
-    /// Returns the denial if the caller is blocked. Otherwise, stores the caller's identity in `call` for step 6.
+    /// Returns the denial if the caller is blocked. Otherwise, stores the caller's identity in `call` for step 7.
     fn blocked(
         &self,
         keys: &[Option<&Key>],
@@ -222,11 +264,13 @@ impl RateLimiter {
     #[cold]
     fn failed(&self, call: &CallState, takes: &[Take<'_>], error: Error) -> Result<Decisions, Error> {
         let latency = call.began.map(|began| began.elapsed());
+        // The failure mode does not divide quotas.
+        let takes: Takes<'_> = takes.iter().filter(|take| take.part.shard == 0).map(Take::whole).collect();
         for take in takes.iter().filter(|take| take.part.is_first()) {
             let failed = Failed { policy: take.row.policy, key: take.row.key, error: &error, latency };
             self.inner.observers.iter().for_each(|observer| observer.failed(&failed));
         }
-        self.inner.failure.decide(takes, call.take, error)
+        self.inner.failure.decide(&takes, call.take, error)
     }
 
     #[cold]
@@ -274,6 +318,14 @@ pub(super) fn cannot_wait() -> Error {
 #[cold]
 fn wrong_number(expected: usize, found: usize) -> Error {
     Error::new(ErrorKind::Protocol, format!("expected {expected} steps, found {found}; this is a bug in the backend"))
+}
+
+impl CallState {
+    /// Returns the takes to try after a denial, at most once per call.
+    #[inline]
+    fn other_takes<'a>(&mut self, takes: &[Take<'a>], steps: &Steps) -> Option<Takes<'a>> {
+        if self.others.is_empty() { None } else { other_takes(takes, &std::mem::take(&mut self.others), steps) }
+    }
 }
 
 impl fmt::Debug for CallState {

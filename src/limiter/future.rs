@@ -119,12 +119,19 @@ impl<T> Future for DecisionFuture<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = match &mut self.0 {
             State::Ready(answer) => answer.take(),
-            State::Pending(pending, finish) => {
+            State::Pending(pending, finish) => loop {
                 let Pending { limiter, takes, call, steps } = &mut **pending;
                 let steps = ready!(Pin::new(steps).poll(context));
                 let takes: SmallVec<[Take<'_>; 4]> = takes.iter().map(OwnedTake::take).collect();
-                call.take().map(|call| finish(limiter, limiter.conclude(&call, &takes, steps)))
-            }
+                let Some(call) = call.take() else { break None };
+                let answer = limiter.answered(call, &takes, steps);
+                drop(takes);
+                match answer.0 {
+                    State::Ready(answer) => break answer.map(|answer| finish(&pending.limiter, answer)),
+                    // Another shard has been asked.
+                    State::Pending(next, _) => *pending = next,
+                }
+            },
         };
         match answer {
             Some(answer) => Poll::Ready(answer),

@@ -148,7 +148,7 @@ impl Inner {
     }
 
     pub(super) fn denied(&self, decision: &Decision) {
-        if matches!(decision.reason(), Reason::CostTooLarge | Reason::WaitTooLong) {
+        if matches!(decision.reason(), Reason::CostTooLarge | Reason::CostAboveShard | Reason::WaitTooLong) {
             self.mistake(MistakeKind::ImpossibleCost, (decision.policy(), decision.quota().stamp()), || {
                 let (name, quota, cost) = (decision.policy(), decision.quota(), decision.cost());
                 let limit = decision.capacity();

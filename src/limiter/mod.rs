@@ -27,6 +27,7 @@ mod queue;
 mod read;
 mod receipt;
 mod reservation;
+mod shards;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ use self::local::LocalTime;
 use self::mistake_tracker::MistakeTracker;
 use self::overrides::Overrides;
 use self::queue::Queues;
+use self::shards::Shards;
 use crate::algorithm::Ask;
 use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId};
 use crate::policy::{Allowed, Decision, Digest, Key, Policy, Secret, Signals, Subject};
@@ -98,12 +100,14 @@ pub(crate) use waiting::WaitSlot;
 /// 1. **Resolve**: the limiter finds the row of each charge and the quota that applies to it. That is the quota
 ///    [set](RateLimiter::set_quota) at run time, or else the tier's, or else the policy's own.
 /// 2. **Blocked**: a [deny list](DenyList) or a [block](AutoBlock) denies the call.
-/// 3. **Cached**: the [block cache](RateLimiterBuilder::block_cache) denies the call if a row that was recently read
+/// 3. **Shards**: if a quota has [shards](crate::Quota::shards), the limiter chooses one. If it denies the call, the
+///    limiter tries another one, once.
+/// 4. **Cached**: the [block cache](RateLimiterBuilder::block_cache) denies the call if a row that was recently read
 ///    from a remote backend shows that the backend would deny it.
-/// 4. The **backend** decides all charges at the same instant. Either all are granted, or none.
-/// 5. **Failure**: if the backend fails, the [`FailureMode`] decides.
-/// 6. **Protect**: denials are counted, and callers with too many denials are blocked ([`AutoBlock`]).
-/// 7. **Observe**: the decision is reported to [observers](Observer).
+/// 5. The **backend** decides all charges at the same instant. Either all are granted, or none.
+/// 6. **Failure**: if the backend fails, the [`FailureMode`] decides.
+/// 7. **Protect**: denials are counted, and callers with too many denials are blocked ([`AutoBlock`]).
+/// 8. **Observe**: the decision is reported to [observers](Observer).
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
     inner: Arc<Inner>,
@@ -119,6 +123,7 @@ struct Inner {
     max_waiting: usize,
     guard: Guard,
     overrides: Overrides,
+    shards: Shards,
     block_cache: Option<BlockCache>,
     observers: Vec<Arc<dyn Observer>>,
     mistakes: MistakeTracker,
@@ -205,7 +210,11 @@ impl RateLimiter {
     /// # Errors
     /// Fails if the backend fails.
     pub fn reset(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<bool> {
-        self.inner.reset(&[RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }])
+        let subject = subject.into();
+        let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
+        let applied = self.quotas(policy, subject);
+        let shards = policy.lists().chain([&applied]).map(|quotas| quotas[0].get_shards()).max();
+        self.inner.reset(&[(row, shards.unwrap_or(1) as u8)])
     }
 
     pub(crate) fn row_key(&self, key: Option<&Key>) -> Digest {

@@ -109,7 +109,7 @@ impl RateLimiter {
     pub(super) fn ask_again(&self, decisions: &Decisions, last: Option<Micros>) -> DecisionFuture<Answer> {
         let wait = last.map(|last| last.since(self.inner.time.now()));
         let ask = |cost| wait.map_or(Ask::cost(cost).reserve(), |wait| Ask::cost(cost).wait_up_to(wait));
-        self.decide_again(&takes(decisions, ask))
+        self.decide_again(takes(decisions, ask))
     }
 
     pub(crate) fn pause_row(&self, decision: &Decision, lasts: Duration) -> BackendFuture<()> {
@@ -151,9 +151,8 @@ impl Inner {
 fn takes(decisions: &Decisions, ask: impl Fn(u64) -> Ask) -> SmallVec<[Take<'_>; 4]> {
     let mut takes = SmallVec::new();
     for decision in decisions {
-        let row = RowId { policy: decision.policy(), key: decision.key() };
-        let ChargedQuota { window, part, .. } = *decision.of();
-        takes.push(Take::part(row, window, decision.quota(), ask(decision.cost()), part));
+        let ChargedQuota { ref policy, row_key: key, window, part, .. } = *decision.of();
+        takes.push(Take::part(RowId { policy, key }, window, &decision.of().quota, ask(decision.cost()), part).whole());
     }
     takes
 }

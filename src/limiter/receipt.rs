@@ -10,7 +10,7 @@ use super::RateLimiter;
 use super::observer::Settled;
 use crate::algorithm::ChargeRecord;
 use crate::backend::{Adjustment, BackendFuture, RowId};
-use crate::policy::{DecidedBy, Decision, Decisions};
+use crate::policy::{ChargedQuota, DecidedBy, Decision, Decisions};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// A handle for settling charges, that is, adjusting them to their actual cost, for example at the end of a stream
@@ -133,8 +133,8 @@ impl Receipt {
             if actual == receipt.cost {
                 continue;
             }
-            let row = RowId { policy: decision.policy(), key: decision.key() };
-            let charge = Adjustment { row, window: decision.of().window, quota: *decision.quota(), receipt, actual };
+            let ChargedQuota { ref policy, row_key: key, window, quota, .. } = *decision.of();
+            let charge = Adjustment { row: RowId { policy, key }, window, quota, receipt, actual };
             match decision.decided_by() {
                 DecidedBy::Backend => charges.push(charge),
                 DecidedBy::Fallback => local.push(charge),
@@ -162,7 +162,7 @@ impl Receipt {
     /// # Errors
     /// Fails if the backend fails.
     pub fn reset(&self) -> BackendFuture<bool> {
-        let rows: SmallVec<[RowId<'_>; 2]> = self.charges.clone().filter_map(|index| self.close(index)).collect();
+        let rows: SmallVec<[(RowId<'_>, u8); 2]> = self.charges.clone().filter_map(|index| self.close(index)).collect();
         if rows.is_empty() {
             return BackendFuture::ready(Ok(false));
         }
@@ -182,11 +182,11 @@ impl Receipt {
     }
 
     /// Marks a decision as settled. Returns the row for the first decision on each charge.
-    fn close(&self, index: usize) -> Option<RowId<'_>> {
+    fn close(&self, index: usize) -> Option<(RowId<'_>, u8)> {
         let decision = self.inner.decisions.get(index)?;
         self.inner.settled[index].store(true, Ordering::Relaxed);
         let row = RowId { policy: decision.policy(), key: decision.key() };
-        decision.of().part.is_first().then_some(row)
+        decision.of().part.is_first().then_some((row, decision.of().quota.get_shards() as u8))
     }
 }
 

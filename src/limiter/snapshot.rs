@@ -1,6 +1,8 @@
 //! Snapshots of rows, from which later answers can be computed.
 
-use crate::algorithm::{Ask, Micros, Quota, State, Step, Verdict};
+use smallvec::SmallVec;
+
+use crate::algorithm::{Algorithm, Ask, Micros, Quota, State, Step, Verdict};
 use crate::algorithm::{available, is_foreign, roll, roll_if_own, step, writer};
 use crate::policy::{Decision, PolicyName, Reason};
 
@@ -30,14 +32,15 @@ pub struct Snapshot {
     policy: PolicyName,
     name: String,
     quota: Quota,
-    state: State,
+    /// The rows that were read, with their quotas. There are several only if the quota has shards.
+    rows: SmallVec<[(Quota, State); 1]>,
     now: Micros,
     not_before: Option<Micros>,
 }
 
 impl Snapshot {
     pub(crate) fn of(decision: &Decision) -> Snapshot {
-        let (quota, Step { state, now, .. }) = (*decision.quota(), *decision.step());
+        let (quota, now) = (decision.quota(), decision.step().now);
         let not_before = match decision.reason() {
             Reason::DenyList => Some(Micros::MAX),
             Reason::Blocked => decision.retry_after().map(|retry| now + retry),
@@ -47,8 +50,7 @@ impl Snapshot {
             policy: decision.policy().clone(),
             name: decision.name().into_owned(),
             quota,
-            // Drops tokens that were spent under another quota and have been refilled since.
-            state: if state.stamp == quota.stamp() { state } else { roll_if_own(&quota, &state, now) },
+            rows: decision.rows().map(|(quota, state)| (*quota, refilled(quota, state, now))).collect(),
             now,
             not_before,
         }
@@ -69,10 +71,16 @@ impl Snapshot {
         &self.quota
     }
 
-    /// Returns the state of the row. If the caller is blocked or on a deny list, the row is not read, but reported as
-    /// fully spent.
-    pub const fn state(&self) -> &State {
-        &self.state
+    /// Returns the state of the row, or of the first row of several [rows](Snapshot::rows). If the caller is blocked or
+    /// on a deny list, the row is not read, but reported as fully spent.
+    pub fn state(&self) -> &State {
+        &self.rows[0].1
+    }
+
+    /// Returns the rows that were read and the quota of each. There is one row, unless the quota has
+    /// [shards](Quota::shards).
+    pub fn rows(&self) -> &[(Quota, State)] {
+        &self.rows
     }
 
     /// Returns the instant at which the row was read, by the backend's clock.
@@ -89,24 +97,36 @@ impl Snapshot {
 
     /// Returns the number of whole tokens that can be spent at `instant`, if no tokens are spent until then. For the
     /// current number, see [`RateLimiter::remaining`](crate::RateLimiter::remaining).
+    ///
+    /// If the quota has [shards](Quota::shards), this is the number of tokens in all of them, which one call cannot
+    /// spend together. It is an estimate if only a
+    /// [sample](crate::limiter::RateLimiterBuilder::sample_shards) was read.
     pub fn available(&self, instant: Micros) -> u64 {
-        match self.not_before {
-            Some(until) if instant < until => 0,
-            _ => available(&self.quota, &roll(&self.quota, &self.state, instant), instant),
+        if self.not_before.is_some_and(|until| instant < until) {
+            return 0;
         }
+        let tokens = self.rows.iter().map(|(quota, state)| available(quota, &roll(quota, state, instant), instant));
+        self.rows.first().map_or(0, |(quota, _)| quota.across_shards(tokens.sum(), self.rows.len()))
     }
 
-    /// Returns the answer to `ask` at `instant`, if nothing is spent until then.
+    /// Returns the answer to `ask` at `instant`, if nothing is spent until then. If the quota has
+    /// [shards](Quota::shards), this is the answer of the shard that can grant `ask` first.
     pub fn project(&self, instant: Micros, ask: Ask) -> Step {
+        let steps = self.rows.iter().map(|(quota, state)| self.project_row(quota, state, instant, ask));
+        let denied = Step { verdict: Verdict::Deny { retry: None }, state: State::default(), now: instant };
+        steps.min_by_key(|step| step.verdict.wait_order()).unwrap_or(denied)
+    }
+
+    fn project_row(&self, quota: &Quota, state: &State, instant: Micros, ask: Ask) -> Step {
         let Some(until) = self.not_before.filter(|until| instant < *until) else {
-            return step(&self.quota, &self.state, instant, ask);
+            return step(quota, state, instant, ask);
         };
-        let fits = match step(&self.quota, &self.state, until, ask).verdict {
+        let fits = match step(quota, state, until, ask).verdict {
             Verdict::Deny { retry } => retry.map(|retry| until + retry),
             _ => Some(until),
         };
         let retry = fits.filter(|_| until < Micros::MAX).map(|fits| fits.since(instant));
-        Step { verdict: Verdict::Deny { retry }, state: roll_if_own(&self.quota, &self.state, instant), now: instant }
+        Step { verdict: Verdict::Deny { retry }, state: roll_if_own(quota, state, instant), now: instant }
     }
 
     /// Returns JSON for clients that compute later answers, as `tollgate::status` (feature `axum`) does.
@@ -127,18 +147,14 @@ impl Snapshot {
     /// - `clear` and `written_by`: [`State::clear`] and the algorithm of the quota that wrote the row. These are
     ///   present only if a different quota wrote the row and some of the spent tokens still count. In that case,
     ///   `previous` belongs to that quota.
+    /// - `shards` and `rows`: if the quota has [shards](Quota::shards), their number and a list of those that were
+    ///   read. Each has the fields `rate`, `capacity` and `max_reserved` of the shard, and those from `spent` to
+    ///   `written_by` that would otherwise be in the outer object.
     /// - `not_before`: [`not_before`](Snapshot::not_before), if it is not `None`.
     pub fn to_json(&self) -> String {
-        let Snapshot { name, quota, state, now, not_before, .. } = self;
-        let writer = if is_foreign(quota, state, *now) { writer(state) } else { None };
+        let Snapshot { name, quota, rows, now, not_before, .. } = self;
         let algorithm = quota.algorithm().name();
         let start = if quota.algorithm().has_windows() { quota.start_micros() } else { 0 };
-        // Clients need the carry only for algorithms that use it as a count.
-        let counts = writer.unwrap_or(quota.algorithm()).carries_a_count();
-        let previous = if counts { state.carry } else { 0.0 };
-        let max_reserved = quota.get_max_reserved().map_or("null".to_owned(), |tokens| tokens.to_string());
-        // Rust writes the shortest decimal number that parses to the same value.
-        let (spent, ts, now) = (state.spent, state.at.get(), now.get());
         // Names are printable ASCII, in which Rust escapes the same characters as JSON.
         let mut json = format!(
             r#"{{"policy":{:?},"algorithm":"{algorithm}","rate":{},"period":{},"capacity":{},"start":{start},"#,
@@ -147,16 +163,50 @@ impl Snapshot {
             quota.period_micros(),
             quota.get_capacity(),
         );
-        json +=
-            &format!(r#""max_reserved":{max_reserved},"spent":{spent},"previous":{previous},"ts":{ts},"now":{now}"#);
-        if let Some(writer) = writer {
-            json += &format!(r#","clear":{},"written_by":"{}""#, state.clear.get(), writer.name());
+        json += &format!(r#""max_reserved":{},"#, max_reserved(quota));
+        match &rows[..] {
+            [(only, state)] if only.shard_index().is_none() => {
+                let (numbers, foreign) = row(only, state, *now);
+                json += &format!(r#"{numbers},"now":{}{foreign}"#, now.get());
+            }
+            rows => {
+                let rows: Vec<String> = rows.iter().map(|(quota, state)| shard(quota, state, *now)).collect();
+                let (shards, rows) = (quota.get_shards(), rows.join(","));
+                json += &format!(r#""shards":{shards},"rows":[{rows}],"now":{}"#, now.get());
+            }
         }
         if let Some(until) = not_before {
             json += &format!(r#","not_before":{}"#, until.get());
         }
         json + "}"
     }
+}
+
+/// Drops tokens that were spent under another quota and have been refilled since.
+fn refilled(quota: &Quota, state: &State, now: Micros) -> State {
+    if state.stamp == quota.stamp() { *state } else { roll_if_own(quota, state, now) }
+}
+
+fn shard(quota: &Quota, state: &State, now: Micros) -> String {
+    let (rate, capacity, max_reserved) = (quota.rate(), quota.get_capacity(), max_reserved(quota));
+    let (numbers, foreign) = row(quota, state, now);
+    format!(r#"{{"rate":{rate},"capacity":{capacity},"max_reserved":{max_reserved},{numbers}{foreign}}}"#)
+}
+
+fn max_reserved(quota: &Quota) -> String {
+    quota.get_max_reserved().map_or("null".to_owned(), |tokens| tokens.to_string())
+}
+
+/// Returns the fields of a row, and those that are present only if another quota wrote it.
+fn row(quota: &Quota, state: &State, now: Micros) -> (String, String) {
+    let writer = if is_foreign(quota, state, now) { writer(state) } else { None };
+    // Clients need the carry only for algorithms that use it as a count.
+    let counts = writer.unwrap_or(quota.algorithm()).carries_a_count();
+    let previous = if counts { state.carry } else { 0.0 };
+    // Rust writes the shortest decimal number that parses to the same value.
+    let numbers = format!(r#""spent":{},"previous":{previous},"ts":{}"#, state.spent, state.at.get());
+    let foreign = |writer: Algorithm| format!(r#","clear":{},"written_by":"{}""#, state.clear.get(), writer.name());
+    (numbers, writer.map_or(String::new(), foreign))
 }
 
 #[cfg(test)]
@@ -181,7 +231,8 @@ mod tests {
             let state = State { spent: number, carry: number, ..State::default() };
             let now = Micros::MAX;
             let (policy, name) = (PolicyName::new("p"), "p".to_owned());
-            let snapshot = Snapshot { policy, name, quota, state, now, not_before: None };
+            let snapshot =
+                Snapshot { policy, name, quota, rows: SmallVec::from_iter([(quota, state)]), now, not_before: None };
             let json = snapshot.to_json();
             for name in ["\"spent\":", "\"previous\":"] {
                 let text = json.split_once(name).expect("a field").1.split(',').next().expect("a value");

@@ -41,7 +41,7 @@ async fn a_key_has_the_same_digest_in_decisions_and_rows() {
         assert_eq!(limiter.digest(None), limiter.digest(Some(&Key::anonymous())));
         // The window boundaries follow from the digest.
         let row = RowId { policy: window.name(), key: limiter.row_key(Some(&key)) };
-        assert_eq!(decision.quota(), &window.quotas()[0].seeded(row.digest().seed()));
+        assert_eq!(decision.quota(), window.quotas()[0].seeded(row.digest().seed()));
     }
     assert_ne!(limiter.digest(Some(&key)), RateLimiter::default().digest(Some(&key)));
     assert_eq!(open.digest(Some(&key)), secret.digest(&key));

@@ -185,7 +185,7 @@ pub(super) fn add_retry_after(retry: Option<Duration>, headers: &mut HeaderMap) 
 
 /// Returns the time until the window ends, until the bucket is full, or until the denied request would be allowed.
 fn reset(decision: &Decision) -> Duration {
-    if decision.is_violated() || decision.quota().algorithm().has_windows() {
+    if decision.is_violated() || decision.of().quota.algorithm().has_windows() {
         decision.window()
     } else {
         decision.reset()
@@ -203,7 +203,7 @@ mod tests {
     fn decision(quota: Quota, state: &State, cost: u64) -> Decisions {
         let step = step(&quota, state, NOW, Ask::cost(cost));
         let (policy, key) = (PolicyName::new("api"), Digest::from_bits(0));
-        let of = ChargedQuota { policy, key, quota, cost, window: 0, part: Part::WHOLE };
+        let of = ChargedQuota { policy, row_key: key, quota, cost, window: 0, part: Part::WHOLE };
         Decision::new(of, step, true).into()
     }
 

@@ -34,7 +34,7 @@ impl PolicyItems {
     pub(super) fn of(&self, decision: &Decision) -> Option<&Item> {
         // The start of the windows is ignored here because it is not part of the item.
         let numbers = |quota: &Quota| (quota.algorithm(), quota.rate(), quota.period(), quota.get_capacity());
-        let quota = numbers(decision.quota());
+        let quota = numbers(&decision.quota());
         let windowed = decision.of().part.count > 1;
         let is_of = |(known, item): &&(Quota, Item)| numbers(known) == quota && item.windowed == windowed;
         self.0.iter().find(is_of).map(|(_, item)| item)
@@ -43,7 +43,7 @@ impl PolicyItems {
 
 impl Item {
     pub(super) fn of(decision: &Decision) -> Item {
-        Item::new(&decision.name(), decision.quota(), decision.of().part.count > 1)
+        Item::new(&decision.name(), &decision.quota(), decision.of().part.count > 1)
     }
 
     fn new(name: &str, quota: &Quota, windowed: bool) -> Item {
@@ -97,7 +97,7 @@ mod tests {
     fn decision(quota: Quota, part: Part) -> Decision {
         let (policy, key) = (PolicyName::new("api"), Digest::from_bits(0));
         let step = step(&quota, &State::default(), Micros::new(1), Ask::cost(1));
-        Decision::new(ChargedQuota { policy, key, quota, cost: 1, window: part.index, part }, step, true)
+        Decision::new(ChargedQuota { policy, row_key: key, quota, cost: 1, window: part.index, part }, step, true)
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
     fn quotas_that_apply_together_are_named_by_their_periods() {
         let (burst, daily) = (Quota::token_bucket(10, 10 * SECOND), Quota::fixed_window(1000, DAY));
         let items = PolicyItems::new(&Policy::new("api", burst).and(daily).tier("free", burst));
-        let both = |index| Part { index, count: 2 };
+        let both = |index| Part { index, count: 2, shard: 0 };
         for (quota, part, text) in [
             (burst, both(0), "\"api;10s\";q=10;w=10"),
             (daily, both(1), "\"api;1d\";q=1000;w=86400"),

@@ -15,7 +15,7 @@ use super::{grpc, problem};
 use crate::backend::Error;
 use crate::limiter::LimitError;
 use crate::policy::KeyError;
-use crate::policy::{Decisions, KeyFault};
+use crate::policy::{Decisions, KeyFault, random};
 
 /// The reason why a request is refused, which is passed to [`on_refusal`](super::RateLimitLayer::on_refusal).
 ///
@@ -186,8 +186,7 @@ pub(super) fn random_up_to(max: Duration) -> Duration {
     if max.is_zero() {
         return Duration::ZERO;
     }
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    let share = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
+    let share = random() as f64 / u64::MAX as f64;
     // If `max` is near `Duration::MAX`, rounding in f64 may cause an overflow.
     Duration::try_from_secs_f64(max.as_secs_f64() * share).unwrap_or(max)
 }

@@ -35,7 +35,7 @@ use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_chan
 /// let denied = limiter.try_acquire(&CHAT, "ada").cost(3).await?;
 /// assert_eq!((denied.reason(), denied.decided_by()), (Reason::QuotaExceeded, DecidedBy::Backend));
 /// assert!(denied.is_violated() && denied.denied_rule().is_none());
-/// assert_eq!((denied.policy().as_str(), denied.cost(), denied.quota()), ("chat", 3, &CHAT.quotas()[0]));
+/// assert_eq!((denied.policy().as_str(), denied.cost(), denied.quota()), ("chat", 3, CHAT.quotas()[0]));
 /// assert_eq!(denied.key(), limiter.digest(Some(&Key::from("ada"))));
 /// assert_eq!((denied.remaining(), denied.retry_after()), (2, Some(6 * SECOND)));
 /// assert_eq!((denied.window(), denied.reset()), (6 * SECOND, 48 * SECOND));
@@ -53,13 +53,17 @@ pub struct Decision {
     decided_by: DecidedBy,
     denied_rule: Option<Arc<DenyRule>>,
     charged: bool,
+    /// The rows of all shards that a check has read, if the quota has several.
+    shards: Option<Arc<[(Quota, State)]>>,
 }
 
 /// The quota of a charge that a decision is about.
 #[derive(Clone, Debug)]
 pub(crate) struct ChargedQuota {
     pub(crate) policy: PolicyName,
-    pub(crate) key: Digest,
+    /// The key of the row, which differs from the caller's key if the row is a shard.
+    pub(crate) row_key: Digest,
+    /// The quota of the row, which is that of a shard if the row is a shard.
     pub(crate) quota: Quota,
     pub(crate) cost: u64,
     pub(crate) window: u8,
@@ -76,7 +80,7 @@ impl Decision {
             Verdict::Reserve { .. } => Reason::Reserved,
             Verdict::Allow => Reason::WithinQuota,
         };
-        Decision { of, step, reason, decided_by: DecidedBy::Backend, denied_rule: None, charged: true }
+        Decision { of, step, reason, decided_by: DecidedBy::Backend, denied_rule: None, charged: true, shards: None }
     }
 
     /// Creates a denial by a deny list (`retry` is `None`) or by a block. It reports no remaining tokens.
@@ -106,6 +110,13 @@ impl Decision {
     }
 
     /// Converts the decision on a call into the decision on a check, by subtracting the call's `tokens` from the row.
+    /// Returns the decision of a check that has also read other shards. `all_granted` is whether every charge of the call
+    /// is granted by its best shard.
+    pub(super) fn among(self, shards: Arc<[(Quota, State)]>, all_granted: bool) -> Decision {
+        let decision = Decision::new(self.of, self.step, all_granted).by(self.decided_by);
+        Decision { charged: false, shards: Some(shards), ..decision }
+    }
+
     pub(super) fn uncharged(mut self, tokens: u64) -> Decision {
         self.step.state.spent = (self.step.state.spent - tokens as f64).max(0.0);
         self.charged = false;
@@ -160,12 +171,12 @@ impl Decision {
     /// The key's digest, as returned by [`RateLimiter::digest`](crate::RateLimiter::digest). Digests distinguish keys,
     /// but without the limiter's secret they reveal nothing about the keys.
     pub fn key(&self) -> Digest {
-        self.of.key
+        self.of.quota.shard_index().map_or(self.of.row_key, |index| self.of.row_key.shard(index))
     }
 
     /// The quota that was applied, such as the policy's own quota or that of the caller's tier.
-    pub const fn quota(&self) -> &Quota {
-        &self.of.quota
+    pub const fn quota(&self) -> Quota {
+        self.of.quota.whole()
     }
 
     /// The number of tokens requested, which may be 0.
@@ -177,18 +188,38 @@ impl Decision {
     /// applied [quota](Decision::quota).
     #[doc(alias = "limit")]
     pub const fn capacity(&self) -> u64 {
-        self.of.quota.get_capacity()
+        self.of.quota.whole_capacity()
     }
 
     /// The number of whole tokens left after this decision or, for a check, the number available now. It is 0 while the
     /// key is in debt.
+    ///
+    /// If the quota has [shards](Quota::shards), the number is estimated from the [shards that were
+    /// read](Decision::shards_read). It is exact if a check has read all of them.
     pub fn remaining(&self) -> u64 {
-        available(&self.of.quota, &self.row(), self.step.now)
+        let now = self.step.now;
+        let tokens = self.rows().map(|(quota, state)| available(quota, &roll_if_own(quota, state, now), now)).sum();
+        self.of.quota.across_shards(tokens, self.shards_read())
+    }
+
+    /// The number of shards that were read, which is 1 unless a check has read several
+    /// [shards](crate::limiter::RateLimiterBuilder::sample_shards). The number of shards of the quota is
+    /// [`Quota::get_shards`].
+    pub fn shards_read(&self) -> usize {
+        self.shards.as_ref().map_or(1, |shards| shards.len())
+    }
+
+    /// The rows that were read, with their quotas. There are several only for a check of a quota with shards.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&Quota, &State)> {
+        let own = self.shards.is_none().then_some((&self.of.quota, &self.step.state));
+        own.into_iter().chain(self.shards.iter().flat_map(|shards| shards.iter().map(|(quota, state)| (quota, state))))
     }
 
     /// The time until the full capacity is available again if nothing else is spent, with microsecond precision.
     pub fn reset(&self) -> Duration {
-        when(&self.of.quota, &self.row(), self.step.now, 0.0).unwrap_or(Micros::MAX).since(self.step.now)
+        let now = self.step.now;
+        let full = self.rows().map(|(quota, state)| when(quota, &roll_if_own(quota, state, now), now, 0.0));
+        full.map(|full| full.unwrap_or(Micros::MAX).since(now)).max().unwrap_or_default()
     }
 
     /// For a denial, the time after which the same call succeeds if nothing else is spent, with microsecond precision.
@@ -233,8 +264,9 @@ impl Decision {
                 (due, next_change(quota, &roll_if_own(quota, &step.state, due), due))
             }
             _ if remaining > 0 && !quota.algorithm().has_windows() => {
-                let tokens = State { spent: remaining as f64, at: step.now, stamp: quota.stamp(), ..State::default() };
-                (step.now, when(quota, &tokens, step.now, 0.0))
+                let whole = quota.whole();
+                let tokens = State { spent: remaining as f64, at: step.now, stamp: whole.stamp(), ..State::default() };
+                (step.now, when(&whole, &tokens, step.now, 0.0))
             }
             _ => (step.now, next_change(quota, &self.row(), step.now)),
         };
@@ -278,7 +310,9 @@ pub(crate) fn limit_name<'n>(policy: &'n PolicyName, quota: &Quota, count: usize
 
 #[cold]
 fn permanent_reason(cost: u64, quota: &Quota) -> Reason {
-    if cost > quota.ceiling() {
+    if quota.shard_index().is_some() && cost > quota.get_capacity() && cost <= quota.whole().ceiling() {
+        Reason::CostAboveShard
+    } else if cost > quota.ceiling() {
         Reason::CostTooLarge
     } else if cost > quota.get_capacity() {
         Reason::WaitTooLong
@@ -298,7 +332,7 @@ mod tests {
 
     fn of(name: &'static str, quota: Quota, cost: u64) -> ChargedQuota {
         let (policy, key) = (PolicyName::new(name), Digest::from_bits(0));
-        ChargedQuota { policy, key, quota, cost, window: 0, part: Part::WHOLE }
+        ChargedQuota { policy, row_key: key, quota, cost, window: 0, part: Part::WHOLE }
     }
 
     fn decide(name: &'static str, quota: Quota, state: &State, cost: u64) -> Decision {

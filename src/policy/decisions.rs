@@ -1,6 +1,7 @@
 //! The decisions on all charges of a call, and denials as errors.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -9,7 +10,7 @@ use super::allowed::Allowed;
 use super::decision::Decision;
 use super::reason::{DecidedBy, Reason};
 use super::summary::seconds_up;
-use crate::algorithm::List;
+use crate::algorithm::{List, Quota, State};
 
 /// The decisions on several charges that were decided together: either all tokens were spent, or none.
 ///
@@ -76,12 +77,32 @@ impl Decisions {
             let last = self.0[index].of();
             let is_same = |other: &&Decision| {
                 let other = other.of();
-                (other.key, other.window, &other.policy) == (last.key, last.window, &last.policy)
+                (other.row_key, other.window, &other.policy) == (last.row_key, last.window, &last.policy)
             };
             self.0[..=index].iter().filter(is_same).map(Decision::cost).fold(0, u64::saturating_add)
         };
         let tokens: SmallVec<[u64; 4]> = (0..self.0.len()).map(tokens).collect();
         self.into_iter().zip(tokens).map(|(decision, tokens)| decision.uncharged(tokens)).collect()
+    }
+
+    /// Reduces a check that has read several shards to the decisions of the shard that can grant each charge first.
+    pub(crate) fn by_best_shards(self) -> Decisions {
+        if self.0.iter().all(|decision| decision.of().part.shard == 0) {
+            return self;
+        }
+        let mut best: Vec<(Decision, Arc<[(Quota, State)]>)> = Vec::new();
+        for charge in self.charges() {
+            let quotas = usize::from(charge[0].of().part.count);
+            // One shard must grant all quotas of the charge.
+            let wait = |shard: &&[Decision]| shard.iter().map(|decision| decision.step().verdict.wait_order()).max();
+            let Some(shard) = charge.chunks(quotas).min_by_key(wait) else { continue };
+            for (i, decision) in shard.iter().enumerate() {
+                let rows = charge.iter().skip(i).step_by(quotas);
+                best.push((decision.clone(), rows.map(|read| (read.of().quota, read.step().state)).collect()));
+            }
+        }
+        let all_granted = best.iter().all(|(decision, _)| decision.step().is_allowed());
+        best.into_iter().map(|(decision, rows)| decision.among(rows, all_granted)).collect()
     }
 
     pub(crate) fn only(&self) -> Option<&Decision> {
@@ -265,6 +286,16 @@ impl fmt::Display for Decisions {
                         " never has {} tokens at once ({} at most)",
                         decision.cost(),
                         decision.quota().ceiling()
+                    )?;
+                }
+                Reason::CostAboveShard => {
+                    let quota = decision.quota();
+                    write!(
+                        f,
+                        " has {} shards of at most {} tokens, less than the {} asked for",
+                        quota.get_shards(),
+                        quota.shard(0).get_capacity(),
+                        decision.cost()
                     )?;
                 }
                 Reason::WaitTooLong => {

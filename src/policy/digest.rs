@@ -44,6 +44,15 @@ impl Digest {
         Digest { low: self.low.wrapping_add(u64::from(window).wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..self }
     }
 
+    /// Derives the digest of one shard of the key. The digest of shard 0 is that of the key. Applying this twice restores
+    /// the digest.
+    #[must_use]
+    pub(crate) const fn shard(self, index: u8) -> Digest {
+        // XOR with different constants separates the shards, as in `under`.
+        const SPREAD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        Digest::from_bits(self.to_bits() ^ (index as u128).wrapping_mul(SPREAD))
+    }
+
     /// Returns 64 of the bits, as a seed that depends on the key.
     pub(crate) const fn seed(self) -> u64 {
         self.low
@@ -79,9 +88,7 @@ impl Secret {
 
     /// Creates a random secret, using the operating system's random numbers.
     pub fn random() -> Secret {
-        // `RandomState` takes its hash keys from the operating system.
-        let draw = || u128::from(RandomState::new().build_hasher().finish());
-        Secret((draw() << 64 | draw()).to_le_bytes())
+        Secret((u128::from(random()) << 64 | u128::from(random())).to_le_bytes())
     }
 
     /// Computes the digest of `key`, using SipHash-1-3 (Aumasson and Bernstein, 2012) with a 128-bit output.
@@ -92,6 +99,12 @@ impl Secret {
     pub(super) fn hash(&self, bytes: &[u8]) -> Digest {
         Digest::from_bits(SipHasher13::new_with_key(&self.0).hash(bytes).as_u128())
     }
+}
+
+/// Returns a random number.
+pub(crate) fn random() -> u64 {
+    // `RandomState` takes its hash keys from the operating system, once per thread.
+    RandomState::new().build_hasher().finish()
 }
 
 impl fmt::Debug for Secret {

@@ -31,7 +31,7 @@ pub(crate) use decision::{ChargedQuota, limit_name};
 pub use decisions::{Decisions, Denied};
 pub(crate) use deny_rule::DenyKind;
 pub(crate) use deny_rule::DenyRule;
-pub(crate) use digest::{Digest, Secret};
+pub(crate) use digest::{Digest, Secret, random};
 #[cfg(feature = "serde")]
 pub(crate) use duration::parse as parse_duration;
 pub(crate) use key::Key;

@@ -55,6 +55,9 @@ impl fmt::Display for Quota {
             let (count, unit) = duration::parts(start);
             write!(f, " start {count}{unit}")?;
         }
+        if self.get_shards() != 1 {
+            write!(f, " shards {}", self.get_shards())?;
+        }
         Ok(())
     }
 }
@@ -107,7 +110,7 @@ fn parse(text: &str) -> Result<QuotaParts, String> {
     let mut words = rest.split_whitespace();
     let period = parse_duration(&mut words, "period")?;
 
-    let (mut algorithm, mut capacity, mut max_reserved, mut start) = (None, None, None, None);
+    let (mut algorithm, mut capacity, mut max_reserved, mut start, mut shards) = (None, None, None, None, None);
     while let Some(word) = words.next() {
         if let Some(named) = Algorithm::ALL.into_iter().find(|algorithm| algorithm.word() == Some(word)) {
             set_once(&mut algorithm, named, "the algorithm")?;
@@ -121,9 +124,10 @@ fn parse(text: &str) -> Result<QuotaParts, String> {
                 set_once(&mut max_reserved, tokens, "`reserve`")?;
             }
             "start" => set_once(&mut start, parse_duration(&mut words, "`start`")?, "`start`")?,
+            "shards" => set_once(&mut shards, parse_shards(words.next().unwrap_or(""))?, "`shards`")?,
             other => {
                 return Err(format!(
-                    "unknown word {:?}; after RATE/PERIOD write sliding, fixed, burst N, reserve N or start DURATION",
+                    "unknown word {:?}; after RATE/PERIOD write sliding, fixed, burst N, reserve N, start DURATION or shards N",
                     shortened(other)
                 ));
             }
@@ -131,7 +135,7 @@ fn parse(text: &str) -> Result<QuotaParts, String> {
     }
 
     let algorithm = algorithm.unwrap_or(Algorithm::TokenBucket);
-    Ok(QuotaParts { algorithm, rate, period, capacity, max_reserved, start })
+    Ok(QuotaParts { algorithm, rate, period, capacity, max_reserved, start, shards })
 }
 
 pub(crate) struct QuotaParts {
@@ -142,6 +146,7 @@ pub(crate) struct QuotaParts {
     /// `Some(None)` means unlimited.
     pub(crate) max_reserved: Option<Option<u64>>,
     pub(crate) start: Option<Duration>,
+    pub(crate) shards: Option<u64>,
 }
 
 impl QuotaParts {
@@ -157,6 +162,9 @@ impl QuotaParts {
         }
         if let Some(start) = self.start {
             quota = quota.try_start(start)?;
+        }
+        if let Some(shards) = self.shards {
+            quota = quota.try_shards(shards)?;
         }
         quota.validate()?;
         Ok(quota)
@@ -190,6 +198,11 @@ fn parse_tokens(text: &str, what: &str) -> Result<u64, String> {
     })
 }
 
+fn parse_shards(text: &str) -> Result<u64, String> {
+    let max = Quota::MAX_SHARDS;
+    number(text).ok_or_else(|| format!("expected a number from 1 to {max} after `shards`, found {:?}", shortened(text)))
+}
+
 fn set_once<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
     match slot.replace(value) {
         None => Ok(()),
@@ -213,6 +226,7 @@ mod tests {
             (Quota::fixed_window(9, 36 * HOUR).max_reserved(4).start(90 * MINUTE), "9/36h fixed reserve 4 start 90min"),
             (Quota::fixed_window(9, DAY).start(Duration::ZERO), "9/d fixed start 0s"),
             (Quota::sliding_window(7, 14 * DAY), "7/2w sliding"),
+            (Quota::token_bucket(100, SECOND).capacity(50).shards(16), "100/s burst 50 shards 16"),
         ] {
             assert_eq!(quota.to_string(), text);
             assert_eq!(text.parse(), Ok(quota));
@@ -240,6 +254,9 @@ mod tests {
             ),
             ("10/min start 5", "expected a duration such as \"8h\" after `start`, found \"5\""),
             ("10/0s", "period is 0 s"),
+            ("10/s shards", "expected a number from 1 to 64 after `shards`, found \"\""),
+            ("10/s shards 0", "shards is 0; it must be from 1 to 64"),
+            ("10/s shards 11", "rate is 10; every shard needs at least one token"),
         ] {
             let error = text.parse::<Quota>().unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

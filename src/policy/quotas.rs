@@ -45,7 +45,8 @@ impl Quotas {
     /// Adds a quota to the list.
     ///
     /// # Panics
-    /// Panics if the list already has a quota with this period, or is full. In a `const`, this is a compile error. See
+    /// Panics if the list already has a quota with this period, if the new quota has a different number of
+    /// [shards](Quota::shards), or if the list is full. In a `const`, this is a compile error. See
     /// [`Quotas::try_and`].
     #[track_caller]
     #[must_use]
@@ -67,6 +68,9 @@ impl Quotas {
                 return Err(QuotaError::same_period(quota.period_micros()));
             }
             i += 1;
+        }
+        if self.list[0].get_shards() != quota.get_shards() {
+            return Err(QuotaError::different_shards(quota.get_shards()));
         }
         if self.len as usize == Quotas::MAX {
             return Err(QuotaError::too_many_quotas());

@@ -57,6 +57,8 @@ pub enum Reason {
     QuotaExceeded,
     /// The cost exceeds the capacity plus the number of tokens that can be reserved.
     CostTooLarge,
+    /// The cost exceeds the capacity of every [shard](crate::Quota::shards), but not that of the whole quota.
+    CostAboveShard,
     /// The cost exceeds the capacity, and its reservation would be due later than the caller's maximum wait.
     WaitTooLong,
     /// The charge fits, but another charge of the same call was denied, so nothing was spent.
@@ -74,7 +76,7 @@ pub enum Reason {
 
 impl Reason {
     /// A stable name for logs and metrics: `within_quota`, `reserved`, `fail_open`, `quota_exceeded`, `cost_too_large`,
-    /// `wait_too_long`, `refused_elsewhere`, `deny_list` or `blocked`.
+    /// `cost_above_shard`, `wait_too_long`, `refused_elsewhere`, `deny_list` or `blocked`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Reason::WithinQuota => "within_quota",
@@ -82,6 +84,7 @@ impl Reason {
             Reason::FailOpen => "fail_open",
             Reason::QuotaExceeded => "quota_exceeded",
             Reason::CostTooLarge => "cost_too_large",
+            Reason::CostAboveShard => "cost_above_shard",
             Reason::WaitTooLong => "wait_too_long",
             Reason::RefusedElsewhere => "refused_elsewhere",
             Reason::DenyList => "deny_list",

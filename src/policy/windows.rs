@@ -15,13 +15,15 @@ pub(crate) const MAX_WINDOWS: usize = 8;
 pub(crate) struct Part {
     pub(crate) index: u8,
     pub(crate) count: u8,
+    /// The number of shards that precede this one in the charge. Only a check reads several shards.
+    pub(crate) shard: u8,
 }
 
 impl Part {
-    pub(crate) const WHOLE: Part = Part { index: 0, count: 1 };
+    pub(crate) const WHOLE: Part = Part { index: 0, count: 1, shard: 0 };
 
     pub(crate) const fn is_first(self) -> bool {
-        self.index == 0
+        self.index == 0 && self.shard == 0
     }
 }
 

@@ -104,7 +104,7 @@ fn check(rules: Vec<(String, Quota)>, requests: Vec<(u64, u64)>) -> Result<usize
         let expected: Vec<_> = decisions
             .iter()
             .map(|decision| {
-                (decision.policy().as_str().to_owned(), decision.capacity(), seconds(window(decision.quota())))
+                (decision.policy().as_str().to_owned(), decision.capacity(), seconds(window(&decision.quota())))
             })
             .collect();
         prop_assert_eq!(answer.policies(), expected);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::error::{QuotaError, TOO_LONG, TOO_MANY};
 use super::super::token_bucket;
+use super::shards::Division;
 use super::{Algorithm, Phase, Quota, UNLIMITED};
 
 impl Quota {
@@ -26,18 +27,18 @@ impl Quota {
             ));
         }
         let micros = period.as_micros() as u64;
-        let common = gcd(rate, micros);
         Quota {
             algorithm,
             stamp: 0,
             phase: Phase::Unset,
+            division: Division::NONE,
             rate,
             period: micros,
             capacity: rate,
             max_reserved: 0,
             start: 0,
-            grain_tokens: rate / common,
-            grain_micros: micros / common,
+            grain_tokens: 1,
+            grain_micros: 1,
         }
         .finish()
     }
@@ -58,20 +59,31 @@ impl Quota {
             .unwrap_or(*self)
     }
 
-    /// Checks the values that depend on each other, and derives the stamp.
-    pub(super) const fn finish(mut self) -> Result<Quota, QuotaError> {
+    /// Checks the values that depend on each other, and derives the other fields.
+    pub(super) const fn finish(self) -> Result<Quota, QuotaError> {
         if self.capacity > Quota::MAX_TOKENS {
             return Err(QuotaError::new("capacity is ", self.capacity, TOO_MANY));
         }
+        let derived = self.derived();
         let span = Quota::MAX_WINDOW.as_micros();
-        if self.micros_to_fill() > span {
+        if derived.micros_to_fill() > span {
             return Err(QuotaError::new("capacity is ", self.capacity, TOO_LONG));
         }
-        if self.max_reserved != UNLIMITED && self.micros_to_repay(self.max_reserved) > span {
+        if self.max_reserved != UNLIMITED && derived.micros_to_repay(self.max_reserved) > span {
             return Err(QuotaError::new("max_reserved is ", self.max_reserved, TOO_LONG));
         }
+        match self.check_shards() {
+            Ok(()) => Ok(derived),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) const fn derived(mut self) -> Quota {
+        let common = gcd(self.rate, self.period);
+        self.grain_tokens = self.rate / common;
+        self.grain_micros = self.period / common;
         self.stamp = self.digest();
-        Ok(self)
+        self
     }
 
     pub(super) const fn micros_to_fill(&self) -> u128 {

@@ -1,11 +1,13 @@
 //! Quotas. Their text and serde representations are in `policy`.
 
 mod build;
+mod shards;
 
 use std::fmt;
 use std::time::Duration;
 
 use self::build::built;
+use self::shards::Division;
 use super::Micros;
 use super::error::{QuotaError, TOO_MANY};
 
@@ -117,6 +119,7 @@ pub struct Quota {
     algorithm: Algorithm,
     stamp: u32,
     phase: Phase,
+    division: Division,
     rate: u64,
     period: u64,
     capacity: u64,
@@ -486,6 +489,7 @@ impl fmt::Debug for Quota {
             .field("capacity", &self.capacity)
             .field("max_reserved", &self.get_max_reserved())
             .field("start", &self.get_start())
+            .field("shards", &self.get_shards())
             .finish()
     }
 }
@@ -612,7 +616,7 @@ mod tests {
         assert_eq!((quota.ceiling(), quota.reserves(), quota.fill_micros()), (32, true, 180_000_000));
         assert_eq!(
             format!("{quota:?}"),
-            "Quota { algorithm: FixedWindow, rate: 10, period: 60s, capacity: 25, max_reserved: Some(7), start: Some(30s) }"
+            "Quota { algorithm: FixedWindow, rate: 10, period: 60s, capacity: 25, max_reserved: Some(7), start: Some(30s), shards: 1 }"
         );
         let plain = Quota::token_bucket(10, MINUTE);
         assert_eq!(

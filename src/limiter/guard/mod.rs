@@ -1,4 +1,4 @@
-//! Denies blocked callers (step 2), and blocks callers with too many denials (step 6).
+//! Denies blocked callers (step 2), and blocks callers with too many denials (step 7).
 
 mod auto_block;
 mod manual_blocks;

@@ -30,7 +30,7 @@ pub(super) struct Queues(Map<QueueKey, Queue>);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct QueueKey {
     policy: PolicyName,
-    key: Digest,
+    row_key: Digest,
     cost: u64,
     quota: Quota,
 }
@@ -78,9 +78,9 @@ impl Queues {
         }
         let queue = QueueKey {
             policy: decision.policy().clone(),
-            key: decision.key(),
+            row_key: decision.of().row_key,
             cost: decision.cost(),
-            quota: *decision.quota(),
+            quota: decision.of().quota,
         };
         let waiter = self.0.with_default(queue.clone(), |queue| queue.join(decision.clone(), waker.clone()));
         Some(Ticket { queue, waiter })

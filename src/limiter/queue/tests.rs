@@ -18,7 +18,7 @@ fn reservation(key: u128, cost: u64, wait: u64, spent: usize) -> Decisions {
     let state = crate::algorithm::State { spent: spent as f64, at: NOW, ..Default::default() };
     let step = Step { verdict: Verdict::Reserve { wait: std::time::Duration::from_micros(wait) }, state, now: NOW };
     let (policy, key) = (PolicyName::new("api"), Digest::from_bits(key));
-    Decision::new(ChargedQuota { policy, key, quota, cost, window: 0, part: Part::WHOLE }, step, true).into()
+    Decision::new(ChargedQuota { policy, row_key: key, quota, cost, window: 0, part: Part::WHOLE }, step, true).into()
 }
 
 fn identity(decision: &Decision) -> (u64, u64, usize) {
