@@ -75,8 +75,9 @@ impl Shards {
         let (random, mut all) = (random(), Takes::new());
         for charge in takes.chunk_by(|_, next| !next.part.is_first()) {
             let shards = charge[0].quota.get_shards() as u8;
-            let [first, _] = draw(shards_for(charge), random);
-            for shard in 0..shards.min(self.sample) {
+            let read = shards.min(self.sample);
+            let first = if read < shards { draw(shards_for(charge), random)[0] } else { 0 };
+            for shard in 0..read {
                 let at = |take: &Take<'a>| take.at_shard((first + shard) % shards);
                 all.extend(charge.iter().map(at).map(|take| Take { part: Part { shard, ..take.part }, ..take }));
             }

@@ -33,11 +33,11 @@ impl Quota {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
     /// static SEARCH: Policy = Policy::new("search", Quota::fixed_window(100, MINUTE).shards(4));
     /// let limiter = RateLimiter::default();
-    /// let decision = limiter.try_acquire(&SEARCH, ()).cost(25).await?; // spends all tokens of one shard
+    /// let decision = limiter.try_acquire(&SEARCH, "all").cost(25).await?; // spends all tokens of one shard
     /// assert!(decision.is_allowed());
-    /// assert_eq!(limiter.remaining(&SEARCH, ()).await?, 75);
+    /// assert_eq!(limiter.remaining(&SEARCH, "all").await?, 75);
     ///
-    /// let too_large = limiter.try_acquire(&SEARCH, ()).cost(26).await?;
+    /// let too_large = limiter.try_acquire(&SEARCH, "all").cost(26).await?;
     /// assert_eq!(too_large.reason(), Reason::CostAboveShard);
     /// assert!(Quota::per_second(3).try_shards(4).is_err()); // less than one token for each shard
     /// # Ok(()) }
