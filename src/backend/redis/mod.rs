@@ -142,12 +142,18 @@ impl RedisBackend {
         order.sort_by_key(slot_of);
         let mut steps: Vec<Option<Step>> = vec![None; takes.len()];
         let (mut granted, mut charged, mut denied) = (Vec::<usize>::new(), Vec::new(), false);
-        for indexes in order.chunk_by(|a, b| slot_of(a) == slot_of(b)) {
+        let send = |indexes: &[usize], charges| {
             let in_slot: Vec<Take<'_>> = indexes.iter().map(|i| takes[*i].take()).collect();
+            self.send(slot_of(&indexes[0]), self.decide_action(&in_slot, charges), began, |outcome| outcome.steps)
+        };
+        let slots = || order.chunk_by(|a, b| slot_of(a) == slot_of(b));
+        // Without charges, all slots are asked at the same time.
+        let peeks: Vec<_> = slots().filter(|_| !store).map(|indexes| send(indexes, false)).collect();
+        let mut peeks = peeks.into_iter();
+        for indexes in slots() {
             // After a denial, peek at the rows of the remaining slots without charging them.
             let charges = store && !denied;
-            let action = self.decide_action(&in_slot, charges);
-            let result = self.send(slot_of(&indexes[0]), action, began, |outcome| outcome.steps).await;
+            let result = peeks.next().unwrap_or_else(|| send(indexes, charges)).await;
             if result.as_ref().is_ok_and(|steps| steps.all_granted()) {
                 granted.extend(indexes);
                 charged.extend(indexes.iter().filter(|_| charges));
