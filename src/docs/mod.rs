@@ -27,6 +27,9 @@ pub mod tiers_and_routes {}
 #[doc = include_str!("several_quotas.md")]
 pub mod several_quotas {}
 
+#[doc = include_str!("shards.md")]
+pub mod shards {}
+
 #[doc = include_str!("cookbook.md")]
 pub mod cookbook {}
 

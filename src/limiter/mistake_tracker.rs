@@ -150,10 +150,11 @@ impl Inner {
     pub(super) fn denied(&self, decision: &Decision) {
         if matches!(decision.reason(), Reason::CostTooLarge | Reason::CostAboveShard | Reason::WaitTooLong) {
             self.mistake(MistakeKind::ImpossibleCost, (decision.policy(), decision.quota().stamp()), || {
+                let holds = if decision.reason() == Reason::CostAboveShard { "has shards that hold" } else { "holds" };
                 let (name, quota, cost) = (decision.policy(), decision.quota(), decision.cost());
-                let limit = decision.capacity();
+                let limit = quota.shard(0).get_capacity();
                 format!(
-                    "policy {name:?} can never grant a cost of {cost}: its quota {quota} holds {limit} at most; \
+                    "policy {name:?} can never grant a cost of {cost}: its quota {quota} {holds} {limit} at most; \
                      raise its capacity, or lower the cost"
                 )
             });

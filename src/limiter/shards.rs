@@ -137,7 +137,7 @@ fn draw(shards: u8, random: u64) -> [u8; 2] {
     if shards < 2 {
         return [0; 2];
     }
-    let below = |bits: u64, limit: u8| ((bits & 0xffff_ffff) * u64::from(limit) >> 32) as u8;
+    let below = |bits: u64, limit: u8| (((bits & 0xffff_ffff) * u64::from(limit)) >> 32) as u8;
     let first = below(random, shards);
     [first, (first + 1 + below(random >> 32, shards - 1)) % shards]
 }

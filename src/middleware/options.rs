@@ -98,7 +98,8 @@ impl LayerOptions {
     fn check_cost(&self, rule: &Rule) {
         let Cost::Fixed(cost) = *rule.cost.as_ref().unwrap_or(&self.cost) else { return };
         let is_too_small = |quota: &Quota| {
-            let max = if self.wait.is_some() { quota.ceiling() } else { quota.get_capacity() };
+            let largest = quota.shard(0);
+            let max = if self.wait.is_some() { largest.ceiling() } else { largest.get_capacity() };
             cost > max
         };
         for PreparedPolicy { policy, .. } in rule.policies.iter() {
@@ -106,10 +107,11 @@ impl LayerOptions {
                 std::iter::once((None, policy.quotas())).chain(policy.tiers().map(|(tier, list)| (Some(tier), list)));
             let mut quotas = lists.flat_map(|(tier, list)| list.iter().map(move |quota| (tier, quota)));
             if let Some((tier, quota)) = quotas.find(|(_, quota)| is_too_small(quota)) {
-                let (name, limit) = (policy.name(), quota.get_capacity());
+                let (name, limit) = (policy.name(), quota.shard(0).get_capacity());
+                let holds = if quota.get_shards() > 1 { "has shards that hold" } else { "holds" };
                 let tier = tier.map_or(String::new(), |tier| format!(", tier {tier:?}"));
                 panic!(
-                    "tollgate: policy {name:?}{tier}: every request costs {cost}, and the quota {quota} holds {limit} at \
+                    "tollgate: policy {name:?}{tier}: every request costs {cost}, and the quota {quota} {holds} {limit} at \
                      most, so all of them would be refused; raise its capacity, or lower the cost"
                 );
             }

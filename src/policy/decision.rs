@@ -54,8 +54,11 @@ pub struct Decision {
     denied_rule: Option<Arc<DenyRule>>,
     charged: bool,
     /// The rows of all shards that a check has read, if the quota has several.
-    shards: Option<Arc<[(Quota, State)]>>,
+    shards: Option<ShardRows>,
 }
+
+/// The quotas and rows of the shards that a check has read.
+pub(super) type ShardRows = Arc<[(Quota, State)]>;
 
 /// The quota of a charge that a decision is about.
 #[derive(Clone, Debug)]
@@ -112,7 +115,7 @@ impl Decision {
     /// Converts the decision on a call into the decision on a check, by subtracting the call's `tokens` from the row.
     /// Returns the decision of a check that has also read other shards. `all_granted` is whether every charge of the call
     /// is granted by its best shard.
-    pub(super) fn among(self, shards: Arc<[(Quota, State)]>, all_granted: bool) -> Decision {
+    pub(super) fn among(self, shards: ShardRows, all_granted: bool) -> Decision {
         let decision = Decision::new(self.of, self.step, all_granted).by(self.decided_by);
         Decision { charged: false, shards: Some(shards), ..decision }
     }

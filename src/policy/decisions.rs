@@ -7,10 +7,10 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::allowed::Allowed;
-use super::decision::Decision;
+use super::decision::{Decision, ShardRows};
 use super::reason::{DecidedBy, Reason};
 use super::summary::seconds_up;
-use crate::algorithm::{List, Quota, State};
+use crate::algorithm::List;
 
 /// The decisions on several charges that were decided together: either all tokens were spent, or none.
 ///
@@ -90,7 +90,7 @@ impl Decisions {
         if self.0.iter().all(|decision| decision.of().part.shard == 0) {
             return self;
         }
-        let mut best: Vec<(Decision, Arc<[(Quota, State)]>)> = Vec::new();
+        let mut best: Vec<(Decision, ShardRows)> = Vec::new();
         for charge in self.charges() {
             let quotas = usize::from(charge[0].of().part.count);
             // One shard must grant all quotas of the charge.

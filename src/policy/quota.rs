@@ -11,8 +11,8 @@ impl FromStr for Quota {
     type Err = ParseQuotaError;
 
     /// Parses `RATE/PERIOD` or `RATE per PERIOD`. The following options may come after it in any order: `sliding` or
-    /// `fixed` (the default is a token bucket), `burst N` (the capacity), `reserve N` or `reserve unlimited`, and
-    /// `start DURATION`.
+    /// `fixed` (the default is a token bucket), `burst N` (the capacity), `reserve N` or `reserve unlimited`, `start
+    /// DURATION` and `shards N`.
     ///
     /// A period is a unit, optionally preceded by a number. The units are `us`, `ms`, `s`, `min`, `h`, `d` and `w`, or
     /// their long names.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tollgate::observe::{Decided, Mistake, Observer};
 use tollgate::{
-    Charge, DAY, HOUR, MemoryBackend, Policy, Quota, RateLimiter, Reason, SECOND, Subject, clock::ManualClock,
+    Charge, DAY, HOUR, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, Reason, SECOND, Subject,
+    clock::ManualClock, key,
 };
 
 use crate::client::limiter;
@@ -160,4 +161,12 @@ fn a_changed_number_of_shards_grants_at_most_one_more_capacity() {
     assert!(now(limiter.remaining(&api, busy())) <= 60);
     now(limiter.reset(&api, busy()));
     assert_eq!((now(limiter.remaining(&api, busy())), now(limiter.remaining(&api, "ada"))), (60, 60));
+}
+
+#[test]
+#[should_panic(expected = "every request costs 26, and the quota 100/min shards 4 has shards that hold 25 at most")]
+fn a_fixed_cost_above_every_shard_is_an_error_when_the_router_is_built() {
+    use tower::Layer;
+    let layer = RateLimitLayer::new(Quota::per_minute(100).shards(4), key::global()).fixed_cost(26);
+    drop(layer.layer(tower::service_fn(|_: http::Request<()>| async { Ok::<_, ()>(http::Response::new(())) })));
 }
