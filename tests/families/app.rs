@@ -16,7 +16,7 @@ pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
 }
 
-/// Returns the number in `x-cost`, or 1 without this header.
+/// Returns the number in `x-cost`, or 1 if the request does not have this header.
 pub(crate) fn cost(req: &Parts) -> u64 {
     req.headers.get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
 }
@@ -46,7 +46,7 @@ pub(crate) fn lines(answer: &Answer) -> Vec<String> {
         .filter(|(name, _)| name.as_str().contains("ratelimit") || *name == "retry-after")
         .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
         .collect();
-    // The sort is stable, so the lines of one field stay in the order of the layers.
+    // The sort is stable, so that the lines of one field stay in the order of the layers.
     lines.sort_by(|one, other| one.split(':').next().cmp(&other.split(':').next()));
     lines
 }
