@@ -26,7 +26,7 @@ mod pauses;
 mod ports;
 mod processes;
 mod proxy;
-// These tests do not use all of the generators in this module.
+// The Redis tests do not use all of the generators in this module.
 #[allow(dead_code)]
 #[path = "../model/random.rs"]
 mod random;
