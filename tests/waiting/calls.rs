@@ -92,7 +92,7 @@ async fn a_check_of_a_full_bucket_reports_a_full_bucket() {
     let limiter = limiter();
     let full = limiter.try_check(&LOGIN, "ada").await.unwrap();
     assert_eq!((full.remaining(), full.reset()), (5, Duration::ZERO));
-    // Five tokens are refilled at the next boundary.
+    // Five tokens are refilled within an hour.
     assert_eq!(full.window(), HOUR);
 }
 
