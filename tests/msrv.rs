@@ -1,6 +1,7 @@
-//! Checks that `Cargo.toml` and the README state the minimum Rust version that the dependencies require. These tests do
-//! not need an older toolchain. They also check that the library has no let chains, because of all newer syntax, this
-//! is the most likely to be used by habit. In `make lint`, clippy checks the use of the standard library
+//! Checks that `Cargo.toml` and the README state the minimum Rust version that the dependencies require.
+//!
+//! These tests do not need an older toolchain. They also check that the library has no let chains, which are the newer
+//! syntax that is most likely to be used by habit. In `make lint`, clippy checks the use of the standard library
 //! (`incompatible_msrv`), but only `cargo +1.85 check` is a complete check.
 
 use std::collections::{HashMap, HashSet};

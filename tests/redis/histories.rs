@@ -1,6 +1,7 @@
-//! Random histories. The decisions and rows of the script and of the algebra must be equal, bit by bit. The tests read
-//! the resulting rows from the server themselves, because the backend does not read them, but computes them by
-//! repeating the script's operations.
+//! Random histories. The decisions and rows of the script and of the algebra must be equal, bit by bit.
+//!
+//! The tests read the resulting rows from the server themselves, because the backend does not read them, but computes
+//! them by repeating the script's operations.
 
 use std::time::Duration;
 
