@@ -89,7 +89,7 @@ fn team(request: &Parts) -> Option<String> {
 }
 
 async fn complete(usage: Receipt, prompt: String) -> Result<Body, (StatusCode, &'static str)> {
-    // Only the tokens are settled, so that the call stays charged.
+    // Only the tokens are settled, so the call stays charged.
     Ok(streamed(Model::ask(&prompt)?, usage.of("tokens")))
 }
 

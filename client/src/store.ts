@@ -37,7 +37,7 @@ export interface RateLimitOptions {
 
 /** Whether a request would be allowed now. A store returns the same object until the content changes. */
 export interface RateLimitStatus {
-  /** Whether the request would be allowed. `true` before the first snapshot, so that the server decides. */
+  /** Whether the request would be allowed. `true` before the first snapshot, so the server decides. */
   readonly ok: boolean;
   /** When the request will be allowed, by `Date.now()` and rounded up. `null` if it is allowed now or never. */
   readonly retryAt: number | null;

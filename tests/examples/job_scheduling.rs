@@ -19,8 +19,8 @@ fn jobs_run_at_their_due_times_and_a_cancelled_time_is_reused() {
     assert!(example.ends());
 }
 
-/// Compares a line with the promised line. Because a busy machine may run jobs late, so that the delays which the
-/// example prints are shorter, each time is checked in one direction only: no job may run early or wait longer than
+/// Compares a line with the promised line. A busy machine may run jobs late, and the delays that the example prints are
+/// then shorter. For this reason, each time is checked in one direction only: no job may run early or wait longer than
 /// promised.
 #[track_caller]
 fn check_line(line: &str, promised: &str) {

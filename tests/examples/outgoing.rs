@@ -14,7 +14,7 @@ fn limited_calls_pass_within_five_seconds_and_most_unlimited_calls_are_refused()
 
 enum Run {
     OnTime,
-    /// The machine stalled for this many milliseconds, so that calls were refused or late.
+    /// The machine stalled for this many milliseconds, so calls were refused or late.
     Stalled(u64),
 }
 

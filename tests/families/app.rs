@@ -46,7 +46,7 @@ pub(crate) fn lines(answer: &Answer) -> Vec<String> {
         .filter(|(name, _)| name.as_str().contains("ratelimit") || *name == "retry-after")
         .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
         .collect();
-    // The sort is stable, so that the lines of one field stay in the order of the layers.
+    // The sort is stable, so the lines of one field stay in the order of the layers.
     lines.sort_by(|one, other| one.split(':').next().cmp(&other.split(':').next()));
     lines
 }

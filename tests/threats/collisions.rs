@@ -38,8 +38,8 @@ proptest! {
         shift in 0..4_usize,
         other in (part(), part(), part()),
     ) {
-        // The third case splits the same bytes at other places, so that keys which join parts without their lengths
-        // would collide.
+        // The third case splits the same bytes at other places, so keys which join parts without their lengths would
+        // collide.
         let other = match shift {
             0 => other,
             1 => (one.1.clone(), one.0.clone(), one.2.clone()),

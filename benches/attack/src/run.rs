@@ -203,8 +203,8 @@ impl Drop for ServerProcess {
     }
 }
 
-/// The attackers, which have a lower priority than the honest clients on the same core, so that the measured latencies
-/// are those of the server.
+/// The attackers, which have a lower priority than the honest clients on the same core, so the measured latencies are
+/// those of the server.
 struct AttackerProcess(Child);
 
 impl AttackerProcess {

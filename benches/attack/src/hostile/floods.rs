@@ -24,7 +24,7 @@ pub async fn new_keys(target: Target, per_second: u64) {
     }
 }
 
-/// Sends requests with a few keys, whose tokens are spent in the first seconds, so that nearly all requests are denied.
+/// Sends requests with a few keys, whose tokens are spent in the first seconds, so nearly all requests are denied.
 pub async fn storm(target: Target, per_second: u64) {
     for key in 0..STORM_KEYS {
         let mut connection = ReconnectingClient::new(target.clone(), Ipv4Addr::new(127, 65, 0, key as u8 + 1));

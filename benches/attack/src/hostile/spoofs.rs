@@ -7,8 +7,8 @@ use super::client::ReconnectingClient;
 use super::{SPOOFERS, Target, pace, scatter, start};
 use crate::honest::PROXY;
 
-/// Half of the attackers connect directly, so that the server must ignore the header. The others connect through the
-/// proxy, which appends their actual address.
+/// Half of the attackers connect directly, so the server must ignore the header. The others connect through the proxy,
+/// which appends their actual address.
 pub async fn spoof(target: Target, per_second: u64) {
     for spoofer in 0..SPOOFERS {
         let direct = spoofer % 2 == 0;
