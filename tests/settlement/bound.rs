@@ -6,8 +6,8 @@ use tollgate::algorithm::{Algorithm, Micros};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
     pub(crate) at: Micros,
-    /// The number of tokens that were used. It is at most the number of tokens charged, because the bound does not
-    /// cover debt.
+    /// The number of tokens that were used, but at most the number of tokens that were charged, because the bound does
+    /// not cover debt.
     pub(crate) tokens: u64,
 }
 
