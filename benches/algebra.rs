@@ -1,4 +1,5 @@
-//! The arithmetic alone: one step of each algorithm, allowed and denied. `cargo bench --bench algebra`.
+//! Benchmarks of the arithmetic alone: one step of each algorithm, allowed and denied. Run them with
+//! `cargo bench --bench algebra`.
 
 use std::time::Duration;
 
@@ -26,10 +27,10 @@ fn denied(bencher: Bencher, name: &str) {
     bench(bencher, name, 100.0);
 }
 
-/// The state of a row that has just spent this many tokens.
+/// Measures a step on a row from which `spent` tokens have just been spent.
 fn bench(bencher: Bencher, name: &str, spent: f64) {
     let (_, quota) = QUOTAS.iter().find(|(other, _)| *other == name).expect("a quota");
-    // With the quota's stamp.
+    // Take the stamp from a row that the quota has written.
     let state = State { spent, ..step(quota, &State::default(), BEGIN, Ask::cost(1)).state };
     let later = BEGIN + Duration::from_millis(200);
     assert!(step(quota, &state, later, Ask::cost(1)).is_allowed() == (spent < 100.0));

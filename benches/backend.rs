@@ -1,4 +1,4 @@
-//! The memory backend with few and many keys. `cargo bench --bench backend`.
+//! Benchmarks of the memory backend with few and many keys. Run them with `cargo bench --bench backend`.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -38,7 +38,7 @@ fn three_takes(bencher: Bencher, keys: u64) {
     bencher.bench_local(|| assert!(acquire(&backend, &names, turn(), &LARGE).all_granted()));
 }
 
-/// A million keys, including the growth of the table.
+/// Measures a million keys, including the growth of the table.
 #[divan::bench(sample_count = 1000, sample_size = 1000)]
 fn new_keys(bencher: Bencher) {
     let (backend, names) = filled(0, &LARGE, 1);
@@ -49,7 +49,7 @@ fn new_keys(bencher: Bencher) {
     });
 }
 
-/// A backend with rows of `keys` keys, each under `policies` policies.
+/// Creates a backend with rows of `keys` keys, each under `policies` policies.
 fn filled(keys: u64, quota: &Quota, policies: usize) -> (MemoryBackend, Vec<PolicyName>) {
     let backend = MemoryBackend::builder().max_rows(50_000_000).build();
     let names: Vec<_> =
@@ -60,7 +60,7 @@ fn filled(keys: u64, quota: &Quota, policies: usize) -> (MemoryBackend, Vec<Poli
     (backend, names)
 }
 
-/// The next key, in pseudorandom order.
+/// Returns the next key, in pseudorandom order.
 fn turns(keys: u64) -> impl Fn() -> Digest {
     let next = Cell::new(0u64);
     move || {

@@ -1,4 +1,4 @@
-//! The layer around a service that responds immediately. `cargo bench --bench middleware`.
+//! Benchmarks of the layer around a service that responds immediately. Run them with `cargo bench --bench middleware`.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, poll_fn, ready};

@@ -17,15 +17,15 @@
 //! ratelimit: "pages";r=9;t=3240
 //! ```
 //!
-//! A session is bound to the address that opened it. From any other address, its cookie is ignored, as an invented
-//! cookie would be:
+//! A session is bound to the address that opened it, so from any other address, its cookie is ignored, just as an
+//! invented cookie would be:
 //! ```text
 //! $ curl -si -b cookies --interface 127.0.0.2 http://127.0.0.1:3000 | grep ratelimit-policy
 //! ratelimit-policy: "pages";q=3;w=3600
 //! ```
 //!
-//! Solving the captcha promotes the session to a limit of 100 requests, but the requests already made still count. The
-//! request below is the session's second:
+//! Solving the captcha promotes the session to a limit of 100 requests, but the requests that were already made still
+//! count. The last request below is the session's second:
 //! ```text
 //! $ curl -b cookies -d 'six times nine' http://127.0.0.1:3000/captcha
 //! wrong
@@ -78,7 +78,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let caller = move |request: &Parts| {
         let address = key::client_ip().resolve(request);
         match address.and_then(|address| known.tier(&request.headers, address)) {
-            // The session was checked. Requests with an invented cookie have no tier and are limited by address.
+            // The session was checked. Requests with an invented cookie have no tier, and share the limit of their
+            // address.
             Some(tier) => {
                 key::cookie("sid").and(key::client_ip()).map(move |session| session.tier(tier)).extract(request)
             }

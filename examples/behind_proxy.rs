@@ -1,9 +1,9 @@
-//! Limits by client address behind a reverse proxy. Only the entries of `X-Forwarded-For` that your proxy wrote are
-//! trusted.
+//! A limit for each client address behind a reverse proxy, where only those entries of `X-Forwarded-For` are trusted
+//! that your proxy wrote.
 //!
 //! Run it with `cargo run --example behind_proxy`. The program runs a proxy and an app behind it. The app allows three
 //! requests per hour for each client address and trusts the proxy at 127.0.0.1. The clients below use other loopback
-//! addresses. Linux provides them; on other systems, add them.
+//! addresses, which exist on Linux; on other systems, you have to add them.
 //!
 //! A client gains nothing by forging a new address for each request, because the app uses the last address, which the
 //! proxy appends:

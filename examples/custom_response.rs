@@ -63,10 +63,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Creates the response to a refused request. The layer then adds `Retry-After`, `Cache-Control` and its rate-limit
-/// headers.
+/// Creates the response to a refused request, to which the layer then adds `Retry-After`, `Cache-Control` and the
+/// rate-limit headers.
 fn refuse(refusal: &Refusal<'_>) -> Response<Bytes> {
-    // There are no decisions if the limiter could not decide or the server is misconfigured.
+    // There are no decisions if the limiter could not decide, or if the server is misconfigured.
     let Some(decisions) = refusal.decisions() else { return refusal.default_response() };
 
     let (content_type, body) = if wants_html(&refusal.request().headers) {

@@ -1,8 +1,8 @@
 //! A gRPC server with a limit, and a client that exceeds it, with tonic and without protoc.
 //!
 //! Run it with `cargo run --example grpc --features tonic`. For each client address, the server allows three calls,
-//! then one every three seconds. The client prints the results. The client waits as long as
-//! `grpc-retry-pushback-ms` says and then calls again:
+//! then one every three seconds. The client prints the results, waits as long as `grpc-retry-pushback-ms` says, and
+//! then calls again:
 //! ```text
 //! call 1: Ok "hello, ada"
 //! call 2: Ok "hello, ada"

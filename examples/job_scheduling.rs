@@ -24,7 +24,7 @@ use std::time::Instant;
 
 use tollgate::{LimitError, Policy, Quota, RateLimiter, Reservation, SECOND};
 
-/// With a capacity of 0, there are no bursts. Each job waits until its units are refilled, even after an idle time.
+/// With a capacity of 0, there are no bursts: each job waits until its units are refilled, even after an idle time.
 const JOBS: Policy = Policy::new("jobs", Quota::token_bucket(2, SECOND).capacity(0).unlimited_reservations());
 
 #[tokio::main]
@@ -40,7 +40,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The jobs of all teams, sorted by due time. A team's reservations are due in the order in which they were made.
+/// The jobs of all teams, sorted by due time. The reservations of each team are due in the order in which they were
+/// made.
 struct Queue {
     limiter: RateLimiter,
     began: Instant,

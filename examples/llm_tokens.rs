@@ -29,8 +29,8 @@
 //! ```
 //!
 //! Batches have a separate limit of 50 tokens per second, and each batch waits for up to three seconds. If five batches
-//! arrive together, the first starts immediately and three more start at intervals of one second. The fifth would have
-//! to wait too long and is refused:
+//! arrive together, the first starts immediately and three more start at intervals of one second. The fifth is refused,
+//! because it would have to wait too long:
 //! ```text
 //! $ for i in $(seq 5); do curl -s -o /dev/null -w '%{http_code} after %{time_starttransfer} s\n' -H 'x-team: blue' \
 //!       -d 50 http://127.0.0.1:3000/batch & done; wait
@@ -66,7 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let limiter = RateLimiter::default();
     let limits = RateLimitLayer::from(Rule::new(TOKENS, team.or_reject()).cost(|_| ESTIMATE))
         .rule(Rule::new(CALLS, team.or_reject()))
-        // This applies to both rules. A rule that should also count failures needs a separate `on_response`.
+        // This closure applies to both rules. A rule that should also count failures needs a separate `on_response`.
         .on_response(|response| if response.status.is_server_error() { OnResponse::Refund } else { OnResponse::Keep })
         .with_receipt() // for `complete`
         .limiter(&limiter); // shared with `balance`
@@ -89,7 +89,7 @@ fn team(request: &Parts) -> Option<String> {
 }
 
 async fn complete(usage: Receipt, prompt: String) -> Result<Body, (StatusCode, &'static str)> {
-    // This settles only the tokens. The call stays charged.
+    // Only the tokens are settled, so the call stays charged.
     Ok(streamed(Model::ask(&prompt)?, usage.of("tokens")))
 }
 

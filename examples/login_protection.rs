@@ -1,8 +1,8 @@
-//! Limits on password guesses per account and, with a larger limit, per address. Each guess is charged before the
-//! password is checked.
+//! Limits on password guesses for each account and, with a larger limit, for each address. Each guess is charged before
+//! the password is checked.
 //!
-//! Run it with `cargo run --example login_protection`.
-//! Guessing in parallel does not help. Of eight guesses sent together, only five are checked:
+//! Run it with `cargo run --example login_protection`. Guessing in parallel does not help. If eight guesses are sent
+//! together, only five are checked:
 //! ```text
 //! $ for i in $(seq 8); do curl -s -o /dev/null -w '%{http_code}\n' -d account=ada -d password=guess$i \
 //!       http://127.0.0.1:3000/login & done | sort | uniq -c
@@ -31,8 +31,8 @@
 //! 401 200 401 200 401 200 401 200 401 200 401 200 401 200 401 200 401 200 401 200 429 429
 //! ```
 //!
-//! Users reset a forgotten password with a code sent by mail. The path contains the account, so a layer can limit wrong
-//! codes to three per account. The right code resets the count:
+//! Users reset a forgotten password with a code sent by mail. Because the path contains the account, a layer can limit
+//! wrong codes to three per account, and the right code resets the count:
 //! ```text
 //! $ for code in 000000 000001 271828 000002 000003 000004 000005; do
 //!       curl -s -o /dev/null -w '%{http_code} ' -d $code http://127.0.0.1:3000/reset/ada; done
@@ -49,15 +49,15 @@ use axum::{Form, Router, routing::post};
 use tokio::net::TcpListener;
 use tollgate::{Charge, HOUR, LimitError, OnResponse, Policy, Quota, RateLimitLayer, RateLimiter, key};
 
-/// Guesses also lock out the account's owner, because each takes twelve minutes to refill. Consider a separate policy
-/// for browsers that have a cookie from an earlier login.
+/// Guesses also lock out the account's owner, because each token takes twelve minutes to refill. Consider a separate
+/// policy for browsers that have a cookie from an earlier login.
 const ACCOUNT: Policy = Policy::new("account", Quota::token_bucket(5, HOUR));
 const ADDRESS: Policy = Policy::new("address", Quota::token_bucket(20, HOUR));
 const CODE: Policy = Policy::new("code", Quota::token_bucket(3, HOUR));
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // The key is not the address, because attackers could reset the count of their address with their own account.
+    // The key is not the address, because attackers could then reset the count of their address with their own account.
     let codes = RateLimitLayer::new(CODE, key::path("account")).on_response(OnResponse::reset_on_success);
     let app = Router::new()
         .route("/reset/{account}", post(reset).layer(codes))
@@ -102,8 +102,8 @@ async fn attempt(limiter: &RateLimiter, account: &str, address: IpAddr) -> Resul
     Ok(())
 }
 
-/// Looks up the password, which takes as long as checking a password hash. Other attempts arrive during that time, so
-/// it would be too late to count failures afterwards.
+/// Looks up the password, which takes as long as checking a password hash. Because other attempts arrive during that
+/// time, it would be too late to count failures afterwards.
 async fn password_of(account: &str) -> Option<&'static str> {
     tokio::time::sleep(Duration::from_millis(100)).await;
     match account {

@@ -10,10 +10,10 @@
 //! without it: 500 calls in 0.02 s, 300 refused
 //! ```
 //!
-//! With a capacity of 1, there are no bursts and the due times are 1/97 s apart. Any 2 seconds contain at most 195 due
-//! times (97 * 2 + 1). Timers and networks add delays. If calls arrive up to L seconds late, a window may contain the
-//! calls of 2 + L seconds, which are at most 97 * (2 + L) + 1. Because the rate is 3 % below 100 per second, this bound
-//! does not exceed 200 for delays of up to 51 ms.
+//! With a capacity of 1, there are no bursts and the due times are 1/97 s apart, so any 2 seconds contain at most 195
+//! due times (97 * 2 + 1). But timers and networks add delays. If calls arrive up to L seconds late, a window may
+//! contain the calls of 2 + L seconds, which are at most 97 * (2 + L) + 1. Because the rate is 3 % below 100 per
+//! second, this bound does not exceed 200 for delays of up to 51 ms.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -49,7 +49,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     tokio::spawn(axum::serve(listener, third_party).into_future());
     println!("outgoing: a third party that allows {LIMIT} calls in {} s, on {url}", WINDOW.as_secs());
 
-    // You can use any client that is a `Service` of `http::Request`. To use reqwest, write:
+    // The client can be any `Service` of `http::Request`. To use reqwest, write:
     //     tower::service_fn(move |request: http::Request<reqwest::Body>| {
     //         let response = request.try_into().map(|request| client.execute(request));
     //         async { response?.await.map(http::Response::<reqwest::Body>::from) }

@@ -1,4 +1,4 @@
-//! Draws the plots of the documentation. The plots are computed by the crate's own arithmetic.
+//! Draws the plots of the documentation, which are computed with the crate's own arithmetic.
 //!
 //! ```text
 //! cargo run --example plots               # writes src/docs/plots/*.svg
@@ -204,8 +204,8 @@ fn waiting() -> Plot {
     Plot { svg: svg(title, description, height, &drawn), summary }
 }
 
-/// Plots the maximum number of requests that pass within a given time, at ten per minute. The caller was idle, starts
-/// at the worst moment and spends each token immediately.
+/// Plots the maximum number of requests that pass within a given time, at ten per minute. The caller has been idle,
+/// starts at the worst moment and spends each token immediately.
 fn worst_window() -> Plot {
     let bucket = Quota::token_bucket(10, MINUTE);
     let quotas = [

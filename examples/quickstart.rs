@@ -8,8 +8,7 @@
 //! What clients see:  curl -i http://127.0.0.1:3000
 //! ```
 //!
-//! The first command prints 200 ten times and then 429. Run the second command right
-//! afterwards. It prints:
+//! The first command prints 200 ten times and then 429. The second command, if you run it right afterwards, prints:
 //! ```text
 //! HTTP/1.1 429 Too Many Requests
 //! content-type: application/problem+json
@@ -20,8 +19,8 @@
 //! ...
 //! ```
 //!
-//! Six seconds later, one more request is allowed. Set the environment variable `PORT` to use another port than
-//! 3000, or any free port with 0.
+//! Six seconds later, one more request is allowed. To use another port than 3000, set the environment variable `PORT`;
+//! with `PORT=0`, any free port is used.
 
 use std::error::Error;
 use std::net::SocketAddr;

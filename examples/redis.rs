@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Each user has a separate limit. While the Redis server is unreachable, each process enforces half of the limit
-//! without the other (`x-decided-by: Fallback`).
+//! independently of the other process (`x-decided-by: Fallback`).
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -99,7 +99,7 @@ async fn start_two() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{}", remaining.join(" "));
     println!("try it: curl -i -H 'x-user: ada' http://{}", processes[0].address);
-    // Wait for an interrupt. The child processes then exit too.
+    // Wait for an interrupt, after which the child processes exit too.
     std::future::pending::<()>().await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Limits by route and by tier: a default policy, and a tighter one for creating todos.
+//! Limits that depend on the route and the tier: a default policy, and a tighter policy for creating todos.
 //!
 //! ```text
 //! cargo run --example routes            # limits beside the handlers
@@ -49,7 +49,7 @@ fn limits() -> RouteLimits {
     let create = Policy::new("todo/create", Quota::token_bucket(5, MINUTE))
         .tier("free", Quota::token_bucket(10, MINUTE))
         .tier("premium", Quota::token_bucket(40, MINUTE));
-    // Users are limited by their id, all other callers by address.
+    // The key is the id of a user or, for all other callers, the address.
     RouteLimits::new(user.or(key::client_ip())).default_policy(default).policy(create)
 }
 
@@ -60,8 +60,8 @@ fn beside_the_handlers(limits: &RouteLimits) -> Router {
         .route("/todos", post(create).layer(limits.route("todo/create")))
 }
 
-/// Looks the policies up in one layer around all routes. The default policy applies to requests that are not in the
-/// table or match no route.
+/// Looks the policies up in one layer around all routes. The default policy applies to requests that match no line of
+/// the table or no route.
 fn in_a_table(limits: &RouteLimits) -> Router {
     Router::new().route("/todos", get(list).post(create)).layer(limits.table([("POST /todos", "todo/create")]))
 }

@@ -29,7 +29,7 @@
 //! HTTP/1.1 429 Too Many Requests
 //! ```
 //!
-//! The limiter's secret determines which keys are in that half. The example uses a new secret each time it starts.
+//! The limiter's secret determines which keys are in that half. Each time the example starts, it uses a new secret.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -56,8 +56,8 @@ fn is_issued(key: &str) -> bool {
     key.strip_prefix('k').and_then(|number| number.parse().ok()).is_some_and(|number: u8| number < 100)
 }
 
-/// Limits customers by API key and other callers by address. The key must be checked first, because a client that
-/// invented a key for each request would never be refused.
+/// Uses the API key of a customer, or the address of any other caller, as the key. The API key must be checked first,
+/// because a client that invented one for each request would never be refused.
 fn caller(request: &Parts) -> Extraction {
     let key = request.headers.get("x-api-key").and_then(|key| key.to_str().ok());
     if key.is_some_and(is_issued) {

@@ -8,13 +8,13 @@
 //! Status:         curl -i -H 'x-user: ada' http://127.0.0.1:3000/limits/chat
 //! ```
 //!
-//! The status contains all values that a client needs for a countdown. Reading the status spends no tokens:
+//! The status contains all values that a client needs for a countdown, and reading it spends no tokens:
 //! ```text
 //! {"policy":"chat","algorithm":"token_bucket","rate":1,"period":3000000,"capacity":3,"start":0,"max_reserved":0,...
 //! ```
 //!
-//! `x-user` stands in for your authentication. Set the environment variable `PORT` to use another port than 3000, or
-//! any free port with 0.
+//! `x-user` stands in for your authentication. To use another port than 3000, set the environment variable `PORT`; with
+//! `PORT=0`, any free port is used.
 
 use std::error::Error;
 

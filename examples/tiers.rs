@@ -7,7 +7,7 @@
 //! 200 200 200 200 200 429
 //! ```
 //!
-//! After an upgrade, her five requests count against a limit of 20. The request below is the sixth that is allowed:
+//! After an upgrade, her five requests count against a limit of 20, and her next request is allowed:
 //! ```text
 //! $ curl -X POST -H 'authorization: Bearer ada' http://127.0.0.1:3000/upgrade
 //! ada is premium now

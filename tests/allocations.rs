@@ -60,7 +60,7 @@ fn an_observed_decision_allocates_nothing() {
     ];
     for limiter in limiters {
         let counts = [0; 5].map(|_| allocations(|| drop(now(limiter.try_limit(&policy, 7)))));
-        // The first allowed and the first denied call may allocate their counters.
+        // The first call that is allowed and the first that is denied may each allocate a counter.
         assert_eq!([counts[1], counts[2], counts[4]], [0; 3], "{counts:?}");
     }
 }
@@ -71,7 +71,7 @@ fn a_call_with_two_charges_allocates_at_most_three_lists() {
     let (api, other) = (API, OTHER);
     let charges = || [Charge::new(&api, 7), Charge::new(&other, 7)];
     now(limiter.limit_all(charges()));
-    // The lists of steps, charges and decisions each allocate, because a list stores only one element inline.
+    // The lists of steps, charges and decisions allocate once each, because a list stores only one element inline.
     assert!(allocations(|| assert!(now(limiter.try_limit_all(charges())).is_allowed())) <= 3);
 }
 
@@ -86,7 +86,7 @@ fn the_layer_allocates_only_headers() {
         "allocations per request: {bare} without the layer, {without_headers} without headers, {with_headers} with headers"
     );
     assert_eq!(without_headers, bare, "without headers");
-    // `RateLimit` is rendered for each response, `RateLimit-Policy` once for the layer.
+    // `RateLimit` is rendered for each response, but `RateLimit-Policy` only once for the layer.
     assert_eq!(with_headers, bare + 1, "with headers");
 }
 

@@ -1,5 +1,5 @@
-//! Checks the order of the modules. A file may name only modules at a lower level than the file's own module. See
-//! `tollgate::docs::design`.
+//! Checks the order of the modules, which `tollgate::docs::design` describes. A file may name only modules whose level
+//! //! is lower than that of the file's own module.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ const MODULES: [(&str, u8); 14] = [
     ("observe", 6),
     ("status", 6),
     ("fuzzing", 6),
-    // This module only contains re-exports.
+    // The following module contains only re-exports.
     ("key", 6),
     ("protection", 6),
-    // The module contains the locks and atomics that model checkers replace.
+    // The following module contains the locks and atomics that model checkers replace.
     ("sync", 0),
     ("docs", 0),
 ];
@@ -50,8 +50,8 @@ fn modules_name_only_modules_of_lower_levels() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The two functions that decide, each with the file that defines it and the files that call it. All charges go through
-/// `step_all`; `step` only projects single rows.
+/// The two functions that decide, each with the file that defines it and the files that call it. All charges are
+/// decided by `step_all`, whereas `step` only projects single rows.
 const DECIDING_FUNCTIONS: [(&str, &str, &[&str]); 2] = [
     (
         "step",
@@ -88,7 +88,7 @@ fn deciding_functions_have_one_definition_and_known_callers() {
     }
 }
 
-/// The maximum number of items in the crate root, which has only those that most applications need.
+/// The maximum number of items in the crate root, which contains only items that most applications need.
 const MAX_ROOT_ITEMS: usize = 40;
 
 #[test]

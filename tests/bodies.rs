@@ -28,10 +28,10 @@ async fn any_response_body_is_supported() {
     passes_and_is_refused(|| Full::new(Bytes::from("hello")).boxed_unsync(), "hello").await;
     passes_and_is_refused(Empty::<Bytes>::new, "").await;
     passes_and_is_refused(|| String::from("hello"), "hello").await;
-    // The data may be of any type that implements `From<Bytes>`.
+    // The chunks of the body may have any type that implements `From<Bytes>`.
     passes_and_is_refused(|| Full::new(Chunk(Bytes::from("hello"))), "hello").await;
     passes_and_is_refused(|| Frames::from([data("hel"), data("lo")]), "hello").await;
-    // This is the body of another limiter.
+    // The inner service may itself be behind a limiter, which has this body type.
     passes_and_is_refused(RefusalBody::<Full<Bytes>>::default, "").await;
 }
 

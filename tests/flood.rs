@@ -1,4 +1,4 @@
-//! A flood of ten million keys against a table of a million rows. Memory stays bounded, and denied keys stay denied.
+//! Floods a table of a million rows with ten million keys. Memory must stay bounded, and denied keys must stay denied.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use support::now;
 const KEYS: u64 = 10_000_000;
 const MAX_ROWS: usize = 1_000_000;
 /// The memory bound. Each row takes 40 bytes and a control byte. A table has its lowest load just after it has grown,
-/// and churn may double its size once more. The rest of the process may use 64 MiB.
+/// and adding and removing rows may double its size once more. The rest of the process may use 64 MiB.
 const MAX_BYTES: u64 = MAX_ROWS as u64 * 41 * 16 / 7 * 2 + 64 * 1024 * 1024;
 
 // This target has a single test, which measures the memory of the whole process.
@@ -70,7 +70,7 @@ fn reclaim() {
     let clock = ManualClock::new();
     let backend = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
     let limiter = RateLimiter::new(Arc::clone(&backend));
-    // A hundred new keys per millisecond expire after one second each, so 100,000 rows are live.
+    // In each millisecond, a hundred new keys are added, which expire after a second, so 100,000 rows are live.
     let policies = [
         Policy::new("tb", Quota::token_bucket(1, Duration::from_secs(1))),
         Policy::new("fw", Quota::fixed_window(1, Duration::from_millis(500))),

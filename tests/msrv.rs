@@ -1,8 +1,8 @@
 //! Checks that `Cargo.toml` and the README state the minimum Rust version that the dependencies require.
 //!
 //! These tests do not need an older toolchain. They also check that the library has no let chains, which are the newer
-//! syntax that is most easily used by habit. In `make lint`, clippy checks the use of the standard library
-//! (`incompatible_msrv`). Only `cargo +1.85 check` is a complete check.
+//! syntax that is most likely to be used by habit. In `make lint`, clippy checks the use of the standard library
+//! (`incompatible_msrv`), but only `cargo +1.85 check` is a complete check.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The minor version of Rust, which is the x in 1.x.
+/// The minor version of Rust, which is the `x` in `1.x`.
 type Rust = u32;
 
 #[test]
@@ -48,8 +48,8 @@ fn the_library_has_no_let_chains() {
     assert!(found.is_empty(), "let chains require Rust 1.88, but this crate states 1.{stated}:\n{}", found.join("\n"));
 }
 
-/// Returns the highest `rust-version` of the dependencies with these features on any platform, and the package that
-/// requires it. The lock file determines the versions of the dependencies.
+/// Returns the highest `rust-version` of all dependencies that these features have on any platform, and the package
+/// that requires this version. The lock file determines the versions of the dependencies.
 fn needed(features: &[&str]) -> (Rust, String) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

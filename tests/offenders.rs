@@ -1,5 +1,5 @@
 //! Floods of ten million offenders that call in three different orders, and of two million keys that a remote backend
-//! denies. Memory use stays bounded, and the worst offenders stay blocked.
+//! denies. Memory use must stay bounded, and the worst offenders must stay blocked.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
@@ -29,10 +29,11 @@ const OTHERS: u64 = 5_000_000;
 const WORST: u64 = 500;
 const MAX_ENTRIES: usize = 50_000;
 const THRESHOLD: u32 = 20;
-/// This allows 64 bytes per entry, a lock for every eight entries, and 12 MiB for the rest of the process.
+/// The memory bound, which allows 64 bytes per entry, a lock for every eight entries, and 12 MiB for the rest of the
+/// process.
 const MAX_BYTES: u64 = MAX_ENTRIES as u64 * 72 + (12 << 20);
 
-/// A backend that stores no rows, for speed. The calls of this test would not store rows in any backend.
+/// A backend that is fast because it stores no rows. The calls of this test would not store rows in any backend.
 #[derive(Debug)]
 struct NoRows(ManualClock);
 
@@ -171,7 +172,7 @@ fn two_million_denied_keys() {
     let limiter = RateLimiter::builder(Arc::clone(&backend)).block_cache(ROWS).build();
     let ask = |key: u64| {
         clock.advance(Duration::from_micros(1));
-        // A check is denied and stores no row.
+        // The check is denied, and stores no row.
         assert!(!now(limiter.try_acquire(&hot, key).cost(2).check()).is_allowed());
     };
     (0..2_000_000).for_each(ask);

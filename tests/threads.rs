@@ -1,4 +1,4 @@
-//! Many threads call one limiter whose clock is stopped. It admits exactly the limit, and no thread hangs.
+//! Many threads call one limiter whose clock is stopped. Exactly the limit is admitted, and no thread hangs.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -134,8 +134,8 @@ fn vectors_before_1970_match() {
 
 #[test]
 fn all_vectors_match_when_moved_before_1970() {
-    // Moves all instants of a line back by whole periods. Skips lines in the far future, because their instants are
-    // beyond the last instant and would become valid.
+    // Move all instants of a line back by whole periods. Skip lines in the far future, because their instants are
+    // beyond the last instant, and would become valid if they were moved.
     let text = include_str!("vectors/exact.jsonl");
     let mut moved = String::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -156,7 +156,8 @@ fn all_vectors_match_when_moved_before_1970() {
     assert!(singles > 400 && sequences > 30, "only {singles} single decisions and {sequences} sequences");
 }
 
-/// Applies `change` to every instant of a line. One of these fields is a string, and the others are numbers.
+/// Applies `change` to every instant of a line. One of the instants is stored as a string, and the others are stored as
+/// numbers.
 fn instants(line: &mut serde_json::Value, change: &mut impl FnMut(&mut i64)) {
     match line {
         serde_json::Value::Object(fields) => {
@@ -208,7 +209,7 @@ fn single(line: &Line) {
             .expect("expected the field `ts_after`");
         match quota.algorithm() {
             Algorithm::TokenBucket => assert_eq!(clock.instant(ts), now, "{id}: ts_after"),
-            // The last representable instant is in the year 2255, so a vector from the year 3871 is decided at that instant.
+            // A vector from the year 3871 is decided at the last representable instant, which is in the year 2255.
             _ if clock.instant(ts) == Micros::MAX => {
                 assert!(after.at + quota.period() >= Micros::MAX, "{id}: ts_after")
             }
@@ -218,7 +219,7 @@ fn single(line: &Line) {
         close(id, left, value);
     }
     if let Some(remaining) = &expect.remaining_exact {
-        // The expected number is the tokens left at `now` minus `count`, whether or not `count` was charged.
+        // The expected number is the number of tokens left at `now` minus `count`, whether or not `count` was charged.
         close(id, quota.get_capacity() as f64 - spent_at(&quota, &after, now), remaining);
         assert_eq!(
             after.at,

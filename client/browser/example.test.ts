@@ -72,7 +72,8 @@ async function press(page: Page): Promise<void> {
 }
 
 /**
- * Fetches the number of messages left in the bucket, and when the next is allowed by this process's monotonic clock.
+ * Fetches the number of messages left in the bucket, and the time by this process's monotonic clock at which the next
+ * message is allowed.
  */
 async function fetchLimit(): Promise<{ available: number; allowedAt: number }> {
   const sent = performance.now();

@@ -200,7 +200,10 @@ function shownWaitOf(page: Page): Promise<number> {
   return page.evaluate(() => Number(document.querySelector('form')?.dataset['retryAt']) - Date.now());
 }
 
-/** Fetches the number of tokens left, and when the server allows the next request (milliseconds since the epoch). */
+/**
+ * Fetches the number of tokens left, and the time at which the server allows the next request (milliseconds since the
+ * epoch).
+ */
 async function fetchLimit(user: string): Promise<{ available: number; retryAt: number }> {
   const response = await fetch(`${server}/limits/chat`, { headers: { 'x-user': user } });
   const [limit] = parseSnapshots(await response.json());

@@ -1,6 +1,6 @@
 /**
- * Tests in a real browser. On the first page, users sign in and out. A hook and a button without React show one limit,
- * and some responses are about another limit. The second page runs the README's code without React.
+ * Tests in a real browser. On the first page, users sign in and out, a hook and a button without React show the same
+ * limit, and some responses are about another limit. The second page runs the README's code without React.
  * `scripts/on-real-server.sh` starts both servers: `TOLLGATE_URL`, for which there is a stand-in, and `STATUS_UI_URL`,
  * which has the other limit.
  */

@@ -1,7 +1,7 @@
 /** One timer for several due times, which are in milliseconds of the monotonic clock. */
 export interface Alarm {
   /**
-   * Adds the due time `due`. The alarm rings at the earliest due time, or earlier if the wait exceeds the longest
+   * Adds a due time. The alarm rings at the earliest of the due times, or earlier if the wait exceeds the longest
    * timeout.
    */
   set(due: number): void;
@@ -36,5 +36,5 @@ export function createAlarm(monotonic: () => number, ring: () => void): Alarm {
   return { set, clear };
 }
 
-/** In milliseconds. Browsers treat longer timeouts as 0. */
+/** The longest timeout, in milliseconds. Browsers treat longer timeouts as 0. */
 const MAX_TIMEOUT = 2 ** 31 - 1;

@@ -3,7 +3,7 @@ import { reservationsOf } from './algorithm/reservations.js';
 import { project } from './project.js';
 import type { Snapshot } from './snapshot.js';
 
-/** Whether the request may make a reservation if the quota allows reservations. The default is that it may not. */
+/** Whether the request may make a reservation, provided that the quota allows reservations. By default, it may not. */
 export interface CalculateOptions {
   /** Accepts a reservation regardless of the wait. */
   readonly reserve?: boolean;
@@ -50,7 +50,7 @@ export function calculateRateLimit(
   const due = fitsAt > at && reservations ? reservations.due(before, at, count) : fitsAt;
   const ok = reservations ? due < Infinity : due === at;
   const retryAt = ok ? Infinity : reservations ? reservations.retryAt(state, at, count) : fitsAt;
-  // A foreign row changes only when tokens are spent or reserved.
+  // A row that another quota wrote changes only when tokens are spent or reserved.
   const row = ok && (count || due > at) ? { ...before, spent: before.spent + count } : state;
   return {
     ok,

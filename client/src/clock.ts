@@ -2,8 +2,8 @@
 export interface ServerClock {
   /**
    * Records that the server reported `now` (microseconds). `sent` and `received` are the times of the request and the
-   * response by the monotonic clock (milliseconds). The estimate assumes that the response took no time to arrive, so
-   * it is never ahead of the server. An estimate ahead of the server would enable a button too early.
+   * response by the monotonic clock (milliseconds). The estimate must never be ahead of the server, because that would
+   * enable a button too early. For this reason, the estimate assumes that the response took no time to arrive.
    *
    * Keeps the sample with the shortest round trip, until clock drift may have made a newer sample more accurate.
    */

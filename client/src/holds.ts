@@ -1,10 +1,10 @@
 import { parseRateLimit, parseRetryAfter, type HeaderSource, type RateLimitItem } from './headers.js';
 
-/** A rule, derived from a response, that denies requests which cost more than `remaining` until a given time. */
+/** A rule that was derived from a response. Until a given time, it denies requests that cost more than `remaining`. */
 export interface Hold {
-  /** The policy of the hold. Absent if the hold comes from `Retry-After`. */
+  /** The policy of the hold, which is absent if the hold comes from `Retry-After`. */
   readonly policy?: string;
-  /** The policies that the response names. Empty if its header family has no policy names. */
+  /** The policies that the response names. The list is empty if the headers of the response contain no policy names. */
   readonly items: readonly RateLimitItem[];
   /** The remaining tokens; -1 denies every request. */
   readonly remaining: number;

@@ -9,9 +9,9 @@ export interface Projected {
   readonly at: number;
   /** The row, rolled to `at`. */
   readonly row: Row;
-  /** The row, rolled unless it is foreign. A foreign row changes only when tokens are spent. */
+  /** The row, rolled to `at` unless another quota wrote it. Such a foreign row changes only when tokens are spent. */
   readonly state: Row;
-  /** Whole tokens that can be spent at `at`. */
+  /** The number of whole tokens that can be spent at `at`. */
   readonly available: number;
   /** The instant at which the request is allowed: `at`, a later instant, or `Infinity`. */
   readonly retryAt: number;

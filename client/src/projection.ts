@@ -5,27 +5,28 @@ import { project } from './project.js';
 import type { RateLimitConfig, Snapshot } from './snapshot.js';
 
 export interface Decision {
-  /** The milliseconds until the request is allowed, or `Infinity` if it is never allowed. */
+  /** The time until the request is allowed, in milliseconds, or `Infinity` if the request is never allowed. */
   readonly wait: number;
-  /** Whole tokens that can be spent. */
+  /** The number of whole tokens that can be spent. */
   readonly value: number;
-  /** The policy that denies; if none denies, the policy with the fewest tokens left. */
+  /** The policy that requires the longest wait or, if none requires a wait, the policy with the fewest tokens left. */
   readonly config: RateLimitConfig | null;
 }
 
-/** A user's limits, which can be projected to any instant (milliseconds of the monotonic clock). */
+/** The limits of a user, projected to any instant. Instants are in milliseconds of the monotonic clock. */
 export interface Projection {
   decide(at: number, count: number): Decision;
   /** Replaces the limits with a snapshot that was requested at `sent`. */
   replace(limits: readonly Snapshot[], sent: number): void;
   spend(count: number, at: number): void;
   /**
-   * Applies a response received at `now` (milliseconds since the epoch). Returns whether it is an unexpected refusal.
+   * Applies a response that was received at `now` (milliseconds since the epoch). Returns whether the response is an
+   * unexpected refusal.
    */
   observe(response: LimitedResponse, now: number): boolean;
 }
 
-/** Creates a projection. `policies` are the policy names that are known before the first snapshot. */
+/** Creates a projection. `policies` contains the names of the policies that are known before the first snapshot. */
 export function createProjection(
   clock: ServerClock,
   monotonic: () => number,
@@ -65,17 +66,18 @@ export function createProjection(
   function spend(count: number, at: number): void {
     limits = limits.map((limit) => {
       const { row } = project(limit, clock.at(at), 0);
-      // A row from which tokens were spent is no longer foreign.
+      // Spending tokens converts a row that another quota wrote to a row of this quota.
       const { clear: _, written_by: __, ...own } = limit;
       return { ...own, ...row, spent: Math.min(row.spent + count, LAST) };
     });
     dropHolds();
   }
 
-  /** Drops holds that are over, that a row already reflects, or that are about another limit. */
+  /** Drops the holds that have ended, those that a row already reflects, and those that are about another limit. */
   function dropHolds(): void {
     const now = monotonic();
-    // If the row has no more tokens than the headers report, use the row, because headers round times up to seconds.
+    // A row with at most as many tokens as the headers report is more exact, because times in headers are rounded up to
+    // seconds.
     const reflected = ({ items }: Hold): boolean =>
       items.some(({ policy, remaining }) => {
         const limit = limitOf(policy);
@@ -92,10 +94,13 @@ export function createProjection(
     return response.status === 429 && (!received.length || fresh.some((hold) => holds.includes(hold)));
   }
 
-  /** Holds without policy names may be about this limit, so they apply until the next snapshot. */
+  /**
+   * Returns whether a hold applies. A hold without policy names may be about this limit, so it applies until the next
+   * snapshot.
+   */
   const isOwn = ({ items }: Hold): boolean =>
     !items.length || items.some(({ policy }) => limitOf(policy) || policies.includes(policy));
-  /** Returns `true` for every hold until the first snapshot names the policies. */
+  /** Returns whether a hold may apply, which is true of every hold until the first snapshot names the policies. */
   const mayBeOwn = (hold: Hold): boolean => !limits.length || isOwn(hold);
   const limitOf = (policy: string): Snapshot | undefined => limits.find((limit) => limit.policy === policy);
 

@@ -21,7 +21,7 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
  * @param source - the URL of the status endpoint, whose store is shared as with `createRateLimit`, or your own store.
  */
 export function useRateLimit(source: string | RateLimitStore, options: UseRateLimitOptions = {}): UseRateLimit {
-  // If stores are not shared, each render would otherwise create a new store.
+  // Without the memo, each render would create a new store if stores are not shared.
   const [identity, create] =
     typeof source === 'string'
       ? [identityOf({ ...options, url: source }), () => createRateLimit({ ...options, url: source })]

@@ -60,7 +60,9 @@ export async function request(url: string, options: RequestOptions): Promise<Jso
   }
 }
 
-/** Returns when the response really arrived. A busy page, for example one that is loading, is notified later. */
+/**
+ * Returns when the response really arrived. A page that is busy, for example while it is loading, is notified later.
+ */
 function arrivedAt(url: string, sent: number, notified: number): number {
   // The timing entry may be missing. For a response from another origin, `responseStart` is 0.
   const start = (performance.getEntriesByName(url).at(-1) as PerformanceResourceTiming | undefined)?.responseStart ?? 0;

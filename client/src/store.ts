@@ -6,7 +6,7 @@ import { createProjection } from './projection.js';
 import { RateLimitError, request } from './request.js';
 import { parseNow, parseSnapshots, type RateLimitConfig } from './snapshot.js';
 
-/** The options of a store. Times are in milliseconds. */
+/** The options of a store, in which times are in milliseconds. */
 export interface RateLimitOptions {
   /** The status endpoint, which returns a `Snapshot` or, for several policies, `{ limits: [snapshot, ...] }`. */
   readonly url: string;
@@ -14,7 +14,10 @@ export interface RateLimitOptions {
   readonly timeUrl?: string;
   /** Options of both requests. */
   readonly init?: RequestInit;
-  /** The user. Required if a cookie identifies the user. Stores with different keys share nothing. */
+  /**
+   * Identifies the user. This option is required if a cookie identifies the user. Stores with different keys share
+   * nothing.
+   */
   readonly key?: string | number | null | undefined;
   /**
    * The names of the policies, for `observe` without a status endpoint. The policies of a snapshot are added to them.
@@ -22,7 +25,7 @@ export interface RateLimitOptions {
   readonly policies?: readonly string[];
   /** The time after which a request fails. Default 10,000. */
   readonly timeout?: number;
-  /** How many times a failed request is retried, after 1, 2, 4, ... s. Default 5. */
+  /** The maximum number of times that a failed request is retried, after 1, 2, 4, ... s. Default 5. */
   readonly retries?: number;
   /** Replaces the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch;
@@ -34,7 +37,7 @@ export interface RateLimitOptions {
 
 /** Whether a request would be allowed now. A store returns the same object until the content changes. */
 export interface RateLimitStatus {
-  /** `true` before the first snapshot, because the server decides. */
+  /** Whether the request would be allowed. `true` before the first snapshot, so the server decides. */
   readonly ok: boolean;
   /** When the request will be allowed, by `Date.now()` and rounded up. `null` if it is allowed now or never. */
   readonly retryAt: number | null;
@@ -49,7 +52,7 @@ export interface RateLimitCheck {
   readonly value: number;
   /** The instant of the request in milliseconds since the epoch, by `Date.now()`. */
   readonly ts: number;
-  /** The policy that denies; if none denies, the policy with the fewest tokens left. */
+  /** The policy that requires the longest wait or, if none requires a wait, the policy with the fewest tokens left. */
   readonly config: RateLimitConfig;
   readonly ok: boolean;
   readonly retryAt: number | null;
@@ -98,7 +101,7 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
 
   let known = false;
   let error: Error | null = null;
-  /** The statuses by count. They are computed on demand and discarded on each change. */
+  /** The statuses by count, which are computed on demand and discarded on each change. */
   let statuses = new Map<number, TimedStatus>();
   let statusesBefore = statuses;
 
@@ -164,7 +167,8 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   function observe(response: LimitedResponse): void {
     const unexpected = projection.observe(response, now());
     changed();
-    // The refused request may be the pending one. A scheduled retry fetches the snapshot anyway.
+    // Do not fetch if the refused request may be a pending fetch, or if a scheduled retry will fetch the snapshot
+    // anyway.
     if (unexpected && !pending && fetchAt === Infinity) {
       void refresh();
     }
@@ -231,7 +235,9 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
     }
   }
 
-  /** Runs when the alarm rings or the page is shown again. Timers and clocks may stop while the machine sleeps. */
+  /**
+   * Runs when the alarm rings or the page is shown again. Timers and clocks may have stopped while the machine slept.
+   */
   function wake(): void {
     const gapNow = now() - monotonic();
     if (Math.abs(gapNow - gap) > CLOCK_JUMP) {
@@ -278,9 +284,9 @@ interface TimedStatus {
   readonly until: number;
 }
 
-/** In milliseconds. Reached only if there are more retries than the default. */
+/** The longest backoff, in milliseconds, which is reached only if there are more retries than by default. */
 const MAX_BACKOFF = 60_000;
-/** In milliseconds. Larger than the drift between the two clocks while a page is open. */
+/** A larger difference, in milliseconds, than the drift between the two clocks can cause while a page is open. */
 const CLOCK_JUMP = 1000;
 /** The last instant that a `Date` can represent. */
 const LAST_DATE = 8.64e15;

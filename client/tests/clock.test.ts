@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createServerClock } from '../src/clock.js';
 
-/** In microseconds since the epoch. */
+/** The time of the server, in microseconds since the epoch. */
 const NOW = 1_700_000_000_000_000;
 
 test('the browser clock is used until the first sample', () => {

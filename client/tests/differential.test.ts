@@ -1,5 +1,5 @@
 /**
- * Compares the client's decisions with those of the crate's algebra (`differential/`), which must be identical.
+ * Checks that the client makes exactly the same decisions as the crate's algebra (`differential/`).
  *
  * `TOLLGATE_CASES` is the number of random cases (default 200,000), and `TOLLGATE_SEED` is their seed.
  */

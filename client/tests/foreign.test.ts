@@ -1,4 +1,4 @@
-/** Tests that a store observes all responses on a page and applies only those of its own policies (point 5a). */
+/** Tests that a store observes all responses on a page but applies only those of its own policies. */
 
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
@@ -6,7 +6,7 @@ import { createRateLimit } from '../src/index.js';
 import { NOW, snapshot } from './support.js';
 import { settle, world } from './world.js';
 
-/** In milliseconds since the epoch. */
+/** The time at which each test begins, in milliseconds since the epoch. */
 const BEGIN = NOW / 1000;
 
 function refusal(fields: Record<string, string>): Response {

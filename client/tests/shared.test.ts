@@ -1,4 +1,4 @@
-/** Tests that the stores of the same request on a page share their state (points 5b and 5c). */
+/** Tests that stores with the same request on a page share their state. */
 
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
@@ -6,7 +6,7 @@ import { createRateLimit, type RateLimitOptions, type RateLimitStore } from '../
 import { snapshot } from './support.js';
 import { settle } from './world.js';
 
-/** Creates a page, and a server with a limit for each URL and user. `requests` are the requests so far. */
+/** Creates a page, and a server with a limit for each URL and user. `requests` contains the requests so far. */
 function page(test: TestContext, spent: (user: string | null) => number = () => 0) {
   Object.assign(globalThis, { document: Object.assign(new EventTarget(), { visibilityState: 'visible' }) });
   const stops: (() => void)[] = [];

@@ -5,7 +5,7 @@ import { NOW, snapshot } from './support.js';
 import { serverNow, settle, world } from './world.js';
 
 const EMPTY = snapshot({ spent: 10 });
-/** In milliseconds since the epoch. */
+/** The time at which each test begins, in milliseconds since the epoch. */
 const BEGIN = NOW / 1000;
 
 test('the snapshot is fetched with the first listener, and only once', async (t) => {

@@ -1,6 +1,6 @@
 import type { Snapshot } from '../src/index.js';
 
-/** In microseconds since the epoch. */
+/** The time of the snapshots, in microseconds since the epoch. */
 export const NOW = 1_700_000_000_000_000;
 
 /** Returns the snapshot of a full bucket of ten tokens per minute, in which `fields` are replaced. */

@@ -8,7 +8,7 @@ import {
 } from '../src/index.js';
 import { NOW, snapshot } from './support.js';
 
-/** A simulated server, network and browser. Times are in milliseconds. */
+/** A simulated server, network and browser, in which times are in milliseconds. */
 export interface World {
   readonly store: RateLimitStore;
   /** The server's answer, which is one or several snapshots, a response, or a network error. */

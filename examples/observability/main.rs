@@ -13,7 +13,8 @@
 //! INFO tollgate: denied policy="api" outcome="denied" reason="quota_exceeded" decided_by="backend" cost=1 remaining=0 ...
 //! ```
 //!
-//! At most ten lines per second are logged; the next line has the number of suppressed lines. The metrics count all denials:
+//! At most ten lines per second are logged, and the next line contains the number of suppressed lines. The metrics
+//! count all denials:
 //! ```text
 //! tollgate_decisions_total{policy="api",outcome="denied",reason="quota_exceeded",decided_by="backend",enforced="true"} 2
 //! ```
@@ -46,8 +47,8 @@ fn is_issued(key: &str) -> bool {
     key == "k1"
 }
 
-/// Limits customers by API key and other callers by address. The key must be checked first, because a client that
-/// invented a key for each request would never be refused.
+/// Uses the API key of a customer, or the address of any other caller, as the key. The API key must be checked first,
+/// because a client that invented one for each request would never be refused.
 fn caller(request: &Parts) -> Extraction {
     let key = request.headers.get("x-api-key").and_then(|key| key.to_str().ok());
     if key.is_some_and(is_issued) {

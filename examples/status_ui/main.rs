@@ -1,8 +1,7 @@
 //! A page with a send button that is disabled while the user is limited, with a countdown. The page also compares how the
 //! three algorithms refill under the same clicks.
 //!
-//! Run it with `cargo run --example status_ui`.
-//! It prints the page's address:
+//! Run it with `cargo run --example status_ui`. The program prints the page's address:
 //! ```text
 //! status_ui: 6 messages in 30 seconds, under three algorithms, on http://127.0.0.1:3000
 //! ```
@@ -24,7 +23,7 @@
 //! client/scripts/bundle.sh
 //! ```
 //!
-//! `PORT` sets another port than 3000; 0 takes any free one.
+//! To use another port than 3000, set the environment variable `PORT`; with `PORT=0`, any free port is used.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -60,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 fn app() -> Router {
     let limiter = RateLimiter::default();
-    // The example limits by address. In production, limit by user.
+    // The example uses the address as the key. In production, use the user.
     let limits = RouteLimits::new(key::client_ip()).limiter(&limiter);
     let limits = POLICIES.into_iter().fold(limits, RouteLimits::policy);
 

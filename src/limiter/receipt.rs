@@ -13,12 +13,12 @@ use crate::backend::{Adjustment, BackendFuture, RowId};
 use crate::policy::{ChargedQuota, DecidedBy, Decision, Decisions};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// A handle for settling charges, that is, adjusting them to their actual cost, for example at the end of a stream
-/// whose cost was estimated.
+/// A handle for settling the charges of a call, which means adjusting them to their actual cost. Settling is useful if
+/// the cost had to be estimated, for example for a stream.
 ///
-/// Dropping a receipt leaves the charges as they are. All clones of a receipt settle the same charges. A charge is
-/// settled only once; later settlements do nothing. The [layer](crate::RateLimitLayer::with_receipt) puts a receipt
-/// into the request's extensions; a limiter returns one from
+/// Dropping a receipt leaves the charges as they are. All clones of a receipt settle the same charges, and a charge can
+/// be settled only once, so later settlements do nothing. The [layer](crate::RateLimitLayer::with_receipt) puts a
+/// receipt into the request's extensions. If you call a limiter directly, you get a receipt from
 /// [`Reservation::into_receipt`](super::Reservation::into_receipt).
 ///
 /// ```
@@ -45,16 +45,17 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// ```
 ///
 /// # What can be given back
-/// If the actual cost is higher, the difference is always charged, even if that puts the key into debt. If the actual
-/// cost is lower, the difference is given back, with the following exceptions. The quota's limit always holds.
+/// If the actual cost is higher than the charge, the difference is always charged, even if the key has then spent more
+/// than its capacity. If the actual cost is lower, the difference is given back, with the following exceptions, because
+/// tokens that are given back must never let the key exceed its quota.
 ///
-/// - Tokens that were refilled in the meantime are not given back again. Charges of one key can be settled in any
-///   order, but a refill between two settlements may reduce the number of tokens given back.
+/// - Tokens that were refilled in the meantime are not given back a second time. You can settle the charges of one key
+///   in any order, but a refill between two settlements may reduce the number of tokens that are given back.
 /// - The difference is forfeited while other calls of the key, such as requests waiting in `wait_up_to`, hold
-///   reservations that are not yet due. Those calls keep their due times, so the tokens would go to later calls. If
-///   requests may wait, estimate their costs closely.
-/// - After the key's quota changed, nothing is given back.
-/// - After the key was reset, only tokens spent since then can be given back.
+///   reservations that are not yet due. The due times of those calls are fixed, so tokens that were given back would go
+///   to later calls instead. If requests may wait, estimate their costs closely.
+/// - If the key's quota has changed since the charge, nothing is given back.
+/// - If the key has been reset since the charge, only tokens that were spent after the reset can be given back.
 #[derive(Clone)]
 pub struct Receipt {
     inner: Arc<ReceiptInner>,
@@ -83,9 +84,9 @@ impl Receipt {
         &self.inner.decisions
     }
 
-    /// Returns a receipt for the charge under one policy only. If several keys were charged under this policy, the
-    /// receipt is for the first one. Returns `None` if nothing was charged under a policy with this name. See
-    /// [`Receipt`] for an example.
+    /// Returns a receipt for the charge under one policy only, or `None` if nothing was charged under a policy with
+    /// this name. If several keys were charged under the policy, the receipt is for the first of them. See [`Receipt`]
+    /// for an example.
     pub fn of(&self, policy: impl AsRef<str>) -> Option<Receipt> {
         let policy = policy.as_ref();
         let is_of = |charge: &[Decision]| charge[0].policy().as_str() == policy;
@@ -107,15 +108,15 @@ impl Receipt {
         Receipt { inner: Arc::clone(&self.inner), charges: first..first + charge.len() }
     }
 
-    /// Adjusts each unsettled charge to the actual cost. If several policies were charged, each of
-    /// them is charged `actual`. To settle the charge of only one policy, use [`of`](Receipt::of).
+    /// Adjusts each charge that is not yet settled to the actual cost. If several policies were charged, the charge
+    /// under each of them is adjusted to `actual`. To settle the charge under only one policy, use [`of`](Receipt::of).
     ///
-    /// Returns `false` if some of the difference is [forfeited](Receipt#what-can-be-given-back) instead of given back.
-    /// The settlement is carried out even if the future is dropped, so `drop(receipt.settle(n))` works in a `Drop`
-    /// implementation.
+    /// Returns `false` if part of the difference is [forfeited](Receipt#what-can-be-given-back) instead of being given
+    /// back. The settlement is carried out even if the future is dropped, so `drop(receipt.settle(n))` works in a
+    /// `Drop` implementation.
     ///
     /// # Errors
-    /// Fails if the backend fails. The charge may have been settled nevertheless.
+    /// Fails if the backend fails, in which case the charge may or may not have been settled.
     pub fn settle(&self, actual: u64) -> BackendFuture<bool> {
         let inner = &*self.inner.limiter.inner;
         if !self.charges.is_empty() && self.is_settled() {
@@ -146,7 +147,8 @@ impl Receipt {
             return BackendFuture::ready(Ok(locally));
         }
         let done = inner.backend.settle(&charges);
-        // This is needed even for a higher cost, because settling may move a row to a quota that refills it faster.
+        // Remembered denials are forgotten even if the cost is higher, because settling may move a row to a quota that
+        // refills it faster.
         inner.forget_denials(charges.iter().map(|charge| charge.row.digest().window(charge.window)));
         done.map(move |done| done && locally)
     }

@@ -1,7 +1,6 @@
 //! The decisions on all charges of a call, and denials as errors.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;

@@ -46,7 +46,7 @@ fn texts_larger_than_16_mib_are_rejected() {
 
 #[test]
 fn values_larger_than_64_mib_are_rejected_while_parsing() {
-    // The text has only two bytes per value, so the parsed values exceed the bound but the text does not.
+    // The text has only two bytes per value, so the bound is exceeded by the parsed values but not by the text.
     let text = format!("{{\"policies\": [{}1]}}", "1,".repeat(4_000_000));
     let error = serde_json::from_str::<Config>(&text).unwrap_err().to_string();
     assert!(error.starts_with("the configuration takes more than 64 MiB of memory"), "{error}");

@@ -39,8 +39,8 @@ impl SharedBackend {
         SharedBackend { rows: Arc::default(), channel: Arc::new(channel) }
     }
 
-    /// Delivers all current notices to the last subscriber. As with a remote channel, subscribing does not deliver any
-    /// notices.
+    /// Delivers all current notices to the last subscriber. As with a remote channel, a subscriber does not receive any
+    /// notices when it subscribes.
     fn deliver_to_last_subscriber(&self) {
         let all = self.channel.notices.lock().unwrap().values().cloned().collect();
         self.channel.subscribers.lock().unwrap().last().unwrap().upgrade().unwrap().receive(all, true);
@@ -131,12 +131,12 @@ async fn a_restarted_program_applies_an_edited_file_by_reloading_it() {
     old.reload(&limiter, &file(30, 40)).await.unwrap();
     drop(limiter);
 
-    // The quotas of the last reload outlive the program.
+    // The quotas of the last reload still apply after the program has ended.
     let new = file(50, 60);
     let limiter = new.limiter(backend.clone()).build();
     backend.deliver_to_last_subscriber();
     assert_eq!(rates(&new, &limiter), (30, 40));
-    // The next reload replaces them, even if their notices have not arrived yet.
+    // The next reload replaces these quotas, even if their notices have not arrived yet.
     let limiter = new.limiter(backend.clone()).build();
     assert_eq!(rates(&new, &limiter), (50, 60));
     new.reload(&limiter, &new).await.unwrap();

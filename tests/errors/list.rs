@@ -29,7 +29,8 @@ impl List {
         let mut source = error.source();
         while let Some(cause) = source {
             if !is_own(cause) {
-                // The texts of other crates may change, so the list omits them. The message must not repeat its cause.
+                // The list omits the texts of other crates, because these may change. The message must not repeat its
+                // cause.
                 assert!(!text.contains(&cause.to_string()), "{text} repeats {cause}");
                 writeln!(self.0, "source: (text of another library)").unwrap();
                 break;

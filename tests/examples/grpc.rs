@@ -12,7 +12,7 @@ fn the_fourth_call_is_refused_and_passes_after_the_pushback() {
     assert!((1..=3000).contains(&pushback.parse::<u32>().unwrap()), "{line}");
     let details = "    grpc-status-details-bin: type.googleapis.com/google.rpc.RetryInfo";
     assert_eq!(example.line(), example.promised(details));
-    // The client made this call right after the time of the pushback.
+    // The client made this call as soon as the pushback time had passed.
     assert_eq!(example.line(), example.promised("call 5: Ok \"hello, ada\""));
     assert!(example.ends());
 }

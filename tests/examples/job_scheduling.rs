@@ -19,8 +19,9 @@ fn jobs_run_at_their_due_times_and_a_cancelled_time_is_reused() {
     assert!(example.ends());
 }
 
-/// Compares a line with the promised line. A busy machine runs jobs late, and the delays that the example prints are
-/// then shorter. Each time is therefore checked in one direction only: no job runs early or waits longer than promised.
+/// Compares a line with the promised line. A busy machine may run jobs late, and the delays that the example prints are
+/// then shorter. For this reason, each time is checked in one direction only: no job may run early or wait longer than
+/// promised.
 #[track_caller]
 fn check_line(line: &str, promised: &str) {
     let (words, times) = parts(line);
@@ -33,7 +34,7 @@ fn check_line(line: &str, promised: &str) {
     }
 }
 
-/// Returns the words of a line, and those of its numbers that have a decimal point.
+/// Returns the words of a line and its numbers. A number without a decimal point counts as a word.
 fn parts(line: &str) -> (Vec<&str>, Vec<f64>) {
     let (times, words): (Vec<_>, Vec<_>) = line.split(' ').partition(|word| word.contains('.'));
     (words, times.iter().map(|time| time.trim_end_matches(',').parse().unwrap()).collect())

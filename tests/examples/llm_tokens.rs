@@ -14,7 +14,7 @@ async fn an_answer_is_charged_its_actual_cost() {
     let short = complete(server, example.promised("12")).await;
     assert_eq!(short.status(), 200);
     assert!(short.has(example.promised(r#"ratelimit: "tokens";r=950;t=82080"#)), "{short:?}");
-    // The body has one chunk per word. Each chunk follows a line that contains its length.
+    // The body has one chunk per word, and each chunk is preceded by a line that contains its length.
     let words: String = short.body.split("\r\n").skip(1).step_by(2).collect();
     example.promised(&words);
     assert!(words.ends_with("word11 word12\n"), "{short:?}");

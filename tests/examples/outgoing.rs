@@ -14,7 +14,7 @@ fn limited_calls_pass_within_five_seconds_and_most_unlimited_calls_are_refused()
 
 enum Run {
     OnTime,
-    /// Calls were refused or late because the machine stalled for this many milliseconds.
+    /// The machine stalled for this many milliseconds, so calls were refused or late.
     Stalled(u64),
 }
 

@@ -46,7 +46,7 @@ impl Example {
             .unwrap();
         let printed = BufReader::new(child.stdout.take().unwrap());
         let (send, lines) = channel();
-        // Read all output even if the test does not, because a closed pipe would end the example.
+        // Read all output, even if the test does not use it, because a closed pipe would end the example.
         std::thread::spawn(move || printed.lines().map_while(Result::ok).for_each(|line| drop(send.send(line))));
         Example { name, child, lines, comment: comment(name) }
     }
@@ -155,12 +155,12 @@ impl TestResponse {
         self.head.lines().any(|known| known == line)
     }
 
-    /// The value of a header.
+    /// Returns the value of a header.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
-    /// The number in a header.
+    /// Returns the value of a header as a number.
     pub(crate) fn number(&self, name: &str) -> u64 {
         let value = self.value(name).unwrap_or_else(|| panic!("no {name} in {self:?}"));
         value.parse().unwrap_or_else(|_| panic!("{name}: {value:?}"))

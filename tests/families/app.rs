@@ -16,7 +16,7 @@ pub(crate) fn limiter() -> (RateLimiter, ManualClock) {
     (RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build()), clock)
 }
 
-/// Returns the number in `x-cost`, or 1 without this header.
+/// Returns the number in `x-cost`, or 1 if the request does not have this header.
 pub(crate) fn cost(req: &Parts) -> u64 {
     req.headers.get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
 }

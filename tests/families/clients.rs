@@ -18,8 +18,8 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     value.parse().ok()
 }
 
-/// Waits like octokit's plugin-throttling: for `retry-after` or, without it, until one second after
-/// `x-ratelimit-reset`.
+/// Waits like octokit's plugin-throttling, which waits as long as `retry-after` says or, without this header, until one
+/// second after `x-ratelimit-reset`.
 fn octokit(headers: &HeaderMap, status: u16, now: u64) -> Option<u64> {
     let primary = number(headers, "x-ratelimit-remaining") == Some(0);
     match number(headers, "retry-after") {
@@ -77,7 +77,7 @@ async fn a_github_client_waits_until_the_unix_time_in_the_reset_header() {
     for left in [2, 1, 0] {
         let answer = take(&app, 1).await;
         assert_eq!(three_fields(&answer.headers, "x-", NOW), Some((3, left, 60)));
-        // When no requests are left, the client waits without having to be refused first.
+        // When no requests are left, the client waits before it is refused.
         assert_eq!(octokit(&answer.headers, answer.status, NOW + 20), (left == 0).then_some(41));
     }
     let refused = take(&app, 1).await;

@@ -65,7 +65,7 @@ async fn the_two_policy_example_of_the_draft_is_reproduced() {
 
 #[tokio::test]
 async fn the_window_never_allows_a_faster_pace_than_the_quota() {
-    // In section 8.5, the example of what not to send is r=10000;t=10 for q=10000;w=1000.
+    // Section 8.5 of the draft advises against sending r=10000;t=10 for q=10000;w=1000.
     let (layer, _clock) = layer("wide", Quota::token_bucket(10_000, 1000 * SECOND));
     let app = app(layer);
     assert_eq!(lines(&take(&app, 0).await)[0], r#"ratelimit: "wide";r=10000;t=1000"#);
@@ -77,9 +77,10 @@ async fn the_window_never_allows_a_faster_pace_than_the_quota() {
 #[tokio::test]
 async fn the_window_depends_on_the_algorithm() {
     for (quota, policy, after_one, after_all, denied) in [
-        // For a bucket, this is the time to refill as many tokens as are left, or the next token if none are left.
+        // For a bucket, `t` is the time in which as many tokens are refilled as are left, or one token if none are
+        // left.
         (Quota::token_bucket(10, MINUTE).capacity(20), "q=20;w=120", "r=19;t=114", "r=0;t=6", "r=0;t=6"),
-        // For a fixed window, this is always the time until the window ends.
+        // For a fixed window, `t` is always the time until the window ends.
         (Quota::fixed_window(10, MINUTE).start(Duration::ZERO), "q=10;w=60", "r=9;t=45", "r=0;t=45", "r=0;t=45"),
     ] {
         let (layer, clock) = layer("p", quota);

@@ -56,7 +56,7 @@ fn window(quota: &Quota) -> Duration {
         (quota.period().as_micros(), u128::from(quota.get_capacity()), u128::from(quota.rate()));
     let micros = match quota.algorithm() {
         Algorithm::TokenBucket => (limit * period).div_ceil(rate),
-        // This is a number of whole windows, such as two windows for 10 per minute with a capacity of 15.
+        // `w` is a number of whole windows, such as two windows for 10 per minute with a capacity of 15.
         Algorithm::FixedWindow => limit.div_ceil(rate) * period,
         Algorithm::SlidingWindow => period,
         other => panic!("add {other:?} here"),

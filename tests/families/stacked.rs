@@ -1,4 +1,4 @@
-//! Two limiters that add headers to one response. The outer limiter adds fields and overwrites none.
+//! Two limiters that add headers to one response. The outer limiter adds fields, but does not overwrite any.
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, StatusCode};

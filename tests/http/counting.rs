@@ -1,4 +1,4 @@
-//! Which requests pass under one or several limits, and when, to the microsecond.
+//! Tests of which requests pass under one or several limits, and at which microsecond.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Checks that concurrent operations are linearizable (Herlihy and Wing).
 //!
-//! A history is linearizable if there is an order of its events in which the algebra gives the same results. In this
-//! order, each event must follow all events that ended before it began. A decision reads the clock before its rows, so
-//! its time may be any reading of the clock since the decision began.
+//! A history is linearizable if its events can be put into an order in which the algebra gives the same results. In
+//! this order, each event must follow all events that ended before it began. The time of a decision may be any reading
+//! of the clock since the decision began, because the clock is read before the rows.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Regression: a row identified its quota by ten bits. After 1,024 quotas, rows seemed to belong to other quotas.
+//! Regression: a row identified its quota by only ten bits, so after 1,024 quotas, rows seemed to belong to other
+//! quotas.
 
 use std::time::Duration;
 

@@ -4,7 +4,8 @@ use tollgate::algorithm::{Algorithm, ChargeRecord, Micros};
 
 use crate::model::Model;
 
-/// An admitted charge: its cost, the tokens used after settling, and the instant at which these tokens count.
+/// An admitted charge, with its cost, the tokens that were used after settling, and the instant at which these tokens
+/// count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdmittedCharge {
     pub(crate) due: i128,

@@ -1,5 +1,5 @@
-//! A slow, simple limiter in exact integer arithmetic. It was written from the definitions of the algorithms, not from
-//! the code.
+//! A slow, simple limiter in exact integer arithmetic, which was written from the definitions of the algorithms, not
+//! from the code.
 //!
 //! A token consists of `period` *units*, so a bucket refills exactly `rate` units per microsecond, and all amounts are
 //! integers. To find a retry time, the model searches for the first instant at which the answer is different.

@@ -21,7 +21,7 @@ fn page(recorder: &PrometheusRecorder) -> Page {
     Page::read(&recorder.handle().render())
 }
 
-/// Returns each series of a metric as the values of its labels, followed by its value.
+/// Returns the series of a metric, each as the values of its labels followed by the value of the series.
 fn series(page: &Page, name: &str, labels: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for series in page.0.iter().filter(|series| series.name == name) {
@@ -210,7 +210,7 @@ async fn policy_names_with_special_characters_are_exported_unchanged() {
 
 #[test]
 fn each_metric_is_described_under_its_name_and_durations_are_in_seconds() {
-    // The names already follow the recommended naming, so the exporter adds no suffix.
+    // The exporter adds no suffix, because the names already follow the recommended naming.
     for recorder in [builder().build_recorder(), builder().with_recommended_naming(true).build_recorder()] {
         let _installed = set_default_local_recorder(&recorder);
         crate::dashboard::exercise();

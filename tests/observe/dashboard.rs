@@ -121,7 +121,7 @@ fn counters_are_shown_as_rates_and_gauges_are_not() {
 #[test]
 fn grafana_can_import_the_dashboard() {
     let dashboard = dashboard();
-    // This is the schema version of Grafana 10.0, which later releases migrate.
+    // This is the schema version of Grafana 10.0, from which later releases migrate the dashboard.
     assert_eq!(dashboard["schemaVersion"], 38);
     assert_eq!(dashboard["id"], Value::Null);
     let inputs = dashboard["__inputs"].as_array().unwrap();

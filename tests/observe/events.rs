@@ -142,7 +142,7 @@ async fn denials_by_deny_lists_and_blocks_contain_the_rule() {
     let _subscribed = log.subscribe();
     let ask = async |key: &'static str, ip: &str| {
         drop(limiter.try_acquire(&TWO, key).cost(3).ip(ip.parse().unwrap()).await.unwrap());
-        // Ignore the reported mistakes: the cost of 3 deliberately exceeds the capacity.
+        // Ignore the reported mistakes, because the cost of 3 deliberately exceeds the capacity.
         log.take().into_iter().filter(|line| line.field("mistake").is_none()).collect::<Vec<_>>()
     };
     let fields = |line: &crate::log::Line| {

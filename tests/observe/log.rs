@@ -15,7 +15,8 @@ pub(crate) struct Log {
     lines: Arc<Mutex<Vec<Line>>>,
 }
 
-/// An event, which consists of its level, target and name, followed by its fields in order. Only strings are quoted.
+/// An event as text, which consists of the level, the target and the name, followed by the fields in order. Only
+/// strings are quoted.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     head: String,

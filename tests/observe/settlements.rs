@@ -69,7 +69,7 @@ async fn observers_receive_settlements_refunds_cancels_and_resets() {
     assert_eq!(events.take(), [&settled[..], &resets[..]].concat());
 }
 
-/// Observers are notified of each charge, even of one that failed open.
+/// Observers are notified of each charge, even if the call failed open.
 #[tokio::test]
 async fn each_charge_of_a_call_has_its_own_settlement() {
     let events = EventLog::default();

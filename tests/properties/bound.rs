@@ -1,4 +1,4 @@
-//! A quota keeps its bound over every interval of a history. The bound is computed in exact arithmetic.
+//! A quota keeps its bound, which is computed in exact arithmetic, over every interval of a history.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{ChargeRecord, State, step};

@@ -1,6 +1,6 @@
 //! Quotas that change or alternate on one row. Together, these quotas admit no more than the largest of them. An
-//! upgrade takes effect immediately. After a downgrade, a caller is denied for no longer than the debt under the old
-//! quota takes to be repaid.
+//! upgrade takes effect immediately, and after a downgrade, a caller is denied for no longer than it takes to repay the
+//! debt under the old quota.
 
 use std::time::Duration;
 
@@ -282,7 +282,7 @@ fn long_history() -> impl Strategy<Value = Vec<Raw>> {
     })
 }
 
-/// Regression: each change capped the row, so a minute admitted 56,519 tokens.
+/// Regression: each change reduced the spent tokens to the new capacity, so 56,519 tokens were admitted in a minute.
 #[test]
 fn alternating_quotas_admit_no_more_than_the_larger_quota_in_a_minute() {
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];

@@ -1,5 +1,5 @@
-//! Clocks that step back, or that jump ahead and return. They admit at most one additional capacity and lock out no
-//! key.
+//! Clocks that step back, or that jump ahead and return. With such a clock, at most one additional capacity is
+//! admitted, and no key is locked out.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ proptest! {
     #![proptest_config(cases(6000))]
 
     /// The retry time is correct after any change of the clock. It is at most twice the time in which the debt is
-    /// repaid: the row may be ahead of the clock by that time, and the repayment takes the same time again.
+    /// repaid, because the row may be ahead of the clock by that time, and the repayment then takes the same time
+    /// again.
     #[test]
     fn no_clock_jump_locks_out_a_key(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now) = (State::default(), NOW);
@@ -71,8 +72,8 @@ proptest! {
         prop_assert_eq!(check(&model, &admitted), Ok(()));
     }
 
-    /// For windows, this is also true of refunds. The row of a bucket does not store the repaid part of a grain, so a
-    /// refund after a step back may count that part twice.
+    /// For windows, this also holds for refunds. For a bucket, a refund after a step back may count the repaid part of
+    /// a grain twice, because the row does not store that part.
     #[test]
     fn no_interval_is_repaid_twice_when_the_clock_steps_back(quota in prop_oneof![bucket_or_window(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut latest) = (Model::of(&quota), State::default(), NOW, NOW);

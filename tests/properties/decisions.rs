@@ -1,5 +1,5 @@
-//! Every decision equals the decision computed in exact arithmetic. Retry times are sufficient and tight, and denials
-//! do not change rows.
+//! Every decision equals the decision that is computed in exact arithmetic. Retry times are sufficient and tight, and
+//! denials do not change rows.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ proptest! {
         }
     }
 
-    /// Checks before a call, however many, return the same decision as the call and spend nothing.
+    /// Any number of checks before a call return the same decision as the call, and spend nothing.
     #[test]
     fn a_check_returns_the_decision_of_the_next_call(quota in quota(), begin in begin(), history in history(20)) {
         let (mut state, mut now, mut promised) = (State::default(), begin, begin);
@@ -81,7 +81,7 @@ proptest! {
             prop_assert_eq!(checked, decided);
             promised = instant(&decided);
             if decided.is_allowed() {
-                // In the stored row, exactly `ask.tokens()` fewer tokens are available.
+                // In the stored row, the number of available tokens is lower by exactly `ask.tokens()`.
                 let left = max_cost(&quota, &state, now);
                 state = decided.state;
                 let expected = left.checked_sub(ask.tokens());

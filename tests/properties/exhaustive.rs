@@ -10,8 +10,8 @@ use crate::model::Model;
 
 const TICK: Duration = Duration::from_micros(1);
 
-/// The histories refund and cancel charges and reservations of one to three tokens, in every order and at every
-/// instant.
+/// The histories contain charges and reservations of one to three tokens, which are refunded and canceled in every
+/// order and at every instant.
 #[test]
 fn no_short_history_breaks_the_bound() {
     let bucket = |rate, period| Quota::token_bucket(rate, Duration::from_micros(period));
@@ -71,7 +71,8 @@ fn explore(history: &History, depth: u32) -> u64 {
     leaves
 }
 
-/// Returns `None` if the ask is denied, or if it accepts a reservation but does not need one.
+/// Returns the history after a granted ask. Returns `None` if the ask is denied, or if it accepts a reservation but
+/// does not need one.
 fn charged(history: &History, ask: Ask) -> Option<History> {
     let step = step(&history.quota, &history.state, history.now, ask);
     let receipt = ChargeRecord::new(ask.tokens(), &step)?;

@@ -1,8 +1,8 @@
-//! Refunds and cancellations in any order and at any time. The tokens used stay within the bound, and no tokens are
-//! lost unnecessarily.
+//! Refunds and cancellations in any order and at any time. The number of tokens used stays within the bound, and no
+//! tokens are lost unnecessarily.
 //!
-//! Settling a charge at a higher cost creates debt. The bound does not cover this debt, so only the charged tokens
-//! count as used.
+//! If a charge is settled to a higher cost, the difference becomes debt, which the bound does not cover. Therefore,
+//! only the charged tokens count as used.
 
 use proptest::prelude::*;
 use tollgate::Quota;
@@ -93,7 +93,8 @@ proptest! {
         prop_assert_eq!(ChargeRecord::new(ask.tokens(), &next).map(|receipt| receipt.due), Some(receipt.due));
     }
 
-    /// Settling immediately, oldest charge first, is equivalent to charging the actual costs in the first place.
+    /// If all charges are settled immediately, beginning with the oldest, the result is the same as if the actual costs
+    /// had been charged in the first place.
     #[test]
     fn an_immediate_settlement_loses_no_tokens(
         quota in prop_oneof![bucket_or_window(), sliding()],

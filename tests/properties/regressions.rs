@@ -20,8 +20,8 @@ fn check_retry_time(quota: &Quota, state: &State, now: Micros, ask: Ask) {
     check_promise(quota, state, &ask, &answer).expect("the retry time is not sufficient or not tight");
 }
 
-/// A wait of eighty years at an uneven rate exceeds the precision of an `f64`. The computed wait was a microsecond too
-/// short.
+/// Regression: a wait of eighty years at an uneven rate exceeds the precision of an `f64`, so the computed wait was a
+/// microsecond too short.
 #[test]
 fn a_wait_of_many_grains_suffices() {
     let quota = Quota::token_bucket(43, Duration::from_micros(3_000_000_019)).capacity(46_442_962);
@@ -53,7 +53,7 @@ fn an_estimated_wait_is_corrected_to_the_exact_microsecond() {
     }
 }
 
-/// At the start of a window, rounding made the weighted count exceed the count of the previous window. The call was
+/// At the start of a window, rounding made the weighted count exceed the count of the previous window, so the call was
 /// denied with a retry time of 0.
 #[test]
 fn the_previous_window_counts_at_most_its_own_tokens() {
@@ -63,7 +63,8 @@ fn the_previous_window_counts_at_most_its_own_tokens() {
     assert_eq!(step(&quota, &full, begin, Ask::cost(0)).verdict, Verdict::Allow);
 }
 
-/// The window that contains the last instant was cut off at that instant. The call was denied with a retry time of 0.
+/// The window that contains the last instant was cut off at that instant, so the call was denied with a retry time of
+/// 0.
 #[test]
 fn the_last_window_is_as_long_as_the_others() {
     let quota = Quota::sliding_window(10, DAY);

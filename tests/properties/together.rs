@@ -14,9 +14,9 @@ pub(crate) struct Charge {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// Twice the largest capacity, plus the refill of the fastest quota.
+    /// The bound is twice the largest capacity, plus the refill of the fastest quota.
     Largest,
-    /// Three times the largest capacity, plus the refills of all quotas.
+    /// The bound is three times the largest capacity, plus the refills of all quotas.
     Sum,
 }
 

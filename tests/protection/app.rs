@@ -15,7 +15,7 @@ use crate::client::{Client, hello, serve};
 pub(crate) const US: Duration = Duration::from_micros(1);
 
 pub(crate) static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// A policy with one token. A cost of 2 never fits, so its denial stores no row.
+/// A policy with one token. A call with a cost of 2 can never be allowed, so its denial stores no row.
 pub(crate) static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
 pub(crate) fn user(req: &Parts) -> Subject {
@@ -43,7 +43,7 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 #[derive(Default)]
 pub(crate) struct Spy {
     pub(crate) decided: Mutex<Vec<(&'static str, Option<String>)>>,
-    /// For each block, the rule, the duration and the number of consecutive blocks.
+    /// The rule, the duration and the number of consecutive blocks of each block.
     pub(crate) blocked: Mutex<Vec<(String, Duration, u32)>>,
 }
 

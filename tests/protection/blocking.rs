@@ -105,7 +105,7 @@ fn the_first_window_begins_with_the_first_denial() {
     assert_eq!(deny(), Reason::Blocked);
 }
 
-/// Regression: the window from before the success was still used.
+/// Regression: after a success, denials were still counted in the window that had begun before it.
 #[test]
 fn the_next_denial_after_a_success_begins_a_new_window() {
     let fixture = fixture(block_after_three(&[&ONE]).reset_on_success());
@@ -144,7 +144,7 @@ fn success_resets_the_counts_only_if_configured() {
     }
 }
 
-/// A charge of 0 is allowed for every key that is not in debt, so its success does not count.
+/// A charge of 0 does not count as a success, because it is allowed for every key that is not in debt.
 #[test]
 fn a_charge_of_0_does_not_reset_the_count() {
     let fixture = fixture(block_after_three(&[&ONE]).reset_on_success());

@@ -1,8 +1,8 @@
 //! In random histories, the same calls are allowed with the block cache and without it.
 //!
 //! Each limiter has its own backend, and the clocks of both backends show the same time. Calls that reach both backends
-//! take equally long. If one limiter answers a call from its cache, the other limiter's call reaches its backend at
-//! that instant.
+//! take equally long. If one limiter answers a call from its cache, the same call of the other limiter reaches that
+//! limiter's backend at the same instant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,8 +73,9 @@ fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask, quota: &Quota) -> 
 fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, TestCaseError> {
     let (mut on, mut off) = (Side::new(begin, 64), Side::new(begin, 0));
     let (mut promised, mut longest, mut cached) = (begin, Duration::ZERO, 0);
-    // Keys 0 and 1 change their tier. Key 2 has no tier, and the other limiter also spends tokens of this key. If the
-    // other limiter used another quota, its call could refill the row faster without the cache knowing.
+    // Keys 0 and 1 change their tier. Key 2 has no tier, and the other limiter also spends tokens of this key. The
+    // other limiter must use the same quota, because under another quota, its call could refill the row faster without
+    // the cache knowing.
     let key = |bits: u64| [0u64, 0, 0, 0, 1, 2, 2, 2][bits as usize & 7];
     let subject = |policy: &Policy, bits: u64| match caller(policy, key(bits)) {
         subject if key(bits) < 2 && bits >> 3 & 3 == 0 => subject.tier("pro"),

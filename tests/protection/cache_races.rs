@@ -30,7 +30,8 @@ fn receive_denial_after(limiter: &RateLimiter, backend: &TestBackend, meanwhile:
     assert!(!answer.unwrap().is_allowed());
 }
 
-/// Takes two tokens. If only one of ten tokens is left, the cache does not know that this call will be denied.
+/// Takes two tokens. If only one of the ten tokens is left, this call is denied, but the cache does not know that in
+/// advance.
 fn take_two(
     limiter: &RateLimiter,
 ) -> tollgate::limiter::DecisionFuture<Result<tollgate::Decisions, tollgate::backend::Error>> {

@@ -15,7 +15,7 @@ use crate::random::cases;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum ModelRule {
     Key(u8),
-    /// Whether the network is IPv6, followed by the bits of its prefix, the most significant bit first.
+    /// Whether the network is IPv6, and the bits of its prefix, with the most significant bit first.
     Network(bool, Vec<bool>),
     Agent(String),
     Label(&'static str, String),

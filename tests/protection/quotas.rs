@@ -70,7 +70,7 @@ fn a_key_quota_overrides_a_tier_quota_which_overrides_the_policy_quota() {
 fn spent_tokens_stay_spent_when_a_quota_changes() {
     let (limiter, clock) = limiter();
     drop(now(limiter.try_acquire(&API, "ada").cost(10).send()));
-    // A raised quota applies immediately, but the spent tokens stay spent.
+    // A raised quota applies immediately, and the spent tokens stay spent.
     now(limiter.set_quota(&API, per_minute(100)));
     assert_eq!(now(limiter.remaining(&API, "ada")), 90);
     drop(now(limiter.try_acquire(&API, "ada").cost(90).send()));

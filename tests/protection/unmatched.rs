@@ -41,8 +41,8 @@ fn built_with(list: &DenyList, by: impl KeyExtractor) -> Result<Router, String> 
     build(RateLimitLayer::new(&API, by).limiter(&limiter(list)))
 }
 
-/// Extractors. Each comes with a key that it finds, the header of a request with that key, and the header of a request
-/// with another key.
+/// Returns extractors, each with a key that it finds, the header of a request with that key, and the header of a
+/// request with another key.
 fn extractor_cases() -> Vec<(Box<dyn KeyExtractor>, &'static str, &'static str, &'static str)> {
     vec![
         (

@@ -65,7 +65,7 @@ async fn a_quota_raised_in_one_process_reaches_another_within_a_second() {
     assert_admitted_within_a_second(&other).await;
 }
 
-/// A process lists the quotas and blocks of other processes. The rules of these blocks are not listed, because only
+/// A process also lists the quotas and blocks of other processes, but without the rules of these blocks, because only
 /// digests are shared.
 #[tokio::test]
 async fn quotas_and_blocks_of_another_process_are_listed() {

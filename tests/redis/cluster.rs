@@ -1,4 +1,4 @@
-//! Tests with clusters. They cover the conformance suite, charges across several slots, and moving slots.
+//! Tests with clusters, which cover the conformance suite, charges across several slots, and moving slots.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ async fn concurrent_calls_across_several_slots_exceed_no_limit() {
     for task in tasks {
         admitted += task.await.unwrap();
     }
-    // A charge that is refunded later may cause the denial of another call, so fewer calls may be admitted.
+    // Before it is refunded, a charge may cause the denial of another call, so fewer than 60 calls may be admitted.
     assert!((30..=60).contains(&admitted), "{admitted} calls were admitted, expected 30 to 60");
     for i in 0..3 {
         let take = Take::new(RowId { policy: &policies[i], key: keys[i] }, &quotas[i], Ask::cost(1));

@@ -1,4 +1,5 @@
-//! Requests that wait at the same time share a script call. The script decides each request separately and in order.
+//! Requests that wait at the same time share a script call, in which the script decides each request separately and in
+//! order.
 
 use std::time::{Duration, Instant};
 
@@ -123,8 +124,8 @@ async fn settlements_and_resets_run_without_being_awaited() {
     assert_eq!([steps[0].state.spent, steps[1].state.spent], [1.0, 0.0]);
 }
 
-/// Even if the server cannot keep up with the callers, every call completes within the deadline. A failed call was
-/// charged only if its error reports that the charge may have been made.
+/// Even if the server cannot keep up with the callers, every call completes within the deadline. A failed call has been
+/// charged only if its error says that the charge may have been made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_queue_completes_within_the_deadline() {
     const DEADLINE: Duration = Duration::from_millis(300);

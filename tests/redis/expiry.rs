@@ -38,8 +38,8 @@ async fn all_rows_of_an_idle_server_expire() {
     let mut admin = server.admin();
     assert!(rows(&mut admin) > 0);
     let filled = begin.elapsed();
-    // A row expires after at most three periods. This time is doubled, because expiries are extended further than
-    // necessary. Two seconds are added for rounding.
+    // A row expires after at most three periods. The limit is twice this time, because expiries are extended further
+    // than necessary, plus two seconds for rounding.
     let latest = filled + 2 * 3 * period + 2 * Duration::from_secs(1);
     while rows(&mut admin) > 0 {
         assert!(begin.elapsed() < latest, "{} rows are left after {:?}", rows(&mut admin), begin.elapsed());
@@ -104,7 +104,7 @@ async fn calls_that_spend_nothing_do_not_store_rows() {
     let limiter = RateLimiter::new(server.backend().await);
     let policy = Policy::new("bucket", Quota::token_bucket(4, HOUR));
     let mut admin = server.admin();
-    // These are peeks, calls with a zero or an impossible cost, resets and denied calls.
+    // The calls are peeks, calls with a zero or an impossible cost, resets and denied calls.
     drop(limiter.try_check(&policy, 1).await.unwrap());
     drop(limiter.try_acquire(&policy, 2).cost(0).await.unwrap());
     drop(limiter.try_acquire(&policy, 3).cost(5).await.unwrap());

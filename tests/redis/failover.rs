@@ -1,5 +1,5 @@
-//! Failover in a cluster. Until the replica takes over, calls to the slots of the failed node fail within the deadline.
-//! The other slots are not affected.
+//! Failover in a cluster. Until the replica takes over, calls to the slots of the failed node fail within the deadline,
+//! and the other slots are not affected.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! Failure modes by policy. A policy can deny with an error, fail open, or fall back to a share of the quota in the
-//! process.
+//! Failure modes of different policies. If the backend fails, a policy can deny with an error, fail open, or fall back
+//! to a share of the quota in the process.
 
 use std::time::Duration;
 
@@ -186,7 +186,7 @@ async fn redis_resumes_with_its_own_rows_after_an_outage() {
     assert!(lost.settle(0).await.is_ok(), "settling a charge that Redis did not make must succeed");
     server.signal("CONT");
     wait_until_redis_decides(&limiter).await;
-    // Of the charges during the outage, Redis may only have made the charge that timed out.
+    // Redis did not make any of the charges during the outage, except possibly the charge that timed out.
     let left = limiter.remaining(&SEARCH, 1).await.unwrap();
     assert!((1..=2).contains(&left), "{left}");
     before.settle(0).await.unwrap();

@@ -1,8 +1,7 @@
-//! Random histories. The script's decisions and rows must equal the algebra's decisions and rows, to the last bit and
-//! microsecond.
+//! Random histories. The decisions and rows of the script and of the algebra must be equal, bit by bit.
 //!
-//! The backend does not read new rows from the server, but computes them by repeating the script's operations. The
-//! tests therefore read the rows from the server themselves.
+//! The tests read the resulting rows from the server themselves, because the backend does not read them, but computes
+//! them by repeating the script's operations.
 
 use std::time::Duration;
 
@@ -105,7 +104,7 @@ fn replay_with(
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Six rows, with the state of each row in the algebra. The last three rows have other keys and get the same requests
+/// Six rows, with the state of each row in the algebra. The last three rows have other keys, but get the same requests
 /// as the first three.
 struct History<'a> {
     backend: RedisBackend,
@@ -210,8 +209,8 @@ impl<'a> History<'a> {
         Sent::Takes { expected, answer }
     }
 
-    /// Decides with the algebra. Each take sees what the earlier takes would spend. The takes are made only
-    /// if all of them are granted.
+    /// Decides with the algebra. Each take is decided as if the earlier takes had been made. The takes are actually
+    /// made only if all of them are granted.
     fn decide(&mut self, rows: &[usize], takes: &[Take<'_>], store: bool) -> Vec<Step> {
         let mut tried = self.model;
         let mut steps = Vec::new();
@@ -251,7 +250,7 @@ impl<'a> History<'a> {
                 steps[i].verdict = step_all(&mut self.model.clone(), &lines, self.now)[i].verdict;
             }
             if rows.len() > 1 {
-                // The backend may return the row as it was stored or as it is at present.
+                // The backend may return the row as it was stored or as it is at the time of the call.
                 steps[i].state = State { spent: f64::NAN, ..before };
             }
         }

@@ -1,5 +1,4 @@
-//! Malformed and malicious replies cause an error within the deadline. They do not cause a panic or unbounded memory
-//! use.
+//! Malformed and malicious replies cause an error within the deadline, but never a panic or unbounded memory use.
 
 use std::time::{Duration, Instant};
 
@@ -125,7 +124,8 @@ async fn an_endless_reply_is_abandoned() {
     assert!(grown < 400 << 20, "memory use grew by {} MiB", grown >> 20);
 }
 
-/// Every page announces another page. If the backend read all pages, it would never finish, and could not publish.
+/// Every page announces another page, so a backend which reads all pages would never finish, and could not publish
+/// anything.
 #[tokio::test]
 async fn endless_notices_are_abandoned() {
     let page = |all: u8, version: &str| {

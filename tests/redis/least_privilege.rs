@@ -47,7 +47,7 @@ async fn the_documented_permissions_suffice() {
     let backend = connect(&server).await.unwrap();
     conformance::all(&backend, tokio::time::sleep).await;
     use_operations(&mut admin, &backend).await.unwrap();
-    // Before the first charge on an idle or a new connection, the backend sends a test command.
+    // The backend sends a test command before the first charge on an idle or a new connection.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     use_operations(&mut admin, &backend).await.unwrap();
     use_notices(&backend, server.url()).await.unwrap();
@@ -55,8 +55,8 @@ async fn the_documented_permissions_suffice() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// The client must not send `CLIENT SETINFO`. Since Redis 7.2, the documented user may not run this command, and each
-/// connection would add an entry to `ACL LOG`. Redis 7.0 rejects an ACL rule that allows the command.
+/// The client must not send `CLIENT SETINFO`, because since Redis 7.2, the documented user may not run this command,
+/// and each connection would add an entry to `ACL LOG`. Redis 7.0 even rejects an ACL rule that allows the command.
 #[tokio::test]
 async fn a_connection_starts_with_an_allowed_command() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -164,7 +164,7 @@ async fn use_notices(backend: &RedisBackend, admin_url: String) -> Result<(), Se
     tokio::time::sleep(Duration::from_millis(5)).await;
     limiter.set_quota(&SLOW, SLOW.quotas()[0]).await?;
     limiter.set_quota(&SLOW, None).await?;
-    // Simulates that an hour has passed, so that the server forgets a withdrawal and records it as the floor.
+    // Simulate that an hour has passed, so that the server forgets a withdrawal and records its version as the floor.
     let mut admin = redis::Client::open(admin_url).unwrap().get_connection().unwrap();
     cmd("ZADD").arg("tollgate:1:{notices}:ends").arg("XX").arg(1).arg("quota\0slow").exec(&mut admin).unwrap();
     block(60_000).await

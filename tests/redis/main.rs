@@ -1,4 +1,4 @@
-//! Tests of the Redis backend. Each test starts a real server. This is Debian's redis-server, or the Redis or Valkey
+//! Tests of the Redis backend. Each test starts a real server, which is Debian's redis-server or the Redis or Valkey
 //! program that `TOLLGATE_REDIS_SERVER` names. `make servers` runs all tests on three different servers.
 
 mod across_processes;
@@ -26,7 +26,7 @@ mod pauses;
 mod ports;
 mod processes;
 mod proxy;
-// These tests do not use all of the generators in this module.
+// The Redis tests do not use all of the generators in this module.
 #[allow(dead_code)]
 #[path = "../model/random.rs"]
 mod random;

@@ -33,7 +33,7 @@ async fn the_error_for_a_url_without_a_scheme_shows_an_example() {
     }
 }
 
-/// Returns the error that a user gets who has all permissions except those that `rules` remove.
+/// Returns the error for a user who has all permissions except those that `rules` remove.
 async fn without(server: &Server, rules: &[&str]) -> Error {
     let mut user = redis::cmd("ACL");
     user.arg(&["SETUSER", "limits", "reset", "on", ">hunter2", "~tollgate:*", "+@all"]).arg(rules);

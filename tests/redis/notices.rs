@@ -42,7 +42,8 @@ async fn a_quota_change_reaches_all_limiters_and_keeps_spent_tokens() {
     let took = wait_until(async || other.remaining(&SEARCH, "ada").await.unwrap() == 2).await;
     println!("the change reached the other limiter after {took:?}");
 
-    // The most specific quota applies. A quota of a key precedes a quota of a tier, which precedes that of the policy.
+    // The most specific quota applies: the quota of a key takes precedence over that of a tier, which takes precedence
+    // over that of the policy.
     one.set_quota(&api, Quota::token_bucket(7, HOUR)).await.unwrap();
     wait_until(async || other.remaining(&api, free()).await.unwrap() == 7).await;
     one.set_tier_quota(&api, "free", Quota::token_bucket(8, HOUR)).await.unwrap();
@@ -225,7 +226,7 @@ fn fill(admin: &mut redis::Connection, free: usize) {
     }
 }
 
-/// Regression: a full channel dropped withdrawals first, because they expire first. Other processes then kept the
+/// Regression: a full channel dropped withdrawals first, because they expire first, and other processes then kept the
 /// withdrawn quota forever.
 #[tokio::test]
 async fn a_full_channel_does_not_drop_withdrawals() {
@@ -265,7 +266,7 @@ async fn a_channel_recovers_from_the_loss_of_a_key() {
     }
 }
 
-/// A server that is restarted from an older snapshot has the same epoch with fewer notices.
+/// A server that is restarted from an older snapshot has the same epoch, but fewer notices.
 #[tokio::test]
 async fn notices_are_read_again_after_a_restore_from_a_snapshot() {
     let server = Server::start();
@@ -292,8 +293,7 @@ async fn notices_are_read_again_after_a_restore_from_a_snapshot() {
     .await;
 }
 
-/// Regression: after a data loss, a new subscriber was treated as up to date, and so were all other subscribers in its
-/// process.
+/// Regression: after a data loss, a new subscriber and all other subscribers in its process were treated as up to date.
 #[tokio::test]
 async fn a_limiter_that_joins_after_a_data_loss_drops_outdated_notices() {
     let server = Server::start();
@@ -318,7 +318,7 @@ async fn an_unblock_after_a_data_loss_reaches_all_processes() {
     wait_until(async || other.try_check(&SEARCH, "eve").await.unwrap().is_allowed()).await;
 }
 
-/// Regression: of ten thousand simultaneous blocks, nine thousand were never published. Quota changes failed in the
+/// Regression: of ten thousand simultaneous blocks, nine thousand were never published, and quota changes failed in the
 /// meantime.
 #[tokio::test]
 async fn a_burst_of_blocks_is_published_without_delaying_quota_changes() {
@@ -412,7 +412,7 @@ async fn quotas_and_blocks_of_a_child_process_apply() {
         blocked.reason() == Reason::Blocked
     })
     .await;
-    // Automatic blocks of keys apply only to policies whose denials the process counts. This process counts no denials.
+    // Automatic blocks of keys apply only to policies whose denials the process counts, and this process counts none.
     assert_eq!(here.try_check(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
 }
 

@@ -1,7 +1,6 @@
-//! Unique ports for test servers.
-//!
-//! The system may assign a free port to another test, or to an outgoing connection, before the server listens on the
-//! port. Ports from this module are therefore outside of the system's ephemeral range, and each port is used once.
+//! Unique ports for test servers. The system may assign a free port to another test, or to an outgoing connection,
+//! before the server listens on the port. Ports from this module are therefore outside of the system's ephemeral range,
+//! and each port is used only once.
 
 use std::net::TcpListener;
 use std::ops::Range;

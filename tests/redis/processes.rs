@@ -36,8 +36,7 @@ fn four_processes_without_batching_admit_exactly_the_limit() {
     assert!(scripts >= decisions, "{scripts} script calls for {decisions} decisions");
 }
 
-/// At most capacity + rate × time tokens are admitted. The test also expects that at least half of rate × time tokens
-/// are admitted.
+/// At most `capacity + rate × time` tokens are admitted. The test also expects at least half of `rate × time`.
 #[test]
 fn four_processes_respect_the_refill_rate() {
     let server = Server::start();

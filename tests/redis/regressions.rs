@@ -76,8 +76,8 @@ async fn a_refund_is_forfeited_after_another_tier_writes_the_row() {
     assert_eq!(row.model.spent, 5.0);
 }
 
-/// During a rolling deployment, two quotas alternated. At each change, the spent tokens were capped at the new
-/// capacity, so 56,519 requests were admitted in a minute.
+/// During a rolling deployment, two quotas alternated. Each change reduced the spent tokens to the new capacity, so
+/// 56,519 requests were admitted in a minute.
 #[tokio::test]
 async fn alternating_quotas_admit_no_more_than_the_larger_quota() {
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
@@ -130,8 +130,8 @@ async fn windows_are_exact_up_to_the_last_instant() {
     }
 }
 
-/// A caller that made another call without awaiting a refund was denied. The reason was that the second of two script
-/// calls in flight sometimes reached the server first.
+/// A caller that made another call without awaiting a refund was denied, because the second of two script calls in
+/// flight sometimes reached the server first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_refund_is_available_to_the_next_call() {
     static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));

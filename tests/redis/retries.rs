@@ -7,7 +7,7 @@ use tollgate::backend::{ErrorKind, RedisBackend};
 use crate::outage::{Application, DEADLINE, LIMIT, SLOW, fresh};
 use crate::server::Server;
 
-/// When a stopped server continues, it reads the pending commands. Every charge that timed out may then be made, but
+/// When a stopped server continues, it reads the pending commands, so every charge that timed out may then be made, but
 /// only once. No charge is sent after the breaker has opened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_timed_out_charge_is_not_sent_again() {
@@ -57,7 +57,8 @@ async fn a_timed_out_call_does_not_wait_for_the_probe() {
             })
         })
         .collect();
-    // The breaker opens after one deadline. The probe runs before the second call times out, at almost two deadlines.
+    // The breaker opens after one deadline. The probe runs before the second call times out, which happens after almost
+    // two deadlines.
     let probing = application.deny.clone();
     tokio::spawn(async move {
         tokio::time::sleep(DEADLINE * 12 / 10).await;

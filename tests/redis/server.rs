@@ -1,4 +1,4 @@
-//! A Redis server for a test. It runs Debian's redis-server, or the program that `TOLLGATE_REDIS_SERVER` names.
+//! A Redis server for a test, which is Debian's redis-server or the program that `TOLLGATE_REDIS_SERVER` names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -179,8 +179,7 @@ pub(crate) fn is_redis_7_0() -> bool {
     VERSION.starts_with("Redis server v=7.0.")
 }
 
-/// Returns whether the server supports TLS. A server that supports TLS does not start here, because certificates are
-/// missing.
+/// Returns whether the server supports TLS. If it does, this server does not start, because it has no certificates.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn has_tls() -> bool {
     let output = Command::new(program()).args(["--port", "0", "--tls-port", "1", "--save", ""]).output();

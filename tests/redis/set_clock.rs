@@ -10,8 +10,8 @@ use tollgate::backend::RedisBackend;
 
 use crate::server::{PATIENCE, Server};
 
-/// Lua code that precedes the script. It replaces the time with an argument, and records expiries instead of setting
-/// them.
+/// Lua code that is put before the script, to replace the time with an argument, and to record expiries instead of
+/// setting them.
 const PRELUDE: &str = "
 local real, redis = redis, { pcall = redis.pcall }
 redis.call = function(name, ...)

@@ -1,5 +1,5 @@
-//! Mistakes that would disable a limit or leave a route without one. If possible, a mistake is an error at startup.
-//! Otherwise, each mistake is reported once and counted.
+//! Mistakes that would disable a limit or leave a route without a limit. If possible, a mistake is an error at startup.
+//! Otherwise, it is reported once and counted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -295,7 +295,7 @@ async fn a_computed_cost_above_the_capacity_is_reported_once_and_counted() {
     let by_plan = |req: &Parts| Subject::from(user(req)).tier("free");
     let layer = RateLimitLayer::new(policy("api", 60).tier("free", Quota::per_minute(5)), by_plan).limiter(&limiter);
     let app = hello().layer(layer.cost(|req: &Parts| if req.uri.query().is_some() { 10 } else { 5 }));
-    // If the tokens for a cost will be available later, the denial is an ordinary one.
+    // If the tokens for a cost will be available later, the call is denied without reporting a mistake.
     for status in [200, 429, 429] {
         assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, status);
     }

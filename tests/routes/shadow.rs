@@ -1,4 +1,4 @@
-//! Shadow mode decides and charges like an enforced limit, and refuses no request.
+//! Shadow mode decides and charges like an enforced limit, but refuses no request.
 
 use axum::Router;
 use axum::routing::any;
@@ -25,8 +25,8 @@ fn layer(limiter: &RateLimiter) -> RateLimitLayer {
     RateLimitLayer::new(USER, user).and(ALL, key::global()).cost(cost).with_status().limiter(limiter)
 }
 
-/// The user and cost of each request, and the seconds to wait before the request. Some of the requests are denied by
-/// one rule, some by both rules, and one because its cost exceeds the capacity.
+/// The user and the cost of each request, and the number of seconds to wait before it. Some of the requests are denied
+/// by one rule, some by both rules, and one because its cost exceeds the capacity.
 const REQUESTS: [(&str, u64, u64); 12] = [
     ("ada", 1, 0),
     ("ada", 2, 0),

@@ -1,4 +1,5 @@
-//! Limits that are enforced for a share of the keys. The tests check how large the share is and which keys it contains.
+//! Limits that are enforced only for a share of the keys. The tests check how large the share is and which keys it
+//! contains.
 
 use std::collections::BTreeSet;
 use std::panic::catch_unwind;

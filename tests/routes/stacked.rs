@@ -1,4 +1,4 @@
-//! Stacked layers: one around the router and one on a route. Both layers apply, the outer layer first.
+//! Stacked layers: one around the router and one on a route. Both layers apply, beginning with the outer layer.
 
 use axum::Router;
 use axum::routing::get;
@@ -6,7 +6,7 @@ use tollgate::{MINUTE, Quota, RateLimiter, RouteLimits, key};
 
 use crate::app::{call, limiter, policy};
 
-/// 5 requests per minute around the router, and 2 per minute on `/search`.
+/// Allows 5 requests per minute around the router, and 2 per minute on `/search`.
 fn app(limiter: &RateLimiter) -> Router {
     let limits = RouteLimits::new(key::global())
         .policy(policy("search", 2))

@@ -38,7 +38,7 @@ async fn todos(create: Policy) -> (Server, RateLimiter, ManualClock) {
     (serve(app).await, limiter, clock)
 }
 
-/// Returns the header lines of a caller, which has none if there is no plan.
+/// Returns the header lines of a caller. If there is no plan, there are no header lines.
 fn header_lines<'a>(plan: &'a str, user: &'a str) -> Vec<&'a str> {
     if plan.is_empty() { Vec::new() } else { vec![plan, user] }
 }

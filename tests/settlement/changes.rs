@@ -1,4 +1,4 @@
-//! Settlement after the row has changed. Tokens are never refunded twice, and other charges still count.
+//! Settlements after the row has changed. Tokens must never be refunded twice, and other charges must still count.
 
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -23,7 +23,7 @@ async fn refilled_tokens_are_not_refunded_again() {
     other.refund().await.unwrap();
     assert_eq!(left(&limiter, &TEN).await, 10);
 
-    // After a full refill there is nothing to refund, no matter how much was spent since.
+    // After a full refill, there is nothing to refund, no matter how much has been spent since then.
     let receipt = take(&limiter, &TEN, 10).await;
     clock.advance(MINUTE);
     take(&limiter, &TEN, 10).await;
@@ -72,7 +72,7 @@ async fn after_a_reset_a_settlement_can_only_charge_the_difference() {
     }
 }
 
-/// A settlement cannot detect a reset if the same amount has since been spent again. It still refunds at most the
+/// A settlement cannot detect a reset if the same amount has since been spent again, but still refunds at most the
 /// charge.
 #[tokio::test]
 async fn a_refund_after_an_undetected_reset_is_at_most_the_charge() {
@@ -99,7 +99,8 @@ fn premium() -> Subject {
 
 #[tokio::test]
 async fn after_an_upgrade_a_settlement_neither_refunds_nor_drops_charges() {
-    // Regression test: settling limited the row to the old plan's capacity, so charges under the new plan were lost.
+    // Regression test: settling reduced the spent tokens to the old plan's capacity, so charges under the new plan were
+    // lost.
     for (actual, spent) in [(0, 507), (3, 507), (5, 507), (9, 511)] {
         let (limiter, _clock) = limiter();
         let plans = plans();

@@ -58,7 +58,7 @@ async fn a_cost_above_the_capacity_is_refused_with_a_detail_and_no_retry_after()
             detail,
             "rate limit exceeded: \"ten\" never has 11 tokens at once (10 at most); retrying will not help"
         );
-        // The refusal spent nothing. A refusal of a request that can be retried has no detail.
+        // The refusal spent nothing. If a refused request can be retried, the refusal has no detail.
         assert_eq!(client.send("GET", &["x-cost: 10"]).await.status, 200);
         let refused = client.send("GET", &["x-cost: 10"]).await;
         assert_eq!((refused.retry_after(), refused.problem().get("detail")), (Some(60), None));
@@ -110,8 +110,8 @@ async fn each_cost_closure_is_called_once_per_request() {
             "team"
         })
     };
-    // The layer's cost applies to two rules. One of these rules resolves its key asynchronously, so the
-    // layer visits all later rules twice.
+    // The layer's cost applies to two rules. Because one of these rules resolves its key asynchronously, the layer
+    // visits all later rules twice.
     let layer = RateLimitLayer::from(Rule::new(TOKENS, team).cost(count(0)))
         .and(CALLS, later)
         .rule(Rule::new(TEN, later).cost(count(1)))

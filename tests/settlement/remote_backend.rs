@@ -1,4 +1,4 @@
-//! A backend that simulates a network. Operations take effect when they are called, and they are confirmed later.
+//! A backend that simulates a network. Operations take effect when they are called, but are confirmed later.
 
 use std::future::poll_fn;
 use std::sync::Arc;

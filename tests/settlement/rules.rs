@@ -1,4 +1,4 @@
-//! Several rules on one request. Each rule settles its own charge.
+//! Several rules that apply to one request, each of which settles its own charge.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Bursts of requests. Exactly the limit is admitted, whatever the kind of connection.
+//! Bursts of requests, of which exactly the limit must be admitted, whatever the kind of connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -70,8 +70,8 @@ async fn the_headers_frame_of_a_refusal_ends_the_stream() {
     sender.send_request(call(address, "application/grpc")).await.unwrap();
 
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // Send the preface, empty SETTINGS, and HEADERS on stream 1 without END_STREAM. The message is never sent, and the
-    // server must not wait for it. The HPACK block uses literal fields without indexing.
+    // Send the preface, empty SETTINGS, and HEADERS on stream 1 without END_STREAM. The server must not wait for the
+    // message, which is never sent. The HPACK block uses literal fields without indexing.
     let mut block = vec![0x83, 0x86]; // :method POST, :scheme http
     for (name, value) in
         [(":path", METHOD), (":authority", "test"), ("content-type", "application/grpc"), ("te", "trailers")]

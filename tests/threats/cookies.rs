@@ -1,5 +1,5 @@
 //! Threat 33: a client that is counted as many callers because it spells its cookie in many ways. The handlers in these
-//! tests read the cookie with a real `CookieJar`.
+//! tests read the cookie with the `CookieJar` that applications use.
 
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -14,7 +14,7 @@ use tower::ServiceExt;
 
 use crate::client::{ONE, limiter, parts};
 
-/// A service that accepts the session `abcdefghijkl` and allows each session one request per minute.
+/// Creates a service that accepts the session `abcdefghijkl` and allows each session one request per minute.
 fn app(limiter: &RateLimiter) -> Router {
     let me = |jar: CookieJar| async move {
         // Accept quoted values, as services that share cookies with other programs do.

@@ -129,7 +129,7 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
         (forwarded(), PROXY, &[("forwarded", "for=6.6.6.6, garbage")], PROXY),
         // A client inside a trusted network keeps its address.
         (behind_proxies(), PROXY, &[(xff, "10.9.9.9")], "10.9.9.9"),
-        // Hops count from the right. If entries are missing or invalid, the peer is the client.
+        // Hops are counted from the right. If entries are missing or invalid, the peer is the client.
         (hops(1), "198.51.100.1", &[(xff, "6.6.6.6, 203.0.113.9")], CLIENT),
         (hops(2), "198.51.100.1", &[(xff, "6.6.6.6, 203.0.113.9, 198.51.100.2")], CLIENT),
         (hops(2), "198.51.100.1", &[(xff, "6.6.6.6"), (xff, "203.0.113.9"), (xff, "198.51.100.2")], CLIENT),
@@ -138,7 +138,7 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
         (hops(1), "198.51.100.1", &[], "198.51.100.1"),
         (hops(0), "198.51.100.1", &[(xff, "6.6.6.6")], "198.51.100.1"),
         (hops(1000), "198.51.100.1", &[(xff, "6.6.6.6")], "198.51.100.1"),
-        // A header with a single address is read only if a proxy sends the header once and with one address.
+        // A header that should contain a single address is read only if a proxy sends it once and with one address.
         (single(), PROXY, &[("x-real-ip", CLIENT), (xff, "6.6.6.6")], CLIENT),
         (single(), "198.51.100.1", &[("x-real-ip", "6.6.6.6")], "198.51.100.1"),
         (single(), PROXY, &[("x-real-ip", "6.6.6.6"), ("x-real-ip", CLIENT)], PROXY),
@@ -155,7 +155,7 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
 #[test]
 fn t01_a_viewer_address_is_separated_from_its_port() {
     let cdn = behind_proxies().from_header("cloudfront-viewer-address");
-    // An IPv6 address followed by a port of up to four digits also parses as an address. The client chooses the port
+    // An IPv6 address followed by a port of up to four digits also parses as an address. The client can choose the port
     // and the host part, but must not be able to choose the network.
     for (value, client) in [
         ("203.0.113.9:443", CLIENT),

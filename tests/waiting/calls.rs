@@ -1,4 +1,4 @@
-//! The results of calls, checks and reservations (issue 24, points 1, 3 and 15).
+//! The results of calls, checks and reservations.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn only_calls_that_return_a_hold_can_reserve() {
     assert!(reservation.cancel().await.unwrap()); // The next caller gets the same due time.
     assert_eq!(limiter.acquire(&EVENLY_SPACED, "ada").reserve_within(SECOND).await.unwrap().delay(), SECOND);
 
-    // To reserve without holding is an error, even if the call does not have to wait.
+    // A reservation without a hold is an error, even if the call does not have to wait.
     static MAIL: Policy = Policy::new("mail", Quota::token_bucket(1, SECOND).max_reserved(10));
     let charges = || [Charge::new(&MAIL, "ada").reserve()];
     let Err(LimitError::Backend(error)) = limiter.limit_all(charges()).await else {
@@ -92,7 +92,7 @@ async fn a_check_of_a_full_bucket_reports_a_full_bucket() {
     let limiter = limiter();
     let full = limiter.try_check(&LOGIN, "ada").await.unwrap();
     assert_eq!((full.remaining(), full.reset()), (5, Duration::ZERO));
-    // In one window, five tokens are refilled.
+    // Five tokens are refilled within an hour.
     assert_eq!(full.window(), HOUR);
 }
 
@@ -217,7 +217,7 @@ async fn cancel_reports_whether_the_tokens_were_refunded() {
     let second = limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap();
     assert!(!first.cancel().await.unwrap(), "a later reservation was granted");
     assert!(second.cancel().await.unwrap());
-    // The first reservation is forfeited, and the second is free again.
+    // The first reservation is forfeited, and the tokens of the second are available again.
     assert_eq!(limiter.acquire(&EVENLY_SPACED, "ada").reserve().await.unwrap().delay(), 2 * SECOND);
 
     assert!(limiter.acquire(&LOGIN, "ada").cost(3).hold().await.unwrap().cancel().await.unwrap());

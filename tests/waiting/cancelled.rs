@@ -42,7 +42,7 @@ async fn a_new_request_gets_the_earliest_cancelled_reservation() {
     assert_eq!(queue.passed()[10..], [(21, ms(1000))]);
 }
 
-/// Clients in the middle of the queue disconnect. Later requests move up, and the last reservations are refunded.
+/// Clients in the middle of the queue disconnect, so later requests move up, and the last reservations are refunded.
 #[tokio::test]
 async fn later_requests_move_up_when_earlier_requests_are_cancelled() {
     let queue = Queue::new();

@@ -1,8 +1,8 @@
 //! Futures that are dropped at any await point leak no permit, no waiter and no reservation.
 //!
-//! Each test polls a future a number of times and then drops it. Enough polls take the future through all of its
-//! states. An earlier request has spent the capacity, so the future is due after 100 ms and the next call is due after
-//! 200 ms.
+//! Each test polls a future a number of times and then drops it. The number of polls varies so much that the future is
+//! dropped in each of its states. Because an earlier request has spent the capacity, the future is due after 100 ms,
+//! and the next call is due after 200 ms.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -27,7 +27,7 @@ use crate::queue::{MICRO, SPACED, ms};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 
-/// The times of the polls after the decision. They are before and after the due time, and after the inner service is
+/// The times of the polls after the decision, which are before the due time, after it, and after the inner service is
 /// ready.
 const POLLS: [Duration; 11] = [
     ms(0),
@@ -138,7 +138,7 @@ async fn response(polls_to_decide: usize, refund: bool, polls: usize) -> (Reache
         let Ok(_) = response.await;
     });
 
-    // After the decision, other requests hold all permits of the inner service, and release them after the due time.
+    // After the decision, other requests hold all permits of the inner service, which they release after the due time.
     let others = std::cell::RefCell::new(None);
     let done = trial.poll(&mut response, &instants(polls_to_decide, polls), |i| {
         if i == polls_to_decide + 1 {
@@ -205,7 +205,7 @@ fn reached(polls_to_decide: usize, polls: usize, done: bool) -> Reached {
     }
 }
 
-/// The call is not polled after its due time. It did not continue, so its charge is refunded.
+/// The call is not polled after its due time, so it never continues, and its charge is refunded.
 #[tokio::test]
 async fn a_call_dropped_after_its_due_time_without_a_poll_is_refunded() {
     let trial = Trial::new(0).await;

@@ -1,5 +1,5 @@
-//! Random arrivals and departures of requests, checked against a simple model. Due times are exact to the microsecond,
-//! the limiter never admits more than its bound, and a departure does not delay any other request.
+//! Random arrivals and departures of requests, which are checked against a simple model. Due times must be exact to the
+//! microsecond, the limiter must never admit more than its bound, and a departure must not delay any other request.
 
 use proptest::prelude::*;
 use tollgate::{DAY, MINUTE, Quota, SECOND};

@@ -42,7 +42,7 @@ struct Granted {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Kept,
-    /// The charge was cancelled while it was the last reservation, as if it had never been granted.
+    /// The charge was cancelled while it was the last reservation, so the row is as if it had never been granted.
     Vanished,
     /// The charge was cancelled after later reservations had been granted, so its tokens are lost.
     Forfeited,
@@ -149,8 +149,8 @@ impl History {
         self.charges.push(Granted { at, turn, fate: Fate::Kept });
         if delay > 0 {
             self.waiters.push(Waiter { id: number, number, due: Micros::new(due as u64), future, waker });
-            // The new waiter may be due before others: a request of cost 0 waits for debt, and a refund may have
-            // reduced it.
+            // The new waiter may be due before others, because a request with a cost of 0 waits only until the debt is
+            // repaid, and a refund may have reduced the debt.
             self.waiters.sort_by_key(|waiter| (waiter.due, waiter.id));
         }
         self.check_waiters()

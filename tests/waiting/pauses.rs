@@ -208,8 +208,8 @@ async fn after_a_429_no_request_is_sent_before_retry_after() {
             queue.at(ms(at)).await;
         }
         let passed = queue.passed();
-        // Each request keeps one of the two connections busy for 350 ms. The third request was sent at 350 ms and
-        // refused at 700 ms, when three more requests were due.
+        // Each request keeps one of the two connections busy for 350 ms. The third request was sent after 350 ms and
+        // refused after 700 ms, when three more requests were due.
         let times: Vec<_> = passed[..5].iter().map(|(_, at)| at.as_millis()).collect();
         assert_eq!(times, [0, 100, 350, 450, 2700]);
         assert_eq!(passed.len(), 20);

@@ -16,7 +16,7 @@ use tollgate::{
 };
 use tower::{Service, ServiceExt};
 
-/// One request every 100 ms.
+/// Allows one request every 100 ms.
 pub(crate) const SPACED: Quota = Quota::token_bucket(10, SECOND).capacity(1).unlimited_reservations();
 
 pub(crate) const MICRO: Duration = Duration::from_micros(1);

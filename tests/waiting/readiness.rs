@@ -1,5 +1,5 @@
-//! A waiting request holds no permit of the inner service. When the request is due, it polls the readiness of the
-//! service.
+//! A waiting request holds no permit of the inner service, but polls whether the service is ready when the request is
+//! due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Calls under a policy with several quotas. A call is charged under all quotas or under none of them.
+//! Calls under a policy with several quotas, where a call is charged either under all quotas or under none of them.
 
 use std::sync::{Arc, Mutex};
 

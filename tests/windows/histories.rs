@@ -1,5 +1,5 @@
-//! Random histories under policies with 1 to 4 quotas. Each quota decides independently, and a call is allowed if all
-//! quotas allow it.
+//! Random histories under policies with 1 to 4 quotas. Each quota decides independently, and a call is allowed only if
+//! all quotas allow it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(crate) fn policies() -> Vec<Policy> {
         .collect()
 }
 
-/// The states of each key under each policy. There is one state for each quota.
+/// The states of each key under each policy, with one state for each quota.
 #[derive(Default)]
 pub(crate) struct Reference(HashMap<(String, u64), Vec<State>>);
 
@@ -129,8 +129,8 @@ fn the_memory_backend_decides_each_quota_independently() {
     }
 }
 
-/// Makes the call with `hold_all`, because only calls that return a hold can wait. This method returns a denial as an
-/// error.
+/// Makes the call with `hold_all`, because only calls that return a hold can wait. Converts a denial, which `hold_all`
+/// returns as an error, back to decisions.
 fn decided(limiter: &RateLimiter, charge: Charge<'_>) -> Decisions {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};

@@ -7,9 +7,9 @@ use std::time::Duration;
 use crate::Result;
 
 pub struct Args {
-    /// The length of the run, at least 90 s; for the hostile process, of the attack.
+    /// The length of the run, which is at least 90 s. For the hostile process, the length of the attack.
     pub seconds: u64,
-    /// Requests per second with a new key each.
+    /// The number of requests per second that each have a new key.
     pub flood: u64,
     /// The folder for the table and the plots.
     pub results: PathBuf,
@@ -47,17 +47,17 @@ impl Args {
 /// The phases of a run, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Clients connect, and memory is touched for the first time. Not measured.
+    /// Clients connect, and memory is touched for the first time. This phase is not measured.
     Settle,
-    /// Honest clients alone: the baseline.
+    /// Only the honest clients run, which is the baseline.
     Quiet,
     /// The attack starts, and the flood fills the table.
     WarmUp,
     /// The attack continues with a full table.
     Attack,
-    /// The attackers have stopped. Not measured.
+    /// The attackers have stopped. This phase is not measured.
     Drain,
-    /// Honest clients alone again: as in the baseline.
+    /// Only the honest clients run again, as in the baseline.
     After,
 }
 
@@ -75,7 +75,7 @@ impl Phase {
         }
     }
 
-    /// The length of the phase in a run of `seconds`.
+    /// Returns the length of the phase in a run of `seconds`.
     pub fn duration(self, seconds: u64) -> Duration {
         let percent = |part: u64| Duration::from_millis(seconds * part * 10);
         // Slow attackers stay for 25 s, so their number grows until then.

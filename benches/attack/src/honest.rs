@@ -1,4 +1,4 @@
-//! The honest clients: each stays below its quota and has its own key.
+//! The honest clients, each of which has its own key and stays below its quota.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::Sender;
@@ -19,13 +19,13 @@ use crate::Result;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Ok,
-    /// 429, which must not happen.
+    /// The status was 429, which must not happen.
     Refused,
-    /// Another status, no response, or none in ten seconds.
+    /// There was another status, or no response within ten seconds.
     Failed,
 }
 
-/// A request as its client saw it.
+/// A request as the client saw it.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     pub latency: Duration,
@@ -35,9 +35,11 @@ pub struct Seen {
 /// The number of clients of each kind.
 pub const EACH: u8 = 20;
 pub const CLIENTS: usize = EACH as usize * KINDS.len();
-/// The pace of a client: below the quotas of an address (10/s), of a key (1,000 in 5 minutes) and of waiting (5/s).
+/// The pace of a client, which is below the quotas of an address (10/s), of a key (1,000 in 5 minutes) and of waiting
+/// requests (5/s).
 const PACE: Duration = Duration::from_millis(500);
-/// The requests per connection: clients reconnect from time to time, as browsers do. Latency includes connecting.
+/// The number of requests per connection. Clients reconnect from time to time, as browsers do, and the latency includes
+/// connecting.
 const REQUESTS_PER_CONNECTION: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// One of the proxies that the server trusts.
@@ -65,7 +67,7 @@ pub fn start(server: SocketAddr, seen: &Sender<Seen>) -> Result<()> {
             for number in 0..EACH {
                 for kind in KINDS {
                     clients.spawn(Client { kind, number, server }.run(seen.clone()));
-                    // Staggered, so that clients do not run in step.
+                    // Stagger the clients, so that they do not run in step.
                     tokio::time::sleep(pause).await;
                 }
             }
@@ -87,12 +89,12 @@ impl Client {
         let mut due = tokio::time::Instant::now();
         for count in 0_u32.. {
             tokio::time::sleep_until(due).await;
-            // At different times for each client.
+            // Reconnect at different times for each client.
             if (count + u32::from(self.number)).is_multiple_of(REQUESTS_PER_CONNECTION) {
                 connection = None;
             }
-            // A request delayed by the previous one counts from its scheduled time. A request delayed by the timer's
-            // resolution of a millisecond does not.
+            // If a request is delayed by the previous request, its latency counts from the scheduled time. If it is
+            // delayed only by the timer's resolution of a millisecond, its latency does not.
             let late = due.elapsed();
             let begin = if late > Duration::from_millis(5) { due.into_std() } else { Instant::now() };
             due += PACE;
@@ -185,7 +187,7 @@ impl Connection {
     }
 }
 
-/// A connection from one of the loopback device's 16 million addresses.
+/// Opens a connection from one of the loopback device's 16 million addresses.
 pub async fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((from, 0).into())?;

@@ -1,4 +1,4 @@
-//! An attack on an axum server with tollgate, while honest clients use it: `make attack`.
+//! Attacks an axum server with tollgate while honest clients use the server. Run it with `make attack`.
 //!
 //! ```text
 //! attack run [--seconds 600] [--flood 6000] [--results folder]
@@ -7,9 +7,10 @@
 //! There are three processes on loopback:
 //!
 //! - `serve` is the server, configured as a careful operator would (see `server.rs`).
-//! - `hostile` runs the attackers, each at a bounded rate, so that they do not exhaust the machine itself.
-//! - `run` runs the honest clients and starts and stops the other two. Once per second, it samples the server's memory,
-//!   descriptors, threads, tasks and rows. It writes a table and plots, and fails if a promise is broken.
+//! - `hostile` runs the attackers, each at a bounded rate, so that the attackers do not exhaust the machine itself.
+//! - `run` runs the honest clients, and starts and stops the other two processes. Once per second, it samples the
+//!   server's memory, descriptors, threads, tasks and rows. At the end, it writes a table and plots, and fails if a
+//!   promise is broken.
 
 mod args;
 mod honest;

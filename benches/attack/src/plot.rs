@@ -6,10 +6,10 @@ use crate::args::Phase;
 use crate::run::Run;
 use crate::sample::Sample;
 
-/// The value of a lane in a sample.
+/// A function that returns the value of a lane in a sample.
 type Figure = fn(&Sample) -> f64;
 
-/// Lanes over a common time axis; the attack is shaded.
+/// Draws lanes over a common time axis, with the attack shaded.
 pub fn svg(run: &Run) -> String {
     let lanes: [(&str, &str, &str, Figure); 6] = [
         ("Memory", "MiB resident", BLUE, |sample| sample.server.rss_kib as f64 / 1024.0),
@@ -62,7 +62,7 @@ pub fn svg(run: &Run) -> String {
     )
 }
 
-/// The scale from zero to the maximum.
+/// Draws the scale from zero to the maximum.
 fn lane(out: &mut String, points: &[(f64, f64)], color: &str) {
     let most = points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
     let scale = if most > 0.0 { most } else { 1.0 };
@@ -94,7 +94,7 @@ const FOOT: f64 = 26.0;
 const TOP: f64 = 26.0;
 const FLOOR: f64 = 96.0;
 
-// Readable on white and on black.
+// These colors are readable on white and on black.
 const GREY: &str = "#767c8a";
 const BLUE: &str = "#5b7cfa";
 const AMBER: &str = "#c27a0a";

@@ -1,4 +1,4 @@
-//! A run, from start to verdict.
+//! Runs the attack, from the start to the verdict.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::{Result, plot, report, server, verdict};
 pub struct Run {
     pub seconds: u64,
     pub max_rows: usize,
-    /// Whether server and clients had separate cores.
+    /// Whether the server and the clients had separate cores.
     pub is_pinned: bool,
     pub samples: Vec<Sample>,
     pub phases: Vec<PhaseStats>,
@@ -28,9 +28,10 @@ pub struct Run {
 #[derive(Clone, Copy)]
 pub struct PhaseStats {
     pub phase: Phase,
-    /// In the whole phase.
+    /// The requests in the whole phase.
     pub whole: Honest,
-    /// In the seconds without CPU steal (also none in the previous second), and the number of these seconds.
+    /// The requests in the seconds without CPU steal in that second or the previous second, and the number of these
+    /// seconds.
     pub undisturbed: Honest,
     pub seconds: usize,
 }
@@ -51,7 +52,7 @@ impl Run {
     }
 }
 
-/// Whether every promise was kept.
+/// Returns whether every promise was kept.
 pub fn run(args: &Args) -> Result<bool> {
     if args.seconds < 90 {
         return Err("a run takes at least 90 seconds; shorter phases are not meaningful".into());
@@ -97,7 +98,7 @@ fn attack(args: &Args) -> Result<Run> {
         ends += phase.duration(args.seconds);
         let (mut all, mut undisturbed, mut seconds) = (Vec::new(), Vec::new(), 0);
         let mut watch = Sampler::new(server.child.id(), hostile.as_ref().map(|hostile| hostile.0.id()));
-        // Requests that were sent in the previous phase belong to it.
+        // Requests that were sent in the previous phase belong to that phase.
         let _ = seen.try_iter().count();
         while Instant::now() < ends {
             sleep((ends - Instant::now()).min(SECOND));
@@ -171,7 +172,7 @@ impl Sampler {
     }
 }
 
-/// The server process, which exits when its standard input ends or this is dropped.
+/// The server process, which exits when its standard input ends or when this value is dropped.
 struct ServerProcess {
     child: Child,
     address: SocketAddr,
@@ -202,7 +203,8 @@ impl Drop for ServerProcess {
     }
 }
 
-/// The attackers. They have a lower priority than the honest clients on the same core, so that latencies are the server's.
+/// The attackers, which have a lower priority than the honest clients on the same core, so the measured latencies are
+/// those of the server.
 struct AttackerProcess(Child);
 
 impl AttackerProcess {
@@ -234,8 +236,8 @@ impl Drop for AttackerProcess {
     }
 }
 
-/// Pins this process and its children to the second core; the server gets the first. Without `taskset`, or with one
-/// core, all share it.
+/// Pins this process and its children to the second core, so that the server has the first core to itself. Without
+/// `taskset` or a second core, all processes share the cores.
 fn pin() -> bool {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let own = std::process::id().to_string();

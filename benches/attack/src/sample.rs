@@ -18,11 +18,12 @@ pub struct Sample {
     pub phase: Phase,
     pub server: Server,
     pub honest: Honest,
-    /// Cores in use over that second: by the server, by the clients and attackers, by the whole machine.
+    /// The number of cores that were in use during that second, by the server, by the clients and attackers, and by the
+    /// whole machine.
     pub server_cores: f64,
     pub client_cores: f64,
     pub machine_cores: f64,
-    /// Cores that a hypervisor took away while processes were runnable (steal).
+    /// The number of cores that a hypervisor took away while processes were runnable (steal).
     pub stolen_cores: f64,
 }
 
@@ -92,14 +93,14 @@ fn quantile(sorted: &[Duration], part: f64) -> Duration {
     sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
 }
 
-/// The number after a name at the start of a line.
+/// Returns the number after a name at the start of a line.
 fn field(text: &str, name: &str) -> Result<u64> {
     let mut lines = text.lines().map(str::split_whitespace);
     let found = lines.find_map(|mut words| (words.next() == Some(name)).then(|| words.next()).flatten());
     Ok(found.ok_or_else(|| format!("no {name:?} in {text:?}"))?.parse()?)
 }
 
-/// The CPU time of a process; zero if it has ended.
+/// Returns the CPU time of a process, which is zero if the process has ended.
 pub fn used_by(pid: u32) -> Duration {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return Duration::ZERO };
     // The second field is a name in parentheses, which may contain blanks. utime and stime are the 14th and 15th.
@@ -107,18 +108,18 @@ pub fn used_by(pid: u32) -> Duration {
     ticks(fields.split_whitespace().skip(11).take(2))
 }
 
-/// The CPU time of all processes.
+/// Returns the CPU time of all processes.
 pub fn used_by_all() -> Duration {
-    // user, nice, system, irq, softirq; without idle and iowait
+    // The fields are user, nice, system, irq and softirq, but not idle and iowait.
     of_machine(&[0, 1, 2, 5, 6])
 }
 
-/// The CPU time that a hypervisor took away (steal); zero on physical machines.
+/// Returns the CPU time that a hypervisor took away (steal), which is zero on physical machines.
 pub fn stolen() -> Duration {
     of_machine(&[7])
 }
 
-/// The sum of these fields of the CPU times of all processors.
+/// Returns the sum of these fields of the CPU times of all processors.
 fn of_machine(which: &[usize]) -> Duration {
     let Ok(stat) = fs::read_to_string("/proc/stat") else { return Duration::ZERO };
     let fields = stat.lines().next().unwrap_or("").split_whitespace().skip(1);

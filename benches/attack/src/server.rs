@@ -1,7 +1,7 @@
 //! The server under attack: axum on hyper, limited by tollgate, with the timeouts and bounds that a limiter cannot set.
 //!
-//! tollgate limits requests. It does not see requests whose headers never end or are too large, nor responses that clients
-//! do not read. Against these a server needs the settings below, which `axum::serve` does not have:
+//! tollgate limits requests, but it does not see requests whose headers never end or are too large, nor responses that
+//! clients do not read. Against these, a server needs the following settings, which `axum::serve` does not have:
 //!
 //! - HTTP/1: a timeout and a maximum size for headers;
 //! - HTTP/2: maximums for concurrent streams, the header list and unsent data per stream; pings to detect dead peers;
@@ -33,25 +33,25 @@ use tower::ServiceExt;
 use crate::Result;
 use crate::args::Args;
 
-/// By API key. The window is long enough that the flood's rows do not expire, so the table must evict rows. Honest clients
-/// spend 600 tokens per window.
+/// A limit for each API key. The window is so long that the flood's rows do not expire, so the table must evict rows.
+/// Honest clients spend 600 tokens per window.
 pub const KEY: Policy = Policy::new("key", KEY_QUOTA);
 const KEY_QUOTA: Quota = Quota::fixed_window(KEY_LIMIT, KEY_WINDOW);
 pub const KEY_LIMIT: u64 = 1_000;
 pub const KEY_WINDOW: Duration = Duration::from_secs(300);
 
-/// By address, for callers without a valid key.
+/// A limit for each address of callers without a valid key.
 pub const CLIENT: Policy = Policy::new("client", Quota::token_bucket(CLIENT_RATE, SECOND).capacity(CLIENT_CAPACITY));
 pub const CLIENT_RATE: u64 = 10;
 pub const CLIENT_CAPACITY: u64 = 20;
 
-/// By API key, for a day. Attackers flood this policy with invented keys and exhaust the quota of each.
+/// A limit for each API key and day. Attackers flood this policy with invented keys, and exhaust the quota of each key.
 const TRIAL: Policy = Policy::new("trial", Quota::token_bucket(3, DAY));
 
-/// By API key, delaying requests instead of refusing them.
+/// A limit for each API key that delays requests instead of refusing them.
 const WAIT: Policy = Policy::new("wait", Quota::token_bucket(5, SECOND).capacity(5).max_reserved(50));
 
-/// A response larger than the kernel buffers.
+/// A response that is larger than the kernel's buffers.
 const LARGE: usize = 1 << 20;
 const SEND_BUFFER: u32 = 128 * 1024;
 
@@ -61,14 +61,14 @@ const PROXIES: &str = "127.9.0.0/16";
 const MAX_CONNECTIONS: usize = 4_096;
 const HEADER_TIME: Duration = Duration::from_secs(5);
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// The idle timeout, longer than any honest request waits.
+/// The idle timeout, which is longer than any honest request waits.
 const IDLE_TIME: Duration = Duration::from_secs(15);
 const LARGEST_HEAD: usize = 64 * 1024;
 const LARGEST_HEADER_LIST: u32 = 16 * 1024;
 
 /// Serves until standard input ends, so that the server does not outlive its parent process.
 ///
-/// The first line of output has its address and that of its status page.
+/// The first line of the output contains the addresses of the server and of its status page.
 pub fn serve(args: &Args) -> Result<()> {
     let backend = MemoryBackend::builder().max_rows(args.max_rows).build();
     let blocks = AutoBlock::new([&KEY, &CLIENT]).threshold(200).within(MINUTE).block_for(10 * SECOND);
@@ -88,7 +88,7 @@ pub fn serve(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Accepted connections inherit the send buffer size.
+/// Accepted connections inherit the size of the send buffer.
 fn listen() -> std::io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
     socket.set_send_buffer_size(SEND_BUFFER)?;
@@ -128,7 +128,7 @@ async fn accept(listener: TcpListener, app: Router) {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(_) => {
-                // Usually out of descriptors; retry when some are free.
+                // Usually, the process has no descriptors left. Retry when some are free.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
@@ -145,7 +145,7 @@ async fn accept(listener: TcpListener, app: Router) {
         tokio::spawn(async move {
             let _permit = permit;
             let io = TokioIo::new(Box::pin(stream));
-            // Connection errors are ignored.
+            // Ignore connection errors.
             let _ = http.serve_connection(io, TowerToHyperService::new(service)).await;
         });
     }
@@ -164,7 +164,7 @@ fn http() -> Builder<TokioExecutor> {
     http
 }
 
-/// Runs on a separate thread, so that it responds under load. Readable with `curl`.
+/// Serves the status page, which can be read with `curl`, on a separate thread, so that it responds under load.
 fn serve_status(admin: &AdminListener, metrics: &RuntimeMetrics, limiter: &RateLimiter) {
     for stream in admin.incoming() {
         let Ok(mut stream) = stream else { continue };

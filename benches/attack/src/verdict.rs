@@ -1,4 +1,4 @@
-//! The promises, and whether they were kept.
+//! The promises that a run checks, and whether they were kept.
 
 use std::time::Duration;
 
@@ -89,8 +89,8 @@ fn recovery(run: &Run) -> Verdict {
     within_twice(run, Phase::After, "Honest p99 afterwards is at most 2 × that of the quiet phase")
 }
 
-/// CPU steal delays requests with or without an attack, so only seconds without steal are compared. Fails if there are too
-/// few of them.
+/// Compares only seconds without CPU steal, because steal delays requests with or without an attack. Fails if there are
+/// too few such seconds.
 fn within_twice(run: &Run, phase: Phase, promise: &'static str) -> Verdict {
     let (Some(quiet), Some(then)) = (run.course(Phase::Quiet), run.course(phase)) else {
         return Verdict { promise, found: "a phase is missing".to_owned(), holds: false };
@@ -156,7 +156,7 @@ fn confined(run: &Run) -> Verdict {
     }
 }
 
-/// Whether the attack took place at all; otherwise the other promises mean nothing.
+/// Checks whether the attack took place at all, because otherwise the other promises mean nothing.
 fn attacked(run: &Run) -> Verdict {
     let idle: Vec<&str> = run.hostile.iter().filter(|stats| stats.sent == 0).map(|stats| stats.name.as_str()).collect();
     let keys = stats_of(run, KEY_FLOOD).map_or(0, |stats| stats.ok);
@@ -173,7 +173,7 @@ fn stats_of<'a>(run: &'a Run, name: &str) -> Option<&'a AttackerStats> {
     run.hostile.iter().find(|stats| stats.name == name)
 }
 
-/// The slope of the best-fitting line.
+/// Returns the slope of the best-fitting line.
 fn slope(points: &[(f64, f64)]) -> f64 {
     let n = points.len() as f64;
     let (mx, my) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);

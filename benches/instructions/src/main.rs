@@ -1,4 +1,4 @@
-//! Runs one of the common paths a given number of times; `measure.sh` counts the instructions of two such runs.
+//! Runs one of the common paths a given number of times. `measure.sh` counts the instructions of two such runs.
 //!
 //! Without arguments, prints the names of all paths.
 
@@ -52,7 +52,7 @@ fn main() {
     match &arguments[..] {
         [name, times] => {
             let (_, path) = PATHS.iter().find(|(other, _)| other == name).expect("the name of a path");
-            // Calibrates the clock before counting starts.
+            // Calibrate the clock before the counting starts.
             decision(LARGE, 1);
             counted(*path, times.parse().expect("a number"));
         }
@@ -60,7 +60,7 @@ fn main() {
     }
 }
 
-/// The function that callgrind counts; see `measure.sh`.
+/// The function whose instructions callgrind counts (see `measure.sh`).
 #[inline(never)]
 fn counted(path: fn(u64), times: u64) {
     path(black_box(times));
@@ -93,7 +93,7 @@ fn three_charges(times: u64) {
     }
 }
 
-/// With a no-op observer.
+/// Makes decisions with an observer that does nothing.
 fn observed(times: u64) {
     #[derive(Debug)]
     struct Nothing;
@@ -154,7 +154,7 @@ fn address(times: u64) {
     }
 }
 
-/// A limiter with a fixed secret, for reproducible counts.
+/// Creates a limiter with a fixed secret, so that the counts are reproducible.
 fn limiter() -> RateLimiter {
     RateLimiter::builder(MemoryBackend::new()).secret(Secret::new(SECRET)).build()
 }

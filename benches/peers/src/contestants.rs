@@ -20,15 +20,15 @@ use crate::rounds::{ROUND, interleaved, median, rounds, rounds_of};
 /// The kind of limit.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// Never denies. No key refills fully during the run, so limiters must keep all state.
+    /// A limit that never denies. No key is fully refilled during the run, so limiters must keep all state.
     Allowed,
     /// A limit of one, which is spent while filling the table.
     Denied,
 }
 
 impl Kind {
-    /// The period of a token, and the burst. governor stores their product in nanoseconds in 64 bits. Few keys are used often,
-    /// many keys rarely.
+    /// Returns the period of a token and the burst. governor stores their product in 64 bits, in nanoseconds. If there
+    /// are few keys, each is used often, and if there are many keys, each is used rarely.
     fn quota(self, keys: usize) -> (Duration, u32) {
         match self {
             Kind::Denied => (HOUR, 1),
@@ -44,7 +44,7 @@ pub struct Contestant {
     calls: Box<Calls>,
 }
 
-/// Calls the limiter for each key; returns the number of allowed calls.
+/// Calls the limiter for each key, and returns the number of allowed calls.
 type Calls = dyn Fn(&[String]) -> usize + Send + Sync;
 
 impl Contestant {
@@ -60,7 +60,7 @@ impl Contestant {
         (self.calls)(keys)
     }
 
-    /// Nanoseconds per call, cycling through the keys from `cursor` on for about `length`.
+    /// Returns the nanoseconds per call, after cycling through the keys from `cursor` on for about `length`.
     pub fn time(&self, kind: Kind, keys: &[String], cursor: &mut usize, length: Duration) -> f64 {
         let begin = Instant::now();
         let (mut calls, mut allowed) = (0, 0);
@@ -76,7 +76,7 @@ impl Contestant {
         nanos / calls as f64
     }
 
-    /// Wall-clock nanoseconds per call, with one thread per cursor.
+    /// Returns the wall-clock nanoseconds per call, with one thread for each cursor.
     pub fn time_on(&self, kind: Kind, keys: &[String], cursors: &mut [usize], length: Duration) -> f64 {
         if let [cursor] = cursors {
             return self.time(kind, keys, cursor, length);
@@ -104,8 +104,8 @@ impl Contestant {
     }
 }
 
-/// Nanoseconds per decision by kind, number of threads and limiter, tollgate first. All are measured in the same rounds, so
-/// that a slow phase of the machine affects all of them.
+/// Returns the nanoseconds per decision for each kind, number of threads and limiter, beginning with tollgate. All are
+/// measured in the same rounds, so that a slow phase of the machine affects all of them.
 pub fn decisions(kinds: &[Kind], keys: usize, threads: &[usize], few: bool) -> Vec<Vec<(&'static str, f64)>> {
     let tables: Vec<_> = kinds.iter().map(|kind| (*kind, limiters(*kind, keys, few))).collect();
     let keys = Keys::new(keys);
@@ -126,8 +126,8 @@ pub fn decisions(kinds: &[Kind], keys: usize, threads: &[usize], few: bool) -> V
     named.chunks(tables[0].1.len()).map(<[_]>::to_vec).collect()
 }
 
-/// The ratio of a denial's cost to an allowed call's, for some limiters and each round. Each limiter has several tables of
-/// a kind, since the location in memory matters; the ratio is that of their medians.
+/// Returns the ratio of the cost of a denial to that of an allowed call, for some limiters and each round. Because the
+/// location in memory matters, each limiter has several tables of each kind, and the ratio is that of their medians.
 pub fn refused_to_allowed(keys: usize, tables: usize) -> Vec<(&'static str, Vec<f64>)> {
     // Alternate the kinds, so that neither is always filled first.
     let kinds = [Kind::Allowed, Kind::Denied].into_iter().cycle().take(2 * tables);
@@ -155,7 +155,8 @@ pub fn refused_to_allowed(keys: usize, tables: usize) -> Vec<(&'static str, Vec<
     ratios.collect()
 }
 
-/// tollgate, governor, then the others. `few`: only those whose tables stay of reasonable size with many keys.
+/// Returns the limiters, in the order tollgate, governor, and then the others. If `few` is set, returns only those
+/// whose tables have a reasonable size with many keys.
 pub fn limiters(kind: Kind, keys: usize, few: bool) -> Vec<Contestant> {
     let (period, burst) = kind.quota(keys);
     let mut all = vec![tollgate(period, burst, keys), governor(period, burst), ahash(period, burst)];
@@ -174,7 +175,7 @@ fn tollgate(period: Duration, burst: u32, keys: usize) -> Contestant {
     Contestant::new("tollgate", move |key| limiter.limit_now(&policy, key).is_ok())
 }
 
-/// The same call as a future, which is ready immediately.
+/// Makes the same call as a future, which is ready immediately.
 fn tollgate_awaited(period: Duration, burst: u32, keys: usize) -> Contestant {
     let (limiter, policy) = ours(period, burst, keys);
     Contestant::new("tollgate, awaited", move |key| {
@@ -187,7 +188,8 @@ fn ours(period: Duration, burst: u32, keys: usize) -> (RateLimiter, Policy) {
     (limiter, Policy::new("bench", Quota::token_bucket(1, period).capacity(burst.into())))
 }
 
-/// Several charges in one call, all or none; governor needs a limiter for each and calls them in order.
+/// Makes several charges in one call, either all or none. governor needs a limiter for each charge, and calls them in
+/// order.
 pub fn rules(count: usize, keys: usize) -> [Contestant; 2] {
     const NAMES: [&str; 8] = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
     let (period, burst) = Kind::Allowed.quota(keys);
@@ -224,7 +226,7 @@ fn axum_gcra(period: Duration, burst: u32) -> Contestant {
     Contestant::new("axum_gcra", move |key: &String| limiter.req_sync(key.clone(), quota, Instant::now()).is_ok())
 }
 
-/// A fixed window. Takes ownership of the key.
+/// Uses a fixed window, and takes ownership of the key.
 fn actix(burst: u32) -> Contestant {
     let backend = InMemoryBackend::builder().with_gc_interval(None).build();
     Contestant::new("actix-extensible-rate-limit", move |key: &String| {
@@ -233,7 +235,7 @@ fn actix(burst: u32) -> Contestant {
     })
 }
 
-/// A fixed window; the key is a variable of an expression.
+/// Uses a fixed window. The key is a variable of an expression.
 fn limitador(burst: u32, keys: usize) -> Contestant {
     let limiter = limitador::RateLimiter::new(2 * keys as u64);
     limiter.add_limit(Limit::new("bench", burst.into(), 3600, [], ["user".try_into().expect("an expression")]));
@@ -247,7 +249,7 @@ fn limitador(burst: u32, keys: usize) -> Contestant {
 #[cfg(feature = "tower-rate-limiter")]
 fn tower_rate_limiter_gcra(kind: Kind) -> Contestant {
     use tower_rate_limiter::{DecisionOutcome, GcraQuota, MemoryGcra, RateLimitPolicy};
-    // A full refill must take less than a year. It never drops keys.
+    // A full refill must take less than a year. This limiter never drops keys.
     let (period, burst) = if kind == Kind::Allowed { (SECOND / 1000, 4_000_000_000) } else { (HOUR, 1) };
     let quota = GcraQuota::new(1, period, burst).expect("a quota");
     let policy = MemoryGcra::new(quota);
@@ -256,7 +258,7 @@ fn tower_rate_limiter_gcra(kind: Kind) -> Contestant {
     })
 }
 
-/// A fixed window on a cache, its default.
+/// Uses a fixed window on a cache, which is the default.
 #[cfg(feature = "tower-rate-limiter")]
 fn tower_rate_limiter(burst: u32) -> Contestant {
     use tower_rate_limiter::{DecisionOutcome, FixedWindow, MemoryStore, RateLimitPolicy};

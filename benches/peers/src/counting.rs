@@ -1,4 +1,4 @@
-//! The system's allocator with optional counting, since counting costs time.
+//! The system's allocator, with counting that can be turned off, because it costs time.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -7,7 +7,7 @@ pub struct Counting;
 
 static BEGUN: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicU64 = AtomicU64::new(0);
-/// Negative after freeing memory that was allocated before counting began; use differences.
+/// Becomes negative when memory is freed that was allocated before counting began, so use only differences.
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static PEAK: AtomicI64 = AtomicI64::new(0);
 

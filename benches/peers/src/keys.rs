@@ -2,13 +2,14 @@
 
 use std::ops::Deref;
 
-/// The `i`th of `count` names, in pseudorandom order, so that a table is not accessed in the order of filling.
+/// Returns the `i`th of `count` names, in pseudorandom order, so that a table is not accessed in the order in which it
+/// was filled.
 pub fn key(i: usize, count: usize) -> String {
     let i = scatter(i, count, 0x9e37_79b1);
     format!("user-{:011x}-{i}", i * 7919)
 }
 
-/// Names in the order of use, so that the name itself is in the cache and only the limiter is measured.
+/// Names in the order in which they are used, so that the name itself is in the cache and only the limiter is measured.
 pub struct Keys {
     list: Vec<String>,
     distinct: usize,
@@ -21,7 +22,7 @@ impl Keys {
         Keys { list: (0..length).map(|i| key(i % count, count)).collect(), distinct: count }
     }
 
-    /// Each name once, in another order.
+    /// Returns each name once, in another order.
     pub fn shuffled(&self) -> impl Iterator<Item = &String> {
         (0..self.distinct).map(|i| &self.list[scatter(i, self.distinct, 0x85eb_ca77)])
     }
@@ -35,7 +36,7 @@ impl Deref for Keys {
     }
 }
 
-/// A permutation of the numbers below `count`, which neither prime divides.
+/// Permutes the numbers below `count`. Neither prime may divide `count`.
 fn scatter(i: usize, count: usize, prime: usize) -> usize {
     (i as u128 * prime as u128 % count as u128) as usize
 }

@@ -1,9 +1,9 @@
-//! The machine, the date and the core of a measurement.
+//! The machine, the date and the core on which measurements are made.
 
 use std::process::Command;
 use std::{fs, mem};
 
-/// A description for tables: the processor, its cores, the compiler, the date and the commit.
+/// Returns a description for tables, which contains the processor, its cores, the compiler, the date and the commit.
 pub fn described() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
@@ -27,14 +27,14 @@ pub fn described() -> String {
     format!("{model}{}, {cores} cores, {compiler}, {day}, commit {commit}{changes}", family.unwrap_or_default())
 }
 
-/// The resident memory of this process in bytes.
+/// Returns the resident memory of this process in bytes.
 pub fn resident() -> i64 {
     let pages = fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages: i64 = pages.split(' ').nth(1).expect("a second field").parse().expect("a number");
     pages * 4096
 }
 
-/// Pins this thread, and those that it starts, to one core, if that core exists.
+/// Pins this thread and the threads that it starts to one core, if that core exists.
 #[allow(unsafe_code)] // The standard library has no call for it.
 pub fn pin(core: usize) {
     // SAFETY: a CPU set is plain bits, and the call reads at most the given size.

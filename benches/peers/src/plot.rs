@@ -19,8 +19,8 @@ pub struct Line {
 }
 
 impl Plot {
-    /// Contains no empty line, so that it can be embedded in Markdown. The axis starts at 0, or is logarithmic if values
-    /// differ by a factor of more than 25.
+    /// Returns the plot without empty lines, so that it can be embedded in Markdown. The axis starts at 0, or is
+    /// logarithmic if the values differ by a factor of more than 25.
     pub fn svg(&self) -> String {
         let values = || self.lines.iter().flat_map(|line| &line.values).copied();
         let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
@@ -73,7 +73,7 @@ impl Plot {
     }
 }
 
-/// 1, 2 and 5 of each decade within the range.
+/// Returns 1, 2 and 5 times each power of ten within the range.
 fn decades(least: f64, most: f64) -> Vec<f64> {
     let all: Vec<f64> = (0..9).flat_map(|i| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(i))).collect();
     let first = all.iter().rposition(|level| *level <= least).unwrap_or(0);
@@ -81,7 +81,7 @@ fn decades(least: f64, most: f64) -> Vec<f64> {
     all[first..=last].to_vec()
 }
 
-/// Four to eight levels, starting at 0.
+/// Returns four to eight levels, starting at 0.
 fn steps(most: f64) -> Vec<f64> {
     let all = (0..9).flat_map(|i| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(i)));
     let step = all.into_iter().find(|step| most / step <= 8.0).unwrap_or(most);
@@ -95,6 +95,6 @@ const RIGHT: f64 = 590.0;
 const TOP: f64 = 56.0;
 const FLOOR: f64 = 284.0;
 
-// Readable on white and on black.
+// These colors are readable on white and on black.
 const GREY: &str = "#767c8a";
 const COLORS: [&str; 5] = ["#5b7cfa", "#c27a0a", "#0e9384", "#e5484d", "#a855f7"];

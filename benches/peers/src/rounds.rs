@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::keys::Random;
 
-/// Whether to run a few short rounds as a smoke test: `TOLLGATE_BENCH=quick`. The figures are meaningless.
+/// Returns whether to run only a few short rounds as a smoke test (`TOLLGATE_BENCH=quick`), whose figures are
+/// meaningless.
 pub fn quick() -> bool {
     std::env::var_os("TOLLGATE_BENCH").is_some_and(|mode| mode == "quick")
 }
@@ -16,13 +17,13 @@ pub fn rounds() -> usize {
 /// The length of a round.
 pub const ROUND: Duration = Duration::from_millis(20);
 
-/// The medians of `rounds` measurements of each of `count` contestants.
+/// Returns the medians of `rounds` measurements of each of `count` contestants.
 pub fn interleaved(rounds: usize, count: usize, measure: impl FnMut(usize) -> f64) -> Vec<f64> {
     rounds_of(rounds, count, measure).into_iter().map(median).collect()
 }
 
-/// `rounds` measurements of each of `count` contestants. Each is first and last equally often, since the machine warms up
-/// during a round.
+/// Returns `rounds` measurements of each of `count` contestants. Each contestant is first and last equally often,
+/// because the machine warms up during a round.
 pub fn rounds_of(rounds: usize, count: usize, mut measure: impl FnMut(usize) -> f64) -> Vec<Vec<f64>> {
     let mut times = vec![Vec::new(); count];
     for round in 0..rounds {
@@ -40,7 +41,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     if values.len().is_multiple_of(2) { (values[half - 1] + values[half]) / 2.0 } else { values[half] }
 }
 
-/// The median and its 95 % interval (bootstrap percentiles).
+/// Returns the median and its 95 % interval (bootstrap percentiles).
 pub fn spread(values: &[f64]) -> (f64, f64, f64) {
     let mut random = Random(1);
     let mut again = || values[random.below(values.len() as u64) as usize];

@@ -39,7 +39,7 @@ pub struct Stack {
     requests: Box<Requests>,
 }
 
-/// Sends requests from these addresses in order; returns the number of allowed ones.
+/// Sends requests from these addresses in order, and returns how many of them were allowed.
 type Requests = dyn FnMut(&[IpAddr]) -> usize;
 
 impl Stack {
@@ -73,7 +73,7 @@ const AROUND: &str = "tollgate around the router, no headers";
 const AROUND_HEADERS: &str = "tollgate around the router, headers";
 const NONE_07: &str = "no layer, axum 0.7's body";
 
-/// `info`: the extension in which this axum version stores the peer address.
+/// `info` creates the extension in which this version of axum stores the peer address.
 fn through<S, A, B, I>(mut service: S, info: fn(SocketAddr) -> I) -> Box<Requests>
 where
     S: Service<Request<A>, Response = Response<B>, Error = Infallible> + 'static,
@@ -123,7 +123,7 @@ impl<A, B: Default> Service<Request<A>> for Bare<B> {
     }
 }
 
-/// Every layer around a bare service: first without a layer, then tollgate, then the peers.
+/// Returns the bare service without a layer, and then with every layer, beginning with tollgate.
 pub fn layers(kind: Kind) -> Vec<Stack> {
     let bare = Bare::<Body>::default();
     let mut all = vec![Stack::new(NONE, bare.clone()), Stack::new07(NONE_07, Bare::<Body07>::default())];
@@ -143,8 +143,8 @@ pub fn layers(kind: Kind) -> Vec<Stack> {
     all
 }
 
-/// Every served layer; a layer that does nothing, as the baseline for axum's cost per layer; and tollgate around the whole
-/// router, where axum adds no such cost.
+/// Returns every layer that is served. They include a layer that does nothing, as the baseline for axum's cost per
+/// layer, and tollgate around the whole router, where axum adds no such cost.
 pub fn served(kind: Kind) -> Vec<Stack> {
     let mut all = layers(kind);
     let first = all.iter().position(|it| it.name != it.without).unwrap_or_default();
@@ -153,7 +153,7 @@ pub fn served(kind: Kind) -> Vec<Stack> {
     all
 }
 
-/// Serves the stack of this name in [`served`].
+/// Serves the stack with this name in [`served`].
 pub async fn serve(stack: &str, kind: Kind, listener: TcpListener) -> std::io::Result<()> {
     let app = axum::Router::new().route("/", axum::routing::get(|| async { "ok" }));
     let app = match stack {
@@ -184,7 +184,7 @@ pub async fn serve(stack: &str, kind: Kind, listener: TcpListener) -> std::io::R
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await
 }
 
-/// The period of a token, and the burst; for few keys, which are used often.
+/// The period of a token and the burst. They are chosen for a few keys, which are used often.
 fn quota(kind: Kind) -> (Duration, u32) {
     if kind == Kind::Allowed { (SECOND, 4_000_000_000) } else { (HOUR, 1) }
 }
@@ -211,7 +211,7 @@ fn tower_governor_headers(kind: Kind) -> GovernorLayer<PeerIpKeyExtractor, State
     GovernorLayer::new(config)
 }
 
-/// Its headers cannot be disabled.
+/// The headers of this layer cannot be disabled.
 fn axum_governor(kind: Kind) -> axum_governor::GovernorLayer<IpAddr> {
     let quota = match quota(kind) {
         (SECOND, burst) => axum_governor::Quota::requests_per_second(NonZeroU32::MIN).burst(some(burst)),
@@ -226,7 +226,7 @@ fn some(burst: u32) -> NonZeroU32 {
     NonZeroU32::new(burst).expect("a burst")
 }
 
-/// Sends no headers.
+/// Configures the layer to send no headers.
 fn axum_gcra(kind: Kind) -> axum_gcra::RateLimitLayerBuilder<RealIp> {
     let (period, burst) = quota(kind);
     let burst = NonZeroU64::from(some(burst));

@@ -25,7 +25,7 @@ fn main() {
     while printed < count {
         let Some(quota) = quota(&mut random) else { continue };
         let reader = Reader::of(quota);
-        // A few decisions in sequence produce realistic rows. Half of the sequences start with an arbitrary row.
+        // A sequence of a few decisions produces realistic rows. Half of the sequences start with an arbitrary row.
         let mut now = instant(&mut random);
         let mut state = if random.one_in(2) { State::default() } else { row(&mut random, &quota, now) };
         state.stamp = algorithm::stamp(&quota);
@@ -346,8 +346,8 @@ const UNLIMITED_CEILING: u64 = (1 << 53) - 1 - Quota::MAX_TOKENS;
 
 // Available tokens
 
-/// Reads the available tokens of any row. Only a limiter's snapshot has `available`, so the reader has a limiter whose
-/// backend returns the row in `stored`.
+/// Reads the available tokens of any row. Because only a limiter's snapshot has `available`, the reader has a limiter
+/// whose backend returns the row in `stored`.
 struct Reader {
     limiter: RateLimiter,
     policy: Policy,

@@ -10,7 +10,9 @@ export function isForeign(row: Row, now: number): row is ForeignRow {
   return row.written_by !== undefined && row.spent + row.previous > 0 && now < (row.clear ?? 0);
 }
 
-/** The debt is repaid at the rate of the faster of the two token buckets. */
+/**
+ * The debt is repaid at the rate of the faster of the two token buckets, which are those of the reader and the writer.
+ */
 export const FASTER_BUCKET = 1;
 /** The row is read as if the quota had written it. */
 export const OWN = 2;
@@ -41,7 +43,7 @@ export function isBoundary(config: RateLimitConfig, ts: number): boolean {
   return begin(index(ts)) === ts;
 }
 
-/** Converts a foreign row whose counts are not reduced to an own row, whose debt is repaid from `now` on. */
+/** Converts a foreign row whose counts are not reduced to a row of the reader's quota, repaid from `now` on. */
 export function rollWhole(config: RateLimitConfig, row: Row, now: number): Row {
   const { index, begin } = windowsOf(config);
   const latest = Math.max(row.ts, now);
@@ -57,8 +59,8 @@ export function rollWhole(config: RateLimitConfig, row: Row, now: number): Row {
 }
 
 /**
- * Returns the row with less debt: `rolled`, whose debt is `spent`, or `row` repaid at the rate of the bucket that wrote
- * it.
+ * Returns the row with less debt. This is either `rolled`, whose debt is `spent`, or `row` after repaying at the rate
+ * of the bucket that wrote it.
  */
 export function rollFaster(row: Row, rolled: Row, spent: number, now: number, clear: number): Row {
   const left = Math.ceil((row.spent * (clear - now)) / (clear - row.ts));

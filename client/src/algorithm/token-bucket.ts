@@ -3,8 +3,8 @@ import { ALREADY, tighten, type Algebra } from './algebra.js';
 
 /**
  * The token bucket, in which spent tokens are repaid smoothly. `ts` advances only by whole grains, so stored counts are
- * always whole tokens. A grain is `rate / period` in lowest terms. Only the current part of a grain is computed in
- * floating point.
+ * always whole tokens. If `rate / period` in lowest terms is `n / d`, a grain is the `d` microseconds in which `n`
+ * tokens are repaid. Only the repaid part of the current grain is computed in floating point.
  */
 export function tokenBucket({ rate, period, capacity }: RateLimitConfig): Algebra {
   const common = greatestCommonDivisor(rate, period);

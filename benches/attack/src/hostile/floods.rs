@@ -1,11 +1,11 @@
-//! Floods of requests: each with a new key, or all with a few spent keys.
+//! Floods of requests, either each with a new key, or all with a few keys whose tokens are spent.
 
 use std::net::Ipv4Addr;
 
 use super::client::ReconnectingClient;
 use super::{STORM_KEYS, Target, pace, scatter, start};
 
-/// Each request has a new key, to fill the table and evict other rows.
+/// Sends each request with a new key, to fill the table and evict other rows.
 pub async fn new_keys(target: Target, per_second: u64) {
     for lane in 0..CONNECTIONS {
         let mut connection = ReconnectingClient::new(target.clone(), Ipv4Addr::new(127, 64, 0, lane as u8 + 1));
@@ -24,7 +24,7 @@ pub async fn new_keys(target: Target, per_second: u64) {
     }
 }
 
-/// A few keys, whose tokens are spent in the first seconds, so that nearly all requests are denied.
+/// Sends requests with a few keys, whose tokens are spent in the first seconds, so nearly all requests are denied.
 pub async fn storm(target: Target, per_second: u64) {
     for key in 0..STORM_KEYS {
         let mut connection = ReconnectingClient::new(target.clone(), Ipv4Addr::new(127, 65, 0, key as u8 + 1));
@@ -42,5 +42,5 @@ pub async fn storm(target: Target, per_second: u64) {
 
 /// The number of connections.
 const CONNECTIONS: u64 = 4;
-/// The requests sent together. A larger burst would itself delay honest clients.
+/// The number of requests that are sent together. A larger burst would itself delay honest clients.
 const BATCH: u64 = 5;

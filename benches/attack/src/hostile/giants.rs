@@ -9,8 +9,8 @@ use super::{Target, pace, start};
 use crate::Result;
 use crate::honest::connect;
 
-/// Sends them as the key's header and others, over HTTP/1 and HTTP/2. Each request uses a new connection, since the server
-/// closes most of them.
+/// Sends large headers, both as the header that contains the key and as other headers, over HTTP/1 and HTTP/2. Each
+/// request uses a new connection, because the server closes most of them.
 pub async fn giants(target: Target, per_second: u64) {
     let mut pace = pace(per_second as f64);
     for count in 0_u64.. {

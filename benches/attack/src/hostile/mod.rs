@@ -1,4 +1,4 @@
-//! The attackers, each at a bounded pace, all together.
+//! The attackers, which all run together, each at a bounded rate.
 
 mod client;
 mod floods;
@@ -65,12 +65,12 @@ pub const POLICY_FLOOD: &str = "policy flood";
 pub const NEWCOMERS: &str = "honest newcomers of the flooded policy";
 pub const NEWCOMERS_OF_ANOTHER: &str = "honest newcomers of another policy";
 pub const SPOOFS: &str = "spoofed addresses";
-/// The number of keys in the storm.
+/// The number of keys in the denial storm.
 pub const STORM_KEYS: u64 = 4;
 /// The number of the spoofers' actual addresses.
 pub const SPOOFERS: u64 = 16;
 
-/// What an attacker did, as reported by the hostile process.
+/// The statistics of an attacker, as the hostile process reports them.
 #[derive(Clone, Debug)]
 pub struct AttackerStats {
     pub name: String,
@@ -136,13 +136,13 @@ impl Tally {
     }
 }
 
-/// A detached task, which ends with the process.
+/// Spawns a detached task, which ends with the process.
 fn start(attack: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(attack));
 }
 
-/// A timer with at most this rate, even after a pause. It starts at a random part of its period, so that attackers do not run
-/// in step.
+/// Creates a timer that never exceeds this rate, even after a pause. The timer starts at a random part of its period,
+/// so that attackers do not run in step.
 fn pace(per_second: f64) -> Interval {
     static BEGUN: AtomicU64 = AtomicU64::new(0);
     let part = scatter(BEGUN.fetch_add(1, Ordering::Relaxed)) as f64 / u64::MAX as f64;
@@ -154,7 +154,7 @@ fn pace(per_second: f64) -> Interval {
     pace
 }
 
-/// SplitMix64: distinct numbers, not secret ones.
+/// Returns the next output of SplitMix64. The numbers need to be distinct, but not secret.
 fn scatter(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,5 +1,5 @@
-//! A flood under one policy: invented keys that exhaust their quota, so that all their rows deny. Also the honest
-//! newcomers who arrive meanwhile, under the flooded policy and under another.
+//! A flood of invented keys under one policy, which exhaust their quotas, so all their rows deny requests. Also the
+//! honest newcomers who arrive in the meantime, under the flooded policy and under another policy.
 
 use std::net::Ipv4Addr;
 
@@ -7,7 +7,7 @@ use super::client::ReconnectingClient;
 use super::{Target, pace, scatter, start};
 use crate::honest::PROXY;
 
-/// Each invented key sends requests until it is denied.
+/// Sends requests with each invented key until they are denied.
 pub async fn flood(target: Target, keys_per_second: u64) {
     for lane in 0..CONNECTIONS {
         let mut connection = ReconnectingClient::new(target.clone(), Ipv4Addr::new(127, 67, 0, lane as u8 + 1));
@@ -22,7 +22,7 @@ pub async fn flood(target: Target, keys_per_second: u64) {
     }
 }
 
-/// New callers of the flooded policy, one request each. Some share a quota with others while the table is full.
+/// Sends one request each from new callers of the flooded policy, some of whom share a quota while the table is full.
 pub async fn newcomers(target: Target, per_second: u64) {
     let mut connection = ReconnectingClient::new(target, Ipv4Addr::new(127, 68, 0, 1));
     start(async move {
@@ -34,7 +34,7 @@ pub async fn newcomers(target: Target, per_second: u64) {
     });
 }
 
-/// New callers of another policy, one request each, which must not be affected by the flood.
+/// Sends one request each from new callers of another policy, who must not be affected by the flood.
 pub async fn newcomers_of_another(target: Target, per_second: u64) {
     let mut connection = ReconnectingClient::new(target, PROXY);
     start(async move {
@@ -54,5 +54,5 @@ fn trial(name: &str) -> String {
 
 /// The number of connections.
 const CONNECTIONS: u64 = 2;
-/// The requests of each invented key: one more than its quota.
+/// The number of requests with each invented key, which is one more than its quota.
 const REQUESTS: u64 = 4;

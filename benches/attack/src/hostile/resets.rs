@@ -10,7 +10,7 @@ use super::{Target, pace, start};
 use crate::Result;
 use crate::honest::connect;
 
-/// hyper closes a connection that resets too many unprocessed streams; the attackers then reconnect.
+/// hyper closes a connection that resets too many unprocessed streams, after which the attackers reconnect.
 pub async fn resets(target: Target, per_second: u64) {
     for lane in 0..CONNECTIONS {
         let target = target.clone();
@@ -40,7 +40,7 @@ async fn burst(connection: &mut Option<SendRequest<bytes::Bytes>>, from: Ipv4Add
     };
     let mut ready = ready.ready().await?;
     for i in 0..BATCH {
-        // Half of them are reset while they wait.
+        // Half of the streams are reset while their requests wait.
         let path = if i % 2 == 0 { "api" } else { "wait" };
         let request = Request::get(format!("http://resets/{path}")).header("x-api-key", "resets").body(())?;
         let (_response, mut stream) = ready.send_request(request, true)?;

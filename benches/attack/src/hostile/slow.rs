@@ -1,4 +1,4 @@
-//! Connections that cost the attacker nothing: unread responses, and requests that never end.
+//! Connections that cost the attacker nothing, because responses are not read, or because requests never end.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Target, pace, scatter, start};
 
-/// Request a megabyte through the smallest window that the kernel allows, and read none of it.
+/// Requests a megabyte through the smallest window that the kernel allows, and does not read the response.
 pub async fn readers(target: Target, per_second: u64) {
     let mut pace = pace(per_second as f64);
     for count in 0_u64.. {
@@ -27,7 +27,7 @@ pub async fn readers(target: Target, per_second: u64) {
     }
 }
 
-/// Send a byte of a header or body every half second.
+/// Sends one byte of a header or body every half second.
 pub async fn senders(target: Target, per_second: u64) {
     let mut pace = pace(per_second as f64);
     for count in 0_u64.. {
@@ -70,11 +70,11 @@ async fn narrow(target: &Target, from: Ipv4Addr) -> std::io::Result<TcpStream> {
     socket.connect(target.server).await
 }
 
-/// One of 65,000 addresses, to avoid limits by address.
+/// Returns one of 65,000 addresses, so that limits for each address do not apply.
 fn address(net: u8, count: u64) -> Ipv4Addr {
     let [a, b, ..] = scatter(count).to_le_bytes();
     Ipv4Addr::new(127, net, a, b.max(1))
 }
 
-/// Longer than the server's timeouts.
+/// A time that is longer than the server's timeouts.
 const HOLD: Duration = Duration::from_secs(25);

@@ -1,4 +1,5 @@
-//! Forged addresses: to appear as a new client each time, or to spend another client's tokens.
+//! Forged addresses, with which an attacker wants to appear as a new client each time, or to spend another client's
+//! tokens.
 
 use std::net::Ipv4Addr;
 
@@ -6,8 +7,8 @@ use super::client::ReconnectingClient;
 use super::{SPOOFERS, Target, pace, scatter, start};
 use crate::honest::PROXY;
 
-/// Half of the attackers connect directly, so the server must ignore the header. The others connect through the proxy, which
-/// appends the actual address.
+/// Half of the attackers connect directly, so the server must ignore the header. The others connect through the proxy,
+/// which appends their actual address.
 pub async fn spoof(target: Target, per_second: u64) {
     for spoofer in 0..SPOOFERS {
         let direct = spoofer % 2 == 0;
@@ -28,7 +29,7 @@ pub async fn spoof(target: Target, per_second: u64) {
     }
 }
 
-/// A different forged header each time.
+/// Returns a different forged header each time.
 fn forged_header(count: u64, spoofer: u64) -> String {
     let random = Ipv4Addr::from_bits(scatter((spoofer << 48) | count) as u32);
     let honest = count % 20;

@@ -14,14 +14,15 @@ pub async fn hang_up(target: Target, per_second: u64) {
         start(async move {
             let from = Ipv4Addr::new(127, 69, 0, (count % 8) as u8 + 1);
             let Ok(mut client) = Client::connect(from, target.server).await else { return target.tally.cut() };
-            // Two keys: a fifth of these requests are allowed immediately, the others would have to wait.
+            // There are two keys, so a fifth of these requests are allowed immediately, and the others would have to
+            // wait.
             let request = format!("GET /wait HTTP/1.1\r\nhost: waits\r\nx-api-key: waits-{}\r\n\r\n", count % 2);
             if client.send(request.as_bytes()).await.is_err() {
                 return target.tally.cut();
             }
             target.tally.sent(1);
             let patience = Duration::from_millis(scatter(count) % 1_000);
-            // Responses within that time count; otherwise, dropping the connection is the attack.
+            // A response within that time is counted. Otherwise, dropping the connection is the attack.
             let _ = tokio::time::timeout(patience, client.read_responses(1, &target.tally)).await;
         });
     }

@@ -1,15 +1,15 @@
-//! Decisions on Redis compared with a bare round trip and other crates' Redis backends, interleaved in one run:
-//! `make bench-redis`. Arguments change the run: `keys=100000`, `rounds=1`, `tasks=64`,
-//! `charges=1`, `only=PING,coalesced` (words of names).
+//! Compares decisions on Redis with a bare round trip and with other crates' Redis backends, interleaved in one run.
+//! Run it with `make bench-redis`. The run can be changed with the arguments `keys=100000`, `rounds=1`, `tasks=64`,
+//! `charges=1` and `only=PING,coalesced` (words of names).
 //!
-//! Starts a redis-server and prints Markdown tables: requests and decisions per second, latency, and the cost of a decision
-//! on the server's main thread. The server has the first core, the client the second. Each contestant has
-//! one connection, the same random keys, and limits that allow everything. Figures are medians of the rounds. Machines
-//! are noisy, so compare ratios: each is taken within a round, where the contestants run right after one another; the
-//! tables show the median and its 95 % interval (bootstrap).
+//! Starts a redis-server and prints Markdown tables: requests and decisions per second, latency, and the cost of a
+//! decision on the server's main thread. The server has the first core, and the client has the second. Each contestant
+//! has one connection, the same random keys, and limits that allow everything. Figures are medians of the rounds.
+//! Because machines are noisy, compare ratios. Each ratio is taken within a round, in which the contestants run right
+//! after one another, and the tables show the median ratio and its 95 % interval (bootstrap).
 //!
-//! A decision covers one charge, as elsewhere in tollgate: a request with three charges makes three decisions, on three
-//! rows. Latencies are per request.
+//! A decision covers one charge, as elsewhere in tollgate, so a request with three charges makes three decisions, on
+//! three rows. Latencies are those of requests.
 //!
 //! Contestants:
 //! - `PING`: a round trip without a decision, on redis-rs's `MultiplexedConnection`. The others use it too (actix in an older
@@ -23,8 +23,8 @@
 //!   too.
 //! - tower-rate-limiter (feature `tower-rate-limiter`): GCRA, a script call per charge.
 //!
-//! The peers cannot decide several charges atomically. Their charges are sent concurrently, which is the best case: stacked
-//! middleware would send them one after the other.
+//! The peers cannot decide several charges atomically. Their charges are sent concurrently, which is the best case,
+//! because stacked middleware would send them one after the other.
 //!
 //! Not included: limitador 0.14, whose Redis storage does not compile without RocksDB.
 
@@ -46,9 +46,10 @@ use tower_rate_limiter::{DecisionOutcome, GcraQuota, RateLimitPolicy, RedisGcra}
 
 const TASKS: [usize; 3] = [1, 64, 512];
 const CHARGES: [usize; 2] = [1, 3];
-/// With a hundred times as many keys, the server's caches matter: measure both.
+/// The number of keys. With a hundred times as many keys, the server's caches matter, so measure both.
 const KEYS: usize = 1_000;
-/// About five minutes in total. With fifteen rounds, the medians still varied by a tenth.
+/// The number of rounds, which take about five minutes in total. With fifteen rounds, the medians still varied by a
+/// tenth.
 const ROUNDS: usize = 45;
 const ROUND: Duration = Duration::from_millis(200);
 
@@ -64,7 +65,7 @@ static THREE_QUOTAS: Policy = Policy::new("quotas", QUOTA)
     .and(Quota::token_bucket(RATE as u64, DAY).capacity(BURST as u64))
     .and(Quota::token_bucket(RATE as u64, WEEK).capacity(BURST as u64));
 
-/// Longer than any stall of the machine.
+/// A deadline that is longer than any stall of the machine.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 fn main() {
@@ -91,7 +92,7 @@ struct Choice {
     rounds: usize,
     tasks: Option<usize>,
     charges: Option<usize>,
-    /// Words in the names of contestants to run; empty: all.
+    /// Words in the names of the contestants to run. If there are none, all contestants run.
     names: Vec<String>,
 }
 
@@ -121,7 +122,7 @@ impl Choice {
 /// The results of each contestant by number of tasks and round.
 type Results = Vec<(&'static str, [Vec<Round>; TASKS.len()])>;
 
-/// Indexed by the number of charges.
+/// Returns the results, indexed by the number of charges.
 async fn measure(server: &mut Server, contestants: &[Contestant], choice: &Choice) -> Vec<Results> {
     let keys: Rc<[String]> = {
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
@@ -137,7 +138,7 @@ async fn measure(server: &mut Server, contestants: &[Contestant], choice: &Choic
                     continue;
                 }
                 for i in 0..contestants.len() {
-                    // Alternate the order, since the machine changes during a round.
+                    // Alternate the order, because the machine changes during a round.
                     let i = if round % 2 == 0 { i } else { contestants.len() - 1 - i };
                     // The first round is a warm-up.
                     let length = if round == 0 { ROUND / 4 } else { ROUND };
@@ -172,7 +173,7 @@ fn print(charges: usize, results: &Results) {
     println!();
 }
 
-/// The number of decisions per request.
+/// Returns the number of decisions per request.
 fn decisions(name: &str, charges: usize) -> f64 {
     if [PING, QUOTAS].contains(&name) { 1.0 } else { charges as f64 }
 }
@@ -180,7 +181,7 @@ fn decisions(name: &str, charges: usize) -> f64 {
 fn print_targets(results: &[Results]) {
     println!("| ratio | target | 1 charge | 3 charges |");
     println!("| --- | --- | --- | --- |");
-    // A figure of a contestant in a round.
+    // Returns a figure of a contestant in a round.
     type Figure<'a> = &'a dyn Fn((usize, &Results), usize) -> Option<f64>;
     let line = |label: &str, target: &str, of: Figure, to: Figure| {
         let cells = CHARGES.into_iter().zip(results).map(|results| {
@@ -242,17 +243,17 @@ enum Contestant {
     Ping(MultiplexedConnection),
     Coalesced(RateLimiter),
     ThreeQuotas(RateLimiter),
-    /// One per task.
+    /// One limiter for each task.
     Alone(Vec<RateLimiter>),
     Actix(Actix),
-    /// One per policy.
+    /// One limiter for each policy.
     #[cfg(feature = "tower-rate-limiter")]
     Tower(Vec<RedisGcra>),
 }
 
 impl Contestant {
     async fn all(url: &str) -> Vec<Contestant> {
-        // No client timeout: tollgate has its own, and the others need none here.
+        // The client has no timeout, because tollgate has its own, and the others need none here.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let client = Client::open(url).expect("a URL");
         let connection =
@@ -304,7 +305,7 @@ impl Contestant {
         let begin = Instant::now();
         let mut running = Vec::with_capacity(tasks);
         for task in 0..tasks {
-            // The same keys for all contestants, in the same order.
+            // All contestants get the same keys, in the same order.
             let turns = Turns { keys: Rc::clone(keys), dice: Dice(task as u64 + 1), until: begin + length };
             running.push(match self {
                 Contestant::Ping(connection) => {
@@ -379,7 +380,7 @@ async fn all(charges: usize, charge: impl AsyncFn(usize) -> bool) {
     });
 }
 
-/// One task's part in a round.
+/// The part of one task in a round.
 struct Turns {
     keys: Rc<[String]>,
     dice: Dice,
@@ -387,7 +388,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Makes calls in sequence; returns the nanoseconds of each.
+    /// Makes calls in sequence, and returns the nanoseconds of each.
     async fn take(mut self, mut call: impl AsyncFnMut(&str)) -> Vec<u32> {
         let mut nanos = Vec::new();
         let mut now = Instant::now();
@@ -420,7 +421,7 @@ impl Round {
     }
 }
 
-/// A redis-server that ends with the run.
+/// A redis-server, which ends with the run.
 struct Server {
     child: Child,
     port: u16,
@@ -428,9 +429,9 @@ struct Server {
 }
 
 impl Server {
-    /// Starts on this thread's core.
+    /// Starts the server on this thread's core.
     fn start() -> Server {
-        // A free port, unless another process takes it first.
+        // The port is free, unless another process takes it first.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a free port").port();
         let program = std::env::var_os("TOLLGATE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
         let child = Command::new(program)
@@ -455,7 +456,7 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The CPU seconds of the server's main thread.
+    /// Returns the CPU seconds of the server's main thread.
     fn cpu(&mut self) -> f64 {
         let admin = self.admin.as_mut().expect("connected");
         let info: String = redis::cmd("INFO").arg("cpu").query(admin).expect("INFO");

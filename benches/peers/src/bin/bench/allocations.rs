@@ -1,7 +1,7 @@
-//! Allocations of each layer per request. Part of `make bench`.
+//! Counts the allocations of each layer per request. Part of `make bench`.
 //!
-//! Prints Markdown: the number of allocations beyond those of the service without a layer, when a request
-//! is allowed and when it is denied.
+//! Prints, as Markdown, the number of allocations beyond those of the service without a layer, when a request is
+//! allowed and when it is denied.
 
 use tollgate_peers::{Counting, Kind, Stack, layers};
 

@@ -1,8 +1,8 @@
-//! Decisions of tollgate and its peers, interleaved in one process; then with and without observers. Part of
-//! `make bench`.
+//! Measures decisions of tollgate and its peers, interleaved in one process, and then decisions with and without
+//! observers. Part of `make bench`.
 //!
-//! Prints Markdown tables: median nanoseconds per decision, and the ratio of tollgate to each peer; below 1,
-//! tollgate is faster.
+//! Prints Markdown tables with the median nanoseconds per decision, and the ratio of tollgate to each peer. If the
+//! ratio is below 1, tollgate is faster.
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tollgate::observe::{Metrics, Tracing};
@@ -29,7 +29,7 @@ pub fn print() {
     observers();
 }
 
-/// The cost of a denial relative to an allowed call.
+/// Prints the cost of a denial relative to an allowed call.
 fn refusals(counts: &[usize]) {
     // Filling more of the largest tables takes longer than everything else.
     let measured: Vec<_> =
@@ -47,7 +47,7 @@ fn refusals(counts: &[usize]) {
     println!();
 }
 
-/// A row per limiter. Some are not measured with the most keys.
+/// Prints a row for each limiter. Some limiters are not measured with the most keys.
 fn table(label: &str, columns: &[(usize, &Vec<(&str, f64)>)]) {
     let heads: Vec<_> = columns.iter().map(|(keys, _)| counted(*keys)).collect();
     println!("| {label}: ns (tollgate : peer) | {} |", heads.join(" | "));
@@ -71,7 +71,7 @@ fn counted(keys: usize) -> String {
     }
 }
 
-/// Three charges in one call, all or none, relative to one charge.
+/// Prints the cost of three charges in one call, made either all or none, relative to one charge.
 fn charges() {
     let keys = Keys::new(10_000);
     let ([one, of_one], [three, of_three]) = (rules(1, 10_000), rules(3, 10_000));
@@ -96,7 +96,7 @@ fn timed(all: &[Contestant], keys: &Keys) -> Vec<f64> {
     interleaved(rounds(), all.len(), |i| all[i].time(Kind::Allowed, keys, &mut cursors[i], ROUND))
 }
 
-/// The cost of observers.
+/// Prints the cost of observers.
 fn observers() {
     let keys = Keys::new(10_000);
     let builder = || RateLimiter::builder(MemoryBackend::builder().max_rows(100_000).build());

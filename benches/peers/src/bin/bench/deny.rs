@@ -1,6 +1,6 @@
-//! Lookups of addresses in deny lists of different lengths, interleaved in one process: `make bench`.
+//! Measures lookups of addresses in deny lists of different lengths, interleaved in one process. Part of `make bench`.
 //!
-//! Prints a Markdown table: median nanoseconds per lookup, and the ratio to the shortest list.
+//! Prints a Markdown table with the median nanoseconds per lookup, and the ratio to the shortest list.
 
 use std::hint::black_box;
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ pub fn print() {
         let lists: Vec<_> = LENGTHS.iter().map(|length| list(*length, callers, v6, one_in)).collect();
         let mut times = vec![Vec::new(); lists.len()];
         for round in 0..ROUNDS {
-            // Alternate the order, since the machine warms up.
+            // Alternate the order, because the machine warms up.
             for turn in 0..lists.len() {
                 let which = (round + turn) % lists.len();
                 times[which].push(time(&lists[which]));
@@ -40,8 +40,8 @@ pub fn print() {
     }
 }
 
-/// A list of random networks from 4096 addresses to one (IPv6: from a provider's to a customer's), and callers, some of
-/// which are on it.
+/// Returns a list of random networks of 4096 addresses down to one (for IPv6, from a provider's network to a
+/// customer's), and callers, some of which are on the list.
 fn list(length: usize, callers: usize, v6: bool, one_in: usize) -> (DenyList, Vec<Signals>) {
     let mut random = Random(length as u64 + 1);
     let mut networks = Vec::new();
@@ -65,7 +65,7 @@ fn list(length: usize, callers: usize, v6: bool, one_in: usize) -> (DenyList, Ve
     (list, callers)
 }
 
-/// Nanoseconds per lookup in one round.
+/// Returns the nanoseconds per lookup in one round.
 fn time((list, callers): &(DenyList, Vec<Signals>)) -> f64 {
     let begin = Instant::now();
     let mut calls = 0usize;
@@ -95,7 +95,7 @@ impl Random {
         self.next() % end
     }
 
-    /// An address within the allocated range 2000::/3.
+    /// Returns an address within the allocated range 2000::/3.
     fn v6(&mut self) -> u128 {
         let high = 0x2000_0000 | self.next() & 0x1fff_ffff;
         u128::from(high) << 96 | u128::from(self.next()) << 64 | u128::from(self.next())

@@ -1,12 +1,13 @@
-//! Real servers on loopback, with and without layers, under 64 connections with one request each at a time. Part of
-//! `make bench`.
+//! Measures real servers on loopback, with and without layers, under 64 connections with one request each at a time.
+//! Part of `make bench`.
 //!
-//! Each stack is served by a separate process on the first core; the client has the second. In each of 20 rounds, a
-//! layer and the same server without it run right after each other, in alternating order. Prints Markdown:
-//! medians of the rounds, and the 95 % interval of the ratio within a round (bootstrap).
+//! Each stack is served by a separate process on the first core, and the client has the second. In each of 20 rounds, a
+//! layer and the same server without that layer run right after each other, in alternating order. Prints, as Markdown,
+//! the medians of the rounds and the 95 % interval of the ratio within a round (bootstrap).
 //!
-//! All connections come from one address, so the key is hot. One layer does nothing, since axum boxes each layer's future,
-//! which costs more than most layers do. tollgate is also measured around the whole router, where axum boxes nothing.
+//! All connections come from one address, so the key is hot. One of the layers does nothing, because axum boxes each
+//! layer's future, which costs more than most layers do. tollgate is also measured around the whole router, where axum
+//! boxes nothing.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -33,7 +34,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Implements `bench serve STACK KIND`; ends with the parent process.
+/// Implements `bench serve STACK KIND`. The process ends with its parent process.
 pub fn run(stack: &str, kind: &str) {
     pin(0);
     let kind = if kind == "denied" { Kind::Denied } else { Kind::Allowed };
@@ -49,7 +50,7 @@ pub fn run(stack: &str, kind: &str) {
     served.expect("served");
 }
 
-/// Layers that allow everything, each compared with the server without it.
+/// Measures layers that allow everything, each compared with the server without that layer.
 fn allowed(runtime: &Runtime, rounds: usize) {
     let stacks = served(Kind::Allowed);
     let mut servers: Vec<_> = stacks.iter().map(|it| Server::start(runtime, it, Kind::Allowed)).collect();
@@ -70,7 +71,7 @@ fn allowed(runtime: &Runtime, rounds: usize) {
     println!();
 }
 
-/// Layers that deny everything, each compared with tower_governor in the same round.
+/// Measures layers that deny everything, each compared with tower_governor in the same round.
 fn denied(runtime: &Runtime, rounds: usize) {
     let stacks = layers(Kind::Denied);
     let mut servers: Vec<_> = stacks.iter().map(|it| Server::start(runtime, it, Kind::Denied)).collect();
@@ -141,9 +142,9 @@ impl Server {
         server
     }
 
-    /// Requests per second over one slice of a round; all responses must have `status`.
+    /// Returns the requests per second over one slice of a round. All responses must have `status`.
     fn slice(&mut self, runtime: &Runtime, status: &str) -> f64 {
-        // Warm-up, since the machine has just run another stack.
+        // Warm up, because the machine has just run another stack.
         self.load(runtime, SLICE / 10);
         let (cpu, begin) = (self.on_cpu(), Instant::now());
         let answers = self.load(runtime, SLICE);
@@ -173,7 +174,7 @@ impl Server {
         })
     }
 
-    /// The CPU time of the server's only thread.
+    /// Returns the CPU time of the server's only thread.
     fn on_cpu(&self) -> Duration {
         let output = std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id())).expect("Linux");
         Duration::from_nanos(output.split(' ').next().and_then(|it| it.parse().ok()).expect("nanoseconds"))
@@ -228,7 +229,7 @@ async fn ask(mut connection: TcpStream, until: Instant) -> (TcpStream, Vec<Answe
     (connection, answers)
 }
 
-/// The status of a response, once it is complete.
+/// Returns the status of a response, once the response is complete.
 fn whole(answer: &[u8]) -> Option<[u8; 3]> {
     let head = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let mut lines = answer[..head].split(|byte| *byte == b'\n');

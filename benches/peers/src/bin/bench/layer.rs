@@ -1,7 +1,7 @@
-//! Layers around a service that responds immediately, interleaved in one process: `make bench`.
+//! Measures layers around a service that responds immediately, interleaved in one process. Part of `make bench`.
 //!
-//! Prints Markdown: nanoseconds per request, sent by 10,000 addresses in order, and the difference to the service without
-//! a layer. Creating the request is included.
+//! Prints Markdown tables with the nanoseconds per request, for requests from 10,000 addresses in turn, and the
+//! difference from the service without a layer. Creating the request is included.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -36,7 +36,7 @@ pub fn print() {
     }
 }
 
-/// Nanoseconds per request in one round.
+/// Returns the nanoseconds per request in one round.
 fn time(stack: &mut Stack, kind: Kind, callers: &[IpAddr], cursor: &mut usize) -> f64 {
     let begin = Instant::now();
     let (mut requests, mut passed) = (0, 0);

@@ -1,4 +1,4 @@
-//! Runs the benchmarks and stores the tables: `make bench`, or `make bench TABLES="layer http"`.
+//! Runs the benchmarks and stores the tables. Run it with `make bench`, or with `make bench TABLES="layer http"`.
 //!
 //! Each part runs in a separate process, `bench print PART`. Its output is stored in `RESULTS.md`, with the machine, the date
 //! and the commit. Parts that were not measured stay unchanged. The figures in PROOF.md are copied from `RESULTS.md`.
@@ -102,7 +102,7 @@ fn measure(wanted: &[&str]) {
     }
 }
 
-/// The stored results with one part replaced, in the order of [`PARTS`].
+/// Returns the stored results with one part replaced, in the order of [`PARTS`].
 fn with_part(kept: &str, title: &str, part: &str) -> String {
     let mut out = String::from(HEAD);
     for (_, other, ..) in PARTS {

@@ -1,14 +1,15 @@
-//! Memory per key, and the longest call while a table grows. Part of `make bench`.
+//! Measures the memory per key, and the longest call while a table grows. Part of `make bench`.
 //!
-//! Each table grows from empty in a separate process, alternating tollgate and governor, three times. Prints medians as
-//! Markdown. Each key is created, used once and dropped, so that the remaining memory is the limiter's.
+//! Each table grows from empty in a separate process, three times for each limiter, in turns. Each key is created, used
+//! once and dropped, so that the remaining memory is that of the limiter. Prints the medians as Markdown.
 
 use std::process::Command;
 use std::time::Instant;
 
 use tollgate_peers::{Counting, Kind, interleaved, key, limiters, quick, ratio, resident};
 
-/// Bytes per key (allocated, maximum, resident); nanoseconds of a call (median, 99.9th percentile, maximum).
+/// The bytes per key (allocated, maximum, resident), and the nanoseconds of a call (median, 99.9th percentile,
+/// maximum).
 type Measured = [f64; 6];
 
 pub fn print() {
@@ -21,7 +22,7 @@ pub fn print() {
     for keys in counts {
         let names: Vec<_> = limiters(Kind::Allowed, keys, keys == counts[1]).iter().map(|it| it.name).collect();
         let mut measured = vec![Vec::new(); names.len()];
-        // The median of each column.
+        // Take the median of each column.
         interleaved(if quick() { 1 } else { 3 }, names.len(), |i| {
             measured[i].push(measure_in_new_process(names[i], keys));
             0.0
@@ -60,7 +61,7 @@ pub fn grow(name: &str, keys: usize) {
 
 fn grown(name: &str, keys: usize) -> Measured {
     let contestant = limiters(Kind::Allowed, keys, false).into_iter().find(|it| it.name == name).expect("a limiter");
-    // Allocated and touched beforehand, so that it does not count as growth.
+    // Allocate and touch this memory beforehand, so that it does not count as growth.
     let mut nanos = vec![1u32; keys];
     let (live, rss) = (Counting::live(), resident());
     Counting::forget_peak();

@@ -1,5 +1,5 @@
-//! Draws the cost of a decision by number of keys, threads and charges: `benches/peers/plots/*.svg`. Part
-//! of `make bench`.
+//! Draws the cost of a decision for different numbers of keys, threads and charges, in `benches/peers/plots/*.svg`.
+//! Part of `make bench`.
 //!
 //! Prints the same data as Markdown tables.
 
@@ -36,7 +36,7 @@ pub fn print() {
     draw("rules", "A request with more and more rules", "charges, 10,000 keys", marks, measured);
 }
 
-/// `measured`: the nanoseconds of each line at each mark.
+/// `measured` contains the nanoseconds of each line at each mark.
 fn draw(name: &str, title: &'static str, below: &'static str, marks: Vec<String>, measured: Vec<Vec<(&str, f64)>>) {
     println!("| {below} | {} |", marks.join(" | "));
     println!("| --- {}|", "| ---: ".repeat(marks.len()));
