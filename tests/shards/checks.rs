@@ -66,14 +66,12 @@ fn the_json_of_a_snapshot_lists_the_shards() {
     let snapshot = now(limiter.snapshot(&TWO, "ada"));
     let (at, time) = (snapshot.rows()[0].1.at.get(), snapshot.now().get());
     let unspent = snapshot.rows()[1].1.at.get();
-    assert_eq!(
-        snapshot.to_json(),
-        format!(
-            r#"{{"policy":"two","algorithm":"fixed_window","rate":5,"period":60000000,"capacity":5,"start":30000000,"#
-        ) + &format!(
-            r#""max_reserved":0,"shards":2,"rows":[{{"rate":3,"capacity":3,"max_reserved":0,"spent":3,"previous":0,"#
-        ) + &format!(
-            r#""ts":{at}}},{{"rate":2,"capacity":2,"max_reserved":0,"spent":0,"previous":0,"ts":{unspent}}}],"#
-        ) + &format!(r#""now":{time}}}"#)
-    );
+    let outer =
+        r#"{"policy":"two","algorithm":"fixed_window","rate":5,"period":60000000,"capacity":5,"start":30000000,"#;
+    let row = |tokens: u64, spent: u64, at: u64| {
+        format!(r#"{{"rate":{tokens},"capacity":{tokens},"max_reserved":0,"spent":{spent},"previous":0,"ts":{at}}}"#)
+    };
+    let rows = [row(3, 3, at), row(2, 0, unspent)].join(",");
+    let expected = format!(r#"{outer}"max_reserved":0,"shards":2,"rows":[{rows}],"now":{time}}}"#);
+    assert_eq!(snapshot.to_json(), expected);
 }

@@ -61,7 +61,7 @@ impl Reference {
         let steps: Vec<_> = decisions
             .iter()
             .zip(&*states)
-            .map(|(decision, state)| step(decision.quota(), state, decision.step().now, ask))
+            .map(|(decision, state)| step(&decision.quota(), state, decision.step().now, ask))
             .collect();
         let allowed = steps.iter().all(tollgate::algorithm::Step::is_allowed);
         assert_eq!(decisions.is_allowed(), allowed);
