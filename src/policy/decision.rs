@@ -313,7 +313,9 @@ pub(crate) fn limit_name<'n>(policy: &'n PolicyName, quota: &Quota, count: usize
 
 #[cold]
 fn permanent_reason(cost: u64, quota: &Quota) -> Reason {
-    if quota.shard_index().is_some() && cost > quota.get_capacity() && cost <= quota.whole().ceiling() {
+    let whole = quota.whole();
+    let is_above_shard = |shard: u64, whole: u64| shard < cost && cost <= whole;
+    if is_above_shard(quota.get_capacity(), whole.get_capacity()) || is_above_shard(quota.ceiling(), whole.ceiling()) {
         Reason::CostAboveShard
     } else if cost > quota.ceiling() {
         Reason::CostTooLarge
