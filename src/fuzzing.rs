@@ -16,5 +16,5 @@ pub fn duration(text: &str) -> Option<Duration> {
 /// Returns the decision that a limiter creates from a backend's step.
 pub fn decision(policy: PolicyName, quota: Quota, cost: u64, step: Step, all_granted: bool) -> Decision {
     let key = Digest::from_bits(0);
-    Decision::new(ChargedQuota { policy, key, quota, cost, window: 0, part: Part::WHOLE }, step, all_granted)
+    Decision::new(ChargedQuota { policy, row_key: key, quota, cost, window: 0, part: Part::WHOLE }, step, all_granted)
 }

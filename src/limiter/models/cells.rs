@@ -24,7 +24,7 @@ fn reservation(before: u64) -> Decisions {
     let quota = Quota::token_bucket(1, MINUTE).capacity(1).unlimited_reservations();
     let state = State { spent: before as f64, at: NOW, stamp: quota.stamp(), ..State::default() };
     let step = step(&quota, &state, NOW, Ask::cost(1).reserve());
-    let of = ChargedQuota { policy: API, key: KEY, quota, cost: 1, window: 0, part: Part::WHOLE };
+    let of = ChargedQuota { policy: API, row_key: KEY, quota, cost: 1, window: 0, part: Part::WHOLE };
     Decision::new(of, step, true).into()
 }
 
