@@ -36,7 +36,7 @@ fn a_check_is_answered_by_the_shard_that_can_grant_the_cost_first() {
         // A shard with 19 tokens may be left.
         assert!(cost == 19 || check.is_allowed() == (cost <= 18), "{cost}");
     }
-    let reserve = now(limiter.snapshot(&API, "ada")).project(now(limiter.now()), Ask::cost(28).reserve());
+    let reserve = now(limiter.snapshot(&API, "ada")).project(now(limiter.now()), Ask::cost(20).reserve());
     assert!(matches!(reserve.verdict, Verdict::Reserve { .. }), "{reserve:?}");
     assert_eq!(now(limiter.try_acquire(&API, "ada").cost(40).check()).reason(), Reason::CostAboveShard);
 }
