@@ -27,6 +27,7 @@ mod queue;
 mod read;
 mod receipt;
 mod reservation;
+mod saved;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -62,6 +63,7 @@ pub(crate) use observer::Observer;
 pub use overrides::SetQuotaError;
 pub use receipt::Receipt;
 pub use reservation::Reservation;
+pub use saved::{Loaded, Saved, StateError, StateErrorKind};
 pub use snapshot::Snapshot;
 pub(crate) use waiting::WaitSlot;
 
