@@ -111,7 +111,8 @@ impl RateLimiter {
         let entries = Entries::parse(&entries).map_err(StateError::damaged)?;
         let counts = self.inner.backend.load_rows(&rows).map_err(StateError::backend)?;
         let mut loaded = self.inner.load_entries(&entries);
-        (loaded.rows, loaded.expired, loaded.existing) = (counts.loaded, counts.expired, counts.existing);
+        (loaded.rows, loaded.existing) = (counts.loaded, counts.existing);
+        loaded.expired += counts.expired;
         loaded.dropped += counts.dropped;
         Ok(loaded)
     }
