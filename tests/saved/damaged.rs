@@ -102,7 +102,10 @@ fn errors_name_what_was_expected_and_found() {
         changed
     };
     let long = [&state[..], b"more"].concat();
-    let cases: [(&[u8], StateErrorKind, &str); 8] = [
+    let without_end = &state[..state.len() - 21];
+    let end = format!("it ends after {} bytes", without_end.len());
+    let cases: [(&[u8], StateErrorKind, &str); 9] = [
+        (without_end, StateErrorKind::Damaged, &end),
         (b"", StateErrorKind::Damaged, "expected the saved state of a limiter, found no bytes"),
         (b"{\"rows\": 1}", StateErrorKind::Damaged, "expected the saved state of a limiter, found other data"),
         (&state[..15], StateErrorKind::Damaged, "it ends after 15 bytes, before its last part"),
