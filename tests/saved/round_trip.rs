@@ -221,7 +221,8 @@ fn the_state_contains_neither_keys_nor_addresses_nor_the_secret() {
 fn charges_during_a_save_are_saved_completely_or_not_at_all() {
     let policy = Policy::new("api", Quota::fixed_window(1_000_000, DAY));
     let other = Policy::new("other", Quota::fixed_window(1_000_000, DAY));
-    let before = RateLimiter::new(MemoryBackend::builder().secret(Secret::new(SECRET)).build());
+    let clock = ManualClock::new();
+    let before = limiter(&clock);
     let mut states = Vec::new();
     std::thread::scope(|scope| {
         let calls = scope.spawn(|| {
@@ -237,7 +238,7 @@ fn charges_during_a_save_are_saved_completely_or_not_at_all() {
     states.push(saved(&before));
     let mut last = 0;
     for state in states {
-        let after = RateLimiter::new(MemoryBackend::builder().secret(Secret::new(SECRET)).build());
+        let after = limiter(&clock);
         after.load(&state[..]).unwrap();
         let mut spent = 0;
         for key in 0..1_000u64 {
