@@ -1,12 +1,16 @@
 //! A damaged state is rejected with a reason, and changes nothing.
 
+use proptest::prelude::*;
+use tollgate::algorithm::Micros;
+use tollgate::backend::Backend;
 use tollgate::clock::ManualClock;
 use tollgate::limiter::StateErrorKind;
 use tollgate::protection::Signal;
 use tollgate::{HOUR, Policy, Quota, RateLimiter};
 
+use crate::random::cases;
 use crate::support::now;
-use crate::{limiter, saved};
+use crate::{backend, limiter, saved};
 
 fn api() -> Policy {
     Policy::new("api", Quota::token_bucket(1_000, HOUR))
@@ -76,6 +80,47 @@ fn two_hundred_damaged_states_change_nothing() {
     assert!(messages.len() >= 6, "{messages:#?}");
     assert!(after.load(&state[..]).is_ok(), "the state itself is valid");
     assert_ne!(known(&after), expected);
+}
+
+proptest! {
+    #![proptest_config(cases(2_000))]
+
+    /// Rows are authenticated before they are read. Even so, rows with random numbers must not cause a panic.
+    #[test]
+    fn random_rows_are_rejected_or_can_be_charged(
+        changes in prop::collection::vec((0usize..10_000, any::<u8>()), 1..20),
+        cut in 0usize..100,
+        later in -1_000_000_000_000_i64..1_000_000_000_000,
+    ) {
+        let clock = ManualClock::new();
+        let quotas = [Quota::token_bucket(5, HOUR), Quota::fixed_window(5, HOUR), Quota::sliding_window(5, HOUR)];
+        let policies = quotas.map(|quota| Policy::new("api", quota));
+        let rows = std::sync::Arc::new(backend(&clock));
+        let before = RateLimiter::new(std::sync::Arc::clone(&rows));
+        for key in 0..4u64 {
+            policies.iter().for_each(|policy| drop(now(before.try_limit(policy, key))));
+        }
+        let mut bytes = rows.save_rows().expect("a memory backend").bytes;
+        for (position, byte) in changes {
+            let length = bytes.len();
+            bytes[position % length] = byte;
+        }
+        bytes.truncate(bytes.len() - cut.saturating_sub(80));
+        let begin = tollgate::clock::Clock::now(&clock).get();
+        clock.set(Micros::new(begin.saturating_add_signed(later)));
+        let rows = std::sync::Arc::new(backend(&clock));
+        if rows.load_rows(&bytes).is_err() {
+            prop_assert!(rows.is_empty());
+        }
+        let after = RateLimiter::new(std::sync::Arc::clone(&rows));
+        for key in 0..4u64 {
+            for policy in &policies {
+                let spent = now(after.try_acquire(policy, key).cost(2));
+                prop_assert!(spent.remaining() <= 5);
+            }
+        }
+        prop_assert!(rows.save_rows().is_some());
+    }
 }
 
 #[test]
