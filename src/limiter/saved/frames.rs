@@ -1,9 +1,9 @@
 //! The frames of a saved state, each of which is authenticated together with all frames before it.
 //!
-//! The state begins with a magic number, the version of the format, and a fingerprint of the secret. A frame consists of
-//! its kind (one byte), the length of its payload (four bytes, little-endian), the payload, and 16 bytes of SipHash under
-//! a secret that is derived from the limiter's. The hash also covers the hash of the frame before it. The last frame is
-//! empty, so that a state that was cut off between frames is recognized.
+//! The state begins with a magic number, the version of the format, and a fingerprint of the secret. A frame consists
+//! of its kind (one byte), the length of its payload (four bytes, little-endian), the payload, and 16 bytes of SipHash
+//! under a secret that is derived from the limiter's. The hash also covers the hash of the frame before it. The last
+//! frame is empty, so that a state that was cut off between frames is recognized.
 
 use std::io::{self, Read, Write};
 

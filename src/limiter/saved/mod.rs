@@ -86,8 +86,8 @@ impl RateLimiter {
     ///   ([`Block`](crate::protection::Block)), like blocks of other processes.
     ///
     /// If the clock shows an earlier time than when the state was saved, the time in between counts as zero: tokens stay
-    /// spent, and rows that are far ahead of the clock are refilled after the time that they need from now on. A row
-    /// therefore never gains tokens, and is never locked for longer than its full refill.
+    /// spent, and rows that are far ahead of the clock are refilled after the time that they need from now on. Under an
+    /// unchanged quota, a row therefore never gains tokens, and is full again after at most the time of two refills.
     ///
     /// The whole state is read and checked before anything changes, which takes as much memory as the state has bytes.
     /// Reading stops at the first part that was not written with the secret.
