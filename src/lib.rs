@@ -76,6 +76,7 @@
 //! | [`docs::testing`] | testing your own limits |
 //! | [`docs::proxies`] | client addresses behind nginx, Envoy or a CDN |
 //! | `docs::redis` | how to set up a Redis server, and what happens in an outage (feature `redis`) |
+//! | [`docs::restarts`] | limits in memory that survive a restart |
 //! | [`docs::observing`] | logs, metrics, alerts |
 //! | [`docs::migrating`] | how to move from other libraries and services |
 //! | [`docs::mistakes`] | mistakes in writing limits, and how you notice them |

@@ -6,6 +6,7 @@
 //! Applications need the backends, their builders, [`Error`] and [`ErrorKind`]. Everything else is for authors of
 //! backends and is unstable until 1.0: any minor version may change it.
 
+pub(crate) mod bytes;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
@@ -61,7 +62,8 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// ```
 /// # use tollgate::{algorithm::Micros, clock::{Clock, Sleep}, key::Secret, policy::PolicyName};
 /// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
-/// # use tollgate::backend::{Adjustment, Backend, BackendFuture, NoticeChannel, RowId, Steps, Take, Health};
+/// # use tollgate::backend::{Adjustment, Backend, BackendFuture, Error, Health, LoadedRows, NoticeChannel, RowId};
+/// # use tollgate::backend::{SavedRows, Steps, Take};
 /// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
 ///
 /// #[derive(Debug)]
@@ -82,6 +84,8 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> { self.inner.notice_channel() }
 ///     fn health(&self) -> Health { self.inner.health() }
 ///     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> { self.inner.rows_by_policy() }
+///     fn save_rows(&self) -> Option<SavedRows> { self.inner.save_rows() }
+///     fn load_rows(&self, bytes: &[u8]) -> Result<LoadedRows, Error> { self.inner.load_rows(bytes) }
 /// }
 ///
 /// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
@@ -160,6 +164,56 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         Vec::new()
     }
+
+    /// Returns the rows of this process for [`RateLimiter::save`](crate::RateLimiter::save), in a format that only
+    /// [`load_rows`](Backend::load_rows) reads. Decisions in other threads must not wait for the whole of this call. If
+    /// the result is `None`, which is the default, the limiter reports that the backend cannot be saved.
+    fn save_rows(&self) -> Option<SavedRows> {
+        None
+    }
+
+    /// Adds rows from [`save_rows`](Backend::save_rows) of a backend with the same [`secret`](Backend::secret). Rows
+    /// that exist already are not changed. The default implementation returns an error of the kind
+    /// [`Unsupported`](ErrorKind::Unsupported).
+    ///
+    /// # Errors
+    /// Fails if the bytes cannot be read. In this case, nothing has changed.
+    fn load_rows(&self, bytes: &[u8]) -> Result<LoadedRows, Error> {
+        let _ = bytes;
+        Err(Error::new(ErrorKind::Unsupported, "this backend cannot load rows; use a MemoryBackend"))
+    }
+}
+
+/// The rows of a backend as bytes, from [`Backend::save_rows`].
+///
+/// ```
+/// use tollgate::{MemoryBackend, backend::Backend};
+/// let saved = MemoryBackend::new().save_rows().expect("a memory backend can be saved");
+/// assert_eq!(saved.rows, 0);
+/// assert_eq!(MemoryBackend::new().load_rows(&saved.bytes)?.loaded, 0);
+/// # Ok::<(), tollgate::backend::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs)] // A new field would change the contract.
+pub struct SavedRows {
+    /// The number of rows.
+    pub rows: usize,
+    /// The rows in the backend's own format.
+    pub bytes: Vec<u8>,
+}
+
+/// How many saved rows a backend added, from [`Backend::load_rows`]. See [`SavedRows`] for an example.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs)] // A new field would change the contract.
+pub struct LoadedRows {
+    /// The rows that were added.
+    pub loaded: usize,
+    /// The rows that were skipped because they have expired since.
+    pub expired: usize,
+    /// The rows that were skipped because the backend has a row for their key already.
+    pub existing: usize,
+    /// The rows that were skipped because the backend is full.
+    pub dropped: usize,
 }
 
 /// The health of a backend, as far as it is known without a network call.
@@ -233,6 +287,14 @@ macro_rules! delegate {
 
             fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
                 (**self).rows_by_policy()
+            }
+
+            fn save_rows(&self) -> Option<SavedRows> {
+                (**self).save_rows()
+            }
+
+            fn load_rows(&self, bytes: &[u8]) -> Result<LoadedRows, Error> {
+                (**self).load_rows(bytes)
             }
         }
     };

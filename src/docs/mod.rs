@@ -59,6 +59,9 @@ pub mod redis {}
 
 pub mod migrating;
 
+#[doc = include_str!("restarts.md")]
+pub mod restarts {}
+
 #[doc = include_str!("observing.md")]
 pub mod observing {}
 

@@ -69,6 +69,9 @@ impl RateLimiterBuilder {
 
     /// Sets the secret that is used to hash keys. Processes that share a backend need the same secret. Defaults to the
     /// backend's secret if there is one, or else to a random secret.
+    ///
+    /// To [save](RateLimiter::save) the state of a limiter, set the secret of
+    /// [its backend](crate::backend::MemoryBackendBuilder::secret) instead.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RateLimiterBuilder {
         self.secret = Some(secret);

@@ -27,6 +27,7 @@ mod queue;
 mod read;
 mod receipt;
 mod reservation;
+mod saved;
 mod shards;
 mod snapshot;
 #[cfg(test)]
@@ -64,6 +65,7 @@ pub(crate) use observer::Observer;
 pub use overrides::SetQuotaError;
 pub use receipt::Receipt;
 pub use reservation::Reservation;
+pub use saved::{Loaded, Saved, StateError, StateErrorKind};
 pub use snapshot::Snapshot;
 pub(crate) use waiting::WaitSlot;
 

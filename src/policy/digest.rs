@@ -96,7 +96,17 @@ impl Secret {
         self.hash(key.bytes())
     }
 
-    pub(super) fn hash(&self, bytes: &[u8]) -> Digest {
+    /// Derives another secret for one purpose. The first byte of `purpose` must be a letter, because no key begins with
+    /// such a byte, so the derived secret differs from every digest of a key.
+    pub(crate) fn derive(&self, purpose: &str) -> Secret {
+        Secret(self.hash(purpose.as_bytes()).to_bits().to_le_bytes())
+    }
+
+    pub(crate) fn is_same(&self, other: &Secret) -> bool {
+        self.0 == other.0
+    }
+
+    pub(crate) fn hash(&self, bytes: &[u8]) -> Digest {
         Digest::from_bits(SipHasher13::new_with_key(&self.0).hash(bytes).as_u128())
     }
 }

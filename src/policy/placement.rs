@@ -8,7 +8,7 @@ use super::digest::{Digest, Secret};
 ///
 /// The digest alone cannot be used as the position, because attackers who know the secret could choose keys whose
 /// digests fall into one bucket, and thereby evict another key's entry. Each table uses its own random numbers, so two
-/// digests collide only by chance.
+/// digests collide only by chance. A table of rows that can be saved derives these numbers from its secret instead.
 #[derive(Clone, Copy)]
 pub(crate) struct Placement {
     low: u128,
@@ -23,7 +23,8 @@ impl Placement {
         Placement::of(&if cfg!(tollgate_models) { Secret::new([0; 16]) } else { Secret::random() })
     }
 
-    fn of(secret: &Secret) -> Placement {
+    /// Creates the hash function that belongs to a secret.
+    pub(crate) fn of(secret: &Secret) -> Placement {
         let draw = |number: u64| secret.hash(&number.to_le_bytes()).to_bits();
         Placement { low: draw(0), high: draw(1), offset: draw(2) }
     }

@@ -20,6 +20,8 @@ mod ports;
 mod redis;
 mod routes;
 mod running;
+#[cfg(unix)] // The test sends a signal.
+mod save_and_load;
 #[path = "../redis/server.rs"]
 #[allow(dead_code)] // Other tests use the rest of this module.
 mod server;

@@ -64,6 +64,13 @@ impl Example {
         address.unwrap_or_else(|| panic!("example {}: no URL in {line:?}", self.name)).parse().unwrap()
     }
 
+    /// Asks the process to stop.
+    #[cfg(unix)]
+    pub(crate) fn terminate(&self) {
+        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
     /// Waits for the example to exit. Returns whether it succeeded.
     pub(crate) fn ends(mut self) -> bool {
         assert!(self.lines.recv_timeout(TIMEOUT).is_err(), "example {}: expected no further line", self.name);

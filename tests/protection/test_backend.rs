@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tollgate::backend::{Adjustment, Backend, BackendFuture, Health, NoticeChannel, RowId, Steps, Take};
+use tollgate::backend::{
+    Adjustment, Backend, BackendFuture, Health, LoadedRows, NoticeChannel, RowId, SavedRows, Steps, Take,
+};
 use tollgate::{
     MemoryBackend,
     backend::{Error, ErrorKind},
@@ -139,5 +141,13 @@ impl Backend for TestBackend {
 
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         self.rows.rows_by_policy()
+    }
+
+    fn save_rows(&self) -> Option<SavedRows> {
+        self.rows.save_rows()
+    }
+
+    fn load_rows(&self, bytes: &[u8]) -> Result<LoadedRows, Error> {
+        self.rows.load_rows(bytes)
     }
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::MemoryBackend;
+use super::row::RowHasher;
 use super::table::Table;
 use crate::clock::{Clock, SystemClock};
+use crate::policy::Secret;
 
 /// Builds a [`MemoryBackend`].
 ///
@@ -18,11 +20,12 @@ use crate::clock::{Clock, SystemClock};
 pub struct MemoryBackendBuilder {
     max_rows: usize,
     clock: Option<Arc<dyn Clock>>,
+    secret: Option<Secret>,
 }
 
 impl MemoryBackendBuilder {
     pub(super) fn new() -> MemoryBackendBuilder {
-        MemoryBackendBuilder { max_rows: DEFAULT_MAX_ROWS, clock: None }
+        MemoryBackendBuilder { max_rows: DEFAULT_MAX_ROWS, clock: None, secret: None }
     }
 
     /// Sets the maximum number of rows. Defaults to 1,000,000 rows, which take at most 90 MB. The minimum is 16.
@@ -42,10 +45,23 @@ impl MemoryBackendBuilder {
         self
     }
 
+    /// Sets the secret with which limiters on this backend hash keys, and from which the backend derives the positions
+    /// of its rows. By default, both are random in each process. Rows can be [saved](crate::RateLimiter::save) only if
+    /// the secret is set, and loaded only by a backend with the same secret.
+    ///
+    /// Clients that know the secret can choose keys whose rows displace those of other keys. Use 16 random bytes, and
+    /// store them like a password.
+    #[must_use]
+    pub fn secret(mut self, secret: Secret) -> MemoryBackendBuilder {
+        self.secret = Some(secret);
+        self
+    }
+
     /// Builds the backend.
     pub fn build(self) -> MemoryBackend {
         MemoryBackend {
-            table: Table::new(self.max_rows),
+            table: Table::new(self.max_rows, self.secret.as_ref().map_or_else(RowHasher::random, RowHasher::of)),
+            secret: self.secret,
             has_own_clock: self.clock.is_some(),
             clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
             max_rows: self.max_rows,

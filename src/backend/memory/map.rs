@@ -31,6 +31,13 @@ impl Map {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
+
+    /// Returns copies of all rows. Locks one shard at a time.
+    pub(super) fn rows(&self) -> Vec<(RowKey, Row)> {
+        let mut rows = Vec::with_capacity(self.len());
+        rows.extend(self.0.iter().map(|row| (*row.key(), *row.value())));
+        rows
+    }
 }
 
 impl Rows<'_> {

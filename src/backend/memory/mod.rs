@@ -8,6 +8,7 @@ mod map;
 #[cfg(all(test, tollgate_models))]
 mod models;
 mod row;
+mod saved;
 mod table;
 
 use std::fmt;
@@ -15,10 +16,10 @@ use std::sync::Arc;
 
 use self::call::{Location, LockedCall};
 use self::table::Table;
-use super::{Adjustment, Backend, BackendFuture, Health, RowId, Steps, Take};
+use super::{Adjustment, Backend, BackendFuture, Error, Health, LoadedRows, RowId, SavedRows, Steps, Take};
 use crate::algorithm::{Micros, settle, takes_effect};
 use crate::clock::{Clock, Sleep};
-use crate::policy::{MAX_WINDOWS, PolicyName};
+use crate::policy::{MAX_WINDOWS, PolicyName, Secret};
 
 pub use builder::MemoryBackendBuilder;
 
@@ -33,6 +34,7 @@ pub use builder::MemoryBackendBuilder;
 /// - **Fair.** A flood of keys under one policy does not affect callers under other policies, and denied keys stay
 ///   denied.
 /// - **Atomic.** All charges of a call are decided while the shards of their rows are locked.
+/// - **Restarts.** A limiter can [save](crate::RateLimiter::save_to_file) the rows to a file and load them again.
 ///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
@@ -52,6 +54,7 @@ pub struct MemoryBackend {
     clock: Arc<dyn Clock>,
     has_own_clock: bool,
     max_rows: usize,
+    secret: Option<Secret>,
 }
 
 impl MemoryBackend {
@@ -132,6 +135,10 @@ impl Backend for MemoryBackend {
         BackendFuture::ready(Ok(removed))
     }
 
+    fn secret(&self) -> Option<Secret> {
+        self.secret
+    }
+
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         self.clock.sleep_until(instant)
     }
@@ -149,6 +156,14 @@ impl Backend for MemoryBackend {
         let mut sizes = self.table.sizes();
         sizes.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.as_str().cmp(b.as_str())));
         sizes
+    }
+
+    fn save_rows(&self) -> Option<SavedRows> {
+        Some(saved::save(&self.table, self.clock.now()))
+    }
+
+    fn load_rows(&self, bytes: &[u8]) -> Result<LoadedRows, Error> {
+        saved::load(&self.table, self.clock.now(), bytes)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::algorithm::{Ask, Micros, Quota, State, when};
 use crate::backend::RowId;
-use crate::policy::{Digest, MAX_WINDOWS, Placement, PolicyName};
+use crate::backend::bytes::ByteReader;
+use crate::policy::{Digest, MAX_WINDOWS, Placement, PolicyName, Secret};
 
 /// The stored state of one key under one policy, or its carry.
 ///
@@ -132,6 +133,38 @@ impl Row {
     }
 }
 
+/// The form in which rows are saved, without the seniority, which the table that loads the row determines.
+impl Row {
+    pub(super) const BYTES: usize = 28;
+
+    pub(super) fn to_bytes(self) -> [u8; Row::BYTES] {
+        let mut bytes = [0; Row::BYTES];
+        bytes[..8].copy_from_slice(&{ self.spent }.to_bits().to_le_bytes());
+        bytes[8..16].copy_from_slice(&(self.packed & !SENIOR_BIT).to_le_bytes());
+        bytes[16..20].copy_from_slice(&{ self.stamp }.to_le_bytes());
+        bytes[20..24].copy_from_slice(&{ self.policy }.to_le_bytes());
+        bytes[24..].copy_from_slice(&{ self.expires }.to_le_bytes());
+        bytes
+    }
+
+    /// Returns `None` if no table contains such a row.
+    pub(super) fn from_bytes(bytes: [u8; Row::BYTES]) -> Option<Row> {
+        let mut reader = ByteReader::new(&bytes);
+        let spent = f64::from_bits(reader.u64()?);
+        let row =
+            Row { spent, packed: reader.u64()?, stamp: reader.u32()?, policy: reader.u32()?, expires: reader.u32()? };
+        let is_possible = (0.0..=f64::MAX).contains(&spent) && row.policy % 2 == 1;
+        (is_possible && !row.is_senior()).then_some(row)
+    }
+
+    /// Returns the row with another state. It denies for the same fraction of the time.
+    pub(super) fn rewritten(mut self, state: &State, has_carry: bool) -> Row {
+        self.store(state, self.packed & DENIAL_MASK);
+        self.set_carry(has_carry);
+        self
+    }
+}
+
 /// Returns the instant from which at most `level` tokens are spent.
 fn denies_until(quota: &Quota, state: &State, level: u64) -> Micros {
     when(quota, state, state.at, level as f64).unwrap_or(Micros::MAX)
@@ -190,6 +223,24 @@ impl RowKey {
     }
 }
 
+impl RowKey {
+    pub(super) const BYTES: usize = 12;
+
+    pub(super) fn to_bytes(self) -> [u8; RowKey::BYTES] {
+        let mut bytes = [0; RowKey::BYTES];
+        bytes[..8].copy_from_slice(&{ self.hash }.to_le_bytes());
+        bytes[8..].copy_from_slice(&{ self.tail }.to_le_bytes());
+        bytes
+    }
+
+    /// Returns `None` if no row has such a key.
+    pub(super) fn from_bytes(bytes: [u8; RowKey::BYTES]) -> Option<RowKey> {
+        let mut reader = ByteReader::new(&bytes);
+        let (hash, tail) = (reader.u64()?, reader.u32()?);
+        (hash & UNUSED_TAG == 0).then_some(RowKey { hash, tail })
+    }
+}
+
 #[cfg(tollgate_models)]
 impl RowKey {
     pub(super) fn to_bits(self) -> u128 {
@@ -201,7 +252,7 @@ impl RowKey {
     }
 }
 
-/// Derives row keys with random numbers that differ from table to table.
+/// Derives row keys with random numbers that differ from table to table, or that belong to the secret of the backend.
 pub(super) struct RowHasher {
     digests: Placement,
     policies: Placement,
@@ -213,6 +264,12 @@ const SHARD_BITS: u64 = (RowKey::MAX_SHARDS as u64 - 1) << 45;
 impl RowHasher {
     pub(super) fn random() -> RowHasher {
         RowHasher { digests: Placement::random(), policies: Placement::random() }
+    }
+
+    /// Creates the hasher that belongs to a secret. Saved rows depend on its results.
+    pub(super) fn of(secret: &Secret) -> RowHasher {
+        let placement = |purpose| Placement::of(&secret.derive(purpose));
+        RowHasher { digests: placement("keys of rows"), policies: placement("policies of rows") }
     }
 
     #[inline]

@@ -42,13 +42,13 @@ pub(super) enum Vacancy {
 }
 
 impl Table {
-    pub(super) fn new(max_rows: usize) -> Table {
+    pub(super) fn new(max_rows: usize, hasher: RowHasher) -> Table {
         let shards = (max_rows / ROWS_PER_SHARD).next_power_of_two().clamp(MIN_SHARDS, RowKey::MAX_SHARDS);
         Table {
             map: Map::new(shards),
             ledgers: (0..shards).map(|_| Mutex::default()).collect(),
             rows_per_shard: (max_rows / shards).max(1),
-            hasher: RowHasher::random(),
+            hasher,
             names: Mutex::default(),
         }
     }
@@ -98,7 +98,17 @@ impl Table {
             .fold((0, 0), |(evicted, overflowed), ledger| (evicted + ledger.evicted, overflowed + ledger.overflowed))
     }
 
-    fn remember_name(&self, number: u32, policy: &PolicyName) {
+    /// Returns copies of all rows and their carry rows. Locks one shard at a time.
+    pub(super) fn rows(&self) -> Vec<(RowKey, Row)> {
+        self.map.rows()
+    }
+
+    /// Returns the names of policies by number.
+    pub(super) fn names(&self) -> Vec<(u32, PolicyName)> {
+        locked(&self.names).iter().map(|(number, name)| (*number, name.clone())).collect()
+    }
+
+    pub(super) fn remember_name(&self, number: u32, policy: &PolicyName) {
         let mut names = locked(&self.names);
         if names.len() < MAX_NAMES {
             names.entry(number).or_insert_with(|| policy.clone());
@@ -137,16 +147,21 @@ impl<'a> Shard<'a> {
         self.rows.len() >= self.table.rows_per_shard
     }
 
-    pub(super) fn add(&mut self, key: RowKey, mut row: Row, policy: &PolicyName) {
+    pub(super) fn add(&mut self, key: RowKey, row: Row, policy: &PolicyName) {
+        if self.add_unnamed(key, row) {
+            self.table.remember_name(row.policy, policy);
+        }
+    }
+
+    /// Adds a row. Returns whether it is the first row of its policy in this shard.
+    pub(super) fn add_unnamed(&mut self, key: RowKey, mut row: Row) -> bool {
         let number = row.policy;
         let capacity = self.table.rows_per_shard;
         if self.ledger().is_senior(number, capacity) {
             row.set_senior();
         }
         self.rows.add(key, row);
-        if self.ledger().add(number) {
-            self.table.remember_name(number, policy);
-        }
+        self.ledger().add(number)
     }
 
     pub(super) fn remove(&mut self, key: RowKey) -> bool {

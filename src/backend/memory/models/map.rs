@@ -27,6 +27,16 @@ impl Map {
     }
 }
 
+impl Map {
+    pub(super) fn rows(&self) -> Vec<(RowKey, Row)> {
+        let copied = |shard| {
+            let rows = self.lock(shard);
+            rows.0.iter().map(|(bits, row)| (RowKey::from_bits(*bits), *row)).collect::<Vec<_>>()
+        };
+        (0..self.0.len()).flat_map(copied).collect()
+    }
+}
+
 impl Rows<'_> {
     pub(super) fn len(&self) -> usize {
         self.0.len()

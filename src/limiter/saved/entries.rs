@@ -1,0 +1,80 @@
+//! The entries of a saved state: set quotas, blocks and pauses, in the form of [notices](Notice).
+
+use std::time::Duration;
+
+use crate::algorithm::{Micros, whole_micros};
+use crate::backend::Notice;
+use crate::backend::bytes::ByteReader;
+use crate::limiter::notices::NoticeContent;
+
+pub(super) struct Entries {
+    pub(super) saved_at: Micros,
+    pub(super) all: Vec<Entry>,
+}
+
+/// A notice whose `lasts` is the time from saving until it expires.
+pub(super) struct Entry(Notice);
+
+impl Entry {
+    pub(super) fn new(content: NoticeContent) -> Entry {
+        Entry(content.to_notice())
+    }
+
+    /// Returns the content at a time `age` after it was saved, or `None` if it has expired.
+    pub(super) fn after(&self, age: Duration) -> Option<NoticeContent> {
+        let lasts = match self.0.lasts {
+            Some(lasts) => Some(lasts.checked_sub(age).filter(|left| !left.is_zero())?),
+            None => None,
+        };
+        NoticeContent::parse(&Notice { lasts, ..self.0.clone() })
+    }
+}
+
+impl Entries {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.saved_at.get().to_le_bytes().to_vec();
+        for Entry(Notice { topic, text, lasts }) in &self.all {
+            put(&mut bytes, topic);
+            put(&mut bytes, text.as_deref().unwrap_or_default().as_bytes());
+            let lasts = lasts.map_or(NEVER, |lasts| whole_micros(lasts).min(NEVER - 1));
+            bytes.extend_from_slice(&lasts.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Returns what is wrong if the bytes are invalid.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Entries, String> {
+        let mut reader = ByteReader::new(bytes);
+        let saved_at = Micros::new(reader.u64().ok_or("the time of saving is missing")?);
+        let mut all = Vec::new();
+        while !reader.is_empty() {
+            let notice = notice(&mut reader).ok_or_else(|| format!("entry {} is incomplete", all.len()))?;
+            if NoticeContent::parse(&notice).is_none() {
+                return Err(format!("the kind or the quota of entry {} is unknown", all.len()));
+            }
+            all.push(Entry(notice));
+        }
+        Ok(Entries { saved_at, all })
+    }
+}
+
+fn notice(reader: &mut ByteReader<'_>) -> Option<Notice> {
+    let topic = take(reader)?.to_vec();
+    let text = String::from_utf8(take(reader)?.to_vec()).ok()?;
+    let lasts = reader.u64()?;
+    let lasts = (lasts != NEVER).then(|| Duration::from_micros(lasts));
+    Some(Notice { topic, text: Some(text), lasts })
+}
+
+fn put(bytes: &mut Vec<u8>, part: &[u8]) {
+    bytes.extend_from_slice(&u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
+    bytes.extend_from_slice(part);
+}
+
+fn take<'a>(reader: &mut ByteReader<'a>) -> Option<&'a [u8]> {
+    let length = reader.u32()?;
+    reader.bytes(usize::try_from(length).ok()?)
+}
+
+/// The time of an entry that does not expire.
+const NEVER: u64 = u64::MAX;

@@ -1,0 +1,113 @@
+//! Saved states in files, which are replaced as a whole.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use super::{Loaded, RateLimiter, Saved, StateError};
+
+impl RateLimiter {
+    /// [Saves](RateLimiter::save) the state to a file, for example at the end of a graceful shutdown.
+    ///
+    /// The state is written to a new file beside `path`, flushed to the disk, and renamed. If the process is killed or
+    /// the disk is full, `path` still contains the earlier state. A killed process may leave the new file behind, which
+    /// is named `path`, followed by the number of the process and `.tmp`. On Unix, only the owner may read the file.
+    ///
+    /// If several processes save to the same path, the last one wins. Give each process its own path.
+    ///
+    /// ```
+    /// # use tollgate::{key::Secret, MemoryBackend, RateLimiter};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let path = std::env::temp_dir().join(format!("tollgate-doc-{}.state", std::process::id()));
+    /// # let secret = Secret::new([7; 16]);
+    /// let limiter = RateLimiter::new(MemoryBackend::builder().secret(secret).build());
+    /// match limiter.load_from_file(&path) {
+    ///     Ok(Some(loaded)) => println!("loaded {} rows, saved {:?} ago", loaded.rows, loaded.age),
+    ///     Ok(None) => println!("no saved state"),
+    ///     // Callers then have full quotas. To keep them out instead, return the error.
+    ///     Err(error) => eprintln!("starting without the saved state: {error}"),
+    /// }
+    /// // ... serve until the shutdown ...
+    /// limiter.save_to_file(&path)?;
+    /// # assert!(limiter.load_from_file(&path)?.is_some());
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails in the same cases as [`save`](RateLimiter::save), and if the file cannot be created, flushed or renamed.
+    /// The message contains the path.
+    pub fn save_to_file(&self, path: impl AsRef<Path>) -> Result<Saved, StateError> {
+        let path = path.as_ref();
+        save(self, path).map_err(|error| error.in_file(path))
+    }
+
+    /// [Loads](RateLimiter::load) the state from a file. Returns `None` if the file does not exist, as in the first run
+    /// of a program. See [`save_to_file`](RateLimiter::save_to_file) for an example.
+    ///
+    /// # Errors
+    /// Fails in the same cases as [`load`](RateLimiter::load), and if the file cannot be opened. The message contains
+    /// the path. Nothing has changed then.
+    pub fn load_from_file(&self, path: impl AsRef<Path>) -> Result<Option<Loaded>, StateError> {
+        let path = path.as_ref();
+        // A missing secret is reported even if there is no file yet.
+        self.inner.state_secret()?;
+        let loaded = match File::open(path) {
+            Ok(file) => self.load(io::BufReader::new(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => Err(StateError::io("cannot open the file", error)),
+        };
+        loaded.map(Some).map_err(|error| error.in_file(path))
+    }
+}
+
+fn save(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
+    // Two threads of a process would write to the same new file.
+    let _turn = SAVING.lock().unwrap_or_else(PoisonError::into_inner);
+    limiter.inner.state_secret()?;
+    let new = new_path(path);
+    let saved = write(limiter, &new).and_then(|saved| {
+        fs::rename(&new, path).map_err(|error| StateError::io("cannot replace the file", error))?;
+        Ok(saved)
+    });
+    if saved.is_err() {
+        let _ = fs::remove_file(&new); // The first error is reported.
+        return saved;
+    }
+    flush_directory(path).map_err(|error| StateError::io("cannot flush the directory of the file", error))?;
+    saved
+}
+
+fn write(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
+    // A process with the same number may have left the file behind. An existing file is not opened, because it could be
+    // a link to another file.
+    let _ = fs::remove_file(path);
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let cannot_create = |error| StateError::io("cannot create the new file beside it", error);
+    let file = options.open(path).map_err(cannot_create)?;
+    let saved = limiter.save(&file)?;
+    file.sync_all().map_err(StateError::write)?;
+    Ok(saved)
+}
+
+fn new_path(path: &Path) -> PathBuf {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    PathBuf::from(name)
+}
+
+/// Flushes the new name of the file to the disk. Only Unix can open directories for this.
+fn flush_directory(path: &Path) -> io::Result<()> {
+    if cfg!(not(unix)) {
+        return Ok(());
+    }
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+static SAVING: Mutex<()> = Mutex::new(());

@@ -1,0 +1,232 @@
+//! Saving the state of a limiter, and loading it after a restart.
+
+mod entries;
+mod error;
+mod file;
+mod frames;
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use self::entries::{Entries, Entry};
+use self::frames::{FrameKind, FrameReader, FrameWriter};
+use super::notices::NoticeContent;
+use super::overrides::{Override, QuotaScope};
+use super::{Inner, RateLimiter};
+use crate::policy::Secret;
+
+pub use error::{StateError, StateErrorKind};
+
+impl RateLimiter {
+    /// Writes the state of this limiter: the rows of its [`MemoryBackend`](crate::MemoryBackend), the quotas
+    /// [set](RateLimiter::set_quota) at run time, the blocks, and the [pauses](RateLimiter::pause). Use
+    /// [`save_to_file`](RateLimiter::save_to_file) for files.
+    ///
+    /// The backend needs a [secret](crate::backend::MemoryBackendBuilder::secret), because the rows can be found only
+    /// by a process with the same secret. The state contains digests and no keys, addresses or other signals. It is
+    /// authenticated with the secret.
+    ///
+    /// ```
+    /// use tollgate::{key::Secret, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
+    /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let secret = Secret::new([7; 16]); // in production, 16 random bytes from your secret store
+    /// let limiter = || RateLimiter::new(MemoryBackend::builder().secret(secret).build());
+    ///
+    /// let before = limiter();
+    /// before.limit(&LOGIN, "ada").await?;
+    /// let mut state = Vec::new();
+    /// assert_eq!(before.save(&mut state)?.rows, 1);
+    ///
+    /// let after = limiter();
+    /// assert_eq!(after.load(&state[..])?.rows, 1);
+    /// assert_eq!(after.remaining(&LOGIN, "ada").await?, 4);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Decisions continue while the rows are copied, because only one shard is locked at a time. Each row is consistent,
+    /// but the rows are not all of the same instant: a charge that is made meanwhile may or may not be included. If
+    /// nothing is charged any more, as at the end of a graceful shutdown, everything is included.
+    ///
+    /// The following is not saved: rows that are fully refilled, [counts of denials](crate::protection::AutoBlock) that
+    /// have not led to a block, the lengths of earlier blocks ([escalation](crate::protection::AutoBlock::escalate)
+    /// continues only for active blocks), receipts and reservations, the deny list, and the shared rows of new keys in a
+    /// [full table](crate::docs::design#the-memory-backend).
+    ///
+    /// This method blocks the thread until everything is written. A million rows take 40 MB of memory meanwhile, and as
+    /// much space in the file. In a service, call it after the server has stopped or in
+    /// [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html).
+    ///
+    /// # Errors
+    /// Fails if the backend has no secret, if the limiter has a [different](crate::limiter::RateLimiterBuilder::secret)
+    /// one, if the backend cannot be saved (Redis stores its rows itself), or if writing fails.
+    pub fn save(&self, to: impl Write) -> Result<Saved, StateError> {
+        let secret = self.inner.state_secret()?;
+        let Some(rows) = self.inner.backend.save_rows() else { return Err(StateError::unsupported()) };
+        let (entries, mut saved) = self.inner.entries();
+        saved.rows = rows.rows;
+        let mut frames = FrameWriter::start(to, secret)?;
+        frames.write(FrameKind::Entries, &entries.to_bytes())?;
+        frames.write(FrameKind::Rows, &rows.bytes)?;
+        saved.bytes = frames.finish()?;
+        Ok(saved)
+    }
+
+    /// Loads a state that was [saved](RateLimiter::save) by a limiter with the same secret. Call this before the first
+    /// request. See [`save`](RateLimiter::save) for an example.
+    ///
+    /// - **Rows** continue as if the process had kept running: tokens were refilled in the meantime. Quotas may have
+    ///   changed since; spent tokens [stay spent](crate::docs::design#the-algebra). A key that already has a row keeps
+    ///   it. If the table is smaller than before, the rows of denied keys are loaded first, and rows without a free slot
+    ///   are [dropped](Loaded::dropped).
+    /// - **Quotas** that were set at run time replace those of this limiter for the same policy and the same callers. A
+    ///   quota is ignored while the policy has another algorithm.
+    /// - **Blocks and pauses** end when they would have ended. They are listed without the rule and the age
+    ///   ([`Block`](crate::protection::Block)), like blocks of other processes.
+    ///
+    /// If the clock shows an earlier time than when the state was saved, the time in between counts as zero: tokens stay
+    /// spent, and rows that are far ahead of the clock are refilled after the time that they need from now on. Under an
+    /// unchanged quota, a row therefore never gains tokens, and is full again after at most the time of two refills.
+    ///
+    /// The whole state is read and checked before anything changes, which takes as much memory as the state has bytes.
+    /// Reading stops at the first part that was not written with the secret.
+    ///
+    /// # Errors
+    /// Fails if the backend has no secret or cannot load rows, if reading fails, or if the state was saved with another
+    /// secret or another version of the format, is incomplete, or has been changed. In all of these cases, nothing has
+    /// changed.
+    pub fn load(&self, from: impl Read) -> Result<Loaded, StateError> {
+        let secret = self.inner.state_secret()?;
+        let mut frames = FrameReader::start(from, secret)?;
+        let (mut entries, mut rows) = (Vec::new(), Vec::new());
+        while let Some(kind) = frames.next_frame()? {
+            let bytes = match kind {
+                FrameKind::Entries => &mut entries,
+                FrameKind::Rows => &mut rows,
+                FrameKind::End => continue,
+            };
+            bytes.extend_from_slice(frames.payload());
+        }
+        let entries = Entries::parse(&entries).map_err(StateError::damaged)?;
+        let counts = self.inner.backend.load_rows(&rows).map_err(StateError::backend)?;
+        let mut loaded = self.inner.load_entries(&entries);
+        (loaded.rows, loaded.existing) = (counts.loaded, counts.existing);
+        loaded.expired += counts.expired;
+        loaded.dropped += counts.dropped;
+        Ok(loaded)
+    }
+}
+
+/// What a limiter has [saved](RateLimiter::save).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Saved {
+    /// The rows. A sliding window may need two rows for each key.
+    pub rows: usize,
+    /// The quotas set at run time.
+    pub quotas: usize,
+    /// The manual and automatic blocks.
+    pub blocks: usize,
+    /// The pauses.
+    pub pauses: usize,
+    /// The size of the state in bytes.
+    pub bytes: u64,
+}
+
+/// What a limiter has [loaded](RateLimiter::load).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Loaded {
+    /// The time since the state was saved; zero if the clock was set back.
+    pub age: Duration,
+    /// The rows that were added.
+    pub rows: usize,
+    /// The quotas that were set.
+    pub quotas: usize,
+    /// The manual and automatic blocks that are in effect.
+    pub blocks: usize,
+    /// The pauses that are in effect.
+    pub pauses: usize,
+    /// Rows, blocks and pauses that were skipped because they have ended in the meantime.
+    pub expired: usize,
+    /// Rows that were skipped because their keys had rows already.
+    pub existing: usize,
+    /// Rows, quotas, blocks and pauses for which this limiter has no space. More than zero means that the table of
+    /// [rows](crate::backend::MemoryBackendBuilder::max_rows) or of
+    /// [blocks](crate::protection::AutoBlock::max_entries) is smaller than before.
+    pub dropped: usize,
+}
+
+impl Inner {
+    /// Returns the secret that the backend and the limiter share.
+    fn state_secret(&self) -> Result<Secret, StateError> {
+        if self.backend.is_remote() {
+            return Err(StateError::unsupported());
+        }
+        match self.backend.secret() {
+            Some(secret) if secret.is_same(&self.hash) => Ok(secret),
+            Some(_) => Err(StateError::two_secrets()),
+            None => Err(StateError::no_secret()),
+        }
+    }
+
+    fn entries(&self) -> (Entries, Saved) {
+        let now = self.time.now();
+        let quotas = self.overrides.list().into_iter().map(|set| {
+            let scope = match (set.tier, set.key) {
+                (Some(tier), _) => QuotaScope::Tier(tier),
+                (None, Some(key)) => QuotaScope::Key(key),
+                (None, None) => QuotaScope::All,
+            };
+            NoticeContent::Quota(Override { policy: set.policy, scope, quotas: Some(set.quotas.into()) })
+        });
+        let blocks = self.guard.list(now).into_iter().map(|block| match block.by_hand {
+            true => NoticeContent::ManualBlock(block.digest, Some(block.left)),
+            false => NoticeContent::Block(block.digest, Some((block.left, block.times))),
+        });
+        let pauses = self.guard.pauses.list(now).into_iter();
+        let pauses = pauses.map(|(row, end)| NoticeContent::Pause(row, Some(end.since(now))));
+
+        let mut all: Vec<Entry> = quotas.map(Entry::new).collect();
+        let quotas = all.len();
+        all.extend(blocks.map(Entry::new));
+        let blocks = all.len() - quotas;
+        all.extend(pauses.map(Entry::new));
+        let pauses = all.len() - quotas - blocks;
+        let entries = Entries { saved_at: self.time.calendar(), all };
+        (entries, Saved { quotas, blocks, pauses, ..Saved::default() })
+    }
+
+    fn load_entries(&self, entries: &Entries) -> Loaded {
+        let age = self.time.calendar().since(entries.saved_at);
+        let mut loaded = Loaded { age, ..Loaded::default() };
+        let (mut blocks, mut pauses) = (Vec::new(), Vec::new());
+        for entry in &entries.all {
+            let Some(content) = entry.after(age) else {
+                loaded.expired += 1;
+                continue;
+            };
+            match &content {
+                NoticeContent::Quota(change) if self.overrides.accepts(change) => loaded.quotas += 1,
+                NoticeContent::Quota(_) => {
+                    loaded.dropped += 1;
+                    continue;
+                }
+                NoticeContent::Block(id, _) => blocks.push((*id, false)),
+                NoticeContent::ManualBlock(id, _) => blocks.push((*id, true)),
+                NoticeContent::Pause(row, _) => pauses.push(*row),
+            }
+            self.apply([content], false);
+        }
+        // Full tables drop entries, so the entries in effect are counted.
+        let now = self.time.now();
+        let listed = self.guard.list(now);
+        let active: std::collections::HashSet<_> = listed.iter().map(|block| (block.digest, block.by_hand)).collect();
+        loaded.blocks = blocks.iter().filter(|block| active.contains(*block)).count();
+        let is_paused = |row| self.guard.pauses.until([row].into_iter(), now).is_some();
+        loaded.pauses = pauses.iter().filter(|row| is_paused(**row)).count();
+        loaded.dropped += blocks.len() - loaded.blocks + pauses.len() - loaded.pauses;
+        loaded
+    }
+}

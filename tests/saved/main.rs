@@ -1,0 +1,44 @@
+//! Saving the state of a limiter and loading it into another one.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
+
+mod clocks;
+mod damaged;
+mod files;
+mod histories;
+mod million;
+#[path = "../model/random.rs"]
+#[allow(dead_code)] // Other tests use the rest of this module.
+mod random;
+mod round_trip;
+#[path = "../support/mod.rs"]
+mod support;
+
+use tollgate::clock::ManualClock;
+use tollgate::key::Secret;
+use tollgate::{MemoryBackend, RateLimiter};
+
+const SECRET: [u8; 16] = *b"a secret of 16 b";
+
+/// Creates a limiter whose state can be saved.
+fn limiter(clock: &ManualClock) -> RateLimiter {
+    RateLimiter::new(backend(clock))
+}
+
+fn backend(clock: &ManualClock) -> MemoryBackend {
+    MemoryBackend::builder().clock(clock.clone()).secret(Secret::new(SECRET)).build()
+}
+
+fn saved(limiter: &RateLimiter) -> Vec<u8> {
+    let mut state = Vec::new();
+    let saved = limiter.save(&mut state).expect("saved");
+    assert_eq!(saved.bytes, state.len() as u64);
+    state
+}
+
+/// Returns a new limiter with the state of another one, as after a restart.
+fn restarted(before: &RateLimiter, clock: &ManualClock) -> RateLimiter {
+    let after = limiter(clock);
+    after.load(&saved(before)[..]).expect("loaded");
+    after
+}
