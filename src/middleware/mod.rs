@@ -17,6 +17,7 @@
 #[cfg(feature = "axum")]
 mod axum;
 mod body;
+mod choice;
 mod cost;
 mod decide;
 mod future;
