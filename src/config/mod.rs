@@ -104,34 +104,40 @@
 mod auto_block;
 mod deny;
 mod error;
+mod fields;
 mod policies;
 mod quota;
 mod raw;
+mod reader;
 mod reload;
 mod restart;
 mod routes;
+mod schema;
 mod value;
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use self::error::{Faults, Path};
+use self::fields::FILE;
+use self::policies::ConfiguredPolicy;
 use self::raw::RawConfig;
-use self::routes::PolicyNames;
+use self::reader::Keys;
+use self::routes::{Choice, Choices, PolicyNames};
 use self::value::Value;
 use crate::backend::Backend;
 use crate::limiter::{AutoBlock, DenyList, RateLimiter, RateLimiterBuilder};
 use crate::middleware::key::KeyExtractor;
-use crate::middleware::{RateLimitLayer, RouteLimits};
+use crate::middleware::{RateLimitLayer, RouteLimits, Rule};
 use crate::policy::Policy;
 
 pub use error::{ConfigError, ConfigErrorKind, ConfigFault};
+pub use reader::ConfigReader;
 pub use reload::{QuotaChange, Reloaded};
+pub use schema::schema;
 
 /// A configuration that has been checked. See the [module](self) for its fields and an example.
 ///
@@ -140,9 +146,11 @@ pub use reload::{QuotaChange, Reloaded};
 #[derive(Clone, Debug)]
 pub struct Config {
     name: String,
-    policies: BTreeMap<String, Policy>,
-    default: Option<String>,
-    routes: BTreeMap<String, String>,
+    policies: BTreeMap<String, ConfiguredPolicy>,
+    keys: Keys,
+    default: Option<Choice>,
+    all_routes: Vec<String>,
+    routes: BTreeMap<String, Choice>,
     deny: DenyList,
     auto_block: Option<AutoBlock>,
     is_reloading: Arc<AtomicBool>,
@@ -164,18 +172,7 @@ impl Config {
         path: impl AsRef<FilePath>,
         parse: impl FnOnce(&str) -> Result<RawConfig, E>,
     ) -> Result<Config, ConfigError> {
-        let path = path.as_ref();
-        let name = path.display().to_string();
-        let mut text = String::new();
-        // The file may grow while it is being read.
-        let read = File::open(path).and_then(|file| file.take(Config::MAX_BYTES as u64 + 1).read_to_string(&mut text));
-        match read {
-            Ok(_) => Config::parse(name, &text, parse),
-            Err(error) => {
-                let what = format!("cannot read the file: {error}");
-                Err(ConfigError::new(ConfigErrorKind::Read, &name, what).caused_by(error.into()))
-            }
-        }
+        ConfigReader::new().read(path, parse)
     }
 
     /// Parses and checks `text`. Messages refer to it as `name`. See [`read`](Config::read).
@@ -187,20 +184,7 @@ impl Config {
         text: &str,
         parse: impl FnOnce(&str) -> Result<RawConfig, E>,
     ) -> Result<Config, ConfigError> {
-        let name = name.into();
-        if text.len() > Config::MAX_BYTES {
-            let what = format!("larger than {} MiB; make it smaller", Config::MAX_BYTES >> 20);
-            return Err(ConfigError::new(ConfigErrorKind::TooLarge, &name, what));
-        }
-        // Some editors write a byte order mark, which some formats reject.
-        match parse(text.strip_prefix('\u{feff}').unwrap_or(text)) {
-            Ok(raw) => raw.check(name),
-            Err(error) => {
-                let error = error.into();
-                let what = error.to_string();
-                Err(ConfigError::new(ConfigErrorKind::Syntax, &name, what.trim_end()).caused_by(error))
-            }
-        }
+        ConfigReader::new().parse(name, text, parse)
     }
 
     /// Returns a builder for a limiter on `backend` with the deny list and the automatic blocks of this configuration.
@@ -223,7 +207,14 @@ impl Config {
     #[must_use]
     #[track_caller]
     pub fn layer(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RateLimitLayer {
-        self.route_limits(limiter, key).table(self.routes().map(|(line, policy)| (line, policy.name().as_str())))
+        let mut limits = self.route_limits(limiter, key);
+        let mut lines = Vec::new();
+        for (line, choice) in &self.routes {
+            let name;
+            (limits, name) = with_choice(limits, line, choice);
+            lines.push((line, name));
+        }
+        limits.table(lines.iter().map(|(line, name)| (line.as_str(), name.as_str())))
     }
 
     /// Returns the policies for routes to choose from, without the `routes` of this configuration.
@@ -235,31 +226,45 @@ impl Config {
     #[track_caller]
     pub fn route_limits(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RouteLimits {
         self.expect_limiter(limiter);
-        let limits = RouteLimits::new(key).limiter(limiter);
-        self.policies.iter().fold(limits, |limits, (name, policy)| match self.default.as_ref() == Some(name) {
-            true => limits.default_policy(policy),
-            false => limits.policy(policy),
-        })
+        let key: Arc<dyn KeyExtractor> = Arc::new(key);
+        let rule = |name: &String| Some(self.policies.get(name)?.rule(&self.keys, &key));
+        let chosen = self.policies.keys().filter(|name| !self.all_routes.contains(name)).filter_map(rule);
+        let limits = RouteLimits::shared(Arc::clone(&key)).limiter(limiter);
+        let limits = chosen.fold(limits, RouteLimits::rule);
+        let limits = limits.configure(|layer| {
+            let layer = self.all_routes.iter().filter_map(rule).fold(layer, RateLimitLayer::rule);
+            if self.policies.values().all(|known| known.settings.shadow) { layer.shadow() } else { layer }
+        });
+        match &self.default {
+            Some(choice) => {
+                let (limits, name) = with_choice(limits, "default", choice);
+                limits.default_group(&name)
+            }
+            None => limits,
+        }
     }
 
     /// Returns the policy with this name.
     pub fn policy(&self, name: &str) -> Option<&Policy> {
-        self.policies.get(name)
+        self.policies.get(name).map(|configured| &configured.policy)
     }
 
     /// Returns all policies, sorted by name.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.policies.values()
+        self.policies.values().map(|configured| &configured.policy)
     }
 
-    /// Returns the policy for routes that have no entry in `routes`.
+    /// Returns the policy for routes that have no entry in `routes`, or the first of these policies.
     pub fn default_policy(&self) -> Option<&Policy> {
-        self.policy(self.default.as_deref()?)
+        self.policy(self.default.as_ref()?.policies.first()?)
     }
 
-    /// Returns the lines of `routes`, such as `"POST /todos"`, with their policies.
+    /// Returns the lines of `routes`, such as `"POST /todos"`, with their policies. A line with several policies occurs
+    /// once for each of them.
     pub fn routes(&self) -> impl Iterator<Item = (&str, &Policy)> {
-        self.routes.iter().filter_map(|(line, name)| Some((line.as_str(), self.policy(name)?)))
+        self.routes.iter().flat_map(move |(line, choice)| {
+            choice.policies.iter().filter_map(move |name| Some((line.as_str(), self.policy(name)?)))
+        })
     }
 
     /// Returns the deny list, whose rules are replaced by a [`reload`](Config::reload).
@@ -289,14 +294,16 @@ impl Config {
 /// ```
 impl<'de> serde::Deserialize<'de> for Config {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {
-        RawConfig::deserialize(deserializer)?.check("the configuration").map_err(serde::de::Error::custom)
+        RawConfig::deserialize(deserializer)?
+            .check("the configuration", ConfigReader::new().keys())
+            .map_err(serde::de::Error::custom)
     }
 }
 
 impl RawConfig {
-    fn check(self, name: impl Into<String>) -> Result<Config, ConfigError> {
+    fn check(self, name: impl Into<String>, keys: &Keys) -> Result<Config, ConfigError> {
         let (name, faults) = (name.into(), Faults::default());
-        match read(&self, &name, &faults) {
+        match read(&self, &name, keys, &faults) {
             Some(config) if faults.is_empty() => Ok(config),
             _ => Err(faults.into_error(ConfigErrorKind::Invalid, &name)),
         }
@@ -304,18 +311,49 @@ impl RawConfig {
 }
 
 /// Builds a configuration and collects its faults. The result is valid only if there are no faults.
-fn read(raw: &RawConfig, name: &str, faults: &Faults) -> Option<Config> {
-    let mut file = Value::file(&raw.0, faults).fields(r#"policies = { api = { quota = "60/min" } }"#)?;
+fn read(raw: &RawConfig, name: &str, keys: &Keys, faults: &Faults) -> Option<Config> {
+    let mut file = Value::file(&raw.0, faults).fields(&FILE)?;
     let table = file.take("policies");
     let known = PolicyNames::of(table.as_ref());
     if table.is_none() {
         faults.add(&Path::FILE.field("policies"), "missing, so nothing would be limited; add a policy");
     }
-    let policies = table.and_then(|value| policies::read(&value)).unwrap_or_default();
-    let default = routes::default(file.take("default"), &known).map(str::to_owned);
-    let routes = file.take("routes").and_then(|value| routes::read(&value, &known)).unwrap_or_default();
+    let policies = table.and_then(|value| policies::read(&value, keys)).unwrap_or_default();
+    let all_routes = file.take("all_routes").and_then(|value| known.list(&value)).unwrap_or_default();
+    let choices = Choices { known: &known, policies: &policies, all_routes: &all_routes };
+    let default = routes::default(file.take("default"), &choices);
+    let routes = file.take("routes").and_then(|value| routes::read(&value, &choices)).unwrap_or_default();
     let deny = DenyList::from_iter(file.take("deny").and_then(|value| deny::read(&value)).unwrap_or_default());
     let auto_block = file.take("auto_block").and_then(|value| auto_block::read(&value, &known));
     file.end();
-    Some(Config { name: name.to_owned(), policies, default, routes, deny, auto_block, is_reloading: Arc::default() })
+    let (name, keys) = (name.to_owned(), keys.clone());
+    Some(Config { name, policies, keys, default, all_routes, routes, deny, auto_block, is_reloading: Arc::default() })
+}
+
+impl ConfiguredPolicy {
+    /// `key` is the extractor for policies that name none.
+    fn rule(&self, keys: &Keys, key: &Arc<dyn KeyExtractor>) -> Rule {
+        let own = self.settings.key.as_ref().and_then(|name| keys.get(name));
+        let mut rule = Rule::shared(self.policy.clone(), own.unwrap_or_else(|| Arc::clone(key)));
+        if let Some(cost) = self.settings.cost {
+            rule = rule.fixed_cost(cost);
+        }
+        #[cfg(feature = "wait")]
+        if let Some(wait) = self.settings.wait {
+            rule = rule.wait_up_to(wait);
+        }
+        rule
+    }
+}
+
+/// Returns the name by which routes can select a choice, which is added to `limits` as a group unless it is one policy.
+#[track_caller]
+fn with_choice(limits: RouteLimits, line: &str, choice: &Choice) -> (RouteLimits, String) {
+    if let ([policy], None) = (&choice.policies[..], choice.cost) {
+        return (limits, policy.clone());
+    }
+    // No policy has this name, since names of policies are ASCII.
+    let name = format!("→ {line}");
+    let policies = choice.policies.iter().map(String::as_str);
+    (limits.group_with_cost(name.clone(), policies, choice.cost), name)
 }

@@ -11,7 +11,7 @@ pub(super) struct RouteChoice {
     chooser: Chooser,
 }
 
-/// What a route chooses: rules by their indexes in the layer, and the cost under those that have none of their own.
+/// What a route chooses: rules by their indexes in the layer, and the cost under those of them that have none.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) rules: Vec<usize>,

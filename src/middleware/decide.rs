@@ -56,7 +56,7 @@ struct PendingCharge {
     extraction: Extraction,
     /// The extension whose absence leaves the caller without a key.
     missing: Option<&'static str>,
-    /// `None` stands for the cost of the route or the layer.
+    /// `None` stands for the layer's cost.
     cost: Option<MaybeReady<u64>>,
 }
 
@@ -80,12 +80,14 @@ impl LayerOptions {
     /// requests.
     fn charges(self: &Arc<Self>, parts: &Parts) -> MaybeReady<RequestCharges> {
         let chosen = self.choice.as_ref().and_then(|choice| choice.of(parts));
-        let (rules, cost) = chosen.map_or((&[][..], None), |target| (&target.rules[..], target.cost));
-        let cost = cost.map_or_else(|| self.cost.of(parts), MaybeReady::Ready);
-        let mut pending = rules.iter().copied().chain(self.chosen..self.rules.len()).map(|index| {
+        let (rules, route_cost) = chosen.map_or((&[][..], None), |target| (&target.rules[..], target.cost));
+        let chosen = rules.iter().map(|&rule| (rule, route_cost));
+        let all_requests = (self.chosen..self.rules.len()).map(|rule| (rule, None));
+        let cost = self.cost.of(parts);
+        let mut pending = chosen.chain(all_requests).map(|(index, route_cost)| {
             let rule = &self.rules[index];
             let (extraction, missing) = extract(rule, parts);
-            let cost = rule.cost.as_ref().map(|cost| cost.of(parts));
+            let cost = rule.cost.as_ref().map(|cost| cost.of(parts)).or(route_cost.map(MaybeReady::Ready));
             PendingCharge { rule: index, extraction, cost, missing }
         });
         let mut charges = RequestCharges::default();

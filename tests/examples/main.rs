@@ -23,6 +23,7 @@ mod running;
 #[path = "../redis/server.rs"]
 #[allow(dead_code)] // Other tests use the rest of this module.
 mod server;
+mod service;
 mod shadow;
 mod status;
 mod status_ui;
