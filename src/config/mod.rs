@@ -65,8 +65,13 @@
 //! | --- | --- | --- |
 //! | `policies.NAME.quota` | a [quota](crate::Quota): a string (`"10/s burst 50"`) or a table (see below) | required |
 //! | `policies.NAME.tiers.TIER` | the quota of a tier, with the same algorithm | the quota of the policy |
-//! | `default` | the policy for routes without an entry in `routes` | the policy named `default`, if any |
-//! | `routes."METHOD /route"`, `routes."/route"` | the name of the policy for this route, see [`RouteLimits`] | none |
+//! | `policies.NAME.key` | the name of a key extractor: `"global"`, or one that the [`ConfigReader`] knows | the extractor that is passed to [`Config::layer`] |
+//! | `policies.NAME.cost` | the [cost](crate::Rule::fixed_cost) of a request | the cost of the route, or else of the layer |
+//! | `policies.NAME.wait` | how long requests may [wait](crate::RateLimitLayer#method.wait_up_to) for reserved tokens | they are refused |
+//! | `policies.NAME.shadow` | whether the policy is in [shadow mode](crate::RateLimitLayer::shadow), which is possible for all policies together | false |
+//! | `routes."METHOD /route"`, `routes."/route"` | the policies of this route, see [`RouteLimits`](crate::RouteLimits) and below | none |
+//! | `default` | the policies of routes without an entry in `routes` | the policy named `default`, if any |
+//! | `all_routes` | policies that apply to all requests, in addition to those of the route | none |
 //! | `deny.ips` | networks and addresses, see [`DenyRule`](crate::protection::DenyRule) | none |
 //! | `deny.user_agents` | user agents, in which `*` stands for any text | none |
 //! | `deny.countries` | country codes of two letters, compared with the label `country` | none |
@@ -85,14 +90,21 @@
 //! A quota table has `rate` and `period`, and optionally `algorithm` (`"token_bucket"`, `"fixed_window"`,
 //! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`) and `start` (a duration).
 //!
+//! A route names a policy (`"api"`), several policies (`["api", "tenant"]`), none (`[]`), or also a cost (`{ policies =
+//! ["api"], cost = 10 }`). Several policies are charged together: all of them, or none. The cost of a route applies to
+//! its policies that have no `cost`, and not to those in `all_routes`. Routes of gRPC services are paths such as
+//! `"/package.Service/Method"`.
+//!
+//! [`schema`] returns a JSON schema, with which editors complete and check these fields.
+//!
 //! A caller that a `deny` rule matches gets a 429 without `Retry-After`, because waiting does not help. A caller that
 //! is blocked by `auto_block` gets a 429 whose `Retry-After` is the time until the block ends.
 //!
 //! A file may have at most 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes
-//! and 100,000 deny rules.
+//! with 16 policies each, and 100,000 deny rules.
 //!
-//! A file does not contain the key extractor, how to find the client's address, the tiers of users, or the requests to
-//! skip. The program sets these.
+//! A file only names key extractors. The program defines them, how to find the client's address, the tiers of users,
+//! and the requests to skip.
 //!
 //! # Format
 //! You choose the crate that parses the format, for example with `|text| toml::from_str(text)` or `|text|
@@ -105,6 +117,7 @@ mod auto_block;
 mod deny;
 mod error;
 mod fields;
+mod layer;
 mod policies;
 mod quota;
 mod raw;
@@ -130,8 +143,6 @@ use self::routes::{Choice, Choices, PolicyNames};
 use self::value::Value;
 use crate::backend::Backend;
 use crate::limiter::{AutoBlock, DenyList, RateLimiter, RateLimiterBuilder};
-use crate::middleware::key::KeyExtractor;
-use crate::middleware::{RateLimitLayer, RouteLimits, Rule};
 use crate::policy::Policy;
 
 pub use error::{ConfigError, ConfigErrorKind, ConfigFault};
@@ -196,51 +207,6 @@ impl Config {
         match &self.auto_block {
             Some(rules) => builder.auto_block(rules.clone()),
             None => builder,
-        }
-    }
-
-    /// Returns one layer for all routes. The layer uses `limiter` and finds callers with `key`. Add it to the router as
-    /// described in [`RouteLimits::table`](crate::RouteLimits::table). See the [module](self) for an example.
-    ///
-    /// # Panics
-    /// Panics in the same cases as [`route_limits`](Config::route_limits).
-    #[must_use]
-    #[track_caller]
-    pub fn layer(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RateLimitLayer {
-        let mut limits = self.route_limits(limiter, key);
-        let mut lines = Vec::new();
-        for (line, choice) in &self.routes {
-            let name;
-            (limits, name) = with_choice(limits, line, choice);
-            lines.push((line, name));
-        }
-        limits.table(lines.iter().map(|(line, name)| (line.as_str(), name.as_str())))
-    }
-
-    /// Returns the policies for routes to choose from, without the `routes` of this configuration.
-    ///
-    /// # Panics
-    /// Panics if `limiter` lacks the configured deny list or automatic blocks. To avoid this, build the limiter with
-    /// [`limiter`](Config::limiter).
-    #[must_use]
-    #[track_caller]
-    pub fn route_limits(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RouteLimits {
-        self.expect_limiter(limiter);
-        let key: Arc<dyn KeyExtractor> = Arc::new(key);
-        let rule = |name: &String| Some(self.policies.get(name)?.rule(&self.keys, &key));
-        let chosen = self.policies.keys().filter(|name| !self.all_routes.contains(name)).filter_map(rule);
-        let limits = RouteLimits::shared(Arc::clone(&key)).limiter(limiter);
-        let limits = chosen.fold(limits, RouteLimits::rule);
-        let limits = limits.configure(|layer| {
-            let layer = self.all_routes.iter().filter_map(rule).fold(layer, RateLimitLayer::rule);
-            if self.policies.values().all(|known| known.settings.shadow) { layer.shadow() } else { layer }
-        });
-        match &self.default {
-            Some(choice) => {
-                let (limits, name) = with_choice(limits, "default", choice);
-                limits.default_group(&name)
-            }
-            None => limits,
         }
     }
 
@@ -328,32 +294,4 @@ fn read(raw: &RawConfig, name: &str, keys: &Keys, faults: &Faults) -> Option<Con
     file.end();
     let (name, keys) = (name.to_owned(), keys.clone());
     Some(Config { name, policies, keys, default, all_routes, routes, deny, auto_block, is_reloading: Arc::default() })
-}
-
-impl ConfiguredPolicy {
-    /// `key` is the extractor for policies that name none.
-    fn rule(&self, keys: &Keys, key: &Arc<dyn KeyExtractor>) -> Rule {
-        let own = self.settings.key.as_ref().and_then(|name| keys.get(name));
-        let mut rule = Rule::shared(self.policy.clone(), own.unwrap_or_else(|| Arc::clone(key)));
-        if let Some(cost) = self.settings.cost {
-            rule = rule.fixed_cost(cost);
-        }
-        #[cfg(feature = "wait")]
-        if let Some(wait) = self.settings.wait {
-            rule = rule.wait_up_to(wait);
-        }
-        rule
-    }
-}
-
-/// Returns the name by which routes can select a choice, which is added to `limits` as a group unless it is one policy.
-#[track_caller]
-fn with_choice(limits: RouteLimits, line: &str, choice: &Choice) -> (RouteLimits, String) {
-    if let ([policy], None) = (&choice.policies[..], choice.cost) {
-        return (limits, policy.clone());
-    }
-    // No policy has this name, since names of policies are ASCII.
-    let name = format!("→ {line}");
-    let policies = choice.policies.iter().map(String::as_str);
-    (limits.group_with_cost(name.clone(), policies, choice.cost), name)
 }

@@ -114,6 +114,8 @@ impl RouteLimits {
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> RouteLimits {
         let (name, index) = (rule.policy().name().as_str().to_owned(), self.layer.options.chosen);
+        let all_requests = &self.layer.options.rules[index..];
+        assert!(all_requests.iter().all(|known| known.policy().name().as_str() != name), "{}", duplicate(&name));
         self.add(name, Target { rules: vec![index], cost: None });
         let options = self.layer.options_mut();
         options.rules.insert(index, rule);
@@ -282,10 +284,7 @@ impl RouteLimits {
 
     #[track_caller]
     fn add(&mut self, name: String, target: Target) {
-        assert!(
-            !self.names.contains_key(&name),
-            "tollgate: there are two policies named {name:?}, and routes choose policies by name; rename one of them"
-        );
+        assert!(!self.names.contains_key(&name), "{}", duplicate(&name));
         self.names.insert(name.clone(), self.targets.len());
         self.targets.push((name, target));
     }
@@ -299,6 +298,10 @@ impl RouteLimits {
         };
         *index
     }
+}
+
+fn duplicate(name: &str) -> String {
+    format!("tollgate: there are two policies named {name:?}, and routes choose policies by name; rename one of them")
 }
 
 impl fmt::Debug for RouteLimits {

@@ -96,6 +96,10 @@ pub(crate) fn routes(list: &mut List) {
     list.panic("a group of an unknown policy", || limits().group("todos", ["todo/create", "serach"]));
     list.panic("a group that names a policy twice", || limits().group("todos", ["search", "search"]));
     list.panic("a group with the name of a policy", || limits().group("search", ["todo/create"]));
+    list.panic("a policy with the name of one for all requests", || {
+        let all = || Policy::new("all", TEN_PER_MINUTE);
+        limits().configure(|layer| layer.and(all(), key::global())).policy(all())
+    });
     list.panic("an unknown default group", || limits().default_group("serach"));
     list.panic("options of another layer", || {
         limits().configure(|_| RateLimitLayer::new(TEN_PER_MINUTE, key::global()))

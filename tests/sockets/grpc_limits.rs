@@ -114,9 +114,10 @@ async fn a_config_file_limits_a_tonic_server_by_method_and_by_service() {
         talk = { quota = "2/h" }
         chat = { quota = "3/h" }
         rest = { quota = "1/h" }
+        many = { quota = "1000/h", key = "global", cost = 2 }
 
         [routes]
-        "/test.Chat/Upload" = "upload"
+        "/test.Chat/Upload" = ["upload", "many"]
         "POST /test.Chat/Talk" = "talk"
         "/test.Chat/{*rest}" = "chat"
     "#;
