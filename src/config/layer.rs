@@ -13,7 +13,7 @@ use crate::middleware::{RateLimitLayer, RouteLimits, Rule};
 impl Config {
     /// Returns one layer for all routes. The layer uses `limiter`, and finds callers with `key` under policies that name
     /// no extractor. Add it to the router as described in [`RouteLimits::table`](crate::RouteLimits::table). See the
-    /// [module](self) for an example.
+    /// [module](crate::config) for an example.
     ///
     /// # Panics
     /// Panics in the same cases as [`route_limits`](Config::route_limits).

@@ -107,6 +107,10 @@ pub(crate) fn routes(list: &mut List) {
     list.panic("a default policy with the name of another policy", || {
         limits().default_policy(Policy::new("search", TEN_PER_MINUTE))
     });
+    #[cfg(feature = "serde")]
+    list.panic("two key extractors with the same name", || {
+        tollgate::config::ConfigReader::new().key("user", key::global()).key("user", key::global())
+    });
     list.panic("a line with an unknown policy", || limits().table([("GET /search", "serach")]));
     list.panic("a duplicate line", || limits().table([("/search", "search"), ("/search", "search")]));
     list.panic("a method in lower case", || limits().table([("get /search", "search")]));
