@@ -1,8 +1,8 @@
 //! A gRPC server with a limit, and a client that exceeds it, with tonic and without protoc.
 //!
-//! Run it with `cargo run --example grpc --features tonic`. For each client address, the server allows three calls,
-//! then one every three seconds. The client prints the results, waits as long as `grpc-retry-pushback-ms` says, and
-//! then calls again:
+//! Run it with `cargo run --example grpc --features tonic`. For each client address, the server allows three calls of
+//! the method `Hello`, then one every three seconds. The client prints the results, waits as long as
+//! `grpc-retry-pushback-ms` says, and then calls again:
 //! ```text
 //! call 1: Ok "hello, ada"
 //! call 2: Ok "hello, ada"
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 use tokio::net::TcpListener;
-use tollgate::{Policy, Quota, RateLimitLayer, SECOND, key};
+use tollgate::{Policy, Quota, RouteLimits, SECOND, key};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::{BoxFuture, Context, Poll, Service, http};
 use tonic::transport::server::TcpIncoming;
@@ -32,9 +32,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
     let url = format!("http://{}", listener.local_addr()?);
 
-    let greetings = Policy::new("greetings", Quota::token_bucket(1, 3 * SECOND).capacity(3));
+    let hello = Policy::new("hello", Quota::token_bucket(1, 3 * SECOND).capacity(3));
     // With feature `tonic`, the client's address comes from the connection.
-    let limits = RateLimitLayer::new(greetings, key::client_ip()).grpc();
+    let limits = RouteLimits::new(key::client_ip()).policy(hello).table([("/demo.Greeter/Hello", "hello")]).grpc();
     let server = Server::builder().layer(limits).add_service(Greeter);
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::fields::{AUTO_BLOCK, ESCALATE};
 use super::raw::Node;
 use super::routes::PolicyNames;
 use super::value::Value;
@@ -10,8 +11,8 @@ use crate::limiter::AutoBlock;
 use crate::policy::{DenyRule, PolicyName};
 
 pub(super) fn read(value: &Value<'_>, known: &PolicyNames<'_>) -> Option<AutoBlock> {
-    let mut fields = value.fields(r#"policies = ["api"]"#)?;
-    let names = fields.need("policies", "[\"api\"]").and_then(|value| policies(&value, known));
+    let mut fields = value.fields(&AUTO_BLOCK)?;
+    let names = fields.need("policies").and_then(|value| policies(&value, known));
     let threshold = fields.take("threshold").and_then(|value| value.number(1, u32::MAX));
     let within = fields.take("within").and_then(|value| value.duration());
     let block_for = fields.take("block_for").and_then(|value| value.duration());
@@ -50,9 +51,9 @@ fn policies(value: &Value<'_>, known: &PolicyNames<'_>) -> Option<Vec<PolicyName
 }
 
 fn escalate(value: &Value<'_>, block_for: Duration) -> Option<(u32, Duration)> {
-    let mut fields = value.fields(r#"factor = 2, most = "30 d""#)?;
-    let factor = fields.need("factor", "2").and_then(|value| value.number(2, u32::MAX));
-    let most = fields.need("most", "\"30 d\"").and_then(|value| {
+    let mut fields = value.fields(&ESCALATE)?;
+    let factor = fields.need("factor").and_then(|value| value.number(2, u32::MAX));
+    let most = fields.need("most").and_then(|value| {
         let most = value.duration()?;
         // With these values, blocks could never become longer, so one of the two must be a mistake.
         if most < block_for {
@@ -74,5 +75,5 @@ fn label(value: &Value<'_>) -> Option<String> {
 }
 
 /// The lower bound of [`AutoBlock::max_entries`]. At the upper bound, the entries take half a gigabyte of memory.
-const MIN_ENTRIES: usize = 64;
-const MAX_ENTRIES: usize = 10_000_000;
+pub(super) const MIN_ENTRIES: usize = 64;
+pub(super) const MAX_ENTRIES: usize = 10_000_000;

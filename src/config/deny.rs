@@ -1,12 +1,13 @@
 //! The `[deny]` table, which contains the deny list.
 
+use super::fields::DENY;
 use super::raw::Node;
 use super::value::Value;
 use crate::policy::deny_rule::DenyRuleError;
 use crate::policy::{DenyRule, Key};
 
 pub(super) fn read(value: &Value<'_>) -> Option<Vec<DenyRule>> {
-    let mut fields = value.fields(r#"ips = ["192.0.2.0/24"]"#)?;
+    let mut fields = value.fields(&DENY)?;
     let mut rules = Vec::new();
     rules.extend(fields.take("ips").and_then(|value| list(&value, DenyRule::network)).unwrap_or_default());
     rules.extend(fields.take("user_agents").and_then(|value| list(&value, DenyRule::user_agent)).unwrap_or_default());

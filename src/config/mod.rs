@@ -65,8 +65,13 @@
 //! | --- | --- | --- |
 //! | `policies.NAME.quota` | a [quota](crate::Quota): a string (`"10/s burst 50"`) or a table (see below) | required |
 //! | `policies.NAME.tiers.TIER` | the quota of a tier, with the same algorithm | the quota of the policy |
-//! | `default` | the policy for routes without an entry in `routes` | the policy named `default`, if any |
-//! | `routes."METHOD /route"`, `routes."/route"` | the name of the policy for this route, see [`RouteLimits`] | none |
+//! | `policies.NAME.key` | the name of a key extractor: `"global"`, or one that the [`ConfigReader`] knows | the extractor that is passed to [`Config::layer`] |
+//! | `policies.NAME.cost` | the [cost](crate::Rule::fixed_cost) of a request | the cost of the route, or else of the layer |
+//! | `policies.NAME.wait` | how long requests may [wait](crate::RateLimitLayer#method.wait_up_to) for reserved tokens | they are refused |
+//! | `policies.NAME.shadow` | whether the policy is in [shadow mode](crate::RateLimitLayer::shadow), which is possible for all policies together | false |
+//! | `routes."METHOD /route"`, `routes."/route"` | the policies of this route, see [`RouteLimits`](crate::RouteLimits) and below | none |
+//! | `default` | the policies of routes without an entry in `routes` | the policy named `default`, if any |
+//! | `all_routes` | policies that apply to all requests, in addition to those of the route | none |
 //! | `deny.ips` | networks and addresses, see [`DenyRule`](crate::protection::DenyRule) | none |
 //! | `deny.user_agents` | user agents, in which `*` stands for any text | none |
 //! | `deny.countries` | country codes of two letters, compared with the label `country` | none |
@@ -83,16 +88,23 @@
 //! | `auto_block.max_entries` | the number of offenders to remember, from 64 to 10,000,000 | 100,000 |
 //!
 //! A quota table has `rate` and `period`, and optionally `algorithm` (`"token_bucket"`, `"fixed_window"`,
-//! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`) and `start` (a duration).
+//! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`), `start` (a duration) and `shards`.
+//!
+//! A route names a policy (`"api"`), several policies (`["api", "tenant"]`), none (`[]`), or also a cost (`{ policies =
+//! ["api"], cost = 10 }`). Several policies are charged together: all of them, or none. The cost of a route applies to
+//! its policies that have no `cost`, and not to those in `all_routes`. Routes of gRPC services are paths such as
+//! `"/package.Service/Method"`.
+//!
+//! [`schema`] returns a JSON schema, with which editors complete and check these fields.
 //!
 //! A caller that a `deny` rule matches gets a 429 without `Retry-After`, because waiting does not help. A caller that
 //! is blocked by `auto_block` gets a 429 whose `Retry-After` is the time until the block ends.
 //!
 //! A file may have at most 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes
-//! and 100,000 deny rules.
+//! with 16 policies each, and 100,000 deny rules.
 //!
-//! A file does not contain the key extractor, how to find the client's address, the tiers of users, or the requests to
-//! skip. The program sets these.
+//! A file only names key extractors. The program defines them, how to find the client's address, the tiers of users,
+//! and the requests to skip.
 //!
 //! # Format
 //! You choose the crate that parses the format, for example with `|text| toml::from_str(text)` or `|text|
@@ -104,34 +116,39 @@
 mod auto_block;
 mod deny;
 mod error;
+mod fields;
+mod layer;
 mod policies;
 mod quota;
 mod raw;
+mod reader;
 mod reload;
 mod restart;
 mod routes;
+mod schema;
 mod value;
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use self::error::{Faults, Path};
+use self::fields::FILE;
+use self::policies::ConfiguredPolicy;
 use self::raw::RawConfig;
-use self::routes::PolicyNames;
+use self::reader::Keys;
+use self::routes::{Choice, Choices, PolicyNames};
 use self::value::Value;
 use crate::backend::Backend;
 use crate::limiter::{AutoBlock, DenyList, RateLimiter, RateLimiterBuilder};
-use crate::middleware::key::KeyExtractor;
-use crate::middleware::{RateLimitLayer, RouteLimits};
 use crate::policy::Policy;
 
 pub use error::{ConfigError, ConfigErrorKind, ConfigFault};
+pub use reader::ConfigReader;
 pub use reload::{QuotaChange, Reloaded};
+pub use schema::schema;
 
 /// A configuration that has been checked. See the [module](self) for its fields and an example.
 ///
@@ -140,9 +157,11 @@ pub use reload::{QuotaChange, Reloaded};
 #[derive(Clone, Debug)]
 pub struct Config {
     name: String,
-    policies: BTreeMap<String, Policy>,
-    default: Option<String>,
-    routes: BTreeMap<String, String>,
+    policies: BTreeMap<String, ConfiguredPolicy>,
+    keys: Keys,
+    default: Option<Choice>,
+    all_routes: Vec<String>,
+    routes: BTreeMap<String, Choice>,
     deny: DenyList,
     auto_block: Option<AutoBlock>,
     is_reloading: Arc<AtomicBool>,
@@ -164,18 +183,7 @@ impl Config {
         path: impl AsRef<FilePath>,
         parse: impl FnOnce(&str) -> Result<RawConfig, E>,
     ) -> Result<Config, ConfigError> {
-        let path = path.as_ref();
-        let name = path.display().to_string();
-        let mut text = String::new();
-        // The file may grow while it is being read.
-        let read = File::open(path).and_then(|file| file.take(Config::MAX_BYTES as u64 + 1).read_to_string(&mut text));
-        match read {
-            Ok(_) => Config::parse(name, &text, parse),
-            Err(error) => {
-                let what = format!("cannot read the file: {error}");
-                Err(ConfigError::new(ConfigErrorKind::Read, &name, what).caused_by(error.into()))
-            }
-        }
+        ConfigReader::new().read(path, parse)
     }
 
     /// Parses and checks `text`. Messages refer to it as `name`. See [`read`](Config::read).
@@ -187,20 +195,7 @@ impl Config {
         text: &str,
         parse: impl FnOnce(&str) -> Result<RawConfig, E>,
     ) -> Result<Config, ConfigError> {
-        let name = name.into();
-        if text.len() > Config::MAX_BYTES {
-            let what = format!("larger than {} MiB; make it smaller", Config::MAX_BYTES >> 20);
-            return Err(ConfigError::new(ConfigErrorKind::TooLarge, &name, what));
-        }
-        // Some editors write a byte order mark, which some formats reject.
-        match parse(text.strip_prefix('\u{feff}').unwrap_or(text)) {
-            Ok(raw) => raw.check(name),
-            Err(error) => {
-                let error = error.into();
-                let what = error.to_string();
-                Err(ConfigError::new(ConfigErrorKind::Syntax, &name, what.trim_end()).caused_by(error))
-            }
-        }
+        ConfigReader::new().parse(name, text, parse)
     }
 
     /// Returns a builder for a limiter on `backend` with the deny list and the automatic blocks of this configuration.
@@ -215,51 +210,27 @@ impl Config {
         }
     }
 
-    /// Returns one layer for all routes. The layer uses `limiter` and finds callers with `key`. Add it to the router as
-    /// described in [`RouteLimits::table`](crate::RouteLimits::table). See the [module](self) for an example.
-    ///
-    /// # Panics
-    /// Panics in the same cases as [`route_limits`](Config::route_limits).
-    #[must_use]
-    #[track_caller]
-    pub fn layer(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RateLimitLayer {
-        self.route_limits(limiter, key).table(self.routes().map(|(line, policy)| (line, policy.name().as_str())))
-    }
-
-    /// Returns the policies for routes to choose from, without the `routes` of this configuration.
-    ///
-    /// # Panics
-    /// Panics if `limiter` lacks the configured deny list or automatic blocks. To avoid this, build the limiter with
-    /// [`limiter`](Config::limiter).
-    #[must_use]
-    #[track_caller]
-    pub fn route_limits(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RouteLimits {
-        self.expect_limiter(limiter);
-        let limits = RouteLimits::new(key).limiter(limiter);
-        self.policies.iter().fold(limits, |limits, (name, policy)| match self.default.as_ref() == Some(name) {
-            true => limits.default_policy(policy),
-            false => limits.policy(policy),
-        })
-    }
-
     /// Returns the policy with this name.
     pub fn policy(&self, name: &str) -> Option<&Policy> {
-        self.policies.get(name)
+        self.policies.get(name).map(|configured| &configured.policy)
     }
 
     /// Returns all policies, sorted by name.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.policies.values()
+        self.policies.values().map(|configured| &configured.policy)
     }
 
-    /// Returns the policy for routes that have no entry in `routes`.
+    /// Returns the policy for routes that have no entry in `routes`, or the first of these policies.
     pub fn default_policy(&self) -> Option<&Policy> {
-        self.policy(self.default.as_deref()?)
+        self.policy(self.default.as_ref()?.policies.first()?)
     }
 
-    /// Returns the lines of `routes`, such as `"POST /todos"`, with their policies.
+    /// Returns the lines of `routes`, such as `"POST /todos"`, with their policies. A line with several policies occurs
+    /// once for each of them.
     pub fn routes(&self) -> impl Iterator<Item = (&str, &Policy)> {
-        self.routes.iter().filter_map(|(line, name)| Some((line.as_str(), self.policy(name)?)))
+        self.routes.iter().flat_map(move |(line, choice)| {
+            choice.policies.iter().filter_map(move |name| Some((line.as_str(), self.policy(name)?)))
+        })
     }
 
     /// Returns the deny list, whose rules are replaced by a [`reload`](Config::reload).
@@ -289,14 +260,16 @@ impl Config {
 /// ```
 impl<'de> serde::Deserialize<'de> for Config {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {
-        RawConfig::deserialize(deserializer)?.check("the configuration").map_err(serde::de::Error::custom)
+        RawConfig::deserialize(deserializer)?
+            .check("the configuration", ConfigReader::new().keys())
+            .map_err(serde::de::Error::custom)
     }
 }
 
 impl RawConfig {
-    fn check(self, name: impl Into<String>) -> Result<Config, ConfigError> {
+    fn check(self, name: impl Into<String>, keys: &Keys) -> Result<Config, ConfigError> {
         let (name, faults) = (name.into(), Faults::default());
-        match read(&self, &name, &faults) {
+        match read(&self, &name, keys, &faults) {
             Some(config) if faults.is_empty() => Ok(config),
             _ => Err(faults.into_error(ConfigErrorKind::Invalid, &name)),
         }
@@ -304,18 +277,21 @@ impl RawConfig {
 }
 
 /// Builds a configuration and collects its faults. The result is valid only if there are no faults.
-fn read(raw: &RawConfig, name: &str, faults: &Faults) -> Option<Config> {
-    let mut file = Value::file(&raw.0, faults).fields(r#"policies = { api = { quota = "60/min" } }"#)?;
+fn read(raw: &RawConfig, name: &str, keys: &Keys, faults: &Faults) -> Option<Config> {
+    let mut file = Value::file(&raw.0, faults).fields(&FILE)?;
     let table = file.take("policies");
     let known = PolicyNames::of(table.as_ref());
     if table.is_none() {
         faults.add(&Path::FILE.field("policies"), "missing, so nothing would be limited; add a policy");
     }
-    let policies = table.and_then(|value| policies::read(&value)).unwrap_or_default();
-    let default = routes::default(file.take("default"), &known).map(str::to_owned);
-    let routes = file.take("routes").and_then(|value| routes::read(&value, &known)).unwrap_or_default();
+    let policies = table.and_then(|value| policies::read(&value, keys)).unwrap_or_default();
+    let all_routes = file.take("all_routes").and_then(|value| known.list(&value)).unwrap_or_default();
+    let choices = Choices { known: &known, policies: &policies, all_routes: &all_routes };
+    let default = routes::default(file.take("default"), &choices);
+    let routes = file.take("routes").and_then(|value| routes::read(&value, &choices)).unwrap_or_default();
     let deny = DenyList::from_iter(file.take("deny").and_then(|value| deny::read(&value)).unwrap_or_default());
     let auto_block = file.take("auto_block").and_then(|value| auto_block::read(&value, &known));
     file.end();
-    Some(Config { name: name.to_owned(), policies, default, routes, deny, auto_block, is_reloading: Arc::default() })
+    let (name, keys) = (name.to_owned(), keys.clone());
+    Some(Config { name, policies, keys, default, all_routes, routes, deny, auto_block, is_reloading: Arc::default() })
 }

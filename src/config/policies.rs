@@ -1,13 +1,35 @@
-//! The `[policies]` table, which contains the quotas of policies and tiers.
+//! The `[policies]` table, which contains the quotas of policies and tiers, and the keys and costs of policies.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use super::fields::POLICY;
 use super::quota;
+use super::reader::Keys;
 use super::value::Value;
 use crate::algorithm::Quota;
+#[cfg(feature = "wait")]
+use crate::middleware::allows_reservations;
+use crate::middleware::impossible_cost;
 use crate::policy::{Policy, Quotas, limit_conflict};
 
-pub(super) fn read(value: &Value<'_>) -> Option<BTreeMap<String, Policy>> {
+/// A policy and how its rule is applied.
+#[derive(Clone, Debug)]
+pub(super) struct ConfiguredPolicy {
+    pub(super) policy: Policy,
+    pub(super) settings: Settings,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Settings {
+    /// The name of the key extractor, or `None` for the layer's.
+    pub(super) key: Option<String>,
+    pub(super) cost: Option<u64>,
+    pub(super) wait: Option<Duration>,
+    pub(super) shadow: bool,
+}
+
+pub(super) fn read(value: &Value<'_>, keys: &Keys) -> Option<BTreeMap<String, ConfiguredPolicy>> {
     let entries = value.entries(r#"api = { quota = "60/min" }"#)?;
     if entries.is_empty() {
         value.fault("no policies, so nothing would be limited; add one");
@@ -15,29 +37,69 @@ pub(super) fn read(value: &Value<'_>) -> Option<BTreeMap<String, Policy>> {
     if entries.len() > MAX_POLICIES {
         return value.refuse(format_args!("found {} policies; at most {MAX_POLICIES} are allowed", entries.len()));
     }
-    let policies = entries.iter().filter_map(|(name, value)| Some(((*name).to_owned(), policy(name, value)?)));
-    let policies: BTreeMap<String, Policy> = policies.collect();
-    if let Some(conflict) = limit_conflict(policies.values()) {
+    let policies = entries.iter().filter_map(|(name, value)| Some(((*name).to_owned(), policy(name, value, keys)?)));
+    let policies: BTreeMap<String, ConfiguredPolicy> = policies.collect();
+    if let Some(conflict) = limit_conflict(policies.values().map(|configured| &configured.policy)) {
         value.fault(conflict);
     }
-    let quotas: usize = policies.values().map(|policy| 1 + policy.tiers().count()).sum();
+    let (shadowed, enforced): (Vec<_>, Vec<_>) = policies.values().partition(|configured| configured.settings.shadow);
+    if let ([shadowed, ..], [enforced, ..]) = (&shadowed[..], &enforced[..]) {
+        let (shadowed, enforced) = (shadowed.policy.name(), enforced.policy.name());
+        value.fault(format_args!(
+            "{shadowed:?} is in shadow mode and {enforced:?} is not; set `shadow = true` for all policies or for none"
+        ));
+    }
+    let quotas: usize = policies.values().map(|configured| 1 + configured.policy.tiers().count()).sum();
     if quotas > MAX_QUOTAS {
         value.fault(format_args!("found {quotas} quotas of policies and tiers; at most {MAX_QUOTAS} are allowed"));
     }
     Some(policies)
 }
 
-fn policy(name: &str, value: &Value<'_>) -> Option<Policy> {
-    let mut fields = value.fields(r#"quota = "60/min""#)?;
-    let own = fields.need("quota", "\"60/min\"").and_then(|value| quota::read_list(&value));
+fn policy(name: &str, value: &Value<'_>, keys: &Keys) -> Option<ConfiguredPolicy> {
+    let mut fields = value.fields(&POLICY)?;
+    let own = fields.need("quota").and_then(|value| quota::read_list(&value));
     let tiers = fields.take("tiers").and_then(|value| tiers(&value));
+    let key = fields.take("key").and_then(|value| keys.name(&value)).map(str::to_owned);
+    let cost = fields.take("cost").and_then(|value| Some((value.number(0, Quota::MAX_TOKENS)?, value)));
+    let wait = fields.take("wait").and_then(|value| Some((value.duration()?, value)));
+    let shadow = fields.take("shadow").and_then(|value| value.boolean()).unwrap_or(false);
     fields.end();
     let mut policy = value.accept(Policy::try_new(name, own.unwrap_or(PLACEHOLDER_QUOTA.into())))?;
     own?;
     for (tier, value, quotas) in tiers.unwrap_or_default() {
         value.accept(policy.add_tier(tier.to_owned().into(), quotas));
     }
-    Some(policy)
+    let wait = wait.and_then(|(wait, value)| check_wait(wait, &policy, &value));
+    let cost = cost.map(|(cost, value)| {
+        check_cost(cost, &policy, wait.is_some(), &value);
+        cost
+    });
+    Some(ConfiguredPolicy { policy, settings: Settings { key, cost, wait, shadow } })
+}
+
+#[cfg(feature = "wait")]
+fn check_wait(wait: Duration, policy: &Policy, value: &Value<'_>) -> Option<Duration> {
+    if allows_reservations(policy) {
+        return Some(wait);
+    }
+    value.refuse(
+        "the policy allows no reservations, so no request could wait; add `reserve 10` to a quota, or remove `wait` \
+         (sliding windows do not support reservations)",
+    )
+}
+
+#[cfg(not(feature = "wait"))]
+fn check_wait(_: Duration, _: &Policy, value: &Value<'_>) -> Option<Duration> {
+    value.refuse("waiting needs the feature `wait` of tollgate; enable it, or remove `wait`")
+}
+
+/// Adds a fault to `value` if a quota can never grant `cost`.
+pub(super) fn check_cost(cost: u64, policy: &Policy, waits: bool, value: &Value<'_>) {
+    if let Some((tier, what)) = impossible_cost(policy, cost, waits) {
+        let tier = tier.map_or(String::new(), |tier| format!(", tier {tier:?}"));
+        value.fault(format_args!("policy {:?}{tier}: {what}", policy.name()));
+    }
 }
 
 fn tiers<'n>(value: &Value<'n>) -> Option<Vec<(&'n str, Value<'n>, Quotas)>> {

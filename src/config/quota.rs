@@ -6,6 +6,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::error::Faults;
+use super::fields::QUOTA;
 use super::raw::{Node, RawConfig};
 use super::value::Value;
 use crate::algorithm::{Algorithm, Quota};
@@ -80,10 +81,10 @@ pub(super) fn read(value: &Value<'_>) -> Option<Quota> {
 }
 
 fn table(value: &Value<'_>) -> Option<Quota> {
-    let mut fields = value.fields(r#"rate = 60, period = "1 min""#)?;
+    let mut fields = value.fields(&QUOTA)?;
     let algorithm = fields.take("algorithm").map_or(Some(Algorithm::TokenBucket), |value| algorithm(&value));
-    let rate = fields.need("rate", "100").and_then(|value| value.number(1, Quota::MAX_TOKENS));
-    let period = fields.need("period", "\"1 min\"").and_then(|value| value.duration());
+    let rate = fields.need("rate").and_then(|value| value.number(1, Quota::MAX_TOKENS));
+    let period = fields.need("period").and_then(|value| value.duration());
     let capacity = fields.take("capacity").and_then(|value| value.number(0, Quota::MAX_TOKENS));
     let max_reserved = fields.take("max_reserved").and_then(|value| reserved(&value));
     let start = fields.take("start").and_then(|value| start(&value));

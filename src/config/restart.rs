@@ -1,27 +1,37 @@
 //! Changes that need a restart, since the layers were built with the old values.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::Config;
 use super::error::{Faults, Path};
-use crate::policy::PolicyName;
+use super::policies::Settings;
 
 pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
-    let by_name = |config| Config::policies(config).map(|policy| (policy.name().as_str(), policy));
-    compare_names(&Path::FILE.field("policies"), by_name(old), by_name(new), faults, |path, old, new| {
-        let (old_quotas, new_quotas) = (old.quotas(), new.quotas());
-        if !old.accepts(new_quotas) {
-            let what =
-                format!("{new_quotas} has a different algorithm from {old_quotas}; restart the program to change it");
-            faults.add(&path.field("quota"), what);
-        }
-        compare_names(&path.field("tiers"), old.tiers(), new.tiers(), faults, |_, _, _| {});
-    });
+    compare_names(
+        &Path::FILE.field("policies"),
+        by_name(&old.policies),
+        by_name(&new.policies),
+        faults,
+        |path, old, new| {
+            compare_settings(&old.settings, &new.settings, path, faults);
+            let (old, new) = (&old.policy, &new.policy);
+            let (old_quotas, new_quotas) = (old.quotas(), new.quotas());
+            if !old.accepts(new_quotas) {
+                let what = format!(
+                    "{new_quotas} has a different algorithm from {old_quotas}; restart the program to change it"
+                );
+                faults.add(&path.field("quota"), what);
+            }
+            compare_names(&path.field("tiers"), old.tiers(), new.tiers(), faults, |_, _, _| {});
+        },
+    );
 
-    let name = |config: &Config| config.default_policy().map(|policy| policy.name().clone());
-    compare_policies(name(old), name(new), &Path::FILE.field("default"), faults);
-    compare_names(&Path::FILE.field("routes"), old.routes(), new.routes(), faults, |path, old, new| {
-        compare_policies(Some(old.name().clone()), Some(new.name().clone()), path, faults);
+    compare_shown(old.default.as_ref(), new.default.as_ref(), &Path::FILE.field("default"), faults);
+    let all_routes = |config: &Config| format!("{:?}", config.all_routes);
+    compare_shown(Some(all_routes(old)), Some(all_routes(new)), &Path::FILE.field("all_routes"), faults);
+    compare_names(&Path::FILE.field("routes"), by_name(&old.routes), by_name(&new.routes), faults, |path, old, new| {
+        compare_shown(Some(old), Some(new), path, faults);
     });
     let path = Path::FILE.field("auto_block");
     match (old.auto_block(), new.auto_block()) {
@@ -34,6 +44,10 @@ pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
         (None, Some(_)) => faults.add(&path, NEW),
         (None, None) => {}
     }
+}
+
+fn by_name<T>(values: &BTreeMap<String, T>) -> impl Iterator<Item = (&str, &T)> {
+    values.iter().map(|(name, value)| (name.as_str(), value))
 }
 
 /// Adds a fault for each added or removed name, and calls `compare` for all other names.
@@ -57,9 +71,19 @@ fn compare_names<'c, T>(
     }
 }
 
-fn compare_policies(old: Option<PolicyName>, new: Option<PolicyName>, path: &Path, faults: &Faults) {
+fn compare_settings(old: &Settings, new: &Settings, path: &Path, faults: &Faults) {
+    let name = |settings: &Settings| settings.key.as_ref().map(|name| format!("{name:?}"));
+    compare_shown(name(old), name(new), &path.field("key"), faults);
+    compare_shown(old.cost, new.cost, &path.field("cost"), faults);
+    let wait = |settings: &Settings| settings.wait.map(|wait| format!("{wait:?}"));
+    compare_shown(wait(old), wait(new), &path.field("wait"), faults);
+    compare_shown(Some(old.shadow), Some(new.shadow), &path.field("shadow"), faults);
+}
+
+/// Adds a fault with both values if they differ.
+fn compare_shown<T: PartialEq + fmt::Display>(old: Option<T>, new: Option<T>, path: &Path, faults: &Faults) {
     if old != new {
-        let [old, new] = [old, new].map(|name| name.map_or("none".to_owned(), |name| format!("{name:?}")));
+        let [old, new] = [old, new].map(|value| value.map_or("none".to_owned(), |value| value.to_string()));
         faults.add(path, format_args!("{old} → {new}; restart the program to change it"));
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::error::{Faults, Path};
+use super::fields::Table;
 use super::raw::{Node, shortened};
 use crate::algorithm::Quota;
 use crate::policy::{parse_duration, suggestion};
@@ -110,9 +111,9 @@ impl<'n> Value<'n> {
         Some(unique)
     }
 
-    pub(super) fn fields(&self, example: &str) -> Option<Fields<'n>> {
-        let entries = self.entries(example)?;
-        Some(Fields { path: self.path.clone(), faults: self.faults, entries, known: Vec::new() })
+    pub(super) fn fields(&self, table: &'static Table) -> Option<Fields<'n>> {
+        let entries = self.entries(table.example)?;
+        Some(Fields { path: self.path.clone(), faults: self.faults, entries, table })
     }
 }
 
@@ -121,19 +122,22 @@ pub(super) struct Fields<'n> {
     path: Path,
     faults: &'n Faults,
     entries: Vec<(&'n str, Value<'n>)>,
-    known: Vec<&'static str>,
+    table: &'static Table,
 }
 
 impl<'n> Fields<'n> {
     pub(super) fn take(&mut self, name: &'static str) -> Option<Value<'n>> {
-        self.known.push(name);
+        debug_assert!(self.table.fields.iter().any(|field| field.name == name), "{name:?} is not described");
         let index = self.entries.iter().position(|(known, _)| *known == name)?;
         Some(self.entries.remove(index).1)
     }
 
-    pub(super) fn need(&mut self, name: &'static str, example: &str) -> Option<Value<'n>> {
+    /// Takes a required field. If it is missing, the fault shows the example of its description.
+    pub(super) fn need(&mut self, name: &'static str) -> Option<Value<'n>> {
         let value = self.take(name);
         if value.is_none() {
+            let field = self.table.fields.iter().find(|field| field.name == name);
+            let example = field.and_then(|field| field.required).unwrap_or_default();
             self.faults.add(&self.path.field(name), format_args!("missing; add a value such as {example}"));
         }
         value
@@ -141,8 +145,9 @@ impl<'n> Fields<'n> {
 
     /// Adds a fault for each unknown field. Call this after taking all fields.
     pub(super) fn end(self) {
+        let known = || self.table.fields.iter().map(|field| field.name);
         for (name, value) in self.entries {
-            let (near, known) = (suggestion(name, self.known.iter().copied()), listed(self.known.iter().copied()));
+            let (near, known) = (suggestion(name, known()), listed(known()));
             value.fault(format_args!("unknown field{near}; known fields: {known}"));
         }
     }

@@ -17,7 +17,7 @@ use super::status::RateLimitStatus;
 use crate::algorithm::{Ask, Micros};
 use crate::backend::Error;
 use crate::limiter::{CallContext, Receipt, Reservation, WaitSlot};
-use crate::policy::{Decisions, KeyError, KeyFault, Policy, Signals, Subject};
+use crate::policy::{Decisions, KeyError, KeyFault, Signals, Subject};
 
 #[allow(clippy::large_enum_variant)] // A verdict is moved at most twice, and a box would cost an allocation.
 pub(super) enum Verdict {
@@ -43,10 +43,9 @@ pub(super) struct RequestCharges {
     pub(super) key_error: Option<KeyError>,
 }
 
-/// A charge under one rule: the indexes of the rule and of its policy, the subject and the cost.
+/// A charge under the rule with this index.
 pub(super) struct RuleCharge {
     pub(super) rule: usize,
-    pub(super) policy: usize,
     pub(super) subject: Subject,
     pub(super) cost: u64,
 }
@@ -54,7 +53,6 @@ pub(super) struct RuleCharge {
 /// A [`RuleCharge`] whose subject or cost may still be computed.
 struct PendingCharge {
     rule: usize,
-    policy: usize,
     extraction: Extraction,
     /// The extension whose absence leaves the caller without a key.
     missing: Option<&'static str>,
@@ -67,11 +65,7 @@ impl LayerOptions {
         if self.skip.iter().any(|skip| skip(parts)) {
             return MaybeReady::Ready(self.unlimited());
         }
-        let cost = self.cost.of(parts);
-        let charges = self.charges(parts, cost, |rule| {
-            let policy = (rule.choose)(parts)?;
-            Some((policy, rule.cost.as_ref().map(|cost| cost.of(parts))))
-        });
+        let charges = self.charges(parts);
         let signals = self.signals(parts);
         match charges {
             MaybeReady::Ready(charges) => self.decide_charges(charges, signals),
@@ -82,28 +76,26 @@ impl LayerOptions {
         }
     }
 
-    /// Returns the charges of a request. `policy_and_cost` returns the policy and cost of a rule, or `None` if the rule
-    /// does not apply. `cost` is the cost for rules that have none of their own.
-    pub(super) fn charges(
-        self: &Arc<Self>,
-        parts: &Parts,
-        cost: MaybeReady<u64>,
-        policy_and_cost: impl Fn(&Rule) -> Option<(usize, Option<MaybeReady<u64>>)>,
-    ) -> MaybeReady<RequestCharges> {
-        let pending = |(index, rule): (usize, &Rule)| {
-            let (policy, cost) = policy_and_cost(rule)?;
-            let extraction = rule.key.extract(parts);
-            let has_key = matches!(&extraction, Extraction::Now(Found::Subject(subject)) if subject.key().is_some());
-            let missing = if has_key { None } else { rule.key.missing_extension(parts) };
-            Some(PendingCharge { rule: index, policy, extraction, cost, missing })
-        };
-        let mut pending = self.rules.iter().enumerate().filter_map(pending);
+    /// Returns the charges of a request under the rules that its route chooses and under those that apply to all
+    /// requests.
+    fn charges(self: &Arc<Self>, parts: &Parts) -> MaybeReady<RequestCharges> {
+        let chosen = self.choice.as_ref().and_then(|choice| choice.of(parts));
+        let (rules, route_cost) = chosen.map_or((&[][..], None), |target| (&target.rules[..], target.cost));
+        let chosen = rules.iter().map(|&rule| (rule, route_cost));
+        let all_requests = (self.chosen..self.rules.len()).map(|rule| (rule, None));
+        let cost = self.cost.of(parts);
+        let mut pending = chosen.chain(all_requests).map(|(index, route_cost)| {
+            let rule = &self.rules[index];
+            let (extraction, missing) = extract(rule, parts);
+            let cost = rule.cost.as_ref().map(|cost| cost.of(parts)).or(route_cost.map(MaybeReady::Ready));
+            PendingCharge { rule: index, extraction, cost, missing }
+        });
         let mut charges = RequestCharges::default();
         while let Some(next) = pending.next() {
             match (next.extraction, next.cost.as_ref().unwrap_or(&cost)) {
                 (Extraction::Now(found), MaybeReady::Ready(cost)) => {
                     self.report_missing(&found, next.missing);
-                    charges.add(next.rule, next.policy, found, *cost);
+                    charges.add(next.rule, found, *cost);
                 }
                 (extraction, _) => {
                     let rest = std::iter::once(PendingCharge { extraction, ..next }).chain(pending).collect();
@@ -119,7 +111,7 @@ impl LayerOptions {
     }
 
     /// Reports a missing extension that leaves the caller without a key, and a missing peer address.
-    fn report_missing(&self, found: &Found, missing: Option<&'static str>) {
+    pub(super) fn report_missing(&self, found: &Found, missing: Option<&'static str>) {
         match (found, missing) {
             (Found::Subject(subject), Some(wanted)) if subject.key().is_none() => {
                 self.limiter.missing_extension(wanted);
@@ -152,13 +144,17 @@ impl LayerOptions {
             (Some(error), _) if enforced => return MaybeReady::Ready(Verdict::Refuse(Cause::NoKey(error))),
             _ => return MaybeReady::Ready(self.uncharged(Decisions::from_iter([]), true)),
         };
-        let slot = self.wait.filter(|_| enforced).and_then(|_| self.limiter.wait_slot());
+        let longest = charges.iter().filter_map(|charge| self.wait_of(&self.rules[charge.rule])).max();
+        let slot = longest.filter(|_| enforced).and_then(|_| self.limiter.wait_slot());
         // Shadow mode decides as if the request could wait, but never delays the request.
-        let wait = self.wait.filter(|_| slot.is_some() || !enforced);
-        let ask = |cost| wait.map_or(Ask::cost(cost), |wait| Ask::cost(cost).wait_up_to(wait));
-        let charges = charges.iter().map(|charge| (self.policy(charge), &charge.subject, ask(charge.cost)));
+        let can_wait = slot.is_some() || !enforced;
+        let charges = charges.iter().map(|charge| {
+            let (rule, ask) = (&self.rules[charge.rule], Ask::cost(charge.cost));
+            let wait = self.wait_of(rule).filter(|_| can_wait);
+            (rule.policy(), &charge.subject, wait.map_or(ask, |wait| ask.wait_up_to(wait)))
+        });
         let charges: SmallVec<[_; 2]> = charges.collect();
-        let patience = wait.filter(|_| slot.is_some()).unwrap_or_default();
+        let patience = longest.filter(|_| slot.is_some()).unwrap_or_default();
         let context = CallContext { enforced, patience, ..CallContext::of(true, &signals) };
         let slot = slot.map(|slot| (slot, self.limiter.latest(patience)));
         match self.limiter.decide(&charges, context).try_ready() {
@@ -227,16 +223,20 @@ impl LayerOptions {
         let is_below = |charge: &RuleCharge, seed| self.limiter.digest(charge.subject.key()).seed() < seed;
         self.enforced_below.is_none_or(|seed| charges.first().is_some_and(|charge| is_below(charge, seed)))
     }
+}
 
-    pub(super) fn policy(&self, charge: &RuleCharge) -> &Policy {
-        &self.rules[charge.rule].policies[charge.policy].policy
-    }
+/// Returns what the rule's extractor finds, and the extension whose absence leaves the caller without a key.
+pub(super) fn extract(rule: &Rule, parts: &Parts) -> (Extraction, Option<&'static str>) {
+    let extraction = rule.key.extract(parts);
+    let has_key = matches!(&extraction, Extraction::Now(Found::Subject(subject)) if subject.key().is_some());
+    let missing = if has_key { None } else { rule.key.missing_extension(parts) };
+    (extraction, missing)
 }
 
 impl RequestCharges {
-    fn add(&mut self, rule: usize, policy: usize, found: Found, cost: u64) {
+    fn add(&mut self, rule: usize, found: Found, cost: u64) {
         match found {
-            Found::Subject(subject) => self.charges.push(RuleCharge { rule, policy, subject, cost }),
+            Found::Subject(subject) => self.charges.push(RuleCharge { rule, subject, cost }),
             Found::Skip => {}
             Found::Refuse(error) => self.key_error = Some(error),
         }
@@ -249,7 +249,7 @@ impl RequestCharges {
         rest: Vec<PendingCharge>,
         mut layer_cost: MaybeReady<u64>,
     ) -> RequestCharges {
-        for PendingCharge { rule, policy, extraction, cost, missing } in rest {
+        for PendingCharge { rule, extraction, cost, missing } in rest {
             let found = extraction.found().await;
             options.report_missing(&found, missing);
             let cost = match (&found, cost) {
@@ -261,7 +261,7 @@ impl RequestCharges {
                     cost
                 }
             };
-            self.add(rule, policy, found, cost);
+            self.add(rule, found, cost);
             if self.key_error.is_some() {
                 break;
             }

@@ -17,6 +17,7 @@
 #[cfg(feature = "axum")]
 mod axum;
 mod body;
+mod choice;
 mod cost;
 mod decide;
 mod future;
@@ -51,6 +52,10 @@ pub use fuzzing::sent;
 pub use headers::{HeaderFamily, ResetUnit};
 pub use layer::RateLimitLayer;
 pub use on_response::OnResponse;
+#[cfg(all(feature = "serde", feature = "wait"))]
+pub(crate) use options::allows_reservations;
+#[cfg(feature = "serde")]
+pub(crate) use options::impossible_cost;
 pub use refusal::Refusal;
 pub use routes::{RouteLimits, is_cors_preflight};
 pub use rule::Rule;

@@ -9,13 +9,15 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Response};
 
+use super::choice::RouteChoice;
 use super::cost::Cost;
 use super::headers::HeaderFamily;
 use super::items::PolicyItems;
 use super::key::ClientIp;
 use super::on_response::OnResponseFn;
 use super::refusal::Refusal;
-use super::rule::{PreparedPolicy, Rule};
+use super::rule::Rule;
+use super::table::Table;
 use super::unmatched::UnmatchedRules;
 use crate::algorithm::Quota;
 use crate::limiter::RateLimiter;
@@ -24,7 +26,11 @@ use crate::policy::{Decision, KeyError, Policy, Signals, limit_conflict};
 #[derive(Clone, Default)]
 pub(super) struct LayerOptions {
     pub(super) limiter: RateLimiter,
+    /// The first `chosen` rules apply only to requests for which `choice` chooses them. The others apply to all
+    /// requests.
     pub(super) rules: Vec<Rule>,
+    pub(super) chosen: usize,
+    pub(super) choice: Option<Arc<RouteChoice>>,
     pub(super) skip: Vec<Arc<SkipFn>>,
     pub(super) client_ip: Option<ClientIp>,
     pub(super) labels: Vec<(Cow<'static, str>, Arc<LabelFn>)>,
@@ -81,7 +87,10 @@ impl LayerOptions {
     pub(super) fn check(&self) {
         self.expect_matched_rules();
         self.checked.get_or_init(|| {
-            self.rules.iter().for_each(|rule| self.check_cost(rule));
+            self.rules.iter().for_each(|rule| self.check_cost(rule, &self.cost));
+            for (rules, cost) in self.choice.iter().flat_map(|choice| choice.fixed_costs()) {
+                rules.iter().for_each(|&rule| self.check_cost(&self.rules[rule], &Cost::Fixed(cost)));
+            }
             self.check_names();
             self.limiter.register(self.policies());
         });
@@ -95,55 +104,77 @@ impl LayerOptions {
         }
     }
 
-    fn check_cost(&self, rule: &Rule) {
-        let Cost::Fixed(cost) = *rule.cost.as_ref().unwrap_or(&self.cost) else { return };
-        let is_too_small = |quota: &Quota| {
-            let largest = quota.shard(0);
-            let max = if self.wait.is_some() { largest.ceiling() } else { largest.get_capacity() };
-            cost > max
-        };
-        for PreparedPolicy { policy, .. } in rule.policies.iter() {
-            let lists =
-                std::iter::once((None, policy.quotas())).chain(policy.tiers().map(|(tier, list)| (Some(tier), list)));
-            let mut quotas = lists.flat_map(|(tier, list)| list.iter().map(move |quota| (tier, quota)));
-            if let Some((tier, quota)) = quotas.find(|(_, quota)| is_too_small(quota)) {
-                let (name, limit) = (policy.name(), quota.shard(0).get_capacity());
-                let holds = if quota.get_shards() > 1 { "has shards that hold" } else { "holds" };
-                let tier = tier.map_or(String::new(), |tier| format!(", tier {tier:?}"));
-                panic!(
-                    "tollgate: policy {name:?}{tier}: every request costs {cost}, and the quota {quota} {holds} {limit} at \
-                     most, so all of them would be refused; raise its capacity, or lower the cost"
-                );
-            }
+    /// `cost` is the cost of requests under rules that have none of their own.
+    #[track_caller]
+    fn check_cost(&self, rule: &Rule, cost: &Cost) {
+        let Cost::Fixed(cost) = *rule.cost.as_ref().unwrap_or(cost) else { return };
+        if let Some((tier, what)) = impossible_cost(rule.policy(), cost, self.wait_of(rule).is_some()) {
+            let name = rule.policy().name();
+            let tier = tier.map_or(String::new(), |tier| format!(", tier {tier:?}"));
+            panic!("tollgate: policy {name:?}{tier}: {what}");
         }
+    }
+
+    pub(super) fn wait_of(&self, rule: &Rule) -> Option<Duration> {
+        rule.wait.or(self.wait)
     }
 
     pub(super) fn settles_charges(&self) -> bool {
         self.with_receipt || self.on_response.is_some() || self.rules.iter().any(|rule| rule.on_response.is_some())
     }
 
-    fn rule_of(&self, decision: &Decision) -> Option<(&Rule, &PreparedPolicy)> {
-        self.rules.iter().find_map(|rule| {
-            let mut policies = rule.policies.iter();
-            Some((rule, policies.find(|known| known.policy.name() == decision.policy())?))
-        })
+    fn rule_of(&self, decision: &Decision) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.policy().name() == decision.policy())
     }
 
     pub(super) fn on_response_of(&self, decision: &Decision) -> Option<&OnResponseFn> {
-        self.rule_of(decision)?.0.on_response.as_deref().or(self.on_response.as_deref())
+        self.rule_of(decision)?.on_response.as_deref().or(self.on_response.as_deref())
     }
 
     pub(super) fn items_of(&self, decision: &Decision) -> Option<&PolicyItems> {
-        self.rule_of(decision).map(|(_, known)| &known.items)
+        self.rule_of(decision).map(|rule| &rule.prepared.items)
     }
 
-    pub(super) fn tables(&self) -> impl Iterator<Item = &super::table::Table> {
-        self.rules.iter().filter_map(|rule| rule.table.as_deref())
+    pub(super) fn table(&self) -> Option<&Table> {
+        self.choice.as_ref()?.table()
     }
 
     pub(super) fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.rules.iter().flat_map(|rule| rule.policies.iter()).map(|known| &known.policy)
+        self.rules.iter().map(Rule::policy)
     }
+}
+
+/// Finds a quota that can never grant `cost`. Returns its tier and the reason why requests would be refused.
+pub(crate) fn impossible_cost(policy: &Policy, cost: u64, waits: bool) -> Option<(Option<&str>, String)> {
+    let lists = std::iter::once((None, policy.quotas())).chain(policy.tiers().map(|(tier, list)| (Some(tier), list)));
+    let mut quotas = lists.flat_map(|(tier, list)| list.iter().map(move |quota| (tier, quota)));
+    let (tier, quota) = quotas.find(|(_, quota)| quota.shards_for(cost, waits) == 0)?;
+    let holds = if quota.get_shards() > 1 { "has shards that hold" } else { "holds" };
+    let what = format!(
+        "every request costs {cost}, and the quota {quota} {holds} {} at most, so all of them would be refused; raise its \
+         capacity, or lower the cost",
+        quota.shard(0).get_capacity()
+    );
+    Some((tier, what))
+}
+
+/// Panics if none of the policies allows reservations.
+#[cfg(feature = "wait")]
+#[track_caller]
+pub(super) fn expect_reservations<'a>(policies: impl IntoIterator<Item = &'a Policy>) {
+    let policies: Vec<_> = policies.into_iter().collect();
+    if !policies.iter().any(|policy| allows_reservations(policy)) {
+        let names: Vec<_> = policies.iter().map(|policy| policy.name()).collect();
+        panic!(
+            "tollgate: no policy of {names:?} allows reservations, so no request could wait; add \
+             `.max_reserved(tokens)` or `.unlimited_reservations()` to a quota (sliding windows do not support them)"
+        );
+    }
+}
+
+#[cfg(feature = "wait")]
+pub(crate) fn allows_reservations(policy: &Policy) -> bool {
+    policy.lists().any(|list| list.iter().any(Quota::reserves))
 }
 
 impl fmt::Debug for LayerOptions {

@@ -1,4 +1,4 @@
-//! Named policies that routes choose from.
+//! Named policies and groups that routes choose from.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
+use super::choice::{Chooser, RouteChoice, Target};
 use super::key::KeyExtractor;
 use super::layer::RateLimitLayer;
+use super::options::LayerOptions;
 use super::rule::Rule;
 use super::table::Table;
 use crate::limiter::RateLimiter;
@@ -42,68 +44,190 @@ use crate::policy::{Policy, suggestion};
 /// Unknown and duplicate names cause a panic while the router is built. All layers created from one set share a
 /// limiter, and routes with the same policy share its rows.
 ///
+/// # Several limits for a route
+/// ```
+/// use axum::{routing::{get, post}, Router};
+/// use tollgate::{key, HeaderFamily, Policy, Quota, RouteLimits, Rule, DAY, MINUTE, SECOND};
+/// # #[derive(Clone)] struct User { id: u64, tenant: u64 }
+/// const ALL: Policy = Policy::new("all", Quota::token_bucket(5000, SECOND));
+/// const EXPORTS: Policy = Policy::new("exports", Quota::fixed_window(100, DAY));
+///
+/// let tenant = key::extension(|user: &User| user.tenant);
+/// let limits = RouteLimits::new(key::extension(|user: &User| user.id))
+///     .default_policy(Policy::new("api", Quota::token_bucket(60, MINUTE)))
+///     .rule(Rule::new(EXPORTS, tenant).fixed_cost(5)) // with its own key and cost
+///     .group("export", ["api", "exports"]) // both policies under one name
+///     .configure(|layer| layer.headers(HeaderFamily::Draft6).and(ALL, key::global()));
+///
+/// let app: Router = Router::new()
+///     .route("/export", post(|| async {}))
+///     .route("/", get(|| async {}))
+///     .layer(limits.table([("POST /export", "export")]));
+/// ```
+/// The policies of a [`group`](RouteLimits::group) are charged together: a request is charged under all of them or
+/// under none. Options that all layers of the set need are set once, with [`configure`](RouteLimits::configure).
+///
 /// # Stacked layers
 /// A layer around the router and a layer on a route both apply. The outer layer charges first, and also charges
 /// requests that the inner layer refuses. To let a route's limit *replace* the default, use a single
 /// [`table`](RouteLimits::table).
 #[derive(Clone)]
 pub struct RouteLimits {
-    limiter: RateLimiter,
     key: Arc<dyn KeyExtractor>,
-    policies: Vec<Policy>,
-    default: Option<Policy>,
+    /// The options of all layers. Its chosen rules are those that routes choose from.
+    layer: RateLimitLayer,
+    /// What each policy or group stands for, in the order in which they were added.
+    targets: Vec<(String, Target)>,
+    /// The indexes of the targets by name.
+    names: HashMap<String, usize>,
+    default: Option<usize>,
 }
 
 impl RouteLimits {
     /// Creates an empty set of policies, which apply to the keys that `key` finds.
     pub fn new(key: impl KeyExtractor) -> RouteLimits {
-        RouteLimits { limiter: RateLimiter::default(), key: Arc::new(key), policies: Vec::new(), default: None }
+        RouteLimits::shared(Arc::new(key))
     }
 
-    /// Adds a policy.
+    pub(crate) fn shared(key: Arc<dyn KeyExtractor>) -> RouteLimits {
+        let layer = RateLimitLayer { options: Arc::new(LayerOptions::default()) };
+        RouteLimits { key, layer, targets: Vec::new(), names: HashMap::new(), default: None }
+    }
+
+    /// Adds a policy for the keys that this set's extractor finds.
     ///
     /// # Panics
-    /// Panics if there is already a policy with this name.
+    /// Panics if there is already a policy or a group with this name.
     #[track_caller]
     #[must_use]
-    pub fn policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
-        let policy = self.expect_new(policy.into());
-        self.policies.push(policy);
+    pub fn policy(self, policy: impl Into<Policy>) -> RouteLimits {
+        let rule = Rule::shared(policy.into(), Arc::clone(&self.key));
+        self.rule(rule)
+    }
+
+    /// Adds a rule, which is a policy with its own key, and possibly with its own cost or settlement. Routes choose it
+    /// by the name of its policy.
+    ///
+    /// # Panics
+    /// Panics if there is already a policy or a group with this name.
+    #[track_caller]
+    #[must_use]
+    pub fn rule(mut self, rule: Rule) -> RouteLimits {
+        let (name, index) = (rule.policy().name().as_str().to_owned(), self.layer.options.chosen);
+        let all_requests = &self.layer.options.rules[index..];
+        assert!(all_requests.iter().all(|known| known.policy().name().as_str() != name), "{}", duplicate(&name));
+        self.add(name, Target { rules: vec![index], cost: None });
+        let options = self.layer.options_mut();
+        options.rules.insert(index, rule);
+        options.chosen += 1;
         self
     }
 
-    /// Sets the policy for requests to which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) assigns
+    /// Adds a group, which is a name for several policies or other groups that apply together. A route that chooses a
+    /// group without policies is not limited, apart from the rules that [apply to all
+    /// requests](RouteLimits::configure).
+    ///
+    /// # Panics
+    /// Panics if there is already a policy or a group with this name, or if one of the policies occurs twice or has not
+    /// been added before.
+    #[track_caller]
+    #[must_use]
+    pub fn group<'a>(self, name: impl Into<String>, policies: impl IntoIterator<Item = &'a str>) -> RouteLimits {
+        self.group_with_cost(name.into(), policies, None)
+    }
+
+    /// `cost` is the cost of requests under the rules of the group that have none of their own.
+    #[track_caller]
+    pub(crate) fn group_with_cost<'a>(
+        mut self,
+        name: String,
+        policies: impl IntoIterator<Item = &'a str>,
+        cost: Option<u64>,
+    ) -> RouteLimits {
+        let mut rules = Vec::new();
+        for policy in policies {
+            for &rule in &self.targets[self.expect_index(policy)].1.rules {
+                assert!(
+                    !rules.contains(&rule),
+                    "tollgate: group {name:?} names the policy {policy:?} twice; remove one"
+                );
+                rules.push(rule);
+            }
+        }
+        self.add(name, Target { rules, cost });
+        self
+    }
+
+    /// Adds the policy for requests to which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) assigns
     /// no policy, including requests that match no route. All these requests of a key share one row. By default, they
     /// are not limited.
     ///
     /// # Panics
-    /// Panics if there is already a policy with this name.
+    /// Panics if there is already a policy or a group with this name.
     #[track_caller]
     #[must_use]
-    pub fn default_policy(mut self, policy: impl Into<Policy>) -> RouteLimits {
-        self.default = Some(self.expect_new(policy.into()));
+    pub fn default_policy(self, policy: impl Into<Policy>) -> RouteLimits {
+        let default = Some(self.targets.len());
+        RouteLimits { default, ..self.policy(policy) }
+    }
+
+    /// Like [`default_policy`](RouteLimits::default_policy), but with the name of a policy or a group that has been
+    /// added before.
+    ///
+    /// # Panics
+    /// Panics if there is no such policy or group.
+    #[track_caller]
+    #[must_use]
+    pub fn default_group(self, name: &str) -> RouteLimits {
+        RouteLimits { default: Some(self.expect_index(name)), ..self }
+    }
+
+    /// Sets options of all layers that this set creates, such as headers, refusals, [`skip`](RateLimitLayer::skip),
+    /// the client's address, or the cost and the settlement under rules that have none of their own.
+    ///
+    /// Rules that the closure adds apply to all requests, in addition to those that a route chooses. See
+    /// [`RouteLimits`](RouteLimits#several-limits-for-a-route) for an example.
+    ///
+    /// # Panics
+    /// Panics if the closure returns another layer than the one that it gets.
+    #[track_caller]
+    #[must_use]
+    pub fn configure(mut self, options: impl FnOnce(RateLimitLayer) -> RateLimitLayer) -> RouteLimits {
+        let chosen = self.layer.options.chosen;
+        self.layer = options(self.layer);
+        let is_same = self.layer.options.chosen == chosen;
+        assert!(
+            is_same,
+            "tollgate: `configure` must change the layer that its closure gets; it returned another layer"
+        );
         self
     }
 
     /// Sets the limiter to use. Defaults to a new limiter in memory.
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RouteLimits {
-        self.limiter = limiter.clone();
+        self.layer = self.layer.limiter(limiter);
         self
     }
 
-    /// Creates a layer that applies the policy with this name. Add the layer to one or more routes.
+    /// Creates a layer that applies the policy or the group with this name. Add the layer to one or more routes.
     ///
     /// # Panics
-    /// Panics if there is no such policy; the message lists the known policies.
+    /// Panics if there is no such policy or group; the message lists the known ones.
     #[track_caller]
     pub fn route(&self, name: &str) -> RateLimitLayer {
-        let policy = self.all().nth(self.expect_index(name));
-        RateLimitLayer::from(Rule::choosing(policy, |_| Some(0), Arc::clone(&self.key))).limiter(&self.limiter)
+        let target = &self.targets[self.expect_index(name)].1;
+        let mut layer = self.layer.clone();
+        let options = layer.options_mut();
+        let all_requests = options.rules.split_off(options.chosen);
+        let chosen = target.rules.iter().map(|&rule| options.rules[rule].clone());
+        options.rules = chosen.chain(all_requests).collect();
+        options.chosen = 0;
+        layer
     }
 
     /// Creates a single layer for all routes from lines such as `("POST /todos", "todo/create")`. Each line consists of
-    /// a method, a route as it is given to the router, and a policy. A line without a method (`"/todos"`) covers all
+    /// a method, a route as it is given to the router, and a policy or a group. A line without a method (`"/todos"`) covers all
     /// methods. `HEAD` requests match the line for `GET`, unless there is a line for `HEAD`. Requests that match no
     /// line fall under the [default policy](RouteLimits::default_policy).
     ///
@@ -138,67 +262,52 @@ impl RouteLimits {
                 panic!("tollgate: {line:?} {error}");
             }
         }
-        let table = Arc::new(table.finish());
-        let lookup = Arc::clone(&table);
-        let mut rule = self.choosing(move |parts| lookup.policy(parts));
-        rule.table = Some(table);
-        RateLimitLayer::from(rule).limiter(&self.limiter)
+        self.choosing(Chooser::Table(table.finish()))
     }
 
-    /// Creates a layer that chooses the policy of each request with a closure. If the closure returns `None` or an
-    /// unknown name, the layer applies the [default policy](RouteLimits::default_policy).
+    /// Creates a layer that chooses the policy or the group of each request with a closure. If the closure returns
+    /// `None` or an unknown name, the layer applies the [default policy](RouteLimits::default_policy).
     pub fn choose<F>(&self, choose: F) -> RateLimitLayer
     where
         F: Fn(&Parts) -> Option<&'static str> + Send + Sync + 'static,
     {
-        let names: HashMap<String, usize> =
-            self.all().enumerate().map(|(i, policy)| (policy.name().as_str().to_owned(), i)).collect();
-        let rule = self.choosing(move |parts| choose(parts).and_then(|name| names.get(name)).copied());
-        RateLimitLayer::from(rule).limiter(&self.limiter)
+        let names = self.names.clone();
+        self.choosing(Chooser::Closure(Box::new(move |parts| names.get(choose(parts)?).copied())))
     }
 
-    fn choosing(&self, choose: impl Fn(&Parts) -> Option<usize> + Send + Sync + 'static) -> Rule {
-        let default = self.default.as_ref().map(|_| self.policies.len());
-        let choose = move |parts: &Parts| choose(parts).or(default);
-        Rule::choosing(self.all(), choose, Arc::clone(&self.key))
-    }
-
-    /// Returns all policies. The default policy is the last one.
-    fn all(&self) -> impl Iterator<Item = &Policy> {
-        self.policies.iter().chain(&self.default)
-    }
-
-    fn index(&self, name: &str) -> Option<usize> {
-        self.all().position(|policy| policy.name().as_str() == name)
+    fn choosing(&self, chooser: Chooser) -> RateLimitLayer {
+        let targets = self.targets.iter().map(|(_, target)| target.clone()).collect();
+        let mut layer = self.layer.clone();
+        layer.options_mut().choice = Some(Arc::new(RouteChoice::new(targets, self.default, chooser)));
+        layer
     }
 
     #[track_caller]
-    fn expect_new(&self, policy: Policy) -> Policy {
-        let name = policy.name();
-        assert!(
-            self.index(name.as_str()).is_none(),
-            "tollgate: there are two policies named {name:?}, and routes choose policies by name; rename one of them"
-        );
-        policy
+    fn add(&mut self, name: String, target: Target) {
+        assert!(!self.names.contains_key(&name), "{}", duplicate(&name));
+        self.names.insert(name.clone(), self.targets.len());
+        self.targets.push((name, target));
     }
 
     #[track_caller]
     fn expect_index(&self, name: &str) -> usize {
-        let Some(index) = self.index(name) else {
-            let known: Vec<_> = self.all().map(|policy| policy.name().as_str()).collect();
-            let near = suggestion(name, known.iter().copied());
+        let Some(index) = self.names.get(name) else {
+            let known: Vec<_> = self.targets.iter().map(|(name, _)| name).collect();
+            let near = suggestion(name, known.iter().map(|name| name.as_str()));
             panic!("tollgate: unknown policy {name:?}{near}; the policies are {known:?}")
         };
-        index
+        *index
     }
+}
+
+fn duplicate(name: &str) -> String {
+    format!("tollgate: there are two policies named {name:?}, and routes choose policies by name; rename one of them")
 }
 
 impl fmt::Debug for RouteLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RouteLimits")
-            .field("policies", &self.policies)
-            .field("default", &self.default)
-            .finish_non_exhaustive()
+        let default = self.default.map(|index| &self.targets[index].0);
+        f.debug_struct("RouteLimits").field("layer", &self.layer).field("default", &default).finish_non_exhaustive()
     }
 }
 

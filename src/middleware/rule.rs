@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 
@@ -11,7 +12,8 @@ use super::items::PolicyItems;
 use super::key::KeyExtractor;
 use super::maybe_ready::MaybeReady;
 use super::on_response::{OnResponse, OnResponseFn};
-use super::table::Table;
+#[cfg(feature = "wait")]
+use super::options::expect_reservations;
 use crate::policy::Policy;
 
 /// One limit of a layer, with a cost of its own and a way to settle its charges. Use rules in layers whose limits count
@@ -37,23 +39,18 @@ use crate::policy::Policy;
 /// ```
 #[derive(Clone)]
 pub struct Rule {
-    /// A rule has one policy, unless it chooses among several policies, as with a route table.
-    pub(super) policies: Arc<[PreparedPolicy]>,
-    pub(super) choose: Arc<ChooseFn>,
+    pub(super) prepared: Arc<PreparedPolicy>,
     pub(super) key: Arc<dyn KeyExtractor>,
     pub(super) cost: Option<Cost>,
     pub(super) on_response: Option<Arc<OnResponseFn>>,
-    pub(super) table: Option<Arc<Table>>,
+    /// The maximum delay of a request under this rule. `None` stands for the layer's.
+    pub(super) wait: Option<Duration>,
 }
 
-#[derive(Clone)]
 pub(super) struct PreparedPolicy {
     pub(super) policy: Policy,
     pub(super) items: PolicyItems,
 }
-
-/// Returns the index of the policy for a request, or `None` if the rule does not limit the request.
-type ChooseFn = dyn Fn(&Parts) -> Option<usize> + Send + Sync;
 
 impl Rule {
     /// Creates a rule. A bare quota is converted to a policy whose name is the quota's text form.
@@ -62,17 +59,12 @@ impl Rule {
     /// Panics if a bare quota refuses everything (capacity 0 without reservations).
     #[track_caller]
     pub fn new(policy: impl Into<Policy>, key: impl KeyExtractor) -> Rule {
-        Rule::choosing([&policy.into()], |_| Some(0), Arc::new(key))
+        Rule::shared(policy.into(), Arc::new(key))
     }
 
-    pub(super) fn choosing<'a>(
-        policies: impl IntoIterator<Item = &'a Policy>,
-        choose: impl Fn(&Parts) -> Option<usize> + Send + Sync + 'static,
-        key: Arc<dyn KeyExtractor>,
-    ) -> Rule {
-        let prepared = |policy: &Policy| PreparedPolicy { items: PolicyItems::new(policy), policy: policy.clone() };
-        let policies = policies.into_iter().map(prepared).collect();
-        Rule { policies, choose: Arc::new(choose), key, cost: None, on_response: None, table: None }
+    pub(crate) fn shared(policy: Policy, key: Arc<dyn KeyExtractor>) -> Rule {
+        let prepared = Arc::new(PreparedPolicy { items: PolicyItems::new(&policy), policy });
+        Rule { prepared, key, cost: None, on_response: None, wait: None }
     }
 
     /// Sets the cost of a request under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost), where
@@ -112,10 +104,28 @@ impl Rule {
         self.on_response = Some(Arc::new(settle));
         self
     }
+
+    /// Like [`RateLimitLayer::wait_up_to`](super::RateLimitLayer::wait_up_to), but only for this rule. A request that
+    /// must wait under several rules waits until the latest of its due times.
+    ///
+    /// # Panics
+    /// Panics if the policy does not allow reservations.
+    #[cfg(feature = "wait")]
+    #[track_caller]
+    #[must_use]
+    pub fn wait_up_to(mut self, wait: Duration) -> Rule {
+        expect_reservations([self.policy()]);
+        self.wait = Some(wait);
+        self
+    }
+
+    pub(super) fn policy(&self) -> &Policy {
+        &self.prepared.policy
+    }
 }
 
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.policies.iter().map(|known| &known.policy)).finish()
+        f.debug_tuple("Rule").field(self.policy()).finish()
     }
 }

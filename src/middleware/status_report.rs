@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
-use super::decide::{RequestCharges, RuleCharge};
+use super::decide::{RequestCharges, RuleCharge, extract};
+use super::key::{Found, KeyExtractor};
 use super::layer::RateLimitLayer;
-use super::maybe_ready::MaybeReady;
 use super::options::LayerOptions;
 use super::refusal::{Cause, refuse};
 use crate::algorithm::{Ask, Micros};
@@ -32,7 +32,7 @@ impl LayerOptions {
     async fn status_report(self: &Arc<Self>, parts: &Parts) -> Result<(Vec<Snapshot>, Micros), Cause> {
         let mut found = RequestCharges::default();
         if !self.skip.iter().any(|skip| skip(parts)) {
-            found = self.charges(parts, MaybeReady::Ready(0), |_| Some((0, None))).resolve().await;
+            found = self.charges_of_all_rules(parts).await;
         }
         let RequestCharges { charges, key_error } = found;
         let enforced = self.is_enforced(&charges);
@@ -53,14 +53,45 @@ impl LayerOptions {
         Ok((limits, now))
     }
 
-    async fn snapshots(&self, signals: &Signals, charged: &[RuleCharge]) -> Result<Vec<Snapshot>, Error> {
-        let mut charges = Vec::new();
-        for charge in charged {
-            let policies = 0..self.rules[charge.rule].policies.len();
-            charges.extend(policies.map(|policy| RuleCharge { policy, subject: charge.subject.clone(), ..*charge }));
+    /// Returns the charges of the caller under all rules, whatever the route. Rules with the same extractor use it only
+    /// once. A rule that only some routes choose is omitted if its extractor refuses this request, which has another
+    /// route, unless no other rule finds the caller.
+    async fn charges_of_all_rules(&self, parts: &Parts) -> RequestCharges {
+        let mut known: Vec<(&Arc<dyn KeyExtractor>, Found)> = Vec::new();
+        let mut found = RequestCharges::default();
+        let mut refusal = None;
+        for (index, rule) in self.rules.iter().enumerate() {
+            let position = known.iter().position(|(key, _)| Arc::ptr_eq(key, &rule.key));
+            let position = match position {
+                Some(position) => position,
+                None => {
+                    let (extraction, missing) = extract(rule, parts);
+                    let caller = extraction.found().await;
+                    self.report_missing(&caller, missing);
+                    known.push((&rule.key, caller));
+                    known.len() - 1
+                }
+            };
+            match &known[position].1 {
+                Found::Subject(subject) => {
+                    found.charges.push(RuleCharge { rule: index, subject: subject.clone(), cost: 0 });
+                }
+                Found::Skip => {}
+                Found::Refuse(error) if index < self.chosen => refusal = refusal.or(Some(error.clone())),
+                Found::Refuse(error) => {
+                    found.key_error = Some(error.clone());
+                    return found;
+                }
+            }
         }
-        let limits = self.peek(&charges, signals).await?;
-        let is_chosen = |charge: &RuleCharge| self.rules[charge.rule].policies.len() > 1;
+        found.key_error = refusal.filter(|_| found.charges.is_empty());
+        found
+    }
+
+    async fn snapshots(&self, signals: &Signals, charges: &[RuleCharge]) -> Result<Vec<Snapshot>, Error> {
+        let limits = self.peek(charges, signals).await?;
+        // A single rule to choose from is treated as one that applies to every request.
+        let is_chosen = |charge: &RuleCharge| charge.rule < self.chosen && self.chosen > 1;
         if !limits.iter().any(|limit| limit.not_before().is_some()) || !charges.iter().any(is_chosen) {
             return Ok(limits);
         }
@@ -68,7 +99,7 @@ impl LayerOptions {
         // a rule chooses from. Therefore, peek at each policy separately, together with the policies that apply to
         // every request.
         let mut limits = Vec::with_capacity(charges.len());
-        for charge in &charges {
+        for charge in charges {
             let others = charges.iter().filter(|other| !is_chosen(other) && other.rule != charge.rule);
             limits.extend(self.peek(std::iter::once(charge).chain(others), signals).await?.into_iter().next());
         }
@@ -80,7 +111,8 @@ impl LayerOptions {
         charges: impl IntoIterator<Item = &'a RuleCharge>,
         signals: &Signals,
     ) -> Result<Vec<Snapshot>, Error> {
-        let charges = charges.into_iter().map(|charge| (self.policy(charge), &charge.subject, Ask::cost(0)));
+        let charges = charges.into_iter();
+        let charges = charges.map(|charge| (self.rules[charge.rule].policy(), &charge.subject, Ask::cost(0)));
         let charges: Vec<_> = charges.collect();
         let decided = self.limiter.decide(&charges, CallContext::of(false, signals));
         Ok(decided.await?.iter().map(Snapshot::of).collect())

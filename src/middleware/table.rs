@@ -1,4 +1,4 @@
-//! Route tables, which find the policy for a request and record which lines were used.
+//! Route tables, which find the target of a request and record which lines were used.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -19,21 +19,21 @@ pub(super) struct Table {
     unmatched: AtomicU64,
 }
 
-/// A route's policies by method. `None` stands for all methods.
-type Methods = HashMap<Option<Method>, Target>;
+/// A route's entries by method. `None` stands for all methods.
+type Methods = HashMap<Option<Method>, Entry>;
 
-/// The indexes of a policy and of the line that names it.
+/// The indexes of a target and of the line that names it.
 #[derive(Clone, Copy, Debug)]
-struct Target {
-    policy: usize,
+struct Entry {
+    target: usize,
     line: usize,
 }
 
 impl Table {
-    pub(super) fn add(&mut self, line: &str, policy: usize) -> Result<(), String> {
+    pub(super) fn add(&mut self, line: &str, target: usize) -> Result<(), String> {
         let (method, route) = parse_line(line)?;
-        let target = Target { policy, line: self.lines.len() };
-        if self.routes.entry(route.to_owned()).or_default().insert(method, target).is_some() {
+        let entry = Entry { target, line: self.lines.len() };
+        if self.routes.entry(route.to_owned()).or_default().insert(method, entry).is_some() {
             return Err("occurs twice in the table; remove one of the lines".into());
         }
         self.lines.push((line.to_owned(), AtomicBool::new(false)));
@@ -60,15 +60,15 @@ impl Table {
         self
     }
 
-    /// Returns the index of the policy for the request's method and route or path, or `None` if no line matches.
-    pub(super) fn policy(&self, parts: &Parts) -> Option<usize> {
+    /// Returns the index of the target for the request's method and route or path, or `None` if no line matches.
+    pub(super) fn target(&self, parts: &Parts) -> Option<usize> {
         let (route, path) = route_and_path(parts);
         let exact = path.and_then(|path| self.routes.get(path));
         let is_below = |path: &str, prefix: &str| path.len() > prefix.len() && path.starts_with(prefix);
         let wildcard = path.and_then(|path| self.wildcards.iter().find(|(prefix, _)| is_below(path, prefix)));
         let matched = route.and_then(|route| self.routes.get(route));
         let mut lines = exact.into_iter().chain(wildcard.map(|(_, methods)| methods)).chain(matched);
-        let Some(Target { policy, line }) = lines.find_map(|methods| target(methods, &parts.method)) else {
+        let Some(Entry { target, line }) = lines.find_map(|methods| entry(methods, &parts.method)) else {
             self.unmatched.fetch_add(1, Relaxed);
             return None;
         };
@@ -77,7 +77,7 @@ impl Table {
         if !is_used.load(Relaxed) {
             is_used.store(true, Relaxed);
         }
-        Some(*policy)
+        Some(*target)
     }
 
     pub(super) fn unused(&self) -> impl Iterator<Item = &str> {
@@ -89,12 +89,12 @@ impl Table {
     }
 }
 
-fn target<'t>(methods: &'t Methods, method: &Method) -> Option<&'t Target> {
-    let mut target = methods.get(&Some(method.clone()));
-    if target.is_none() && method == Method::HEAD {
-        target = methods.get(&Some(Method::GET));
+fn entry<'t>(methods: &'t Methods, method: &Method) -> Option<&'t Entry> {
+    let mut entry = methods.get(&Some(method.clone()));
+    if entry.is_none() && method == Method::HEAD {
+        entry = methods.get(&Some(Method::GET));
     }
-    target.or_else(|| methods.get(&None))
+    entry.or_else(|| methods.get(&None))
 }
 
 /// Returns the route that axum matched, and the path to compare with the lines. The path is `Some` if there is no axum

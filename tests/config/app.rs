@@ -5,19 +5,31 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::routing::get;
-use tollgate::{Config, MemoryBackend, RateLimiter, Subject, clock::ManualClock, config::ConfigError};
+use tollgate::config::{ConfigError, ConfigReader};
+use tollgate::key::KeyExtractor;
+use tollgate::{Config, MemoryBackend, RateLimiter, Subject, clock::ManualClock};
 use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// Parses `text` in the format of the file extension in `name`.
+/// Parses `text` in the format of the file extension in `name`. The JSON schema must accept each file that is valid.
 pub(crate) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
-    match name.rsplit_once('.').expect("expected a file extension").1 {
-        "toml" => Config::parse(name, text, |text| toml::from_str(text)),
-        "yaml" => Config::parse(name, text, |text| yaml_serde::from_str(text)),
-        "json" => Config::parse(name, text, |text| serde_json::from_str(text)),
+    let reader = reader();
+    let config = match name.rsplit_once('.').expect("expected a file extension").1 {
+        "toml" => reader.parse(name, text, |text| toml::from_str(text)),
+        "yaml" => reader.parse(name, text, |text| yaml_serde::from_str(text)),
+        "json" => reader.parse(name, text, |text| serde_json::from_str(text)),
         other => panic!("unknown format {other:?}"),
-    }
+    }?;
+    crate::schema::check(&crate::schema::json(name, text)).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
+    Ok(config)
+}
+
+/// A reader that knows the keys `user` and `tenant`, which are the headers `x-user` and `x-tenant`.
+pub(crate) fn reader() -> ConfigReader {
+    let header =
+        |name: &'static str| move |req: &Parts| req.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+    ConfigReader::new().key("user", header("x-user")).key("tenant", header("x-tenant").or_reject())
 }
 
 pub(crate) fn toml(text: &str) -> Config {

@@ -15,4 +15,6 @@ mod quotas;
 mod reload;
 mod restart;
 mod routes;
+mod rules;
+mod schema;
 mod shared;

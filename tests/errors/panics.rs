@@ -59,6 +59,9 @@ pub(crate) fn layers(list: &mut List) {
     });
     list.panic("two policies with the same name", || layer().and(Policy::new("api", TEN_PER_MINUTE), key::global()));
     list.panic("a wait without reservations", || layer().wait_up_to(SECOND));
+    list.panic("a rule that waits without reservations", || {
+        Rule::new(Policy::new("api", TEN_PER_MINUTE), key::global()).wait_up_to(SECOND)
+    });
     list.panic("a share above 1", || layer().enforce_share(1.5));
     list.panic("a header name in capitals", || key::header("X-API-Key"));
     list.panic("a header name with a space", || layer().shadow_header("x limited"));
@@ -90,8 +93,23 @@ pub(crate) fn routes(list: &mut List) {
     };
     list.panic("an unknown policy", || limits().route("serach"));
     list.panic("a duplicate policy", || limits().policy(Policy::new("search", TEN_PER_MINUTE)));
+    list.panic("a group of an unknown policy", || limits().group("todos", ["todo/create", "serach"]));
+    list.panic("a group that names a policy twice", || limits().group("todos", ["search", "search"]));
+    list.panic("a group with the name of a policy", || limits().group("search", ["todo/create"]));
+    list.panic("a policy with the name of one for all requests", || {
+        let all = || Policy::new("all", TEN_PER_MINUTE);
+        limits().configure(|layer| layer.and(all(), key::global())).policy(all())
+    });
+    list.panic("an unknown default group", || limits().default_group("serach"));
+    list.panic("options of another layer", || {
+        limits().configure(|_| RateLimitLayer::new(TEN_PER_MINUTE, key::global()))
+    });
     list.panic("a default policy with the name of another policy", || {
         limits().default_policy(Policy::new("search", TEN_PER_MINUTE))
+    });
+    #[cfg(feature = "serde")]
+    list.panic("two key extractors with the same name", || {
+        tollgate::config::ConfigReader::new().key("user", key::global()).key("user", key::global())
     });
     list.panic("a line with an unknown policy", || limits().table([("GET /search", "serach")]));
     list.panic("a duplicate line", || limits().table([("/search", "search"), ("/search", "search")]));

@@ -25,6 +25,7 @@ mod save_and_load;
 #[path = "../redis/server.rs"]
 #[allow(dead_code)] // Other tests use the rest of this module.
 mod server;
+mod service;
 mod shadow;
 mod status;
 mod status_ui;

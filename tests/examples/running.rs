@@ -164,7 +164,12 @@ impl TestResponse {
 
     /// Returns the value of a header.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        self.lines(name).next()
+    }
+
+    /// The values of all lines of a header.
+    pub(crate) fn lines(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.head.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
     /// Returns the value of a header as a number.

@@ -10,6 +10,7 @@ mod app;
 mod chosen;
 mod exempt;
 mod failing_backend;
+mod groups;
 mod keys;
 mod mistakes;
 mod names;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::key::KeyExtractor;
 use tollgate::{
-    HOUR, LimitError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits,
+    HOUR, LimitError, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, Rule,
     backend::{Error, ErrorKind},
     key::{self, KeyError},
 };
@@ -83,6 +83,25 @@ async fn a_table_inside_tonics_router_limits_by_method_and_by_service() {
     assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec![], 0));
 }
 
+#[tokio::test]
+async fn a_group_limits_a_method_under_several_policies() {
+    let (limiter, _clock) = limiter();
+    let all = Policy::new("all", Quota::token_bucket(4, HOUR));
+    let limits = limits(&limiter)
+        .rule(Rule::new(Policy::new("heavy", Quota::token_bucket(4, HOUR)), key::global()).fixed_cost(2))
+        .group("heavy talk", ["talk", "heavy"])
+        .configure(|layer| layer.grpc().and(all, key::global()));
+    let layer = limits.table([("/test.Chat/Talk", "heavy talk"), ("/test.Chat/Upload", "heavy")]);
+    let mut client = serve(layer, Chat::default()).await;
+    assert_eq!(until_refused(&mut client, UPLOAD).await, (Code::Ok, 2, "heavy".into()));
+    // `heavy` denies the call, so nothing is charged under `talk`.
+    assert_eq!(until_refused(&mut client, TALK).await, (Code::Unknown, 0, "heavy".into()));
+    let talk = Policy::new("talk", Quota::token_bucket(2, HOUR));
+    assert_eq!(limiter.remaining(&talk, key::client_ip().key([127, 0, 0, 1].into())).await.unwrap(), 2);
+    // Two of the four calls that `all` admits are left, but the default policy admits only one.
+    assert_eq!(until_refused(&mut client, DOWNLOAD).await, (Code::Ok, 1, "rest".into()));
+}
+
 #[cfg(feature = "serde")]
 #[tokio::test]
 async fn a_config_file_limits_a_tonic_server_by_method_and_by_service() {
@@ -95,9 +114,10 @@ async fn a_config_file_limits_a_tonic_server_by_method_and_by_service() {
         talk = { quota = "2/h" }
         chat = { quota = "3/h" }
         rest = { quota = "1/h" }
+        many = { quota = "1000/h", key = "global", cost = 2 }
 
         [routes]
-        "/test.Chat/Upload" = "upload"
+        "/test.Chat/Upload" = ["upload", "many"]
         "POST /test.Chat/Talk" = "talk"
         "/test.Chat/{*rest}" = "chat"
     "#;

@@ -1,11 +1,15 @@
 //! The status matches the layer in its keys, tiers, routes, skipped requests and quotas changed at run time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use axum::Router;
 use axum::http::request::Parts;
 use axum::routing::post;
 use tollgate::key::{Extraction, KeyExtractor};
 use tollgate::{
-    DAY, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, Subject, clock::ManualClock, key, status,
+    DAY, MINUTE, Policy, Quota, RateLimitLayer, RateLimiter, RouteLimits, Rule, Subject, clock::ManualClock, key,
+    status,
 };
 
 use crate::app::{ReportedLimit, call, limiter, limits, status, statuses, text, user};
@@ -51,6 +55,39 @@ async fn a_tier_has_its_own_quota() {
     let (premium, free) = (status(&app, "p-ada").await, status(&app, "ada").await);
     assert_eq!((premium.rate, premium.capacity, premium.spent), (100.0, 300.0, 1.0));
     assert_eq!((free.rate, free.capacity, free.spent), (10.0, 10.0, 0.0));
+}
+
+#[tokio::test]
+async fn a_table_reports_policies_with_their_own_keys_and_uses_each_extractor_once() {
+    let (limiter, _clock) = limiter();
+    let lookups = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&lookups);
+    let slow_user = move |req: &Parts| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let user = user(req);
+        Extraction::later(async { user })
+    };
+    let tenant = |req: &Parts| req.headers.get("x-tenant").map(|value| value.to_str().unwrap().to_owned());
+    let table = RouteLimits::new(slow_user)
+        .policy(&API)
+        .policy(&DAILY)
+        .rule(Rule::new(Policy::new("tenant", Quota::per_minute(20)), tenant.or_reject()))
+        .group("chat", ["api", "tenant"])
+        .limiter(&limiter)
+        .table([("POST /chat", "chat"), ("POST /report", "daily")]);
+    let app = Router::new()
+        .route("/chat", post(|| async {}))
+        .layer(table.clone())
+        .route("/rate-limit", status::of_layer(&table));
+    assert_eq!(call(&app, "POST /chat", &["x-user: ada", "x-tenant: 1"]).await.status, 200);
+    lookups.store(0, Ordering::Relaxed);
+    let answer = call(&app, "GET /rate-limit", &["x-user: ada", "x-tenant: 1"]).await;
+    let reported: Vec<_> = limits(&text(&answer)).into_iter().map(|limit| (limit.policy, limit.spent)).collect();
+    let expected = [("api", 1.0), ("daily", 0.0), ("tenant", 1.0)].map(|(name, spent)| (name.to_owned(), spent));
+    assert_eq!(reported, expected);
+    assert_eq!(lookups.load(Ordering::Relaxed), 1);
+    // Requests to other routes need no tenant, so the report omits only its policy.
+    assert_eq!(names(&statuses(&app, "ada").await), ["api", "daily"]);
 }
 
 #[tokio::test]

@@ -8,13 +8,11 @@ use std::time::Duration;
 use http::request::Parts;
 
 use super::RateLimitLayer;
-#[cfg(feature = "wait")]
-use crate::algorithm::Quota;
 use crate::middleware::cost::Cost;
 use crate::middleware::maybe_ready::MaybeReady;
 use crate::middleware::on_response::OnResponse;
 #[cfg(feature = "wait")]
-use crate::policy::Policy;
+use crate::middleware::options::expect_reservations;
 
 impl RateLimitLayer {
     /// Sets the cost of a request under every rule that has no [cost of its own](crate::Rule::cost). Defaults to 1.
@@ -123,13 +121,7 @@ impl RateLimitLayer {
     #[track_caller]
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> RateLimitLayer {
-        if !self.options.policies().flat_map(Policy::lists).any(|list| list.iter().any(Quota::reserves)) {
-            let names: Vec<_> = self.options.policies().map(Policy::name).collect();
-            panic!(
-                "tollgate: no policy of {names:?} allows reservations, so no request could wait; add \
-                 `.max_reserved(tokens)` or `.unlimited_reservations()` to a quota (sliding windows do not support them)"
-            );
-        }
+        expect_reservations(self.options.policies());
         self.options_mut().wait = Some(wait);
         self
     }

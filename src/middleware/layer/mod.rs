@@ -85,8 +85,8 @@ impl RateLimitLayer {
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> RateLimitLayer {
         let names: Vec<_> = self.options.policies().map(Policy::name).collect();
-        if let Some(known) = rule.policies.iter().find(|known| names.contains(&known.policy.name())) {
-            let name = known.policy.name();
+        if names.contains(&rule.policy().name()) {
+            let name = rule.policy().name();
             panic!("tollgate: two rules of one layer have a policy named {name:?}; give one of them another name");
         }
         self.options_mut().rules.push(rule);
@@ -175,7 +175,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Returns the lines of this layer's [tables](super::RouteLimits::table) that no request has matched yet, in their
+    /// Returns the lines of this layer's [table](super::RouteLimits::table) that no request has matched yet, in their
     /// original order.
     ///
     /// ```
@@ -195,16 +195,16 @@ impl RateLimitLayer {
     /// # Ok(()) }
     /// ```
     pub fn unused_routes(&self) -> Vec<&str> {
-        self.options.tables().flat_map(|table| table.unused()).collect()
+        self.options.table().into_iter().flat_map(|table| table.unused()).collect()
     }
 
-    /// Returns the number of requests that matched no line of this layer's [tables](super::RouteLimits::table). Such
+    /// Returns the number of requests that matched no line of this layer's [table](super::RouteLimits::table). Such
     /// requests are limited only by the [default policy](super::RouteLimits::default_policy), if there is one.
     pub fn unmatched_requests(&self) -> u64 {
-        self.options.tables().map(|table| table.unmatched()).sum()
+        self.options.table().map_or(0, |table| table.unmatched())
     }
 
-    fn options_mut(&mut self) -> &mut LayerOptions {
+    pub(super) fn options_mut(&mut self) -> &mut LayerOptions {
         let options = Arc::make_mut(&mut self.options);
         options.checked = OnceLock::new();
         options

@@ -1,0 +1,53 @@
+//! Chooses the rules of a layer that apply to a request, by its route or with a closure.
+
+use http::request::Parts;
+
+use super::table::Table;
+
+pub(super) struct RouteChoice {
+    targets: Vec<Target>,
+    /// The target of requests for which `chooser` returns `None`.
+    default: Option<usize>,
+    chooser: Chooser,
+}
+
+/// What a route chooses: rules by their indexes in the layer, and the cost under those of them that have none.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) rules: Vec<usize>,
+    pub(super) cost: Option<u64>,
+}
+
+pub(super) enum Chooser {
+    Table(Table),
+    Closure(Box<ChooseFn>),
+}
+
+/// Returns the index of a target.
+pub(super) type ChooseFn = dyn Fn(&Parts) -> Option<usize> + Send + Sync;
+
+impl RouteChoice {
+    pub(super) fn new(targets: Vec<Target>, default: Option<usize>, chooser: Chooser) -> RouteChoice {
+        RouteChoice { targets, default, chooser }
+    }
+
+    pub(super) fn of(&self, parts: &Parts) -> Option<&Target> {
+        let chosen = match &self.chooser {
+            Chooser::Table(table) => table.target(parts),
+            Chooser::Closure(choose) => choose(parts),
+        };
+        self.targets.get(chosen.or(self.default)?)
+    }
+
+    /// Returns the targets that have a cost, as their rules and the cost.
+    pub(super) fn fixed_costs(&self) -> impl Iterator<Item = (&[usize], u64)> {
+        self.targets.iter().filter_map(|target| Some((&target.rules[..], target.cost?)))
+    }
+
+    pub(super) fn table(&self) -> Option<&Table> {
+        match &self.chooser {
+            Chooser::Table(table) => Some(table),
+            Chooser::Closure(_) => None,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Keys, costs, waits, shadow mode, several policies per route and policies for all routes, from a file.
+
+use axum::Router;
+use axum::routing::get;
+use tollgate::{Config, RateLimiter, key};
+
+use crate::app::{app, call, limiter, toml};
+
+/// Returns the status, and the names and the remaining tokens of the limits in the headers, such as `api=9 all=99`.
+async fn left(app: &Router, line: &str, lines: &[&str]) -> (u16, String) {
+    let answer = call(app, line, lines).await;
+    let limits: Vec<_> = answer.limits().iter().map(|(name, left, _)| format!("{name}={left}")).collect();
+    (answer.status, limits.join(" "))
+}
+
+const FILE: &str = r#"
+    default = ["api", "tenant"]
+    all_routes = ["all", "heavy"]
+
+    [policies.api]
+    quota = "60/min"
+
+    [policies.tenant]
+    quota = "100/min"
+    tiers = { premium = "200/min" }
+    key = "tenant"
+
+    [policies.all]
+    quota = "1000/min"
+    key = "global"
+
+    [policies.heavy]
+    quota = "500/min"
+    key = "user"
+    cost = 7
+
+    [routes]
+    "POST /todos" = "api"
+    "GET /todos" = { policies = ["tenant", "api"], cost = 10 }
+    "/users/{id}" = { policies = "api" }
+    "/search" = []
+"#;
+
+const ADA: &[&str] = &["x-user: ada", "x-tenant: 1"];
+
+#[tokio::test]
+async fn routes_choose_several_policies_with_their_own_keys_and_costs() {
+    let config = toml(FILE);
+    let (limiter, _clock) = limiter(&config);
+    let app = app(&config, &limiter);
+    for (line, lines, status, expected) in [
+        ("GET /nowhere", ADA, 404, "api=59 tenant=99 all=999 heavy=493"),
+        ("GET /todos", ADA, 200, "tenant=89 api=49 all=998 heavy=486"),
+        ("POST /todos", &["x-user: ada"], 200, "api=48 all=997 heavy=479"),
+        ("GET /users/7", &["x-user: eve", "x-tenant: 1"], 200, "api=59 all=996 heavy=493"),
+        ("PUT /users/7", &["x-user: eve"], 405, "api=58 all=995 heavy=486"),
+        ("GET /search", &["x-user: eve"], 200, "all=994 heavy=479"),
+        ("GET /todos", &["x-user: eve", "x-tenant: 1"], 200, "tenant=79 api=48 all=993 heavy=472"),
+    ] {
+        assert_eq!(left(&app, line, lines).await, (status, expected.to_owned()), "{line} {lines:?}");
+    }
+    // The extractor `tenant` refuses requests without a tenant.
+    assert_eq!(left(&app, "GET /todos", &["x-user: ada"]).await.0, 400);
+    let routes: Vec<_> = config.routes().map(|(line, policy)| format!("{line} {}", policy.name())).collect();
+    assert_eq!(routes, ["/users/{id} api", "GET /todos tenant", "GET /todos api", "POST /todos api"]);
+    assert_eq!(config.default_policy().unwrap().name().as_str(), "api");
+}
+
+#[tokio::test]
+async fn a_policy_with_a_wait_delays_requests() {
+    let config = toml("policies.default = { quota = \"10/s burst 1 reserve 1\", wait = \"1 s\" }");
+    let (limiter, clock) = limiter(&config);
+    let app = app(&config, &limiter);
+    assert_eq!(call(&app, "GET /todos", &[]).await.status, 200);
+    let delayed = tokio::spawn(async move { call(&app, "GET /todos", &[]).await.status });
+    while limiter.stats().waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!delayed.is_finished());
+    clock.advance(tollgate::SECOND / 10);
+    assert_eq!(delayed.await.unwrap(), 200);
+}
+
+#[tokio::test]
+async fn a_file_in_shadow_mode_refuses_nothing_and_sends_no_headers() {
+    let config = toml("policies.default = { quota = \"1/min\", shadow = true }");
+    let (limiter, _clock) = limiter(&config);
+    let app = app(&config, &limiter);
+    for _ in 0..3 {
+        let answer = call(&app, "GET /todos", &[]).await;
+        assert_eq!((answer.status, answer.headers.contains_key("ratelimit")), (200, false));
+    }
+}
+
+#[tokio::test]
+async fn the_default_of_a_policy_for_all_routes_is_not_charged_twice() {
+    let config = toml("all_routes = \"default\"\n[policies.default]\nquota = \"60/min\"");
+    assert!(config.default_policy().is_none());
+    let (limiter, _clock) = limiter(&config);
+    assert_eq!(left(&app(&config, &limiter), "GET /todos", &[]).await, (200, "default=59".to_owned()));
+}
+
+#[tokio::test]
+async fn a_reload_lists_changed_keys_costs_waits_and_choices() {
+    let config = toml(FILE);
+    let (limiter, _clock) = limiter(&config);
+    let new = FILE
+        .replace("default = [\"api\", \"tenant\"]", "default = \"api\"")
+        .replace("\"all\", \"heavy\"", "\"all\"")
+        .replace("key = \"global\"", "")
+        .replace("cost = 7", "cost = 8")
+        .replace("quota = \"60/min\"", "quota = \"60/min burst 60 reserve 9\"\nwait = \"5 s\"")
+        .replace("cost = 10", "cost = 9")
+        .replace("[]", "[\"api\", \"heavy\"]");
+    let error = config.reload(&limiter, &toml(&new)).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "\
+limits.toml: policies.all.key: \"global\" → none; restart the program to change it
+limits.toml: policies.api.wait: none → 5s; restart the program to change it
+limits.toml: policies.heavy.cost: 7 → 8; restart the program to change it
+limits.toml: default: [\"api\", \"tenant\"] → \"api\"; restart the program to change it
+limits.toml: all_routes: [\"all\", \"heavy\"] → [\"all\"]; restart the program to change it
+limits.toml: routes.\"/search\": [] → [\"api\", \"heavy\"]; restart the program to change it
+limits.toml: routes.\"GET /todos\": { policies = [\"tenant\", \"api\"], cost = 10 } → { policies = [\"tenant\", \"api\"], \
+         cost = 9 }; restart the program to change it"
+    );
+    let quota = FILE.replace("quota = \"60/min\"", "quota = \"50/min\"");
+    let reloaded = config.reload(&limiter, &toml(&quota)).await.unwrap();
+    assert_eq!(reloaded.to_string(), "policies.api.quota: 60/min → 50/min");
+}
+
+#[test]
+fn a_file_that_names_keys_needs_the_reader_that_knows_them() {
+    let text = "[policies.api]\nquota = \"1/s\"\nkey = \"user\"";
+    let error = Config::parse("limits.toml", text, |text| toml::from_str(text)).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "limits.toml: policies.api.key: unknown key \"user\"; known keys: \"global\". Programs register keys with \
+         `ConfigReader::key`"
+    );
+    let panic = std::panic::catch_unwind(|| crate::app::reader().key("user", key::global())).unwrap_err();
+    let text = *panic.downcast::<String>().unwrap();
+    assert!(text.contains("two key extractors named \"user\""), "{text}");
+}
+
+#[tokio::test]
+async fn unused_routes_are_listed_by_their_lines() {
+    let config = toml(FILE);
+    let layer = config.layer(&RateLimiter::default(), key::global());
+    let app: Router = Router::new().route("/search", get(|| async {})).layer(layer.clone());
+    call(&app, "GET /search", ADA).await;
+    assert_eq!(layer.unused_routes(), ["/users/{id}", "GET /todos", "POST /todos"]);
+}
