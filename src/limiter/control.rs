@@ -7,10 +7,11 @@ use super::guard::{BlockOrigin, MAX_MANUAL_BLOCKS};
 use super::mistake::Mistakes;
 use super::notices::NoticeContent;
 use super::observer::{Blocked, Reset};
-use super::overrides::{Override, QuotaScope};
+use super::overrides::{Override, QuotaScope, Setting};
 use super::{Inner, RateLimiter, SetQuotaError};
+use crate::algorithm::whole_micros;
 use crate::backend::{BackendFuture, Error, ErrorKind, Health, Notice, NoticeSubscriber, RowId};
-use crate::policy::{Digest, MAX_WINDOWS, Policy, PolicyName, Quotas, Signal, Subject};
+use crate::policy::{Digest, Enforce, MAX_WINDOWS, Policy, PolicyName, Quotas, Signal, Subject};
 use crate::sync::atomic::Ordering;
 
 impl RateLimiter {
@@ -52,7 +53,7 @@ impl RateLimiter {
     pub async fn set_quota(&self, policy: &Policy, quota: impl Into<Option<Quotas>>) -> Result<(), SetQuotaError> {
         let quotas = quota.into().map(Arc::new);
         policy.check_change(None, quotas.as_deref())?;
-        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::All, quotas }).await
+        self.change(policy, Setting::Quotas(QuotaScope::All, quotas)).await
     }
 
     /// Like [`set_quota`](RateLimiter::set_quota), but for the callers of one tier. A quota set for a tier takes
@@ -72,7 +73,7 @@ impl RateLimiter {
             // may have set the quota.
             policy.check_change(Some(tier), quotas.as_deref())?;
         }
-        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Tier(tier.to_owned()), quotas }).await
+        self.change(policy, Setting::Quotas(QuotaScope::Tier(tier.to_owned()), quotas)).await
     }
 
     /// Like [`set_quota`](RateLimiter::set_quota), but for one key. A quota set for a key takes precedence over all
@@ -89,7 +90,60 @@ impl RateLimiter {
         let quotas = quota.into().map(Arc::new);
         policy.check_change(None, quotas.as_deref())?;
         let key = self.row_key(subject.into().key());
-        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Key(key), quotas }).await
+        self.change(policy, Setting::Quotas(QuotaScope::Key(key), quotas)).await
+    }
+
+    /// Sets for which keys denials under a policy are enforced, instead of those that the program
+    /// [defines](Policy::enforce). `None` restores the latter. The policy is identified by its name. See [`Enforce`] for
+    /// what happens to the other keys.
+    ///
+    /// ```
+    /// # use tollgate::{policy::Enforce, Policy, Quota, RateLimiter, MINUTE};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE)).enforce(Enforce::Never);
+    /// let limiter = RateLimiter::default();
+    /// limiter.set_enforcement(&api, Enforce::Share(0.1)).await?; // a tenth of the keys
+    /// let [set] = &limiter.set_enforcements()[..] else { panic!("expected one") };
+    /// assert_eq!((set.policy.as_str(), set.enforce), ("api", Enforce::Share(0.1)));
+    ///
+    /// limiter.set_enforcement(&api, None).await?;
+    /// assert_eq!(limiter.enforcement(&api), Enforce::Never);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The change takes effect immediately in this limiter and its clones, and within a second in all other limiters on
+    /// a shared backend, including limiters that start later.
+    ///
+    /// # Errors
+    /// Fails if a share is not between 0.0 and 1.0, if 100,000 changes are already in effect, or if the backend cannot
+    /// publish the change. If publishing fails, the change may have been made nevertheless.
+    pub async fn set_enforcement(
+        &self,
+        policy: &Policy,
+        enforce: impl Into<Option<Enforce>>,
+    ) -> Result<(), SetQuotaError> {
+        let enforce = enforce.into();
+        if let Some(enforce) = enforce {
+            policy.check_enforcement(enforce)?;
+        }
+        self.change(policy, Setting::Enforcement(enforce)).await
+    }
+
+    /// Returns for which keys denials under a policy are enforced: the value [set](RateLimiter::set_enforcement) at run
+    /// time, or else the [policy's own](Policy::enforce).
+    pub fn enforcement(&self, policy: &Policy) -> Enforce {
+        self.inner.overrides.enforcement(policy.name()).unwrap_or(policy.enforcement())
+    }
+
+    /// Returns whether denials of `subject` under a policy are enforced.
+    pub(crate) fn enforces(&self, policy: &Policy, subject: &Subject) -> bool {
+        match self.enforcement(policy) {
+            Enforce::Always => true,
+            enforce => {
+                let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
+                enforce.covers(row.lasting_digest())
+            }
+        }
     }
 
     /// Returns the tiers of a policy for which quotas are set at run time, including tiers that the policy lacks.
@@ -103,14 +157,15 @@ impl RateLimiter {
         self.inner.backend.notice_channel().is_some()
     }
 
-    async fn change(&self, change: Override) -> Result<(), SetQuotaError> {
+    async fn change(&self, policy: &Policy, setting: Setting) -> Result<(), SetQuotaError> {
+        let change = Override { policy: policy.name().clone(), setting };
         if !self.inner.overrides.accepts(&change) {
             return Err(SetQuotaError::TooMany);
         }
-        let content = NoticeContent::Quota(change);
+        let content = NoticeContent::Override(change);
         // A notice channel also delivers the change to this limiter, in the same order as to all other limiters.
         if self.inner.backend.notice_channel().is_none() {
-            self.inner.apply([content.clone()], false);
+            self.inner.apply([(content.clone(), Duration::ZERO)], false);
         }
         self.inner.publish(&content).await.map_err(SetQuotaError::Backend)
     }
@@ -167,7 +222,7 @@ impl RateLimiter {
     pub async fn unblock(&self, signal: Signal) -> Result<(), Error> {
         let id = self.inner.hash.digest(&signal.to_key());
         let content = [NoticeContent::ManualBlock(id, None), NoticeContent::Block(id, None)];
-        self.inner.apply(content.clone(), false);
+        self.inner.apply(content.clone().map(|content| (content, Duration::ZERO)), false);
         let [manual, automatic] = content.map(|content| self.inner.publish(&content));
         manual.await.and(automatic.await)
     }
@@ -177,7 +232,7 @@ impl RateLimiter {
         let Inner { backend, guard, overrides, time, waiting, mistakes, .. } = &*self.inner;
         let Health { rows, evictions, overflowed, circuit_open, pending_notices, poll_failed, .. } = backend.health();
         let (offenders, blocked) = guard.len(time.now());
-        let (waiting, changed_quotas) = (waiting.load(Ordering::Relaxed), overrides.len());
+        let (waiting, changed_quotas) = (waiting.load(Ordering::Relaxed), overrides.quota_count());
         let mistakes = mistakes.counts();
         Stats {
             rows,
@@ -288,17 +343,22 @@ impl Inner {
         }
     }
 
-    /// Applies notices. If `all` is true, they replace all quotas set at run time. Existing blocks stay in effect.
-    pub(super) fn apply(&self, content: impl IntoIterator<Item = NoticeContent>, all: bool) {
+    /// Applies notices, each with the time since it was published. If `all` is true, they replace all settings changed
+    /// at run time. Existing blocks stay in effect.
+    pub(super) fn apply(&self, content: impl IntoIterator<Item = (NoticeContent, Duration)>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();
-        for content in content {
+        for (content, age) in content {
+            let since = now.minus(whole_micros(age));
             match content {
-                NoticeContent::Quota(change) => changes.push(change),
-                NoticeContent::Block(id, Some((lasts, times))) => self.guard.block(id, now, lasts, times),
+                NoticeContent::Override(change) => changes.push((change, since)),
+                NoticeContent::Block(id, Some((lasts, times))) => self.guard.block(id, now, since, lasts, times),
                 NoticeContent::Block(id, None) => self.guard.unblock(id),
                 // If the table is full, the block is ignored; the process that made the block has returned an error.
-                NoticeContent::ManualBlock(id, Some(lasts)) => drop(self.guard.manual.block(id, now, now + lasts)),
+                NoticeContent::ManualBlock(id, Some(lasts)) => {
+                    self.guard.manual.block(id, now, now + lasts);
+                    self.guard.manual.describe(id, BlockOrigin { since, rule: None });
+                }
                 NoticeContent::ManualBlock(id, None) => self.guard.manual.unblock(id),
                 NoticeContent::Pause(row, Some(lasts)) => drop(self.guard.pauses.pause(row, now, now + lasts)),
                 NoticeContent::Pause(row, None) => self.guard.pauses.resume(row),
@@ -307,14 +367,14 @@ impl Inner {
         if all {
             self.overrides.replace(changes);
         } else {
-            changes.into_iter().for_each(|change| self.overrides.set(change));
+            changes.into_iter().for_each(|(change, since)| self.overrides.set(change, since));
         }
     }
 }
 
 impl NoticeSubscriber for Inner {
     fn receive(&self, notices: Vec<Notice>, all: bool) {
-        self.apply(notices.iter().filter_map(NoticeContent::parse), all);
+        self.apply(notices.iter().filter_map(|notice| Some((NoticeContent::parse(notice)?, notice.age))), all);
     }
 }
 
@@ -324,6 +384,6 @@ debug_fields! {
     failure: inner.failure,
     guard: inner.guard,
     block_cache: inner.block_cache,
-    changed_quotas: inner.overrides.len(),
+    changed_quotas: inner.overrides.quota_count(),
     observers: inner.observers.len()
 }

@@ -11,6 +11,7 @@ use super::future::{Answer, DecisionFuture};
 use super::guard::{BlockedBy, SignalIds};
 use super::notices::NoticeContent;
 use super::observer::{Blocked, Decided, Failed};
+use super::overrides::Overridden;
 use super::{Inner, RateLimiter};
 use crate::algorithm::{Ask, Steps};
 use crate::backend::{Error, ErrorKind, RowId, Take};
@@ -37,16 +38,41 @@ impl<'a> CallContext<'a> {
 
 pub(super) struct CallState {
     take: bool,
+    /// Whether a charge is enforced.
     enforced: bool,
+    /// Whether a charge is in shadow mode.
+    shadow: bool,
+    /// The decisions on all charges, if charges in shadow mode were denied and the others are decided without them.
+    first: Option<Decisions>,
     began: Option<Instant>,
     permit: Option<Permit>,
     caller: Option<Box<CallerIds>>,
 }
 
 impl CallState {
-    /// The state of a call that was held by a pause.
-    fn late() -> CallState {
-        CallState { take: true, enforced: true, began: None, permit: None, caller: None }
+    fn of(take: bool, takes: &[Take<'_>]) -> CallState {
+        let enforced = takes.iter().any(|take| take.part.enforced);
+        let shadow = takes.iter().any(|take| !take.part.enforced);
+        CallState { take, enforced, shadow, first: None, began: None, permit: None, caller: None }
+    }
+}
+
+impl CallState {
+    /// Lets a call through if only charges in shadow mode deny it. If other charges are enforced, these have to be
+    /// decided without them, and the call is returned as an error.
+    #[cold]
+    fn enforce(mut self, decided: Decisions) -> Result<(CallState, Decisions), Box<CallState>> {
+        if let Some(first) = self.first.take() {
+            return Ok((self, first.with_enforced(decided)));
+        }
+        if !self.shadow || decided.is_allowed() || decided.violated().next().is_some() {
+            return Ok((self, decided));
+        }
+        if !self.enforced {
+            return Ok((self, decided.let_through()));
+        }
+        self.first = Some(decided);
+        Err(Box::new(self))
     }
 }
 
@@ -65,36 +91,41 @@ impl RateLimiter {
         charges: &[(&'a Policy, &'a Subject, Ask)],
         context: CallContext<'_>,
     ) -> DecisionFuture<Answer> {
-        let Inner { backend, guard, overrides, block_cache, time, .. } = &*self.inner;
+        let Inner { backend, guard, block_cache, time, .. } = &*self.inner;
         let CallContext { take, enforced, waits, patience, signals } = context;
-        let mut call = CallState { take, enforced, began: None, permit: None, caller: None };
-
         // 1. Resolve the row and its quotas. Quotas set at run time come before those of the caller, the tier and the
         //    policy.
+        let (overridden, none) = (self.overridden(charges), Overridden::default());
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
         let is_guarded = guard.is_needed();
-        for (policy, subject, ask) in charges {
-            let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
+        for (number, (policy, subject, ask)) in charges.iter().enumerate() {
+            let changed = overridden.get(number).unwrap_or(&none);
+            let row =
+                RowId { policy: changed.name.as_ref().unwrap_or(policy.name()), key: self.row_key(subject.key()) };
             self.inner.check_conflicts(policy);
             let tier = subject.tier_name();
             let of_tier = tier.and_then(|tier| policy.quotas_of_tier(tier));
             if let (Some(tier), None) = (tier, of_tier) {
                 self.inner.unknown_tier(policy, tier);
             }
-            let changed = overrides.quotas(policy, subject, Some(row.key));
-            let quotas = changed.as_deref().or(subject.quotas()).or(of_tier).unwrap_or(policy.quotas());
+            let quotas = changed.quotas.as_deref().or(subject.quotas()).or(of_tier).unwrap_or(policy.quotas());
             let (windows, count) = (policy.windows(quotas), quotas.len() as u8);
+            let enforce = changed.enforcement.unwrap_or(policy.enforcement());
+            let enforced = enforced && enforce.covers(row.lasting_digest());
             for (index, (quota, window)) in (0..).zip(quotas.iter().zip(windows)) {
-                takes.push(Take::part(row, window, quota, *ask, Part { index, count }));
+                takes.push(Take::part(row, window, quota, *ask, Part { index, count, enforced }));
             }
             if is_guarded {
                 keys.push(subject.key());
             }
         }
 
+        let mut call = CallState::of(take, &takes);
+
         // 2. Blocked: deny the call, regardless of quotas, if the caller is on a deny list, blocked or paused.
         if is_guarded {
             if let Some(blocked) = self.blocked(&keys, &takes, signals, &mut call) {
+                let blocked = if call.enforced { blocked } else { blocked.let_through() };
                 self.observe(&call, &blocked);
                 return DecisionFuture::ready(Ok(blocked));
             }
@@ -112,8 +143,14 @@ impl RateLimiter {
             let now = time.now();
             if let Some(steps) = cache.denies(&takes, now) {
                 let denied = decisions(&takes, &steps).by(DecidedBy::BlockCache);
-                self.protect_and_observe(&call, &denied);
-                return DecisionFuture::ready(Ok(denied));
+                return match call.enforce(denied) {
+                    Ok((call, denied)) => {
+                        self.protect_and_observe(&call, &denied);
+                        DecisionFuture::ready(Ok(denied))
+                    }
+                    Err(_) if !waits => DecisionFuture::ready(Err(cannot_wait())),
+                    Err(call) => self.ask_enforced(call, &takes),
+                };
             }
             call.permit = Some(cache.permit(&takes, now));
         }
@@ -124,13 +161,35 @@ impl RateLimiter {
         self.ask(call, &takes)
     }
 
+    /// Returns the settings changed at run time that apply to each charge, or an empty list if there are none.
+    #[inline]
+    fn overridden(&self, charges: &[(&Policy, &Subject, Ask)]) -> SmallVec<[Overridden; 1]> {
+        let Inner { overrides, .. } = &*self.inner;
+        if overrides.is_empty() {
+            return SmallVec::new();
+        }
+        let of = |(policy, subject, _): &(&Policy, &Subject, Ask)| {
+            overrides.of(policy, subject, Some(self.row_key(subject.key())))
+        };
+        charges.iter().map(of).collect()
+    }
+
     /// Decides held charges at the end of a pause, starting with step 4.
     pub(super) fn decide_again(&self, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
-        self.ask(CallState::late(), takes)
+        self.ask(CallState::of(true, takes), takes)
     }
 
     pub(super) fn observe_late(&self, denied: &Decisions) {
-        self.observe(&CallState::late(), denied);
+        self.observe(&CallState::of(true, &[]), denied);
+    }
+
+    /// Decides the charges that are enforced, after other charges of the call were denied in shadow mode.
+    #[cold]
+    pub(super) fn ask_enforced(&self, mut call: Box<CallState>, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
+        let Inner { block_cache, time, .. } = &*self.inner;
+        let enforced: Takes<'_> = takes.iter().filter(|take| take.part.enforced).copied().collect();
+        call.permit = block_cache.as_ref().map(|cache| cache.permit(&enforced, time.now()));
+        self.ask(*call, &enforced)
     }
 
     /// 4. The backend decides all takes at the same instant. Either all are granted, or none.
@@ -138,29 +197,39 @@ impl RateLimiter {
     fn ask(&self, mut call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         let Inner { backend, observers, .. } = &*self.inner;
         if backend.is_remote() {
-            call.began = (!observers.is_empty()).then(Instant::now);
+            call.began = call.began.or_else(|| (!observers.is_empty()).then(Instant::now));
         }
         let answer = if call.take { backend.acquire(takes) } else { backend.peek(takes) };
         match answer.try_ready() {
-            Ok(answer) => DecisionFuture::ready(self.conclude(&call, takes, answer)),
+            Ok(answer) => match self.conclude(call, takes, answer) {
+                Ok(answer) => DecisionFuture::ready(answer),
+                Err(call) => self.ask_enforced(call, takes),
+            },
             Err(answer) => DecisionFuture::pending(self, call, takes, answer),
         }
     }
 
-    /// Steps 5 to 7, which follow the backend's answer.
+    /// Steps 5 to 7, which follow the backend's answer. The error is a call that is not decided yet: its enforced charges
+    /// must be decided [alone](RateLimiter::ask_enforced).
     #[inline]
     pub(super) fn conclude(
         &self,
-        call: &CallState,
+        mut call: CallState,
         takes: &[Take<'_>],
         answer: Result<Steps, Error>,
-    ) -> Result<Decisions, Error> {
-        let mut decided = self.decided(call, takes, answer)?;
+    ) -> Result<Answer, Box<CallState>> {
+        let mut decided = match self.decided(&call, takes, answer) {
+            Ok(decided) => decided,
+            Err(error) => return Ok(Err(error)),
+        };
+        if call.shadow {
+            (call, decided) = call.enforce(decided)?;
+        }
         if !call.take {
             decided = decided.uncharged();
         }
-        self.protect_and_observe(call, &decided);
-        Ok(decided)
+        self.protect_and_observe(&call, &decided);
+        Ok(Ok(decided))
     }
 
     /// 5. Failure: if the backend failed, the failure mode decides instead, or the error is returned.
@@ -181,7 +250,7 @@ impl RateLimiter {
     /// 6. Protect: count denials, and block callers that have too many of them. 7. Observe: notify the observers.
     #[inline]
     fn protect_and_observe(&self, call: &CallState, decided: &Decisions) {
-        if call.take && !decided.is_allowed() {
+        if call.take && (!decided.is_allowed() || decided.is_shadowed()) {
             decided
                 .binding()
                 .filter(|decision| decision.is_violated())
@@ -233,9 +302,11 @@ impl RateLimiter {
     fn protect(&self, caller: &CallerIds, decided: &Decisions) {
         let Inner { guard, time, observers, .. } = &*self.inner;
         if decided.is_allowed() {
-            // Decisions that failed open and charges with a cost of 0 are not evidence of good behavior.
-            let is_evidence =
-                |decision: &&Decision| decision.decided_by() != DecidedBy::FailOpen && decision.cost() > 0;
+            // Decisions that failed open, charges with a cost of 0 and charges that were let through are not evidence of
+            // good behavior.
+            let is_evidence = |decision: &&Decision| {
+                decision.decided_by() != DecidedBy::FailOpen && decision.cost() > 0 && !decision.is_shadowed()
+            };
             let seen = decided.binding().filter(is_evidence);
             return guard.allowed(seen.map(|decision| (decision.policy(), decision.key())), &caller.signal_ids);
         }
@@ -254,7 +325,7 @@ impl RateLimiter {
         let observers = &self.inner.observers;
         let latency = call.began.map(|began| began.elapsed());
         for decision in decided.binding() {
-            let observed = Decided { decision, latency, check: !call.take, enforced: call.enforced };
+            let observed = Decided { decision, latency, check: !call.take };
             observers.iter().for_each(|observer| observer.decided(&observed));
         }
     }

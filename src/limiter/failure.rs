@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{Ask, Micros, State, Steps, step};
 use crate::backend::{Adjustment, Backend, Error, ErrorKind, MemoryBackend, RowId, Take};
-use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
+use crate::policy::{DecidedBy, Decision, Decisions};
 
 /// What a limiter does when its backend cannot decide, for example because the backend is down or too slow.
 ///
@@ -70,7 +70,7 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn decide(&self, takes: &[Take<'_>], take: bool, error: Error) -> Result<Decisions, Error> {
-        let modes: SmallVec<[FailureMode; 4]> = takes.iter().map(|take| self.mode(take.row.policy)).collect();
+        let modes: SmallVec<[FailureMode; 4]> = takes.iter().map(|take| self.mode(take)).collect();
         // A call that the backend does not support would fail every time, so the failure mode would always decide it.
         if modes.contains(&FailureMode::Deny) || error.kind() == ErrorKind::Unsupported {
             return Err(error);
@@ -113,8 +113,11 @@ impl Failure {
         matches!(found, Some(Ok(Ok(1..))))
     }
 
-    fn mode(&self, policy: &PolicyName) -> FailureMode {
-        self.of.get(policy.as_str()).copied().unwrap_or(self.default)
+    fn mode(&self, take: &Take<'_>) -> FailureMode {
+        if !take.part.enforced {
+            return FailureMode::Allow;
+        }
+        self.of.get(take.row.policy.as_str()).copied().unwrap_or(self.default)
     }
 
     fn backend(&self) -> &dyn Backend {

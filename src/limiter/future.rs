@@ -117,18 +117,25 @@ impl<T> Future for DecisionFuture<T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = match &mut self.0 {
-            State::Ready(answer) => answer.take(),
-            State::Pending(pending, finish) => {
-                let Pending { limiter, takes, call, steps } = &mut **pending;
-                let steps = ready!(Pin::new(steps).poll(context));
-                let takes: SmallVec<[Take<'_>; 4]> = takes.iter().map(OwnedTake::take).collect();
-                call.take().map(|call| finish(limiter, limiter.conclude(&call, &takes, steps)))
-            }
-        };
-        match answer {
-            Some(answer) => Poll::Ready(answer),
-            None => panic!("a DecisionFuture was polled after it had completed"),
+        loop {
+            let next = match &mut self.0 {
+                State::Ready(answer) => match answer.take() {
+                    Some(answer) => return Poll::Ready(answer),
+                    None => panic!("a DecisionFuture was polled after it had completed"),
+                },
+                State::Pending(pending, finish) => {
+                    let Pending { limiter, takes, call, steps } = &mut **pending;
+                    let steps = ready!(Pin::new(steps).poll(context));
+                    let takes: SmallVec<[Take<'_>; 4]> = takes.iter().map(OwnedTake::take).collect();
+                    let concluded = call.take().map(|call| limiter.conclude(call, &takes, steps));
+                    match concluded {
+                        Some(Ok(answer)) => State::Ready(Some(finish(limiter, answer))),
+                        Some(Err(call)) => limiter.ask_enforced(call, &takes).finish(limiter, *finish).0,
+                        None => State::Ready(None),
+                    }
+                }
+            };
+            self.0 = next;
         }
     }
 }

@@ -57,7 +57,7 @@ pub use failure::FailureMode;
 pub use future::DecisionFuture;
 pub(crate) use guard::AutoBlock;
 
-pub use listing::SetQuota;
+pub use listing::{SetEnforcement, SetQuota};
 pub(crate) use observer::Observer;
 pub use overrides::SetQuotaError;
 pub use receipt::Receipt;

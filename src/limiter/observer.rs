@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::mistake::Mistake;
+use crate::algorithm::Verdict;
 use crate::backend::Error;
 use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 
@@ -127,7 +128,6 @@ pub struct Decided<'a> {
     pub(super) decision: &'a Decision,
     pub(super) latency: Option<Duration>,
     pub(super) check: bool,
-    pub(super) enforced: bool,
 }
 
 impl<'a> Decided<'a> {
@@ -138,10 +138,10 @@ impl<'a> Decided<'a> {
 
     /// Returns the outcome of the charge.
     pub fn outcome(&self) -> Outcome {
-        match self.decision {
-            decision if !decision.is_allowed() => Outcome::Denied,
-            decision if decision.delay().is_zero() => Outcome::Allowed,
-            _ => Outcome::Reserved,
+        match self.decision.step().verdict {
+            _ if !self.decision.is_allowed() || self.decision.is_shadowed() => Outcome::Denied,
+            Verdict::Reserve { wait } if !wait.is_zero() => Outcome::Reserved,
+            _ => Outcome::Allowed,
         }
     }
 
@@ -155,9 +155,11 @@ impl<'a> Decided<'a> {
         self.check
     }
 
-    /// Returns whether a denial is enforced. It is not enforced in [shadow mode](crate::RateLimitLayer::shadow).
+    /// Returns whether a denial is enforced. If it is not, because the [policy](crate::policy::Enforce) or the
+    /// [layer](crate::RateLimitLayer::shadow) is in shadow mode, a [denied](Outcome::Denied) charge would have been
+    /// refused otherwise.
     pub const fn is_enforced(&self) -> bool {
-        self.enforced
+        self.decision.is_enforced()
     }
 }
 

@@ -175,7 +175,7 @@ impl Receipt {
     }
 
     fn open(&self, index: usize) -> Option<(&Decision, ChargeRecord)> {
-        let decision = self.inner.decisions.get(index)?;
+        let decision = self.inner.decisions.get(index).filter(|decision| !decision.is_shadowed())?;
         let receipt = ChargeRecord::new(decision.cost(), decision.step())?;
         let first = !self.inner.settled[index].swap(true, Ordering::Relaxed);
         first.then_some((decision, receipt))

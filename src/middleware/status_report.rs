@@ -34,8 +34,8 @@ impl LayerOptions {
         if !self.skip.iter().any(|skip| skip(parts)) {
             found = self.charges(parts, MaybeReady::Ready(0), |_| Some((0, None))).resolve().await;
         }
-        let RequestCharges { charges, key_error } = found;
-        let enforced = self.is_enforced(&charges);
+        let RequestCharges { charges, key_error, .. } = found;
+        let enforced = self.layer_enforces(&charges);
         let limits = match key_error {
             Some(error) if enforced => return Err(Cause::NoKey(error)),
             None if enforced && !charges.is_empty() => {
@@ -57,7 +57,9 @@ impl LayerOptions {
         let mut charges = Vec::new();
         for charge in charged {
             let policies = 0..self.rules[charge.rule].policies.len();
-            charges.extend(policies.map(|policy| RuleCharge { policy, subject: charge.subject.clone(), ..*charge }));
+            let of = |policy| RuleCharge { policy, subject: charge.subject.clone(), ..*charge };
+            let is_enforced = |charge: &RuleCharge| self.limiter.enforces(self.policy(charge), &charge.subject);
+            charges.extend(policies.map(of).filter(is_enforced));
         }
         let limits = self.peek(&charges, signals).await?;
         let is_chosen = |charge: &RuleCharge| self.rules[charge.rule].policies.len() > 1;

@@ -10,7 +10,7 @@ use super::per_policy::PerPolicy;
 use super::sample::Sampler;
 use crate::clock::{Clock, SystemClock};
 use crate::limiter::mistake::Mistake;
-use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settled};
+use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Outcome, Reset, Settled};
 
 /// Logs the decisions of a limiter as events of [`tracing`](https://docs.rs/tracing) with the target `tollgate`.
 ///
@@ -143,7 +143,7 @@ impl Observer for Tracing {
     fn decided(&self, observed: &Decided<'_>) {
         if observed.is_check() {
             decision!(Level::TRACE, "checked", observed);
-        } else if observed.decision().is_allowed() {
+        } else if observed.outcome() != Outcome::Denied {
             decision!(Level::TRACE, "allowed", observed);
         } else if is_enabled(self.level) {
             self.denied(observed);

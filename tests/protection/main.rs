@@ -23,6 +23,7 @@ mod cache_histories;
 mod cache_races;
 mod deny;
 mod disclosure;
+mod enforcement;
 mod lists;
 mod manual_blocks;
 mod naive;
