@@ -7,8 +7,10 @@ mod block_cache;
 mod builder;
 mod charge;
 mod control;
+mod credit;
 mod decide;
 pub(crate) mod deny;
+mod enforcement;
 mod error;
 mod failure;
 mod future;
@@ -205,7 +207,8 @@ impl RateLimiter {
     /// # Errors
     /// Fails if the backend fails.
     pub fn reset(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<bool> {
-        self.inner.reset(&[RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }])
+        let policy = self.inner.overrides.current(policy.name());
+        self.inner.reset(&[RowId { policy: &policy, key: self.row_key(subject.into().key()) }])
     }
 
     pub(crate) fn row_key(&self, key: Option<&Key>) -> Digest {

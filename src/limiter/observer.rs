@@ -17,7 +17,7 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use tollgate::observe::{Blocked, Decided, Failed, Observer, Reset, Settled};
+/// use tollgate::observe::{Blocked, Credited, Decided, Failed, Observer, Reset, Settled};
 /// use tollgate::{protection::Signal, MemoryBackend, Policy, Quota, RateLimiter, DAY, MINUTE};
 ///
 /// #[derive(Default)]
@@ -41,6 +41,9 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 ///     fn reset(&self, reset: &Reset<'_>) {
 ///         self.0.lock().unwrap().push(format!("{}: reset", reset.policy()));
 ///     }
+///     fn credited(&self, credited: &Credited<'_>) {
+///         self.0.lock().unwrap().push(format!("{}: credited {}", credited.policy(), credited.tokens()));
+///     }
 ///     fn blocked(&self, blocked: &Blocked<'_>) {
 ///         let (rule, lasts, times) = (blocked.rule(), blocked.lasts(), blocked.times());
 ///         self.0.lock().unwrap().push(format!("{rule} for {lasts:?}, {times} times"));
@@ -53,12 +56,14 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&audit)).build();
 /// limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt().settle(1700).await?;
 /// assert!(limiter.try_acquire(&TOKENS, "team").cost(9000).await?.retry_after().is_some());
+/// limiter.credit(&TOKENS, "team", 500).await?;
 /// limiter.reset(&TOKENS, "team").await?;
 /// limiter.block(Signal::ip([192, 0, 2, 7].into()), DAY).await?;
 /// assert_eq!(*audit.0.lock().unwrap(), [
 ///     "tokens: 1000 allowed",
 ///     "tokens: 1000 settled to 1700",
 ///     "tokens: 9000 denied",
+///     "tokens: credited 500",
 ///     "tokens: reset",
 ///     "network 192.0.2.7/32 for 86400s, 0 times",
 /// ]);
@@ -84,9 +89,15 @@ pub trait Observer: Send + Sync + 'static {
         let _ = settled;
     }
 
-    /// Called when a row is [reset](crate::RateLimiter::reset) in this process. Default: does nothing.
+    /// Called when a [row](crate::RateLimiter::reset) or a [policy](crate::RateLimiter::reset_policy) is reset in this
+    /// process. Default: does nothing.
     fn reset(&self, reset: &Reset<'_>) {
         let _ = reset;
+    }
+
+    /// Called when a key is [credited](crate::RateLimiter::credit) in this process. Default: does nothing.
+    fn credited(&self, credited: &Credited<'_>) {
+        let _ = credited;
     }
 
     /// Called when the limiter notices a mistake of the program for the first time. Default: does nothing. See
@@ -115,6 +126,10 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 
     fn reset(&self, reset: &Reset<'_>) {
         (**self).reset(reset);
+    }
+
+    fn credited(&self, credited: &Credited<'_>) {
+        (**self).credited(credited);
     }
 
     fn mistake(&self, mistake: &Mistake) {
@@ -239,11 +254,11 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// A row that was reset, passed to [`Observer::reset`]. See [`Observer`] for an example.
+/// A reset of a row or of a policy, passed to [`Observer::reset`]. See [`Observer`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Reset<'a> {
     pub(super) policy: &'a PolicyName,
-    pub(super) key: Digest,
+    pub(super) key: Option<Digest>,
 }
 
 impl<'a> Reset<'a> {
@@ -252,9 +267,36 @@ impl<'a> Reset<'a> {
         self.policy
     }
 
+    /// Returns the key's digest. `None` if all keys of the policy were reset.
+    pub const fn key(&self) -> Option<Digest> {
+        self.key
+    }
+}
+
+/// A credit, passed to [`Observer::credited`]. See [`Observer`] for an example.
+///
+/// Fewer tokens are returned if fewer are spent. A remote backend may still fail to make the credit.
+#[derive(Clone, Copy, Debug)]
+pub struct Credited<'a> {
+    pub(super) policy: &'a PolicyName,
+    pub(super) key: Digest,
+    pub(super) tokens: u64,
+}
+
+impl<'a> Credited<'a> {
+    /// Returns the policy.
+    pub const fn policy(&self) -> &'a PolicyName {
+        self.policy
+    }
+
     /// Returns the key's digest.
     pub const fn key(&self) -> Digest {
         self.key
+    }
+
+    /// Returns the number of tokens credited, more than zero.
+    pub const fn tokens(&self) -> u64 {
+        self.tokens
     }
 }
 

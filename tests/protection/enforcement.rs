@@ -56,7 +56,6 @@ fn a_call_that_a_policy_in_shadow_mode_denies_is_let_through_and_spends_nothing(
     assert!(now(limiter.check(&TRIAL, "ada")).is_shadowed());
     assert!(limiter.limit_now(&TRIAL, "ada").is_ok());
     assert!(now(limiter.acquire(&TRIAL, "ada").cost(9).send()).is_shadowed());
-    assert_eq!(now(limiter.remaining(&TRIAL, "ada")), 0);
     let log = log.take();
     assert_eq!(log[0], "trial allowed shadow");
     assert!(log[1..].iter().all(|line| line == "trial denied shadow"), "{log:?}");

@@ -21,6 +21,7 @@ mod blocking;
 mod cache;
 mod cache_histories;
 mod cache_races;
+mod credits;
 mod deny;
 mod disclosure;
 mod enforcement;
