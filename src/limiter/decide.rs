@@ -43,7 +43,7 @@ pub(super) struct CallState {
     /// Whether a charge is in shadow mode.
     shadow: bool,
     /// The decisions on all charges, if charges in shadow mode were denied and the others are decided without them.
-    first: Option<Decisions>,
+    first: Option<Box<Decisions>>,
     began: Option<Instant>,
     permit: Option<Permit>,
     caller: Option<Box<CallerIds>>,
@@ -55,9 +55,7 @@ impl CallState {
         let shadow = takes.iter().any(|take| !take.part.enforced);
         CallState { take, enforced, shadow, first: None, began: None, permit: None, caller: None }
     }
-}
 
-impl CallState {
     /// Lets a call through if only charges in shadow mode deny it. If other charges are enforced, these have to be
     /// decided without them, and the call is returned as an error.
     #[cold]
@@ -71,7 +69,7 @@ impl CallState {
         if !self.enforced {
             return Ok((self, decided.let_through()));
         }
-        self.first = Some(decided);
+        self.first = Some(Box::new(decided));
         Err(Box::new(self))
     }
 }
@@ -93,6 +91,7 @@ impl RateLimiter {
     ) -> DecisionFuture<Answer> {
         let Inner { backend, guard, block_cache, time, .. } = &*self.inner;
         let CallContext { take, enforced, waits, patience, signals } = context;
+
         // 1. Resolve the row and its quotas. Quotas set at run time come before those of the caller, the tier and the
         //    policy.
         let (overridden, none) = (self.overridden(charges), Overridden::default());
@@ -111,7 +110,7 @@ impl RateLimiter {
             let quotas = changed.quotas.as_deref().or(subject.quotas()).or(of_tier).unwrap_or(policy.quotas());
             let (windows, count) = (policy.windows(quotas), quotas.len() as u8);
             let enforce = changed.enforcement.unwrap_or(policy.enforcement());
-            let enforced = enforced && enforce.covers(row.lasting_digest());
+            let enforced = enforced && enforce.covers(|| row.lasting_digest());
             for (index, (quota, window)) in (0..).zip(quotas.iter().zip(windows)) {
                 takes.push(Take::part(row, window, quota, *ask, Part { index, count, enforced }));
             }
@@ -119,7 +118,6 @@ impl RateLimiter {
                 keys.push(subject.key());
             }
         }
-
         let mut call = CallState::of(take, &takes);
 
         // 2. Blocked: deny the call, regardless of quotas, if the caller is on a deny list, blocked or paused.
@@ -209,8 +207,8 @@ impl RateLimiter {
         }
     }
 
-    /// Steps 5 to 7, which follow the backend's answer. The error is a call that is not decided yet: its enforced charges
-    /// must be decided [alone](RateLimiter::ask_enforced).
+    /// Steps 5 to 7, which follow the backend's answer. Returns the call as an error if its enforced charges must be
+    /// [decided alone](RateLimiter::ask_enforced).
     #[inline]
     pub(super) fn conclude(
         &self,

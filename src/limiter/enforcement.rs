@@ -50,12 +50,7 @@ impl RateLimiter {
 
     /// Returns whether denials of `subject` under a policy are enforced.
     pub(crate) fn enforces(&self, policy: &Policy, subject: &Subject) -> bool {
-        match self.enforcement(policy) {
-            Enforce::Always => true,
-            enforce => {
-                let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
-                enforce.covers(row.lasting_digest())
-            }
-        }
+        let row = || RowId { policy: policy.name(), key: self.row_key(subject.key()) }.lasting_digest();
+        self.enforcement(policy).covers(row)
     }
 }

@@ -26,7 +26,8 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// # Ok(()) }
 /// ```
 ///
-/// A call that charges several policies fails if one of their modes is `Deny`. A call that the backend does not support
+/// A call that charges several policies fails if one of their modes is `Deny`. Policies in [shadow
+/// mode](crate::policy::Enforce) always have the mode `Allow`. A call that the backend does not support
 /// ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] returns whether the backend or the
 /// failure mode decided. Once the backend has recovered, it decides again, but does not know of the charges made in the
 /// meantime.

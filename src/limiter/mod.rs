@@ -98,7 +98,8 @@ pub(crate) use waiting::WaitSlot;
 ///
 /// # How a call is decided
 /// 1. **Resolve**: the limiter finds the row of each charge and the quota that applies to it. That is the quota
-///    [set](RateLimiter::set_quota) at run time, or else the tier's, or else the policy's own.
+///    [set](RateLimiter::set_quota) at run time, or else the tier's, or else the policy's own. It also determines
+///    whether a denial is [enforced](crate::policy::Enforce).
 /// 2. **Blocked**: a [deny list](DenyList) or a [block](AutoBlock) denies the call.
 /// 3. **Cached**: the [block cache](RateLimiterBuilder::block_cache) denies the call if a row that was recently read
 ///    from a remote backend shows that the backend would deny it.

@@ -54,6 +54,8 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 ///   reservations that are not yet due. Those calls keep their due times, so the tokens would go to later calls. If
 ///   requests may wait, estimate their costs closely.
 /// - After the key's quota changed, nothing is given back.
+/// - Tokens that a [credit](crate::RateLimiter::credit) has returned may not be given back again, and after a credit, a
+///   charge may be forfeited as a whole.
 /// - After the key was reset, only tokens spent since then can be given back.
 #[derive(Clone)]
 pub struct Receipt {
