@@ -147,7 +147,7 @@ impl RateLimiter {
                         DecisionFuture::ready(Ok(denied))
                     }
                     Err(_) if !waits => DecisionFuture::ready(Err(cannot_wait())),
-                    Err(call) => self.ask_enforced(call, &takes),
+                    Err(call) => self.ask_enforced(*call, &takes),
                 };
             }
             call.permit = Some(cache.permit(&takes, now));
@@ -183,11 +183,11 @@ impl RateLimiter {
 
     /// Decides the charges that are enforced, after other charges of the call were denied in shadow mode.
     #[cold]
-    pub(super) fn ask_enforced(&self, mut call: Box<CallState>, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
+    pub(super) fn ask_enforced(&self, mut call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         let Inner { block_cache, time, .. } = &*self.inner;
         let enforced: Takes<'_> = takes.iter().filter(|take| take.part.enforced).copied().collect();
         call.permit = block_cache.as_ref().map(|cache| cache.permit(&enforced, time.now()));
-        self.ask(*call, &enforced)
+        self.ask(call, &enforced)
     }
 
     /// 4. The backend decides all takes at the same instant. Either all are granted, or none.
@@ -201,7 +201,7 @@ impl RateLimiter {
         match answer.try_ready() {
             Ok(answer) => match self.conclude(call, takes, answer) {
                 Ok(answer) => DecisionFuture::ready(answer),
-                Err(call) => self.ask_enforced(call, takes),
+                Err(call) => self.ask_enforced(*call, takes),
             },
             Err(answer) => DecisionFuture::pending(self, call, takes, answer),
         }

@@ -130,7 +130,7 @@ impl<T> Future for DecisionFuture<T> {
                     let concluded = call.take().map(|call| limiter.conclude(call, &takes, steps));
                     match concluded {
                         Some(Ok(answer)) => State::Ready(Some(finish(limiter, answer))),
-                        Some(Err(call)) => limiter.ask_enforced(call, &takes).finish(limiter, *finish).0,
+                        Some(Err(call)) => limiter.ask_enforced(*call, &takes).finish(limiter, *finish).0,
                         None => State::Ready(None),
                     }
                 }
