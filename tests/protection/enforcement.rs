@@ -1,6 +1,7 @@
 //! Policies in shadow mode: calls of handlers, observers, blocks and failures.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tollgate::observe::{Decided, Observer};
 use tollgate::policy::{DecidedBy, Enforce};
@@ -113,7 +114,7 @@ fn a_reservation_in_shadow_mode_is_not_delayed() {
     let (limiter, _log) = limiter();
     now(limiter.acquire(&OTHER, "ada").cost(2).send());
     let reserved = now(limiter.acquire(&OTHER, "ada").reserve());
-    assert_eq!((reserved.delay(), reserved.decisions().is_shadowed()), (0 * SECOND, false));
+    assert_eq!((reserved.delay(), reserved.decisions().is_shadowed()), (Duration::ZERO, false));
     now(reserved.wait());
     now(limiter.acquire(&OTHER, "ada").cost(4).wait_up_to(10 * HOUR));
     let full = now(limiter.acquire(&OTHER, "ada").wait_up_to(10 * HOUR));

@@ -1,5 +1,7 @@
 //! Lists of the quotas and blocks that were set at run time.
 
+use std::time::Duration;
+
 use tollgate::{
     HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, SECOND, Subject,
     clock::ManualClock,
@@ -51,8 +53,8 @@ fn set_quotas_are_listed_by_policy_tier_and_key_until_they_are_reverted() {
         .collect();
     let ada = limiter.digest(Subject::new("ada").key());
     let expected = [
-        (API.name().as_str(), None, None, 4, 0 * SECOND),
-        ("tiers", None, None, 1, 0 * SECOND),
+        (API.name().as_str(), None, None, 4, Duration::ZERO),
+        ("tiers", None, None, 1, Duration::ZERO),
         ("tiers", Some("pro"), None, 2, SECOND),
         ("tiers", None, Some(ada), 3, MINUTE + SECOND),
     ];
