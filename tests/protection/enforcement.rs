@@ -6,7 +6,7 @@ use std::time::Duration;
 use tollgate::observe::{Decided, Observer};
 use tollgate::policy::{DecidedBy, Enforce};
 use tollgate::{
-    Charge, FailureMode, HOUR, LimitError, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, Reason, SECOND,
+    Charge, FailureMode, HOUR, LimitError, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, Reason,
     clock::ManualClock, protection::Signal,
 };
 
