@@ -118,10 +118,10 @@ weaken 'block cache: the permit is taken after the backend call' limiter/decide.
 
 # Changed quotas and deny lists.
 weaken 'overrides: the count is updated after the lock is released' limiter/overrides.rs \
-    's/self\.count\.store\(policies\.len\(\), Ordering::Release\);/let count = policies.len();\n        drop(policies);\n        self.count.store(count, Ordering::Release);/' \
+    's/self\.count\.store\(count\(&policies\), Ordering::Release\);/let count = count(\&policies);\n        drop(policies);\n        self.count.store(count, Ordering::Release);/' \
     limiter::models::cells::concurrent_changes_do_not_hide_a_set_quota
 weaken 'overrides: the count is updated after the lock is released for several quotas' limiter/overrides.rs \
-    's/self\.count\.store\(guard\.len\(\), Ordering::Release\);/let count = guard.len();\n        drop(guard);\n        self.count.store(count, Ordering::Release);/' \
+    's/self\.count\.store\(count, Ordering::Release\);/drop(guard);\n        self.count.store(count, Ordering::Release);/' \
     limiter::models::cells::quotas_are_replaced_in_one_step
 weaken 'deny list: writers are not serialized' limiter/deny.rs \
     's/let _one_at_a_time = self/let _ = self/' \
@@ -146,7 +146,7 @@ weaken 'decisions: blocks are not checked' limiter/decide.rs \
     's/let is_guarded = guard\.is_needed\(\);/let is_guarded = false;/' \
     limiter::models::whole::no_call_is_allowed_once_a_block_takes_effect
 weaken 'decisions: changed quotas are not checked' limiter/decide.rs \
-    's/let changed = overrides\.quota\(.*?\);/let changed = overrides.quota(policy, None, None).filter(|_| false);/' \
+    's/self\.overridden\(charges\), /SmallVec::<[Overridden; 1]>::new(), /' \
     limiter::models::whole::no_call_uses_the_old_quota_once_a_change_takes_effect
 weaken 'settlement: the mark is set by a load and a store' limiter/receipt.rs \
     's/!self\.inner\.settled\[index\]\.swap\(true, Ordering::Relaxed\)/{ let first = !self.inner.settled[index].load(Ordering::Relaxed); self.inner.settled[index].store(true, Ordering::Relaxed); first }/' \

@@ -18,6 +18,8 @@ mod bound;
 mod changes;
 #[path = "properties/clocks.rs"]
 mod clocks;
+#[path = "properties/credits.rs"]
+mod credits;
 #[path = "properties/decisions.rs"]
 mod decisions;
 #[path = "properties/exhaustive.rs"]

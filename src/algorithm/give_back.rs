@@ -31,6 +31,30 @@ pub struct ChargeRecord {
 }
 
 impl ChargeRecord {
+    /// Creates the record of a credit: tokens that are returned to a row although no charge of them is known. To credit
+    /// the row, [settle](settle()) this record at 0.
+    ///
+    /// A credit returns whatever is spent of that many tokens, so a row never has more than its capacity. Unlike a
+    /// refund, it is made even if the tokens were charged under another quota, which the row then leaves, and while
+    /// reservations are pending, which keep their due times. The quota's bound grows by the credit, even for later
+    /// intervals, because a charge may be refunded after its tokens were credited.
+    ///
+    /// ```
+    /// use tollgate::{algorithm::{settle, step, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
+    /// let (quota, now) = (Quota::token_bucket(10, MINUTE), Micros::new(1_700_000_000_000_000));
+    /// let spent = step(&quota, &State::default(), now, Ask::cost(7)).state;
+    /// assert_eq!(settle(&quota, &spent, &ChargeRecord::credit(5), now, 0).spent, 2.0);
+    /// assert_eq!(settle(&quota, &spent, &ChargeRecord::credit(500), now, 0).spent, 0.0);
+    /// ```
+    pub fn credit(tokens: u64) -> ChargeRecord {
+        ChargeRecord { cost: tokens.min(MAX_SPENT), state: State::default(), due: Micros::EPOCH }
+    }
+
+    /// Returns whether this is the record of a credit. A charge leaves at least its cost in the row.
+    fn is_credit(&self) -> bool {
+        self.cost > 0 && self.state.spent == 0.0
+    }
+
     /// Creates the receipt for `cost` tokens granted by `step`. Returns `None` for a denial.
     pub fn new(cost: u64, step: &Step) -> Option<ChargeRecord> {
         let due = match step.verdict {
@@ -63,6 +87,9 @@ impl ChargeRecord {
 /// assert_eq!(settle(&quota, &estimated.state, &receipt, now, 1700).spent, 1700.0);
 /// ```
 pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {
+    if receipt.is_credit() && actual < receipt.cost {
+        return credited(quota, state, receipt.cost - actual, now);
+    }
     if state.stamp != quota.stamp() {
         if actual <= receipt.cost {
             // This quota cannot refund tokens that were spent under another quota.
@@ -80,6 +107,9 @@ pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros,
 /// Returns `true` if `actual` equals the cost, even though the row does not change then. See [`settle`] for an example.
 pub fn takes_effect(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> bool {
     let settled = |actual| settle(quota, state, receipt, now, actual);
+    if receipt.is_credit() && actual < receipt.cost {
+        return settled(actual) != credited(quota, state, 0, now);
+    }
     actual == receipt.cost || settled(actual) != settled(receipt.cost)
 }
 
@@ -94,6 +124,17 @@ pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
     let most = (state.spent + state.carry).min(quota.ceiling() as f64);
     let owed = State { spent: most, at: now, stamp: quota.stamp(), ..State::default() };
     when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
+}
+
+/// Returns the row after returning up to `tokens` of the tokens that are spent.
+fn credited(quota: &Quota, state: &State, tokens: u64, now: Micros) -> State {
+    let (row, tokens) = (roll(quota, state, now), tokens as f64);
+    let now = now.max(row.at);
+    let credited = match quota.algorithm() {
+        Algorithm::SlidingWindow => sliding_window::credited(quota, &row, now, tokens),
+        _ => reduced_by(row, tokens, spent(quota, &row, now), now),
+    };
+    cleared(quota, credited)
 }
 
 fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {

@@ -50,6 +50,15 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (then < Micros::MAX).then_some(then)
 }
 
+/// Returns the row after returning up to `tokens` of the tokens that are spent. Those of the current window come first,
+/// because they would count for longer. Of the previous window, as many are returned as weigh `tokens` at `now`.
+pub(super) fn credited(quota: &Quota, state: &State, now: Micros, tokens: f64) -> State {
+    let rest = (tokens - state.spent).max(0.0);
+    let weight = (quota.period_micros() - elapsed(quota, state, now)) as f64;
+    let earlier = (rest * quota.period_micros() as f64 / weight).floor();
+    State { spent: (state.spent - tokens).max(0.0), carry: (state.carry - earlier).max(0.0), ..*state }
+}
+
 /// Returns the number of microseconds since the start of the window, or 0 if the row is ahead of the clock.
 fn elapsed(quota: &Quota, state: &State, now: Micros) -> u64 {
     if now < state.at { 0 } else { offset(quota, now) }

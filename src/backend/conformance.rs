@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use super::{Adjustment, Backend, RowId, Steps, Take};
 use crate::algorithm::{
-    Ask, ChargeRecord, HOUR, Line, Micros, Quota, SECOND, State, Step, Verdict, roll, settle, step_all,
+    Ask, ChargeRecord, DAY, HOUR, Line, Micros, Quota, SECOND, State, Step, Verdict, roll, settle, step_all,
 };
 use crate::policy::{Digest, Key, MAX_WINDOWS, PolicyName, Secret};
 
@@ -319,6 +319,20 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
     assert_eq!((model.spent, model.carry), (4.0, 3.0));
 
+    // A credit returns tokens of any charge, but not more than are spent.
+    for quota in [Quota::token_bucket(10, DAY), Quota::fixed_window(10, DAY), Quota::sliding_window(10, DAY)] {
+        let take = Take::new(fresh_row(&policy), &quota, Ask::cost(7));
+        for (tokens, spent, took_effect) in [(1, 0.0, false), (3, 4.0, true), (500, 0.0, true)] {
+            if took_effect && spent > 0.0 {
+                assert!(ask(backend, &[take], true).await.all_granted());
+            }
+            let Take { row, window, quota, .. } = take;
+            let credit = Adjustment { row, window, quota, receipt: ChargeRecord::credit(tokens), actual: 0 };
+            let credited = backend.settle(&[credit]).await.expect("settle");
+            assert_eq!((state_of(backend, &take).await.spent, credited), (spent, took_effect), "{quota} + {tokens}");
+        }
+    }
+
     // If another quota has written the row since the charge, the row keeps that quota. The cap of the old quota would
     // reduce the spent tokens.
     let row = fresh_row(&policy);
@@ -365,6 +379,13 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
             assert_eq!(reset(rows).await, 1, "the row existed");
             assert_eq!(reset(rows).await, 0, "the row was reset before");
         }
+        // The rows of another generation of the policy are other rows.
+        let later = policy.at_generation(7);
+        let of_later = Take::new(RowId { policy: &later, ..take.row }, &quota, Ask::cost(2));
+        assert_eq!(spend(backend, &[take], 1).await, 1);
+        assert_eq!(spend(backend, &[of_later], 2).await, 1);
+        assert_eq!((reset(&[of_later.row]).await, spend(backend, &[take], 1).await), (1, 0));
+        assert_eq!(reset(&[take.row]).await, 1);
         let other = Take::new(fresh_row(&policy), &quota, Ask::cost(1));
         for take in [take, other] {
             assert_eq!(spend(backend, &[take], 1).await, 1);

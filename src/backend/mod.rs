@@ -324,14 +324,27 @@ impl RowId<'_> {
     /// The maximum number of windows in a row. Every [`Take::window`] is below this number.
     pub const MAX_WINDOWS: usize = MAX_WINDOWS;
 
-    /// Returns a digest of both the key and the policy, for tables that hold the rows of all policies.
+    /// Returns a digest of the key, the policy and the [generation](RowId::generation), for tables that hold the rows of
+    /// all policies.
     pub fn digest(&self) -> Digest {
+        self.lasting_digest().at_generation(self.policy.generation())
+    }
+
+    /// Returns the generation of the policy's rows. A backend that does not identify rows by their
+    /// [digest](RowId::digest) must also identify them by their generation.
+    /// [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy) changes the generation, which is 0 before.
+    pub const fn generation(&self) -> u64 {
+        self.policy.generation()
+    }
+
+    /// Returns a digest of the key and the policy, which is the same in all generations.
+    pub(crate) fn lasting_digest(&self) -> Digest {
         self.key.under(self.policy)
     }
 
     /// Derives the [window boundaries](crate::algorithm::seeded) from this row, unless the quota fixes them.
     pub(crate) fn seeded(&self, quota: &Quota) -> Quota {
-        if quota.wants_seed() { quota.seeded(self.digest().seed()) } else { *quota }
+        if quota.wants_seed() { quota.seeded(self.lasting_digest().seed()) } else { *quota }
     }
 }
 

@@ -19,7 +19,7 @@ use super::BackendFuture;
 /// - If the channel loses a notice, the notice counts as withdrawn.
 ///
 /// ```
-/// use std::{collections::BTreeMap, sync::{Arc, Mutex, Weak}};
+/// use std::{collections::BTreeMap, sync::{Arc, Mutex, Weak}, time::Duration};
 /// use tollgate::backend::{BackendFuture, NoticeChannel, NoticeSubscriber, Notice};
 ///
 /// /// Notices by topic, and the subscribers. A real channel also drops expired notices.
@@ -59,7 +59,8 @@ use super::BackendFuture;
 /// let (channel, subscriber) = (Channel::default(), Arc::new(Subscriber::default()));
 /// let shared: Arc<dyn NoticeSubscriber> = Arc::clone(&subscriber) as _;
 /// channel.subscribe(Arc::downgrade(&shared));
-/// channel.publish_later(Notice { topic: b"limits".to_vec(), text: Some("another quota".into()), lasts: None });
+/// let text = Some("another quota".into());
+/// channel.publish_later(Notice { topic: b"limits".to_vec(), text, lasts: None, age: Duration::ZERO });
 /// assert_eq!(subscriber.0.lock().unwrap().len(), 1);
 /// ```
 pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
@@ -97,4 +98,7 @@ pub struct Notice {
     pub text: Option<String>,
     /// The time from now until the notice expires. `None` if the notice stays until it is withdrawn.
     pub lasts: Option<Duration>,
+    /// The time since the notice was published, by the clock of the channel. Zero when a notice is published; a channel
+    /// that does not know the time leaves it zero.
+    pub age: Duration,
 }

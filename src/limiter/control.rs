@@ -9,8 +9,9 @@ use super::guard::{BlockOrigin, MAX_MANUAL_BLOCKS};
 use super::mistake::Mistakes;
 use super::notices::NoticeContent;
 use super::observer::{Blocked, Reset};
-use super::overrides::{Override, QuotaScope};
+use super::overrides::{Override, QuotaScope, Setting};
 use super::{Inner, RateLimiter, SetQuotaError};
+use crate::algorithm::whole_micros;
 use crate::backend::{BackendFuture, Error, ErrorKind, Health, Notice, NoticeSubscriber, RowId};
 use crate::policy::{Digest, MAX_WINDOWS, Policy, PolicyName, Quotas, Signal, Subject};
 use crate::sync::atomic::Ordering;
@@ -54,7 +55,7 @@ impl RateLimiter {
     pub async fn set_quota(&self, policy: &Policy, quota: impl Into<Option<Quotas>>) -> Result<(), SetQuotaError> {
         let quotas = quota.into().map(Arc::new);
         policy.check_change(None, quotas.as_deref())?;
-        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::All, quotas }).await
+        self.change(policy, Setting::Quotas(QuotaScope::All, quotas)).await
     }
 
     /// Like [`set_quota`](RateLimiter::set_quota), but for the callers of one tier. A quota set for a tier takes
@@ -74,7 +75,7 @@ impl RateLimiter {
             // may have set the quota.
             policy.check_change(Some(tier), quotas.as_deref())?;
         }
-        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Tier(tier.to_owned()), quotas }).await
+        self.change(policy, Setting::Quotas(QuotaScope::Tier(tier.to_owned()), quotas)).await
     }
 
     /// Like [`set_quota`](RateLimiter::set_quota), but for one key. A quota set for a key takes precedence over all
@@ -91,7 +92,7 @@ impl RateLimiter {
         let quotas = quota.into().map(Arc::new);
         policy.check_change(None, quotas.as_deref())?;
         let key = self.row_key(subject.into().key());
-        self.change(Override { policy: policy.name().clone(), scope: QuotaScope::Key(key), quotas }).await
+        self.change(policy, Setting::Quotas(QuotaScope::Key(key), quotas)).await
     }
 
     /// Returns the tiers of a policy for which quotas are set at run time, including tiers that the policy lacks.
@@ -105,14 +106,15 @@ impl RateLimiter {
         self.inner.backend.notice_channel().is_some()
     }
 
-    async fn change(&self, change: Override) -> Result<(), SetQuotaError> {
+    pub(super) async fn change(&self, policy: &Policy, setting: Setting) -> Result<(), SetQuotaError> {
+        let change = Override { policy: policy.name().clone(), setting };
         if !self.inner.overrides.accepts(&change) {
             return Err(SetQuotaError::TooMany);
         }
-        let content = NoticeContent::Quota(change);
+        let content = NoticeContent::Override(change);
         // A notice channel also delivers the change to this limiter, in the same order as to all other limiters.
         if self.inner.backend.notice_channel().is_none() {
-            self.inner.apply([content.clone()], false);
+            self.inner.apply([(content.clone(), Duration::ZERO)], false);
         }
         self.inner.publish(&content).await.map_err(SetQuotaError::Backend)
     }
@@ -169,7 +171,7 @@ impl RateLimiter {
     pub async fn unblock(&self, signal: Signal) -> Result<(), Error> {
         let id = self.inner.hash.digest(&signal.to_key());
         let content = [NoticeContent::ManualBlock(id, None), NoticeContent::Block(id, None)];
-        self.inner.apply(content.clone(), false);
+        self.inner.apply(content.clone().map(|content| (content, Duration::ZERO)), false);
         let [manual, automatic] = content.map(|content| self.inner.publish(&content));
         manual.await.and(automatic.await)
     }
@@ -179,7 +181,7 @@ impl RateLimiter {
         let Inner { backend, guard, overrides, time, waiting, mistakes, .. } = &*self.inner;
         let Health { rows, evictions, overflowed, circuit_open, pending_notices, poll_failed, .. } = backend.health();
         let (offenders, blocked) = guard.len(time.now());
-        let (waiting, changed_quotas) = (waiting.load(Ordering::Relaxed), overrides.len());
+        let (waiting, changed_quotas) = (waiting.load(Ordering::Relaxed), overrides.quota_count());
         let mistakes = mistakes.counts();
         Stats {
             rows,
@@ -268,7 +270,7 @@ impl Inner {
         };
         self.forget_denials(shards.iter().flat_map(windows));
         for (row, _) in rows {
-            let reset = Reset { policy: row.policy, key: row.key };
+            let reset = Reset { policy: row.policy, key: Some(row.key) };
             self.observers.iter().for_each(|observer| observer.reset(&reset));
         }
         done.map(move |found| was_local || found > 0)
@@ -295,17 +297,22 @@ impl Inner {
         }
     }
 
-    /// Applies notices. If `all` is true, they replace all quotas set at run time. Existing blocks stay in effect.
-    pub(super) fn apply(&self, content: impl IntoIterator<Item = NoticeContent>, all: bool) {
+    /// Applies notices, each with the time since it was published. If `all` is true, they replace all settings changed
+    /// at run time. Existing blocks stay in effect.
+    pub(super) fn apply(&self, content: impl IntoIterator<Item = (NoticeContent, Duration)>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();
-        for content in content {
+        for (content, age) in content {
+            let since = now.minus(whole_micros(age));
             match content {
-                NoticeContent::Quota(change) => changes.push(change),
-                NoticeContent::Block(id, Some((lasts, times))) => self.guard.block(id, now, lasts, times),
+                NoticeContent::Override(change) => changes.push((change, since)),
+                NoticeContent::Block(id, Some((lasts, times))) => self.guard.block(id, now, since, lasts, times),
                 NoticeContent::Block(id, None) => self.guard.unblock(id),
                 // If the table is full, the block is ignored; the process that made the block has returned an error.
-                NoticeContent::ManualBlock(id, Some(lasts)) => drop(self.guard.manual.block(id, now, now + lasts)),
+                NoticeContent::ManualBlock(id, Some(lasts)) => {
+                    self.guard.manual.block(id, now, now + lasts);
+                    self.guard.manual.describe(id, BlockOrigin { since, rule: None });
+                }
                 NoticeContent::ManualBlock(id, None) => self.guard.manual.unblock(id),
                 NoticeContent::Pause(row, Some(lasts)) => drop(self.guard.pauses.pause(row, now, now + lasts)),
                 NoticeContent::Pause(row, None) => self.guard.pauses.resume(row),
@@ -314,14 +321,14 @@ impl Inner {
         if all {
             self.overrides.replace(changes);
         } else {
-            changes.into_iter().for_each(|change| self.overrides.set(change));
+            changes.into_iter().for_each(|(change, since)| self.overrides.set(change, since));
         }
     }
 }
 
 impl NoticeSubscriber for Inner {
     fn receive(&self, notices: Vec<Notice>, all: bool) {
-        self.apply(notices.iter().filter_map(NoticeContent::parse), all);
+        self.apply(notices.iter().filter_map(|notice| Some((NoticeContent::parse(notice)?, notice.age))), all);
     }
 }
 
@@ -331,6 +338,6 @@ debug_fields! {
     failure: inner.failure,
     guard: inner.guard,
     block_cache: inner.block_cache,
-    changed_quotas: inner.overrides.len(),
+    changed_quotas: inner.overrides.quota_count(),
     observers: inner.observers.len()
 }

@@ -11,6 +11,7 @@ use super::future::{Answer, DecisionFuture};
 use super::guard::{BlockedBy, SignalIds};
 use super::notices::NoticeContent;
 use super::observer::{Blocked, Decided, Failed};
+use super::overrides::Overridden;
 use super::shards::{Others, other_takes};
 use super::{Inner, RateLimiter};
 use crate::algorithm::{Ask, Steps};
@@ -41,24 +42,46 @@ pub(super) struct CallState {
     waits: bool,
     /// The shards to try if the backend denies the call.
     others: Others,
+    /// Whether a charge is enforced.
     enforced: bool,
+    /// Whether a charge is in shadow mode.
+    shadow: bool,
+    /// The decisions on all charges, if charges in shadow mode were denied and the others are decided without them.
+    first: Option<Box<Decisions>>,
     began: Option<Instant>,
     permit: Option<Permit>,
     caller: Option<Box<CallerIds>>,
 }
 
 impl CallState {
-    /// The state of a call that was held by a pause.
-    fn late() -> CallState {
-        CallState {
-            take: true,
-            waits: true,
-            others: Others::new(),
-            enforced: true,
-            began: None,
-            permit: None,
-            caller: None,
+    fn of(take: bool, waits: bool, takes: &[Take<'_>]) -> CallState {
+        let enforced = takes.iter().any(|take| take.part.enforced);
+        let shadow = takes.iter().any(|take| !take.part.enforced);
+        let others = Others::new();
+        CallState { take, waits, others, enforced, shadow, first: None, began: None, permit: None, caller: None }
+    }
+
+    /// Returns the takes to try after a denial, at most once per call.
+    #[inline]
+    fn other_takes<'a>(&mut self, takes: &[Take<'a>], steps: &Steps) -> Option<Takes<'a>> {
+        if self.others.is_empty() { None } else { other_takes(takes, &std::mem::take(&mut self.others), steps) }
+    }
+
+    /// Lets a call through if only charges in shadow mode deny it. If other charges are enforced, these have to be
+    /// decided without them, and the call is returned as an error.
+    #[cold]
+    fn enforce(mut self, decided: Decisions) -> Result<(CallState, Decisions), Box<CallState>> {
+        if let Some(first) = self.first.take() {
+            return Ok((self, first.with_enforced(decided)));
         }
+        if decided.is_allowed() || decided.violated().next().is_some() {
+            return Ok((self, decided));
+        }
+        if !self.enforced {
+            return Ok((self, decided.let_through()));
+        }
+        self.first = Some(Box::new(decided));
+        Err(Box::new(self))
     }
 }
 
@@ -77,36 +100,41 @@ impl RateLimiter {
         charges: &[(&'a Policy, &'a Subject, Ask)],
         context: CallContext<'_>,
     ) -> DecisionFuture<Answer> {
-        let Inner { guard, overrides, .. } = &*self.inner;
+        let Inner { guard, .. } = &*self.inner;
         let CallContext { take, enforced, waits, patience, signals } = context;
-        let mut call = CallState { take, waits, enforced, ..CallState::late() };
 
         // 1. Resolve the row and its quotas. Quotas set at run time come before those of the caller, the tier and the
         //    policy.
+        let (overridden, none) = (self.overridden(charges), Overridden::default());
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
         let is_guarded = guard.is_needed();
-        for (policy, subject, ask) in charges {
-            let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
+        for (number, (policy, subject, ask)) in charges.iter().enumerate() {
+            let changed = overridden.get(number).unwrap_or(&none);
+            let row =
+                RowId { policy: changed.name.as_ref().unwrap_or(policy.name()), key: self.row_key(subject.key()) };
             self.inner.check_conflicts(policy);
             let tier = subject.tier_name();
             let of_tier = tier.and_then(|tier| policy.quotas_of_tier(tier));
             if let (Some(tier), None) = (tier, of_tier) {
                 self.inner.unknown_tier(policy, tier);
             }
-            let changed = overrides.quotas(policy, subject, Some(row.key));
-            let quotas = changed.as_deref().or(subject.quotas()).or(of_tier).unwrap_or(policy.quotas());
+            let quotas = changed.quotas.as_deref().or(subject.quotas()).or(of_tier).unwrap_or(policy.quotas());
             let (windows, count) = (policy.windows(quotas), quotas.len() as u8);
+            let enforce = changed.enforcement.unwrap_or(policy.enforcement());
+            let enforced = enforced && enforce.covers(|| row.lasting_digest());
             for (index, (quota, window)) in (0..).zip(quotas.iter().zip(windows)) {
-                takes.push(Take::part(row, window, quota, *ask, Part { index, count, shard: 0 }));
+                takes.push(Take::part(row, window, quota, *ask, Part { index, count, enforced, ..Part::WHOLE }));
             }
             if is_guarded {
                 keys.push(subject.key());
             }
         }
+        let mut call = CallState::of(take, waits, &takes);
 
         // 2. Blocked: deny the call, regardless of quotas, if the caller is on a deny list, blocked or paused.
         if is_guarded {
             if let Some(blocked) = self.blocked(&keys, &takes, signals, &mut call) {
+                let blocked = if call.enforced { blocked } else { blocked.let_through() };
                 self.observe(&call, &blocked);
                 return DecisionFuture::ready(Ok(blocked));
             }
@@ -124,7 +152,7 @@ impl RateLimiter {
 
     /// Decides held charges at the end of a pause.
     pub(super) fn decide_again(&self, takes: Takes<'_>) -> DecisionFuture<Answer> {
-        self.decide_unblocked(CallState::late(), takes)
+        self.decide_unblocked(CallState::of(true, true, &takes), takes)
     }
 
     /// 3. Shards: choose a shard of each quota that has several. A check reads all shards, or a sample of them.
@@ -148,9 +176,7 @@ impl RateLimiter {
                 if let Some(others) = call.other_takes(takes, &steps) {
                     return self.attempt(call, &others);
                 }
-                let denied = decisions(takes, &steps).by(DecidedBy::BlockCache);
-                self.protect_and_observe(&call, &denied);
-                return DecisionFuture::ready(Ok(denied));
+                return self.conclude(call, takes, decisions(takes, &steps).by(DecidedBy::BlockCache));
             }
             call.permit = Some(cache.permit(takes, now));
         }
@@ -160,8 +186,21 @@ impl RateLimiter {
         self.ask(call, takes)
     }
 
+    /// Returns the settings changed at run time that apply to each charge, or an empty list if there are none.
+    #[inline]
+    fn overridden(&self, charges: &[(&Policy, &Subject, Ask)]) -> SmallVec<[Overridden; 1]> {
+        let Inner { overrides, .. } = &*self.inner;
+        if overrides.is_empty() {
+            return SmallVec::new();
+        }
+        let of = |(policy, subject, _): &(&Policy, &Subject, Ask)| {
+            overrides.of(policy, subject, Some(self.row_key(subject.key())))
+        };
+        charges.iter().map(of).collect()
+    }
+
     pub(super) fn observe_late(&self, denied: &Decisions) {
-        self.observe(&CallState::late(), denied);
+        self.observe(&CallState::of(true, true, &[]), denied);
     }
 
     /// 5. The backend decides all takes at the same instant. Either all are granted, or none.
@@ -195,17 +234,31 @@ impl RateLimiter {
                 return self.attempt(call, &others);
             }
         }
-        DecisionFuture::ready(self.conclude(&call, takes, answer))
+        match self.decided(&call, takes, answer) {
+            Ok(decided) if call.take => self.conclude(call, takes, decided),
+            Ok(decided) => self.conclude(call, takes, decided.uncharged().by_best_shards()),
+            Err(error) => DecisionFuture::ready(Err(error)),
+        }
     }
 
+    /// Applies shadow mode, and continues with steps 7 and 8.
     #[inline]
-    fn conclude(&self, call: &CallState, takes: &[Take<'_>], answer: Result<Steps, Error>) -> Answer {
-        let mut decided = self.decided(call, takes, answer)?;
-        if !call.take {
-            decided = decided.uncharged().by_best_shards();
+    fn conclude(&self, mut call: CallState, takes: &[Take<'_>], mut decided: Decisions) -> DecisionFuture<Answer> {
+        if call.shadow {
+            (call, decided) = match call.enforce(decided) {
+                Ok(enforced) => enforced,
+                Err(call) => return self.ask_enforced(*call, takes),
+            };
         }
-        self.protect_and_observe(call, &decided);
-        Ok(decided)
+        self.protect_and_observe(&call, &decided);
+        DecisionFuture::ready(Ok(decided))
+    }
+
+    /// Decides the charges that are enforced, after other charges of the call were denied in shadow mode.
+    #[cold]
+    fn ask_enforced(&self, call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
+        let enforced: Takes<'_> = takes.iter().filter(|take| take.part.enforced).copied().collect();
+        self.attempt(call, &enforced)
     }
 
     /// 6. Failure: if the backend failed, the failure mode decides instead, or the error is returned.
@@ -223,7 +276,7 @@ impl RateLimiter {
     /// 7. Protect: count denials, and block callers that have too many of them. 8. Observe: notify the observers.
     #[inline]
     fn protect_and_observe(&self, call: &CallState, decided: &Decisions) {
-        if call.take && !decided.is_allowed() {
+        if call.take && (!decided.is_allowed() || decided.is_shadowed()) {
             decided
                 .binding()
                 .filter(|decision| decision.is_violated())
@@ -277,9 +330,11 @@ impl RateLimiter {
     fn protect(&self, caller: &CallerIds, decided: &Decisions) {
         let Inner { guard, time, observers, .. } = &*self.inner;
         if decided.is_allowed() {
-            // Decisions that failed open and charges with a cost of 0 are not evidence of good behavior.
-            let is_evidence =
-                |decision: &&Decision| decision.decided_by() != DecidedBy::FailOpen && decision.cost() > 0;
+            // Decisions that failed open, charges with a cost of 0 and charges that were let through are not evidence of
+            // good behavior.
+            let is_evidence = |decision: &&Decision| {
+                decision.decided_by() != DecidedBy::FailOpen && decision.cost() > 0 && !decision.is_shadowed()
+            };
             let seen = decided.binding().filter(is_evidence);
             return guard.allowed(seen.map(|decision| (decision.policy(), decision.key())), &caller.signal_ids);
         }
@@ -298,7 +353,7 @@ impl RateLimiter {
         let observers = &self.inner.observers;
         let latency = call.began.map(|began| began.elapsed());
         for decision in decided.binding() {
-            let observed = Decided { decision, latency, check: !call.take, enforced: call.enforced };
+            let observed = Decided { decision, latency, check: !call.take };
             observers.iter().for_each(|observer| observer.decided(&observed));
         }
     }
@@ -318,14 +373,6 @@ pub(super) fn cannot_wait() -> Error {
 #[cold]
 fn wrong_number(expected: usize, found: usize) -> Error {
     Error::new(ErrorKind::Protocol, format!("expected {expected} steps, found {found}; this is a bug in the backend"))
-}
-
-impl CallState {
-    /// Returns the takes to try after a denial, at most once per call.
-    #[inline]
-    fn other_takes<'a>(&mut self, takes: &[Take<'a>], steps: &Steps) -> Option<Takes<'a>> {
-        if self.others.is_empty() { None } else { other_takes(takes, &std::mem::take(&mut self.others), steps) }
-    }
 }
 
 impl fmt::Debug for CallState {

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{Ask, Micros, State, Steps, step};
 use crate::backend::{Adjustment, Backend, Error, ErrorKind, MemoryBackend, RowId, Take};
-use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
+use crate::policy::{DecidedBy, Decision, Decisions};
 
 /// What a limiter does when its backend cannot decide, for example because the backend is down or too slow.
 ///
@@ -26,7 +26,8 @@ use crate::policy::{DecidedBy, Decision, Decisions, PolicyName};
 /// # Ok(()) }
 /// ```
 ///
-/// A call that charges several policies fails if one of their modes is `Deny`. A call that the backend does not support
+/// A call that charges several policies fails if one of their modes is `Deny`. Policies in [shadow
+/// mode](crate::policy::Enforce) always have the mode `Allow`. A call that the backend does not support
 /// ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] returns whether the backend or the
 /// failure mode decided. Once the backend has recovered, it decides again, but does not know of the charges made in the
 /// meantime.
@@ -70,7 +71,7 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn decide(&self, takes: &[Take<'_>], take: bool, error: Error) -> Result<Decisions, Error> {
-        let modes: SmallVec<[FailureMode; 4]> = takes.iter().map(|take| self.mode(take.row.policy)).collect();
+        let modes: SmallVec<[FailureMode; 4]> = takes.iter().map(|take| self.mode(take)).collect();
         // A call that the backend does not support would fail every time, so the failure mode would always decide it.
         if modes.contains(&FailureMode::Deny) || error.kind() == ErrorKind::Unsupported {
             return Err(error);
@@ -113,8 +114,11 @@ impl Failure {
         matches!(found, Some(Ok(Ok(1..))))
     }
 
-    fn mode(&self, policy: &PolicyName) -> FailureMode {
-        self.of.get(policy.as_str()).copied().unwrap_or(self.default)
+    fn mode(&self, take: &Take<'_>) -> FailureMode {
+        if !take.part.enforced {
+            return FailureMode::Allow;
+        }
+        self.of.get(take.row.policy.as_str()).copied().unwrap_or(self.default)
     }
 
     fn backend(&self) -> &dyn Backend {

@@ -1,9 +1,9 @@
-//! Listings of set quotas and blocks.
+//! Listings of run-time changes: set quotas, set enforcement and blocks.
 
 use std::time::Duration;
 
 use super::RateLimiter;
-use crate::policy::{DenyRule, Digest, PolicyName, Quotas};
+use crate::policy::{DenyRule, Digest, Enforce, PolicyName, Quotas};
 
 impl RateLimiter {
     /// Returns the quotas that any process on the backend has [set](RateLimiter::set_quota) at run time. There are at
@@ -13,7 +13,13 @@ impl RateLimiter {
     /// The list includes quotas that have no effect in this process, because they have a different algorithm from the
     /// policy or are for a tier that the policy lacks. Another version of the program may have set them.
     pub fn set_quotas(&self) -> Vec<SetQuota> {
-        self.inner.overrides.list()
+        self.inner.overrides.list(self.inner.time.now())
+    }
+
+    /// Returns for which policies any process on the backend has [set](RateLimiter::set_enforcement) the enforcement at
+    /// run time, ordered by policy. See [`set_enforcement`](RateLimiter::set_enforcement) for an example.
+    pub fn set_enforcements(&self) -> Vec<SetEnforcement> {
+        self.inner.overrides.list_enforcements(self.inner.time.now())
     }
 
     /// Returns the active blocks of this process, in arbitrary order. There are at most 100,000
@@ -36,6 +42,21 @@ pub struct SetQuota {
     pub key: Option<Digest>,
     /// The quotas that replace the policy's own.
     pub quotas: Quotas,
+    /// The time since the quota was set, in this or another process. A set quota has no end: it stays until it is
+    /// replaced or reverted.
+    pub age: Duration,
+}
+
+/// An enforcement set at run time, from [`RateLimiter::set_enforcements`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SetEnforcement {
+    /// The policy.
+    pub policy: PolicyName,
+    /// For which keys denials are enforced, instead of those that the program defines.
+    pub enforce: Enforce,
+    /// The time since the enforcement was set, in this or another process. It has no end.
+    pub age: Duration,
 }
 
 /// An active block, returned by [`RateLimiter::blocks`]. See [`RateLimiter::block`] for an example.
@@ -47,8 +68,8 @@ pub struct Block {
     /// The blocked address, user agent or label. `None` for keys, because keys are not stored. `None` for blocks made
     /// by other processes, because they share only digests. `None` for texts longer than [`DenyRule::MAX_LENGTH`].
     pub rule: Option<DenyRule>,
-    /// The time since this process made the block; `None` if another process made the block.
-    pub age: Option<Duration>,
+    /// The time since the block was made, in this or another process.
+    pub age: Duration,
     /// The time until the block ends, more than zero.
     pub left: Duration,
     /// The position of this automatic block among the caller's successive blocks, starting at 1; 0 for a manual block.

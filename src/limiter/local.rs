@@ -18,11 +18,11 @@ impl LocalTime {
         LocalTime { clock, began: Instant::now() }
     }
 
-    /// Returns the time since an arbitrary instant.
+    /// Returns the time since an arbitrary instant, which is before any change that this limiter receives was made.
     pub(super) fn now(&self) -> Micros {
         match &self.clock {
             Some(clock) => clock.now(),
-            None => Micros::new(1).plus(whole_micros(self.began.elapsed())),
+            None => BEGIN.plus(whole_micros(self.began.elapsed())),
         }
     }
 
@@ -39,3 +39,6 @@ impl LocalTime {
         }
     }
 }
+
+/// The local time at which a limiter is built: a century after the arbitrary instant.
+const BEGIN: Micros = Micros::new(100 * 365 * 86_400_000_000);

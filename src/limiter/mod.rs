@@ -7,8 +7,10 @@ mod block_cache;
 mod builder;
 mod charge;
 mod control;
+mod credit;
 mod decide;
 pub(crate) mod deny;
+mod enforcement;
 mod error;
 mod failure;
 mod future;
@@ -60,7 +62,7 @@ pub use failure::FailureMode;
 pub use future::DecisionFuture;
 pub(crate) use guard::AutoBlock;
 
-pub use listing::SetQuota;
+pub use listing::{SetEnforcement, SetQuota};
 pub(crate) use observer::Observer;
 pub use overrides::SetQuotaError;
 pub use receipt::Receipt;
@@ -100,7 +102,8 @@ pub(crate) use waiting::WaitSlot;
 ///
 /// # How a call is decided
 /// 1. **Resolve**: the limiter finds the row of each charge and the quota that applies to it. That is the quota
-///    [set](RateLimiter::set_quota) at run time, or else the tier's, or else the policy's own.
+///    [set](RateLimiter::set_quota) at run time, or else the tier's, or else the policy's own. It also determines
+///    whether a denial is [enforced](crate::policy::Enforce).
 /// 2. **Blocked**: a [deny list](DenyList) or a [block](AutoBlock) denies the call.
 /// 3. **Shards**: if a quota has [shards](crate::Quota::shards), the limiter chooses one. If it denies the call, the
 ///    limiter tries another one, once.
@@ -213,7 +216,8 @@ impl RateLimiter {
     /// Fails if the backend fails.
     pub fn reset(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<bool> {
         let subject = subject.into();
-        let row = RowId { policy: policy.name(), key: self.row_key(subject.key()) };
+        let name = self.inner.overrides.current(policy.name());
+        let row = RowId { policy: &name, key: self.row_key(subject.key()) };
         let applied = self.quotas(policy, subject);
         let shards = policy.lists().chain([&applied]).map(|quotas| quotas[0].get_shards()).max();
         self.inner.reset(&[(row, shards.unwrap_or(1) as u8)])

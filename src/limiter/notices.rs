@@ -1,15 +1,15 @@
-//! The notices that limiters on one backend exchange: set quotas, blocks and pauses.
+//! The notices that limiters on one backend exchange: changed policies, blocks and pauses.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::overrides::{Override, QuotaScope};
+use super::overrides::{Override, QuotaScope, Setting};
 use crate::backend::Notice;
-use crate::policy::{Digest, PolicyName};
+use crate::policy::{Digest, Enforce, PolicyName};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NoticeContent {
-    Quota(Override),
+    Override(Override),
     /// An automatic block, with its length and its position among successive blocks; `None` if the block ended.
     Block(Digest, Option<(Duration, u32)>),
     /// A manual block and its length; `None` if the block ended.
@@ -21,20 +21,31 @@ pub(super) enum NoticeContent {
 impl NoticeContent {
     pub(super) fn to_notice(&self) -> Notice {
         match self {
-            NoticeContent::Quota(Override { policy, scope, quotas }) => {
-                let scope = match scope {
-                    QuotaScope::All => String::new(),
-                    QuotaScope::Tier(tier) => format!("\0tier\0{tier}"),
-                    QuotaScope::Key(key) => format!("\0key\0{:032x}", key.to_bits()),
+            NoticeContent::Override(Override { policy, setting }) => {
+                let (topic, text) = match setting {
+                    Setting::Quotas(scope, quotas) => {
+                        let scope = match scope {
+                            QuotaScope::All => String::new(),
+                            QuotaScope::Tier(tier) => format!("\0tier\0{tier}"),
+                            QuotaScope::Key(key) => format!("\0key\0{:032x}", key.to_bits()),
+                        };
+                        // The tier comes last: unlike a policy's name, it may contain a NUL.
+                        (format!("quota\0{policy}{scope}"), quotas.as_ref().map(|quotas| quotas.to_string()))
+                    }
+                    Setting::Enforcement(enforce) => {
+                        (format!("enforce\0{policy}"), enforce.map(|enforce| enforce.share().to_string()))
+                    }
+                    Setting::Generation(generation) => {
+                        (format!("generation\0{policy}"), generation.map(|generation| format!("{generation:x}")))
+                    }
                 };
-                // The tier comes last: unlike a policy's name, it may contain a NUL.
-                let topic = format!("quota\0{policy}{scope}");
-                Notice { topic: topic.into(), text: quotas.as_ref().map(|quotas| quotas.to_string()), lasts: None }
+                Notice { topic: topic.into(), text, lasts: None, age: Duration::ZERO }
             }
             NoticeContent::Block(id, block) => Notice {
                 topic: format!("block\0{:032x}", id.to_bits()).into(),
                 text: block.map(|(_, times)| times.to_string()),
                 lasts: block.map(|(lasts, _)| lasts),
+                age: Duration::ZERO,
             },
             NoticeContent::ManualBlock(id, lasts) => lasting("hold", id, lasts),
             NoticeContent::Pause(row, lasts) => lasting("pause", row, lasts),
@@ -56,7 +67,17 @@ impl NoticeContent {
                     _ => return None,
                 };
                 let quotas = notice.text.as_deref().map(str::parse).transpose().ok()?.map(Arc::new);
-                Some(NoticeContent::Quota(Override { policy, scope, quotas }))
+                Some(NoticeContent::Override(Override { policy, setting: Setting::Quotas(scope, quotas) }))
+            }
+            ("enforce", policy) => {
+                let share = |text: &str| Enforce::of_share(text.parse().ok()?);
+                let setting = Setting::Enforcement(optional(notice, share)?);
+                Some(NoticeContent::Override(Override { policy: PolicyName::try_new(policy).ok()?, setting }))
+            }
+            ("generation", policy) => {
+                let number = |text: &str| u64::from_str_radix(text, 16).ok().filter(|number| *number > 0);
+                let setting = Setting::Generation(optional(notice, number)?);
+                Some(NoticeContent::Override(Override { policy: PolicyName::try_new(policy).ok()?, setting }))
             }
             ("block", id) => {
                 let times = notice.text.as_ref().and_then(|times| times.parse().ok());
@@ -69,10 +90,18 @@ impl NoticeContent {
     }
 }
 
+/// Parses the text of a notice. Returns `Some(None)` if the notice is a withdrawal, and `None` if its text is invalid.
+fn optional<T>(notice: &Notice, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
+    match notice.text.as_deref() {
+        Some(text) => parse(text).map(Some),
+        None => Some(None),
+    }
+}
+
 /// Creates a notice about a digest. Without a length, the notice is a withdrawal.
 fn lasting(kind: &str, id: &Digest, lasts: &Option<Duration>) -> Notice {
     let topic = format!("{kind}\0{:032x}", id.to_bits());
-    Notice { topic: topic.into(), text: lasts.map(|_| String::new()), lasts: *lasts }
+    Notice { topic: topic.into(), text: lasts.map(|_| String::new()), lasts: *lasts, age: Duration::ZERO }
 }
 
 #[cfg(test)]
@@ -86,14 +115,19 @@ mod tests {
         let policy = PolicyName::new("a policy: \"x\"");
         let long = Quota::fixed_window(10, DAY).capacity(30).unlimited_reservations().start(7 * HOUR);
         let list: Quotas = long.and(Quota::per_second(5));
+        let mut settings = Vec::new();
         for scope in
             [QuotaScope::All, QuotaScope::Tier("free\0key\0".into()), QuotaScope::Key(Digest::from_bits(u128::MAX - 5))]
         {
             for quotas in [Some(list), Some(long.into()), None] {
-                let quotas = quotas.map(Arc::new);
-                let content = NoticeContent::Quota(Override { policy: policy.clone(), scope: scope.clone(), quotas });
-                assert_eq!(NoticeContent::parse(&content.to_notice()), Some(content));
+                settings.push(Setting::Quotas(scope.clone(), quotas.map(Arc::new)));
             }
+        }
+        settings.extend([None, Some(Enforce::Never), Some(Enforce::Share(0.1))].map(Setting::Enforcement));
+        settings.extend([None, Some(1), Some(u64::MAX)].map(Setting::Generation));
+        for setting in settings {
+            let content = NoticeContent::Override(Override { policy: policy.clone(), setting });
+            assert_eq!(NoticeContent::parse(&content.to_notice()), Some(content));
         }
         for lasts in [Some(DAY), None] {
             let id = Digest::from_bits(7);
@@ -109,15 +143,22 @@ mod tests {
 
     #[test]
     fn notices_of_other_versions_are_ignored() {
-        let notice = |topic: &str, text: &str| Notice { topic: topic.into(), text: Some(text.into()), lasts: None };
+        let notice = |topic: &str, text: &str| Notice {
+            topic: topic.into(),
+            text: Some(text.into()),
+            lasts: None,
+            age: Duration::ZERO,
+        };
         for notice in [
             notice("quota\0api", "10 a blue moon"),
             notice("quota\0api\0region\0eu", "10/min"),
             notice("quota\0api\0key\0xyz", "10/min"),
             notice("quota\0caf\u{e9}", "10/min"),
             notice("weather\0api", "10/min"),
+            notice("enforce\0api", "1.5"),
+            notice("generation\0api", "0"),
             notice("quota", "10/min"),
-            Notice { topic: vec![0xff], text: None, lasts: None },
+            Notice { topic: vec![0xff], text: None, lasts: None, age: Duration::ZERO },
         ] {
             assert_eq!(NoticeContent::parse(&notice), None, "{notice:?}");
         }

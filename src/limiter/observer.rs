@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::mistake::Mistake;
+use crate::algorithm::Verdict;
 use crate::backend::Error;
 use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 
@@ -16,7 +17,7 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use tollgate::observe::{Blocked, Decided, Failed, Observer, Reset, Settled};
+/// use tollgate::observe::{Blocked, Credited, Decided, Failed, Observer, Reset, Settled};
 /// use tollgate::{protection::Signal, MemoryBackend, Policy, Quota, RateLimiter, DAY, MINUTE};
 ///
 /// #[derive(Default)]
@@ -40,6 +41,9 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 ///     fn reset(&self, reset: &Reset<'_>) {
 ///         self.0.lock().unwrap().push(format!("{}: reset", reset.policy()));
 ///     }
+///     fn credited(&self, credited: &Credited<'_>) {
+///         self.0.lock().unwrap().push(format!("{}: credited {}", credited.policy(), credited.tokens()));
+///     }
 ///     fn blocked(&self, blocked: &Blocked<'_>) {
 ///         let (rule, lasts, times) = (blocked.rule(), blocked.lasts(), blocked.times());
 ///         self.0.lock().unwrap().push(format!("{rule} for {lasts:?}, {times} times"));
@@ -52,12 +56,14 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&audit)).build();
 /// limiter.acquire(&TOKENS, "team").cost(1000).hold().await?.into_receipt().settle(1700).await?;
 /// assert!(limiter.try_acquire(&TOKENS, "team").cost(9000).await?.retry_after().is_some());
+/// limiter.credit(&TOKENS, "team", 500).await?;
 /// limiter.reset(&TOKENS, "team").await?;
 /// limiter.block(Signal::ip([192, 0, 2, 7].into()), DAY).await?;
 /// assert_eq!(*audit.0.lock().unwrap(), [
 ///     "tokens: 1000 allowed",
 ///     "tokens: 1000 settled to 1700",
 ///     "tokens: 9000 denied",
+///     "tokens: credited 500",
 ///     "tokens: reset",
 ///     "network 192.0.2.7/32 for 86400s, 0 times",
 /// ]);
@@ -83,9 +89,15 @@ pub trait Observer: Send + Sync + 'static {
         let _ = settled;
     }
 
-    /// Called when a row is [reset](crate::RateLimiter::reset) in this process. Default: does nothing.
+    /// Called when a [row](crate::RateLimiter::reset) or a [policy](crate::RateLimiter::reset_policy) is reset in this
+    /// process. Default: does nothing.
     fn reset(&self, reset: &Reset<'_>) {
         let _ = reset;
+    }
+
+    /// Called when a key is [credited](crate::RateLimiter::credit) in this process. Default: does nothing.
+    fn credited(&self, credited: &Credited<'_>) {
+        let _ = credited;
     }
 
     /// Called when the limiter notices a mistake of the program for the first time. Default: does nothing. See
@@ -116,6 +128,10 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
         (**self).reset(reset);
     }
 
+    fn credited(&self, credited: &Credited<'_>) {
+        (**self).credited(credited);
+    }
+
     fn mistake(&self, mistake: &Mistake) {
         (**self).mistake(mistake);
     }
@@ -127,7 +143,6 @@ pub struct Decided<'a> {
     pub(super) decision: &'a Decision,
     pub(super) latency: Option<Duration>,
     pub(super) check: bool,
-    pub(super) enforced: bool,
 }
 
 impl<'a> Decided<'a> {
@@ -138,10 +153,10 @@ impl<'a> Decided<'a> {
 
     /// Returns the outcome of the charge.
     pub fn outcome(&self) -> Outcome {
-        match self.decision {
-            decision if !decision.is_allowed() => Outcome::Denied,
-            decision if decision.delay().is_zero() => Outcome::Allowed,
-            _ => Outcome::Reserved,
+        match self.decision.step().verdict {
+            _ if !self.decision.is_allowed() || self.decision.is_shadowed() => Outcome::Denied,
+            Verdict::Reserve { wait } if !wait.is_zero() => Outcome::Reserved,
+            _ => Outcome::Allowed,
         }
     }
 
@@ -155,9 +170,11 @@ impl<'a> Decided<'a> {
         self.check
     }
 
-    /// Returns whether a denial is enforced. It is not enforced in [shadow mode](crate::RateLimitLayer::shadow).
+    /// Returns whether a denial is enforced. If it is not, because the [policy](crate::policy::Enforce) or the
+    /// [layer](crate::RateLimitLayer::shadow) is in shadow mode, a [denied](Outcome::Denied) charge would have been
+    /// refused otherwise.
     pub const fn is_enforced(&self) -> bool {
-        self.enforced
+        self.decision.is_enforced()
     }
 }
 
@@ -237,11 +254,11 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// A row that was reset, passed to [`Observer::reset`]. See [`Observer`] for an example.
+/// A reset of a row or of a policy, passed to [`Observer::reset`]. See [`Observer`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Reset<'a> {
     pub(super) policy: &'a PolicyName,
-    pub(super) key: Digest,
+    pub(super) key: Option<Digest>,
 }
 
 impl<'a> Reset<'a> {
@@ -250,9 +267,36 @@ impl<'a> Reset<'a> {
         self.policy
     }
 
+    /// Returns the key's digest. `None` if all keys of the policy were reset.
+    pub const fn key(&self) -> Option<Digest> {
+        self.key
+    }
+}
+
+/// A credit, passed to [`Observer::credited`]. See [`Observer`] for an example.
+///
+/// Fewer tokens are returned if fewer are spent. A remote backend may still fail to make the credit.
+#[derive(Clone, Copy, Debug)]
+pub struct Credited<'a> {
+    pub(super) policy: &'a PolicyName,
+    pub(super) key: Digest,
+    pub(super) tokens: u64,
+}
+
+impl<'a> Credited<'a> {
+    /// Returns the policy.
+    pub const fn policy(&self) -> &'a PolicyName {
+        self.policy
+    }
+
     /// Returns the key's digest.
     pub const fn key(&self) -> Digest {
         self.key
+    }
+
+    /// Returns the number of tokens credited, more than zero.
+    pub const fn tokens(&self) -> u64 {
+        self.tokens
     }
 }
 

@@ -64,7 +64,7 @@ impl RateLimiter {
     /// # Errors
     /// Fails if the backend cannot notify the other processes. In this process, the pause ends nevertheless.
     pub fn resume(&self, policy: &Policy, subject: impl Into<Subject>) -> BackendFuture<()> {
-        let row = RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }.digest();
+        let row = RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }.lasting_digest();
         self.inner.guard.pauses.resume(row);
         self.inner.publish(&NoticeContent::Pause(row, None))
     }
@@ -81,7 +81,8 @@ impl RateLimiter {
         if !guard.is_needed() {
             return Ok(None);
         }
-        let (takes, now) = (takes(decisions, Ask::cost), time.now());
+        let (mut takes, now) = (takes(decisions, Ask::cost), time.now());
+        takes.retain(|take| take.part.enforced);
         if let Some(until) = takes.iter().filter_map(|take| guard.manual.blocked(take.row.key, now)).max() {
             self.deny_late(self.deny_all(&takes, until.since(now)))?;
         }
@@ -93,11 +94,12 @@ impl RateLimiter {
         }
     }
 
-    /// Decides a call with paused rows. Holds the call if the pause ends within `patience`, and denies it otherwise.
+    /// Decides a call with paused rows. A pause does not apply to charges in shadow mode. Holds the call if the pause ends within `patience`, and denies it otherwise.
     pub(super) fn paused(&self, takes: &[Take<'_>], patience: Duration) -> Option<Decisions> {
         let Inner { guard, time, .. } = &*self.inner;
         let now = time.now();
-        let wait = guard.pauses.until(takes.iter().map(|take| take.row.digest()), now)?.since(now);
+        let enforced = takes.iter().filter(|take| take.part.enforced);
+        let wait = guard.pauses.until(enforced.map(|take| take.row.lasting_digest()), now)?.since(now);
         if wait > patience {
             return Some(self.deny_all(takes, wait));
         }
@@ -134,7 +136,7 @@ impl RateLimiter {
 
 impl Inner {
     pub(super) fn pause(&self, row: RowId<'_>, lasts: Duration) -> BackendFuture<()> {
-        let (row, now) = (row.digest(), self.time.now());
+        let (row, now) = (row.lasting_digest(), self.time.now());
         if lasts.is_zero() {
             return BackendFuture::ready(Ok(()));
         }

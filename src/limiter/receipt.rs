@@ -55,6 +55,8 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 ///   reservations that are not yet due. The due times of those calls are fixed, so tokens that were given back would go
 ///   to later calls instead. If requests may wait, estimate their costs closely.
 /// - If the key's quota has changed since the charge, nothing is given back.
+/// - Tokens that a [credit](crate::RateLimiter::credit) has returned may not be given back again, and after a credit, a
+///   charge may be forfeited as a whole.
 /// - If the key has been reset since the charge, only tokens that were spent after the reset can be given back.
 #[derive(Clone)]
 pub struct Receipt {
@@ -177,7 +179,7 @@ impl Receipt {
     }
 
     fn open(&self, index: usize) -> Option<(&Decision, ChargeRecord)> {
-        let decision = self.inner.decisions.get(index)?;
+        let decision = self.inner.decisions.get(index).filter(|decision| !decision.is_shadowed())?;
         let receipt = ChargeRecord::new(decision.cost(), decision.step())?;
         let first = !self.inner.settled[index].swap(true, Ordering::Relaxed);
         first.then_some((decision, receipt))

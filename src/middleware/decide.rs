@@ -17,7 +17,7 @@ use super::status::RateLimitStatus;
 use crate::algorithm::{Ask, Micros};
 use crate::backend::Error;
 use crate::limiter::{CallContext, Receipt, Reservation, WaitSlot};
-use crate::policy::{Decisions, KeyError, KeyFault, Signals, Subject};
+use crate::policy::{Decision, Decisions, Enforce, KeyError, KeyFault, Signals, Subject};
 
 #[allow(clippy::large_enum_variant)] // A verdict is moved at most twice, and a box would cost an allocation.
 pub(super) enum Verdict {
@@ -41,6 +41,8 @@ pub(super) struct RequestCharges {
     pub(super) charges: SmallVec<[RuleCharge; 1]>,
     /// The first error that a key extractor returned. If there is an error, the request is not charged.
     pub(super) key_error: Option<KeyError>,
+    /// Whether a policy in shadow mode has no charge because of an error of its key extractor.
+    has_ignored_error: bool,
 }
 
 /// A charge under the rule with this index.
@@ -95,7 +97,7 @@ impl LayerOptions {
             match (next.extraction, next.cost.as_ref().unwrap_or(&cost)) {
                 (Extraction::Now(found), MaybeReady::Ready(cost)) => {
                     self.report_missing(&found, next.missing);
-                    charges.add(next.rule, found, *cost);
+                    charges.add(self, next.rule, found, *cost);
                 }
                 (extraction, _) => {
                     let rest = std::iter::once(PendingCharge { extraction, ..next }).chain(pending).collect();
@@ -132,10 +134,12 @@ impl LayerOptions {
         charges: RequestCharges,
         signals: Result<Signals, KeyError>,
     ) -> MaybeReady<Verdict> {
-        let RequestCharges { charges, key_error } = charges;
+        let RequestCharges { charges, key_error, has_ignored_error } = charges;
         let enforced = self.is_enforced(&charges);
         let signals = match (key_error, signals) {
-            (None, _) if charges.is_empty() => return MaybeReady::Ready(self.unlimited()),
+            (None, _) if charges.is_empty() => {
+                return MaybeReady::Ready(self.uncharged(Decisions::from_iter([]), has_ignored_error));
+            }
             (None, Ok(signals)) => signals,
             (None, Err(error)) if enforced => {
                 self.report_missing_peer(&error);
@@ -174,9 +178,9 @@ impl LayerOptions {
         slot: Option<(WaitSlot, Micros)>,
     ) -> Verdict {
         let decisions = match answer {
-            Ok(decisions) if decisions.is_allowed() => decisions,
-            Ok(decisions) if enforced => return Verdict::Refuse(Cause::Denied(decisions)),
-            Ok(decisions) => return self.uncharged(decisions, true),
+            Ok(decisions) if !decisions.is_allowed() => return Verdict::Refuse(Cause::Denied(decisions)),
+            Ok(decisions) if decisions.iter().all(Decision::is_shadowed) => return self.uncharged(decisions, true),
+            Ok(decisions) => decisions,
             Err(error) if enforced => return Verdict::Refuse(Cause::Unavailable(error)),
             Err(_) => return self.unlimited(),
         };
@@ -192,8 +196,12 @@ impl LayerOptions {
 
     pub(super) fn admission(&self, decisions: &Decisions, enforced: bool) -> Admission {
         let family = if enforced { self.headers } else { HeaderFamily::None };
-        let limit_headers = LimitHeaders::new(family, decisions, |decision| self.items_of(decision));
-        let status = self.with_status.then(|| RateLimitStatus::new(decisions.clone(), false));
+        let shadowed = decisions.is_shadowed();
+        let mut limit_headers = LimitHeaders::new(family, decisions, |decision| self.items_of(decision));
+        if let Some(name) = self.shadow_header.as_ref().filter(|_| shadowed) {
+            limit_headers.add(name.clone(), HeaderValue::from_static("denied"));
+        }
+        let status = self.with_status.then(|| RateLimitStatus::new(decisions.clone(), shadowed));
         Admission { limit_headers, status, settlement: None }
     }
 
@@ -205,11 +213,12 @@ impl LayerOptions {
     /// Admits a request without charging it. `shadowed` is whether the request would have been refused without shadow
     /// mode.
     fn uncharged(self: &Arc<Self>, decisions: Decisions, shadowed: bool) -> Verdict {
-        let header = self.shadow_header.clone().filter(|_| shadowed);
+        let mut limit_headers = LimitHeaders::default();
+        if let Some(name) = self.shadow_header.as_ref().filter(|_| shadowed) {
+            limit_headers.add(name.clone(), HeaderValue::from_static("denied"));
+        }
         Verdict::Admit(Admission {
-            limit_headers: header.map_or_else(LimitHeaders::default, |name| {
-                LimitHeaders::field(name, HeaderValue::from_static("denied"))
-            }),
+            limit_headers,
             status: self.with_status.then(|| RateLimitStatus::new(decisions, shadowed)),
             settlement: self.with_receipt.then(|| self.settlement(Decisions::from_iter([]))),
         })
@@ -219,7 +228,14 @@ impl LayerOptions {
         PendingSettlement { options: Arc::clone(self), receipt: Receipt::new(&self.limiter, decisions) }
     }
 
-    pub(super) fn is_enforced(&self, charges: &[RuleCharge]) -> bool {
+    /// Returns whether both the layer and a policy enforce their limits for these charges.
+    fn is_enforced(&self, charges: &[RuleCharge]) -> bool {
+        let is_enforced =
+            |charge: &RuleCharge| self.limiter.enforces(self.rules[charge.rule].policy(), &charge.subject);
+        self.layer_enforces(charges) && (charges.is_empty() || charges.iter().any(is_enforced))
+    }
+
+    pub(super) fn layer_enforces(&self, charges: &[RuleCharge]) -> bool {
         let is_below = |charge: &RuleCharge, seed| self.limiter.digest(charge.subject.key()).seed() < seed;
         self.enforced_below.is_none_or(|seed| charges.first().is_some_and(|charge| is_below(charge, seed)))
     }
@@ -234,10 +250,13 @@ pub(super) fn extract(rule: &Rule, parts: &Parts) -> (Extraction, Option<&'stati
 }
 
 impl RequestCharges {
-    fn add(&mut self, rule: usize, found: Found, cost: u64) {
+    fn add(&mut self, options: &LayerOptions, rule: usize, found: Found, cost: u64) {
+        let enforce = || options.limiter.enforcement(options.rules[rule].policy());
         match found {
             Found::Subject(subject) => self.charges.push(RuleCharge { rule, subject, cost }),
             Found::Skip => {}
+            // Without a key, it is unknown whether the key is in an enforced share.
+            Found::Refuse(_) if enforce() != Enforce::Always => self.has_ignored_error = true,
             Found::Refuse(error) => self.key_error = Some(error),
         }
     }
@@ -261,7 +280,7 @@ impl RequestCharges {
                     cost
                 }
             };
-            self.add(rule, found, cost);
+            self.add(options, rule, found, cost);
             if self.key_error.is_some() {
                 break;
             }

@@ -103,6 +103,13 @@ impl LimitHeaders {
         decisions: &Decisions,
         items: impl Fn(&Decision) -> Option<&'a PolicyItems>,
     ) -> LimitHeaders {
+        // Clients do not see limits in shadow mode.
+        let enforced: Decisions;
+        let mut decisions = decisions;
+        if !decisions.iter().all(Decision::is_enforced) {
+            enforced = decisions.iter().filter(|decision| decision.is_enforced()).cloned().collect();
+            decisions = &enforced;
+        }
         match family {
             HeaderFamily::Draft11 => LimitHeaders::draft_11(decisions, items),
             HeaderFamily::Draft6 => LimitHeaders::three_fields(decisions, DRAFT_6, ResetUnit::Seconds, true),
@@ -154,8 +161,8 @@ impl LimitHeaders {
         LimitHeaders { fields, single: true }
     }
 
-    pub(super) fn field(name: HeaderName, value: HeaderValue) -> LimitHeaders {
-        LimitHeaders { fields: SmallVec::from_iter([(name, value)]), single: false }
+    pub(super) fn add(&mut self, name: HeaderName, value: HeaderValue) {
+        self.fields.push((name, value));
     }
 
     pub(super) fn append_to(self, headers: &mut HeaderMap) {
@@ -294,8 +301,9 @@ mod tests {
         // The `RateLimit-Policy` of draft 11 is not added to a response with the three fields of draft 6.
         limit_headers(HeaderFamily::Draft11).append_to(&mut headers);
         two().append_to(&mut headers);
-        LimitHeaders::field(HeaderName::from_static("x-shadow"), HeaderValue::from_static("denied"))
-            .append_to(&mut headers);
+        let mut shadow = LimitHeaders::default();
+        shadow.add(HeaderName::from_static("x-shadow"), HeaderValue::from_static("denied"));
+        shadow.append_to(&mut headers);
         assert_eq!((headers.len(), &headers["x-shadow"]), (2, &HeaderValue::from_static("denied")));
         let mut headers = HeaderMap::new();
         headers.insert(RATELIMIT, HeaderValue::from_static("\"inner\";r=0;t=60"));

@@ -133,7 +133,7 @@ mod tests {
     fn quotas_that_apply_together_are_named_by_their_periods() {
         let (burst, daily) = (Quota::token_bucket(10, 10 * SECOND), Quota::fixed_window(1000, DAY));
         let items = PolicyItems::new(&Policy::new("api", burst).and(daily).tier("free", burst));
-        let both = |index| Part { index, count: 2, shard: 0 };
+        let both = |index| Part { index, count: 2, ..Part::WHOLE };
         for (quota, part, text) in [
             (burst, both(0), "\"api;10s\";q=10;w=10"),
             (daily, both(1), "\"api;1d\";q=1000;w=86400"),

@@ -43,8 +43,9 @@ impl RateLimitStatus {
         self.decisions.tightest()
     }
 
-    /// Returns whether the request would have been refused without [shadow mode](super::RateLimitLayer::shadow),
-    /// because of a denial or because no key was found.
+    /// Returns whether the request would have been refused without shadow mode (of the
+    /// [layer](super::RateLimitLayer::shadow) or of a [policy](crate::policy::Enforce)), because of a denial or because
+    /// no key was found.
     pub fn is_shadowed(&self) -> bool {
         self.shadowed
     }

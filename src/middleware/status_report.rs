@@ -14,7 +14,7 @@ use super::refusal::{Cause, refuse};
 use crate::algorithm::{Ask, Micros};
 use crate::backend::Error;
 use crate::limiter::{CallContext, Snapshot};
-use crate::policy::Signals;
+use crate::policy::{Enforce, Signals};
 
 impl RateLimitLayer {
     /// Returns the limits that every policy of every rule applies to the sender of the request, whatever its route, and
@@ -34,8 +34,9 @@ impl LayerOptions {
         if !self.skip.iter().any(|skip| skip(parts)) {
             found = self.charges_of_all_rules(parts).await;
         }
-        let RequestCharges { charges, key_error } = found;
-        let enforced = self.is_enforced(&charges);
+        let RequestCharges { mut charges, key_error, .. } = found;
+        let enforced = self.layer_enforces(&charges);
+        charges.retain(|charge| self.limiter.enforces(self.rules[charge.rule].policy(), &charge.subject));
         let limits = match key_error {
             Some(error) if enforced => return Err(Cause::NoKey(error)),
             None if enforced && !charges.is_empty() => {
@@ -77,6 +78,7 @@ impl LayerOptions {
                     found.charges.push(RuleCharge { rule: index, subject: subject.clone(), cost: 0 });
                 }
                 Found::Skip => {}
+                Found::Refuse(_) if self.limiter.enforcement(rule.policy()) != Enforce::Always => {}
                 Found::Refuse(error) if index < self.chosen => refusal = refusal.or(Some(error.clone())),
                 Found::Refuse(error) => {
                     found.key_error = Some(error.clone());

@@ -8,7 +8,7 @@ use metrics::{Counter, Key, KeyName, Label, Level, Metadata, Recorder, SharedStr
 use super::names;
 use super::per_policy::PerPolicy;
 use super::series::{Change, Count, Series};
-use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settled};
+use crate::limiter::observer::{Blocked, Credited, Decided, Failed, Observer, Reset, Settled};
 use crate::limiter::{RateLimiter, Stats};
 use crate::policy::PolicyName;
 
@@ -188,6 +188,10 @@ impl Observer for Metrics {
     fn reset(&self, reset: &Reset<'_>) {
         self.increment(reset.policy(), Count::Reset);
     }
+
+    fn credited(&self, credited: &Credited<'_>) {
+        self.increment(credited.policy(), Count::Credit);
+    }
 }
 
 fn register_counter(recorder: &dyn Recorder, key: &Key) -> Counter {
@@ -208,13 +212,14 @@ impl Default for Metrics {
     }
 }
 
-const COUNTERS: [(&str, &str); 9] = [
+const COUNTERS: [(&str, &str); 10] = [
     (names::DECISIONS, "Decided charges."),
     (names::CHECKS, "Checks, which decide without charging."),
     (names::BACKEND_ERRORS, "Charges and checks that the backend could not decide."),
     (names::BLOCKS, "Temporary blocks made in this process."),
     (names::SETTLEMENTS, "Charges settled at their actual cost or refunded."),
-    (names::RESETS, "Rows reset."),
+    (names::RESETS, "Rows and policies reset."),
+    (names::CREDITS, "Credits of keys."),
     (names::MISTAKES, "Programming mistakes found by requests."),
     (names::EVICTIONS, "Rows evicted before they expired."),
     (names::OVERFLOWED, "Charges decided on a shared row because the table was full."),

@@ -22,4 +22,4 @@ pub use self::metrics::Metrics;
 #[cfg(feature = "tracing")]
 pub use self::tracing::Tracing;
 pub use crate::limiter::mistake::{Mistake, MistakeKind, Mistakes};
-pub use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Outcome, Reset, Settled};
+pub use crate::limiter::observer::{Blocked, Credited, Decided, Failed, Observer, Outcome, Reset, Settled};

@@ -7,11 +7,11 @@
 //! use tollgate::observe::names;
 //! // For an exporter with buckets, such as Prometheus: `set_buckets_for_metric(.., &names::DURATION_BUCKETS)`.
 //! assert_eq!((names::DECISION_DURATION, names::DURATION_BUCKETS.len()), ("tollgate_decision_duration_seconds", 16));
-//! assert_eq!((names::DECISIONS, names::ALL.len()), ("tollgate_decisions_total", 16));
+//! assert_eq!((names::DECISIONS, names::ALL.len()), ("tollgate_decisions_total", 17));
 //! ```
 
 /// Counter: decided charges. Labels: `policy`, `outcome`, `reason`, `decided_by`, and `enforced`, which is `false` in
-/// shadow mode, where denials are ignored.
+/// shadow mode, where denials are ignored: `{outcome="denied",enforced="false"}` counts what would have been refused.
 ///
 /// A request under several policies is counted once under each policy. If one of the policies denies the request, a
 /// denial is counted under each of them. The policy that denied the request has its own `reason`, and the others have
@@ -34,8 +34,11 @@ pub const BLOCKS: &str = "tollgate_blocks_total";
 /// reservations.
 pub const SETTLEMENTS: &str = "tollgate_settlements_total";
 
-/// Counter: rows reset in this process. Label: `policy`.
+/// Counter: rows and whole policies reset in this process. Label: `policy`.
 pub const RESETS: &str = "tollgate_resets_total";
+
+/// Counter: credits made in this process, whatever their number of tokens. Label: `policy`.
+pub const CREDITS: &str = "tollgate_credits_total";
 
 /// Counter: programming mistakes found by requests, as in [`Stats::mistakes`](crate::limiter::Stats). Label: `kind`,
 /// which is the value of [`MistakeKind::as_str`](crate::observe::MistakeKind::as_str).
@@ -74,13 +77,14 @@ pub const CHANGED_QUOTAS: &str = "tollgate_changed_quotas";
 pub const CIRCUIT_OPEN: &str = "tollgate_circuit_open";
 
 /// All names.
-pub const ALL: [&str; 16] = [
+pub const ALL: [&str; 17] = [
     DECISIONS,
     CHECKS,
     BACKEND_ERRORS,
     BLOCKS,
     SETTLEMENTS,
     RESETS,
+    CREDITS,
     MISTAKES,
     DECISION_DURATION,
     ROWS,

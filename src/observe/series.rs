@@ -56,6 +56,7 @@ pub(super) enum Count {
     Error(ErrorKind),
     Settlement(Change),
     Reset,
+    Credit,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,6 +112,7 @@ impl Count {
             Count::Error(kind) => (names::BACKEND_ERRORS, vec![("kind", kind.as_str().into())]),
             Count::Settlement(change) => (names::SETTLEMENTS, vec![("change", change.as_str().into())]),
             Count::Reset => (names::RESETS, Vec::new()),
+            Count::Credit => (names::CREDITS, Vec::new()),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::per_policy::PerPolicy;
 use super::sample::Sampler;
 use crate::clock::{Clock, SystemClock};
 use crate::limiter::mistake::Mistake;
-use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settled};
+use crate::limiter::observer::{Blocked, Credited, Decided, Failed, Observer, Outcome, Reset, Settled};
 
 /// Logs the decisions of a limiter as events of [`tracing`](https://docs.rs/tracing) with the target `tollgate`.
 ///
@@ -33,7 +33,8 @@ use crate::limiter::observer::{Blocked, Decided, Failed, Observer, Reset, Settle
 /// | `failed` | ERROR | `policy`, `key`, `kind`, `error`, `suppressed`, and `latency_us` |
 /// | `blocked` | WARN | `rule`, `lasts_ms`, `times`, `suppressed` |
 /// | `settled` | TRACE | `policy`, `decided_by`, `cost` (as charged), `actual` (0 for a refund), `key` |
-/// | `reset` | DEBUG | `policy`, `key` |
+/// | `reset` | DEBUG | `policy`, `key` (absent if the whole policy was reset) |
+/// | `credited` | DEBUG | `policy`, `tokens`, `key` |
 /// | `mistake` | WARN, once for each | `kind`, `mistake`: what was found, and how to fix it |
 ///
 /// The decision fields are `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`
@@ -143,7 +144,7 @@ impl Observer for Tracing {
     fn decided(&self, observed: &Decided<'_>) {
         if observed.is_check() {
             decision!(Level::TRACE, "checked", observed);
-        } else if observed.decision().is_allowed() {
+        } else if observed.outcome() != Outcome::Denied {
             decision!(Level::TRACE, "allowed", observed);
         } else if is_enabled(self.level) {
             self.denied(observed);
@@ -207,8 +208,20 @@ impl Observer for Tracing {
             target: Tracing::TARGET,
             Level::DEBUG,
             policy = reset.policy().as_str(),
-            key = ?reset.key(),
+            key = reset.key().map(field::debug),
             "reset"
+        );
+    }
+
+    fn credited(&self, credited: &Credited<'_>) {
+        event!(
+            name: "credited",
+            target: Tracing::TARGET,
+            Level::DEBUG,
+            policy = credited.policy().as_str(),
+            tokens = credited.tokens(),
+            key = ?credited.key(),
+            "credited"
         );
     }
 

@@ -6,7 +6,8 @@ use super::decision::Decision;
 use super::decisions::Decisions;
 
 /// A [`Decision`] or [`Decisions`](super::Decisions) that allowed the call. It dereferences to the decision. Unlike a
-/// `Decision`, an `Allowed` may be ignored. It is returned by the methods that fail on a denial, such as
+/// `Decision`, an `Allowed` may be ignored. In [shadow mode](super::Enforce), the call may have been let through
+/// [without a charge](Decision::is_shadowed). It is returned by the methods that fail on a denial, such as
 /// [`RateLimiter::limit`](crate::RateLimiter::limit).
 ///
 /// ```

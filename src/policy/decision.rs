@@ -55,6 +55,8 @@ pub struct Decision {
     charged: bool,
     /// The rows of all shards that a check has read, if the quota has several.
     shards: Option<ShardRows>,
+    /// Whether the call was let through although charges in shadow mode, this one among them, would have been denied.
+    shadowed: bool,
 }
 
 /// The quotas and rows of the shards that a check has read.
@@ -83,7 +85,8 @@ impl Decision {
             Verdict::Reserve { .. } => Reason::Reserved,
             Verdict::Allow => Reason::WithinQuota,
         };
-        Decision { of, step, reason, decided_by: DecidedBy::Backend, denied_rule: None, charged: true, shards: None }
+        let decided_by = DecidedBy::Backend;
+        Decision { of, step, reason, decided_by, denied_rule: None, charged: true, shards: None, shadowed: false }
     }
 
     /// Creates a denial by a deny list (`retry` is `None`) or by a block. It reports no remaining tokens.
@@ -126,17 +129,43 @@ impl Decision {
         self
     }
 
-    /// Returns whether the tokens were spent or, for a check, would have been spent. If there is a
-    /// [`delay`](Decision::delay), wait that long before you proceed.
+    /// Marks a charge in shadow mode as let through.
+    pub(super) fn let_through(mut self) -> Decision {
+        self.shadowed = !self.of.part.enforced;
+        self
+    }
+
+    /// Returns whether the call may proceed. The tokens were spent or, for a check, would have been spent, unless the
+    /// charge [was let through](Decision::is_shadowed). If there is a [`delay`](Decision::delay), wait that long before
+    /// you proceed.
     #[inline]
     pub fn is_allowed(&self) -> bool {
+        self.shadowed || self.is_granted()
+    }
+
+    /// Returns whether the charge would have been denied, but was let through, because its policy is in [shadow
+    /// mode](super::Enforce). Nothing was spent. See [`Enforce`](super::Enforce) for an example.
+    ///
+    /// The [`reason`](Decision::reason) is [`RefusedElsewhere`](Reason::RefusedElsewhere) if another charge of the call
+    /// in shadow mode would have been denied.
+    pub const fn is_shadowed(&self) -> bool {
+        self.shadowed
+    }
+
+    /// Returns whether a denial of the charge is enforced.
+    pub(crate) const fn is_enforced(&self) -> bool {
+        self.of.part.enforced
+    }
+
+    #[inline]
+    fn is_granted(&self) -> bool {
         matches!(self.reason, Reason::WithinQuota | Reason::Reserved | Reason::FailOpen)
     }
 
     /// Returns whether this charge was denied by its quota, a deny list or a block, and not only because another charge
-    /// was denied.
+    /// was denied. For a charge that [was let through](Decision::is_shadowed), returns whether it would have been.
     pub fn is_violated(&self) -> bool {
-        !self.is_allowed() && self.reason != Reason::RefusedElsewhere
+        !self.is_granted() && self.reason != Reason::RefusedElsewhere && (self.shadowed || self.is_enforced())
     }
 
     /// The reason why the charge was allowed or denied.
@@ -226,7 +255,8 @@ impl Decision {
     }
 
     /// For a denial, the time after which the same call succeeds if nothing else is spent, with microsecond precision.
-    /// Returns `None` if the call was allowed or can never succeed.
+    /// Returns `None` if the call was allowed or can never succeed. A charge that [was let
+    /// through](Decision::is_shadowed) need not be retried.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self.step.verdict {
             Verdict::Deny { retry } => retry,
@@ -234,11 +264,11 @@ impl Decision {
         }
     }
 
-    /// The delay until the reservation is due, with microsecond precision. It is zero if the call need not wait or was
-    /// denied.
+    /// The delay until the reservation is due, with microsecond precision. It is zero if the call need not wait, was
+    /// denied, or is in [shadow mode](super::Enforce).
     pub const fn delay(&self) -> Duration {
         match self.step.verdict {
-            Verdict::Reserve { wait } => wait,
+            Verdict::Reserve { wait } if self.of.part.enforced => wait,
             _ => Duration::ZERO,
         }
     }

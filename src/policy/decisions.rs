@@ -36,10 +36,33 @@ use crate::algorithm::List;
 pub struct Decisions(List<Decision>);
 
 impl Decisions {
-    /// Returns whether all tokens were spent. If there is a [`delay`](Decisions::delay), wait that long before you
-    /// proceed.
+    /// Returns whether the call may proceed. All tokens were spent, except those of charges that [were let
+    /// through](Decision::is_shadowed). If there is a [`delay`](Decisions::delay), wait that long before you proceed.
     pub fn is_allowed(&self) -> bool {
         self.0.iter().all(Decision::is_allowed)
+    }
+
+    /// Returns whether a charge would have been denied, but [was let through](Decision::is_shadowed).
+    pub fn is_shadowed(&self) -> bool {
+        self.iter().any(Decision::is_shadowed)
+    }
+
+    /// Lets a denied call through: marks the charges in shadow mode.
+    pub(crate) fn let_through(self) -> Decisions {
+        self.into_iter().map(Decision::let_through).collect()
+    }
+
+    /// Replaces the decisions on charges that are enforced by `enforced`, which were made without the other charges. If
+    /// they allow the call, the other charges are let through.
+    pub(crate) fn with_enforced(self, enforced: Decisions) -> Decisions {
+        let is_allowed = enforced.is_allowed();
+        let mut enforced = enforced.into_iter();
+        let replaced = |decision: Decision| match decision.is_enforced() {
+            true => enforced.next().unwrap_or(decision),
+            false if is_allowed => decision.let_through(),
+            false => decision,
+        };
+        self.into_iter().map(replaced).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -70,7 +93,7 @@ impl Decisions {
     /// subtracted.
     pub(crate) fn uncharged(self) -> Decisions {
         if !self.is_allowed() {
-            return self; // A denied call leaves its rows unchanged.
+            return self; // A denied call leaves its rows unchanged, and so does a charge that is let through.
         }
         let tokens = |index: usize| {
             let last = self.0[index].of();
@@ -78,7 +101,8 @@ impl Decisions {
                 let other = other.of();
                 (other.row_key, other.window, &other.policy) == (last.row_key, last.window, &last.policy)
             };
-            self.0[..=index].iter().filter(is_same).map(Decision::cost).fold(0, u64::saturating_add)
+            let charged = self.0[..=index].iter().filter(is_same);
+            charged.map(Decision::cost).fold(0, u64::saturating_add)
         };
         let tokens: SmallVec<[u64; 4]> = (0..self.0.len()).map(tokens).collect();
         self.into_iter().zip(tokens).map(|(decision, tokens)| decision.uncharged(tokens)).collect()

@@ -38,6 +38,17 @@ impl Digest {
         Digest::from_bits(self.to_bits() ^ policy.bits())
     }
 
+    /// Derives the digest of this row in a generation of its policy's rows. Generation 0 keeps the digest.
+    #[must_use]
+    #[inline]
+    pub(crate) fn at_generation(self, generation: u64) -> Digest {
+        if generation == 0 {
+            return self;
+        }
+        let mixed = u128::from(generation).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        Digest::from_bits(self.to_bits() ^ mixed)
+    }
+
     /// Derives the digest of one window of the row with this digest.
     #[must_use]
     pub(crate) fn window(self, window: u8) -> Digest {
@@ -49,7 +60,7 @@ impl Digest {
     #[must_use]
     pub(crate) const fn shard(self, index: u8) -> Digest {
         // XOR with different constants separates the shards, as in `under`.
-        const SPREAD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        const SPREAD: u128 = 0xd6e8_feb8_6659_fd93_a076_1d64_78bd_642f;
         Digest::from_bits(self.to_bits() ^ (index as u128).wrapping_mul(SPREAD))
     }
 

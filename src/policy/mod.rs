@@ -6,6 +6,7 @@ mod decisions;
 pub(crate) mod deny_rule;
 pub(crate) mod digest;
 mod duration;
+mod enforce;
 pub(crate) mod key;
 pub(crate) mod key_error;
 pub(crate) mod key_text;
@@ -39,6 +40,7 @@ pub(crate) use key::KeySource;
 pub(crate) use key_error::KeyError;
 pub(crate) use key_error::KeyFault;
 
+pub use enforce::Enforce;
 pub use name::PolicyName;
 pub(crate) use named::limit_conflict;
 pub use named::{Policy, PolicyError};

@@ -21,8 +21,15 @@ use crate::algorithm::ConstMessage;
 /// assert!(PolicyName::try_new("two\nlines").is_err());
 /// # Ok::<(), tollgate::policy::PolicyError>(())
 /// ```
+///
+/// The name that a limiter passes to its backend and to observers also contains the generation of the policy's rows,
+/// which [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy) changes. Comparisons, hashes and texts ignore
+/// it.
 #[derive(Clone)]
-pub struct PolicyName(Text);
+pub struct PolicyName {
+    text: Text,
+    generation: u64,
+}
 
 #[derive(Clone)]
 enum Text {
@@ -50,7 +57,7 @@ impl PolicyName {
                 .text("\": expected 1 to 128 printable ASCII characters, because the name is sent in headers")
                 .panic();
         }
-        PolicyName(Text::Static(name))
+        PolicyName { text: Text::Static(name), generation: 0 }
     }
 
     /// Creates a policy name from a string that is known only at run time.
@@ -59,15 +66,29 @@ impl PolicyName {
     /// Fails if [`PolicyName::new`] would panic; the error shows the name.
     pub fn try_new(name: impl Into<Arc<str>>) -> Result<PolicyName, PolicyError> {
         let name = name.into();
-        if is_valid(&name) { Ok(PolicyName(Text::Shared(name))) } else { Err(PolicyError::name(&name)) }
+        if !is_valid(&name) {
+            return Err(PolicyError::name(&name));
+        }
+        Ok(PolicyName { text: Text::Shared(name), generation: 0 })
     }
 
     /// The name as a string.
     pub fn as_str(&self) -> &str {
-        match &self.0 {
+        match &self.text {
             Text::Static(text) => text,
             Text::Shared(text) => text,
         }
+    }
+
+    /// Returns the generation of the policy's rows, which is 0 until the policy is reset.
+    #[inline]
+    pub(crate) const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Returns the name of the same policy with another generation of rows.
+    pub(crate) fn at_generation(&self, generation: u64) -> PolicyName {
+        PolicyName { text: self.text.clone(), generation }
     }
 
     /// Returns a 128-bit SipHash of the name, the same in every process. Names collide with a probability of 2^-128.
@@ -141,6 +162,13 @@ mod tests {
         for name in ["", "a\n", "\u{7f}", "caf\u{e9}", &"x".repeat(PolicyName::MAX_LENGTH + 1)] {
             assert!(PolicyName::try_new(name).is_err(), "{name:?}");
         }
+    }
+
+    #[test]
+    fn a_name_is_equal_in_all_generations() {
+        let (name, later) = (PolicyName::new("login"), PolicyName::new("login").at_generation(7));
+        assert_eq!((&name, name.to_string(), name.bits()), (&later, later.to_string(), later.bits()));
+        assert_eq!((name.generation(), later.generation()), (0, 7));
     }
 
     #[test]

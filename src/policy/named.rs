@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::decision::limit_name;
+use super::enforce::Enforce;
 use super::name::PolicyName;
 use super::nearest::suggestion;
 use super::quotas::Quotas;
@@ -42,6 +43,7 @@ pub struct Policy {
     quotas: Quotas,
     tiers: Vec<(Cow<'static, str>, Quotas)>,
     windows: Windows,
+    pub(super) enforce: Enforce,
 }
 
 impl Policy {
@@ -70,7 +72,7 @@ impl Policy {
     }
 
     const fn with(name: PolicyName, quotas: Quotas) -> Policy {
-        Policy { windows: Windows::of(&quotas), name, quotas, tiers: Vec::new() }
+        Policy { windows: Windows::of(&quotas), name, quotas, tiers: Vec::new(), enforce: Enforce::Always }
     }
 
     /// Adds another quota for callers without a tier. All of these quotas apply together. See [`Quotas`] for an
@@ -216,6 +218,14 @@ impl Policy {
             return Err(PolicyError::new(&self.name, what));
         }
         Ok(())
+    }
+
+    pub(crate) fn check_enforcement(&self, enforce: Enforce) -> Result<(), PolicyError> {
+        if enforce.is_valid() {
+            return Ok(());
+        }
+        let what = format_args!("expected a share to enforce from 0.0 to 1.0, found {}", enforce.share());
+        Err(PolicyError::new(&self.name, what))
     }
 
     /// Returns whether each quota has the algorithm of the window that it would use.

@@ -10,17 +10,19 @@ use crate::algorithm::{Algorithm, Quota};
 /// The number of windows of a row. Each quota of a call is charged to its own window.
 pub(crate) const MAX_WINDOWS: usize = 8;
 
-/// The position of a quota in its charge: the index of the quota and the number of quotas.
+/// A quota as a part of its charge: the index of the quota, the number of quotas, and what they have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) index: u8,
     pub(crate) count: u8,
     /// The number of shards that precede this one in the charge. Only a check reads several shards.
     pub(crate) shard: u8,
+    /// Whether a denial of the charge is enforced. If not, the charge is in shadow mode.
+    pub(crate) enforced: bool,
 }
 
 impl Part {
-    pub(crate) const WHOLE: Part = Part { index: 0, count: 1, shard: 0 };
+    pub(crate) const WHOLE: Part = Part { index: 0, count: 1, shard: 0, enforced: true };
 
     pub(crate) const fn is_first(self) -> bool {
         self.index == 0 && self.shard == 0

@@ -23,6 +23,7 @@ pub(crate) fn exercise() {
     now(limiter.block(Signal::key(7), HOUR));
     drop(now(limiter.acquire(&API, 9).hold()));
     now(limiter.reset(&API, 9));
+    now(limiter.credit(&API, 9, 1));
     backend.set_down(true);
     drop(now(limiter.try_limit(&API, 8)));
     metrics.sample(&limiter);

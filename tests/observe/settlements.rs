@@ -6,7 +6,7 @@ use metrics::set_default_local_recorder;
 use tollgate::observe::{Metrics, Tracing, names};
 use tollgate::{
     Charge, FailureMode, LimitError, MINUTE, Policy, Quota, RateLimiter, Subject,
-    observe::{Decided, Observer, Reset, Settled},
+    observe::{Credited, Decided, Observer, Reset, Settled},
 };
 use tracing::Level;
 
@@ -36,7 +36,13 @@ impl Observer for EventLog {
     }
 
     fn reset(&self, reset: &Reset<'_>) {
-        self.0.lock().unwrap().push(format!("{} reset {:?}", reset.policy(), reset.key()));
+        let key = reset.key().map_or("all".to_owned(), |key| format!("{key:?}"));
+        self.0.lock().unwrap().push(format!("{} reset {key}", reset.policy()));
+    }
+
+    fn credited(&self, credited: &Credited<'_>) {
+        let (policy, tokens, key) = (credited.policy(), credited.tokens(), credited.key());
+        self.0.lock().unwrap().push(format!("{policy} credited {tokens} {key:?}"));
     }
 }
 
@@ -67,6 +73,31 @@ async fn observers_receive_settlements_refunds_cancels_and_resets() {
     let settled = settled.map(|change| format!("api settled backend {change} {key:?}"));
     let resets = [(); 2].map(|()| format!("api reset {key:?}"));
     assert_eq!(events.take(), [&settled[..], &resets[..]].concat());
+}
+
+#[tokio::test]
+async fn credits_and_policy_resets_are_reported_once() {
+    let recorder = builder().build_recorder();
+    let _installed = set_default_local_recorder(&recorder);
+    let (events, log) = (EventLog::default(), Log::new(Level::DEBUG));
+    let _subscribed = log.subscribe();
+    let limiter = FlakyBackend::new().limiter().observer(events.clone()).observer(Metrics::new());
+    let limiter = limiter.observer(Tracing::new()).build();
+    limiter.acquire(&API, "ada").cost(5).await.unwrap();
+    limiter.credit(&API, "ada", 3).await.unwrap();
+    limiter.credit(&API, "ada", 0).await.unwrap();
+    limiter.reset_policy(&API).await.unwrap();
+    let key = limiter.digest(Subject::new("ada").key());
+    assert_eq!(events.take(), [format!("api credited 3 {key:?}"), "api reset all".to_owned()]);
+    let lines: Vec<String> = log.take().iter().map(ToString::to_string).collect();
+    let expected = [
+        format!("DEBUG tollgate credited message=credited policy=\"api\" tokens=3 key={key:?}"),
+        "DEBUG tollgate reset message=reset policy=\"api\"".to_owned(),
+    ];
+    assert_eq!(lines, expected);
+    let page = Page::read(&recorder.handle().render());
+    let counted = [names::CREDITS, names::RESETS].map(|name| page.sum(name, &[("policy", "api")]));
+    assert_eq!(counted, [Some(1.0), Some(1.0)]);
 }
 
 /// Observers are notified of each charge, even if the call failed open.

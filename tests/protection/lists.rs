@@ -1,5 +1,7 @@
 //! Lists of the quotas and blocks that were set at run time.
 
+use std::time::Duration;
+
 use tollgate::{
     HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, SECOND, Subject,
     clock::ManualClock,
@@ -19,10 +21,10 @@ fn limiter(auto: AutoBlock) -> (RateLimiter, ManualClock) {
 
 /// Returns, for each block, its rule, its age, the time left, the number of blocks and whether it is manual. The list
 /// is sorted.
-fn listed_blocks(limiter: &RateLimiter) -> Vec<(String, Option<u64>, u64, u32, bool)> {
+fn listed_blocks(limiter: &RateLimiter) -> Vec<(String, u64, u64, u32, bool)> {
     let show = |block: Block| {
         let rule = block.rule.map_or_else(|| "-".to_owned(), |rule| rule.to_string());
-        let age = block.age.map(|age| age.as_secs());
+        let age = block.age.as_secs();
         (rule, age, block.left.as_secs(), block.times, block.by_hand)
     };
     let mut listed: Vec<_> = limiter.blocks().into_iter().map(show).collect();
@@ -34,24 +36,27 @@ fn listed_blocks(limiter: &RateLimiter) -> Vec<(String, Option<u64>, u64, u32, b
 #[test]
 fn set_quotas_are_listed_by_policy_tier_and_key_until_they_are_reverted() {
     let tiers = Policy::new("tiers", Quota::token_bucket(5, MINUTE)).tier("pro", Quota::token_bucket(50, MINUTE));
-    let limiter = RateLimiter::default();
+    let clock = ManualClock::new();
+    let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
     assert!(limiter.set_quotas().is_empty());
     let quota = |rate| Quota::token_bucket(rate, MINUTE);
     now(limiter.set_key_quota(&tiers, "ada", quota(3)));
+    clock.advance(MINUTE);
     now(limiter.set_tier_quota(&tiers, "pro", quota(2)));
+    clock.advance(SECOND);
     now(limiter.set_quota(&tiers, quota(1)));
     now(limiter.set_quota(&API, quota(4)));
     let set = limiter.set_quotas();
     let listed: Vec<_> = set
         .iter()
-        .map(|set| (set.policy.as_str(), set.tier.as_deref(), set.key, set.quotas[0].get_capacity()))
+        .map(|set| (set.policy.as_str(), set.tier.as_deref(), set.key, set.quotas[0].get_capacity(), set.age))
         .collect();
     let ada = limiter.digest(Subject::new("ada").key());
     let expected = [
-        (API.name().as_str(), None, None, 4),
-        ("tiers", None, None, 1),
-        ("tiers", Some("pro"), None, 2),
-        ("tiers", None, Some(ada), 3),
+        (API.name().as_str(), None, None, 4, Duration::ZERO),
+        ("tiers", None, None, 1, Duration::ZERO),
+        ("tiers", Some("pro"), None, 2, SECOND),
+        ("tiers", None, Some(ada), 3, MINUTE + SECOND),
     ];
     assert_eq!(listed, expected);
     assert_eq!(set.len(), limiter.stats().changed_quotas);
@@ -73,11 +78,10 @@ fn manual_and_automatic_blocks_are_listed_until_they_end() {
     }
     clock.advance(10 * SECOND);
     let network = |text: &str| format!("network {text}");
-    let by_hand =
-        [("asn \"64496\"".to_owned(), Some(11), 3589, 0, true), (network("192.0.2.7/32"), Some(11), 3589, 0, true)];
+    let by_hand = [("asn \"64496\"".to_owned(), 11, 3589, 0, true), (network("192.0.2.7/32"), 11, 3589, 0, true)];
     let automatic = [
-        ("-".to_owned(), Some(10), 50, 1, false), // keys are listed without a rule
-        (network("198.51.100.9/32"), Some(10), 50, 1, false),
+        ("-".to_owned(), 10, 50, 1, false), // keys are listed without a rule
+        (network("198.51.100.9/32"), 10, 50, 1, false),
     ];
     let [key, address] = automatic.clone();
     let [label, other] = by_hand.clone();

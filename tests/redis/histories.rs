@@ -181,6 +181,7 @@ impl<'a> History<'a> {
             2 => (0..=which as usize % 3).collect(),
             3 | 4 | 6 => [which >> 8, which >> 11, which >> 14].map(|i| i as usize % ROWS).into(),
             11 if which >> 60 < 5 => return burst.push(self.reset(row)),
+            10 => return burst.push(self.credit(raw, row)),
             8.. if !self.receipts.is_empty() => return burst.push(self.settle(raw)),
             _ => vec![row],
         };
@@ -276,6 +277,19 @@ impl<'a> History<'a> {
         self.model[row] = or_none(settle(&quota, &self.model[row], &receipt, self.now, actual));
         (self.dirty[row], self.by[row]) = (true, quota);
         let answer = self.backend.settle(&[Adjustment { row: id(row), window: 0, quota, receipt, actual }]);
+        Sent::Settled { expected, answer }
+    }
+
+    /// Credits a row, under the quota of any of the rows.
+    fn credit(&mut self, raw: &Raw, row: usize) -> Sent {
+        let other = if self.mixed { (raw.how.1 >> 20) as usize % 3 } else { 0 };
+        let quota = Take::new(id(row), &self.quotas[(row + other) % 3], Ask::cost(0)).quota;
+        let huge = raw.cost.1 >> 60 == 0;
+        let receipt = ChargeRecord::credit(if huge { u64::MAX } else { 1 + raw.cost.1 % (2 + quota.get_capacity()) });
+        let expected = takes_effect(&quota, &self.model[row], &receipt, self.now, 0);
+        self.model[row] = or_none(settle(&quota, &self.model[row], &receipt, self.now, 0));
+        (self.dirty[row], self.by[row]) = (true, quota);
+        let answer = self.backend.settle(&[Adjustment { row: id(row), window: 0, quota, receipt, actual: 0 }]);
         Sent::Settled { expected, answer }
     }
 

@@ -35,6 +35,7 @@ mod resets;
 mod retries;
 mod roundings;
 mod rows;
+mod run_time;
 mod sentinel;
 mod server;
 mod set_clock;

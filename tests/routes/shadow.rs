@@ -3,6 +3,7 @@
 use axum::Router;
 use axum::routing::any;
 use tollgate::key::KeyExtractor;
+use tollgate::policy::Enforce;
 use tollgate::{
     HeaderFamily, MINUTE, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter, key, middleware::ResetUnit,
 };
@@ -128,4 +129,61 @@ async fn the_last_call_to_shadow_or_enforce_share_wins() {
     assert!(!refuses(layer.clone().shadow()).await);
     assert!(refuses(layer.clone().shadow().enforce_share(1.0)).await);
     assert!(!refuses(layer.enforce_share(1.0).shadow()).await);
+}
+
+const TRIAL: Policy = Policy::new("trial", Quota::token_bucket(2, MINUTE)).enforce(Enforce::Never);
+
+#[tokio::test]
+async fn a_rule_in_shadow_mode_does_not_refuse_while_the_other_rules_do() {
+    let (limiter, _clock) = limiter();
+    let layer = RateLimitLayer::new(USER, user).and(TRIAL, key::global()).with_status().limiter(&limiter);
+    let app = hello().layer(layer.shadow_header("x-would-be"));
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let answer = call(&app, "GET /", &["x-user: ada"]).await;
+        // Clients do not see the limit in shadow mode.
+        let names: Vec<_> = answer.headers.get_all("ratelimit-policy").iter().collect();
+        assert_eq!(names, ["\"user\";q=3;w=60"]);
+        assert_eq!(answer.headers.get_all("ratelimit").iter().count(), 1);
+        seen.push((answer.status, answer.headers.contains_key("x-would-be"), answer.body.starts_with(b"shadowed")));
+    }
+    assert_eq!(seen, [(200, false, false), (200, false, false), (200, true, true), (429, false, false)]);
+    assert_eq!(limiter.remaining(&USER, "ada").await.unwrap(), 0);
+
+    limiter.set_enforcement(&TRIAL, Enforce::Always).await.unwrap();
+    assert_eq!(call(&app, "GET /", &["x-user: eve"]).await.status, 429);
+}
+
+#[tokio::test]
+async fn a_layer_and_a_policy_enforce_a_limit_only_together() {
+    let refuses = |layer: RateLimitLayer, limiter: RateLimiter| async move {
+        let app = hello().layer(layer.with_status().limiter(&limiter));
+        let mut refused = false;
+        for _ in 0..4 {
+            refused |= call(&app, "GET /", &["x-user: ada"]).await.status == 429;
+        }
+        refused
+    };
+    for (policy, shadow, expected) in
+        [(USER, false, true), (USER, true, false), (TRIAL, false, false), (TRIAL, true, false)]
+    {
+        let layer = RateLimitLayer::new(policy.clone(), user);
+        let layer = if shadow { layer.shadow() } else { layer };
+        assert_eq!(refuses(layer, limiter().0).await, expected, "{policy:?} {shadow}");
+        let (set, _clock) = limiter();
+        set.set_enforcement(&policy, Enforce::Always).await.unwrap();
+        let layer = RateLimitLayer::new(policy, user);
+        assert_eq!(refuses(if shadow { layer.shadow() } else { layer }, set).await, !shadow);
+    }
+}
+
+#[tokio::test]
+async fn a_rule_in_shadow_mode_admits_requests_without_a_key() {
+    let layer = RateLimitLayer::new(TRIAL, user.or_reject()).with_status().shadow_header("x-would-be");
+    let (limiter, _clock) = limiter();
+    let app = hello().layer(layer.limiter(&limiter));
+    let answer = call(&app, "GET /", &[]).await;
+    assert_eq!((answer.status, answer.headers.contains_key("x-would-be")), (200, true));
+    limiter.set_enforcement(&TRIAL, Enforce::Always).await.unwrap();
+    assert_eq!(call(&app, "GET /", &[]).await.status, 400);
 }

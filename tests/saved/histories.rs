@@ -180,7 +180,7 @@ fn states_of_format_version_1_can_be_loaded() {
     clock.advance(20 * SECOND);
     let after = limiter(&clock);
     let loaded = after.load(&state[..]).expect("a state of version 1");
-    assert_eq!((loaded.rows, loaded.quotas, loaded.blocks, loaded.pauses), (4, 1, 1, 1));
+    assert_eq!((loaded.rows, loaded.changes, loaded.blocks, loaded.pauses), (4, 1, 1, 1));
     let left = policies().map(|policy| now(after.remaining(&policy, 7u64)));
     assert_eq!(left, [3, 5, 4, 3]);
     assert_eq!(after.digest(Some(&7u64.into())), Secret::new(SECRET).digest(&7u64.into()));

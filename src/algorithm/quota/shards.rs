@@ -100,6 +100,11 @@ impl Quota {
         self.division.index
     }
 
+    /// Returns the share of `tokens` that belongs to one shard. The shares of all shards add up to `tokens`.
+    pub(crate) const fn share(&self, tokens: u64, index: u8) -> u64 {
+        share(tokens, index, self.division.shards)
+    }
+
     /// Returns the capacity of the quota of which this quota is a shard.
     pub(crate) const fn whole_capacity(&self) -> u64 {
         let Division { shards, index, remainders } = self.division;

@@ -274,17 +274,12 @@ impl RowHasher {
 
     #[inline]
     pub(super) fn key(&self, row: &RowId<'_>) -> RowKey {
-        let policy = self.policy(row.policy);
+        let policy = self.policies.place(Digest::from_bits(row.policy.bits()).at_generation(row.generation()));
         let hash = self.digests.place(row.key) ^ policy & !SHARD_BITS;
         RowKey::new(hash, (row.key.to_bits() >> 96) as u32 ^ policy as u32)
     }
 
     pub(super) fn number(&self, policy: &PolicyName) -> u32 {
-        (self.policy(policy) >> 32) as u32 | 1
-    }
-
-    #[inline]
-    fn policy(&self, policy: &PolicyName) -> u64 {
-        self.policies.place(Digest::from_bits(policy.bits()))
+        (self.policies.place(Digest::from_bits(policy.bits())) >> 32) as u32 | 1
     }
 }

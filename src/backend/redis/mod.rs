@@ -101,9 +101,16 @@ impl RedisBackend {
 
     /// Returns the key of a row on the server, which `redis-cli` can look up. An example is
     /// `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`. See [`RateLimiter::digest`](crate::RateLimiter::digest).
+    ///
+    /// After [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy), the policy's rows have other keys, with a
+    /// number after the brace. Pass the name that [`Decision::policy`](crate::Decision::policy) returns.
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
         // The version separates incompatible layouts. The text in braces puts all rows of a key in one slot.
-        format!("{}:{VERSION}:{{{:032x}}}:{}", self.prefix, key.to_bits(), policy.as_str())
+        let generation = match policy.generation() {
+            0 => String::new(),
+            generation => format!("{generation:x}"),
+        };
+        format!("{}:{VERSION}:{{{:032x}}}{generation}:{}", self.prefix, key.to_bits(), policy.as_str())
     }
 
     fn row(&self, row: &RowId<'_>) -> RowKey {

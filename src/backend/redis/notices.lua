@@ -6,7 +6,8 @@
 -- follow.
 --
 -- Returns the epoch, the time (ms), whether the reply contains all current notices, whether there are more notices, the
--- version and the floor. For each notice, the topic, mark, end and text follow.
+-- version and the floor. For each notice, the topic, mark, end, text and version follow. The version is close to the
+-- instant of its publication, in microseconds.
 
 local NOTICES, ORDER, ENDS = KEYS[1], KEYS[2], KEYS[3]
 local MAX_NOTICES = 100000
@@ -104,6 +105,7 @@ for i = 1, #found, 2 do
     reply[#reply + 1] = mark
     reply[#reply + 1] = until_
     reply[#reply + 1] = text
+    reply[#reply + 1] = string.format('%.0f', found[i + 1])
   end
   since = tonumber(found[i + 1])
 end

@@ -262,8 +262,9 @@ pub(super) fn parse_reply(reply: Value) -> Option<NoticePage> {
         let is_current = bytes(values.next()?)? == b"+";
         let until = number(values.next()?)?;
         let text = String::from_utf8(bytes(values.next()?)?).ok()?;
+        let age = Duration::from_micros(now.saturating_mul(1000).saturating_sub(number(values.next()?)?));
         let lasts = (until > 0).then(|| Duration::from_millis(until.saturating_sub(now)));
-        notices.push(Notice { topic, text: is_current.then_some(text), lasts: lasts.filter(|_| is_current) });
+        notices.push(Notice { topic, text: is_current.then_some(text), lasts: lasts.filter(|_| is_current), age });
     }
     Some(NoticePage { cursor: Cursor { epoch, version, floor }, all, more, notices })
 }

@@ -99,10 +99,15 @@ local function boundary(window)
   return max((window - 1) * period + start, 0)
 end
 
-local function in_view(instant)
+-- Returns how much of the previous window's count has weight, in microseconds.
+local function weight(instant)
   local since, elapsed = instant - start, 0
   if instant >= at then elapsed = since < 0 and since + period or fmod(since, period) end
-  return min(carry * (period - elapsed) / period, carry)
+  return period - elapsed
+end
+
+local function in_view(instant)
+  return min(carry * weight(instant) / period, carry)
 end
 
 -- Spent tokens --------------------------------------------------------------------------------------------------------
@@ -374,8 +379,25 @@ local function settle_own(cost, actual, r_spent, r_at, r_carry, due, r_stamp)
   if less(given, stood, instant) and behind then carry = carry + given end
 end
 
+-- Returns up to `tokens` of the tokens that are spent.
+local function credit(tokens)
+  local instant = max(now, at)
+  if algorithm ~= SLIDING_WINDOW then
+    less(tokens, stands(instant), instant)
+    return
+  end
+  local earlier = floor(max(tokens - spent, 0) * period / weight(instant))
+  spent, carry = max(spent - tokens, 0), max(carry - earlier, 0)
+end
+
 local function settle(row, window, cost, actual, ...)
   if not load(row, window) then return end
+  if actual < cost and (...) == 0 then -- the record of a credit
+    roll(now)
+    credit(cost - actual)
+    put(row, window, state())
+    return
+  end
   if row_stamp ~= stamp then
     if actual <= cost then return end
     if is_foreign() then

@@ -47,7 +47,7 @@ impl ManualBlocks {
     }
 
     pub(in crate::limiter) fn describe(&self, id: Digest, origin: BlockOrigin) {
-        self.until.with(&id, |(_, known)| *known = Some(origin));
+        self.until.with(&id, |(_, known)| *known = Some(origin.replace(known.take())));
     }
 
     pub(in crate::limiter) fn unblock(&self, id: Digest) {

@@ -44,7 +44,7 @@ pub(super) struct NewBlock {
     pub(super) times: u32,
 }
 
-/// What this process knows about a block it created.
+/// When a block was made, and the rule for its signal, which only the process that made the block knows.
 #[derive(Clone)]
 pub(super) struct BlockOrigin {
     pub(super) since: Micros,
@@ -54,9 +54,15 @@ pub(super) struct BlockOrigin {
 impl BlockOrigin {
     /// Creates an entry of the list of blocks. `times` is `None` for a manual block.
     fn listed(origin: Option<BlockOrigin>, digest: Digest, now: Micros, until: Micros, times: Option<u32>) -> Block {
-        let (age, rule) = origin.map_or((None, None), |origin| (Some(now.since(origin.since)), origin.rule));
+        // A block has no origin yet while another thread makes it.
+        let (since, rule) = origin.map_or((now, None), |origin| (origin.since, origin.rule));
         let (left, by_hand) = (until.since(now), times.is_none());
-        Block { digest, rule, age, left, times: times.unwrap_or(0), by_hand }
+        Block { digest, rule, age: now.since(since), left, times: times.unwrap_or(0), by_hand }
+    }
+
+    /// Replaces the time of a block. Keeps its rule if the other process did not publish one.
+    fn replace(self, known: Option<BlockOrigin>) -> BlockOrigin {
+        BlockOrigin { rule: self.rule.or(known.and_then(|known| known.rule)), ..self }
     }
 }
 
@@ -199,8 +205,10 @@ impl Guard {
         }
     }
 
-    pub(super) fn block(&self, id: Digest, now: Micros, lasts: Duration, times: u32) {
+    /// Applies an automatic block that was made at `since`, by this or another process.
+    pub(super) fn block(&self, id: Digest, now: Micros, since: Micros, lasts: Duration, times: u32) {
         self.offenders().block(id, now, now + lasts, times);
+        self.offenders().describe(id, BlockOrigin { since, rule: None });
     }
 
     pub(super) fn unblock(&self, id: Digest) {

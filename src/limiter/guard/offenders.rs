@@ -114,7 +114,8 @@ impl Offenders {
 
     pub(super) fn describe(&self, id: Digest, origin: BlockOrigin) {
         if let Some(entry) = self.bucket(id).iter_mut().find(|entry| entry.is(id)) {
-            entry.origin = Some(Box::new(origin));
+            let known = entry.origin.take().map(|known| *known);
+            entry.origin = Some(Box::new(origin.replace(known)));
         }
     }
 

@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use super::super::block_cache::BlockCache;
 use super::super::deny::DenyList;
-use super::super::overrides::{Override, Overrides, QuotaScope};
+use super::super::overrides::{Override, Overrides, QuotaScope, Setting};
 use super::super::queue::Queues;
 use crate::algorithm::{Ask, MINUTE, Micros, Quota, State, step};
 use crate::backend::{RowId, Take};
@@ -97,7 +97,7 @@ fn a_queue_is_not_removed_while_a_caller_joins() {
 
 fn change(key: u128, quota: Option<Quota>) -> Override {
     let quotas = quota.map(|quota| Arc::new(quota.into()));
-    Override { policy: API, scope: QuotaScope::Key(Digest::from_bits(key)), quotas }
+    Override { policy: API, setting: Setting::Quotas(QuotaScope::Key(Digest::from_bits(key)), quotas) }
 }
 
 /// Calls skip the lock while the count is 0.
@@ -106,14 +106,14 @@ fn concurrent_changes_do_not_hide_a_set_quota() {
     every_order(|| {
         let quota = Quota::token_bucket(2, MINUTE);
         let overrides = Arc::new(Overrides::default());
-        overrides.set(change(1, Some(quota)));
+        overrides.set(change(1, Some(quota)), NOW);
         let reverting = {
             let overrides = Arc::clone(&overrides);
-            thread(move || overrides.set(change(1, None)))
+            thread(move || overrides.set(change(1, None), NOW))
         };
         let setting = {
             let overrides = Arc::clone(&overrides);
-            thread(move || overrides.set(change(2, Some(quota))))
+            thread(move || overrides.set(change(2, Some(quota)), NOW))
         };
         reverting.join().unwrap();
         setting.join().unwrap();
@@ -130,14 +130,14 @@ fn quotas_are_replaced_in_one_step() {
     every_order(|| {
         let quota = Quota::token_bucket(2, MINUTE);
         let overrides = Arc::new(Overrides::default());
-        overrides.set(change(1, Some(quota)));
+        overrides.set(change(1, Some(quota)), NOW);
         let replacing = {
             let overrides = Arc::clone(&overrides);
             thread(move || overrides.replace([]))
         };
         let setting = {
             let overrides = Arc::clone(&overrides);
-            thread(move || overrides.set(change(2, Some(quota))))
+            thread(move || overrides.set(change(2, Some(quota)), NOW))
         };
         replacing.join().unwrap();
         setting.join().unwrap();
@@ -149,7 +149,7 @@ fn quotas_are_replaced_in_one_step() {
         assert!(!found[0]);
         assert_eq!((overrides.len(), overrides.is_empty()), (usize::from(found[1]), !found[1]));
         // Another change updates the count, which would reveal an overlooked quota.
-        overrides.set(change(3, Some(quota)));
+        overrides.set(change(3, Some(quota)), NOW);
         assert_eq!(find(), found);
     });
 }

@@ -16,28 +16,30 @@ pub(super) struct Entries {
 pub(super) struct Entry(Notice);
 
 impl Entry {
-    pub(super) fn new(content: NoticeContent) -> Entry {
-        Entry(content.to_notice())
+    pub(super) fn new((content, age): (NoticeContent, Duration)) -> Entry {
+        Entry(Notice { age, ..content.to_notice() })
     }
 
     /// Returns the content at a time `age` after it was saved, or `None` if it has expired.
-    pub(super) fn after(&self, age: Duration) -> Option<NoticeContent> {
+    pub(super) fn after(&self, age: Duration) -> Option<(NoticeContent, Duration)> {
         let lasts = match self.0.lasts {
             Some(lasts) => Some(lasts.checked_sub(age).filter(|left| !left.is_zero())?),
             None => None,
         };
-        NoticeContent::parse(&Notice { lasts, ..self.0.clone() })
+        let content = NoticeContent::parse(&Notice { lasts, ..self.0.clone() })?;
+        Some((content, self.0.age.saturating_add(age)))
     }
 }
 
 impl Entries {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.saved_at.get().to_le_bytes().to_vec();
-        for Entry(Notice { topic, text, lasts }) in &self.all {
+        for Entry(Notice { topic, text, lasts, age }) in &self.all {
             put(&mut bytes, topic);
             put(&mut bytes, text.as_deref().unwrap_or_default().as_bytes());
             let lasts = lasts.map_or(NEVER, |lasts| whole_micros(lasts).min(NEVER - 1));
             bytes.extend_from_slice(&lasts.to_le_bytes());
+            bytes.extend_from_slice(&whole_micros(*age).to_le_bytes());
         }
         bytes
     }
@@ -63,7 +65,8 @@ fn notice(reader: &mut ByteReader<'_>) -> Option<Notice> {
     let text = String::from_utf8(take(reader)?.to_vec()).ok()?;
     let lasts = reader.u64()?;
     let lasts = (lasts != NEVER).then(|| Duration::from_micros(lasts));
-    Some(Notice { topic, text: Some(text), lasts })
+    let age = Duration::from_micros(reader.u64()?);
+    Some(Notice { topic, text: Some(text), lasts, age })
 }
 
 fn put(bytes: &mut Vec<u8>, part: &[u8]) {

@@ -11,7 +11,6 @@ use std::time::Duration;
 use self::entries::{Entries, Entry};
 use self::frames::{FrameKind, FrameReader, FrameWriter};
 use super::notices::NoticeContent;
-use super::overrides::{Override, QuotaScope};
 use super::{Inner, RateLimiter};
 use crate::policy::Secret;
 
@@ -124,8 +123,8 @@ impl RateLimiter {
 pub struct Saved {
     /// The rows. A sliding window may need two rows for each key.
     pub rows: usize,
-    /// The quotas set at run time.
-    pub quotas: usize,
+    /// The quotas, enforcement and resets of policies that were set at run time.
+    pub changes: usize,
     /// The manual and automatic blocks.
     pub blocks: usize,
     /// The pauses.
@@ -142,8 +141,8 @@ pub struct Loaded {
     pub age: Duration,
     /// The rows that were added.
     pub rows: usize,
-    /// The quotas that were set.
-    pub quotas: usize,
+    /// The quotas, enforcement and resets of policies that were set.
+    pub changes: usize,
     /// The manual and automatic blocks that are in effect.
     pub blocks: usize,
     /// The pauses that are in effect.
@@ -173,29 +172,23 @@ impl Inner {
 
     fn entries(&self) -> (Entries, Saved) {
         let now = self.time.now();
-        let quotas = self.overrides.list().into_iter().map(|set| {
-            let scope = match (set.tier, set.key) {
-                (Some(tier), _) => QuotaScope::Tier(tier),
-                (None, Some(key)) => QuotaScope::Key(key),
-                (None, None) => QuotaScope::All,
-            };
-            NoticeContent::Quota(Override { policy: set.policy, scope, quotas: Some(set.quotas.into()) })
-        });
+        let changes = self.overrides.all().into_iter();
+        let changes = changes.map(|(change, since)| (NoticeContent::Override(change), now.since(since)));
         let blocks = self.guard.list(now).into_iter().map(|block| match block.by_hand {
-            true => NoticeContent::ManualBlock(block.digest, Some(block.left)),
-            false => NoticeContent::Block(block.digest, Some((block.left, block.times))),
+            true => (NoticeContent::ManualBlock(block.digest, Some(block.left)), block.age),
+            false => (NoticeContent::Block(block.digest, Some((block.left, block.times))), block.age),
         });
         let pauses = self.guard.pauses.list(now).into_iter();
-        let pauses = pauses.map(|(row, end)| NoticeContent::Pause(row, Some(end.since(now))));
+        let pauses = pauses.map(|(row, end)| (NoticeContent::Pause(row, Some(end.since(now))), Duration::ZERO));
 
-        let mut all: Vec<Entry> = quotas.map(Entry::new).collect();
-        let quotas = all.len();
+        let mut all: Vec<Entry> = changes.map(Entry::new).collect();
+        let changes = all.len();
         all.extend(blocks.map(Entry::new));
-        let blocks = all.len() - quotas;
+        let blocks = all.len() - changes;
         all.extend(pauses.map(Entry::new));
-        let pauses = all.len() - quotas - blocks;
+        let pauses = all.len() - changes - blocks;
         let entries = Entries { saved_at: self.time.calendar(), all };
-        (entries, Saved { quotas, blocks, pauses, ..Saved::default() })
+        (entries, Saved { changes, blocks, pauses, ..Saved::default() })
     }
 
     fn load_entries(&self, entries: &Entries) -> Loaded {
@@ -203,13 +196,13 @@ impl Inner {
         let mut loaded = Loaded { age, ..Loaded::default() };
         let (mut blocks, mut pauses) = (Vec::new(), Vec::new());
         for entry in &entries.all {
-            let Some(content) = entry.after(age) else {
+            let Some((content, age)) = entry.after(age) else {
                 loaded.expired += 1;
                 continue;
             };
             match &content {
-                NoticeContent::Quota(change) if self.overrides.accepts(change) => loaded.quotas += 1,
-                NoticeContent::Quota(_) => {
+                NoticeContent::Override(change) if self.overrides.accepts(change) => loaded.changes += 1,
+                NoticeContent::Override(_) => {
                     loaded.dropped += 1;
                     continue;
                 }
@@ -217,7 +210,7 @@ impl Inner {
                 NoticeContent::ManualBlock(id, _) => blocks.push((*id, true)),
                 NoticeContent::Pause(row, _) => pauses.push(*row),
             }
-            self.apply([content], false);
+            self.apply([(content, age)], false);
         }
         // Full tables drop entries, so the entries in effect are counted.
         let now = self.time.now();

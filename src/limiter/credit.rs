@@ -1,0 +1,115 @@
+//! Credits of keys, and resets of whole policies.
+
+use smallvec::SmallVec;
+
+use super::observer::{Credited, Reset};
+use super::overrides::Setting;
+use super::{RateLimiter, SetQuotaError};
+use crate::algorithm::ChargeRecord;
+use crate::backend::{Adjustment, BackendFuture, RowId};
+use crate::policy::{Policy, Subject, random};
+
+impl RateLimiter {
+    /// Returns `tokens` tokens to a key, for example to compensate a customer for an outage. A key never has more than
+    /// its capacity, so at most the tokens that are spent are returned. If several quotas apply, each of them is
+    /// credited. Returns whether any tokens were returned.
+    ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, DAY};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
+    /// static REPORTS: Policy = Policy::new("reports", Quota::token_bucket(100, DAY));
+    /// let limiter = RateLimiter::default();
+    /// limiter.acquire(&REPORTS, "ada").cost(60).await?;
+    /// assert!(limiter.credit(&REPORTS, "ada", 20).await?);
+    /// assert_eq!(limiter.remaining(&REPORTS, "ada").await?, 60);
+    ///
+    /// limiter.credit(&REPORTS, "ada", 1000).await?;
+    /// assert_eq!(limiter.remaining(&REPORTS, "ada").await?, 100);
+    /// assert!(!limiter.credit(&REPORTS, "ada", 1).await?); // nothing is spent
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// If a quota has [shards](crate::Quota::shards), each of them is credited with an equal share of the tokens.
+    ///
+    /// See [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer. Blocks stay in effect, and
+    /// waiting calls keep their due times. A later [refund](crate::Receipt#what-can-be-given-back) of a charge that the
+    /// credit has already returned may be forfeited. In a memory backend whose table is full, keys that share a row
+    /// cannot be credited.
+    ///
+    /// The credit takes effect even if the future is dropped, and within a second in other processes on a shared
+    /// backend that remember a denial of the key.
+    ///
+    /// # Errors
+    /// Fails if the backend fails. The credit may have been made nevertheless.
+    pub fn credit(&self, policy: &Policy, subject: impl Into<Subject>, tokens: u64) -> BackendFuture<bool> {
+        let (inner, subject) = (&*self.inner, subject.into());
+        if tokens == 0 {
+            return BackendFuture::ready(Ok(false));
+        }
+        let name = inner.overrides.current(policy.name());
+        let row = RowId { policy: &name, key: self.row_key(subject.key()) };
+        let quotas = self.quotas(policy, subject);
+        let mut credits: SmallVec<[Adjustment<'_>; 1]> = SmallVec::new();
+        for (quota, window) in quotas.iter().zip(policy.windows(&quotas)) {
+            let whole = row.seeded(quota);
+            for index in 0..whole.get_shards() as u8 {
+                let (row, quota) = (RowId { key: row.key.shard(index), ..row }, whole.shard(index));
+                let receipt = ChargeRecord::credit(whole.share(tokens, index));
+                credits.push(Adjustment { row, window, quota, receipt, actual: 0 });
+            }
+        }
+        credits.retain(|credit| credit.receipt.cost > 0);
+        // Each window is settled separately, because a settlement of several would not tell whether any took effect.
+        let settle =
+            |credit: Adjustment<'_>| (inner.backend.settle(&[credit]), credit.row.digest().window(credit.window));
+        let (pending, windows): (Vec<_>, SmallVec<[_; 1]>) = credits.into_iter().map(settle).unzip();
+        inner.forget_denials(windows.into_iter());
+        let credited = Credited { policy: row.policy, key: row.key, tokens };
+        inner.observers.iter().for_each(|observer| observer.credited(&credited));
+        BackendFuture::boxed(async move {
+            let mut took_effect = false;
+            for credit in pending {
+                took_effect |= credit.await?;
+            }
+            Ok(took_effect)
+        })
+    }
+
+    /// Resets all keys of a policy, so that each has its whole quota again. The policy is identified by its name.
+    /// Blocks and pauses stay in effect, and so do quotas and enforcement that were set at run time.
+    ///
+    /// ```
+    /// # use tollgate::{Policy, Quota, RateLimiter, DAY};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// static REPORTS: Policy = Policy::new("reports", Quota::token_bucket(100, DAY));
+    /// let limiter = RateLimiter::default();
+    /// limiter.acquire(&REPORTS, "ada").cost(60).await?;
+    /// limiter.limit(&REPORTS, "eve").await?;
+    /// limiter.reset_policy(&REPORTS).await?;
+    /// assert_eq!(limiter.remaining(&REPORTS, "ada").await?, 100);
+    /// assert_eq!(limiter.remaining(&REPORTS, "eve").await?, 100);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// No rows are scanned or deleted. The policy instead uses rows of a new *generation*, with other names. The old
+    /// rows stay in the backend until they expire. Charges that were made before the reset are settled on the old rows,
+    /// which has no effect on the new ones. If a memory backend's table is full, keys that share rows may keep what
+    /// they spent.
+    ///
+    /// The reset takes effect immediately in this limiter and its clones, and within a second in all other limiters on
+    /// a shared backend, including limiters that start later. Until then, other processes count on the old rows, so a
+    /// key may spend a part of both quotas. If the server loses its notices, the old rows count again unless they have
+    /// expired.
+    ///
+    /// # Errors
+    /// Fails if 100,000 changes are already in effect, or if the backend cannot publish the reset. If publishing fails,
+    /// the reset may have been made nevertheless.
+    pub async fn reset_policy(&self, policy: &Policy) -> Result<(), SetQuotaError> {
+        // The number is random, so that it is new even if this process has missed the last reset.
+        let generation = random() | 1;
+        self.change(policy, Setting::Generation(Some(generation))).await?;
+        let reset = Reset { policy: policy.name(), key: None };
+        self.inner.observers.iter().for_each(|observer| observer.reset(&reset));
+        Ok(())
+    }
+}

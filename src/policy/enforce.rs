@@ -1,0 +1,159 @@
+//! Whether denials under a policy are enforced.
+
+use super::digest::Digest;
+use super::named::{Policy, PolicyError};
+
+/// For which keys the denials under a policy are enforced. The other keys are in shadow mode.
+///
+/// In shadow mode, a policy decides and counts as usual, but a call that it denies is let through:
+///
+/// - `limit` and the other methods without `try_` return `Ok`. [`Decision::is_allowed`](crate::Decision::is_allowed) is
+///   `true`, and [`Decision::is_shadowed`](crate::Decision::is_shadowed) shows that the call would have been denied.
+///   [`reason`](crate::Decision::reason) and [`retry_after`](crate::Decision::retry_after) are those of the denial.
+/// - Nothing is spent under the policy by such a call. If the call also charges policies that are enforced, these decide
+///   it alone and are charged. Several policies in shadow mode are charged together or not at all, as they would be if
+///   they were enforced.
+/// - Observers are notified of the denial, with [`is_enforced`](crate::observe::Decided::is_enforced) `false`; logs and
+///   metrics contain `enforced="false"`.
+/// - A call is never delayed. It may reserve tokens, which are then spent without a wait.
+/// - If the backend fails, the [`FailureMode`](crate::FailureMode) does not apply, and the call is let through.
+/// - Deny lists, blocks and pauses deny a call only if one of its policies is enforced for its key.
+///
+/// ```
+/// use tollgate::{policy::Enforce, Policy, Quota, RateLimiter, MINUTE};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// static API: Policy = Policy::new("api", Quota::token_bucket(1, MINUTE)).enforce(Enforce::Never);
+///
+/// let limiter = RateLimiter::default();
+/// limiter.limit(&API, "ada").await?;
+/// let shadowed = limiter.limit(&API, "ada").await?; // would have been denied
+/// assert!(shadowed.is_shadowed() && shadowed.retry_after().is_some());
+///
+/// limiter.set_enforcement(&API, Enforce::Always).await?;
+/// assert!(limiter.limit(&API, "ada").await.is_err());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Enforce {
+    /// For every key. This is the default.
+    #[default]
+    Always,
+    /// For no key.
+    Never,
+    /// For a share of the keys, from 0.0 to 1.0.
+    ///
+    /// The key's [digest](crate::RateLimiter::digest) and the policy's name determine whether a key is in the share.
+    /// Processes with the same [secret](crate::limiter::RateLimiterBuilder::secret) therefore enforce the policy for the
+    /// same keys, and so do later versions of the program. A larger share includes all keys of a smaller share. All
+    /// calls without a key count as one key.
+    Share(f64),
+}
+
+impl Enforce {
+    /// Returns whether denials are enforced for the row with this digest, which is computed only if it matters.
+    #[inline]
+    pub(crate) fn covers(self, row: impl FnOnce() -> Digest) -> bool {
+        match self {
+            Enforce::Always => true,
+            Enforce::Never => false,
+            // The upper bits are independent of the lower ones, which determine window boundaries and the layer's share.
+            Enforce::Share(share) => share >= 1.0 || (((row().to_bits() >> 64) as u64) as f64) < share * 2f64.powi(64),
+        }
+    }
+
+    pub(crate) const fn is_valid(self) -> bool {
+        match self {
+            Enforce::Always | Enforce::Never => true,
+            Enforce::Share(share) => 0.0 <= share && share <= 1.0,
+        }
+    }
+
+    /// Returns the share, which determines the variant: 0 is `Never`, and 1 is `Always`.
+    pub(crate) const fn share(self) -> f64 {
+        match self {
+            Enforce::Always => 1.0,
+            Enforce::Never => 0.0,
+            Enforce::Share(share) => share,
+        }
+    }
+
+    /// Returns `None` if the share is out of range.
+    pub(crate) fn of_share(share: f64) -> Option<Enforce> {
+        match share {
+            1.0 => Some(Enforce::Always),
+            0.0 => Some(Enforce::Never),
+            share => Some(Enforce::Share(share)).filter(|enforce| enforce.is_valid()),
+        }
+    }
+}
+
+impl Policy {
+    /// Sets for which keys denials under this policy are enforced. The default is [`Enforce::Always`];
+    /// [`Enforce::Never`] is shadow mode. See [`Enforce`] for an example.
+    ///
+    /// This applies to layers and to calls of the limiter.
+    /// [`RateLimiter::set_enforcement`](crate::RateLimiter::set_enforcement) replaces it at run time. If a layer is in
+    /// [shadow mode](crate::RateLimitLayer::shadow) itself, none of its policies is enforced.
+    ///
+    /// # Panics
+    /// Panics if a share is not between 0.0 and 1.0. In a `const`, this is a compile error. See
+    /// [`Policy::try_enforce`].
+    #[track_caller]
+    #[must_use]
+    pub const fn enforce(mut self, enforce: Enforce) -> Policy {
+        assert!(enforce.is_valid(), "tollgate: expected a share to enforce from 0.0 to 1.0");
+        self.enforce = enforce;
+        self
+    }
+
+    /// Like [`Policy::enforce`], but for shares that are known only at run time.
+    ///
+    /// # Errors
+    /// Fails if a share is not between 0.0 and 1.0; the error shows the share.
+    pub fn try_enforce(self, enforce: Enforce) -> Result<Policy, PolicyError> {
+        self.check_enforcement(enforce)?;
+        Ok(self.enforce(enforce))
+    }
+
+    /// For which keys denials under this policy are enforced, unless this is changed at run time.
+    pub const fn enforcement(&self) -> Enforce {
+        self.enforce
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Key, PolicyName, Secret};
+
+    fn rows() -> impl Iterator<Item = Digest> {
+        let (secret, api) = (Secret::new([7; 16]), PolicyName::new("api"));
+        (0..10_000u64).map(move |key| secret.digest(&Key::from(key)).under(&api))
+    }
+
+    #[test]
+    fn a_share_covers_about_that_share_of_keys_and_grows_without_dropping_any() {
+        let mut before: Vec<Digest> = Vec::new();
+        for (share, least, most) in [(0.0, 0, 0), (0.1, 900, 1_100), (0.5, 4_800, 5_200), (1.0, 10_000, 10_000)] {
+            let covered: Vec<Digest> = rows().filter(|row| Enforce::Share(share).covers(|| *row)).collect();
+            assert!((least..=most).contains(&covered.len()), "{} keys in a share of {share}", covered.len());
+            assert!(before.iter().all(|row| covered.contains(row)), "{share}");
+            before = covered;
+        }
+        assert!(rows().all(|row| Enforce::Always.covers(|| row) && !Enforce::Never.covers(|| row)));
+    }
+
+    #[test]
+    fn shares_survive_a_round_trip_and_invalid_ones_are_rejected() {
+        for enforce in [Enforce::Always, Enforce::Never, Enforce::Share(0.1), Enforce::Share(f64::MIN_POSITIVE)] {
+            assert_eq!(Enforce::of_share(enforce.share()), Some(enforce));
+        }
+        for share in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+            assert_eq!(Enforce::of_share(share), None);
+        }
+        let api = Policy::new("api", crate::Quota::per_second(5));
+        let error = api.try_enforce(Enforce::Share(1.5)).expect_err("more than all keys");
+        assert_eq!(error.to_string(), "policy \"api\": expected a share to enforce from 0.0 to 1.0, found 1.5");
+    }
+}
