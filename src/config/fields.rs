@@ -26,6 +26,8 @@ pub(super) enum Shape {
     Number(u64, u64),
     Integer,
     Duration,
+    /// A number from 0 to 1.
+    Share,
     /// One of these words.
     Word(&'static [&'static str]),
     List(&'static Shape),
@@ -47,7 +49,7 @@ impl Field {
     }
 }
 
-use Shape::{Boolean, Duration, Entries, Integer, List, Number, OneOf, Quotas, Text, Word};
+use Shape::{Boolean, Duration, Entries, Integer, List, Number, OneOf, Quotas, Share, Text, Word};
 
 const NAMES: Shape = List(&Text);
 
@@ -80,6 +82,11 @@ pub(super) const POLICY: Table = Table {
         Field::new("cost", COST, "The cost of a request. The default is the cost of the route, or 1."),
         Field::new("wait", Duration, "Delays requests by up to this time instead of refusing them."),
         Field::new("shadow", Boolean, "Whether the policy only counts the requests that it would refuse."),
+        Field::new(
+            "enforce",
+            Share,
+            "The share of keys for which the policy is enforced; the others are in shadow mode.",
+        ),
     ],
 };
 

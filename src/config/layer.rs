@@ -45,10 +45,8 @@ impl Config {
         let chosen = self.policies.keys().filter(|name| !self.all_routes.contains(name)).filter_map(rule);
         let limits = RouteLimits::shared(Arc::clone(&key)).limiter(limiter);
         let limits = chosen.fold(limits, RouteLimits::rule);
-        let limits = limits.configure(|layer| {
-            let layer = self.all_routes.iter().filter_map(rule).fold(layer, RateLimitLayer::rule);
-            if self.policies.values().all(|known| known.settings.shadow) { layer.shadow() } else { layer }
-        });
+        let limits =
+            limits.configure(|layer| self.all_routes.iter().filter_map(rule).fold(layer, RateLimitLayer::rule));
         match &self.default {
             Some(choice) => {
                 let (limits, name) = with_choice(limits, "default", choice);

@@ -68,7 +68,8 @@
 //! | `policies.NAME.key` | the name of a key extractor: `"global"`, or one that the [`ConfigReader`] knows | the extractor that is passed to [`Config::layer`] |
 //! | `policies.NAME.cost` | the [cost](crate::Rule::fixed_cost) of a request | the cost of the route, or else of the layer |
 //! | `policies.NAME.wait` | how long requests may [wait](crate::RateLimitLayer#method.wait_up_to) for reserved tokens | they are refused |
-//! | `policies.NAME.shadow` | whether the policy is in [shadow mode](crate::RateLimitLayer::shadow), which is possible for all policies together | false |
+//! | `policies.NAME.shadow` | whether the policy is in [shadow mode](crate::policy::Enforce) | false |
+//! | `policies.NAME.enforce` | the [share](crate::policy::Enforce::Share) of keys, from 0.0 to 1.0, for which the policy is enforced | 1 |
 //! | `routes."METHOD /route"`, `routes."/route"` | the policies of this route, see [`RouteLimits`](crate::RouteLimits) and below | none |
 //! | `default` | the policies of routes without an entry in `routes` | the policy named `default`, if any |
 //! | `all_routes` | policies that apply to all requests, in addition to those of the route | none |

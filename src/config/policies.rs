@@ -11,7 +11,7 @@ use crate::algorithm::Quota;
 #[cfg(feature = "wait")]
 use crate::middleware::allows_reservations;
 use crate::middleware::impossible_cost;
-use crate::policy::{Policy, Quotas, limit_conflict};
+use crate::policy::{Enforce, Policy, Quotas, limit_conflict};
 
 /// A policy and how its rule is applied.
 #[derive(Clone, Debug)]
@@ -26,7 +26,6 @@ pub(super) struct Settings {
     pub(super) key: Option<String>,
     pub(super) cost: Option<u64>,
     pub(super) wait: Option<Duration>,
-    pub(super) shadow: bool,
 }
 
 pub(super) fn read(value: &Value<'_>, keys: &Keys) -> Option<BTreeMap<String, ConfiguredPolicy>> {
@@ -42,13 +41,6 @@ pub(super) fn read(value: &Value<'_>, keys: &Keys) -> Option<BTreeMap<String, Co
     if let Some(conflict) = limit_conflict(policies.values().map(|configured| &configured.policy)) {
         value.fault(conflict);
     }
-    let (shadowed, enforced): (Vec<_>, Vec<_>) = policies.values().partition(|configured| configured.settings.shadow);
-    if let ([shadowed, ..], [enforced, ..]) = (&shadowed[..], &enforced[..]) {
-        let (shadowed, enforced) = (shadowed.policy.name(), enforced.policy.name());
-        value.fault(format_args!(
-            "{shadowed:?} is in shadow mode and {enforced:?} is not; set `shadow = true` for all policies or for none"
-        ));
-    }
     let quotas: usize = policies.values().map(|configured| 1 + configured.policy.tiers().count()).sum();
     if quotas > MAX_QUOTAS {
         value.fault(format_args!("found {quotas} quotas of policies and tiers; at most {MAX_QUOTAS} are allowed"));
@@ -63,19 +55,26 @@ fn policy(name: &str, value: &Value<'_>, keys: &Keys) -> Option<ConfiguredPolicy
     let key = fields.take("key").and_then(|value| keys.name(&value)).map(str::to_owned);
     let cost = fields.take("cost").and_then(|value| Some((value.number(0, Quota::MAX_TOKENS)?, value)));
     let wait = fields.take("wait").and_then(|value| Some((value.duration()?, value)));
-    let shadow = fields.take("shadow").and_then(|value| value.boolean()).unwrap_or(false);
+    let shadow = fields.take("shadow").and_then(|value| value.boolean());
+    let enforce = fields.take("enforce").and_then(|value| Some((value.share()?, value)));
     fields.end();
     let mut policy = value.accept(Policy::try_new(name, own.unwrap_or(PLACEHOLDER_QUOTA.into())))?;
     own?;
     for (tier, value, quotas) in tiers.unwrap_or_default() {
         value.accept(policy.add_tier(tier.to_owned().into(), quotas));
     }
+    if let (Some(true), Some((_, value))) = (shadow, &enforce) {
+        value.fault("the policy is in shadow mode, so nothing is enforced; remove `shadow` or `enforce`");
+    }
+    let enforce =
+        enforce.map_or(if shadow == Some(true) { Enforce::Never } else { Enforce::Always }, |(share, _)| share);
+    let policy = value.accept(policy.try_enforce(enforce))?;
     let wait = wait.and_then(|(wait, value)| check_wait(wait, &policy, &value));
     let cost = cost.map(|(cost, value)| {
         check_cost(cost, &policy, wait.is_some(), &value);
         cost
     });
-    Some(ConfiguredPolicy { policy, settings: Settings { key, cost, wait, shadow } })
+    Some(ConfiguredPolicy { policy, settings: Settings { key, cost, wait } })
 }
 
 #[cfg(feature = "wait")]

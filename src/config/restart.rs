@@ -6,6 +6,7 @@ use std::fmt;
 use super::Config;
 use super::error::{Faults, Path};
 use super::policies::Settings;
+use crate::policy::Policy;
 
 pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
     compare_names(
@@ -16,6 +17,8 @@ pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
         |path, old, new| {
             compare_settings(&old.settings, &new.settings, path, faults);
             let (old, new) = (&old.policy, &new.policy);
+            let enforced = |policy: &Policy| Some(policy.enforcement().share());
+            compare_shown(enforced(old), enforced(new), &path.field("enforce"), faults);
             let (old_quotas, new_quotas) = (old.quotas(), new.quotas());
             if !old.accepts(new_quotas) {
                 let what = format!(
@@ -77,7 +80,6 @@ fn compare_settings(old: &Settings, new: &Settings, path: &Path, faults: &Faults
     compare_shown(old.cost, new.cost, &path.field("cost"), faults);
     let wait = |settings: &Settings| settings.wait.map(|wait| format!("{wait:?}"));
     compare_shown(wait(old), wait(new), &path.field("wait"), faults);
-    compare_shown(Some(old.shadow), Some(new.shadow), &path.field("shadow"), faults);
 }
 
 /// Adds a fault with both values if they differ.

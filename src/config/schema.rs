@@ -79,6 +79,9 @@ fn shape(value: &Shape) -> Object {
         Shape::Number(min, max) => {
             vec![("type", Json::Text("integer")), ("minimum", Json::Number(*min)), ("maximum", Json::Number(*max))]
         }
+        Shape::Share => {
+            vec![("type", Json::Text("number")), ("minimum", Json::Number(0)), ("maximum", Json::Number(1))]
+        }
         Shape::Word(words) => vec![("enum", Json::List(words.iter().map(|word| Json::Text(word)).collect()))],
         Shape::List(items) => list(shape(items)),
         Shape::Table(fields) => table(fields),

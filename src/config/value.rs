@@ -9,7 +9,7 @@ use super::error::{Faults, Path};
 use super::fields::Table;
 use super::raw::{Node, shortened};
 use crate::algorithm::Quota;
-use crate::policy::{parse_duration, suggestion};
+use crate::policy::{Enforce, parse_duration, suggestion};
 
 /// A value and its path. The methods record a fault if the value is invalid.
 pub(super) struct Value<'n> {
@@ -51,6 +51,18 @@ impl<'n> Value<'n> {
             Node::Bool(value) => Some(*value),
             node => self.refuse(format_args!("expected true or false without quotes, found {node}")),
         }
+    }
+
+    /// Reads a share from 0 to 1.
+    pub(super) fn share(&self) -> Option<Enforce> {
+        let share = match self.node {
+            Node::Integer(number @ 0..=1) => Some(*number as f64),
+            Node::Float(share) => Some(*share),
+            _ => None,
+        };
+        share
+            .and_then(Enforce::of_share)
+            .or_else(|| self.refuse(format_args!("expected a share from 0.0 to 1.0, found {}", self.node)))
     }
 
     pub(super) fn number<T>(&self, min: T, max: T) -> Option<T>

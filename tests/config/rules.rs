@@ -93,6 +93,27 @@ async fn a_file_in_shadow_mode_refuses_nothing_and_sends_no_headers() {
 }
 
 #[tokio::test]
+async fn one_policy_of_a_file_can_be_in_shadow_mode() {
+    let config = toml(
+        "all_routes = \"new\"\ndefault = \"api\"\n[policies]\napi = { quota = \"2/min\" }\nnew = { quota = \"1/min\", shadow = true }",
+    );
+    let (limiter, _clock) = limiter(&config);
+    let app = app(&config, &limiter);
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(call(&app, "GET /todos", &[]).await.status);
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+    let error = config.reload(&limiter, &toml("[policies]\napi = { quota = \"2/min\", enforce = 0.25 }")).await;
+    assert!(error.unwrap_err().to_string().contains("policies.api.enforce: 1 → 0.25; restart the program"));
+    let both = "policies.default = { quota = \"1/min\", shadow = true, enforce = 0.5 }";
+    let error = Config::parse("limits.toml", both, |text| toml::from_str(text)).unwrap_err().to_string();
+    assert!(
+        error.contains("enforce: the policy is in shadow mode, so nothing is enforced; remove `shadow` or `enforce`")
+    );
+}
+
+#[tokio::test]
 async fn the_default_of_a_policy_for_all_routes_is_not_charged_twice() {
     let config = toml("all_routes = \"default\"\n[policies.default]\nquota = \"60/min\"");
     assert!(config.default_policy().is_none());

@@ -57,14 +57,14 @@ fn every_field() -> Value {
     json!({
         "policies": {
             "api": {"quota": "60/min", "tiers": {"free": {"rate": 30, "period": "1 min"}}, "key": "user", "cost": 2},
-            "queue": {"quota": "10/s burst 1 reserve 20", "wait": "5 s", "shadow": false},
+            "queue": {"quota": "10/s burst 1 reserve 20", "wait": "5 s", "shadow": false, "enforce": 0.5},
             "daily": {
                 "quota": [
                     {
-                        "algorithm": "fixed_window", "rate": 1000, "period": "1 d", "capacity": 3000, "start": "8 h",
+                        "algorithm": "fixed_window", "rate": 1000, "period": "1 d", "capacity": 3000, "start": "8 h", "shards": 4,
                         "max_reserved": "unlimited",
                     },
-                    "50/s",
+                    "50/s shards 4",
                 ],
                 "key": "tenant",
             },

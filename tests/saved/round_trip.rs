@@ -5,6 +5,7 @@ use std::time::Duration;
 use tollgate::clock::ManualClock;
 use tollgate::key::Secret;
 use tollgate::limiter::StateErrorKind;
+use tollgate::policy::Enforce;
 use tollgate::protection::{AutoBlock, Signal};
 use tollgate::{
     Charge, DAY, HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, Reason, SECOND, Subject, backend::Backend,
@@ -103,6 +104,26 @@ fn quotas_set_at_run_time_survive_for_every_scope() {
     assert_eq!(after.set_quotas().len(), 4);
     assert_eq!(now(after.remaining(&tiers, "eve")), 3);
     assert_eq!(after.stats().changed_quotas, 4);
+}
+
+#[test]
+fn enforcement_and_resets_of_policies_survive() {
+    let clock = ManualClock::new();
+    let before = limiter(&clock);
+    let [first, second, ..] = policies();
+    for policy in [&first, &second] {
+        now(before.acquire(policy, "ada").cost(1));
+    }
+    now(Box::pin(before.reset_policy(&first)));
+    now(before.acquire(&first, "eve").cost(1));
+    now(Box::pin(before.set_enforcement(&second, Enforce::Share(0.25))));
+    let left = |limiter: &RateLimiter| {
+        [(&first, "ada"), (&first, "eve"), (&second, "ada")].map(|(policy, key)| now(limiter.remaining(policy, key)))
+    };
+    let after = restarted(&before, &clock);
+    assert_eq!((left(&after), after.enforcement(&second)), (left(&before), Enforce::Share(0.25)));
+    clock.advance(MINUTE);
+    assert!(after.set_enforcements()[0].age >= MINUTE);
 }
 
 #[test]
