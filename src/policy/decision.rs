@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(denied.retry_after(), None);
         assert_eq!(
             denied.to_string(),
-            "rate limit exceeded: \"api\" never has 11 tokens at once (10 at most); retrying will not help"
+            "rate limit exceeded: \"api\" cannot grant 11 tokens together (10 at most); retrying will not help"
         );
     }
 
@@ -405,8 +405,8 @@ mod tests {
         assert_eq!(decision.reason(), Reason::WaitTooLong);
         assert_eq!(
             decision.into_result().unwrap_err().to_string(),
-            "rate limit exceeded: \"api\" has 1 tokens at once, less than the 50 asked for: take a turn with `reserve()` or a \
-             longer `wait_up_to()`; retrying will not help"
+            "rate limit exceeded: \"api\" grants 50 tokens only after a wait (1 at most without one): call `reserve()`, or \
+             allow a longer wait with `wait_up_to()`; retrying will not help"
         );
     }
 

@@ -306,28 +306,26 @@ impl fmt::Display for Decisions {
                 Reason::CostTooLarge => {
                     write!(
                         f,
-                        " never has {} tokens at once ({} at most)",
+                        " cannot grant {} tokens together ({} at most)",
                         decision.cost(),
                         decision.quota().ceiling()
                     )?;
                 }
                 Reason::CostAboveShard => {
-                    let quota = decision.quota();
+                    let (quota, cost) = (decision.quota(), decision.cost());
+                    let (shards, capacity) = (quota.get_shards(), quota.shard(0).get_capacity());
                     write!(
                         f,
-                        " has {} shards of at most {} tokens, less than the {} asked for",
-                        quota.get_shards(),
-                        quota.shard(0).get_capacity(),
-                        decision.cost()
+                        " cannot grant {cost} tokens together: each of its {shards} shards grants {capacity} at most"
                     )?;
                 }
                 Reason::WaitTooLong => {
                     write!(
                         f,
-                        " has {} tokens at once, less than the {} asked for: take a turn with `reserve()` or a longer \
-                         `wait_up_to()`",
-                        decision.capacity(),
-                        decision.cost()
+                        " grants {} tokens only after a wait ({} at most without one): call `reserve()`, or allow a longer \
+                         wait with `wait_up_to()`",
+                        decision.cost(),
+                        decision.capacity()
                     )?;
                 }
                 _ => {}

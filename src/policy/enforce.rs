@@ -125,7 +125,7 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Key, PolicyName, Secret};
+    use crate::policy::{Key, PolicyName, Quota, Secret};
 
     fn rows() -> impl Iterator<Item = Digest> {
         let (secret, api) = (Secret::new([7; 16]), PolicyName::new("api"));
@@ -152,7 +152,7 @@ mod tests {
         for share in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
             assert_eq!(Enforce::of_share(share), None);
         }
-        let api = Policy::new("api", crate::Quota::per_second(5));
+        let api = Policy::new("api", Quota::per_second(5));
         let error = api.try_enforce(Enforce::Share(1.5)).expect_err("more than all keys");
         assert_eq!(error.to_string(), "policy \"api\": expected a share to enforce from 0.0 to 1.0, found 1.5");
     }

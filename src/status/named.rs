@@ -40,7 +40,7 @@ where
     of(limiter, policy, move |parts: &Parts| match key_in(parts.uri.query().unwrap_or("")) {
         Some(name) => subject(&name).into(),
         None => Found::Refuse(
-            KeyError::new("whose limit? Name the key once, in the query: `?key=...`")
+            KeyError::new("expected the key in the query exactly once: `?key=...`")
                 .with_status(StatusCode::BAD_REQUEST),
         ),
     })

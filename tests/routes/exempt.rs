@@ -133,7 +133,7 @@ async fn or_reject_responds_with_a_problem_and_charges_no_rule() {
     let rejected = call(&app, "GET /", &[]).await;
     let problem = rejected.problem();
     assert_eq!((rejected.status, &problem["title"], rejected.retry_after()), (400, &"Bad Request".into(), None));
-    assert!(problem["detail"].as_str().unwrap().contains("who is asking"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("identify its caller"), "{problem}");
     // No quota was exceeded, so the problem has neither a type nor a list of policies.
     assert!(problem.get("type").is_none() && problem.get("violated-policies").is_none(), "{problem}");
     assert_eq!(rejected.headers["cache-control"], "no-store");

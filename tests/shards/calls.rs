@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate::observe::{Decided, Mistake, Observer};
+use tollgate::policy::Enforce;
 use tollgate::{
     Charge, DAY, HOUR, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, Reason, SECOND, Subject,
     clock::ManualClock, key,
@@ -83,7 +84,7 @@ fn a_cost_above_every_shard_has_its_own_reason() {
     assert_eq!((denied.reason(), denied.retry_after()), (Reason::CostAboveShard, None));
     assert_eq!(
         denied.into_result().unwrap_err().to_string(),
-        "rate limit exceeded: \"api\" has 3 shards of at most 4 tokens, less than the 5 asked for; retrying will not help"
+        "rate limit exceeded: \"api\" cannot grant 5 tokens together: each of its 3 shards grants 4 at most; retrying will not help"
     );
     let larger = now(limiter.try_acquire(&API, "ada").cost(11));
     assert_eq!((larger.reason(), larger.retry_after()), (Reason::CostTooLarge, None));
@@ -169,4 +170,46 @@ fn a_fixed_cost_above_every_shard_is_an_error_when_the_router_is_built() {
     use tower::Layer;
     let layer = RateLimitLayer::new(Quota::per_minute(100).shards(4), key::global()).fixed_cost(26);
     drop(layer.layer(tower::service_fn(|_: http::Request<()>| async { Ok::<_, ()>(http::Response::new(())) })));
+}
+
+#[test]
+fn a_credit_is_spread_over_the_shards() {
+    const API: Policy = Policy::new("api", Quota::per_hour(64).shards(16));
+    let (limiter, _clock) = limiter();
+    drain(&limiter, &API, "ada");
+    assert!(now(limiter.credit(&API, "ada", 40)));
+    assert_eq!(now(limiter.remaining(&API, "ada")), 40);
+    assert!(now(limiter.credit(&API, "ada", 1000)));
+    assert_eq!(now(limiter.remaining(&API, "ada")), 64);
+    assert!(!now(limiter.credit(&API, "ada", 1)));
+}
+
+#[test]
+fn a_reset_of_a_policy_forgets_all_shards() {
+    const API: Policy = Policy::new("api", Quota::per_hour(64).shards(16));
+    let (limiter, _clock) = limiter();
+    drain(&limiter, &API, "ada");
+    now(Box::pin(limiter.reset_policy(&API)));
+    assert_eq!(now(limiter.remaining(&API, "ada")), 64);
+    assert_eq!(drain(&limiter, &API, "ada"), 64);
+}
+
+#[test]
+fn a_divided_quota_in_shadow_mode_denies_nothing() {
+    let hot = Policy::new("hot", Quota::per_hour(20).shards(4)).enforce(Enforce::Never);
+    let user = Policy::new("user", Quota::per_hour(40).shards(4));
+    let (limiter, _clock) = limiter();
+    let call = || now(limiter.try_limit_all([Charge::new(&hot, "all"), Charge::new(&user, "ada")]));
+    let mut shadowed = 0;
+    while now(limiter.remaining(&user, "ada")) > 0 {
+        let decisions = call();
+        shadowed += u64::from(decisions.is_shadowed());
+        assert!(decisions.is_allowed() || now(limiter.remaining(&user, "ada")) < 20, "{decisions}");
+    }
+    assert_eq!((shadowed >= 20, now(limiter.remaining(&hot, "all"))), (true, 0));
+    let check = now(limiter.try_check_all([Charge::new(&hot, "all"), Charge::new(&user, "eve")]));
+    assert!(check.is_allowed() && check.is_shadowed());
+    let left: Vec<u64> = check.iter().map(tollgate::Decision::remaining).collect();
+    assert_eq!(left, [0, 40]);
+    assert!(!call().is_allowed());
 }

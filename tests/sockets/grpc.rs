@@ -59,7 +59,7 @@ async fn a_cost_above_the_capacity_forbids_retries() {
     assert!(refused.metadata().get("retry-after").is_none());
     assert_eq!(
         refused.message(),
-        "rate limit exceeded: \"three\" never has 4 tokens at once (3 at most); retrying will not help"
+        "rate limit exceeded: \"three\" cannot grant 4 tokens together (3 at most); retrying will not help"
     );
     assert_eq!(echo.calls.load(Ordering::Relaxed), 0);
 }
@@ -103,7 +103,7 @@ async fn a_call_without_a_key_is_unauthenticated() {
     let (address, _echo) = serve(RateLimitLayer::new(THREE, key::header("x-api-key").or_reject())).await;
     let refused = Client::connect(address).await.say("hello").await.unwrap_err();
     assert_eq!((refused.code(), pushback(&refused)), (Code::Unauthenticated, None));
-    assert!(refused.message().contains("who is asking") && refused.details().is_empty());
+    assert!(refused.message().contains("identify its caller") && refused.details().is_empty());
 }
 
 #[tokio::test]

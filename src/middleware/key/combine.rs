@@ -109,7 +109,7 @@ impl<A: KeyExtractor> KeyExtractor for OrReject<A> {
             if !is_anonymous(&found) {
                 return found;
             }
-            let error = KeyError::new("the request does not say who is asking, which this service needs to know");
+            let error = KeyError::new("the request does not identify its caller, which this service requires");
             Found::Refuse(error.with_status(StatusCode::BAD_REQUEST).with_fault(KeyFault::Anonymous))
         })
     }
