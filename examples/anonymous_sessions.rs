@@ -78,8 +78,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let caller = move |request: &Parts| {
         let address = key::client_ip().resolve(request);
         match address.and_then(|address| known.tier(&request.headers, address)) {
-            // The session was checked. Requests with an invented cookie have no tier, and share the limit of their
-            // address.
+            // Requests with an invented cookie have no tier, and share the limit of their address.
+            // The session has been checked.
             Some(tier) => {
                 key::cookie("sid").and(key::client_ip()).map(move |session| session.tier(tier)).extract(request)
             }

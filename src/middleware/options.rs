@@ -19,7 +19,6 @@ use super::refusal::Refusal;
 use super::rule::Rule;
 use super::table::Table;
 use super::unmatched::UnmatchedRules;
-use crate::algorithm::Quota;
 use crate::limiter::RateLimiter;
 use crate::policy::{Decision, KeyError, Policy, Signals, limit_conflict};
 
@@ -174,7 +173,7 @@ pub(super) fn expect_reservations<'a>(policies: impl IntoIterator<Item = &'a Pol
 
 #[cfg(feature = "wait")]
 pub(crate) fn allows_reservations(policy: &Policy) -> bool {
-    policy.lists().any(|list| list.iter().any(Quota::reserves))
+    policy.lists().any(|list| list.iter().any(|quota| quota.reserves()))
 }
 
 impl fmt::Debug for LayerOptions {
