@@ -17,8 +17,8 @@
 //! 200 200 429
 //! ```
 //!
-//! The files are in a directory `tollgate-example` for temporary files, or in the directory that the environment
-//! variable `STATE_DIR` names.
+//! The files are in the temporary directory `tollgate-example`, or in the directory that the environment variable
+//! `STATE_DIR` names.
 
 use std::error::Error;
 use std::fs;
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     match limiter.load_from_file(&state) {
         Ok(Some(loaded)) => println!("loaded {}", rows(loaded.rows)),
         Ok(None) => println!("no saved state"),
-        // Nothing has changed, so all callers have their full quotas.
+        // Nothing was loaded, so all callers have their full quotas.
         Err(error) => eprintln!("starting without the saved state: {error}"),
     }
 

@@ -11,7 +11,7 @@
 //! ```
 
 /// Counter: decided charges. Labels: `policy`, `outcome`, `reason`, `decided_by`, and `enforced`, which is `false` in
-/// shadow mode, where denials are ignored: `{outcome="denied",enforced="false"}` counts what would have been refused.
+/// shadow mode, where denials are ignored. `{outcome="denied",enforced="false"}` counts the ignored denials.
 ///
 /// A request under several policies is counted once under each policy. If one of the policies denies the request, a
 /// denial is counted under each of them. The policy that denied the request has its own `reason`, and the others have
@@ -37,7 +37,7 @@ pub const SETTLEMENTS: &str = "tollgate_settlements_total";
 /// Counter: rows and whole policies reset in this process. Label: `policy`.
 pub const RESETS: &str = "tollgate_resets_total";
 
-/// Counter: credits made in this process, whatever their number of tokens. Label: `policy`.
+/// Counter: credits made in this process, regardless of the number of tokens. Label: `policy`.
 pub const CREDITS: &str = "tollgate_credits_total";
 
 /// Counter: programming mistakes found by requests, as in [`Stats::mistakes`](crate::limiter::Stats). Label: `kind`,
