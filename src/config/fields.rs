@@ -14,7 +14,7 @@ pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) shape: Shape,
     pub(super) doc: &'static str,
-    /// An example of the value, which only required fields have.
+    /// An example of the value. Optional fields have none.
     pub(super) required: Option<&'static str>,
 }
 

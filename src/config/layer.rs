@@ -12,7 +12,7 @@ use crate::middleware::{RateLimitLayer, RouteLimits, Rule};
 
 impl Config {
     /// Returns one layer for all routes, which uses `limiter`. For policies that name no extractor, `key` finds the
-    /// caller. Add it to the router as described in [`RouteLimits::table`](crate::RouteLimits::table). See the
+    /// caller. Add the layer to the router as described in [`RouteLimits::table`](crate::RouteLimits::table). See the
     /// [module](crate::config) for an example.
     ///
     /// # Panics

@@ -37,8 +37,8 @@ use crate::policy::{Policy, suggestion};
 ///     .route("/search", get(|| async {}))
 ///     .layer(limits.table([("POST /todos", "todo/create"), ("GET /search", "search")]));
 ///
-/// // Or choose them with a closure.
-/// let layer = limits.choose(|req: &http::request::Parts| (!req.method.is_safe()).then_some("todo/create"));
+/// // Or choose the policies with a closure. let layer = limits.choose(|req: &http::request::Parts|
+/// (!req.method.is_safe()).then_some("todo/create"));
 /// ```
 ///
 /// Unknown and duplicate names cause a panic while the router is built. All layers created from one set share a
@@ -159,8 +159,8 @@ impl RouteLimits {
     }
 
     /// Adds the policy for requests to which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) assigns
-    /// no policy, including requests that match no route. All these requests of a key share one row. By default, they
-    /// are not limited.
+    /// no policy, including requests that match no route. All such requests with the same key share one row. By
+    /// default, such requests are not limited.
     ///
     /// # Panics
     /// Panics if there is already a policy or a group with this name.

@@ -48,7 +48,7 @@ pub const MISTAKES: &str = "tollgate_mistakes_total";
 /// a backend in this process. Label: `policy`.
 pub const DECISION_DURATION: &str = "tollgate_decision_duration_seconds";
 
-/// Gauge: rows that the backend holds in this process. Absent for a remote backend.
+/// Gauge: rows that the backend holds in this process. It is not reported for a remote backend.
 pub const ROWS: &str = "tollgate_rows";
 
 /// Gauge: rows of each policy that the backend holds in this process. Label: `policy`, which is `(others)` for policies
@@ -71,8 +71,8 @@ pub const BLOCKED: &str = "tollgate_blocked";
 /// Gauge: quotas changed at run time.
 pub const CHANGED_QUOTAS: &str = "tollgate_changed_quotas";
 
-/// Gauge: 1 while the circuit breaker is open and calls fail immediately, otherwise 0. Absent without a circuit
-/// breaker. The gauge stays 0 while a server replies with errors, such as a missing permission, so alert on
+/// Gauge: 1 while the circuit breaker is open and calls fail immediately, otherwise 0. It is not reported if there is
+/// no circuit breaker. The gauge stays 0 while a server replies with errors, such as a missing permission, so alert on
 /// [`BACKEND_ERRORS`] as well.
 pub const CIRCUIT_OPEN: &str = "tollgate_circuit_open";
 

@@ -13,8 +13,8 @@ use crate::middleware::refusal::Refusal;
 impl RateLimitLayer {
     /// Enables shadow mode, in which you can try a limit on live traffic. The limiter decides and counts requests but
     /// never refuses them, and clients see no rate limit headers. A request that would have been refused is not
-    /// charged. To try one of several rules, use [`Policy::enforce`](crate::Policy::enforce). In the handler,
-    /// [`RateLimitStatus::is_shadowed`](crate::RateLimitStatus::is_shadowed) is true.
+    /// charged, and its [`RateLimitStatus::is_shadowed`](crate::RateLimitStatus::is_shadowed) is true. To try one of
+    /// several rules, use [`Policy::enforce`](crate::Policy::enforce).
     ///
     /// ```
     /// # use axum::{body::Body, extract::Request, routing::get, Router};
