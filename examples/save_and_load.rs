@@ -1,6 +1,6 @@
 //! Limits that survive a restart without Redis: the state is saved on shutdown and loaded on start.
 //!
-//! Run it with `cargo run --example save_and_load`, and spend three of the five tokens per hour:
+//! Run it with `cargo run --example save_and_load`, and spend three of its five tokens:
 //! ```text
 //! $ for i in $(seq 3); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000; done
 //! 200 200 200
@@ -63,7 +63,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reads the secret, or creates it in the first run. In production, keep it where you keep passwords.
+/// Reads the secret, or creates a secret on the first run. In production, keep it where you keep passwords.
 fn secret(path: &Path) -> Result<Secret, Box<dyn Error>> {
     if !path.exists() {
         let mut bytes = [0; 16];
