@@ -1,6 +1,6 @@
 //! Limits that survive a restart without Redis: the state is saved on shutdown and loaded on start.
 //!
-//! Run it with `cargo run --example save_and_load`, and spend three of the five tokens per hour:
+//! Run it with `cargo run --example save_and_load`, and spend three of its five tokens:
 //! ```text
 //! $ for i in $(seq 3); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000; done
 //! 200 200 200
@@ -17,8 +17,8 @@
 //! 200 200 429
 //! ```
 //!
-//! The files are in a directory `tollgate-example` for temporary files, or in the directory that the environment
-//! variable `STATE_DIR` names.
+//! The files are in the temporary directory `tollgate-example`, or in the directory that the environment variable
+//! `STATE_DIR` names.
 
 use std::error::Error;
 use std::fs;
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     match limiter.load_from_file(&state) {
         Ok(Some(loaded)) => println!("loaded {}", rows(loaded.rows)),
         Ok(None) => println!("no saved state"),
-        // Nothing has changed, so all callers have their full quotas.
+        // Nothing was loaded, so all callers have their full quotas.
         Err(error) => eprintln!("starting without the saved state: {error}"),
     }
 
@@ -63,7 +63,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reads the secret, or creates it in the first run. In production, keep it where you keep passwords.
+/// Reads the secret, or creates a secret on the first run. In production, keep it where you keep passwords.
 fn secret(path: &Path) -> Result<Secret, Box<dyn Error>> {
     if !path.exists() {
         let mut bytes = [0; 16];

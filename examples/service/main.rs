@@ -6,7 +6,7 @@
 //! cargo run --example service --features serde -- my_limits.toml  # with another file
 //! ```
 //!
-//! The tokens are `ada` and `bob` (plan "free", one team), `eve` (plan "pro") and `kim` (an admin without limits):
+//! The tokens are `ada` and `bob` (plan "free", same team), `eve` (plan "pro") and `kim` (an admin without limits):
 //! ```text
 //! $ curl -H 'authorization: Bearer ada' http://127.0.0.1:3000/export
 //! all of it
@@ -17,7 +17,8 @@
 //! {"error":"rate limit exceeded, retry in 2700 s","retry_in":2700}
 //! ```
 //!
-//! An address can guess a hundred tokens. If it goes on, it is blocked for an hour.
+//! A client can guess a hundred tokens from one address. If it continues, unknown callers at this address are blocked
+//! for an hour.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -43,7 +44,7 @@ struct User {
 #[derive(Clone)]
 struct WrongToken;
 
-/// Stands in for your database.
+/// This stands in for your database.
 fn user_of(token: &[u8]) -> Option<User> {
     match token {
         b"Bearer ada" => Some(User { id: 1, team: 1, plan: "free" }),
@@ -58,7 +59,7 @@ async fn authenticate(mut request: Request, next: Next) -> axum::response::Respo
     let user = request.headers().get(header::AUTHORIZATION).map(|token| user_of(token.as_bytes()));
     match user {
         Some(Some(user)) => drop(request.extensions_mut().insert(user)),
-        Some(None) => drop(request.extensions_mut().insert(WrongToken)), // refused inside the limits
+        Some(None) => drop(request.extensions_mut().insert(WrongToken)), // refused after it is charged
         None => {}                                                       // an anonymous caller
     }
     next.run(request).await
@@ -71,7 +72,7 @@ async fn refuse_wrong_tokens(request: Request, next: Next) -> Result<axum::respo
     Ok(next.run(request).await)
 }
 
-/// Finds the user or, for anonymous callers, the address. Wrong tokens count only as strangers.
+/// Finds the user or, for anonymous callers, the address. Requests with wrong tokens are charged only as strangers.
 fn caller(request: &Parts) -> Extraction {
     match (request.extensions.get::<User>(), request.extensions.get::<WrongToken>()) {
         (Some(User { plan: "admin", .. }), _) | (_, Some(_)) => Extraction::skip(),
@@ -80,7 +81,7 @@ fn caller(request: &Parts) -> Extraction {
     }
 }
 
-/// Finds the address of callers without a known user.
+/// Finds the address of a caller who is not a known user.
 fn stranger(request: &Parts) -> Extraction {
     match request.extensions.get::<User>() {
         Some(_) => Extraction::skip(),
@@ -88,7 +89,7 @@ fn stranger(request: &Parts) -> Extraction {
     }
 }
 
-/// Finds the team of users, except for admins.
+/// Finds the user's team, except for admins.
 fn team(request: &Parts) -> Found {
     match request.extensions.get::<User>() {
         Some(user) if user.plan != "admin" => user.team.into(),

@@ -1,4 +1,4 @@
-//! The fields of a configuration file. The reader and the JSON schema use this description.
+//! Describes the fields of a configuration file, for the reader and for the JSON schema.
 
 use super::auto_block::{MAX_ENTRIES, MIN_ENTRIES};
 use crate::algorithm::{Algorithm, Quota};
@@ -14,7 +14,7 @@ pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) shape: Shape,
     pub(super) doc: &'static str,
-    /// An example of the value if the field is required.
+    /// An example of the value. Optional fields have none.
     pub(super) required: Option<&'static str>,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Shape {
     Word(&'static [&'static str]),
     List(&'static Shape),
     Table(&'static Table),
-    /// A table whose names the author of the file chooses.
+    /// A table whose names are chosen by the author of the file.
     Entries(&'static Shape),
     OneOf(&'static [Shape]),
     /// One or several quotas.
@@ -90,7 +90,7 @@ pub(super) const POLICY: Table = Table {
     ],
 };
 
-/// What a route chooses: a policy, a list of policies, or a table.
+/// The value of a route: a policy, a list of policies, or a table.
 const CHOICE: Shape = OneOf(&[Text, NAMES, Shape::Table(&ROUTE)]);
 
 pub(super) const ROUTE: Table = Table {

@@ -11,8 +11,8 @@ use crate::middleware::key::KeyExtractor;
 use crate::middleware::{RateLimitLayer, RouteLimits, Rule};
 
 impl Config {
-    /// Returns one layer for all routes. The layer uses `limiter`, and finds callers with `key` under policies that name
-    /// no extractor. Add it to the router as described in [`RouteLimits::table`](crate::RouteLimits::table). See the
+    /// Returns one layer for all routes, which uses `limiter`. For policies that name no extractor, `key` finds the
+    /// caller. Add the layer to the router as described in [`RouteLimits::table`](crate::RouteLimits::table). See the
     /// [module](crate::config) for an example.
     ///
     /// # Panics
@@ -30,8 +30,8 @@ impl Config {
         limits.table(lines.iter().map(|(line, name)| (line.as_str(), name.as_str())))
     }
 
-    /// Returns the policies for routes to choose from, without the `routes` of this configuration. Those of `all_routes`
-    /// apply to every layer.
+    /// Returns the policies that routes can choose from, without the `routes` of this configuration. The policies in
+    /// `all_routes` apply to every layer.
     ///
     /// # Panics
     /// Panics if `limiter` lacks the configured deny list or automatic blocks. To avoid this, build the limiter with
@@ -58,7 +58,7 @@ impl Config {
 }
 
 impl ConfiguredPolicy {
-    /// `key` is the extractor for policies that name none.
+    /// Creates the rule of this policy. If the policy names no extractor, the rule uses `key`.
     fn rule(&self, keys: &Keys, key: &Arc<dyn KeyExtractor>) -> Rule {
         let own = self.settings.key.as_ref().and_then(|name| keys.get(name));
         let mut rule = Rule::shared(self.policy.clone(), own.unwrap_or_else(|| Arc::clone(key)));
@@ -73,13 +73,14 @@ impl ConfiguredPolicy {
     }
 }
 
-/// Returns the name by which routes can select a choice, which is added to `limits` as a group unless it is one policy.
+/// Returns the name by which routes can select `choice`. A choice other than a single policy is added to `limits` as a
+/// group.
 #[track_caller]
 fn with_choice(limits: RouteLimits, line: &str, choice: &Choice) -> (RouteLimits, String) {
     if let ([policy], None) = (&choice.policies[..], choice.cost) {
         return (limits, policy.clone());
     }
-    // No policy has this name, since names of policies are ASCII.
+    // No policy has this name, because policy names are ASCII.
     let name = format!("→ {line}");
     let policies = choice.policies.iter().map(String::as_str);
     (limits.group_with_cost(name.clone(), policies, choice.cost), name)

@@ -67,7 +67,7 @@
 //! | `policies.NAME.tiers.TIER` | the quota of a tier, with the same algorithm | the quota of the policy |
 //! | `policies.NAME.key` | the name of a key extractor: `"global"`, or one that the [`ConfigReader`] knows | the extractor that is passed to [`Config::layer`] |
 //! | `policies.NAME.cost` | the [cost](crate::Rule::fixed_cost) of a request | the cost of the route, or else of the layer |
-//! | `policies.NAME.wait` | how long requests may [wait](crate::RateLimitLayer#method.wait_up_to) for reserved tokens | they are refused |
+//! | `policies.NAME.wait` | how long requests may [wait](crate::RateLimitLayer#method.wait_up_to) for reserved tokens | requests do not wait |
 //! | `policies.NAME.shadow` | whether the policy is in [shadow mode](crate::policy::Enforce) | false |
 //! | `policies.NAME.enforce` | the [share](crate::policy::Enforce::Share) of keys, from 0.0 to 1.0, for which the policy is enforced | 1 |
 //! | `routes."METHOD /route"`, `routes."/route"` | the policies of this route, see [`RouteLimits`](crate::RouteLimits) and below | none |
@@ -91,12 +91,12 @@
 //! A quota table has `rate` and `period`, and optionally `algorithm` (`"token_bucket"`, `"fixed_window"`,
 //! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`), `start` (a duration) and `shards`.
 //!
-//! A route names a policy (`"api"`), several policies (`["api", "tenant"]`), none (`[]`), or also a cost (`{ policies =
-//! ["api"], cost = 10 }`). Several policies are charged together: all of them, or none. The cost of a route applies to
-//! its policies that have no `cost`, and not to those in `all_routes`. Routes of gRPC services are paths such as
-//! `"/package.Service/Method"`.
+//! The value of a route is a policy (`"api"`), a list of policies (`["api", "tenant"]` or `[]`), or a table with a cost
+//! (`{ policies = ["api"], cost = 10 }`). Several policies are charged together: all of them, or none. The cost applies
+//! to those policies of the route that have no `cost`, but not to the policies in `all_routes`. Routes of gRPC services
+//! are paths such as `"/package.Service/Method"`.
 //!
-//! [`schema`] returns a JSON schema, with which editors complete and check these fields.
+//! [`schema`] returns a JSON schema that lets editors complete and check these fields.
 //!
 //! A caller that a `deny` rule matches gets a 429 without `Retry-After`, because waiting does not help. A caller that
 //! is blocked by `auto_block` gets a 429 whose `Retry-After` is the time until the block ends.
@@ -104,7 +104,7 @@
 //! A file may have at most 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes
 //! with 16 policies each, and 100,000 deny rules.
 //!
-//! A file only names key extractors. The program defines them, how to find the client's address, the tiers of users,
+//! A file only names key extractors. The program provides these extractors, the client's address, the tiers of users,
 //! and the requests to skip.
 //!
 //! # Format
@@ -221,7 +221,8 @@ impl Config {
         self.policies.values().map(|configured| &configured.policy)
     }
 
-    /// Returns the policy for routes that have no entry in `routes`, or the first of these policies.
+    /// Returns the policy for routes that have no entry in `routes`. If there are several such policies, returns the
+    /// first.
     pub fn default_policy(&self) -> Option<&Policy> {
         self.policy(self.default.as_ref()?.policies.first()?)
     }

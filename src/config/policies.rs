@@ -1,4 +1,4 @@
-//! The `[policies]` table, which contains the quotas of policies and tiers, and the keys and costs of policies.
+//! The `[policies]` table, which contains the quotas, tiers and other settings of policies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::middleware::allows_reservations;
 use crate::middleware::impossible_cost;
 use crate::policy::{Enforce, Policy, Quotas, limit_conflict};
 
-/// A policy and how its rule is applied.
+/// A policy and the settings of its rule.
 #[derive(Clone, Debug)]
 pub(super) struct ConfiguredPolicy {
     pub(super) policy: Policy,
@@ -22,7 +22,7 @@ pub(super) struct ConfiguredPolicy {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// The name of the key extractor, or `None` for the layer's.
+    /// The name of the key extractor. If `None`, the layer's extractor is used.
     pub(super) key: Option<String>,
     pub(super) cost: Option<u64>,
     pub(super) wait: Option<Duration>,

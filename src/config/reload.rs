@@ -48,8 +48,8 @@ impl Config {
     ///
     /// # Errors
     /// - [`ConfigErrorKind::Restart`] if a change needs a restart. These are added or removed policies and tiers, and
-    ///   changes of algorithms, of the keys, costs, waits or shadow mode of policies, of the default policy, `all_routes`
-    ///   or routes, or of automatic blocking. The error lists all such changes, and nothing is applied.
+    ///   changes to the algorithm, key, cost, wait or shadow mode of a policy, to the default policy, to `all_routes`,
+    ///   to routes, or to automatic blocking. The error lists all such changes, and nothing is applied.
     /// - [`ConfigErrorKind::Busy`] if another reload is in progress. Nothing is applied.
     /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter has a different deny list or none. In
     ///   this case, nothing is applied. This kind is also returned if the limiter cannot set a quota. In that case,

@@ -11,7 +11,7 @@ use crate::algorithm::Quota;
 use crate::middleware::parse_line;
 use crate::policy::suggestion;
 
-/// The policies of a route, and the cost under those that have none of their own.
+/// The policies of a route, and the cost under those policies that have no cost of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) policies: Vec<String>,
@@ -122,7 +122,7 @@ impl<'n> PolicyNames<'n> {
         Some(name)
     }
 
-    /// Returns the names of policies in a list, or one name.
+    /// Reads a list of policy names, or a single name.
     pub(super) fn list(&self, value: &Value<'_>) -> Option<Vec<String>> {
         let Node::List(items) = value.node else { return Some(vec![self.name(value)?.to_owned()]) };
         if items.len() > MAX_CHOSEN {
@@ -146,5 +146,5 @@ const DEFAULT_POLICY: &str = "default";
 
 const MAX_ROUTES: usize = 10_000;
 
-/// The number is bounded because each request is charged under all of these policies.
+/// This number is limited because each request is charged under all of these policies.
 const MAX_CHOSEN: usize = 16;

@@ -4,8 +4,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::fields::{FILE, QUOTA, Shape, Table};
 
-/// Returns the JSON schema (draft 7) of configuration files, for completion and checks in editors. It can be serialized
-/// with any serde format.
+/// Returns the JSON schema (draft 7) of configuration files, for completion and checks in editors. The schema can be
+/// serialized in any serde format.
 ///
 /// ```
 /// let schema = serde_json::to_value(tollgate::config::schema())?;
@@ -13,10 +13,10 @@ use super::fields::{FILE, QUOTA, Shape, Table};
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 ///
-/// The schema describes the fields of a file and the types of their values. The reader also checks the values, for
-/// example the texts of quotas, and that policies exist. The repository contains the schema as
-/// `docs/tollgate.schema.json`. In a TOML file, editors with Taplo find it with `#:schema PATH` in the first line; in
-/// YAML, with `# yaml-language-server: $schema=PATH`.
+/// The schema describes the fields of a file and the types of their values. The reader checks more, for example that
+/// the text of a quota is valid and that each named policy exists. The repository contains the schema as
+/// `docs/tollgate.schema.json`. To use it in an editor, begin a TOML file with `#:schema PATH` (for Taplo) or a YAML
+/// file with `# yaml-language-server: $schema=PATH`.
 pub fn schema() -> impl Serialize {
     let quota = || vec![Json::Object(of_type("string")), Json::Object(table(&QUOTA))];
     let mut quotas = quota();

@@ -144,7 +144,7 @@ impl<'n> Fields<'n> {
         Some(self.entries.remove(index).1)
     }
 
-    /// Takes a required field. If it is missing, the fault shows the example of its description.
+    /// Takes a required field. If the field is missing, adds a fault that shows an example of its value.
     pub(super) fn need(&mut self, name: &'static str) -> Option<Value<'n>> {
         let value = self.take(name);
         if value.is_none() {

@@ -11,7 +11,8 @@ pub(super) struct RouteChoice {
     chooser: Chooser,
 }
 
-/// What a route chooses: rules by their indexes in the layer, and the cost under those of them that have none.
+/// The choice of a route: the indexes of its rules in the layer, and the cost under rules that have no cost of their
+/// own.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) rules: Vec<usize>,
@@ -39,7 +40,7 @@ impl RouteChoice {
         self.targets.get(chosen.or(self.default)?)
     }
 
-    /// Returns the targets that have a cost, as their rules and the cost.
+    /// Returns the rules and the cost of each target that has a cost.
     pub(super) fn fixed_costs(&self) -> impl Iterator<Item = (&[usize], u64)> {
         self.targets.iter().filter_map(|target| Some((&target.rules[..], target.cost?)))
     }

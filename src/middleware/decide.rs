@@ -41,7 +41,7 @@ pub(super) struct RequestCharges {
     pub(super) charges: SmallVec<[RuleCharge; 1]>,
     /// The first error that a key extractor returned. If there is an error, the request is not charged.
     pub(super) key_error: Option<KeyError>,
-    /// Whether a policy in shadow mode has no charge because of an error of its key extractor.
+    /// Whether a policy in shadow mode has no charge because its key extractor returned an error.
     has_ignored_error: bool,
 }
 
@@ -78,7 +78,7 @@ impl LayerOptions {
         }
     }
 
-    /// Returns the charges of a request under the rules that its route chooses and under those that apply to all
+    /// Returns the charges of a request under the rules that its route chooses and the rules that apply to all
     /// requests.
     fn charges(self: &Arc<Self>, parts: &Parts) -> MaybeReady<RequestCharges> {
         let chosen = self.choice.as_ref().and_then(|choice| choice.of(parts));
@@ -228,7 +228,7 @@ impl LayerOptions {
         PendingSettlement { options: Arc::clone(self), receipt: Receipt::new(&self.limiter, decisions) }
     }
 
-    /// Returns whether both the layer and a policy enforce their limits for these charges.
+    /// Returns whether the layer and at least one of the policies enforce these charges.
     fn is_enforced(&self, charges: &[RuleCharge]) -> bool {
         let is_enforced =
             |charge: &RuleCharge| self.limiter.enforces(self.rules[charge.rule].policy(), &charge.subject);
@@ -241,7 +241,7 @@ impl LayerOptions {
     }
 }
 
-/// Returns what the rule's extractor finds, and the extension whose absence leaves the caller without a key.
+/// Returns the result of the rule's extractor, and the extension whose absence leaves the caller without a key.
 pub(super) fn extract(rule: &Rule, parts: &Parts) -> (Extraction, Option<&'static str>) {
     let extraction = rule.key.extract(parts);
     let has_key = matches!(&extraction, Extraction::Now(Found::Subject(subject)) if subject.key().is_some());
@@ -255,7 +255,7 @@ impl RequestCharges {
         match found {
             Found::Subject(subject) => self.charges.push(RuleCharge { rule, subject, cost }),
             Found::Skip => {}
-            // Without a key, it is unknown whether the key is in an enforced share.
+            // Without a key, it is unknown whether the caller is in the enforced share.
             Found::Refuse(_) if enforce() != Enforce::Always => self.has_ignored_error = true,
             Found::Refuse(error) => self.key_error = Some(error),
         }

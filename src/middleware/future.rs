@@ -151,7 +151,7 @@ where
                     State::Settling { pending, response: Some(response) }
                 }
                 StateProj::Settling { pending, response } => {
-                    // Errors are ignored, since a backend that cannot settle must not withhold the response.
+                    // Errors are ignored, because a failure to settle must not withhold the response.
                     pending.retain_mut(|settled| Pin::new(settled).poll(context).is_pending());
                     if !pending.is_empty() {
                         return Poll::Pending;

@@ -1,4 +1,5 @@
-//! A value that is ready, or a boxed future that resolves to it. In the common case, this avoids an allocation.
+//! A value that is ready, or a boxed future that resolves to a value. Usually, the value is ready, so no allocation is
+//! needed.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -56,7 +56,7 @@ impl OnResponse {
     /// Do not use this for a per-address limit, since attackers could reset the count by logging in to their own
     /// account. For such a limit, return [`OnResponse::Refund`] on success, which refunds only the successful attempt,
     /// and add a per-account limit as well (see the `login_protection` example). A form that always responds with a
-    /// redirect needs a closure of its own.
+    /// redirect needs its own closure.
     ///
     /// If a gRPC response has its status in the trailers, the charge is kept. Call [`Receipt::reset`] in the gRPC
     /// method instead.

@@ -25,7 +25,7 @@ use crate::policy::{Decision, KeyError, Policy, Signals, limit_conflict};
 #[derive(Clone, Default)]
 pub(super) struct LayerOptions {
     pub(super) limiter: RateLimiter,
-    /// The first `chosen` rules apply only to requests for which `choice` chooses them. The others apply to all
+    /// The first `chosen` rules apply only to requests for which `choice` chooses them. The other rules apply to all
     /// requests.
     pub(super) rules: Vec<Rule>,
     pub(super) chosen: usize,
@@ -103,7 +103,7 @@ impl LayerOptions {
         }
     }
 
-    /// `cost` is the cost of requests under rules that have none of their own.
+    /// Panics if a quota of `rule` can never grant the fixed cost of a request. `cost` applies if the rule has no cost.
     #[track_caller]
     fn check_cost(&self, rule: &Rule, cost: &Cost) {
         let Cost::Fixed(cost) = *rule.cost.as_ref().unwrap_or(cost) else { return };

@@ -37,8 +37,8 @@ use crate::policy::{Policy, suggestion};
 ///     .route("/search", get(|| async {}))
 ///     .layer(limits.table([("POST /todos", "todo/create"), ("GET /search", "search")]));
 ///
-/// // Or choose them with a closure.
-/// let layer = limits.choose(|req: &http::request::Parts| (!req.method.is_safe()).then_some("todo/create"));
+/// // Or choose the policies with a closure. let layer = limits.choose(|req: &http::request::Parts|
+/// (!req.method.is_safe()).then_some("todo/create"));
 /// ```
 ///
 /// Unknown and duplicate names cause a panic while the router is built. All layers created from one set share a
@@ -65,7 +65,7 @@ use crate::policy::{Policy, suggestion};
 ///     .layer(limits.table([("POST /export", "export")]));
 /// ```
 /// The policies of a [`group`](RouteLimits::group) are charged together: a request is charged under all of them or
-/// under none. Options that all layers of the set need are set once, with [`configure`](RouteLimits::configure).
+/// under none. To set options that all layers share, use [`configure`](RouteLimits::configure).
 ///
 /// # Stacked layers
 /// A layer around the router and a layer on a route both apply. The outer layer charges first, and also charges
@@ -74,9 +74,9 @@ use crate::policy::{Policy, suggestion};
 #[derive(Clone)]
 pub struct RouteLimits {
     key: Arc<dyn KeyExtractor>,
-    /// The options of all layers. Its chosen rules are those that routes choose from.
+    /// The options of all layers. Routes choose from its `chosen` rules.
     layer: RateLimitLayer,
-    /// What each policy or group stands for, in the order in which they were added.
+    /// The name and the target of each policy or group, in the order in which they were added.
     targets: Vec<(String, Target)>,
     /// The indexes of the targets by name.
     names: HashMap<String, usize>,
@@ -105,8 +105,8 @@ impl RouteLimits {
         self.rule(rule)
     }
 
-    /// Adds a rule, which is a policy with its own key, and possibly with its own cost or settlement. Routes choose it
-    /// by the name of its policy.
+    /// Adds a rule, which is a policy with its own key, and optionally with its own cost or settlement. Routes choose
+    /// the rule by the name of its policy.
     ///
     /// # Panics
     /// Panics if there is already a policy or a group with this name.
@@ -136,7 +136,7 @@ impl RouteLimits {
         self.group_with_cost(name.into(), policies, None)
     }
 
-    /// `cost` is the cost of requests under the rules of the group that have none of their own.
+    /// Adds a group whose rules have the cost `cost`, unless they have a cost of their own.
     #[track_caller]
     pub(crate) fn group_with_cost<'a>(
         mut self,
@@ -159,8 +159,8 @@ impl RouteLimits {
     }
 
     /// Adds the policy for requests to which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) assigns
-    /// no policy, including requests that match no route. All these requests of a key share one row. By default, they
-    /// are not limited.
+    /// no policy, including requests that match no route. All such requests with the same key share one row. By
+    /// default, such requests are not limited.
     ///
     /// # Panics
     /// Panics if there is already a policy or a group with this name.
@@ -182,14 +182,14 @@ impl RouteLimits {
         RouteLimits { default: Some(self.expect_index(name)), ..self }
     }
 
-    /// Sets options of all layers that this set creates, such as headers, refusals, [`skip`](RateLimitLayer::skip),
-    /// the client's address, or the cost and the settlement under rules that have none of their own.
+    /// Sets options of all layers that this set creates, such as headers, refusals, [`skip`](RateLimitLayer::skip), the
+    /// client's address, or the cost and the settlement for rules that do not set their own.
     ///
     /// Rules that the closure adds apply to all requests, in addition to those that a route chooses. See
     /// [`RouteLimits`](RouteLimits#several-limits-for-a-route) for an example.
     ///
     /// # Panics
-    /// Panics if the closure returns another layer than the one that it gets.
+    /// Panics if the closure returns a different layer from the one that it gets.
     #[track_caller]
     #[must_use]
     pub fn configure(mut self, options: impl FnOnce(RateLimitLayer) -> RateLimitLayer) -> RouteLimits {
@@ -227,9 +227,9 @@ impl RouteLimits {
     }
 
     /// Creates a single layer for all routes from lines such as `("POST /todos", "todo/create")`. Each line consists of
-    /// a method, a route as it is given to the router, and a policy or a group. A line without a method (`"/todos"`) covers all
-    /// methods. `HEAD` requests match the line for `GET`, unless there is a line for `HEAD`. Requests that match no
-    /// line fall under the [default policy](RouteLimits::default_policy).
+    /// a method, a route as it is given to the router, and the name of a policy or a group. A line without a method
+    /// (`"/todos"`) covers all methods. `HEAD` requests match the line for `GET`, unless there is a line for `HEAD`.
+    /// Requests that match no line fall under the [default policy](RouteLimits::default_policy).
     ///
     /// In axum, add the layer with `Router::layer` or `route_layer`. For a router that is nested at `/api`, write the
     /// whole route, such as `/api/users/{id}`. The route `/` of the nested router becomes `/api`. Requests to a service
@@ -265,7 +265,7 @@ impl RouteLimits {
         self.choosing(Chooser::Table(table.finish()))
     }
 
-    /// Creates a layer that chooses the policy or the group of each request with a closure. If the closure returns
+    /// Creates a layer that uses a closure to choose the policy or the group for each request. If the closure returns
     /// `None` or an unknown name, the layer applies the [default policy](RouteLimits::default_policy).
     pub fn choose<F>(&self, choose: F) -> RateLimitLayer
     where

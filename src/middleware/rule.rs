@@ -43,7 +43,7 @@ pub struct Rule {
     pub(super) key: Arc<dyn KeyExtractor>,
     pub(super) cost: Option<Cost>,
     pub(super) on_response: Option<Arc<OnResponseFn>>,
-    /// The maximum delay of a request under this rule. `None` stands for the layer's.
+    /// The maximum delay of a request under this rule. If `None`, the layer's maximum applies.
     pub(super) wait: Option<Duration>,
 }
 

@@ -43,9 +43,8 @@ impl RateLimitStatus {
         self.decisions.tightest()
     }
 
-    /// Returns whether the request would have been refused without shadow mode (of the
-    /// [layer](super::RateLimitLayer::shadow) or of a [policy](crate::policy::Enforce)), because of a denial or because
-    /// no key was found.
+    /// Returns whether shadow mode, of the [layer](super::RateLimitLayer::shadow) or of a
+    /// [policy](crate::policy::Enforce), prevented a refusal. The cause may be a denial or a missing key.
     pub fn is_shadowed(&self) -> bool {
         self.shadowed
     }

@@ -54,9 +54,9 @@ impl LayerOptions {
         Ok((limits, now))
     }
 
-    /// Returns the charges of the caller under all rules, whatever the route. Rules with the same extractor use it only
-    /// once. A rule that only some routes choose is omitted if its extractor refuses this request, which has another
-    /// route, unless no other rule finds the caller.
+    /// Returns the charges of the caller under all rules, whatever the route. An extractor that several rules share is
+    /// called only once. If the extractor of a rule for some routes refuses this request, the rule is omitted, because
+    /// the request has another route. If no rule finds the caller, the result contains this refusal.
     async fn charges_of_all_rules(&self, parts: &Parts) -> RequestCharges {
         let mut known: Vec<(&Arc<dyn KeyExtractor>, Found)> = Vec::new();
         let mut found = RequestCharges::default();
@@ -92,7 +92,7 @@ impl LayerOptions {
 
     async fn snapshots(&self, signals: &Signals, charges: &[RuleCharge]) -> Result<Vec<Snapshot>, Error> {
         let limits = self.peek(charges, signals).await?;
-        // A single rule to choose from is treated as one that applies to every request.
+        // If routes can choose from only one rule, the rule is treated as if it applied to every request.
         let is_chosen = |charge: &RuleCharge| charge.rule < self.chosen && self.chosen > 1;
         if !limits.iter().any(|limit| limit.not_before().is_some()) || !charges.iter().any(is_chosen) {
             return Ok(limits);

@@ -1,4 +1,4 @@
-//! Detection of deny rules that a layer can never apply. They cause a panic when the layer is first used, and are
+//! Detects deny rules that a layer can never apply. Such rules cause a panic when the layer is first used, and are
 //! reported as mistakes later.
 
 use std::sync::Arc;

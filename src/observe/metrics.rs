@@ -63,7 +63,7 @@ impl Metrics {
     }
 
     /// Registers a series at each write. This is needed for exporters that drop idle series (`idle_timeout` of the
-    /// Prometheus exporter), because dropped series do not reappear otherwise.
+    /// Prometheus exporter), because dropped series would not reappear otherwise.
     #[must_use]
     pub fn look_up_each_time(mut self) -> Metrics {
         self.cache_handles = false;

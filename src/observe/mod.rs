@@ -1,7 +1,7 @@
 //! Observers for logs and metrics: `Tracing` (feature `tracing`) and `Metrics` (feature `metrics`).
 //!
 //! Register them with [`RateLimiterBuilder::observer`](crate::limiter::RateLimiterBuilder::observer). Events contain
-//! only the digest of a key. Metric labels do not contain even the digest. For setup and alerts, see
+//! only the digest of a key. Metric labels do not even contain the digest. For setup and alerts, see
 //! [`docs::observing`](crate::docs::observing).
 
 #[cfg(feature = "metrics")]

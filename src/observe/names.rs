@@ -11,7 +11,7 @@
 //! ```
 
 /// Counter: decided charges. Labels: `policy`, `outcome`, `reason`, `decided_by`, and `enforced`, which is `false` in
-/// shadow mode, where denials are ignored: `{outcome="denied",enforced="false"}` counts what would have been refused.
+/// shadow mode, where denials are ignored. `{outcome="denied",enforced="false"}` counts the ignored denials.
 ///
 /// A request under several policies is counted once under each policy. If one of the policies denies the request, a
 /// denial is counted under each of them. The policy that denied the request has its own `reason`, and the others have
@@ -37,7 +37,7 @@ pub const SETTLEMENTS: &str = "tollgate_settlements_total";
 /// Counter: rows and whole policies reset in this process. Label: `policy`.
 pub const RESETS: &str = "tollgate_resets_total";
 
-/// Counter: credits made in this process, whatever their number of tokens. Label: `policy`.
+/// Counter: credits made in this process, regardless of the number of tokens. Label: `policy`.
 pub const CREDITS: &str = "tollgate_credits_total";
 
 /// Counter: programming mistakes found by requests, as in [`Stats::mistakes`](crate::limiter::Stats). Label: `kind`,
@@ -48,7 +48,7 @@ pub const MISTAKES: &str = "tollgate_mistakes_total";
 /// a backend in this process. Label: `policy`.
 pub const DECISION_DURATION: &str = "tollgate_decision_duration_seconds";
 
-/// Gauge: rows that the backend holds in this process. Absent for a remote backend.
+/// Gauge: rows that the backend holds in this process. It is not reported for a remote backend.
 pub const ROWS: &str = "tollgate_rows";
 
 /// Gauge: rows of each policy that the backend holds in this process. Label: `policy`, which is `(others)` for policies
@@ -71,8 +71,8 @@ pub const BLOCKED: &str = "tollgate_blocked";
 /// Gauge: quotas changed at run time.
 pub const CHANGED_QUOTAS: &str = "tollgate_changed_quotas";
 
-/// Gauge: 1 while the circuit breaker is open and calls fail immediately, otherwise 0. Absent without a circuit
-/// breaker. The gauge stays 0 while a server replies with errors, such as a missing permission, so alert on
+/// Gauge: 1 while the circuit breaker is open and calls fail immediately, otherwise 0. It is not reported if there is
+/// no circuit breaker. The gauge stays 0 while a server replies with errors, such as a missing permission, so alert on
 /// [`BACKEND_ERRORS`] as well.
 pub const CIRCUIT_OPEN: &str = "tollgate_circuit_open";
 

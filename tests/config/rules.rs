@@ -1,4 +1,4 @@
-//! Keys, costs, waits, shadow mode, several policies per route and policies for all routes, from a file.
+//! Files with keys, costs, waits, shadow mode, several policies for a route, and policies for all routes.
 
 use axum::Router;
 use axum::routing::get;
@@ -6,7 +6,7 @@ use tollgate::{Config, RateLimiter, key};
 
 use crate::app::{app, call, limiter, toml};
 
-/// Returns the status, and the names and the remaining tokens of the limits in the headers, such as `api=9 all=99`.
+/// Returns the status, and the limits in the headers with their remaining tokens, such as `api=9 all=99`.
 async fn left(app: &Router, line: &str, lines: &[&str]) -> (u16, String) {
     let answer = call(app, line, lines).await;
     let limits: Vec<_> = answer.limits().iter().map(|(name, left, _)| format!("{name}={left}")).collect();
@@ -82,7 +82,7 @@ async fn a_policy_with_a_wait_delays_requests() {
 }
 
 #[tokio::test]
-async fn a_file_in_shadow_mode_refuses_nothing_and_sends_no_headers() {
+async fn a_policy_in_shadow_mode_refuses_nothing_and_sends_no_headers() {
     let config = toml("policies.default = { quota = \"1/min\", shadow = true }");
     let (limiter, _clock) = limiter(&config);
     let app = app(&config, &limiter);
@@ -114,7 +114,7 @@ async fn one_policy_of_a_file_can_be_in_shadow_mode() {
 }
 
 #[tokio::test]
-async fn the_default_of_a_policy_for_all_routes_is_not_charged_twice() {
+async fn a_policy_named_default_that_applies_to_all_routes_is_charged_once() {
     let config = toml("all_routes = \"default\"\n[policies.default]\nquota = \"60/min\"");
     assert!(config.default_policy().is_none());
     let (limiter, _clock) = limiter(&config);
@@ -122,7 +122,7 @@ async fn the_default_of_a_policy_for_all_routes_is_not_charged_twice() {
 }
 
 #[tokio::test]
-async fn a_reload_lists_changed_keys_costs_waits_and_choices() {
+async fn a_reload_lists_changed_keys_costs_waits_and_routes() {
     let config = toml(FILE);
     let (limiter, _clock) = limiter(&config);
     let new = FILE
@@ -152,7 +152,7 @@ limits.toml: routes.\"GET /todos\": { policies = [\"tenant\", \"api\"], cost = 1
 }
 
 #[test]
-fn a_file_that_names_keys_needs_the_reader_that_knows_them() {
+fn a_file_that_names_keys_can_be_read_only_by_a_reader_with_these_keys() {
     let text = "[policies.api]\nquota = \"1/s\"\nkey = \"user\"";
     let error = Config::parse("limits.toml", text, |text| toml::from_str(text)).unwrap_err().to_string();
     assert_eq!(

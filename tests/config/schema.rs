@@ -1,4 +1,4 @@
-//! The JSON schema accepts each file that the reader accepts, and refuses each unknown or missing field.
+//! The JSON schema accepts every file that the reader accepts, and refuses unknown and missing fields.
 //!
 //! `TOLLGATE_MESSAGES=write cargo test --all-features --test config` rewrites `docs/tollgate.schema.json`.
 
@@ -37,7 +37,7 @@ pub(crate) fn json(name: &str, text: &str) -> Value {
     }
 }
 
-/// YAML parsers read the name `404` as a number.
+/// Converts names to strings, because YAML parsers read the name `404` as a number.
 fn with_text_names(value: yaml_serde::Value) -> Value {
     match value {
         yaml_serde::Value::Mapping(entries) => {
@@ -52,7 +52,7 @@ fn with_text_names(value: yaml_serde::Value) -> Value {
     }
 }
 
-/// A valid file with every field.
+/// Returns a valid file with every field.
 fn every_field() -> Value {
     json!({
         "policies": {
@@ -91,7 +91,7 @@ fn every_field() -> Value {
     })
 }
 
-/// The reader's error for a file, or `None` if the file is valid.
+/// Returns the reader's error for a file, or `None` if the file is valid.
 fn error(file: &Value) -> Option<String> {
     let error = reader().parse("limits.json", &file.to_string(), |text| serde_json::from_str(text)).err()?;
     Some(error.to_string())
@@ -177,7 +177,7 @@ fn missing_fields_are_refused_by_the_reader_and_by_the_schema() {
 
 #[test]
 fn the_schema_accepts_every_value_that_the_reader_accepts() {
-    let others = [
+    let values = [
         json!(null),
         json!(true),
         json!(0),
@@ -202,7 +202,7 @@ fn the_schema_accepts_every_value_that_the_reader_accepts() {
     ];
     let (mut accepted, mut both_refuse) = (0, 0);
     for_each_value(&every_field(), "", &mut |pointer| {
-        for other in &others {
+        for other in &values {
             let mut file = every_field();
             *file.pointer_mut(pointer).unwrap() = other.clone();
             match (error(&file), check(&file)) {
@@ -211,7 +211,7 @@ fn the_schema_accepts_every_value_that_the_reader_accepts() {
                     assert_eq!(schema, Ok(()), "{pointer}: {other}");
                 }
                 (Some(_), Err(_)) => both_refuse += 1,
-                // The schema does not check texts such as quotas and names of policies.
+                // The schema does not check strings such as quotas and policy names.
                 (Some(_), Ok(())) => {}
             }
         }

@@ -1,5 +1,5 @@
-//! Enforcement, credits, resets of policies and their listings in several processes. The child processes run this test
-//! program.
+//! Enforcement, credits, policy resets and lists of changes, shared by several processes. The child processes run this
+//! test program.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ static API: Policy = Policy::new("api", Quota::token_bucket(100, DAY));
 static BOTH: Policy = Policy::new("both", Quota::token_bucket(10, DAY)).and(Quota::sliding_window(20, HOUR));
 static TRIAL: Policy = Policy::new("trial", Quota::token_bucket(1, DAY)).enforce(Enforce::Never);
 
-/// The environment variable that contains the server's URL and the task of a child process.
+/// The environment variable that contains the server's URL and the task of the child process.
 const CHILD: &str = "TOLLGATE_TEST_RUN_TIME_CHILD";
 
 /// Twice the documented delay, because the machine may be busy.
@@ -45,8 +45,8 @@ async fn run(server: &Server, task: &str) -> String {
 /// The child process runs this test. In any other process, the test does nothing.
 #[test]
 fn child() {
-    let Ok(order) = std::env::var(CHILD) else { return };
-    let (url, task) = order.split_once(' ').unwrap();
+    let Ok(url_and_task) = std::env::var(CHILD) else { return };
+    let (url, task) = url_and_task.split_once(' ').unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let result = runtime.block_on(async {
         let limiter = limiter(url).await;
@@ -70,7 +70,7 @@ fn child() {
                 return enforced(&limiter).await.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
             }
             "remaining" => {
-                // The first read of the notices may come after the first decision.
+                // The notices may be read only after the first decision.
                 wait_until(async || limiter.remaining(&API, "ada").await.unwrap() == 100).await;
             }
             "list" => {
@@ -87,7 +87,7 @@ fn child() {
     println!("result={result};");
 }
 
-/// Returns which of 300 keys are denied at a cost that never fits.
+/// Returns those of 300 keys that are denied a cost above the capacity.
 async fn enforced(limiter: &RateLimiter) -> Vec<u64> {
     let mut denied = Vec::new();
     for key in 0..300u64 {
@@ -119,7 +119,7 @@ async fn a_share_is_enforced_for_the_same_keys_in_all_processes() {
 }
 
 #[tokio::test]
-async fn enforced_charges_are_made_on_redis_without_the_ones_that_are_let_through() {
+async fn enforced_charges_are_made_on_redis_even_if_shadowed_charges_are_denied() {
     let server = Server::start();
     let here = limiter(&server.url()).await;
     let both = || [Charge::new(&TRIAL, "ada"), Charge::new(&API, "ada")];
@@ -133,7 +133,7 @@ async fn enforced_charges_are_made_on_redis_without_the_ones_that_are_let_throug
 }
 
 #[tokio::test]
-async fn a_credit_of_another_process_ends_remembered_denials_within_a_second() {
+async fn a_credit_by_another_process_ends_remembered_denials_within_a_second() {
     let server = Server::start();
     let here = limiter(&server.url()).await;
     here.acquire(&API, "ada").cost(100).await.unwrap();
@@ -165,12 +165,12 @@ async fn a_policy_reset_reaches_all_processes_within_a_second() {
         assert_eq!(here.remaining(&API, key).await.unwrap(), 100, "{key}");
     }
     assert!(here.limit(&TRIAL, "ada").await.unwrap().is_shadowed(), "another policy keeps its rows");
-    // A process that starts later uses the new rows, and a late settlement changes the old ones.
+    // A process that starts later uses the new rows, and a late settlement changes the old rows.
     usage.settle(90).await.unwrap();
     assert_eq!(here.remaining(&API, "cyd").await.unwrap(), 100);
     run(&server, "remaining").await;
 
-    // The rows have other names on the server. None was deleted or scanned.
+    // The new rows have other names on the server. The old rows were neither deleted nor scanned for.
     here.acquire(&API, "ada").cost(7).await.unwrap();
     let decision = here.try_check(&API, "ada").await.unwrap();
     let backend = server.backend().await;

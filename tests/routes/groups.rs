@@ -1,4 +1,4 @@
-//! Route groups: options that are set once, a key per policy, and several policies per route, over a socket.
+//! Route groups over a socket: options for all layers, a key for each policy, and several policies for a route.
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -13,7 +13,8 @@ use tollgate::{Policy, Quota, SECOND};
 
 use crate::app::{Server, header, limiter, policy, serve, user};
 
-/// `read` and `write` count users. `tenant` counts tenants, and a request costs 5 there. `all` applies to all requests.
+/// `read` and `write` limit each user. `tenant` limits each tenant, at a cost of 5 per request. `all` limits all
+/// requests.
 fn limits(limiter: &RateLimiter) -> RouteLimits {
     RouteLimits::new(user)
         .policy(policy("read", 100))
@@ -32,7 +33,7 @@ fn routes() -> Router {
         .route("/health", get(|| async {}))
 }
 
-/// Returns the status, and the names and the remaining tokens of the limits in the headers, such as `read=99 all=999`.
+/// Returns the status, and the limits in the headers with their remaining tokens, such as `read=99 all=999`.
 async fn left(server: &Server, line: &str, lines: &[&str]) -> (u16, String) {
     let answer = server.call(line, lines).await;
     let limits: Vec<_> = answer.limits().iter().map(|(name, left, _)| format!("{name}={left}")).collect();
@@ -50,7 +51,7 @@ async fn a_group_charges_all_of_its_policies_or_none() {
     for (line, lines, status, expected) in [
         ("GET /", ADA, 200, "read=99 all=999"),
         ("POST /export", ADA, 200, "write=2 tenant=15 all=998"),
-        // Another user of the same tenant.
+        // This is another user of the same tenant.
         ("POST /export", EVE, 200, "write=2 tenant=10 all=997"),
         ("POST /export", ADA, 200, "write=1 tenant=5 all=996"),
         ("POST /export", ADA, 200, "write=0 tenant=0 all=995"),
@@ -59,7 +60,7 @@ async fn a_group_charges_all_of_its_policies_or_none() {
         // The tenant's policy denies the request, so nothing is charged.
         ("POST /export", EVE, 429, "tenant=0"),
         ("POST /export", &["x-user: eve", "x-tenant: 2"], 200, "write=1 tenant=15 all=994"),
-        // Unlisted routes fall only under the rule for all requests.
+        // Only the rule for all requests applies to unlisted routes.
         ("GET /health", ADA, 200, "all=993"),
     ] {
         assert_eq!(left(&server, line, lines).await, (status, expected.to_owned()), "{line} {lines:?}");
@@ -103,7 +104,7 @@ fn refuse(refusal: &Refusal<'_>) -> http::Response<bytes::Bytes> {
     refusal.respond("text/plain", "slow down")
 }
 
-/// Limits with options that are set once: headers, refusal, skip, cost and settlement.
+/// Returns limits with options for all layers: headers, refusal, skip, cost and settlement.
 fn with_options(limiter: &RateLimiter) -> RouteLimits {
     RouteLimits::new(user)
         .configure(|layer| layer.headers(HeaderFamily::Draft6).on_refusal(refuse))
@@ -117,7 +118,7 @@ fn with_options(limiter: &RateLimiter) -> RouteLimits {
 }
 
 #[tokio::test]
-async fn options_that_are_set_once_apply_to_every_layer() {
+async fn configured_options_apply_to_every_layer() {
     let layers: [fn(&RouteLimits) -> RateLimitLayer; 3] = [
         |limits| limits.route("read"),
         |limits| limits.table([("/{*rest}", "read"), ("/", "read"), ("/export", "read"), ("/fail", "read")]),
@@ -134,7 +135,7 @@ async fn options_that_are_set_once_apply_to_every_layer() {
         for (line, status, expected, body) in [
             ("GET /health", 200, "", ""),
             ("GET /", 200, "6", ""),
-            // Refunded after the response.
+            // The charge is refunded after the response.
             ("GET /fail", 500, "2", ""),
             ("GET /", 200, "2", ""),
             ("POST /export", 429, "2", "slow down"),
@@ -178,7 +179,7 @@ async fn only_requests_under_rules_that_wait_are_delayed() {
     let began = std::time::Instant::now();
     assert_eq!(statuses("POST /export", ADA).await, [200, 200]);
     assert!(began.elapsed() >= std::time::Duration::from_millis(80), "{:?}", began.elapsed());
-    // A rule that does not wait denies the request, although another rule of the group would wait.
+    // The rule that does not wait denies the request, although the other rule of the group would wait.
     assert_eq!(statuses("GET /fail", &["x-user: bob"]).await, [500, 429]);
 }
 

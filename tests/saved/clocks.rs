@@ -1,4 +1,4 @@
-//! A clock that shows an earlier time after a restart gives no tokens away and locks no key out.
+//! If the clock is set back during a restart, no key gains tokens, and no key is locked out.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{Ask, Micros};
@@ -37,17 +37,17 @@ proptest! {
                 promised = at + wait;
             }
         }
-        let (left, _) = peeked(&before, row, &quota);
+        let (left, _) = left_and_wait(&before, row, &quota);
         let rows = before.save_rows().expect("a memory backend");
         let earlier = Micros::new(at.get() - back.min(at.get()));
         clock.set(earlier);
         let after = backend(&clock);
         after.load_rows(&rows.bytes).expect("valid rows");
-        let (left_after, wait) = peeked(&after, row, &quota);
+        let (left_after, wait) = left_and_wait(&after, row, &quota);
         prop_assert!(left_after <= left, "{left_after} tokens left after the restart, {left} before");
 
-        // The whole quota is available again after the time of two refills of what was spent. An expiry is a whole
-        // second, and a window begins at a boundary.
+        // The whole quota is available again after at most twice the time that it takes to refill the spent tokens. The
+        // bound is larger because expiries are rounded up to whole seconds, and windows begin at boundaries.
         let spent = now(after.peek(&[Take::new(row, &quota, Ask::cost(0))]))[0].state.spent;
         let refills = (spent / quota.get_capacity().max(1) as f64).ceil() + 2.0;
         let full = (quota.window() + quota.period()).mul_f64(2.0 * refills) + 2 * SECOND;
@@ -56,7 +56,7 @@ proptest! {
 }
 
 /// Returns the number of tokens left and the time until all of them are available.
-fn peeked(backend: &tollgate::MemoryBackend, row: RowId<'_>, quota: &Quota) -> (u64, std::time::Duration) {
+fn left_and_wait(backend: &tollgate::MemoryBackend, row: RowId<'_>, quota: &Quota) -> (u64, std::time::Duration) {
     let capacity = quota.get_capacity();
     let allowed = |cost| {
         matches!(

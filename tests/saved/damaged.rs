@@ -16,7 +16,7 @@ fn api() -> Policy {
     Policy::new("api", Quota::token_bucket(1_000, HOUR))
 }
 
-/// A limiter with 20,000 rows, whose state has several parts.
+/// Creates a limiter with 20,000 rows, whose saved state has several parts.
 fn full(clock: &ManualClock) -> RateLimiter {
     let limiter = limiter(clock);
     (0..20_000u64).for_each(|key| drop(now(limiter.try_limit(&api(), key))));
@@ -26,7 +26,7 @@ fn full(clock: &ManualClock) -> RateLimiter {
     limiter
 }
 
-/// A generator of pseudorandom numbers, the same in every run.
+/// A generator of pseudorandom numbers, which are the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -43,11 +43,11 @@ fn two_hundred_damaged_states_change_nothing() {
     assert!(state.len() > 800_000);
     let after = limiter(&clock);
     now(after.limit(&api(), "ada"));
-    let known = |limiter: &RateLimiter| {
+    let observed = |limiter: &RateLimiter| {
         let left = now(limiter.remaining(&api(), "ada"));
         (limiter.stats(), limiter.set_quotas(), limiter.blocks().len(), left)
     };
-    let expected = known(&after);
+    let expected = observed(&after);
     let (mut random, mut messages) = (Random(7), std::collections::BTreeMap::<String, usize>::new());
     for number in 0..200 {
         let mut damaged = state.clone();
@@ -74,12 +74,12 @@ fn two_hundred_damaged_states_change_nothing() {
         assert!(error.to_string().contains("the state"), "{error}");
         let text: String = error.to_string().chars().filter(|character| !character.is_ascii_digit()).collect();
         *messages.entry(text).or_default() += 1;
-        assert_eq!(known(&after), expected, "{error}");
+        assert_eq!(observed(&after), expected, "{error}");
     }
     println!("{messages:#?}");
     assert!(messages.len() >= 6, "{messages:#?}");
-    assert!(after.load(&state[..]).is_ok(), "the state itself is valid");
-    assert_ne!(known(&after), expected);
+    assert!(after.load(&state[..]).is_ok(), "the undamaged state is valid");
+    assert_ne!(observed(&after), expected);
 }
 
 proptest! {
@@ -130,7 +130,7 @@ fn parts_of_two_states_cannot_be_combined() {
     let first = saved(&one);
     now(one.limit(&api(), "ada"));
     let second = saved(&one);
-    // Both states begin with parts of equal lengths. The last part is empty and has 21 bytes.
+    // The parts of both states have the same lengths. The last part has no content and takes 21 bytes.
     let mut mixed = first[..first.len() - 21].to_vec();
     mixed.extend_from_slice(&second[second.len() - 21..]);
     let error = limiter(&clock).load(&mixed[..]).unwrap_err();
@@ -138,7 +138,7 @@ fn parts_of_two_states_cannot_be_combined() {
 }
 
 #[test]
-fn errors_name_what_was_expected_and_found() {
+fn errors_state_what_was_expected_and_what_was_found() {
     let clock = ManualClock::new();
     let state = saved(&limiter(&clock));
     let with = |position: usize, byte: u8| {

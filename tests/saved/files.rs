@@ -42,7 +42,7 @@ impl Drop for Directory {
 }
 
 #[test]
-fn a_file_is_replaced_and_nothing_remains_beside_it() {
+fn a_file_is_replaced_and_no_temporary_file_remains() {
     let directory = Directory::new("replaced");
     let path = directory.0.join("limits.state");
     let clock = ManualClock::new();
@@ -76,7 +76,7 @@ fn a_file_that_cannot_be_written_or_read_is_named_in_the_error() {
     assert!(error.to_string().starts_with(&*missing.to_string_lossy()), "{error}");
     assert!(std::error::Error::source(&error).is_some());
 
-    // A directory cannot be replaced with a file. The new file is removed.
+    // A directory cannot be replaced with a file, so the new file is removed.
     let taken = directory.0.join("taken");
     fs::create_dir(&taken).unwrap();
     assert_eq!(limiter.save_to_file(&taken).unwrap_err().kind(), StateErrorKind::Io);
@@ -114,7 +114,8 @@ fn on_system_clock() -> RateLimiter {
     RateLimiter::new(MemoryBackend::builder().secret(Secret::new(SECRET)).build())
 }
 
-/// Saves in a loop until the process is killed. The first token of each key is saved before the first line is printed.
+/// Saves in a loop until the process is killed. The first line is printed after one token of each key was spent and
+/// saved.
 #[test]
 #[ignore = "runs only as the child process of another test"]
 fn child_that_saves_until_it_is_killed() {
@@ -128,7 +129,7 @@ fn child_that_saves_until_it_is_killed() {
     }
 }
 
-/// Kills a real process at different points of a save. Each time, the file is the one of a completed save.
+/// Kills a child process at different points of a save. Each time, the file must come from a completed save.
 #[test]
 fn a_process_that_is_killed_while_it_saves_leaves_a_complete_file() {
     let directory = Directory::new("killed");

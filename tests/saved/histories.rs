@@ -1,4 +1,4 @@
-//! Random histories: a limiter that was restarted decides like one that was not.
+//! Random histories: after a restart, a limiter decides like a limiter that was not restarted.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{SECRET, backend, limiter, restarted};
 proptest! {
     #![proptest_config(cases(3_000))]
 
-    /// The rows are equal to the bit. Receipts are used only until the next restart.
+    /// The results of both backends are bit-identical. Receipts are used only until the next restart.
     #[test]
     fn a_restarted_backend_decides_like_one_that_kept_running(
         quotas in (quota(), quota()),
@@ -32,7 +32,7 @@ proptest! {
         let (mut promised, mut at, mut receipts) = (begin, begin, Vec::new());
         for raw in history {
             let (kind, number) = raw.what;
-            // The second quota is used rarely, because a row under another quota no longer tests its first quota.
+            // The second quota is used rarely, because after a change of quota, a row no longer tests the first quota.
             let quota = quotas[usize::from(number % 16 == 0)];
             at = raw.moved(&quota, at, promised);
             clock.set(at);
@@ -184,14 +184,14 @@ fn states_of_format_version_1_can_be_loaded() {
     let left = policies().map(|policy| now(after.remaining(&policy, 7u64)));
     assert_eq!(left, [3, 5, 4, 3]);
     assert_eq!(after.digest(Some(&7u64.into())), Secret::new(SECRET).digest(&7u64.into()));
-    // This version saves the same, except that the rows may be in another order.
+    // Saving the state again produces the same state, except that the rows may be in another order.
     let saved = crate::saved(&after);
     assert_eq!((saved.len(), &saved[..20]), (state.len(), &state[..20]));
 }
 
-/// Writes the file of the test above. Run it only if the version of the format has changed.
+/// Writes the file that the test above reads. Run this only if the version of the format has changed.
 #[test]
-#[ignore = "writes a file of the source"]
+#[ignore = "writes a file in the source tree"]
 fn write_the_state_of_this_version() {
     let clock = ManualClock::new();
     let before = limiter(&clock);

@@ -36,7 +36,7 @@ fn saved(limiter: &RateLimiter) -> Vec<u8> {
     state
 }
 
-/// Returns a new limiter with the state of another one, as after a restart.
+/// Returns a new limiter with the state of `before`, as after a restart.
 fn restarted(before: &RateLimiter, clock: &ManualClock) -> RateLimiter {
     let after = limiter(clock);
     after.load(&saved(before)[..]).expect("loaded");

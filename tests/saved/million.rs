@@ -1,4 +1,5 @@
-//! The time that a million rows take. `cargo test --release --test saved million -- --ignored --nocapture`.
+//! Measures how long it takes to save and load a million rows: `cargo test --release --test saved million -- --ignored
+//! --nocapture`.
 
 use std::time::Instant;
 
@@ -9,7 +10,7 @@ use crate::SECRET;
 use crate::support::now;
 
 #[test]
-#[ignore = "prints times, which mean something only in release"]
+#[ignore = "prints times, which are meaningful only in a release build"]
 fn a_million_rows_are_saved_and_loaded() {
     const ROWS: u64 = 1_000_000;
     let api = Policy::new("api", Quota::token_bucket(10, DAY));

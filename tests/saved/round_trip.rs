@@ -1,4 +1,4 @@
-//! Everything that is saved is the same after a restart, except for what has ended by then.
+//! The saved state is the same after a restart, except for entries that have expired in the meantime.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ fn policies() -> [Policy; 5] {
     ]
 }
 
-/// Everything that callers see of a key, now and at some later instants.
-fn seen(limiter: &RateLimiter, clock: &ManualClock) -> Vec<String> {
+/// Returns the snapshots of all keys, now and at some later instants.
+fn snapshots(limiter: &RateLimiter, clock: &ManualClock) -> Vec<String> {
     let begin = tollgate::clock::Clock::now(clock);
     let mut seen = Vec::new();
     for later in [Duration::ZERO, SECOND, 7 * SECOND, MINUTE, HOUR, DAY] {
@@ -58,15 +58,15 @@ fn rows_of_all_algorithms_are_the_same_after_a_restart() {
             reservation.into_receipt();
         }
     }
-    // Looking at a limiter at later instants may drop its rows, so all limiters are created before.
+    // Reading snapshots at later instants may drop rows, so all limiters are created first.
     let once = restarted(&before, &clock);
     let twice = restarted(&once, &clock);
     let empty = limiter(&clock);
     assert_eq!(twice.rows_by_policy(), once.rows_by_policy());
     assert_eq!(once.rows_by_policy().len(), 5);
-    let expected = seen(&before, &clock);
-    assert!(seen(&once, &clock) == expected && seen(&twice, &clock) == expected);
-    assert!(seen(&empty, &clock) != expected);
+    let expected = snapshots(&before, &clock);
+    assert!(snapshots(&once, &clock) == expected && snapshots(&twice, &clock) == expected);
+    assert!(snapshots(&empty, &clock) != expected);
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -91,7 +91,7 @@ fn tokens_are_refilled_while_the_process_does_not_run() {
 }
 
 #[test]
-fn quotas_set_at_run_time_survive_for_every_scope() {
+fn quotas_set_at_run_time_survive_a_restart_in_every_scope() {
     let clock = ManualClock::new();
     let before = limiter(&clock);
     let [.., several, tiers] = policies();
@@ -107,7 +107,7 @@ fn quotas_set_at_run_time_survive_for_every_scope() {
 }
 
 #[test]
-fn enforcement_and_resets_of_policies_survive() {
+fn enforcement_and_policy_resets_survive_a_restart() {
     let clock = ManualClock::new();
     let before = limiter(&clock);
     let [first, second, ..] = policies();
@@ -147,13 +147,13 @@ fn blocks_and_pauses_end_when_they_would_have_ended() {
     let after = limiter();
     let loaded = after.load(&state[..]).unwrap();
     assert_eq!((loaded.blocks, loaded.pauses, loaded.expired, loaded.dropped), (2, 1, 1, 0));
-    let known = |limiter: &RateLimiter| {
+    let listed = |limiter: &RateLimiter| {
         let mut blocks: Vec<_> =
             limiter.blocks().into_iter().map(|block| (block.digest, block.left, block.times, block.by_hand)).collect();
         blocks.sort();
         blocks
     };
-    assert_eq!(known(&after), known(&before));
+    assert_eq!(listed(&after), listed(&before));
     for (key, left) in [("mallory", 110 * MINUTE), ("eve", 50 * MINUTE), ("slow", 20 * MINUTE)] {
         for limiter in [&before, &after] {
             let decision = blocked(limiter, key);
@@ -161,7 +161,7 @@ fn blocks_and_pauses_end_when_they_would_have_ended() {
         }
     }
 
-    // The next automatic block is longer, because the loaded one was active.
+    // The next automatic block is longer, because the loaded block was the first one.
     clock.advance(55 * MINUTE);
     for _ in 0..4 {
         drop(now(after.try_limit(&policy, "eve")));
@@ -205,7 +205,7 @@ fn a_smaller_table_keeps_the_rows_of_denied_keys() {
 }
 
 #[test]
-fn a_state_without_a_secret_in_the_backend_is_neither_saved_nor_loaded() {
+fn states_are_neither_saved_nor_loaded_if_the_backend_has_no_secret() {
     let clock = ManualClock::new();
     let state = saved(&limiter(&clock));
     let no_secret = RateLimiter::default();

@@ -1,4 +1,4 @@
-//! Calls under divided quotas: refusals, several charges, settlements, resets and changes of the quota.
+//! Calls under divided quotas: denials, several charges, settlements, resets and changes of the quota.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,8 +33,8 @@ fn all_tokens_of_a_quota_can_be_spent() {
 }
 
 #[test]
-fn a_call_that_one_shard_refuses_is_tried_on_the_other() {
-    // A fixed start puts all calls in one window.
+fn a_call_that_one_shard_denies_is_tried_on_another() {
+    // With a fixed start, all calls are in the same window.
     const API: Policy = Policy::new("api", Quota::fixed_window(10, DAY).start(SECOND).shards(2));
     for _ in 0..100 {
         let (limiter, _clock) = limiter();
@@ -59,7 +59,7 @@ fn decisions_report_the_whole_quota() {
 }
 
 #[test]
-fn a_cost_above_every_shard_has_its_own_reason() {
+fn a_cost_that_fits_into_no_shard_has_its_own_reason() {
     #[derive(Debug, Default)]
     struct Mistakes(Arc<Mutex<Vec<String>>>);
     impl Observer for Mistakes {
@@ -114,12 +114,13 @@ fn several_quotas_are_charged_on_the_same_shard() {
     assert_eq!(drain(&limiter, &API, "ada"), 20);
     clock.advance(HOUR);
     assert_eq!(drain(&limiter, &API, "ada"), 0);
-    let left: Vec<u64> = now(limiter.snapshots(&API, "ada")).iter().map(|it| it.available(it.now())).collect();
+    let left: Vec<u64> =
+        now(limiter.snapshots(&API, "ada")).iter().map(|snapshot| snapshot.available(snapshot.now())).collect();
     assert_eq!(left, [20, 0]);
 }
 
 #[test]
-fn a_reservation_is_given_back_to_its_shard() {
+fn a_cancelled_reservation_is_refunded_to_its_shard() {
     const API: Policy = Policy::new("api", Quota::per_minute(12).max_reserved(12).shards(3));
     let (limiter, _clock) = limiter();
     let held: Vec<_> = (0..24).map(|_| limiter.acquire(&API, "ada").reserve()).collect();
@@ -136,7 +137,7 @@ fn a_reservation_is_given_back_to_its_shard() {
 }
 
 #[test]
-fn a_reset_forgets_all_shards() {
+fn a_reset_applies_to_all_shards() {
     const API: Policy = Policy::new("api", Quota::per_hour(64).shards(64));
     let (limiter, _clock) = limiter();
     drain(&limiter, &API, "ada");
@@ -149,7 +150,7 @@ fn a_reset_forgets_all_shards() {
 }
 
 #[test]
-fn a_changed_number_of_shards_grants_at_most_one_more_capacity() {
+fn changing_the_number_of_shards_grants_at_most_one_more_capacity() {
     let api = Policy::new("api", Quota::per_hour(60).shards(2)).tier("busy", Quota::per_hour(60).shards(6));
     let (limiter, _clock) = limiter();
     let mut admitted = drain(&limiter, &api, "ada");
@@ -166,7 +167,7 @@ fn a_changed_number_of_shards_grants_at_most_one_more_capacity() {
 
 #[test]
 #[should_panic(expected = "every request costs 26, and the quota 100/min shards 4 has shards that hold 25 at most")]
-fn a_fixed_cost_above_every_shard_is_an_error_when_the_router_is_built() {
+fn a_fixed_cost_that_fits_into_no_shard_panics_when_the_router_is_built() {
     use tower::Layer;
     let layer = RateLimitLayer::new(Quota::per_minute(100).shards(4), key::global()).fixed_cost(26);
     drop(layer.layer(tower::service_fn(|_: http::Request<()>| async { Ok::<_, ()>(http::Response::new(())) })));

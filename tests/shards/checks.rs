@@ -18,7 +18,7 @@ fn a_check_spends_nothing_and_reads_all_shards() {
         assert_eq!((check.remaining(), check.is_allowed(), check.shards_read()), (130 - spent, spent < 130, 7));
         let snapshot = now(limiter.snapshot(&API, "ada"));
         assert_eq!((snapshot.available(snapshot.now()), snapshot.rows().len()), (130 - spent, 7));
-        // The two shards that are tried may be empty while others are not.
+        // The two shards that are tried may be empty, although others are not.
         while spent < 130 && !now(limiter.try_limit(&API, "ada")).is_allowed() {}
     }
 }
@@ -33,7 +33,7 @@ fn a_check_is_answered_by_the_shard_that_can_grant_the_cost_first() {
         let snapshot = now(limiter.snapshot(&API, "ada"));
         let projected = snapshot.project(snapshot.now(), Ask::cost(cost));
         assert_eq!((projected.verdict, projected.is_allowed()), (check.step().verdict, check.is_allowed()), "{cost}");
-        // A shard with 19 tokens may be left.
+        // One shard may still have 19 tokens.
         assert!(cost == 19 || check.is_allowed() == (cost <= 18), "{cost}");
     }
     let reserve = now(limiter.snapshot(&API, "ada")).project(now(limiter.now()), Ask::cost(20).reserve());

@@ -55,14 +55,14 @@ pub(crate) struct Spending(Vec<QuotaSpending>);
 
 #[derive(Clone, Default)]
 struct QuotaSpending {
-    /// The row of the quota if it were not divided.
+    /// The row that the quota would have if it were not divided.
     undivided: State,
     /// The due times and costs of all calls.
     due: Vec<(Micros, u64)>,
 }
 
 impl Spending {
-    /// Adds a call, and checks that the undivided quota allows it, too.
+    /// Adds a call, and checks that the undivided quota would also allow it.
     pub(crate) fn add(&mut self, ask: Ask, decisions: &Decisions) {
         self.0.resize(decisions.iter().count(), QuotaSpending::default());
         if !decisions.is_allowed() {
@@ -117,7 +117,8 @@ fn micros(quota: &Quota) -> u64 {
 pub(crate) fn ask(policy: &Policy, random: &mut Random) -> Ask {
     let quotas = policy.quotas();
     let reserves = quotas.iter().any(|quota| quota.get_max_reserved() != Some(0));
-    // A reservation above the capacity is due later than the first of its tokens, so the bound does not apply to it.
+    // A reservation above the capacity is due later than the first of its tokens, so the bound does not apply to such a
+    // reservation.
     let share = quotas.iter().map(|quota| quota.get_capacity() / quota.get_shards()).min().unwrap_or(1);
     let most = if random.below(3) == 0 { 40 } else { 4 };
     let ask = Ask::cost(random.below(if reserves { most.min(share + 1) } else { most }));

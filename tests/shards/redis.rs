@@ -60,7 +60,7 @@ async fn shards_on_a_cluster_never_admit_more_than_the_quota() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shards_are_on_all_nodes_of_a_cluster_and_a_call_that_is_allowed_is_one_round_trip() {
+async fn shards_use_all_nodes_of_a_cluster_and_an_allowed_call_takes_one_round_trip() {
     let cluster = Cluster::start();
     let (backend, builder) = (cluster.backend().await, RateLimiter::builder);
     let limiter = builder(backend.clone()).build();
@@ -108,7 +108,7 @@ async fn charges_with_the_same_number_of_shards_use_one_slot() {
         let charges = [Charge::new(&HOT, "all"), Charge::new(&OTHER, "all")];
         assert!(limiter.try_limit_all(charges).await.unwrap().is_allowed());
     }
-    let of = |policy: &str| {
+    let row_names = |policy: &str| {
         let suffix = format!(":{policy}");
         let keys = cluster
             .nodes
@@ -116,7 +116,7 @@ async fn charges_with_the_same_number_of_shards_use_one_slot() {
             .flat_map(|node| redis::cmd("KEYS").arg("tollgate:2:*").query::<Vec<String>>(&mut node.admin()).unwrap());
         keys.filter_map(|key| key.strip_suffix(&suffix).map(str::to_owned)).collect::<HashSet<_>>()
     };
-    assert_eq!(of("hot"), of("other"));
+    assert_eq!(row_names("hot"), row_names("other"));
 }
 
 #[tokio::test]

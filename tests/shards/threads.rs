@@ -1,4 +1,4 @@
-//! Eight threads spend one key's tokens on a real clock.
+//! Eight threads spend the tokens of one key, on the system clock.
 
 use std::sync::Barrier;
 use std::thread;
@@ -9,7 +9,7 @@ use tollgate::{HOUR, Policy, Quota, RateLimiter, SECOND};
 use crate::support::now;
 
 const THREADS: u32 = 8;
-const LASTS: Duration = Duration::from_millis(300);
+const DURATION: Duration = Duration::from_millis(300);
 
 #[test]
 fn eight_threads_never_spend_more_than_the_quota() {
@@ -28,7 +28,7 @@ fn eight_threads_never_spend_more_than_the_quota() {
                 barrier.wait();
                 let began = Instant::now();
                 let mut admitted = 0u64;
-                while began.elapsed() < LASTS {
+                while began.elapsed() < DURATION {
                     admitted += u64::from(now(limiter.try_limit(&policy, "all")).is_allowed());
                 }
                 admitted

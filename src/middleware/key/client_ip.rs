@@ -25,8 +25,8 @@ use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network
 /// The server has to provide the peer's address. axum provides it through
 /// `into_make_service_with_connect_info::<SocketAddr>()`. tonic (feature `tonic`) always provides it. For other
 /// servers, insert a [`PeerAddr`] extension. Without the address, every request is refused with 500. This
-/// [mistake](crate::observe::Mistake) is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes), and it is
-/// reported once, with its remedy, to observers. There are no observers by default.
+/// [mistake](crate::observe::Mistake) is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes), and reported
+/// once to observers, with advice on how to fix it. There are no observers by default.
 ///
 /// ```
 /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
@@ -193,7 +193,7 @@ impl ClientIp {
     ///
     /// Without this mapping, all IPv4 clients behind a translator with your own prefix count as one caller. Addresses
     /// with the well-known prefix `64:ff9b::/96` are always mapped, unless they contain a private IPv4 address, because
-    /// RFC 6052 forbids this combination. If your translator uses it nevertheless, list the prefix here.
+    /// RFC 6052 forbids this combination. If your translator uses this combination nevertheless, list the prefix here.
     ///
     /// Keys, trusted proxies, deny rules and blocks then use the IPv4 address, so write IPv4 networks in deny rules.
     ///

@@ -1,9 +1,9 @@
 //! Addresses in `X-Forwarded-For` and `Forwarded` (RFC 7239), read from the right.
 //!
-//! Each proxy appends the address of its peer. The rightmost entry is therefore the nearest proxy's, and the leftmost
-//! text is the client's own. Entries are read from the right, and only as long as their authors are trusted. Text that
-//! a client writes on the left (unclosed quotes, quoted commas, garbage) cannot change how the entries on the right are
-//! read.
+//! Each proxy appends the address of its peer. The rightmost entry was therefore written by the nearest proxy, and the
+//! leftmost text by the client. Entries are read from the right, and only as long as their authors are trusted. Text
+//! that a client writes on the left (unclosed quotes, quoted commas, garbage) cannot change how the entries on the
+//! right are read.
 
 use std::net::{IpAddr, SocketAddr};
 

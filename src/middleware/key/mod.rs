@@ -143,8 +143,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// Tries `other` if this extractor finds no key. See [`KeyExtractor`] for an example.
     ///
-    /// The first key must be verified. If clients can [invent](crate::key#which-keys-a-client-can-invent) it, as they
-    /// can invent an unchecked API key, they can bypass the limit on the second key.
+    /// The first key must be verified. If clients can [invent](crate::key#which-keys-a-client-can-invent) the first
+    /// key, as with an unchecked API key, they can bypass the limit on the second key.
     fn or<O: KeyExtractor>(self, other: O) -> Or<Self, O>
     where
         Self: Sized,

@@ -166,9 +166,9 @@ impl RateLimitLayer {
     }
 
     /// Accepts [deny rules](crate::protection::DenyList) that this layer can never apply. These are rules for networks
-    /// if the layer knows no address, for labels that it does not set, and for keys that its extractors cannot find.
-    /// Use this option if another layer or a handler with the same limiter applies these rules. Without this option,
-    /// adding the layer to a service panics if there are such rules.
+    /// if the layer does not know the client's address, for labels that it does not set, and for keys that its
+    /// extractors cannot find. Use this option if another layer or a handler with the same limiter applies these rules.
+    /// Without this option, adding the layer to a service panics if there are such rules.
     #[must_use]
     pub fn ignore_unmatched_deny_rules(mut self) -> RateLimitLayer {
         self.options_mut().unmatched.ignored = true;

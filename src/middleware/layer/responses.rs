@@ -13,7 +13,8 @@ use crate::middleware::refusal::Refusal;
 impl RateLimitLayer {
     /// Enables shadow mode, in which you can try a limit on live traffic. The limiter decides and counts requests but
     /// never refuses them, and clients see no rate limit headers. A request that would have been refused is not
-    /// charged. To try one of several rules, use [`Policy::enforce`](crate::Policy::enforce). The handler sees [`RateLimitStatus::is_shadowed`](crate::RateLimitStatus::is_shadowed).
+    /// charged, and its [`RateLimitStatus::is_shadowed`](crate::RateLimitStatus::is_shadowed) is true. To try one of
+    /// several rules, use [`Policy::enforce`](crate::Policy::enforce).
     ///
     /// ```
     /// # use axum::{body::Body, extract::Request, routing::get, Router};
@@ -36,8 +37,8 @@ impl RateLimitLayer {
     /// Enforces the limit for a share of the keys, from 0.0 to 1.0, and applies [shadow mode](RateLimitLayer::shadow)
     /// to the other keys. Use this to roll out a limit step by step.
     ///
-    /// A policy is enforced only if the layer and the [policy](crate::Policy::enforce) both enforce it. The first rule that
-    /// does not skip the request provides the key. The limiter's
+    /// A limit is enforced only if both the layer and the [policy](crate::Policy::enforce) enforce it. The first rule
+    /// that does not skip the request provides the key. The limiter's
     /// [secret](crate::limiter::RateLimiterBuilder::secret) determines which keys are in the share, and a larger share
     /// includes all keys of a smaller share. By default, the secret is random, so each limiter and each process selects
     /// different keys. All callers without a key count as one key. If the key extractor fails, the request is refused
