@@ -100,4 +100,4 @@ const FLOOR: f64 = 284.0;
 
 // Readable on white and on black.
 const GREY: &str = "#767c8a";
-const COLORS: [&str; 5] = ["#5b7cfa", "#c27a0a", "#0e9384", "#e5484d", "#a855f7"];
+const COLORS: [&str; 6] = ["#5b7cfa", "#c27a0a", "#0e9384", "#e5484d", "#a855f7", "#767c8a"];

@@ -14,15 +14,19 @@ use crate::cluster_server::{Cluster, info};
 use crate::demand::{Demand, LIMITERS};
 use crate::{ENDLESS, SHARDS, policies, relative};
 
-pub const ABOUT: &str = "Three nodes, and a client with one limiter, share two cores, so the nodes cannot all work at full speed at the same\n\
+pub const ABOUT: &str = "Three nodes and the clients share two cores, so the nodes cannot all work at full speed at the same\n\
     time. The last column shows what more cores would allow: decisions per second of CPU time of the busiest node, which is\n\
     the first to reach its limit. Each round uses another key, because the shards of some keys are on two nodes only. \"The\n\
-    busiest node\" is its share of the CPU time of all nodes, of which a third is ideal.";
+    busiest node\" is its share of the CPU time of all nodes, of which a third is ideal. A client\n\
+    sends the calls that its tasks make at the same time to a node together, which shards make less effective; sixteen\n\
+    clients stand for many processes with few calls each.";
 
 pub const ABOUT_SATURATED: &str = "64 tasks ask for twice a limit of 2,000 per second for two seconds, on a real clock. Four limiters with their own\n\
     connections share the cluster. \"Skewed\": one of them makes 85 % of the calls.";
 
-const TASKS: [usize; 2] = [64, 512];
+/// Tasks, and the clients among which they are divided. A client has its own connections.
+const LOADS: [(usize, usize); 3] = [(64, 1), (512, 1), (64, CLIENTS)];
+const CLIENTS: usize = 16;
 const RATE: u64 = 2000;
 const PACED_TASKS: u64 = 64;
 
@@ -32,32 +36,32 @@ pub fn measure(lines: &mut Vec<Line>) -> (String, String) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
     let limiter = || RateLimiter::new(runtime.block_on(cluster.backend()));
-    let limiters: [RateLimiter; LIMITERS] = std::array::from_fn(|_| limiter());
-    let throughput = throughput(&cluster, &runtime, &limiters[0], lines);
-    (throughput, saturated(&runtime, &limiters))
+    let limiters: Vec<RateLimiter> = (0..CLIENTS).map(|_| limiter()).collect();
+    let throughput = throughput(&cluster, &runtime, &limiters, lines);
+    (throughput, saturated(&runtime, &limiters[..LIMITERS]))
 }
 
 fn throughput(
     cluster: &Cluster,
     runtime: &tokio::runtime::Runtime,
-    limiter: &RateLimiter,
+    limiters: &[RateLimiter],
     lines: &mut Vec<Line>,
 ) -> String {
     let mut table =
-        "| tasks | shards | decisions/s | to one shard | the busiest node | its decisions per CPU second, to \
+        "| tasks | clients | shards | decisions/s | to one shard | the busiest node | its decisions per CPU second, to \
                      one shard |\n| ---: | ---: | ---: | ---: | ---: | ---: |\n"
             .to_owned();
     let (rounds, round) = if quick() { (3, 30) } else { (31, 200) };
     let policies = policies(ENDLESS);
-    for tasks in TASKS {
+    for (tasks, clients) in LOADS {
         let (mut shares, mut per_cpu) = (SHARDS.map(|_| Vec::new()), SHARDS.map(|_| Vec::new()));
         let mut keys = [0; SHARDS.len()];
         let rates = rounds_of(rounds, SHARDS.len(), |i| {
             keys[i] += 1;
-            let key: Arc<str> = format!("hot-{tasks}-{}", keys[i]).into();
+            let key: Arc<str> = format!("hot-{tasks}-{clients}-{}", keys[i]).into();
             let before = cpu(cluster);
             let begin = Instant::now();
-            let run = run(limiter, &policies[i], &key, tasks, Duration::from_millis(round));
+            let run = run(&limiters[..clients], &policies[i], &key, tasks, Duration::from_millis(round));
             let decisions = runtime.block_on(run) as f64;
             let rate = decisions / begin.elapsed().as_secs_f64();
             let spent: Vec<f64> = cpu(cluster).iter().zip(&before).map(|(after, before)| after - before).collect();
@@ -73,24 +77,27 @@ fn throughput(
             let most = shares[i].iter().copied().fold(0.0, f64::max);
             let _ = writeln!(
                 table,
-                "| {tasks} | {shards} | {rate:.0} | {text} | {share:.2} (at most {most:.2}) | {cpu_text} |"
+                "| {tasks} | {clients} | {shards} | {rate:.0} | {text} | {share:.2} (at most {most:.2}) | {cpu_text} |"
             );
             faster.push(ratio);
             possible.push(cpu);
         }
-        lines.push(Line { name: format!("cluster, {tasks} tasks"), values: faster });
-        if tasks == TASKS[TASKS.len() - 1] {
-            lines.push(Line { name: "per CPU s of a node".into(), values: possible });
+        match clients {
+            1 => lines.push(Line { name: format!("cluster, {tasks} tasks"), values: faster }),
+            _ => {
+                lines.push(Line { name: format!("cluster, {clients} clients"), values: faster });
+                lines.push(Line { name: "same, per CPU time*".into(), values: possible });
+            }
         }
     }
     table
 }
 
 /// Makes calls in `tasks` tasks; returns their number.
-async fn run(limiter: &RateLimiter, policy: &Arc<Policy>, key: &Arc<str>, tasks: usize, round: Duration) -> u64 {
+async fn run(limiters: &[RateLimiter], policy: &Arc<Policy>, key: &Arc<str>, tasks: usize, round: Duration) -> u64 {
     let (until, mut running) = (Instant::now() + round, JoinSet::new());
-    for _ in 0..tasks {
-        let (limiter, policy, key) = (limiter.clone(), Arc::clone(policy), Arc::clone(key));
+    for task in 0..tasks {
+        let (limiter, policy, key) = (limiters[task % limiters.len()].clone(), Arc::clone(policy), Arc::clone(key));
         running.spawn(async move {
             let mut calls = 0;
             while Instant::now() < until {
@@ -113,7 +120,7 @@ fn cpu(cluster: &Cluster) -> Vec<f64> {
     cluster.nodes.iter().map(|server| node(info(&mut server.admin(), "cpu"))).collect()
 }
 
-fn saturated(runtime: &tokio::runtime::Runtime, limiters: &[RateLimiter; LIMITERS]) -> String {
+fn saturated(runtime: &tokio::runtime::Runtime, limiters: &[RateLimiter]) -> String {
     let mut table = "| demand | shards | calls : limit | admitted : limit |\n| --- | ---: | ---: | ---: |\n".to_owned();
     for demand in [Demand::Uniform, Demand::Skewed] {
         for (shards, policy) in SHARDS.iter().zip(policies(Quota::token_bucket(RATE, SECOND))) {
@@ -125,11 +132,11 @@ fn saturated(runtime: &tokio::runtime::Runtime, limiters: &[RateLimiter; LIMITER
 }
 
 /// Makes calls at twice the rate. Returns the numbers of calls and of admitted calls in relation to the limit.
-async fn paced(limiters: &[RateLimiter; LIMITERS], policy: &Arc<Policy>, demand: Demand) -> (f64, f64) {
+async fn paced(limiters: &[RateLimiter], policy: &Arc<Policy>, demand: Demand) -> (f64, f64) {
     let counts: Arc<[AtomicU64; 2]> = Arc::default();
     let mut running = JoinSet::new();
     for task in 0..PACED_TASKS {
-        let (limiters, policy, counts) = (limiters.clone(), Arc::clone(policy), Arc::clone(&counts));
+        let (limiters, policy, counts) = (limiters.to_vec(), Arc::clone(policy), Arc::clone(&counts));
         running.spawn(async move {
             let mut random = Random(task + 1);
             let period = Duration::from_secs(PACED_TASKS).div_f64(2.0 * RATE as f64);

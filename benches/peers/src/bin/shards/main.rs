@@ -53,7 +53,7 @@ fn main() {
     let throughput = Plot {
         title: "Throughput of one busy key, relative to one shard",
         description: described_lines("Decisions per second relative to one shard", &faster),
-        below: "shards",
+        below: "shards (* of the busiest node)",
         unit: "ratio to one shard",
         marks: marks(),
         lines: faster,

@@ -100,8 +100,11 @@ impl Admitted {
 
     /// Describes why less than the limit was admitted.
     fn why(&self, capacity: u64) -> String {
-        let Admitted { share, left, .. } = self;
-        format!("{share:.3}; a shard holds {capacity} tokens, and {left:.1} tokens were left in all shards at a denial")
+        let (share, left) = (self.share, self.left);
+        format!(
+            "{share:.3}. A shard holds {capacity} token(s), and a full shard refills nothing until a call tries it. When a \
+             call was denied, {left:.1} tokens were left in other shards"
+        )
     }
 }
 
