@@ -14,12 +14,11 @@ use crate::cluster_server::{Cluster, info};
 use crate::demand::{Demand, LIMITERS};
 use crate::{ENDLESS, SHARDS, policies, relative};
 
-pub const ABOUT: &str = "Three nodes and the clients share two cores, so the nodes cannot all work at full speed at the same\n\
-    time. The last column shows what more cores would allow: decisions per second of CPU time of the busiest node, which is\n\
-    the first to reach its limit. Each round uses another key, because the shards of some keys are on two nodes only. \"The\n\
-    busiest node\" is its share of the CPU time of all nodes, of which a third is ideal. A client\n\
-    sends the calls that its tasks make at the same time to a node together, which shards make less effective; sixteen\n\
-    clients stand for many processes with few calls each.";
+pub const ABOUT: &str = "Three nodes and the clients share two cores, so the nodes cannot all work at full speed at the same time. The last column\n\
+    shows what more cores would allow: decisions per second of CPU time of the busiest node, which reaches its limit first.\n\
+    \"The busiest node\" is its share of the CPU time of all nodes, of which a third is ideal. Each round uses another key,\n\
+    because the shards of some keys are on one or two nodes only. A client sends the calls that its tasks make at the same\n\
+    time to a node together. Shards make this less effective. Sixteen clients stand for processes with few calls each.";
 
 pub const ABOUT_SATURATED: &str = "64 tasks ask for twice a limit of 2,000 per second for two seconds, on a real clock. Four limiters with their own\n\
     connections share the cluster. \"Skewed\": one of them makes 85 % of the calls.";
@@ -49,7 +48,7 @@ fn throughput(
 ) -> String {
     let mut table =
         "| tasks | clients | shards | decisions/s | to one shard | the busiest node | its decisions per CPU second, to \
-                     one shard |\n| ---: | ---: | ---: | ---: | ---: | ---: |\n"
+                     one shard |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
             .to_owned();
     let (rounds, round) = if quick() { (3, 30) } else { (31, 200) };
     let policies = policies(ENDLESS);
