@@ -6,8 +6,8 @@ SHELL := /bin/bash
 # `make lint` lints each of these alone, and the crate without features, with the default and with all.
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
 
-.PHONY: test tools fmt lint docs unit valkey servers features client client-tools node bench bench-redis instructions
-.PHONY: instructions-check attack threats
+.PHONY: test tools fmt lint docs unit valkey servers features client client-tools node bench bench-redis bench-shards
+.PHONY: instructions instructions-check attack threats
 .PHONY: supply supply-tools advisories public-api
 .PHONY: fuzz replay
 .PHONY: migrating theirs
@@ -112,6 +112,11 @@ instructions-check:
 # Benchmarks tollgate's and other crates' Redis backends, on a redis-server that it starts.
 bench-redis:
 	cargo run $(PEERS) --bin redis
+
+# Measures quotas that are divided into shards, in memory and on a cluster that it starts; writes benches/shards.md and the
+# plots. Takes two minutes.
+bench-shards:
+	cargo run $(PEERS) --bin shards
 
 # Runs honest and hostile clients on one server for SECONDS; fails if a promise is broken. The latencies are meaningful only
 # on an idle machine.

@@ -436,6 +436,11 @@ impl<'a> Take<'a> {
         self.row.digest().window(self.window)
     }
 
+    /// Returns the digest of the same take from a shard, without computing the shard's quota.
+    pub(crate) fn digest_at_shard(&self, index: u8) -> Digest {
+        RowId { key: self.key().shard(index), ..self.row }.digest().window(self.window)
+    }
+
     #[inline]
     pub(crate) fn decision(&self, step: &Step, all_granted: bool) -> Decision {
         Decision::new(self.charged(), *step, all_granted)

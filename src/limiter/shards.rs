@@ -97,7 +97,7 @@ impl Shards {
 
     /// Returns the instant at which the fullest window of a shard will be full; 0 if it is unknown.
     fn level(&self, charge: &[Take<'_>], index: u8) -> u64 {
-        let level = |take: &Take<'_>| self.level_of(take.at_shard(index).digest()).load(Ordering::Relaxed);
+        let level = |take: &Take<'_>| self.level_of(take.digest_at_shard(index)).load(Ordering::Relaxed);
         charge.iter().map(level).max().unwrap_or(0)
     }
 

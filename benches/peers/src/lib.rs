@@ -16,5 +16,5 @@ pub use counting::Counting;
 pub use keys::{Keys, Random, key};
 pub use machine::{described, pin, resident};
 pub use plot::{Line, Plot};
-pub use rounds::{ROUND, interleaved, median, quick, ratio, rounds, spread};
+pub use rounds::{ROUND, interleaved, median, quick, ratio, rounds, rounds_of, spread};
 pub use stacks::{Stack, layers, serve, served};

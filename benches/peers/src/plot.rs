@@ -7,6 +7,8 @@ pub struct Plot {
     pub description: String,
     /// The label of the x axis.
     pub below: &'static str,
+    /// The label of the y axis.
+    pub unit: &'static str,
     /// The marks and their names, in order, evenly spaced.
     pub marks: Vec<String>,
     pub lines: Vec<Line>,
@@ -14,7 +16,7 @@ pub struct Plot {
 
 pub struct Line {
     pub name: String,
-    /// Nanoseconds at each mark.
+    /// One for each mark.
     pub values: Vec<f64>,
 }
 
@@ -47,7 +49,7 @@ impl Plot {
                 y + 4.0
             );
         }
-        let _ = writeln!(out, r#"<text x="{LEFT}" y="{}">ns per decision</text>"#, TOP - 8.0);
+        let _ = writeln!(out, r#"<text x="{LEFT}" y="{}">{}</text>"#, TOP - 8.0, self.unit);
         for (i, mark) in self.marks.iter().enumerate() {
             let _ = writeln!(out, r#"<text x="{:.1}" y="{}" text-anchor="middle">{mark}</text>"#, x(i), FLOOR + 20.0);
         }
@@ -83,9 +85,10 @@ fn decades(least: f64, most: f64) -> Vec<f64> {
 
 /// Returns four to eight levels, starting at 0.
 fn steps(most: f64) -> Vec<f64> {
-    let all = (0..9).flat_map(|i| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(i)));
+    let all = (-1..9).flat_map(|i| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(i)));
     let step = all.into_iter().find(|step| most / step <= 8.0).unwrap_or(most);
-    (0..=(most / step).ceil() as u32).map(|i| f64::from(i) * step).collect()
+    // Rounded, because 3 * 0.2 is not 0.6.
+    (0..=(most / step).ceil() as u32).map(|i| (f64::from(i) * step * 10.0).round() / 10.0).collect()
 }
 
 const WIDTH: f64 = 760.0;
@@ -97,4 +100,4 @@ const FLOOR: f64 = 284.0;
 
 // These colors are readable on white and on black.
 const GREY: &str = "#767c8a";
-const COLORS: [&str; 5] = ["#5b7cfa", "#c27a0a", "#0e9384", "#e5484d", "#a855f7"];
+const COLORS: [&str; 6] = ["#5b7cfa", "#c27a0a", "#0e9384", "#e5484d", "#a855f7", "#767c8a"];

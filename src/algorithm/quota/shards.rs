@@ -74,11 +74,8 @@ impl Quota {
         if self.division.shards == 1 {
             return *self;
         }
-        match self.divided(index) {
-            Ok(quota) => quota,
-            // Unreachable, because every shard is checked when the quota is built.
-            Err(_) => *self,
-        }
+        // Every shard was checked when the quota was built.
+        self.divided(index).derived()
     }
 
     /// Returns the quota of which this quota is a shard; `self` if it is not a shard.
@@ -152,7 +149,7 @@ impl Quota {
         }
         let mut i = 0;
         while i < shards {
-            if let Err(error) = self.divided(i) {
+            if let Err(error) = self.divided(i).finish() {
                 return Err(error);
             }
             i += 1;
@@ -160,7 +157,7 @@ impl Quota {
         Ok(())
     }
 
-    const fn divided(&self, index: u8) -> Result<Quota, QuotaError> {
+    const fn divided(&self, index: u8) -> Quota {
         let shards = self.division.shards;
         Quota {
             rate: share(self.rate, index, shards),
@@ -177,7 +174,6 @@ impl Quota {
             },
             ..*self
         }
-        .finish()
     }
 }
 

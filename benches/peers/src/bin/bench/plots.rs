@@ -56,7 +56,7 @@ fn draw(name: &str, title: &'static str, below: &'static str, marks: Vec<String>
         marks[0],
         marks[marks.len() - 1]
     );
-    let svg = Plot { title, description, below, marks, lines }.svg();
+    let svg = Plot { title, description, below, unit: "ns per decision", marks, lines }.svg();
     // A quick run must not overwrite the plots.
     let folder = if quick() { std::env::temp_dir() } else { Path::new(env!("CARGO_MANIFEST_DIR")).join("plots") };
     std::fs::create_dir_all(&folder).expect("a folder for plots");
