@@ -1,7 +1,7 @@
 import { LAST, type Row } from './algorithm/algebra.js';
 import { isForeign } from './algorithm/changed.js';
 import { quotaOf, type Quota } from './algorithm/quota.js';
-import type { RateLimitConfig, RowSnapshot, Snapshot } from './snapshot.js';
+import type { RateLimitConfig, Snapshot } from './snapshot.js';
 
 /** A row at an instant, for a request without a reservation. Times are in microseconds. */
 export interface Projected {
@@ -29,22 +29,26 @@ export interface Projected {
 export function project(snapshot: Snapshot, now: number, count: number): readonly Projected[] {
   checkCount(count);
   const at = Math.min(Math.max(Math.floor(now), 0), LAST);
+  const { policy, algorithm, period, start, not_before = 0 } = snapshot;
   if (snapshot.shards === undefined) {
-    return [projectRow(snapshot, at, count)];
+    return [projectRow(snapshot, snapshot, not_before, at, count)];
   }
-  const { shards: _, rows, ...common } = snapshot;
-  return rows.map((row) => projectRow({ ...common, ...row }, at, count));
+  return snapshot.rows.map((row) => {
+    const { rate, capacity, max_reserved } = row;
+    const config = { policy, algorithm, rate, period, capacity, start, max_reserved };
+    return projectRow(config, row, not_before, at, count);
+  });
 }
 
-function projectRow(config: RowSnapshot, at: number, count: number): Projected {
+function projectRow(config: RateLimitConfig, from: Row, notBefore: number, at: number, count: number): Projected {
   const quota = quotaOf(config);
-  const { spent, ts, previous, clear, written_by, capacity, not_before = 0 } = config;
+  const { spent, ts, previous, clear, written_by } = from;
   const stored: Row = { spent, ts, previous, ...(clear !== undefined && written_by && { clear, written_by }) };
   const row = quota.roll(stored, at);
   const state = isForeign(stored, at) ? stored : row;
-  const fitsAt = quota.fits(row, at, count) ? at : quota.when(state, at, capacity - count);
-  const blocked = not_before > at;
-  const retryAt = Math.max(fitsAt, not_before === LAST ? Infinity : not_before);
+  const fitsAt = quota.fits(row, at, count) ? at : quota.when(state, at, config.capacity - count);
+  const blocked = notBefore > at;
+  const retryAt = Math.max(fitsAt, notBefore === LAST ? Infinity : notBefore);
   return { config, quota, at, row, state, retryAt, blocked, available: blocked ? 0 : quota.available(row, at) };
 }
 
