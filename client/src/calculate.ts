@@ -1,6 +1,6 @@
 import type { Row } from './algorithm/algebra.js';
 import { reservationsOf } from './algorithm/reservations.js';
-import { project } from './project.js';
+import { acrossShards, project, type Projected } from './project.js';
 import type { Snapshot } from './snapshot.js';
 
 /** Whether the request may make a reservation, provided that the quota allows reservations. By default, it may not. */
@@ -23,7 +23,10 @@ export interface RateLimitResult {
   readonly wait: number;
   /** The shortest wait after which the same request is allowed. `null` if it is never allowed or if `ok` is true. */
   readonly retryAfter: number | null;
-  /** The resulting row, which does not change if the request is denied. */
+  /**
+   * The resulting row, which does not change if the request is denied. If the quota has shards, this is the row of the
+   * shard that can grant the request first.
+   */
   readonly row: Row;
 }
 
@@ -42,10 +45,27 @@ export function calculateRateLimit(
   count: number,
   options: CalculateOptions = {},
 ): RateLimitResult {
-  const { quota, at, row: before, state, available, retryAt: fitsAt, blocked } = project(snapshot, now, count);
+  const rows = project(snapshot, now, count);
+  const outcomes = rows.map((row) => decide(row, count, options));
+  // Of equal outcomes, the server takes the first, too.
+  const best = outcomes.reduce((best, next) => (isEarlier(next, best) ? next : best));
+  const { ok, wait, retryAfter, row } = best;
+  return {
+    ok,
+    available: acrossShards(snapshot, rows.map(({ available }) => available)),
+    remaining: acrossShards(snapshot, outcomes.map((each, i) => (each === best ? each.remaining : rows[i]!.available))),
+    wait,
+    retryAfter,
+    row,
+  };
+}
+
+/** Decides a request by one row. In the result, `remaining` is the number of tokens in this row. */
+function decide(projected: Projected, count: number, options: CalculateOptions): Omit<RateLimitResult, 'available'> {
+  const { config, quota, at, row: before, state, available, retryAt: fitsAt, blocked } = projected;
   const maxWait = options.reserve ? Infinity : options.maxWaitMicros;
-  const waits = maxWait !== undefined && snapshot.max_reserved !== 0 && !blocked;
-  const reservations = waits ? reservationsOf(snapshot, quota, maxWait) : null;
+  const waits = maxWait !== undefined && config.max_reserved !== 0 && !blocked;
+  const reservations = waits ? reservationsOf(config, quota, maxWait) : null;
 
   const due = fitsAt > at && reservations ? reservations.due(before, at, count) : fitsAt;
   const ok = reservations ? due < Infinity : due === at;
@@ -54,10 +74,17 @@ export function calculateRateLimit(
   const row = ok && (count || due > at) ? { ...before, spent: before.spent + count } : state;
   return {
     ok,
-    available,
     remaining: ok && count ? quota.available(row, at) : available,
     wait: ok ? due - at : 0,
     retryAfter: retryAt === Infinity ? null : retryAt - at,
     row,
   };
+}
+
+type Outcome = Pick<RateLimitResult, 'ok' | 'wait' | 'retryAfter'>;
+
+/** Returns whether `a` grants the request, or allows a retry, before `b` does. Any grant is better than a denial. */
+function isEarlier(a: Outcome, b: Outcome): boolean {
+  const delay = ({ ok, wait, retryAfter }: Outcome): number => (ok ? wait : (retryAfter ?? Infinity));
+  return a.ok === b.ok ? delay(a) < delay(b) : a.ok;
 }

@@ -4,5 +4,13 @@ export { parseRateLimit, parseRetryAfter, type HeaderSource, type RateLimitItem 
 export type { LimitedResponse } from './holds.js';
 export { RateLimitError } from './request.js';
 export { createRateLimit } from './shared.js';
-export { parseSnapshots, type Algorithm, type RateLimitConfig, type Snapshot } from './snapshot.js';
+export {
+  parseSnapshots,
+  type Algorithm,
+  type RateLimitConfig,
+  type RowSnapshot,
+  type Shard,
+  type ShardedSnapshot,
+  type Snapshot,
+} from './snapshot.js';
 export type { RateLimitCheck, RateLimitOptions, RateLimitStatus, RateLimitStore } from './store.js';

@@ -1,10 +1,12 @@
 import { LAST, type Row } from './algorithm/algebra.js';
 import { isForeign } from './algorithm/changed.js';
 import { quotaOf, type Quota } from './algorithm/quota.js';
-import type { Snapshot } from './snapshot.js';
+import type { RateLimitConfig, Snapshot } from './snapshot.js';
 
-/** The state of a limit at an instant, for a request without a reservation. Times are in microseconds. */
+/** A row at an instant, for a request without a reservation. Times are in microseconds. */
 export interface Projected {
+  /** The quota of the row, which is a part of the limit's quota if it has shards. */
+  readonly config: RateLimitConfig;
   readonly quota: Quota;
   readonly at: number;
   /** The row, rolled to `at`. */
@@ -20,22 +22,42 @@ export interface Projected {
 }
 
 /**
- * Projects `snapshot` to `now` (microseconds since the epoch), for a request of `count` tokens.
+ * Projects each row of `snapshot` to `now` (microseconds since the epoch), for a request of `count` tokens.
  *
  * @throws RangeError if `count` is not a whole number from 0 to 2^53 - 1.
  */
-export function project(snapshot: Snapshot, now: number, count: number): Projected {
+export function project(snapshot: Snapshot, now: number, count: number): readonly Projected[] {
   checkCount(count);
-  const quota = quotaOf(snapshot);
-  const { spent, ts, previous, clear, written_by, capacity, not_before = 0 } = snapshot;
   const at = Math.min(Math.max(Math.floor(now), 0), LAST);
+  const { policy, algorithm, period, start, not_before = 0 } = snapshot;
+  if (snapshot.shards === undefined) {
+    return [projectRow(snapshot, snapshot, not_before, at, count)];
+  }
+  return snapshot.rows.map((row) => {
+    const { rate, capacity, max_reserved } = row;
+    const config = { policy, algorithm, rate, period, capacity, start, max_reserved };
+    return projectRow(config, row, not_before, at, count);
+  });
+}
+
+function projectRow(config: RateLimitConfig, from: Row, notBefore: number, at: number, count: number): Projected {
+  const quota = quotaOf(config);
+  const { spent, ts, previous, clear, written_by } = from;
   const stored: Row = { spent, ts, previous, ...(clear !== undefined && written_by && { clear, written_by }) };
   const row = quota.roll(stored, at);
   const state = isForeign(stored, at) ? stored : row;
-  const fitsAt = quota.fits(row, at, count) ? at : quota.when(state, at, capacity - count);
-  const blocked = not_before > at;
-  const retryAt = Math.max(fitsAt, not_before === LAST ? Infinity : not_before);
-  return { quota, at, row, state, retryAt, blocked, available: blocked ? 0 : quota.available(row, at) };
+  const fitsAt = quota.fits(row, at, count) ? at : quota.when(state, at, config.capacity - count);
+  const blocked = notBefore > at;
+  const retryAt = Math.max(fitsAt, notBefore === LAST ? Infinity : notBefore);
+  return { config, quota, at, row, state, retryAt, blocked, available: blocked ? 0 : quota.available(row, at) };
+}
+
+/** Returns the tokens in all shards of `snapshot` if there are `tokens` (one number for each row) in those it has. */
+export function acrossShards({ capacity, shards = 1 }: Snapshot, tokens: readonly number[]): number {
+  const [sum, read] = [tokens.reduce((sum, next) => sum + next), tokens.length];
+  const rest = sum % read;
+  // The product of `sum` and `shards` may exceed 2^53.
+  return Math.min(((sum - rest) / read) * shards + Math.floor((rest * shards) / read), capacity);
 }
 
 export function checkCount(count: number): void {

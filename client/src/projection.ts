@@ -1,7 +1,7 @@
-import { LAST } from './algorithm/algebra.js';
+import { LAST, type Row } from './algorithm/algebra.js';
 import type { ServerClock } from './clock.js';
 import { holdsOf, type Hold, type LimitedResponse } from './holds.js';
-import { project } from './project.js';
+import { acrossShards, project, type Projected } from './project.js';
 import type { RateLimitConfig, Snapshot } from './snapshot.js';
 
 export interface Decision {
@@ -39,14 +39,18 @@ export function createProjection(
     const micros = clock.at(at);
     let [wait, value]: [number, number] = [0, Infinity];
     let config: RateLimitConfig | null = null;
-    for (const limit of limits) {
-      const { available, retryAt, at: instant } = project(limit, micros, count);
-      const limitWait = (retryAt - instant) / 1000;
-      if (limitWait > wait || (limitWait === wait && available <= value)) {
-        config = limit;
-        wait = limitWait;
+    for (const charge of chargesOf(limits, micros, count)) {
+      const shard = best(charge, ({ retryAt }) => -retryAt);
+      for (const { limit, rows } of charge) {
+        const { retryAt, at: instant } = rows[shard]!;
+        const available = acrossShards(limit, rows.map((row) => row.available));
+        const limitWait = (retryAt - instant) / 1000;
+        if (limitWait > wait || (limitWait === wait && available <= value)) {
+          config = limit;
+          wait = limitWait;
+        }
+        value = Math.min(value, available);
       }
-      value = Math.min(value, available);
     }
     for (const hold of holds) {
       const { remaining, quota, until } = hold;
@@ -64,11 +68,9 @@ export function createProjection(
   }
 
   function spend(count: number, at: number): void {
-    limits = limits.map((limit) => {
-      const { row } = project(limit, clock.at(at), 0);
-      // Spending tokens converts a row that another quota wrote to a row of this quota.
-      const { clear: _, written_by: __, ...own } = limit;
-      return { ...own, ...row, spent: Math.min(row.spent + count, LAST) };
+    limits = chargesOf(limits, clock.at(at), 0).flatMap((charge) => {
+      const shard = best(charge, ({ available }) => available);
+      return charge.map((limit) => charged(limit, shard, count));
     });
     dropHolds();
   }
@@ -77,11 +79,12 @@ export function createProjection(
   function dropHolds(): void {
     const now = monotonic();
     // A row with at most as many tokens as the headers report is more exact, because times in headers are rounded up to
-    // seconds.
-    const reflected = ({ items }: Hold): boolean =>
+    // seconds. For a limit with shards, headers report an estimate from the shard that was charged.
+    const reflected = ({ items, policy: own }: Hold): boolean =>
       items.some(({ policy, remaining }) => {
         const limit = limitOf(policy);
-        return limit && project(limit, clock.at(now), 0).available <= remaining;
+        const rows = limit ? project(limit, clock.at(now), 0) : [];
+        return limit?.shards ? own !== undefined : rows.some(({ available }) => available <= remaining);
       });
     holds = holds.filter((hold) => hold.until > now && !reflected(hold) && mayBeOwn(hold)).slice(-MAX_HOLDS);
   }
@@ -105,6 +108,47 @@ export function createProjection(
   const limitOf = (policy: string): Snapshot | undefined => limits.find((limit) => limit.policy === policy);
 
   return { decide, replace, spend, observe };
+}
+
+/** A limit, and its rows at an instant. */
+interface ProjectedLimit {
+  readonly limit: Snapshot;
+  readonly rows: readonly Projected[];
+}
+
+/**
+ * Projects the limits, grouped by policy. A request spends tokens of one shard, under all quotas of the policy. The
+ * limits of a policy have the same shards in the same order, and names such as `api;1s`, which end with the period.
+ */
+function chargesOf(limits: readonly Snapshot[], at: number, count: number): (readonly ProjectedLimit[])[] {
+  const charges = new Map<string, ProjectedLimit[]>();
+  for (const limit of limits) {
+    const rows = project(limit, at, count);
+    const policy = `${limit.policy.replace(/;\d+[a-z]+$/, '')};${rows.length}`;
+    charges.set(policy, [...(charges.get(policy) ?? []), { limit, rows }]);
+  }
+  return [...charges.values()];
+}
+
+/** Returns the index of the shard with the highest rating. The rating of a shard is the lowest of its rows. */
+function best(charge: readonly ProjectedLimit[], rating: (row: Projected) => number): number {
+  const ratings = charge[0]!.rows.map((_, shard) => Math.min(...charge.map(({ rows }) => rating(rows[shard]!))));
+  return ratings.indexOf(Math.max(...ratings));
+}
+
+/** Returns `limit` after a request of `count` tokens, which were spent from the row of `shard`. */
+function charged({ limit, rows }: ProjectedLimit, shard: number, count: number): Snapshot {
+  const { row } = rows[shard]!;
+  const spent = Math.min(row.spent + count, LAST);
+  if (limit.shards === undefined) {
+    return { ...own(limit), ...row, spent };
+  }
+  return { ...limit, rows: limit.rows.map((old, index) => (index === shard ? { ...own(old), ...row, spent } : old)) };
+}
+
+/** Removes the fields of a row that another quota wrote. Spending tokens converts it to a row of this quota. */
+function own<T extends Row>({ clear: _, written_by: __, ...own }: T): Omit<T, 'clear' | 'written_by'> {
+  return own;
 }
 
 const MAX_HOLDS = 100;

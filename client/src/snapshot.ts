@@ -1,4 +1,4 @@
-import { LAST } from './algorithm/algebra.js';
+import { LAST, type Row } from './algorithm/algebra.js';
 
 /** How a limit recovers: smoothly, at window boundaries, or over a sliding window. */
 export type Algorithm = 'token_bucket' | 'fixed_window' | 'sliding_window';
@@ -19,23 +19,32 @@ export interface RateLimitConfig {
   readonly max_reserved: number | null;
 }
 
-/** The state of a limit for one key, from the status endpoint. Instants are in microseconds since the epoch. */
-export interface Snapshot extends RateLimitConfig {
-  /** The tokens that are spent and not yet refilled at `ts`. */
-  readonly spent: number;
-  /** For a sliding window, the count of the previous window; otherwise 0. */
-  readonly previous: number;
-  /** The instant from which `spent` is refilled. */
-  readonly ts: number;
-  /** If another quota wrote the row, the instant at which the row expires, where 2^53 - 1 means never. */
-  readonly clear?: number;
-  /** If another quota wrote the row, the algorithm of that quota. */
-  readonly written_by?: Algorithm;
+/** What every snapshot contains. Instants are in microseconds since the Unix epoch. */
+interface CommonFields extends RateLimitConfig {
   /** The time of the snapshot by the server's clock. */
   readonly now: number;
   /** If present, no request is allowed before this instant, where 2^53 - 1 means never. */
   readonly not_before?: number;
 }
+
+/** The snapshot of a limit that has one row for each key. */
+export interface RowSnapshot extends CommonFields, Row {
+  readonly shards?: undefined;
+}
+
+/** The snapshot of a limit whose quota is divided into shards. A request spends tokens of one shard. */
+export interface ShardedSnapshot extends CommonFields {
+  /** The number of shards. */
+  readonly shards: number;
+  /** The shards that the server has read, which are all shards or a sample of them. */
+  readonly rows: readonly Shard[];
+}
+
+/** The row of one shard, and the shard's part of the quota. */
+export interface Shard extends Row, Pick<RateLimitConfig, 'rate' | 'capacity' | 'max_reserved'> {}
+
+/** The state of a limit for one key, from the status endpoint. */
+export type Snapshot = RowSnapshot | ShardedSnapshot;
 
 /**
  * Parses the response of a status endpoint, which is one snapshot or, for several policies,
@@ -47,24 +56,27 @@ export function parseSnapshots(body: unknown): readonly Snapshot[] {
   const limits = fieldsOf(body)['limits'];
   return (Array.isArray(limits) ? limits : [body]).map((limit) => {
     const fields = fieldsOf(limit);
-    for (const [name, min, max] of NUMBERS) {
-      check(fields, name, min, max);
-    }
-    if (fields['max_reserved'] !== null) {
-      check(fields, 'max_reserved', 0, MAX_TOKENS);
-    }
+    checkQuota(fields);
+    check(fields, 'period', 1, MAX_PERIOD);
+    check(fields, 'start', 0, MAX_PERIOD);
+    check(fields, 'now', 0, LAST);
     if (fields['not_before'] !== undefined) {
       check(fields, 'not_before', 0, LAST);
     }
-    const { policy, algorithm, clear, written_by } = fields;
-    const known = (name: unknown): boolean => ALGORITHMS.includes(name as Algorithm);
-    if (typeof policy !== 'string' || !known(algorithm)) {
+    const { policy, algorithm, rows } = fields;
+    if (typeof policy !== 'string' || !isAlgorithm(algorithm)) {
       throw new TypeError(`tollgate: policy "${policy}" has the unknown algorithm "${algorithm}"`);
     }
-    if (clear !== undefined || written_by !== undefined) {
-      check(fields, 'clear', 0, LAST);
-      if (!known(written_by)) {
-        throw new TypeError(`tollgate: "written_by" of the snapshot is the unknown algorithm "${written_by}"`);
+    if (fields['shards'] === undefined) {
+      checkState(fields);
+    } else {
+      const shards = check(fields, 'shards', 1, MAX_SHARDS);
+      if (!Array.isArray(rows) || rows.length < 1 || rows.length > shards) {
+        throw new TypeError(`tollgate: "rows" of the snapshot is not a list of 1 to ${shards} shards`);
+      }
+      for (const row of rows.map(fieldsOf)) {
+        checkQuota(row);
+        checkState(row);
       }
     }
     return fields as unknown as Snapshot;
@@ -85,6 +97,30 @@ function fieldsOf(value: unknown): Record<string, unknown> {
   return Object(value) as Record<string, unknown>;
 }
 
+function checkQuota(fields: Record<string, unknown>): void {
+  check(fields, 'rate', 1, MAX_TOKENS);
+  check(fields, 'capacity', 0, MAX_TOKENS);
+  if (fields['max_reserved'] !== null) {
+    check(fields, 'max_reserved', 0, MAX_TOKENS);
+  }
+}
+
+function checkState(fields: Record<string, unknown>): void {
+  check(fields, 'spent', 0, LAST);
+  check(fields, 'previous', 0, LAST);
+  check(fields, 'ts', 0, LAST);
+  const { clear, written_by } = fields;
+  if (clear !== undefined || written_by !== undefined) {
+    check(fields, 'clear', 0, LAST);
+    if (!isAlgorithm(written_by)) {
+      throw new TypeError(`tollgate: "written_by" of the snapshot is the unknown algorithm "${written_by}"`);
+    }
+  }
+}
+
+const isAlgorithm = (name: unknown): boolean => ALGORITHMS.includes(name as Algorithm);
+
+/** Checks the server's bounds for a number, within which doubles are exact. */
 function check(fields: Record<string, unknown>, name: string, min: number, max: number): number {
   const value = fields[name];
   if (typeof value !== 'number' || !(value >= min && value <= max) || (value % 1 && !FRACTIONS.includes(name))) {
@@ -96,16 +132,6 @@ function check(fields: Record<string, unknown>, name: string, min: number, max: 
 const ALGORITHMS: readonly Algorithm[] = ['token_bucket', 'fixed_window', 'sliding_window'];
 const FRACTIONS = ['spent', 'previous'];
 const MAX_TOKENS = 999_999_999_999_999;
+const MAX_SHARDS = 64;
 /** 100 years in microseconds. */
 const MAX_PERIOD = 3_155_760_000_000_000;
-/** The server's bounds for each number, within which doubles are exact. */
-const NUMBERS: readonly (readonly [keyof Snapshot, number, number])[] = [
-  ['rate', 1, MAX_TOKENS],
-  ['period', 1, MAX_PERIOD],
-  ['capacity', 0, MAX_TOKENS],
-  ['start', 0, MAX_PERIOD],
-  ['spent', 0, LAST],
-  ['previous', 0, LAST],
-  ['ts', 0, LAST],
-  ['now', 0, LAST],
-];

@@ -1,14 +1,24 @@
 /**
- * Checks that the client makes exactly the same decisions as the crate's algebra (`differential/`).
+ * Checks that the client makes exactly the same decisions as the crate's algebra on single rows, and as a limiter of the
+ * crate on lists of limits, most of which have shards (`differential/`).
  *
- * `TOLLGATE_CASES` is the number of random cases (default 200,000), and `TOLLGATE_SEED` is their seed.
+ * `TOLLGATE_CASES` is the number of random cases of each kind (default 200,000), and `TOLLGATE_SEED` is their seed.
  */
 
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { calculateRateLimit, type Algorithm, type CalculateOptions, type Snapshot } from '../src/index.js';
+import {
+  calculateRateLimit,
+  parseSnapshots,
+  type Algorithm,
+  type CalculateOptions,
+  type Snapshot,
+} from '../src/index.js';
+import { createProjection } from '../src/projection.js';
 
 interface Case {
   algorithm: Algorithm;
@@ -42,12 +52,12 @@ const UNLIMITED_WAIT = 2 ** 53;
 const count = Number(process.env['TOLLGATE_CASES'] ?? 200_000);
 const seed = Number(process.env['TOLLGATE_SEED'] ?? 1);
 
-test(`the client decides ${count} random requests exactly like the crate`, () => {
+test(`the client decides ${count} random requests exactly like the crate`, async () => {
   const seen = new Map<string, number>();
-  for (const line of generate().split('\n').filter(Boolean)) {
+  for await (const line of generate('rows')) {
     const expected = JSON.parse(line) as Case;
     const denied = expected.verdict === 'deny';
-    const actual = calculateRateLimit(snapshotOf(expected), expected.now, expected.cost, optionsOf(expected));
+    const actual = calculateRateLimit(snapshotOf(expected), expected.now, expected.cost, optionsOf(expected.max_wait));
     assert.deepEqual(
       actual,
       {
@@ -86,15 +96,96 @@ test(`the client decides ${count} random requests exactly like the crate`, () =>
   }
 });
 
-function generate(): string {
-  const manifest = fileURLToPath(new URL('../../differential/Cargo.toml', import.meta.url));
-  const command = ['run', '--quiet', '--release', '--locked', '--manifest-path', manifest, '--', `${count}`, `${seed}`];
-  const { error, status, stdout, stderr } = spawnSync('cargo', command, { encoding: 'utf8', maxBuffer: 2 ** 30 });
-  if (error) {
-    throw new Error('cargo could not be started; this test needs Rust, see https://rustup.rs', { cause: error });
+/** A decision on the list of limits that precedes it. */
+interface ListCase {
+  now: number;
+  cost: number;
+  max_wait: number | null;
+  allowed: boolean;
+  wait: number | null;
+  value: number;
+  /** Whether the decision of the limiter may be based on other shards than the snapshots. */
+  sampled: boolean;
+  each: {
+    verdict: 'allow' | 'reserve' | 'deny';
+    time: number | null;
+    available: number;
+    spent: number;
+    ts: number;
+    previous: number;
+    clear: number | null;
+    written_by: Algorithm | null;
+  }[];
+}
+
+test(`the client decides ${count} random requests on lists of limits exactly like the crate`, async () => {
+  const seen = new Map<string, number>();
+  const countAs = (kind: string): Map<string, number> => seen.set(kind, (seen.get(kind) ?? 0) + 1);
+  let now = 0;
+  const projection = createProjection({ at: () => now, sample() {}, distrust() {} }, () => 0, []);
+  let limits: readonly Snapshot[] = [];
+  let list = '';
+  for await (const line of generate('lists')) {
+    const parsed: unknown = JSON.parse(line);
+    if (Array.isArray(parsed)) {
+      limits = parseSnapshots({ limits: parsed });
+      projection.replace(limits, 0);
+      list = line;
+      continue;
+    }
+    const expected = parsed as ListCase;
+    const { cost, max_wait, allowed, wait, value, sampled, each } = expected;
+    now = expected.now;
+    const message = `${line} on ${list}`;
+    for (const [i, limit] of limits.entries()) {
+      const { verdict, time, available, clear, written_by, ...row } = each[i]!;
+      const denied = verdict === 'deny';
+      const { remaining, ...actual } = calculateRateLimit(limit, now, cost, optionsOf(max_wait));
+      const result = {
+        ok: !denied,
+        available,
+        wait: denied ? 0 : time,
+        retryAfter: denied ? time : null,
+        row: { ...row, ...changed(clear, written_by) },
+      };
+      assert.deepEqual(actual, result, message);
+      // A reservation and a sample of the shards may subtract any number of tokens.
+      const spent = !denied && verdict !== 'reserve' ? cost : 0;
+      assert.ok(verdict === 'reserve' || isSample(limit) || remaining === available - spent, message);
+      countAs(`${limit.shards ?? 1} shards ${verdict}`);
+    }
+    // A store makes no reservations.
+    if (!sampled && max_wait === null) {
+      const decision = projection.decide(0, cost);
+      const delay = wait === null ? Infinity : wait / 1000;
+      assert.deepEqual([decision.wait, decision.value, decision.wait === 0], [delay, value, allowed], message);
+      countAs(`${limits.length} limits ${allowed ? 'allow' : 'deny'}`);
+    }
   }
-  assert.equal(status, 0, `the generator failed: ${stderr}`);
-  return stdout;
+  console.log(Object.fromEntries(seen));
+  for (const kind of [1, 2, 7, 64].flatMap((shards) => [`${shards} shards allow`, `${shards} shards deny`])) {
+    assert.ok((seen.get(kind) ?? 0) > count / 20, `${kind}: only ${seen.get(kind)} cases`);
+  }
+  for (const kind of [1, 2, 3, 4].flatMap((limits) => [`${limits} limits allow`, `${limits} limits deny`])) {
+    assert.ok((seen.get(kind) ?? 0) > count / 200, `${kind}: only ${seen.get(kind)} cases`);
+  }
+});
+
+function isSample(limit: Snapshot): boolean {
+  return limit.shards !== undefined && limit.rows.length < limit.shards;
+}
+
+/** Yields the lines that the generator prints. */
+async function* generate(kind: 'rows' | 'lists'): AsyncGenerator<string> {
+  const manifest = fileURLToPath(new URL('../../differential/Cargo.toml', import.meta.url));
+  const command = ['run', '--quiet', '--release', '--locked', '--manifest-path', manifest, '--'];
+  const generator = spawn('cargo', [...command, kind, `${count}`, `${seed}`], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const closed = once(generator, 'close').catch((cause: unknown) => {
+    throw new Error('cargo could not be started; this test needs Rust, see https://rustup.rs', { cause });
+  });
+  yield* createInterface({ input: generator.stdout });
+  const [status] = await closed;
+  assert.equal(status, 0, 'the generator failed');
 }
 
 function snapshotOf({
@@ -119,7 +210,7 @@ function changed(clear: number | null, written_by: Algorithm | null): { clear?: 
   return clear !== null && written_by !== null ? { clear, written_by } : {};
 }
 
-function optionsOf({ max_wait }: Case): CalculateOptions {
+function optionsOf(max_wait: number | null): CalculateOptions {
   if (max_wait === null) {
     return {};
   }

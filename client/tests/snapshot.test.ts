@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseSnapshots } from '../src/index.js';
-import { snapshot } from './support.js';
+import { sharded, snapshot } from './support.js';
 
 test('a snapshot has one policy or a list of policies', () => {
   const one = snapshot({ spent: 3.5, max_reserved: null });
@@ -11,6 +11,8 @@ test('a snapshot has one policy or a list of policies', () => {
     snapshot({ policy: 'day' }),
   ]);
   assert.deepEqual(parseSnapshots({ limits: [], now: one.now }), []);
+  const divided = sharded([{ spent: 3 }, { clear: one.now + 60_000_000, written_by: 'fixed_window' }], { shards: 7 });
+  assert.deepEqual(parseSnapshots(divided), [divided]);
   const foreign = snapshot({ spent: 3, clear: one.now + 60_000_000, written_by: 'sliding_window' });
   assert.deepEqual(parseSnapshots(foreign), [foreign]);
 });
@@ -40,6 +42,25 @@ test('the error names the field that is missing or out of range', () => {
         `${name}: ${value}`,
       );
     }
+  }
+  for (const [name, values] of Object.entries(bad)) {
+    const inRow = !['policy', 'algorithm', 'period', 'start', 'now', 'not_before'].includes(name);
+    for (const value of inRow ? values : []) {
+      const fields = { ...(name === 'written_by' && { clear: 1e15 }), [name]: value };
+      const divided = { ...sharded([{}, {}]), rows: [sharded([{}]).rows[0], { ...sharded([{}]).rows[0], ...fields }] };
+      assert.throws(
+        () => parseSnapshots(divided),
+        (error: Error) => error instanceof TypeError && error.message.includes(name),
+        `${name} of a shard: ${value}`,
+      );
+    }
+  }
+  const divided = sharded([{}, {}]);
+  for (const shards of [null, 0, 1.5, 65, '2']) {
+    assert.throws(() => parseSnapshots({ ...divided, shards }), /"shards" of the snapshot is/);
+  }
+  for (const rows of [undefined, null, [], {}, [...divided.rows, ...divided.rows]]) {
+    assert.throws(() => parseSnapshots({ ...divided, rows }), /"rows" of the snapshot is not a list of 1 to 2 shards/);
   }
   for (const body of [undefined, null, 'no', 1, []]) {
     assert.throws(() => parseSnapshots(body), /does the url lead to a status endpoint/);

@@ -1,10 +1,10 @@
-import type { Snapshot } from '../src/index.js';
+import type { RowSnapshot, Shard, ShardedSnapshot } from '../src/index.js';
 
 /** The time of the snapshots, in microseconds since the epoch. */
 export const NOW = 1_700_000_000_000_000;
 
 /** Returns the snapshot of a full bucket of ten tokens per minute, in which `fields` are replaced. */
-export function snapshot(fields: Partial<Snapshot>): Snapshot {
+export function snapshot(fields: Partial<RowSnapshot>): RowSnapshot {
   return {
     policy: 'chat',
     algorithm: 'token_bucket',
@@ -17,6 +17,24 @@ export function snapshot(fields: Partial<Snapshot>): Snapshot {
     previous: 0,
     ts: NOW,
     now: NOW,
+    ...fields,
+  };
+}
+
+/**
+ * Returns the snapshot of a divided bucket, in which `fields` are replaced. Each shard has ten tokens, refilled in a
+ * minute, unless `rows` replaces its fields.
+ */
+export function sharded(rows: readonly Partial<Shard>[], fields: Partial<ShardedSnapshot> = {}): ShardedSnapshot {
+  const { spent, previous, ts, rate, capacity, max_reserved, ...common } = snapshot({});
+  const shards = fields.shards ?? rows.length;
+  return {
+    ...common,
+    rate: rate * shards,
+    capacity: capacity * shards,
+    max_reserved,
+    shards,
+    rows: rows.map((row) => ({ spent, previous, ts, rate, capacity, max_reserved, ...row })),
     ...fields,
   };
 }

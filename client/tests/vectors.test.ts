@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { calculateRateLimit, type Algorithm, type RateLimitResult, type Snapshot } from '../src/index.js';
+import { calculateRateLimit, type Algorithm, type RateLimitResult, type RowSnapshot } from '../src/index.js';
 
 interface Line {
   type: 'single' | 'sequence';
@@ -112,7 +112,7 @@ function firstWindow({ rand = 0, config }: Line, first: number): number {
   return first - Math.floor(rand * config.period);
 }
 
-function quotaOf({ algorithm, config }: Line, anchor: number): Omit<Snapshot, keyof Row> {
+function quotaOf({ algorithm, config }: Line, anchor: number): Omit<RowSnapshot, keyof Row> {
   const { rate, period, capacity = rate, maxReserved = null, start = anchor } = config;
   const sliding = algorithm === 'sliding_window';
   return {
@@ -168,7 +168,7 @@ function checkVerdict(id: string, { ok, wait, retryAfter }: RateLimitResult, exp
 /** Checks that the same request is allowed at the promised microsecond, but not one microsecond earlier. */
 function checkTight(
   id: string,
-  quota: Omit<Snapshot, keyof Row>,
+  quota: Omit<RowSnapshot, keyof Row>,
   state: Row,
   now: number,
   count: number,
@@ -188,7 +188,7 @@ function checkTight(
 
 /** Computes the tokens spent at `now`, independently of the client. */
 function spentAt(
-  { algorithm, rate, period }: Omit<Snapshot, keyof Row>,
+  { algorithm, rate, period }: Omit<RowSnapshot, keyof Row>,
   { spent, ts, previous }: Row,
   now: number,
 ): number {

@@ -106,6 +106,9 @@ function answerNow(answer: World['answer']): World['answer'] {
   if (answer instanceof Response || answer instanceof Error || 'limits' in answer) {
     return answer;
   }
+  if (answer.shards !== undefined) {
+    return { ...answer, now: serverNow() };
+  }
   return { ...answer, ...calculateRateLimit(answer, serverNow(), 0).row, now: serverNow() };
 }
 
