@@ -22,7 +22,7 @@ use crate::policy::{DecidedBy, Decision, Decisions, Key, Part, Policy, Signals, 
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
     pub(crate) take: bool,
-    /// Whether a denial is enforced, or only reported (shadow mode).
+    /// Whether a denial is enforced. If not, it is only reported (shadow mode).
     pub(crate) enforced: bool,
     /// Whether the caller can await a remote backend.
     pub(crate) waits: bool,
@@ -42,11 +42,12 @@ pub(super) struct CallState {
     waits: bool,
     /// The shards to try if the backend denies the call.
     others: Others,
-    /// Whether a charge is enforced.
+    /// Whether any charge is enforced.
     enforced: bool,
-    /// Whether a charge is in shadow mode.
+    /// Whether any charge is in shadow mode.
     shadow: bool,
-    /// The decisions on all charges, if charges in shadow mode were denied and the others are decided without them.
+    /// The decisions on all charges, stored while the enforced charges are decided again without the charges in shadow
+    /// mode.
     first: Option<Box<Decisions>>,
     began: Option<Instant>,
     permit: Option<Permit>,
@@ -67,8 +68,8 @@ impl CallState {
         if self.others.is_empty() { None } else { other_takes(takes, &std::mem::take(&mut self.others), steps) }
     }
 
-    /// Lets a call through if only charges in shadow mode deny it. If other charges are enforced, these have to be
-    /// decided without them, and the call is returned as an error.
+    /// Lets a call through if only charges in shadow mode deny it. If the call also has enforced charges, returns it as
+    /// an error, and these charges must then be decided alone.
     #[cold]
     fn enforce(mut self, decided: Decisions) -> Result<(CallState, Decisions), Box<CallState>> {
         if let Some(first) = self.first.take() {
@@ -155,7 +156,8 @@ impl RateLimiter {
         self.decide_unblocked(CallState::of(true, true, &takes), takes)
     }
 
-    /// 3. Shards: choose a shard of each quota that has several. A check reads all shards, or a sample of them.
+    /// 3. Shards: choose one shard of each quota that has several shards. A check reads all shards, or a sample of
+    ///    them.
     #[inline]
     fn decide_unblocked(&self, mut call: CallState, mut takes: Takes<'_>) -> DecisionFuture<Answer> {
         if call.take {
@@ -241,7 +243,7 @@ impl RateLimiter {
         }
     }
 
-    /// Applies shadow mode, and continues with steps 7 and 8.
+    /// Lets denials in shadow mode through, and continues with steps 7 and 8.
     #[inline]
     fn conclude(&self, mut call: CallState, takes: &[Take<'_>], mut decided: Decisions) -> DecisionFuture<Answer> {
         if call.shadow {

@@ -1,4 +1,4 @@
-//! The error of saving and loading.
+//! The error returned by saving and loading.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -36,7 +36,7 @@ pub enum StateErrorKind {
     Secret,
     /// The backend cannot be saved or loaded.
     Unsupported,
-    /// The state has another version of the format.
+    /// The state was saved in another version of the format.
     Version,
     /// The bytes are not a saved state, are incomplete, or have been changed.
     Damaged,
