@@ -47,7 +47,8 @@ impl<'a> Charge<'a> {
     }
 
     /// Reserves the tokens for the time at which they become available, no matter how late. Only
-    /// [`hold_all`](crate::RateLimiter::hold_all) accepts such charges. It fails if the quota allows no reservations.
+    /// [`hold_all`](crate::RateLimiter::hold_all) accepts such charges, and it fails if the quota allows no
+    /// reservations.
     #[must_use]
     pub fn reserve(mut self) -> Charge<'a> {
         self.ask = self.ask.reserve();

@@ -42,7 +42,7 @@ pub(super) type Finish<T> = fn(&RateLimiter, Answer) -> T;
 
 #[allow(clippy::large_enum_variant)] // `Ready` is the common case, and boxing it would allocate.
 enum State<T> {
-    /// `None` after the output was returned.
+    /// `None` after the output has been returned.
     Ready(Option<T>),
     Pending(Box<Pending>, Finish<T>),
 }

@@ -36,8 +36,8 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// # Ok(()) }
 /// ```
 ///
-/// If a reservation is given back before its due time, its tokens are forfeited if other tokens were reserved after it,
-/// because later reservations keep their due times. After the due time, see [what can be given
+/// If a reservation is given back before its due time, its tokens are forfeited if there are later reservations,
+/// because those keep their due times. For a reservation that is already due, see [what can be given
 /// back](Receipt#what-can-be-given-back).
 #[derive(Debug)]
 #[must_use = "dropping it may give the charge back; call `wait`, `into_receipt` or `cancel`"]
@@ -107,7 +107,7 @@ impl Reservation {
         &self.decisions
     }
 
-    /// Returns the time from the decision until the last charge is due; zero if there is no need to wait.
+    /// Returns the time from the decision until the last charge is due, or zero if there is no need to wait.
     pub const fn delay(&self) -> Duration {
         self.delay
     }

@@ -1,7 +1,7 @@
 //! The table of offenders, which has a fixed size and stores counted denials and automatic blocks.
 //!
 //! Each offender has an entry in one bucket. A client cannot choose keys that fall into the bucket of another client,
-//! even if it knows the secret of the keys.
+//! even if it knows the limiter's secret.
 //!
 //! A new offender replaces the entry with the lowest rank in its bucket. Empty entries rank lowest, followed by entries
 //! without recent denials and entries with few denials. Therefore, in a flood of callers that are denied once, these
@@ -31,7 +31,7 @@ const WAYS: usize = 8;
 #[derive(Default)]
 struct Offender {
     id: u128,
-    /// The end of the block; 0 if there was no block.
+    /// The end of the block, or 0 if there was no block.
     until: u64,
     since: u64,
     /// Denials and blocked attempts since the time `since`.
@@ -73,7 +73,8 @@ impl Offenders {
         Some(Micros::new(entry.until))
     }
 
-    /// Counts a denial. Returns the length of a block that it leads to, and its position among the successive blocks.
+    /// Counts a denial. If the denial leads to a block, returns the length of the block and its position among the
+    /// successive blocks.
     pub(super) fn denied(&self, id: Digest, now: Micros, rules: &AutoBlock) -> Option<(Duration, u32)> {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);
