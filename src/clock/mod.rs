@@ -17,8 +17,8 @@ pub use manual::ManualClock;
 
 /// A source of instants.
 ///
-/// Limiters work with any clock, even one that is stopped. Each time the clock jumps, at most one additional capacity
-/// is admitted.
+/// Limiters work with any clock, even with a clock that is stopped. Each jump of the clock admits at most one
+/// additional capacity.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -108,13 +108,13 @@ impl SystemClock {
             let correction = if behind > LEAP_THRESHOLD { behind } else { behind.clamp(-max_slew, max_slew) };
             Some(drift + correction)
         };
-        // With a load and a store, a thread that is delayed between them could undo a later correction.
+        // With a separate load and store, a thread that is delayed between them could undo a later correction.
         let _ = self.drift.fetch_update(Ordering::Relaxed, Ordering::Relaxed, corrected);
     }
 }
 
-/// The number of microseconds between comparisons with the system's time, because reading the system's time takes
-/// longer than a decision.
+/// The number of microseconds between comparisons with the system's time. Reading the system's time takes longer than a
+/// decision.
 const FOLLOW_INTERVAL: u64 = 1_000_000;
 
 /// In microseconds. A larger lag is not drift: either the counter stood still, or the system clock was set forward.

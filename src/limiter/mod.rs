@@ -96,7 +96,7 @@ pub(crate) use waiting::WaitSlot;
 ///
 /// assert!(limiter.reset(&LOGIN, "ada@example.com").await?); // the password was right
 /// assert_eq!(limiter.check(&LOGIN, "ada@example.com").await?.remaining(), 5);
-/// assert!(!limiter.reset(&LOGIN, "eve@example.com").await?); // Eve has not spent any tokens
+/// assert!(!limiter.reset(&LOGIN, "eve@example.com").await?); // Eve has spent nothing
 /// # Ok(()) }
 /// ```
 ///
