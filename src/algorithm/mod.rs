@@ -90,7 +90,7 @@ impl State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
     cost: u64,
-    /// In microseconds, or `NO_WAIT`. This is not an `Option`, so that an `Ask` fits in two registers.
+    /// The longest wait in microseconds, or `NO_WAIT`. This is not an `Option`, so that an `Ask` fits in two registers.
     max_wait: u64,
 }
 

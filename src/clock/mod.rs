@@ -117,7 +117,8 @@ impl SystemClock {
 /// decision.
 const FOLLOW_INTERVAL: u64 = 1_000_000;
 
-/// In microseconds. A larger lag is not drift: either the counter stood still, or the system clock was set forward.
+/// The largest lag in microseconds that counts as drift. If the lag is larger, either the counter stopped, or the
+/// system clock was set forward.
 const LEAP_THRESHOLD: i64 = 1_000_000;
 
 /// To correct itself, the clock runs at most 1/2000 faster or slower. This is 500 ppm, the maximum slew of ntpd.

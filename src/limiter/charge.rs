@@ -64,7 +64,8 @@ impl<'a> Charge<'a> {
     }
 
     /// Sets the signals of the caller, for [deny lists](crate::protection::DenyList) and
-    /// [blocks](crate::protection::AutoBlock). If several charges of a call have signals, the first ones are used.
+    /// [blocks](crate::protection::AutoBlock). If several charges of a call have signals, the signals of the first such
+    /// charge are used.
     #[must_use]
     pub fn signals(mut self, signals: Signals) -> Charge<'a> {
         self.signals = Some(Box::new(signals));

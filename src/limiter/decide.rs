@@ -48,7 +48,7 @@ pub(super) struct CallState {
     shadow: bool,
     /// The decisions on all charges, stored while the enforced charges are decided again without the charges in shadow
     /// mode.
-    first: Option<Box<Decisions>>,
+    first_decisions: Option<Box<Decisions>>,
     began: Option<Instant>,
     permit: Option<Permit>,
     caller: Option<Box<CallerIds>>,
@@ -59,7 +59,8 @@ impl CallState {
         let enforced = takes.iter().any(|take| take.part.enforced);
         let shadow = takes.iter().any(|take| !take.part.enforced);
         let others = Others::new();
-        CallState { take, waits, others, enforced, shadow, first: None, began: None, permit: None, caller: None }
+        let (first_decisions, began, permit, caller) = (None, None, None, None);
+        CallState { take, waits, others, enforced, shadow, first_decisions, began, permit, caller }
     }
 
     /// Returns the takes to try after a denial, at most once per call.
@@ -72,7 +73,7 @@ impl CallState {
     /// an error, and these charges must then be decided alone.
     #[cold]
     fn enforce(mut self, decided: Decisions) -> Result<(CallState, Decisions), Box<CallState>> {
-        if let Some(first) = self.first.take() {
+        if let Some(first) = self.first_decisions.take() {
             return Ok((self, first.with_enforced(decided)));
         }
         if decided.is_allowed() || decided.violated().next().is_some() {
@@ -81,7 +82,7 @@ impl CallState {
         if !self.enforced {
             return Ok((self, decided.let_through()));
         }
-        self.first = Some(Box::new(decided));
+        self.first_decisions = Some(Box::new(decided));
         Err(Box::new(self))
     }
 }

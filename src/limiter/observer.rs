@@ -184,7 +184,7 @@ impl<'a> Decided<'a> {
 pub enum Outcome {
     /// The charge was made, or, for a check, would have been made.
     Allowed,
-    /// Like `Allowed`, but the tokens are due later.
+    /// The charge was made, or, for a check, would have been made, but its tokens are due later.
     Reserved,
     /// The charge was not made.
     Denied,

@@ -124,8 +124,8 @@ impl Receipt {
         if !self.charges.is_empty() && self.is_settled() {
             return BackendFuture::ready(Ok(false));
         }
-        // The newest charge is settled first. If two charges are on the same row, only the last one can be given back
-        // in full.
+        // The newest charge is settled first. If two charges are on the same row, only the last charge can be given
+        // back in full.
         let (mut charges, mut local) = (Adjustments::new(), Adjustments::new());
         for index in self.charges.clone().rev() {
             let Some((decision, receipt)) = self.open(index) else { continue };

@@ -147,7 +147,7 @@ impl Reservation {
         Ok(self.into_receipt())
     }
 
-    /// Completes when the charges have been made and are due. If a pause is in force at the due time, gives the charges
+    /// Completes when the charges have been made and are due. If the key is paused at the due time, gives the charges
     /// back and retries at the end of the pause. If polled again after completion, checks for a new pause.
     pub(crate) fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LimitError>> {
         loop {

@@ -119,7 +119,7 @@ impl Decision {
     /// Converts the decision on a call into the decision on a check, by subtracting the call's `tokens` from the row.
     /// Returns the decision of a check that has also read other shards. `all_granted` shows whether every charge of the
     /// call is granted by its best shard.
-    pub(super) fn among(self, shards: ShardRows, all_granted: bool) -> Decision {
+    pub(super) fn with_shards(self, shards: ShardRows, all_granted: bool) -> Decision {
         let decision = Decision::new(self.of, self.step, all_granted).by(self.decided_by);
         Decision { charged: false, shards: Some(shards), ..decision }
     }

@@ -125,7 +125,7 @@ impl Decisions {
             }
         }
         let all_granted = best.iter().all(|(decision, _)| decision.step().is_allowed());
-        best.into_iter().map(|(decision, rows)| decision.among(rows, all_granted)).collect()
+        best.into_iter().map(|(decision, rows)| decision.with_shards(rows, all_granted)).collect()
     }
 
     pub(crate) fn only(&self) -> Option<&Decision> {

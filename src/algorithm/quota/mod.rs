@@ -75,7 +75,7 @@ impl Algorithm {
     /// The number of low bits of a [stamp](Quota::stamp) that contain the [`tag`](Algorithm::tag).
     pub(crate) const TAG_BITS: u32 = 3;
 
-    /// The algorithm's number in a [stamp](Quota::stamp). Never 0.
+    /// The algorithm's number in a [stamp](Quota::stamp), which is never 0.
     pub(crate) const fn tag(self) -> u32 {
         self as u32 + 1
     }

@@ -15,7 +15,7 @@ use crate::policy::PolicyName;
 pub(super) fn save(table: &Table, now: Micros) -> SavedRows {
     let mut rows = table.rows();
     rows.retain(|(_, row)| !row.is_expired(now));
-    // A smaller table that loads these rows drops the last ones.
+    // A smaller table that loads these rows drops the last of them.
     rows.sort_unstable_by_key(|(key, row)| (key.is_carry(), !row.is_senior(), !row.denies(now)));
     let names = table.names();
     let mut bytes = Vec::with_capacity(64 + names.len() * 32 + rows.len() * ROW_BYTES);
@@ -56,7 +56,7 @@ pub(super) fn load(table: &Table, now: Micros, bytes: &[u8]) -> Result<LoadedRow
     }
     names.into_iter().for_each(|(number, name)| table.remember_name(number, &name));
     if now < saved_at {
-        return Ok(add(table, now, put_back(rows, now).into_iter()));
+        return Ok(add(table, now, adapted_to_clock(rows, now).into_iter()));
     }
     Ok(add(table, now, saved_rows(rows).flatten()))
 }
@@ -106,11 +106,11 @@ fn add(table: &Table, now: Micros, rows: impl Iterator<Item = (RowKey, Row)>) ->
 /// A row that is slightly ahead of the clock is kept, and the algorithms refill it once the clock catches up. A row
 /// that is further ahead than the time of a full refill would be dropped. Such a row is therefore changed to begin at
 /// `now`, so that its tokens stay spent for as long as if they had been spent at `now`.
-fn put_back(bytes: &[u8], now: Micros) -> Vec<(RowKey, Row)> {
+fn adapted_to_clock(bytes: &[u8], now: Micros) -> Vec<(RowKey, Row)> {
     let rows: Vec<(RowKey, Row)> = saved_rows(bytes).flatten().collect();
     let carries: HashMap<RowKey, f64> =
         rows.iter().filter(|(key, _)| key.is_carry()).map(|(key, row)| (key.row(), row.spent)).collect();
-    let put_back = |(key, row): (RowKey, Row)| {
+    let adapted = |(key, row): (RowKey, Row)| {
         let (ahead, lasts) = (row.at().micros_since(now), row.expires().micros_since(row.at()));
         // A full refill takes at least half as long as `lasts`, which ends at a whole second.
         if ahead == 0 || ahead.saturating_add(SECOND) < lasts / 2 {
@@ -130,7 +130,7 @@ fn put_back(bytes: &[u8], now: Micros) -> Vec<(RowKey, Row)> {
         }
         (key, row.rewritten(&state, is_bucket && row.has_carry()))
     };
-    rows.into_iter().map(put_back).collect()
+    rows.into_iter().map(adapted).collect()
 }
 
 /// The version of the bytes. Increment it if the layout, the keys of rows or the meaning of a row's numbers change.

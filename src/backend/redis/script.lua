@@ -125,7 +125,7 @@ local function within(instant, level)
 end
 
 -- Returns the spent tokens at `instant` (for a bucket or a fixed window).
-local function stands(instant)
+local function spent_at(instant)
   if algorithm == TOKEN_BUCKET then return max(spent - repaid(instant), 0) end
   return spent
 end
@@ -153,8 +153,8 @@ end
 
 -- Rolling -------------------------------------------------------------------------------------------------------------
 
--- `roll_within`: refills the row up to `instant`.
-local function pay_back(instant)
+-- Refills the row up to `instant`.
+local function roll_within(instant)
   if algorithm == TOKEN_BUCKET then
     local begun, elapsed = at, max(instant - at, 0)
     if elapsed >= period then
@@ -202,7 +202,7 @@ local function roll(instant)
     -- spent at that later time.
     local before = carry
     at = instant
-    pay_back(written - 1)
+    roll_within(written - 1)
     if within(written - 1, 0) then
       spent, at, read = 0, instant, OWN
       if algorithm == SLIDING_WINDOW then carry = 0 end
@@ -220,10 +220,10 @@ local function roll(instant)
     end
     return was_foreign
   end
-  pay_back(instant)
+  roll_within(instant)
   if read == FASTER and instant > written and clear ~= NEVER then
     local left = ceil(owed * (clear_at - instant) / (clear_at - written))
-    if left < stands(instant) then spent, at = left, instant end
+    if left < spent_at(instant) then spent, at = left, instant end
   end
   return was_foreign
 end
@@ -329,15 +329,15 @@ end
 
 -- Settling: see give_back.rs ------------------------------------------------------------------------------------------
 
-local function less(given, stood, instant)
-  if given == floor(given) and given < stood then
+local function reduce_by(given, outstanding, instant)
+  if given == floor(given) and given < outstanding then
     spent = spent - given
     return true
   end
-  local rest = max(stood - given, 0)
+  local rest = max(outstanding - given, 0)
   local whole = floor(rest)
   if rest - whole > ROUNDING then whole = whole + 1 end
-  if whole >= stood then return false end
+  if whole >= outstanding then return false end
   spent, at = whole, max(at, instant)
   return true
 end
@@ -355,35 +355,37 @@ local function settle_own(cost, actual, r_spent, r_at, r_carry, due, r_stamp)
   local k_spent, k_at, k_carry = spent, at, carry
   if algorithm == SLIDING_WINDOW then
     spent, at, carry = wanted, r_at, 0
-    pay_back(instant)
+    roll_within(instant)
     local given, given_before = spent, carry
     spent, at, carry = k_spent, k_at, k_carry
     if spent >= given and carry >= given_before then spent, carry = spent - given, carry - given_before end
     return
   end
-  local stood = stands(instant)
+  local outstanding = spent_at(instant)
   spent, at, carry = r_spent, r_at, r_carry
   roll(instant)
-  local own = stands(instant)
+  local own = spent_at(instant)
   spent, at, carry = k_spent, k_at, k_carry
   if due > instant then
-    if actual == 0 and math.abs(stood - own) <= ROUNDING then less(min(wanted, own), stood, instant) end
+    if actual == 0 and math.abs(outstanding - own) <= ROUNDING then
+      reduce_by(min(wanted, own), outstanding, instant)
+    end
     return
   end
-  if ceiling > limit and stood > limit or carry < r_carry then return end
+  if ceiling > limit and outstanding > limit or carry < r_carry then return end
   local left = own - min(carry - r_carry, r_spent - cost)
-  if stood < left - ROUNDING then return end
+  if outstanding < left - ROUNDING then return end
   local given = min(wanted, left)
-  local behind = stood - left > ROUNDING
+  local behind = outstanding - left > ROUNDING
   if given <= 0 or behind and carry + given > LAST then return end
-  if less(given, stood, instant) and behind then carry = carry + given end
+  if reduce_by(given, outstanding, instant) and behind then carry = carry + given end
 end
 
 -- Returns up to `tokens` of the tokens that are spent.
 local function credit(tokens)
   local instant = max(now, at)
   if algorithm ~= SLIDING_WINDOW then
-    less(tokens, stands(instant), instant)
+    reduce_by(tokens, spent_at(instant), instant)
     return
   end
   local earlier = floor(max(tokens - spent, 0) * period / weight(instant))

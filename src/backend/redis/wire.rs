@@ -112,7 +112,7 @@ impl Arguments {
         self.push_numbers([to_double(quota.start_micros())]);
     }
 
-    /// Every number fits, because the batcher limits the number of rows, and thereby the numbers of lines and quotas.
+    /// Every number fits, because the batcher limits the number of rows, and with it the numbers of lines and quotas.
     fn push_u16(&mut self, number: usize) {
         self.operations.extend((number as u16).to_le_bytes());
     }

@@ -1,4 +1,4 @@
-//! Saving a state to a file, which replaces the whole file, and loading it.
+//! Saving states to files and loading them. A file is always replaced as a whole.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
