@@ -60,8 +60,8 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// A clock that shows the system's time. It reads the processor's time stamp counter if that is reliable, which takes a
-/// third of the time of [`Instant::now`](std::time::Instant::now).
+/// A clock that shows the system's time. If the processor's time stamp counter is reliable, the clock reads this
+/// counter. That takes a third of the time of [`Instant::now`](std::time::Instant::now).
 ///
 /// The clock starts at the system's time. When it is read, it compares itself with the system's time, at most once a
 /// second. If the clock is more than a second behind, because the machine was asleep or the system clock was set

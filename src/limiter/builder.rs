@@ -92,7 +92,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets the backend that [`FailureMode::Fallback`] uses. It must answer without waiting. Defaults to a
+    /// Sets the backend that [`FailureMode::Fallback`] uses. This backend must answer without waiting. Defaults to a
     /// [`MemoryBackend`](crate::MemoryBackend) on the system clock.
     #[must_use]
     pub fn fallback_backend(mut self, backend: impl Backend) -> RateLimiterBuilder {

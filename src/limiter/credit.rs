@@ -94,7 +94,7 @@ impl RateLimiter {
     ///
     /// No rows are scanned or deleted. Instead, the policy uses rows of a new *generation*, which have other names. The
     /// old rows stay in the backend until they expire. Charges that were made before the reset are settled on the old
-    /// rows, without an effect on the new ones. If a memory backend's table is full, the spent tokens of keys that
+    /// rows, which has no effect on the new rows. If a memory backend's table is full, the spent tokens of keys that
     /// share rows may stay spent.
     ///
     /// The reset takes effect immediately in this limiter and its clones, and within a second in all other limiters on

@@ -269,7 +269,7 @@ impl RateLimiter {
     fn decided(&self, call: &CallState, takes: &[Take<'_>], answer: Result<Steps, Error>) -> Result<Decisions, Error> {
         let steps = match answer {
             Ok(steps) if steps.len() == takes.len() => steps,
-            // A malformed answer counts as a failure, too.
+            // A malformed answer also counts as a failure.
             Ok(steps) => return self.failed(call, takes, wrong_number(takes.len(), steps.len())),
             Err(error) => return self.failed(call, takes, error),
         };

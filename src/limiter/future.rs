@@ -32,7 +32,7 @@ use crate::policy::{Allowed, Decision, Decisions};
 /// ```
 ///
 /// # Panics
-/// Polling the future after it has completed panics.
+/// Panics if the future is polled after it has completed.
 #[must_use = "await the future to learn whether the call is allowed"]
 pub struct DecisionFuture<T = Result<Allowed, LimitError>>(State<T>);
 

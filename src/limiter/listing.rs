@@ -54,7 +54,7 @@ pub struct SetQuota {
 pub struct SetEnforcement {
     /// The policy.
     pub policy: PolicyName,
-    /// The keys for which denials are enforced, which replace those that the program defines.
+    /// The keys for which denials are enforced. This replaces the setting that the program defines.
     pub enforce: Enforce,
     /// The time since the enforcement was set, in this or another process. The setting does not expire.
     pub age: Duration,

@@ -116,7 +116,6 @@ impl Decision {
         self
     }
 
-    /// Converts the decision on a call into the decision on a check, by subtracting the call's `tokens` from the row.
     /// Returns the decision of a check that has also read other shards. `all_granted` shows whether every charge of the
     /// call is granted by its best shard.
     pub(super) fn with_shards(self, shards: ShardRows, all_granted: bool) -> Decision {
@@ -124,6 +123,7 @@ impl Decision {
         Decision { charged: false, shards: Some(shards), ..decision }
     }
 
+    /// Converts the decision on a call into the decision on a check, by subtracting the call's `tokens` from the row.
     pub(super) fn uncharged(mut self, tokens: u64) -> Decision {
         self.step.state.spent = (self.step.state.spent - tokens as f64).max(0.0);
         self.charged = false;
@@ -308,7 +308,7 @@ impl Decision {
         until.unwrap_or(Micros::MAX).since(from)
     }
 
-    /// The row, refilled up to the instant of the decision.
+    /// Returns the row, refilled up to the instant of the decision.
     fn row(&self) -> State {
         roll_if_own(&self.of.quota, &self.step.state, self.step.now)
     }

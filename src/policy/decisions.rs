@@ -116,7 +116,7 @@ impl Decisions {
         let mut best: Vec<(Decision, ShardRows)> = Vec::new();
         for charge in self.charges() {
             let quotas = usize::from(charge[0].of().part.count);
-            // One shard must grant all quotas of the charge.
+            // One shard must grant the charge under all of its quotas.
             let wait = |shard: &&[Decision]| shard.iter().map(|decision| decision.step().verdict.wait_order()).max();
             let Some(shard) = charge.chunks(quotas).min_by_key(wait) else { continue };
             for (i, decision) in shard.iter().enumerate() {

@@ -24,7 +24,7 @@ use crate::algorithm::ConstMessage;
 ///
 /// The name that a limiter passes to its backend and to observers also contains the generation of the policy's rows.
 /// [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy) changes the generation. Comparisons, hashes and the
-/// text of the name ignore it.
+/// text of the name ignore the generation.
 #[derive(Clone)]
 pub struct PolicyName {
     text: Text,

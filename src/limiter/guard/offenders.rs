@@ -16,7 +16,7 @@ use crate::policy::{Digest, Placement};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// All times are by the local clock.
+/// All times refer to the local clock.
 pub(super) struct Offenders {
     buckets: Box<[Mutex<[Offender; WAYS]>]>,
     placement: Placement,
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(lasts(NOW), Some(1));
         assert_eq!(lasts(NOW + hours(1)), Some(10));
         assert_eq!(lasts(NOW + hours(11)), Some(24), "a block lasts at most a day");
-        // The caller was free for as long as the block lasted.
+        // The caller has been unblocked for as long as the block lasted.
         assert_eq!(lasts(NOW + hours(11 + 24 + 24)), Some(1));
         assert_eq!(lasts(NOW + hours(60 + 1) + hours(1)), Some(1));
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::backend::{Error, ErrorKind};
 
 /// An error that occurred while the state of a limiter was [saved](crate::RateLimiter::save) or
-/// [loaded](crate::RateLimiter::load). After a failed load, nothing has changed.
+/// [loaded](crate::RateLimiter::load). A failed load changes nothing.
 ///
 /// The message does not include the cause, so log the `source()` too.
 ///
@@ -30,7 +30,7 @@ pub struct StateError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StateErrorKind {
-    /// Reading or writing failed; `source()` is the [`io::Error`].
+    /// Reading or writing failed. `source()` returns the [`io::Error`].
     Io,
     /// The backend has no secret, its secret differs from the limiter's, or the state was saved with another secret.
     Secret,

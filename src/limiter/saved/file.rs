@@ -49,7 +49,7 @@ impl RateLimiter {
     ///
     /// # Errors
     /// Fails in the same cases as [`load`](RateLimiter::load), and if the file cannot be opened. The message contains
-    /// the path. After an error, nothing has changed.
+    /// the path. A failed load changes nothing.
     pub fn load_from_file(&self, path: impl AsRef<Path>) -> Result<Option<Loaded>, StateError> {
         let path = path.as_ref();
         // A missing secret is reported even if there is no file yet.

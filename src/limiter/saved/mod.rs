@@ -17,9 +17,9 @@ use crate::policy::Secret;
 pub use error::{StateError, StateErrorKind};
 
 impl RateLimiter {
-    /// Writes the state of this limiter: the rows of its [`MemoryBackend`](crate::MemoryBackend), the quotas
-    /// [set](RateLimiter::set_quota) at run time, the blocks, and the [pauses](RateLimiter::pause). Use
-    /// [`save_to_file`](RateLimiter::save_to_file) for files.
+    /// Writes the state of this limiter: the rows of its [`MemoryBackend`](crate::MemoryBackend), the quotas and the
+    /// enforcement [set](RateLimiter::set_quota) at run time, the [resets](RateLimiter::reset_policy) of policies, the
+    /// blocks, and the [pauses](RateLimiter::pause). Use [`save_to_file`](RateLimiter::save_to_file) for files.
     ///
     /// The backend needs a [secret](crate::backend::MemoryBackendBuilder::secret), because only a process with the same
     /// secret can find the rows again. The state contains digests instead of keys, addresses and other signals. It is
@@ -54,12 +54,13 @@ impl RateLimiter {
     /// [full table](crate::docs::design#the-memory-backend).
     ///
     /// This method blocks the thread until everything is written. While it runs, a million rows take 40 MB of memory.
-    /// They take the same space in the file. In a service, call it after the server has stopped or in
+    /// They take the same space in the file. In a service, call this method after the server has stopped, or in
     /// [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html).
     ///
     /// # Errors
-    /// Fails if the backend has no secret, if the limiter has a [different](crate::limiter::RateLimiterBuilder::secret)
-    /// one, if the backend cannot be saved (Redis stores its rows itself), or if writing fails.
+    /// Fails if the backend has no secret, if the limiter has a different
+    /// [secret](crate::limiter::RateLimiterBuilder::secret), if the backend cannot be saved (Redis stores its rows
+    /// itself), or if writing fails.
     pub fn save(&self, to: impl Write) -> Result<Saved, StateError> {
         let secret = self.inner.state_secret()?;
         let Some(rows) = self.inner.backend.save_rows() else { return Err(StateError::unsupported()) };
@@ -79,8 +80,8 @@ impl RateLimiter {
     ///   changed since then, spent tokens [stay spent](crate::docs::design#the-algebra). A key that already has a row
     ///   keeps that row. If the table is smaller than before, the rows of denied keys are loaded first, and rows
     ///   without a free slot are [dropped](Loaded::dropped).
-    /// - **Quotas** that were set at run time replace this limiter's quotas for the same policy and the same callers. A
-    ///   quota is ignored while the policy has a different algorithm.
+    /// - **Quotas and enforcement** that were set at run time replace those of this limiter for the same policy and the
+    ///   same callers. A quota is ignored while the policy has a different algorithm.
     /// - **Blocks and pauses** end when they would have ended without the restart. Like blocks from other processes,
     ///   they are listed without a rule and an age; see [`Block`](crate::protection::Block).
     ///
@@ -93,8 +94,8 @@ impl RateLimiter {
     ///
     /// # Errors
     /// Fails if the backend has no secret or cannot load rows, if reading fails, or if the state was saved with another
-    /// secret or another version of the format, is incomplete, or has been changed. In all of these cases, nothing has
-    /// changed.
+    /// secret or another version of the format. Also fails if the state is incomplete or has been modified. In all of
+    /// these cases, the limiter has not changed.
     pub fn load(&self, from: impl Read) -> Result<Loaded, StateError> {
         let secret = self.inner.state_secret()?;
         let mut frames = FrameReader::start(from, secret)?;
@@ -137,7 +138,7 @@ pub struct Saved {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// The time since the state was saved; zero if the clock was set back.
+    /// The time since the state was saved, or zero if the clock was set back.
     pub age: Duration,
     /// The rows that were added.
     pub rows: usize,
