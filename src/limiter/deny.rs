@@ -36,7 +36,7 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// # Ok(()) }
 /// ```
 ///
-/// A listed caller is denied without asking the backend. The client gets a 429 that does not state when to retry.
+/// A listed caller is denied without a call to the backend. The client gets a 429 that does not state when to retry.
 /// Handlers and observers can read the rule with [`Decision::denied_rule`](crate::Decision::denied_rule). In [shadow
 /// mode](crate::RateLimitLayer::shadow), or outside of the [enforced share](crate::RateLimitLayer::enforce_share) of
 /// keys, denials have no effect.

@@ -28,7 +28,9 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 ///
 /// A call that charges several policies fails if one of their modes is `Deny`. Policies in [shadow
 /// mode](crate::policy::Enforce) always have the mode `Allow`. A call that the backend does not support
-/// ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] shows whether the backend or the failure mode decided. Once the backend has recovered, it decides again, but it does not know about the charges that were made in the meantime.
+/// ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] shows whether the backend or the failure
+/// mode decided. Once the backend has recovered, it decides again, but it does not know about the charges that were
+/// made in the meantime.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {

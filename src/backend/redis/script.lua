@@ -30,7 +30,7 @@ local function is_row(bytes)
   return version == VERSION and windows <= MAX_WINDOWS and sections == 0 and #bytes == HEADER + windows * WINDOW
 end
 
--- The values from before the call, and the second at which the server drops each row; nil for a value that is not a row.
+-- The values from before the call, and the second at which the server drops each row (nil if a value is not a row).
 local found, drops = #KEYS == 1 and {} or call('MGET', unpack(KEYS)), {}
 for i = 1, #KEYS do
   local bytes = found[i]
@@ -48,7 +48,7 @@ for i = 1, #KEYS do
   end
   found[i] = bytes
 end
--- The windows that the call has changed, and for each row how many windows these reach.
+-- The windows that the call has changed, and, for each row, the number of the last of them, counted from 1.
 local changed, width = {}, {}
 
 -- The current window. The variables are the fields of `State`, and `drop`, which is the second at which the server
@@ -66,7 +66,7 @@ local function load(row, window)
   else
     spent, at, carry, row_stamp, clear = unpack_bytes(WINDOW_FORMAT, bytes, first)
   end
-  -- Only the expiry of a row with one window can be brought forward: others may need the row for longer.
+  -- Only the expiry of a row with one window can be brought forward, because other windows may need it for longer.
   is_lone = window == 0 and #found[row] <= HEADER + WINDOW and (width[row] or 1) == 1
   clear_at = clear == NEVER and LAST or clear * 1000000
   return spent >= 0 and spent <= LAST and carry >= 0 and carry <= LAST
@@ -305,8 +305,8 @@ end
 
 local undo, undo_drop = {}, {}
 
--- Takes every line, on the row that is `shift` rows after the line's row. Undoes the takes unless all are granted and
--- `store` is set.
+-- Takes the tokens of every line from the row that is `shift` rows after the line's row. Undoes the takes unless all
+-- are granted and `store` is set.
 local function decide(lines, shift, store)
   local granted, tried = true, 0
   while granted and tried < #lines do
@@ -381,7 +381,7 @@ local function settle_own(cost, actual, r_spent, r_at, r_carry, due, r_stamp)
   if reduce_by(given, outstanding, instant) and behind then carry = carry + given end
 end
 
--- Returns up to `tokens` of the tokens that are spent.
+-- Gives back up to `tokens` of the spent tokens.
 local function credit(tokens)
   local instant = max(now, at)
   if algorithm ~= SLIDING_WINDOW then

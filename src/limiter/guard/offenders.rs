@@ -206,8 +206,8 @@ impl Offender {
     }
 
     /// Returns the rank of the entry. The entry with the lowest rank is replaced. A block without recent attempts ranks
-    /// like half the threshold. As a result, callers with few denials do not displace the block, and the block does not
-    /// displace a caller that is close to being blocked.
+    /// like a caller with half as many denials as the threshold. As a result, callers with few denials do not displace
+    /// the block, and the block does not displace a caller that is close to being blocked.
     fn eviction_rank(&self, now: Micros, window: u64, threshold: u32) -> u64 {
         let is_current = now.get().saturating_sub(self.since) < window;
         let count = 10 * u64::from(self.count.max(self.before));
