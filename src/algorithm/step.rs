@@ -179,7 +179,7 @@ fn denied(quota: &Quota, state: State, now: Micros, ask: Ask) -> Step {
     Step { verdict: Verdict::Deny { retry: at.map(|at| at.since(now)) }, state, now }
 }
 
-/// Grants or reserves the tokens of `ask` from an own row that was rolled. Returns `None` if the ask is denied.
+/// Grants or reserves the tokens of `ask` from an own row that is already rolled. Returns `None` if the ask is denied.
 #[inline]
 pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Verdict> {
     let cost = ask.cost;

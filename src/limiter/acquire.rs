@@ -69,17 +69,17 @@ impl<'a, T> Acquire<'a, T> {
         self.with_signals(|signals| signals.ip(address))
     }
 
-    /// Sets the caller's user agent, which deny lists and blocks use.
+    /// Sets the caller's user agent for deny lists and blocks.
     pub fn user_agent(self, text: impl Into<String>) -> Acquire<'a, T> {
         self.with_signals(|signals| signals.user_agent(text))
     }
 
-    /// Sets the caller's two-letter country code (ISO 3166-1), which deny lists and blocks use.
+    /// Sets the caller's two-letter country code (ISO 3166-1) for deny lists and blocks.
     pub fn country(self, code: impl Into<String>) -> Acquire<'a, T> {
         self.with_signals(|signals| signals.country(code))
     }
 
-    /// Adds a label to the caller, which deny lists and blocks use.
+    /// Adds a label to the caller for deny lists and blocks.
     pub fn label(self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Acquire<'a, T> {
         self.with_signals(|signals| signals.label(name, value))
     }

@@ -49,9 +49,9 @@ impl RateLimiter {
     /// a shared backend, including limiters that start later.
     ///
     /// # Errors
-    /// Fails if the quota denies everything or has a different algorithm from the policy, if 100,000 quotas are already
-    /// set, or if the backend cannot publish the change. If publishing fails, the change may have been made
-    /// nevertheless.
+    /// Fails if the quota denies everything or has a different algorithm from the policy, if 100,000 changes are
+    /// already in effect, or if the backend cannot publish the change. If publishing fails, the change may have been
+    /// made nevertheless.
     pub async fn set_quota(&self, policy: &Policy, quota: impl Into<Option<Quotas>>) -> Result<(), SetQuotaError> {
         let quotas = quota.into().map(Arc::new);
         policy.check_change(None, quotas.as_deref())?;

@@ -52,7 +52,7 @@ pub struct Reservation {
     /// The reservation joins the queue at the first poll.
     queue: QueueState,
     extra_delay: Duration,
-    /// The latest due time to accept after a pause, by the limiter's clock; `None` if any due time is accepted.
+    /// The latest due time to accept after a pause, by the limiter's clock, or `None` if any due time is accepted.
     latest_due: Option<Micros>,
     /// The answer to charges that are retried after a pause.
     retry: Option<DecisionFuture<Answer>>,
@@ -61,7 +61,7 @@ pub struct Reservation {
 #[derive(Debug)]
 enum QueueState {
     NotJoined,
-    In(Ticket),
+    Joined(Ticket),
     NotQueued,
 }
 
@@ -179,9 +179,9 @@ impl Reservation {
         match &self.queue {
             QueueState::NotJoined => {
                 self.queue =
-                    queues.join(&self.decisions, context.waker()).map_or(QueueState::NotQueued, QueueState::In);
+                    queues.join(&self.decisions, context.waker()).map_or(QueueState::NotQueued, QueueState::Joined);
             }
-            QueueState::In(ticket) => {
+            QueueState::Joined(ticket) => {
                 if let Some(decision) = queues.moved(ticket, context.waker()) {
                     timer.move_up(&self.limiter, decision.due());
                 }
@@ -207,7 +207,7 @@ impl Reservation {
     }
 
     fn leave_queue(&mut self, exit: QueueExit) {
-        if let QueueState::In(ticket) = std::mem::replace(&mut self.queue, QueueState::NotQueued) {
+        if let QueueState::Joined(ticket) = std::mem::replace(&mut self.queue, QueueState::NotQueued) {
             // The decision differs from the original one if the caller has moved up in the queue.
             if let Some(decision) = exit(&self.limiter.inner.queues, &ticket) {
                 self.decisions = Decisions::from_iter([decision]);

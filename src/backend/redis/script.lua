@@ -99,14 +99,14 @@ local function boundary(window)
   return max((window - 1) * period + start, 0)
 end
 
--- Returns how much of the previous window's count has weight, in microseconds.
+-- Returns the weight of the previous window's count, as a time in microseconds.
 local function weight(instant)
   local since, elapsed = instant - start, 0
   if instant >= at then elapsed = since < 0 and since + period or fmod(since, period) end
   return period - elapsed
 end
 
-local function in_view(instant)
+local function weighted_carry(instant)
   return min(carry * weight(instant) / period, carry)
 end
 
@@ -121,7 +121,7 @@ end
 local function within(instant, level)
   if algorithm == TOKEN_BUCKET then return spent - level <= repaid(instant) end
   if algorithm == FIXED_WINDOW then return spent <= level end
-  return in_view(instant) <= level - spent
+  return weighted_carry(instant) <= level - spent
 end
 
 -- Returns the spent tokens at `instant` (for a bucket or a fixed window).

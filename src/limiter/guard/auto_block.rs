@@ -36,7 +36,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 ///
 /// - **Policies**: only denials under the given policies count, and a key is blocked only under these policies.
 ///   [`key::global`](crate::key::global) and the anonymous key are never blocked, but the addresses of their callers
-///   are. Leave out policies with such keys.
+///   are. Leave out policies that use these keys.
 /// - **Keys that a client can choose** (an account, a path, an unverified header) must not be blocked, because an
 ///   attacker could get a victim blocked. Add [`without_keys`](AutoBlock::without_keys) unless every policy uses keys
 ///   that are [verified](crate::key#which-keys-a-client-can-invent) or contain the address.

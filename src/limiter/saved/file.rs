@@ -73,7 +73,7 @@ fn save(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
         Ok(saved)
     });
     if saved.is_err() {
-        let _ = fs::remove_file(&new); // The first error is reported.
+        let _ = fs::remove_file(&new); // Only the first error is reported.
         return saved;
     }
     flush_directory(path).map_err(|error| StateError::io("cannot flush the directory of the file", error))?;
