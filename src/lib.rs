@@ -79,7 +79,7 @@
 //! | [`docs::restarts`] | limits in memory that survive a restart |
 //! | [`docs::observing`] | logs, metrics, alerts |
 //! | [`docs::migrating`] | how to move from other libraries and services |
-//! | [`docs::mistakes`] | mistakes in writing limits, and how you notice them |
+//! | [`docs::mistakes`] | mistakes in writing limits, and how to notice them |
 //! | [`docs::limitations`] | what the crate cannot do, and what is lost in a restart or an eviction |
 //! | [`docs::glossary`] | the terms that these pages use |
 //! | [`docs::design`] | the structure of the crate, and the reasons for it |
@@ -87,9 +87,9 @@
 //! # Algorithms
 //! Use a [token bucket](Quota::token_bucket) unless you have a reason not to. A token bucket refills smoothly and
 //! allows a burst of `capacity`. In any interval, at most `capacity + rate * time / period` requests pass. A [sliding
-//! window](Quota::sliding_window) admits at most its limit in each window that is aligned to the clock. A [fixed
-//! window](Quota::fixed_window) suits budgets that users know about, for example 500 per day. Its unspent tokens
-//! can roll over.
+//! window](Quota::sliding_window) admits at most its limit in each clock-aligned window. A [fixed
+//! window](Quota::fixed_window) suits budgets that users know about, for example 500 per day. Its unspent tokens can
+//! roll over.
 //!
 #![doc = include_str!("docs/plots/algorithms.svg")]
 //!

@@ -1,11 +1,11 @@
 //! Conversion of rows that were written under another quota.
 //!
-//! A row is *foreign* to a quota if it has another stamp and has not expired. An *own* row has the quota's stamp. A
-//! change of quota never cancels debt, so quotas that alternate on one row admit no more than the largest of them. A
-//! foreign row is read as follows:
+//! A row is *foreign* to a quota if it has a different stamp and has not expired. An *own* row has the quota's stamp. A
+//! change of quota never cancels debt, so several quotas that alternate on one row admit no more than the largest of
+//! them. A foreign row is read as follows:
 //!
-//! - From [`State::clear`] on, the row counts as unspent, because it would have been repaid by then under the quota
-//!   that wrote it.
+//! - From [`State::clear`] on, the row counts as unspent, because under the quota that wrote it, all of its debt would
+//!   have been repaid by then.
 //! - If both quotas are token buckets, the row is repaid at the faster of the two rates.
 //! - If both quotas are fixed windows, or sliding windows with the same period and phase, the row is rolled like an own
 //!   row.
@@ -61,7 +61,7 @@ fn is_same_window(quota: &Quota, state: &State) -> bool {
         && sliding_window::aligned(quota, state)
 }
 
-/// Converts a row with a different stamp to one with this quota's stamp and the same debt at `now`.
+/// Converts a row with a different stamp to a row with this quota's stamp and the same debt at `now`.
 #[cold]
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let own = State { stamp: quota.stamp(), carry: 0.0, ..*state };
@@ -127,10 +127,11 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     let clear = state.clear;
     let before = match reading(quota, state) {
         Reading::FasterBucket => first(now, clear, holds),
-        // Until the row expires, rolling it at a later instant has the same result as rolling the own row.
+        // Until the foreign row expires, rolling it at a later instant has the same result as rolling the converted
+        // row.
         Reading::Own => retry_own(quota, &super::roll(quota, state, now), now, ask),
-        // While the counts are not reduced, only the wait for a reservation changes. The wait becomes shorter towards
-        // the end of a window.
+        // While the counts are not reduced, only the wait for a reservation changes: it becomes shorter towards the end
+        // of a window.
         Reading::Whole if quota.algorithm() == Algorithm::FixedWindow && quota.reserves() => {
             let end = fixed_window::boundary(quota, fixed_window::index(quota, now.max(state.at)) + 1);
             first(now, end.min(clear), holds)

@@ -7,8 +7,8 @@ use super::{Micros, State};
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let (row_window, window) = (index(quota, state.at), index(quota, now));
     if window <= row_window {
-        // The window is the same, or the clock stepped back. `at` never moves back, not even to the start of its
-        // window. Otherwise, tokens that were repaid under another quota would be repaid again.
+        // The row is still in the same window, or the clock stepped back. `at` never moves back, not even to the start
+        // of its window. Otherwise, tokens that were repaid under another quota would be repaid again.
         return *state;
     }
     State {
@@ -43,7 +43,7 @@ pub(super) fn index(quota: &Quota, instant: Micros) -> u64 {
     (instant.get() + quota.period_micros() - quota.start_micros()) / quota.period_micros()
 }
 
-/// Returns the start of window `index`, or the epoch if that is later.
+/// Returns the start of window `index`, or the epoch if the window starts before it.
 pub(super) fn boundary(quota: &Quota, index: u64) -> Micros {
     instant(quota, index, 0)
 }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_debt_that_outlasts_the_last_instant_is_never_repaid() {
-        // This is also true if the first window began before the epoch, so that its end is representable.
+        // This is also true if the first window began before the epoch and its end is therefore representable.
         let second = Duration::from_secs(1);
         let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
         let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);

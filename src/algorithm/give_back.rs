@@ -34,10 +34,10 @@ impl ChargeRecord {
     /// Creates the record of a credit: tokens that are returned to a row although no charge of them is known. To credit
     /// the row, [settle](settle()) this record at 0.
     ///
-    /// A credit returns whatever is spent of that many tokens, so a row never has more than its capacity. Unlike a
-    /// refund, it is made even if the tokens were charged under another quota, which the row then leaves, and while
-    /// reservations are pending, which keep their due times. The quota's bound grows by the credit, even for later
-    /// intervals, because a charge may be refunded after its tokens were credited.
+    /// A credit returns at most the tokens that are spent, so a row never has more tokens than its capacity. Unlike a
+    /// refund, a credit is not forfeited if the tokens were charged under another quota; the row is then converted to
+    /// this quota. It is also made while reservations are pending, and they keep their due times. The quota's bound
+    /// grows by the credit, even for later intervals, because a charge may be refunded after its tokens were credited.
     ///
     /// ```
     /// use tollgate::{algorithm::{settle, step, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
@@ -66,7 +66,7 @@ impl ChargeRecord {
     }
 }
 
-/// Returns the row after adjusting a charge of `receipt.cost` tokens to its `actual` cost.
+/// Returns the row after the charge of `receipt.cost` tokens was adjusted to its `actual` cost.
 ///
 /// If the actual cost is higher, the difference is charged in full, even if this puts the key in debt. If it is lower,
 /// the difference is refunded as far as the quota's bound and the due times of other reservations allow, and the rest
@@ -126,7 +126,7 @@ pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
     when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
 }
 
-/// Returns the row after returning up to `tokens` of the tokens that are spent.
+/// Returns the row without up to `tokens` of its spent tokens.
 fn credited(quota: &Quota, state: &State, tokens: u64, now: Micros) -> State {
     let (row, tokens) = (roll(quota, state, now), tokens as f64);
     let now = now.max(row.at);
@@ -139,7 +139,7 @@ fn credited(quota: &Quota, state: &State, tokens: u64, now: Micros) -> State {
 
 fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {
     let row = *row;
-    // If the clock stepped back, the charge has still been repaid up to the same instant as the row.
+    // Even if the clock stepped back, the charge has been repaid up to the same instant as the row.
     let now = now.max(row.at);
     if actual >= receipt.cost {
         let more = row.spent + (actual - receipt.cost) as f64;
@@ -187,8 +187,8 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if last || reduced == row { reduced } else { State { carry: row.carry + given, ..reduced } }
 }
 
-/// Does the work of [`settle_own`] for a sliding window. The counts of a sliding window change only at boundaries, so
-/// the whole charge is still in the current window or in the previous one.
+/// Settles a charge of a sliding window. The window's counts change only at boundaries, so the whole charge is still in
+/// the current window or in the previous one.
 fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, refund: f64) -> State {
     let then = sliding_window::roll(quota, &State { spent: refund, carry: 0.0, ..receipt.state }, now);
     if row.spent < then.spent || row.carry < then.carry {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// An instant, as a whole number of microseconds since the Unix epoch.
 ///
-/// The range is `0 ..= 2^53 - 1`, which ends in the year 2255, so that every instant is exact in an `f64`, and
+/// The range is `0 ..= 2^53 - 1`, which ends in the year 2255. Every instant in this range is exact in an `f64`, and
 /// therefore in Lua and JavaScript. Values beyond the range are clamped.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! The rate-limiting arithmetic: decides an [`Ask`] from a quota, a row of state and an instant.
+//! The rate-limiting arithmetic, which decides an [`Ask`] from a quota, a row of state and an instant.
 //!
 //! The functions are pure: they read no clock and never wait. All backends use these functions, so they all make the
 //! same decisions. To simulate a limit without a backend, call the functions directly.
@@ -60,7 +60,7 @@ pub struct State {
     /// The instant from which `spent` is repaid. For windows, this is the last boundary that was counted.
     pub at: Micros,
     /// For a sliding window, the count of the previous window. For other algorithms, the number of tokens refunded so
-    /// far, which later settlements need; it is usually 0.
+    /// far, which is usually 0. Later settlements need this number.
     pub carry: f64,
     /// The [stamp](stamp()) of the quota under which the row was written.
     pub stamp: u32,
@@ -90,7 +90,7 @@ impl State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
     cost: u64,
-    /// In microseconds, or `NO_WAIT`. This is not an `Option`, so that an `Ask` fits in two registers.
+    /// The longest wait in microseconds, or `NO_WAIT`. This is not an `Option`, so that an `Ask` fits in two registers.
     max_wait: u64,
 }
 
@@ -169,7 +169,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Orders verdicts by when they grant an ask: now, after a wait, only after a denial, or never.
+    /// Orders verdicts by the time at which they grant an ask: now, after a wait, only after a denial, or never.
     pub(crate) fn wait_order(&self) -> (u8, Duration) {
         match *self {
             Verdict::Allow => (0, Duration::ZERO),
@@ -259,7 +259,8 @@ fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
     }
 }
 
-/// Converts a row written under another quota to one of this quota. An own row, which must already be rolled, is returned unchanged.
+/// Converts a row written under another quota to a row of this quota. An own row, which must already be rolled, is
+/// returned unchanged.
 fn own(quota: &Quota, row: &State, now: Micros) -> State {
     if row.stamp == quota.stamp() { *row } else { roll(quota, row, now) }
 }
@@ -330,8 +331,8 @@ pub const fn seeded(quota: Quota, seed: u64) -> Quota {
     quota.seeded(seed)
 }
 
-/// Checks that a complete quota is valid: a capacity of 0 needs reservations. Creating a policy calls this function
-/// automatically.
+/// Checks that a complete quota is valid: a quota with a capacity of 0 needs reservations. Every new policy is checked
+/// by this function automatically.
 ///
 /// # Errors
 /// Fails if the quota would deny every request.

@@ -17,7 +17,8 @@ use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_o
 ///   exceeds 2^32 tokens, decisions agree with exact arithmetic within the relative precision of an `f64`, which is
 ///   2^-52.
 /// - If the clock steps back, nothing is repaid until the clock has caught up. A row is dropped if it is further ahead
-///   of `now` than both the time in which the capacity is refilled and the time in which the row's own debt is repaid.
+///   of `now` than the time in which the capacity is refilled, and further than the time in which the row's own debt is
+///   repaid.
 /// - A row that was written under another quota (with another stamp) keeps its spent tokens until its
 ///   [`clear`](State::clear). If both quotas are token buckets, the row is repaid at the faster of the two rates. After
 ///   a downgrade, a caller is therefore denied for no longer than the debt under the old quota takes to be repaid.
@@ -41,7 +42,7 @@ pub struct Line<'a> {
     pub row: usize,
     /// The quota that applies to the charge.
     pub quota: &'a Quota,
-    /// The cost, and how long the caller accepts to wait.
+    /// The cost, and the longest wait that the caller accepts.
     pub ask: Ask,
 }
 
@@ -178,7 +179,7 @@ fn denied(quota: &Quota, state: State, now: Micros, ask: Ask) -> Step {
     Step { verdict: Verdict::Deny { retry: at.map(|at| at.since(now)) }, state, now }
 }
 
-/// Grants or reserves the tokens of `ask` from an own row that was rolled. Returns `None` if the ask is denied.
+/// Grants or reserves the tokens of `ask` from an own row that is already rolled. Returns `None` if the ask is denied.
 #[inline]
 pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Verdict> {
     let cost = ask.cost;
@@ -223,7 +224,7 @@ fn retry_reservation(quota: &Quota, row: &State, now: Micros, cost: u64, max_wai
         return Some(at);
     }
     // At `at`, the whole debt is repaid, but the cost exceeds the capacity and the wait is still too long. For a
-    // bucket, the wait is now constant. For a window, it becomes shorter towards the end of the window.
+    // bucket, the wait no longer changes. For a window, the wait becomes shorter towards the end of the window.
     if quota.algorithm() != Algorithm::FixedWindow {
         return None;
     }

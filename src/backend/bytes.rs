@@ -12,7 +12,7 @@ impl<'a> ByteReader<'a> {
         self.0.is_empty()
     }
 
-    /// Returns the next bytes, or `None` if there are fewer.
+    /// Returns the next `length` bytes, or `None` if there are fewer.
     pub(crate) fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;

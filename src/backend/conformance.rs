@@ -71,7 +71,7 @@ async fn common_parts(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     handles_extreme_values(backend).await;
 }
 
-/// Tests that random calls under all kinds of quotas get the same decisions as in the algebra at the same instant.
+/// Tests that random calls under all kinds of quotas get the same decisions as the algebra makes at the same instant.
 pub async fn decides_as_the_algebra_does(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, true).await;
 }
@@ -181,8 +181,8 @@ pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     let steps = ask(backend, &[two, two], true).await;
     assert_eq!(steps[1].verdict, Verdict::Deny { retry: None });
 
-    // A take without a wait and a reservation can be granted as soon as the first take fits, because the second can
-    // then be reserved.
+    // A take without a wait and a reservation can be granted as soon as the first take fits, because the second take
+    // can then be reserved.
     let quota = Quota::token_bucket(2, HOUR).max_reserved(5);
     let row = fresh_row(&policy);
     let take = |ask| Take::new(row, &quota, ask);
@@ -280,8 +280,8 @@ pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend
     }
 }
 
-/// Tests that a settlement charges a higher actual cost, and refunds a lower one. Of several reservations, only the
-/// last can be refunded. See the [module](self) for an example.
+/// Tests that a settlement charges the difference to a higher actual cost, and refunds the difference to a lower one.
+/// If there are several reservations, only the last can be refunded. See the [module](self) for an example.
 pub async fn settles_by_the_rules(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance settle");
     let kinds = [
@@ -319,7 +319,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
     assert_eq!((model.spent, model.carry), (4.0, 3.0));
 
-    // A credit returns tokens of any charge, but not more than are spent.
+    // A credit returns tokens of any charge, but not more tokens than are spent.
     for quota in [Quota::token_bucket(10, DAY), Quota::fixed_window(10, DAY), Quota::sliding_window(10, DAY)] {
         let take = Take::new(fresh_row(&policy), &quota, Ask::cost(7));
         for (tokens, spent, took_effect) in [(1, 0.0, false), (3, 4.0, true), (500, 0.0, true)] {
@@ -347,7 +347,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         assert_eq!(after.spent - before.spent, more, "settled at {actual} under the previous quota");
     }
 
-    // Of several reservations, only the last can be refunded.
+    // If there are several reservations, only the last can be refunded.
     let quota = Quota::token_bucket(1, HOUR).unlimited_reservations();
     let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1).reserve());
     let mut reservations = Vec::new();
@@ -379,7 +379,7 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
             assert_eq!(reset(rows).await, 1, "the row existed");
             assert_eq!(reset(rows).await, 0, "the row was reset before");
         }
-        // The rows of another generation of the policy are other rows.
+        // Each generation of a policy has separate rows.
         let later = policy.at_generation(7);
         let of_later = Take::new(RowId { policy: &later, ..take.row }, &quota, Ask::cost(2));
         assert_eq!(spend(backend, &[take], 1).await, 1);
@@ -455,7 +455,7 @@ pub async fn handles_extreme_values(backend: &dyn Backend) {
     }
 }
 
-/// Acquires `takes` a number of times, given by `tries`, and returns how many of these calls were granted. To test
+/// Acquires `takes` as many times as `tries` states, and returns how many of these calls were granted. To test
 /// concurrent calls, run this function for the same row on several threads.
 ///
 /// ```

@@ -42,15 +42,15 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, in order: each take sees
 ///   what the earlier takes would spend. The backend stores all takes, or none of them if one is denied. Two concurrent
 ///   calls on a row never both start from the same state. If two takes name the same window of a row and are denied,
-///   the retry time is when both can be granted.
+///   the retry time is the time after which both can be granted.
 /// - **Exact.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) for the same rows, takes
 ///   and time. `spent` is bit-identical, and waits are equal to the microsecond.
 /// - **One clock.** The backend determines the time. If processes share rows, the clock of the server is used.
 /// - **Rows may be lost.** If a row is lost, its key has its full quota again. A backend must never record tokens that
 ///   were not spent, and must never allow a denied key because its storage is full.
-/// - **Eager.** `acquire`, `settle` and `reset` start when called, and finish even if the future is dropped unpolled. A
-///   client cannot avoid a charge by disconnecting, and refunds of canceled callers take effect. A network backend
-///   spawns a task for this.
+/// - **Eager.** `acquire`, `settle` and `reset` start when they are called, and finish even if the future is dropped
+///   without being polled. A client cannot avoid a charge by disconnecting, and refunds of canceled callers take
+///   effect. A network backend spawns a task for this.
 /// - **At most once.** A backend never undoes or repeats a charge without the caller's knowledge. It never sends a
 ///   charge again after a timeout. A charge that waits too long in a queue may fail without being made.
 /// - **Errors are not denials.** A backend that cannot decide returns an [`Error`].
@@ -166,14 +166,14 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Returns the rows of this process for [`RateLimiter::save`](crate::RateLimiter::save), in a format that only
-    /// [`load_rows`](Backend::load_rows) reads. Decisions in other threads must not wait for the whole of this call. If
-    /// the result is `None`, which is the default, the limiter reports that the backend cannot be saved.
+    /// [`load_rows`](Backend::load_rows) reads. Decisions in other threads must not wait until this call has finished.
+    /// If the result is `None`, which is the default, the limiter reports that the backend cannot be saved.
     fn save_rows(&self) -> Option<SavedRows> {
         None
     }
 
-    /// Adds rows from [`save_rows`](Backend::save_rows) of a backend with the same [`secret`](Backend::secret). Rows
-    /// that exist already are not changed. The default implementation returns an error of the kind
+    /// Adds rows from [`save_rows`](Backend::save_rows) of a backend with the same [`secret`](Backend::secret).
+    /// Existing rows are not changed. The default implementation returns an error of the kind
     /// [`Unsupported`](ErrorKind::Unsupported).
     ///
     /// # Errors
@@ -202,7 +202,8 @@ pub struct SavedRows {
     pub bytes: Vec<u8>,
 }
 
-/// How many saved rows a backend added, from [`Backend::load_rows`]. See [`SavedRows`] for an example.
+/// The numbers of saved rows that a backend added or skipped, from [`Backend::load_rows`]. See [`SavedRows`] for an
+/// example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct LoadedRows {
@@ -210,7 +211,7 @@ pub struct LoadedRows {
     pub loaded: usize,
     /// The rows that were skipped because they have expired since.
     pub expired: usize,
-    /// The rows that were skipped because the backend has a row for their key already.
+    /// The rows that were skipped because the backend already has a row for their key.
     pub existing: usize,
     /// The rows that were skipped because the backend is full.
     pub dropped: usize,
@@ -331,8 +332,8 @@ impl RowId<'_> {
     }
 
     /// Returns the generation of the policy's rows. A backend that does not identify rows by their
-    /// [digest](RowId::digest) must also identify them by their generation.
-    /// [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy) changes the generation, which is 0 before.
+    /// [digest](RowId::digest) must also identify them by their generation. The generation is 0 until
+    /// [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy) changes it.
     pub const fn generation(&self) -> u64 {
         self.policy.generation()
     }
@@ -342,13 +343,13 @@ impl RowId<'_> {
         self.key.under(self.policy)
     }
 
-    /// Derives the [window boundaries](crate::algorithm::seeded) from this row, unless the quota fixes them.
+    /// Derives the quota's [window boundaries](crate::algorithm::seeded) from this row, unless the quota sets them.
     pub(crate) fn seeded(&self, quota: &Quota) -> Quota {
         if quota.wants_seed() { quota.seeded(self.lasting_digest().seed()) } else { *quota }
     }
 }
 
-/// A charge on one window of a row under a quota, as the backend sees it.
+/// A charge against one window of a row under a quota, as the backend sees it.
 ///
 /// A row has a [state](crate::algorithm::State) for each window. If a policy has several
 /// [quotas](crate::policy::Quotas), a charge consists of one take for each quota, on different windows of one row.
@@ -380,7 +381,7 @@ pub struct Take<'a> {
     /// The quota. If it does not set its window boundaries, [`Take::new`] [derives](crate::algorithm::seeded) them from
     /// the row.
     pub quota: Quota,
-    /// The cost, and how long the caller is willing to wait.
+    /// The cost, and the longest wait that the caller accepts.
     pub ask: Ask,
     pub(crate) part: Part,
 }
@@ -414,7 +415,7 @@ impl<'a> Take<'a> {
         self.quota.shard_index().map_or(self.row.key, |index| self.row.key.shard(index))
     }
 
-    /// Returns the same take from a shard, if the quota has several.
+    /// Returns the same take from a shard, if the quota has several shards.
     pub(crate) fn at_shard(&self, index: u8) -> Take<'a> {
         let take = self.whole();
         if take.quota.get_shards() == 1 {
@@ -424,7 +425,7 @@ impl<'a> Take<'a> {
         Take { row, quota: take.quota.shard(index), ..take }
     }
 
-    /// Returns the take before [`at_shard`](Take::at_shard).
+    /// Returns the original take, reversing [`at_shard`](Take::at_shard).
     pub(crate) fn whole(&self) -> Take<'a> {
         let Some(index) = self.quota.shard_index() else { return *self };
         let row = RowId { key: self.row.key.shard(index), ..self.row };

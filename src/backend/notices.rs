@@ -10,7 +10,7 @@ use super::BackendFuture;
 ///
 /// # Contract
 /// - The channel keeps the last notice of each topic until the notice is withdrawn or expires. The number of notices is
-///   bounded. A full channel first drops notices that have an expiry.
+///   bounded. A full channel drops notices that expire before it drops others.
 /// - A new [subscriber](NoticeChannel::subscribe) receives all current notices. After that, it receives every published
 ///   notice, in order and within a delay that the channel documents. If a subscriber may have missed a notice, it
 ///   receives all current notices again.
@@ -64,7 +64,7 @@ use super::BackendFuture;
 /// assert_eq!(subscriber.0.lock().unwrap().len(), 1);
 /// ```
 pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
-    /// Publishes a notice, replacing the current one for its topic.
+    /// Publishes a notice, which replaces the current notice of its topic.
     ///
     /// # Errors
     /// The future fails if the channel cannot be reached. In this case, other subscribers may or may not have received
@@ -83,8 +83,8 @@ pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
 
 /// Receives the notices of a channel. Limiters [subscribe](NoticeChannel::subscribe) when they are built.
 pub trait NoticeSubscriber: Send + Sync + 'static {
-    /// Handles published notices. If `all` is set, `notices` contains all current notices, and any other notice is
-    /// withdrawn.
+    /// Handles published notices. If `all` is set, `notices` contains all current notices, so every other notice counts
+    /// as withdrawn.
     fn receive(&self, notices: Vec<Notice>, all: bool);
 }
 
@@ -98,7 +98,7 @@ pub struct Notice {
     pub text: Option<String>,
     /// The time from now until the notice expires. `None` if the notice stays until it is withdrawn.
     pub lasts: Option<Duration>,
-    /// The time since the notice was published, by the clock of the channel. Zero when a notice is published; a channel
-    /// that does not know the time leaves it zero.
+    /// The time since the notice was published, by the clock of the channel. It is zero when a notice is published. A
+    /// channel that does not know the time leaves it at zero.
     pub age: Duration,
 }

@@ -17,8 +17,8 @@ pub use manual::ManualClock;
 
 /// A source of instants.
 ///
-/// Limiters work with any clock, even one that is stopped. Each time the clock jumps, at most one additional capacity
-/// is admitted.
+/// Limiters work with any clock, even with a clock that is stopped. Each jump of the clock admits at most one
+/// additional capacity.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -60,8 +60,8 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// A clock that shows the system's time. It reads the processor's time stamp counter if that is reliable, which takes a
-/// third of the time of [`Instant::now`](std::time::Instant::now).
+/// A clock that shows the system's time. If the processor's time stamp counter is reliable, the clock reads this
+/// counter. That takes a third of the time of [`Instant::now`](std::time::Instant::now).
 ///
 /// The clock starts at the system's time. When it is read, it compares itself with the system's time, at most once a
 /// second. If the clock is more than a second behind, because the machine was asleep or the system clock was set
@@ -108,16 +108,17 @@ impl SystemClock {
             let correction = if behind > LEAP_THRESHOLD { behind } else { behind.clamp(-max_slew, max_slew) };
             Some(drift + correction)
         };
-        // With a load and a store, a thread that is delayed between them could undo a later correction.
+        // With a separate load and store, a thread that is delayed between them could undo a later correction.
         let _ = self.drift.fetch_update(Ordering::Relaxed, Ordering::Relaxed, corrected);
     }
 }
 
-/// The number of microseconds between comparisons with the system's time, because reading the system's time takes
-/// longer than a decision.
+/// The number of microseconds between comparisons with the system's time. Reading the system's time takes longer than a
+/// decision.
 const FOLLOW_INTERVAL: u64 = 1_000_000;
 
-/// In microseconds. A larger lag is not drift: either the counter stood still, or the system clock was set forward.
+/// The largest lag in microseconds that counts as drift. If the lag is larger, either the counter stopped, or the
+/// system clock was set forward.
 const LEAP_THRESHOLD: i64 = 1_000_000;
 
 /// To correct itself, the clock runs at most 1/2000 faster or slower. This is 500 ppm, the maximum slew of ntpd.

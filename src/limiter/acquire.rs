@@ -11,7 +11,7 @@ use super::future::Finish;
 use super::{CallContext, Charge, DecisionFuture, LimitError, RateLimiter, Reservation};
 use crate::policy::{Allowed, Signals};
 
-/// A call to a limiter that has not been sent yet, as in `limiter.acquire(&policy, key).cost(3).await`.
+/// A call that has not yet been sent to its limiter, as in `limiter.acquire(&policy, key).cost(3).await`.
 ///
 /// `T` is the output. It is `Result<Allowed, LimitError>` for [`acquire`](RateLimiter::acquire), and `Result<Decision,
 /// Error>` for [`try_acquire`](RateLimiter::try_acquire).
@@ -69,17 +69,17 @@ impl<'a, T> Acquire<'a, T> {
         self.with_signals(|signals| signals.ip(address))
     }
 
-    /// Sets the caller's user agent, which deny lists and blocks use.
+    /// Sets the caller's user agent for deny lists and blocks.
     pub fn user_agent(self, text: impl Into<String>) -> Acquire<'a, T> {
         self.with_signals(|signals| signals.user_agent(text))
     }
 
-    /// Sets the caller's two-letter country code (ISO 3166-1), which deny lists and blocks use.
+    /// Sets the caller's two-letter country code (ISO 3166-1) for deny lists and blocks.
     pub fn country(self, code: impl Into<String>) -> Acquire<'a, T> {
         self.with_signals(|signals| signals.country(code))
     }
 
-    /// Adds a label to the caller, which deny lists and blocks use.
+    /// Adds a label to the caller for deny lists and blocks.
     pub fn label(self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Acquire<'a, T> {
         self.with_signals(|signals| signals.label(name, value))
     }
@@ -146,8 +146,8 @@ impl Acquire<'_> {
         async { held.await.map(Reservation::kept) }
     }
 
-    /// Makes a charge that can be settled, that is, adjusted to the actual cost later. Dropping the [`Reservation`]
-    /// gives the charge back.
+    /// Makes a charge that can be settled later, which means that it is adjusted to the actual cost. Dropping the
+    /// [`Reservation`] gives the charge back.
     ///
     /// Do not use this for attempts that must count, such as logins, because a client that disconnects would get its
     /// attempt back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
@@ -176,7 +176,7 @@ impl Acquire<'_> {
     /// back](Receipt#what-can-be-given-back) when they settle their charges.
     ///
     /// `max_reserved` limits the number of tokens that all waiting calls of a key can reserve together. For waits of up
-    /// to `w`, set it to the rate times `w`, or to the cost of the largest call if that is more.
+    /// to `w`, set `max_reserved` to the rate times `w`, or to the cost of the largest call if that is more.
     ///
     /// If the key is [paused](RateLimiter::pause), the call waits for the end of the pause if the pause ends within
     /// `wait`. If [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls are already waiting, a call that would

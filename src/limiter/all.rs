@@ -113,8 +113,8 @@ impl RateLimiter {
         self.decide(&charges, CallContext { patience, ..CallContext::of(take, signals) })
     }
 
-    /// Returns whether the program's quotas or the quotas in force allow reservations. If only the quotas in force
-    /// forbid them, the call may be denied, but does not return an error for this reason.
+    /// Returns whether the program's quotas or the current quotas allow reservations. If only the current quotas do not
+    /// allow them, the call may be denied, but does not fail with an error.
     pub(super) fn allows_reservations(&self, charge: &Charge<'_>) -> bool {
         let Charge { policy, subject, .. } = charge;
         policy.quotas_for(subject.tier_name()).iter().any(Quota::reserves)

@@ -1,8 +1,8 @@
 //! The block cache, which denies calls based on recently read rows of a remote backend (step 4).
 //!
 //! The cache stores rows, not verdicts. Spending only adds to a row. Therefore, unless tokens are given back, a call
-//! that is denied by the cached row would also be denied by the backend, whatever its cost and wait. A different quota
-//! would refill the row at a different rate, so the backend is asked if the quota differs.
+//! that is denied by the cached row would also be denied by the backend, whatever the call's cost and wait. A different
+//! quota would refill the row at a different rate, so the backend is asked if the quota has changed.
 //!
 //! If this limiter gives tokens back, the row is removed from the cache. The cache does not see refunds, resets and
 //! quota changes made by other processes, so it uses a row only for [`MAX_AGE`].
@@ -40,14 +40,14 @@ struct CachedRow {
     state: State,
     /// The time at which the backend read the row, by the backend's clock.
     seen: Micros,
-    /// The times at which the backend was asked and at which it answered, by the local clock. The row was read in
-    /// between.
+    /// The times at which the backend was asked and at which it answered, by the local clock. The backend read the row
+    /// in between.
     asked: Micros,
     answered: Micros,
 }
 
-/// A permit to store the answer of a call. It is taken before the backend is asked, and becomes invalid if a row of the
-/// same buckets is removed.
+/// A permit to store the answer to a call. The permit is taken before the backend is asked. It becomes invalid if a row
+/// in the same buckets is removed.
 pub(super) struct Permit {
     asked: Micros,
     forgotten: SmallVec<[u64; 2]>,
@@ -95,7 +95,7 @@ impl BlockCache {
             let unspent = algorithm::step(&take.quota, &row.state, earliest, Ask::cost(0));
             Step { verdict: Verdict::Allow, ..unspent }
         });
-        // A take that is denied at the later time is also denied at the earlier time.
+        // A take that is denied at the latest time is also denied at the earliest time.
         Some(answers.collect::<Steps>()).filter(|steps| !steps.all_granted())
     }
 
@@ -149,7 +149,7 @@ impl Bucket {
         self.rows.iter().flatten().find(|row| row.id == id && row.is_current(now))
     }
 
-    /// Replaces the entry of the same row, or else the entry whose backend call is the oldest.
+    /// Replaces the entry of the same row or, if there is none, the entry whose backend call is the oldest.
     fn put(&mut self, row: CachedRow) {
         let same = self.rows.iter().position(|known| known.is_some_and(|known| known.id == row.id));
         let place = same.unwrap_or_else(|| {

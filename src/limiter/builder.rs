@@ -92,7 +92,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets the backend that [`FailureMode::Fallback`] uses. It must answer without waiting. Defaults to a
+    /// Sets the backend that [`FailureMode::Fallback`] uses. This backend must answer without waiting. Defaults to a
     /// [`MemoryBackend`](crate::MemoryBackend) on the system clock.
     #[must_use]
     pub fn fallback_backend(mut self, backend: impl Backend) -> RateLimiterBuilder {
@@ -100,7 +100,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets how many calls may wait at the same time, in layers and in
+    /// Sets how many calls may wait at the same time in layers and in
     /// [`wait_up_to`](crate::limiter::Acquire::wait_up_to). Further calls are allowed or denied immediately. Defaults
     /// to 10,000. To limit the waiting calls of each key, use [`Quota::max_reserved`](crate::Quota::max_reserved).
     #[cfg(feature = "wait")]
@@ -111,7 +111,7 @@ impl RateLimiterBuilder {
     }
 
     /// Sets the deny list. Several limiters can share a list, and the list can be edited while it is in use. By
-    /// default, there is none.
+    /// default, there is no deny list.
     #[must_use]
     pub fn deny_list(mut self, list: &DenyList) -> RateLimiterBuilder {
         self.deny = Some(list.clone());
@@ -125,22 +125,22 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets how many rows of a remote backend are cached, at 100 bytes each; 0 turns the cache off. Backends in this
-    /// process do not use the cache. Defaults to 16,384.
+    /// Sets how many rows of a remote backend are cached. Each row takes 100 bytes, and 0 turns the cache off. Backends
+    /// in this process do not use the cache. Defaults to 16,384.
     ///
     /// For one second after a row was read, a call is denied without asking the backend if the cached row shows that
-    /// the backend would deny it. Refunds, resets and quota changes made by this limiter take effect immediately. Those
-    /// made by other processes take effect within a second.
+    /// the backend would deny it. Refunds, resets and quota changes made by this limiter take effect immediately.
+    /// Changes made by other processes take effect within a second.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {
         self.block_cache = rows;
         self
     }
 
-    /// Sets how many [shards](Quota::shards) a check reads, and with it
-    /// [`remaining`](super::RateLimiter::remaining), [`snapshot`](super::RateLimiter::snapshot) and the status
-    /// endpoint. The number is clamped to 1 to [`Quota::MAX_SHARDS`], which is the default, so that all shards are
-    /// read. With fewer, the shards are drawn at random, and the number of remaining tokens is an estimate.
+    /// Sets how many [shards](Quota::shards) of a quota are read by a check, by
+    /// [`remaining`](super::RateLimiter::remaining), by [`snapshot`](super::RateLimiter::snapshot) and by the status
+    /// endpoint. The number is clamped to the range from 1 to [`Quota::MAX_SHARDS`]. By default, all shards are read.
+    /// If fewer are read, they are drawn at random, and the number of remaining tokens is an estimate.
     #[must_use]
     pub fn sample_shards(mut self, shards: u64) -> RateLimiterBuilder {
         self.sample_shards = shards.clamp(1, Quota::MAX_SHARDS) as u8;

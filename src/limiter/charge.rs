@@ -47,7 +47,8 @@ impl<'a> Charge<'a> {
     }
 
     /// Reserves the tokens for the time at which they become available, no matter how late. Only
-    /// [`hold_all`](crate::RateLimiter::hold_all) accepts such charges. It fails if the quota allows no reservations.
+    /// [`hold_all`](crate::RateLimiter::hold_all) accepts such charges, and it fails if the quota allows no
+    /// reservations.
     #[must_use]
     pub fn reserve(mut self) -> Charge<'a> {
         self.ask = self.ask.reserve();
@@ -63,7 +64,8 @@ impl<'a> Charge<'a> {
     }
 
     /// Sets the signals of the caller, for [deny lists](crate::protection::DenyList) and
-    /// [blocks](crate::protection::AutoBlock). If several charges of a call have signals, the first ones are used.
+    /// [blocks](crate::protection::AutoBlock). If several charges of a call have signals, the signals of the first such
+    /// charge are used.
     #[must_use]
     pub fn signals(mut self, signals: Signals) -> Charge<'a> {
         self.signals = Some(Box::new(signals));

@@ -1,4 +1,4 @@
-//! Methods that change the quotas and blocks of a running limiter, and its statistics.
+//! Methods that change the quotas and blocks of a running limiter, and that return its statistics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,9 +49,9 @@ impl RateLimiter {
     /// a shared backend, including limiters that start later.
     ///
     /// # Errors
-    /// Fails if the quota denies everything or has a different algorithm from the policy, if 100,000 quotas are already
-    /// set, or if the backend cannot publish the change. If publishing fails, the change may have been made
-    /// nevertheless.
+    /// Fails if the quota denies everything or has a different algorithm from the policy, if 100,000 changes are
+    /// already in effect, or if the backend cannot publish the change. If publishing fails, the change may have been
+    /// made nevertheless.
     pub async fn set_quota(&self, policy: &Policy, quota: impl Into<Option<Quotas>>) -> Result<(), SetQuotaError> {
         let quotas = quota.into().map(Arc::new);
         policy.check_change(None, quotas.as_deref())?;
@@ -229,8 +229,8 @@ impl RateLimiter {
 pub struct Stats {
     /// Rows that the backend holds in this process; `None` for a remote backend.
     pub rows: Option<usize>,
-    /// Rows evicted before they expired, so that their keys had their full quotas again too early; `None` for a remote
-    /// backend.
+    /// Rows that were evicted before they expired, so their keys had their full quotas again too early. `None` for a
+    /// remote backend.
     pub evictions: Option<u64>,
     /// Charges made against a row that several keys share because the table was full. A growing number means that a
     /// policy is being flooded with keys; see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
@@ -239,7 +239,7 @@ pub struct Stats {
     pub circuit_open: Option<bool>,
     /// Calls that are waiting for their due times.
     pub waiting: usize,
-    /// Callers whose denials are counted, including blocked ones.
+    /// Callers whose denials are counted, including blocked callers.
     pub offenders: usize,
     /// Active blocks, manual and automatic.
     pub blocked: usize,
@@ -247,16 +247,16 @@ pub struct Stats {
     pub changed_quotas: usize,
     /// Automatic blocks that have not yet been published to the other processes.
     pub pending_notices: usize,
-    /// Whether the last poll for notices from other processes (set quotas, blocks) failed. Earlier notices stay in
-    /// effect. `None` without a notice channel, as on a memory backend or if the channel is turned off.
+    /// Whether the last poll for notices from other processes (such as set quotas and blocks) failed. Earlier notices
+    /// stay in effect. `None` without a notice channel, as on a memory backend or if the channel is turned off.
     pub poll_failed: Option<bool>,
     /// Mistakes in the program that the limiter noticed; every count should be 0.
     pub mistakes: Mistakes,
 }
 
 impl Inner {
-    /// Deletes the given number of shards of each row from the backend and the fallback backend. Returns whether a row
-    /// was found.
+    /// Deletes rows, each with the given number of shards, from the backend and the fallback backend. Returns whether a
+    /// row was found.
     pub(super) fn reset(&self, rows: &[(RowId<'_>, u8)]) -> BackendFuture<bool> {
         let mut shards: SmallVec<[RowId<'_>; 2]> = SmallVec::new();
         for (row, number) in rows {
@@ -297,8 +297,8 @@ impl Inner {
         }
     }
 
-    /// Applies notices, each with the time since it was published. If `all` is true, they replace all settings changed
-    /// at run time. Existing blocks stay in effect.
+    /// Applies notices, each with the time since it was published. If `all` is true, the notices replace all settings
+    /// that were changed at run time. Existing blocks stay in effect.
     pub(super) fn apply(&self, content: impl IntoIterator<Item = (NoticeContent, Duration)>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();
@@ -308,7 +308,8 @@ impl Inner {
                 NoticeContent::Override(change) => changes.push((change, since)),
                 NoticeContent::Block(id, Some((lasts, times))) => self.guard.block(id, now, since, lasts, times),
                 NoticeContent::Block(id, None) => self.guard.unblock(id),
-                // If the table is full, the block is ignored; the process that made the block has returned an error.
+                // If the table is full, the block is ignored. The process that tried to make the block has returned an
+                // error.
                 NoticeContent::ManualBlock(id, Some(lasts)) => {
                     self.guard.manual.block(id, now, now + lasts);
                     self.guard.manual.describe(id, BlockOrigin { since, rule: None });

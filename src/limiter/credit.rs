@@ -10,8 +10,8 @@ use crate::backend::{Adjustment, BackendFuture, RowId};
 use crate::policy::{Policy, Subject, random};
 
 impl RateLimiter {
-    /// Returns `tokens` tokens to a key, for example to compensate a customer for an outage. A key never has more than
-    /// its capacity, so at most the tokens that are spent are returned. If several quotas apply, each of them is
+    /// Returns `tokens` tokens to a key, for example to compensate a customer for an outage. A key never has more
+    /// tokens than its capacity, so at most its spent tokens are returned. If several quotas apply, each of them is
     /// credited. Returns whether any tokens were returned.
     ///
     /// ```
@@ -29,15 +29,15 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// If a quota has [shards](crate::Quota::shards), each of them is credited with an equal share of the tokens.
+    /// If a quota has [shards](crate::Quota::shards), each shard is credited with an equal share of the tokens.
     ///
-    /// See [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer. Blocks stay in effect, and
-    /// waiting calls keep their due times. A later [refund](crate::Receipt#what-can-be-given-back) of a charge that the
-    /// credit has already returned may be forfeited. In a memory backend whose table is full, keys that share a row
-    /// cannot be credited.
+    /// See [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer's service. Blocks stay in
+    /// effect, and waiting calls keep their due times. A later [refund](crate::Receipt#what-can-be-given-back) of a
+    /// charge that the credit has already returned may be forfeited. In a memory backend whose table is full, keys that
+    /// share a row cannot be credited.
     ///
-    /// The credit takes effect even if the future is dropped, and within a second in other processes on a shared
-    /// backend that remember a denial of the key.
+    /// The credit takes effect even if the future is dropped. Other processes on a shared backend may remember a denial
+    /// of the key for up to a second.
     ///
     /// # Errors
     /// Fails if the backend fails. The credit may have been made nevertheless.
@@ -59,7 +59,8 @@ impl RateLimiter {
             }
         }
         credits.retain(|credit| credit.receipt.cost > 0);
-        // Each window is settled separately, because a settlement of several would not tell whether any took effect.
+        // Each window is settled separately, because settling several together would not show whether any of them took
+        // effect.
         let settle =
             |credit: Adjustment<'_>| (inner.backend.settle(&[credit]), credit.row.digest().window(credit.window));
         let (pending, windows): (Vec<_>, SmallVec<[_; 1]>) = credits.into_iter().map(settle).unzip();
@@ -91,21 +92,21 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// No rows are scanned or deleted. The policy instead uses rows of a new *generation*, with other names. The old
-    /// rows stay in the backend until they expire. Charges that were made before the reset are settled on the old rows,
-    /// which has no effect on the new ones. If a memory backend's table is full, keys that share rows may keep what
-    /// they spent.
+    /// No rows are scanned or deleted. Instead, the policy uses rows of a new *generation*, which have other names. The
+    /// old rows stay in the backend until they expire. Charges that were made before the reset are settled on the old
+    /// rows, which has no effect on the new rows. If a memory backend's table is full, the spent tokens of keys that
+    /// share rows may stay spent.
     ///
     /// The reset takes effect immediately in this limiter and its clones, and within a second in all other limiters on
-    /// a shared backend, including limiters that start later. Until then, other processes count on the old rows, so a
-    /// key may spend a part of both quotas. If the server loses its notices, the old rows count again unless they have
-    /// expired.
+    /// a shared backend, including limiters that start later. Until then, other processes charge the old rows, so a key
+    /// may spend tokens from both the old and the new row. If the server loses its notices, the old rows are used again
+    /// unless they have expired.
     ///
     /// # Errors
     /// Fails if 100,000 changes are already in effect, or if the backend cannot publish the reset. If publishing fails,
     /// the reset may have been made nevertheless.
     pub async fn reset_policy(&self, policy: &Policy) -> Result<(), SetQuotaError> {
-        // The number is random, so that it is new even if this process has missed the last reset.
+        // The generation is random, so that it is new even if this process has missed the last reset.
         let generation = random() | 1;
         self.change(policy, Setting::Generation(Some(generation))).await?;
         let reset = Reset { policy: policy.name(), key: None };

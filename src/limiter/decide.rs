@@ -22,7 +22,7 @@ use crate::policy::{DecidedBy, Decision, Decisions, Key, Part, Policy, Signals, 
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
     pub(crate) take: bool,
-    /// Whether a denial is enforced, or only reported (shadow mode).
+    /// Whether a denial is enforced. If not, it is only reported (shadow mode).
     pub(crate) enforced: bool,
     /// Whether the caller can await a remote backend.
     pub(crate) waits: bool,
@@ -42,12 +42,13 @@ pub(super) struct CallState {
     waits: bool,
     /// The shards to try if the backend denies the call.
     others: Others,
-    /// Whether a charge is enforced.
+    /// Whether any charge is enforced.
     enforced: bool,
-    /// Whether a charge is in shadow mode.
+    /// Whether any charge is in shadow mode.
     shadow: bool,
-    /// The decisions on all charges, if charges in shadow mode were denied and the others are decided without them.
-    first: Option<Box<Decisions>>,
+    /// The decisions on all charges, stored while the enforced charges are decided again without the charges in shadow
+    /// mode.
+    first_decisions: Option<Box<Decisions>>,
     began: Option<Instant>,
     permit: Option<Permit>,
     caller: Option<Box<CallerIds>>,
@@ -58,7 +59,8 @@ impl CallState {
         let enforced = takes.iter().any(|take| take.part.enforced);
         let shadow = takes.iter().any(|take| !take.part.enforced);
         let others = Others::new();
-        CallState { take, waits, others, enforced, shadow, first: None, began: None, permit: None, caller: None }
+        let (first_decisions, began, permit, caller) = (None, None, None, None);
+        CallState { take, waits, others, enforced, shadow, first_decisions, began, permit, caller }
     }
 
     /// Returns the takes to try after a denial, at most once per call.
@@ -67,11 +69,11 @@ impl CallState {
         if self.others.is_empty() { None } else { other_takes(takes, &std::mem::take(&mut self.others), steps) }
     }
 
-    /// Lets a call through if only charges in shadow mode deny it. If other charges are enforced, these have to be
-    /// decided without them, and the call is returned as an error.
+    /// Lets a call through if only charges in shadow mode deny it. If the call also has enforced charges, returns it as
+    /// an error, and these charges must then be decided alone.
     #[cold]
     fn enforce(mut self, decided: Decisions) -> Result<(CallState, Decisions), Box<CallState>> {
-        if let Some(first) = self.first.take() {
+        if let Some(first) = self.first_decisions.take() {
             return Ok((self, first.with_enforced(decided)));
         }
         if decided.is_allowed() || decided.violated().next().is_some() {
@@ -80,7 +82,7 @@ impl CallState {
         if !self.enforced {
             return Ok((self, decided.let_through()));
         }
-        self.first = Some(Box::new(decided));
+        self.first_decisions = Some(Box::new(decided));
         Err(Box::new(self))
     }
 }
@@ -155,7 +157,8 @@ impl RateLimiter {
         self.decide_unblocked(CallState::of(true, true, &takes), takes)
     }
 
-    /// 3. Shards: choose a shard of each quota that has several. A check reads all shards, or a sample of them.
+    /// 3. Shards: choose one shard of each quota that has several shards. A check reads all shards, or a sample of
+    ///    them.
     #[inline]
     fn decide_unblocked(&self, mut call: CallState, mut takes: Takes<'_>) -> DecisionFuture<Answer> {
         if call.take {
@@ -241,7 +244,7 @@ impl RateLimiter {
         }
     }
 
-    /// Applies shadow mode, and continues with steps 7 and 8.
+    /// Lets denials in shadow mode through, and continues with steps 7 and 8.
     #[inline]
     fn conclude(&self, mut call: CallState, takes: &[Take<'_>], mut decided: Decisions) -> DecisionFuture<Answer> {
         if call.shadow {
@@ -266,7 +269,7 @@ impl RateLimiter {
     fn decided(&self, call: &CallState, takes: &[Take<'_>], answer: Result<Steps, Error>) -> Result<Decisions, Error> {
         let steps = match answer {
             Ok(steps) if steps.len() == takes.len() => steps,
-            // A malformed answer counts as a failure, too.
+            // A malformed answer also counts as a failure.
             Ok(steps) => return self.failed(call, takes, wrong_number(takes.len(), steps.len())),
             Err(error) => return self.failed(call, takes, error),
         };

@@ -36,7 +36,7 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// # Ok(()) }
 /// ```
 ///
-/// A listed caller is denied without asking the backend. The client gets a 429 that does not state when to retry.
+/// A listed caller is denied without a call to the backend. The client gets a 429 that does not state when to retry.
 /// Handlers and observers can read the rule with [`Decision::denied_rule`](crate::Decision::denied_rule). In [shadow
 /// mode](crate::RateLimitLayer::shadow), or outside of the [enforced share](crate::RateLimitLayer::enforce_share) of
 /// keys, denials have no effect.
@@ -50,14 +50,14 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// A rule for a key matches only this exact key, including its type: the text `"7"` differs from the number 7 and from
 /// the bearer token `7`. A rule for a key found by [`bearer`](crate::key::bearer), [`header`](crate::key::header),
 /// [`cookie`](crate::key::cookie) or `path` (such as `bearer:sk_leaked`) also matches larger keys that contain this
-/// key, such as those of `bearer().and(client_ip())`. If a larger key contains other types, deny the whole pair, or
-/// deny an address by its network. [`Key::anonymous`] matches all callers without a key.
+/// key, such as those of `bearer().and(client_ip())`. If a larger key contains other types, deny the whole key, or deny
+/// an address by its network. [`Key::anonymous`] matches all callers without a key.
 ///
 /// If a layer can never apply a rule, it panics when it is put around a service. The message contains the rule and
 /// explains what to add, such as [`client_ip`](crate::RateLimitLayer::client_ip) or
 /// [`label_from_header`](crate::RateLimitLayer::label_from_header). Closures, extractors with [`map`] and custom
 /// extractors can find any key, so the layer does not notice a wrong type. If a rule that can never match is added
-/// later, this is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes), and
+/// later, the rule is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes), and
 /// [reported](crate::observe::Observer::mistake) to observers once for each kind of rule. There are no observers by
 /// default. If another layer or a handler applies the rule, [turn the check
 /// off](crate::RateLimitLayer::ignore_unmatched_deny_rules).

@@ -1,4 +1,4 @@
-//! Setting at run time for which keys a policy is enforced.
+//! Setting and reading the keys for which a policy is enforced, at run time.
 
 use super::overrides::Setting;
 use super::{RateLimiter, SetQuotaError};
@@ -6,9 +6,9 @@ use crate::backend::RowId;
 use crate::policy::{Enforce, Policy, Subject};
 
 impl RateLimiter {
-    /// Sets for which keys denials under a policy are enforced, instead of those that the program
-    /// [defines](Policy::enforce). `None` restores the latter. The policy is identified by its name. See [`Enforce`] for
-    /// what happens to the other keys.
+    /// Sets the keys for which denials under a policy are enforced. This replaces the setting that the program
+    /// [defines](Policy::enforce); `None` restores that setting. The policy is identified by its name. See [`Enforce`]
+    /// for what happens to the other keys.
     ///
     /// ```
     /// # use tollgate::{policy::Enforce, Policy, Quota, RateLimiter, MINUTE};
@@ -42,8 +42,8 @@ impl RateLimiter {
         self.change(policy, Setting::Enforcement(enforce)).await
     }
 
-    /// Returns for which keys denials under a policy are enforced: the value [set](RateLimiter::set_enforcement) at run
-    /// time, or else the [policy's own](Policy::enforce).
+    /// Returns the keys for which denials under a policy are enforced. This is the value
+    /// [set](RateLimiter::set_enforcement) at run time or, if there is none, the [policy's own](Policy::enforce).
     pub fn enforcement(&self, policy: &Policy) -> Enforce {
         self.inner.overrides.enforcement(policy.name()).unwrap_or(policy.enforcement())
     }

@@ -1,11 +1,11 @@
-//! The error that calls to a limiter return.
+//! The error returned by calls to a limiter.
 
 use std::fmt;
 
 use crate::backend::Error;
 use crate::policy::{Denied, KeyError, PolicyName};
 
-/// The reason why a call failed: it was denied, the backend could not decide, or the program has a mistake.
+/// The reason why a call failed: the call was denied, the backend could not decide, or the program has a mistake.
 ///
 /// With the `axum` feature, a handler can return the error as a response. A denial or a backend error gets the same
 /// status as from the layer (429 or 503), a key error gets its own status, and `NoReservations` gets 500.

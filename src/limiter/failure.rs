@@ -28,9 +28,9 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 ///
 /// A call that charges several policies fails if one of their modes is `Deny`. Policies in [shadow
 /// mode](crate::policy::Enforce) always have the mode `Allow`. A call that the backend does not support
-/// ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] returns whether the backend or the
-/// failure mode decided. Once the backend has recovered, it decides again, but does not know of the charges made in the
-/// meantime.
+/// ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] shows whether the backend or the failure
+/// mode decided. Once the backend has recovered, it decides again, but it does not know about the charges that were
+/// made in the meantime.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {
@@ -43,15 +43,15 @@ pub enum FailureMode {
     /// [`FailureMode::fallback(share)`](FailureMode::fallback) to create this mode.
     #[non_exhaustive]
     Fallback {
-        /// The share, more than 0 and at most 1.
+        /// The share, which is more than 0 and at most 1.
         share: f64,
     },
 }
 
 impl FailureMode {
     /// A limiter in this process decides. Each quota's rate, capacity and reservations are multiplied by `share` and
-    /// rounded down, but not below one token. With `n` processes, a share of 1/n is as strict as the quota. Tokens
-    /// spent in one outage still count in the next, until they are refilled.
+    /// rounded down, but not below one token. With `n` processes, a share of 1/n is as strict as the quota itself.
+    /// Tokens that are spent in one outage still count in the next outage, until they are refilled.
     ///
     /// # Panics
     /// Panics unless `share` is above 0 and at most 1.

@@ -32,7 +32,7 @@ use crate::policy::{Allowed, Decision, Decisions};
 /// ```
 ///
 /// # Panics
-/// Polling the future after it has completed panics.
+/// Panics if the future is polled after it has completed.
 #[must_use = "await the future to learn whether the call is allowed"]
 pub struct DecisionFuture<T = Result<Allowed, LimitError>>(State<T>);
 
@@ -42,7 +42,7 @@ pub(super) type Finish<T> = fn(&RateLimiter, Answer) -> T;
 
 #[allow(clippy::large_enum_variant)] // `Ready` is the common case, and boxing it would allocate.
 enum State<T> {
-    /// `None` after the output was returned.
+    /// `None` after the output has been returned.
     Ready(Option<T>),
     Pending(Box<Pending>, Finish<T>),
 }

@@ -1,4 +1,4 @@
-//! Listings of run-time changes: set quotas, set enforcement and blocks.
+//! Listings of the quotas, enforcement and blocks that were set at run time.
 
 use std::time::Duration;
 
@@ -8,29 +8,30 @@ use crate::policy::{DenyRule, Digest, Enforce, PolicyName, Quotas};
 impl RateLimiter {
     /// Returns the quotas that any process on the backend has [set](RateLimiter::set_quota) at run time. There are at
     /// most 100,000. The list is ordered by policy. Within a policy, the quota for all callers comes first, followed by
-    /// those for tiers and those for keys. See [`set_quota`](RateLimiter::set_quota) for an example.
+    /// the quotas for tiers and the quotas for keys. See [`set_quota`](RateLimiter::set_quota) for an example.
     ///
     /// The list includes quotas that have no effect in this process, because they have a different algorithm from the
-    /// policy or are for a tier that the policy lacks. Another version of the program may have set them.
+    /// policy or are for a tier that the policy lacks. Another version of the program may have set such quotas.
     pub fn set_quotas(&self) -> Vec<SetQuota> {
         self.inner.overrides.list(self.inner.time.now())
     }
 
-    /// Returns for which policies any process on the backend has [set](RateLimiter::set_enforcement) the enforcement at
-    /// run time, ordered by policy. See [`set_enforcement`](RateLimiter::set_enforcement) for an example.
+    /// Returns the enforcement settings that any process on the backend has [set](RateLimiter::set_enforcement) at run
+    /// time, ordered by policy. See [`set_enforcement`](RateLimiter::set_enforcement) for an example.
     pub fn set_enforcements(&self) -> Vec<SetEnforcement> {
         self.inner.overrides.list_enforcements(self.inner.time.now())
     }
 
     /// Returns the active blocks of this process, in arbitrary order. There are at most 100,000
     /// [manual](RateLimiter::block) blocks and [`max_entries`](crate::protection::AutoBlock::max_entries) automatic
-    /// ones. A caller with both kinds of block is listed twice. See [`block`](RateLimiter::block) for an example.
+    /// blocks. A caller with both kinds of block is listed twice. See [`block`](RateLimiter::block) for an example.
     pub fn blocks(&self) -> Vec<Block> {
         self.inner.guard.list(self.inner.time.now())
     }
 }
 
-/// A quota set at run time, from [`RateLimiter::set_quotas`]. Without a tier and a key, it applies to all callers.
+/// A quota set at run time, from [`RateLimiter::set_quotas`]. If it has neither a tier nor a key, it applies to all
+/// callers.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SetQuota {
@@ -42,20 +43,20 @@ pub struct SetQuota {
     pub key: Option<Digest>,
     /// The quotas that replace the policy's own.
     pub quotas: Quotas,
-    /// The time since the quota was set, in this or another process. A set quota has no end: it stays until it is
-    /// replaced or reverted.
+    /// The time since the quota was set, in this or another process. The quota stays in effect until it is replaced or
+    /// reverted.
     pub age: Duration,
 }
 
-/// An enforcement set at run time, from [`RateLimiter::set_enforcements`].
+/// An enforcement setting that was set at run time, from [`RateLimiter::set_enforcements`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SetEnforcement {
     /// The policy.
     pub policy: PolicyName,
-    /// For which keys denials are enforced, instead of those that the program defines.
+    /// The keys for which denials are enforced. This replaces the setting that the program defines.
     pub enforce: Enforce,
-    /// The time since the enforcement was set, in this or another process. It has no end.
+    /// The time since the enforcement was set, in this or another process. The setting does not expire.
     pub age: Duration,
 }
 
@@ -70,7 +71,7 @@ pub struct Block {
     pub rule: Option<DenyRule>,
     /// The time since the block was made, in this or another process.
     pub age: Duration,
-    /// The time until the block ends, more than zero.
+    /// The time until the block ends, which is more than zero.
     pub left: Duration,
     /// The position of this automatic block among the caller's successive blocks, starting at 1; 0 for a manual block.
     pub times: u32,

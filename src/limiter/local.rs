@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use crate::algorithm::{Micros, whole_micros};
 use crate::clock::{Clock, Sleep};
 
-/// The backend's clock if the backend runs in this process, or else the system clocks.
+/// The backend's clock if the backend runs in this process, or the system clocks otherwise.
 #[derive(Debug)]
 pub(super) struct LocalTime {
     clock: Option<Arc<dyn Clock>>,
@@ -18,7 +18,8 @@ impl LocalTime {
         LocalTime { clock, began: Instant::now() }
     }
 
-    /// Returns the time since an arbitrary instant, which is before any change that this limiter receives was made.
+    /// Returns the time since an arbitrary instant. Every change that this limiter receives was made after that
+    /// instant.
     pub(super) fn now(&self) -> Micros {
         match &self.clock {
             Some(clock) => clock.now(),
@@ -40,5 +41,5 @@ impl LocalTime {
     }
 }
 
-/// The local time at which a limiter is built: a century after the arbitrary instant.
+/// The local time at which a limiter is built, which is a century after the arbitrary instant.
 const BEGIN: Micros = Micros::new(100 * 365 * 86_400_000_000);

@@ -70,7 +70,8 @@ impl MistakeTracker {
         false
     }
 
-    /// Adds a policy. If it differs from all other policies with the same name, returns the quotas of the first one.
+    /// Adds a policy. If the policy differs from all other policies with the same name, returns the quotas of the first
+    /// of them.
     fn add(&self, policy: &Policy) -> Option<Quotas> {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);

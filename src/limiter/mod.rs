@@ -74,7 +74,7 @@ pub(crate) use waiting::WaitSlot;
 /// A rate limiter, which charges keys according to policies and records their usage in a backend.
 ///
 /// Cloning a limiter is cheap, and the clones share its rows. A [layer](crate::RateLimitLayer) creates its own limiter
-/// unless it is given one.
+/// unless you pass one to it.
 ///
 /// ```
 /// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR};
@@ -102,11 +102,11 @@ pub(crate) use waiting::WaitSlot;
 ///
 /// # How a call is decided
 /// 1. **Resolve**: the limiter finds the row of each charge and the quota that applies to it. That is the quota
-///    [set](RateLimiter::set_quota) at run time, or else the tier's, or else the policy's own. It also determines
-///    whether a denial is [enforced](crate::policy::Enforce).
+///    [set](RateLimiter::set_quota) at run time, or else the tier's, or else the policy's own. The limiter also
+///    determines whether a denial is [enforced](crate::policy::Enforce).
 /// 2. **Blocked**: a [deny list](DenyList) or a [block](AutoBlock) denies the call.
-/// 3. **Shards**: if a quota has [shards](crate::Quota::shards), the limiter chooses one. If it denies the call, the
-///    limiter tries another one, once.
+/// 3. **Shards**: if a quota has [shards](crate::Quota::shards), the limiter chooses one. If that shard denies the
+///    call, the limiter tries one other shard.
 /// 4. **Cached**: the [block cache](RateLimiterBuilder::block_cache) denies the call if a row that was recently read
 ///    from a remote backend shows that the backend would deny it.
 /// 5. The **backend** decides all charges at the same instant. Either all are granted, or none.
@@ -210,7 +210,7 @@ impl RateLimiter {
     /// Returns whether a row was found; a fully refilled row may already have been removed.
     ///
     /// The reset is carried out even if the future is dropped. See [`remaining`](RateLimiter::remaining) for how to
-    /// identify a caller of a layer.
+    /// identify a caller of a layer's service.
     ///
     /// # Errors
     /// Fails if the backend fails.

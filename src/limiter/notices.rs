@@ -10,11 +10,11 @@ use crate::policy::{Digest, Enforce, PolicyName};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NoticeContent {
     Override(Override),
-    /// An automatic block, with its length and its position among successive blocks; `None` if the block ended.
+    /// An automatic block, with its length and its position among successive blocks, or `None` if the block ended.
     Block(Digest, Option<(Duration, u32)>),
-    /// A manual block and its length; `None` if the block ended.
+    /// A manual block and its length, or `None` if the block ended.
     ManualBlock(Digest, Option<Duration>),
-    /// A pause of a row and its length; `None` if the pause ended.
+    /// A pause of a row and its length, or `None` if the pause ended.
     Pause(Digest, Option<Duration>),
 }
 
@@ -29,7 +29,7 @@ impl NoticeContent {
                             QuotaScope::Tier(tier) => format!("\0tier\0{tier}"),
                             QuotaScope::Key(key) => format!("\0key\0{:032x}", key.to_bits()),
                         };
-                        // The tier comes last: unlike a policy's name, it may contain a NUL.
+                        // The tier comes last because it may contain a NUL, unlike a policy's name.
                         (format!("quota\0{policy}{scope}"), quotas.as_ref().map(|quotas| quotas.to_string()))
                     }
                     Setting::Enforcement(enforce) => {

@@ -12,7 +12,7 @@ use crate::policy::{Decision, DenyRule, Digest, PolicyName};
 /// `metrics`.
 ///
 /// Methods are called in the middle of a request, on the thread that decides. They must not block, and should be fast.
-/// A limiter has no observers by default, and then spends no time on this. If a call's future is dropped before a
+/// A limiter has no observers by default. It then spends no time on events. If a call's future is dropped before a
 /// remote backend has answered, the call is charged, but observers are not notified of the decision.
 ///
 /// ```
@@ -100,7 +100,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = credited;
     }
 
-    /// Called when the limiter notices a mistake of the program for the first time. Default: does nothing. See
+    /// Called when the limiter notices a mistake in the program for the first time. Default: does nothing. See
     /// [`Mistake`] for an example.
     fn mistake(&self, mistake: &Mistake) {
         let _ = mistake;
@@ -170,9 +170,9 @@ impl<'a> Decided<'a> {
         self.check
     }
 
-    /// Returns whether a denial is enforced. If it is not, because the [policy](crate::policy::Enforce) or the
-    /// [layer](crate::RateLimitLayer::shadow) is in shadow mode, a [denied](Outcome::Denied) charge would have been
-    /// refused otherwise.
+    /// Returns whether a denial is enforced. It is not enforced if the [policy](crate::policy::Enforce) or the
+    /// [layer](crate::RateLimitLayer::shadow) is in shadow mode. In that case, a [denied](Outcome::Denied) charge did
+    /// not stop the call.
     pub const fn is_enforced(&self) -> bool {
         self.decision.is_enforced()
     }
@@ -184,7 +184,7 @@ impl<'a> Decided<'a> {
 pub enum Outcome {
     /// The charge was made, or, for a check, would have been made.
     Allowed,
-    /// Like `Allowed`, but the tokens are due later.
+    /// The charge was made, or, for a check, would have been made, but its tokens are due later.
     Reserved,
     /// The charge was not made.
     Denied,
@@ -234,8 +234,8 @@ impl<'a> Failed<'a> {
 
 /// A settled charge, passed to [`Observer::settled`].
 ///
-/// A remote backend may still fail to settle the charge, or give back only a part of the tokens. See [what can be given
-/// back](crate::Receipt#what-can-be-given-back). See [`Observer`] for an example.
+/// A remote backend may still fail to settle the charge, or may give back only a part of the tokens; see [what can be
+/// given back](crate::Receipt#what-can-be-given-back). See [`Observer`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Settled<'a> {
     pub(super) decision: &'a Decision,
@@ -248,7 +248,7 @@ impl<'a> Settled<'a> {
         self.decision
     }
 
-    /// Returns the actual cost in tokens; 0 for a refund.
+    /// Returns the actual cost in tokens, which is 0 for a refund.
     pub const fn actual(&self) -> u64 {
         self.actual
     }
@@ -275,7 +275,8 @@ impl<'a> Reset<'a> {
 
 /// A credit, passed to [`Observer::credited`]. See [`Observer`] for an example.
 ///
-/// Fewer tokens are returned if fewer are spent. A remote backend may still fail to make the credit.
+/// If the key has spent fewer tokens than are credited, only the spent tokens are returned. A remote backend may still
+/// fail to make the credit.
 #[derive(Clone, Copy, Debug)]
 pub struct Credited<'a> {
     pub(super) policy: &'a PolicyName,
@@ -294,7 +295,7 @@ impl<'a> Credited<'a> {
         self.key
     }
 
-    /// Returns the number of tokens credited, more than zero.
+    /// Returns the number of tokens credited, which is more than zero.
     pub const fn tokens(&self) -> u64 {
         self.tokens
     }

@@ -1,4 +1,4 @@
-//! Settings that are changed at run time: quotas, enforcement and the generations of rows (step 1).
+//! Settings that are changed at run time: quotas, enforcement, and the generations of rows. They are read in step 1.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -29,14 +29,14 @@ struct PolicyOverrides {
     generation: Option<Set<u64>>,
 }
 
-/// A value, and the local time at which it was set.
+/// A value and the local time at which it was set.
 #[derive(Clone, Debug)]
 struct Set<T> {
     value: T,
     since: Micros,
 }
 
-/// A setting of a policy that replaces the one that the program defines; `None` restores the latter.
+/// A setting that replaces the one that the program defines for a policy. `None` restores the program's setting.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Override {
     pub(super) policy: PolicyName,
@@ -58,7 +58,7 @@ pub(super) enum QuotaScope {
     Key(Digest),
 }
 
-/// The settings that apply to a call. Without overrides, the default.
+/// The settings that apply to a call. If there are no overrides, this is the default value.
 #[derive(Debug, Default)]
 pub(super) struct Overridden {
     pub(super) quotas: Option<Arc<Quotas>>,
@@ -154,7 +154,7 @@ impl Overrides {
         self.count.store(count(&policies), Ordering::Release);
     }
 
-    /// Replaces all overrides by these, each with the local time at which it was set.
+    /// Replaces all overrides with `changes`, each of which has the local time at which it was set.
     pub(super) fn replace(&self, changes: impl IntoIterator<Item = (Override, Micros)>) {
         // The map is built before locking, so that decisions only wait for the swap.
         let mut policies = HashMap::new();
@@ -183,7 +183,7 @@ impl Overrides {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Returns the number of set quotas.
+    /// Returns the number of quotas that were set.
     pub(super) fn quota_count(&self) -> usize {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         policies.values().map(|overrides| overrides.quotas.len()).sum()
@@ -207,8 +207,8 @@ impl Overrides {
 
 impl PolicyOverrides {
     /// Returns the quotas set at run time that apply to a caller, if any. Quotas set for the caller's key come first.
-    /// Those set for a tier or for all callers apply only if the caller has no quotas of its own. Ignores quotas with a
-    /// different algorithm from the policy's, which another version of the program may have set.
+    /// Quotas set for a tier or for all callers apply only if the caller does not have its own quotas. Another version
+    /// of the program may have set quotas with a different algorithm from the policy's. Such quotas are ignored.
     fn quotas(&self, policy: &Policy, subject: &Subject, key: Option<Digest>) -> Option<Arc<Quotas>> {
         if self.quotas.is_empty() {
             return None;

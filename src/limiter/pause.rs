@@ -14,7 +14,7 @@ use crate::policy::{ChargedQuota, DecidedBy, Decision, Decisions, Policy, Subjec
 
 impl RateLimiter {
     /// Pauses one key under a policy, for example because the API behind this key answered 429 with `Retry-After`. If
-    /// the key is already paused, the pause that ends later counts.
+    /// the key is already paused, the pause that ends later stays in effect.
     ///
     /// | a call during the pause | result |
     /// | --- | --- |
@@ -70,8 +70,8 @@ impl RateLimiter {
     }
 
     /// Checks for pauses and blocks when charges are due. If a row is paused until `last` or earlier, returns decisions
-    /// that are due at the end of the pause. Fails if a pause ends after `last`, or if one of the keys is blocked
-    /// manually.
+    /// that are due at the end of the pause. Fails if a pause ends after `last`, or if one of the keys is manually
+    /// blocked.
     pub(super) fn pause_or_denial(
         &self,
         decisions: &Decisions,
@@ -94,7 +94,8 @@ impl RateLimiter {
         }
     }
 
-    /// Decides a call with paused rows. A pause does not apply to charges in shadow mode. Holds the call if the pause ends within `patience`, and denies it otherwise.
+    /// Decides a call with paused rows. Holds the call if the pause ends within `patience`, and denies it otherwise. A
+    /// pause does not apply to charges in shadow mode.
     pub(super) fn paused(&self, takes: &[Take<'_>], patience: Duration) -> Option<Decisions> {
         let Inner { guard, time, .. } = &*self.inner;
         let now = time.now();

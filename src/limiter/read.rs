@@ -8,7 +8,7 @@ use crate::algorithm::{Ask, Micros, Quota, SECOND};
 use crate::backend::{Error, ErrorKind, RowId, Take};
 use crate::policy::{Allowed, Decision, Decisions, Digest, Key, Policy, Quotas, Subject};
 
-/// This policy is never charged. A peek at its row reads the backend's clock.
+/// This policy is never charged. Peeking at its row reads the backend's clock.
 static CLOCK_POLICY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
 
 impl RateLimiter {
@@ -89,9 +89,9 @@ impl RateLimiter {
         Ok(decision.remaining())
     }
 
-    /// Returns the row of a key and its quota. As long as nothing is spent, later answers can be computed from the
-    /// snapshot. If there are several quotas, the snapshot is of the quota with the fewest remaining tokens. If the
-    /// caller is blocked or on a deny list, its row is not read, but reported as fully spent. See
+    /// Returns the row of a key and the key's quota. As long as nothing is spent, later answers can be computed from
+    /// the snapshot. If there are several quotas, the snapshot shows the quota with the fewest remaining tokens. If the
+    /// caller is blocked or on a deny list, the row is not read, but reported as fully spent. See
     /// [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer. See [`Snapshot`] for an example.
     ///
     /// # Errors
@@ -126,7 +126,8 @@ impl RateLimiter {
     }
 
     /// Returns the quotas that apply to `subject`. In order of precedence, these are the quotas set for the key, the
-    /// caller's own, those set for the tier, those set for all callers, the tier's, and the policy's.
+    /// caller's own quotas, the quotas set for the tier, the quotas set for all callers, the tier's quotas, and the
+    /// policy's quotas.
     pub fn quotas(&self, policy: &Policy, subject: impl Into<Subject>) -> Quotas {
         let subject = subject.into();
         let changed = self.inner.overrides.quotas(policy, &subject, Some(self.row_key(subject.key())));

@@ -50,18 +50,18 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// tokens that are given back must never let the key exceed its quota.
 ///
 /// - Tokens that were refilled in the meantime are not given back a second time. You can settle the charges of one key
-///   in any order, but a refill between two settlements may reduce the number of tokens that are given back.
+///   in any order, but a refill between two settlements may reduce the number of tokens given back.
 /// - The difference is forfeited while other calls of the key, such as requests waiting in `wait_up_to`, hold
-///   reservations that are not yet due. The due times of those calls are fixed, so tokens that were given back would go
-///   to later calls instead. If requests may wait, estimate their costs closely.
+///   reservations that are not yet due. The due times of those calls are fixed, so the returned tokens would go to
+///   later calls instead. If requests may wait, estimate their costs closely.
 /// - If the key's quota has changed since the charge, nothing is given back.
-/// - Tokens that a [credit](crate::RateLimiter::credit) has returned may not be given back again, and after a credit, a
-///   charge may be forfeited as a whole.
+/// - Tokens that a [credit](crate::RateLimiter::credit) has returned are not given back again. After a credit, the
+///   whole difference may be forfeited.
 /// - If the key has been reset since the charge, only tokens that were spent after the reset can be given back.
 #[derive(Clone)]
 pub struct Receipt {
     inner: Arc<ReceiptInner>,
-    /// The indices of the decisions that this receipt settles. These are the decisions on one charge, or all decisions.
+    /// The indices of the decisions that this receipt settles: either the decisions on one charge, or all decisions.
     charges: Range<usize>,
 }
 
@@ -124,8 +124,8 @@ impl Receipt {
         if !self.charges.is_empty() && self.is_settled() {
             return BackendFuture::ready(Ok(false));
         }
-        // The newest charge is settled first. If two charges are on the same row, only the last one can be given back
-        // in full.
+        // The newest charge is settled first. If two charges are on the same row, only the last charge can be given
+        // back in full.
         let (mut charges, mut local) = (Adjustments::new(), Adjustments::new());
         for index in self.charges.clone().rev() {
             let Some((decision, receipt)) = self.open(index) else { continue };
@@ -149,8 +149,8 @@ impl Receipt {
             return BackendFuture::ready(Ok(locally));
         }
         let done = inner.backend.settle(&charges);
-        // Remembered denials are forgotten even if the cost is higher, because settling may move a row to a quota that
-        // refills it faster.
+        // Remembered denials are forgotten even if the actual cost is higher, because settling may convert a row to a
+        // quota that refills it faster.
         inner.forget_denials(charges.iter().map(|charge| charge.row.digest().window(charge.window)));
         done.map(move |done| done && locally)
     }

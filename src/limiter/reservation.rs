@@ -36,8 +36,8 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// # Ok(()) }
 /// ```
 ///
-/// If a reservation is given back before its due time, its tokens are forfeited if other tokens were reserved after it,
-/// because later reservations keep their due times. After the due time, see [what can be given
+/// If a reservation is given back before its due time, its tokens are forfeited if there are later reservations,
+/// because those keep their due times. For a reservation that is already due, see [what can be given
 /// back](Receipt#what-can-be-given-back).
 #[derive(Debug)]
 #[must_use = "dropping it may give the charge back; call `wait`, `into_receipt` or `cancel`"]
@@ -52,7 +52,7 @@ pub struct Reservation {
     /// The reservation joins the queue at the first poll.
     queue: QueueState,
     extra_delay: Duration,
-    /// The latest due time to accept after a pause, by the limiter's clock; `None` if any due time is accepted.
+    /// The latest due time to accept after a pause, by the limiter's clock, or `None` if any due time is accepted.
     latest_due: Option<Micros>,
     /// The answer to charges that are retried after a pause.
     retry: Option<DecisionFuture<Answer>>,
@@ -61,7 +61,7 @@ pub struct Reservation {
 #[derive(Debug)]
 enum QueueState {
     NotJoined,
-    In(Ticket),
+    Joined(Ticket),
     NotQueued,
 }
 
@@ -107,7 +107,7 @@ impl Reservation {
         &self.decisions
     }
 
-    /// Returns the time from the decision until the last charge is due; zero if there is no need to wait.
+    /// Returns the time from the decision until the last charge is due, or zero if there is no need to wait.
     pub const fn delay(&self) -> Duration {
         self.delay
     }
@@ -147,7 +147,7 @@ impl Reservation {
         Ok(self.into_receipt())
     }
 
-    /// Completes when the charges have been made and are due. If a pause is in force at the due time, gives the charges
+    /// Completes when the charges have been made and are due. If the key is paused at the due time, gives the charges
     /// back and retries at the end of the pause. If polled again after completion, checks for a new pause.
     pub(crate) fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), LimitError>> {
         loop {
@@ -179,9 +179,9 @@ impl Reservation {
         match &self.queue {
             QueueState::NotJoined => {
                 self.queue =
-                    queues.join(&self.decisions, context.waker()).map_or(QueueState::NotQueued, QueueState::In);
+                    queues.join(&self.decisions, context.waker()).map_or(QueueState::NotQueued, QueueState::Joined);
             }
-            QueueState::In(ticket) => {
+            QueueState::Joined(ticket) => {
                 if let Some(decision) = queues.moved(ticket, context.waker()) {
                     timer.move_up(&self.limiter, decision.due());
                 }
@@ -207,7 +207,7 @@ impl Reservation {
     }
 
     fn leave_queue(&mut self, exit: QueueExit) {
-        if let QueueState::In(ticket) = std::mem::replace(&mut self.queue, QueueState::NotQueued) {
+        if let QueueState::Joined(ticket) = std::mem::replace(&mut self.queue, QueueState::NotQueued) {
             // The decision differs from the original one if the caller has moved up in the queue.
             if let Some(decision) = exit(&self.limiter.inner.queues, &ticket) {
                 self.decisions = Decisions::from_iter([decision]);

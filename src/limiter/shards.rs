@@ -1,8 +1,9 @@
 //! The choice of shards (step 3), for quotas that are divided among several rows.
 //!
-//! A charge spends tokens of one shard. Two shards are drawn at random, and the one that was fuller when this limiter
-//! last saw it is tried first. If it refuses, the other one is tried once. How full a shard was is only a hint, so the
-//! table of levels has a fixed size, and shards may overwrite each other's entries.
+//! A charge spends tokens of one shard. Two shards are drawn at random. The shard that was fuller when this limiter
+//! last read it is tried first. If that shard denies the charge, the other shard is tried once. The levels of the
+//! shards are only hints, so they are stored in a table of fixed size, in which shards may overwrite each other's
+//! entries.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -23,7 +24,7 @@ pub(super) struct Shards {
     sample: u8,
 }
 
-/// For each take, the shard that is tried second. Empty if there is nothing else to try.
+/// For each take, the shard that is tried second. The list is empty if there is no other shard to try.
 pub(super) type Others = SmallVec<[u8; 4]>;
 
 const LEVELS: usize = 1 << 13;
@@ -33,8 +34,8 @@ impl Shards {
         Shards { levels: OnceLock::new(), placement: Placement::random(), sample }
     }
 
-    /// Moves each take whose quota has several shards to one of them. Takes of a key with the same number of shards
-    /// move to the same shard, so that their rows are in one slot of a cluster.
+    /// Moves each take whose quota has several shards to one of these shards. Takes of a key with the same number of
+    /// shards move to the same shard, so that their rows are in one slot of a cluster.
     #[inline]
     pub(super) fn choose(&self, takes: &mut [Take<'_>]) -> Others {
         if takes.iter().all(|take| take.quota.get_shards() == 1) { Others::new() } else { self.choose_among(takes) }
@@ -63,7 +64,7 @@ impl Shards {
         others
     }
 
-    /// Replaces each charge whose quota has several shards with charges on all shards, or on a sample of them.
+    /// Replaces each charge whose quota has several shards with charges on all of these shards, or on a sample of them.
     #[inline]
     pub(super) fn expand(&self, takes: &mut Takes<'_>) {
         if takes.iter().any(|take| take.quota.get_shards() > 1) {
@@ -85,7 +86,7 @@ impl Shards {
         all
     }
 
-    /// Stores how full the shards of an answer are.
+    /// Records how full the shards in an answer are.
     #[inline]
     pub(super) fn observe(&self, takes: &[Take<'_>], steps: &[Step]) {
         for (take, step) in takes.iter().zip(steps) {
@@ -95,7 +96,7 @@ impl Shards {
         }
     }
 
-    /// Returns the instant at which the fullest window of a shard will be full; 0 if it is unknown.
+    /// Returns the instant at which all windows of a shard will be full, or 0 if it is unknown.
     fn level(&self, charge: &[Take<'_>], index: u8) -> u64 {
         let level = |take: &Take<'_>| self.level_of(take.digest_at_shard(index)).load(Ordering::Relaxed);
         charge.iter().map(level).max().unwrap_or(0)

@@ -32,7 +32,7 @@ pub struct Snapshot {
     policy: PolicyName,
     name: String,
     quota: Quota,
-    /// The rows that were read, with their quotas. There are several only if the quota has shards.
+    /// The rows that were read, with their quotas. There are several rows only if the quota has shards.
     rows: SmallVec<[(Quota, State); 1]>,
     now: Micros,
     not_before: Option<Micros>,
@@ -77,7 +77,7 @@ impl Snapshot {
         &self.rows[0].1
     }
 
-    /// Returns the rows that were read and the quota of each. There is one row, unless the quota has
+    /// Returns the rows that were read, each with its quota. There is only one row unless the quota has
     /// [shards](Quota::shards).
     pub fn rows(&self) -> &[(Quota, State)] {
         &self.rows
@@ -98,9 +98,9 @@ impl Snapshot {
     /// Returns the number of whole tokens that can be spent at `instant`, if no tokens are spent until then. For the
     /// current number, see [`RateLimiter::remaining`](crate::RateLimiter::remaining).
     ///
-    /// If the quota has [shards](Quota::shards), this is the number of tokens in all of them, which one call cannot
-    /// spend together. It is an estimate if only a
-    /// [sample](crate::limiter::RateLimiterBuilder::sample_shards) was read.
+    /// If the quota has [shards](Quota::shards), this is the number of tokens in all shards, which cannot be spent by
+    /// one call. The number is an estimate if only a [sample](crate::limiter::RateLimiterBuilder::sample_shards) of the
+    /// shards was read.
     pub fn available(&self, instant: Micros) -> u64 {
         if self.not_before.is_some_and(|until| instant < until) {
             return 0;
@@ -147,9 +147,9 @@ impl Snapshot {
     /// - `clear` and `written_by`: [`State::clear`] and the algorithm of the quota that wrote the row. These are
     ///   present only if a different quota wrote the row and some of the spent tokens still count. In that case,
     ///   `previous` belongs to that quota.
-    /// - `shards` and `rows`: if the quota has [shards](Quota::shards), their number and a list of those that were
-    ///   read. Each has the fields `rate`, `capacity` and `max_reserved` of the shard, and those from `spent` to
-    ///   `written_by` that would otherwise be in the outer object.
+    /// - `shards` and `rows`: if the quota has [shards](Quota::shards), the number of shards and a list of the shards
+    ///   that were read. Each item has the shard's `rate`, `capacity` and `max_reserved`, and the fields from `spent`
+    ///   to `written_by`, which are then absent from the outer object.
     /// - `not_before`: [`not_before`](Snapshot::not_before), if it is not `None`.
     pub fn to_json(&self) -> String {
         let Snapshot { name, quota, rows, now, not_before, .. } = self;
@@ -197,7 +197,7 @@ fn max_reserved(quota: &Quota) -> String {
     quota.get_max_reserved().map_or("null".to_owned(), |tokens| tokens.to_string())
 }
 
-/// Returns the fields of a row, and those that are present only if another quota wrote it.
+/// Returns the fields of a row, and the additional fields of a row that another quota wrote.
 fn row(quota: &Quota, state: &State, now: Micros) -> (String, String) {
     let writer = if is_foreign(quota, state, now) { writer(state) } else { None };
     // Clients need the carry only for algorithms that use it as a count.

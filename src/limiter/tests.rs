@@ -39,7 +39,7 @@ async fn a_key_has_the_same_digest_in_decisions_and_rows() {
         let decision = limiter.try_limit(&window, "ada").await.unwrap();
         assert_eq!(decision.key(), limiter.digest(Some(&key)));
         assert_eq!(limiter.digest(None), limiter.digest(Some(&Key::anonymous())));
-        // The window boundaries follow from the digest.
+        // The window boundaries are derived from the digest.
         let row = RowId { policy: window.name(), key: limiter.row_key(Some(&key)) };
         assert_eq!(decision.quota(), window.quotas()[0].seeded(row.digest().seed()));
     }
@@ -149,7 +149,7 @@ async fn limit_now_applies_deny_lists_the_block_cache_and_runtime_quotas() {
     }
     assert!(local.try_limit_now(&one, "ada").unwrap().is_allowed());
     assert!(remote.try_limit_now(&one, "ada").is_err());
-    // The first call spends the quota; from then on the block cache denies calls.
+    // The first call spends the quota. From then on, the block cache denies calls.
     assert!(remote.try_limit(&one, "ada").await.unwrap().is_allowed());
     assert!(!remote.try_limit(&one, "ada").await.unwrap().is_allowed());
     assert!(!remote.try_limit_now(&one, "ada").unwrap().is_allowed());

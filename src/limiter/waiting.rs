@@ -14,13 +14,14 @@ pub(crate) struct DueTimer {
     /// The due time by the backend's clock.
     due: Micros,
     extra_delay: Duration,
-    /// The due time by the clock of this machine; `None` if it is too far away to represent.
+    /// The due time by the clock of this machine, or `None` if it is too late to be represented.
     instant: Option<Instant>,
     sleep: Option<Sleep>,
 }
 
 impl DueTimer {
-    /// Creates a timer for the due time of the last charge, plus `extra_delay`; `None` if there is no need to wait.
+    /// Creates a timer for the due time of the last charge plus `extra_delay`. Returns `None` if there is no need to
+    /// wait.
     pub(super) fn new(limiter: &RateLimiter, decisions: &Decisions, extra_delay: Duration) -> Option<DueTimer> {
         let last = decisions.iter().max_by_key(|decision| decision.delay())?;
         if last.delay().is_zero() {

@@ -5,10 +5,10 @@ use std::ops::Deref;
 use super::decision::Decision;
 use super::decisions::Decisions;
 
-/// A [`Decision`] or [`Decisions`](super::Decisions) that allowed the call. It dereferences to the decision. Unlike a
-/// `Decision`, an `Allowed` may be ignored. In [shadow mode](super::Enforce), the call may have been let through
-/// [without a charge](Decision::is_shadowed). It is returned by the methods that fail on a denial, such as
-/// [`RateLimiter::limit`](crate::RateLimiter::limit).
+/// A [`Decision`] or [`Decisions`](super::Decisions) that allowed the call. Methods that return a denial as an error,
+/// such as [`RateLimiter::limit`](crate::RateLimiter::limit), return this type on success. It dereferences to the
+/// decision. Unlike a `Decision`, an `Allowed` may be ignored. In [shadow mode](super::Enforce), the call may have been
+/// let through [without a charge](Decision::is_shadowed).
 ///
 /// ```
 /// # use tollgate::{policy::Allowed, LimitError, Policy, Quota, RateLimiter, HOUR};

@@ -53,22 +53,23 @@ pub struct Decision {
     decided_by: DecidedBy,
     denied_rule: Option<Arc<DenyRule>>,
     charged: bool,
-    /// The rows of all shards that a check has read, if the quota has several.
+    /// The rows of all shards that a check has read, if the quota has several shards.
     shards: Option<ShardRows>,
-    /// Whether the call was let through although charges in shadow mode, this one among them, would have been denied.
+    /// Whether the call was let through even though charges in shadow mode, including this charge, would have been
+    /// denied.
     shadowed: bool,
 }
 
 /// The quotas and rows of the shards that a check has read.
 pub(super) type ShardRows = Arc<[(Quota, State)]>;
 
-/// The quota of a charge that a decision is about.
+/// The policy, key and quota of the charge that a decision is about.
 #[derive(Clone, Debug)]
 pub(crate) struct ChargedQuota {
     pub(crate) policy: PolicyName,
     /// The key of the row, which differs from the caller's key if the row is a shard.
     pub(crate) row_key: Digest,
-    /// The quota of the row, which is that of a shard if the row is a shard.
+    /// The quota of the row. If the row is a shard, this is the shard's quota.
     pub(crate) quota: Quota,
     pub(crate) cost: u64,
     pub(crate) window: u8,
@@ -89,7 +90,7 @@ impl Decision {
         Decision { of, step, reason, decided_by, denied_rule: None, charged: true, shards: None, shadowed: false }
     }
 
-    /// Creates a denial by a deny list (`retry` is `None`) or by a block. It reports no remaining tokens.
+    /// Creates a denial by a deny list (`retry` is `None`) or by a block. The denial reports no remaining tokens.
     pub(crate) fn blocked(
         of: ChargedQuota,
         rule: Option<Arc<DenyRule>>,
@@ -115,21 +116,21 @@ impl Decision {
         self
     }
 
-    /// Converts the decision on a call into the decision on a check, by subtracting the call's `tokens` from the row.
-    /// Returns the decision of a check that has also read other shards. `all_granted` is whether every charge of the call
-    /// is granted by its best shard.
-    pub(super) fn among(self, shards: ShardRows, all_granted: bool) -> Decision {
+    /// Returns the decision of a check that has also read other shards. `all_granted` shows whether every charge of the
+    /// call is granted by its best shard.
+    pub(super) fn with_shards(self, shards: ShardRows, all_granted: bool) -> Decision {
         let decision = Decision::new(self.of, self.step, all_granted).by(self.decided_by);
         Decision { charged: false, shards: Some(shards), ..decision }
     }
 
+    /// Converts the decision on a call into the decision on a check, by subtracting the call's `tokens` from the row.
     pub(super) fn uncharged(mut self, tokens: u64) -> Decision {
         self.step.state.spent = (self.step.state.spent - tokens as f64).max(0.0);
         self.charged = false;
         self
     }
 
-    /// Marks a charge in shadow mode as let through.
+    /// Marks a charge in shadow mode as having been let through.
     pub(super) fn let_through(mut self) -> Decision {
         self.shadowed = !self.of.part.enforced;
         self
@@ -146,8 +147,8 @@ impl Decision {
     /// Returns whether the charge would have been denied, but was let through, because its policy is in [shadow
     /// mode](super::Enforce). Nothing was spent. See [`Enforce`](super::Enforce) for an example.
     ///
-    /// The [`reason`](Decision::reason) is [`RefusedElsewhere`](Reason::RefusedElsewhere) if another charge of the call
-    /// in shadow mode would have been denied.
+    /// The [`reason`](Decision::reason) is [`RefusedElsewhere`](Reason::RefusedElsewhere) if only another charge of the
+    /// call would have been denied in shadow mode.
     pub const fn is_shadowed(&self) -> bool {
         self.shadowed
     }
@@ -163,7 +164,8 @@ impl Decision {
     }
 
     /// Returns whether this charge was denied by its quota, a deny list or a block, and not only because another charge
-    /// was denied. For a charge that [was let through](Decision::is_shadowed), returns whether it would have been.
+    /// was denied. For a charge that [was let through](Decision::is_shadowed), returns whether it would have been
+    /// denied in this way.
     pub fn is_violated(&self) -> bool {
         !self.is_granted() && self.reason != Reason::RefusedElsewhere && (self.shadowed || self.is_enforced())
     }
@@ -190,7 +192,7 @@ impl Decision {
     }
 
     /// The name of the limit in headers and status reports, which is the name of the policy. If the policy has several
-    /// [quotas](super::Quotas), the name is followed by the quota's period, as in `api;10s`.
+    /// [quotas](super::Quotas), the policy's name is followed by the quota's period, as in `api;10s`.
     pub fn name(&self) -> Cow<'_, str> {
         let ChargedQuota { policy, quota, part, .. } = &self.of;
         limit_name(policy, quota, part.count.into())
@@ -241,7 +243,7 @@ impl Decision {
         self.shards.as_ref().map_or(1, |shards| shards.len())
     }
 
-    /// The rows that were read, with their quotas. There are several only for a check of a quota with shards.
+    /// The rows that were read, with their quotas. There are several rows only for a check of a quota with shards.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&Quota, &State)> {
         let own = self.shards.is_none().then_some((&self.of.quota, &self.step.state));
         own.into_iter().chain(self.shards.iter().flat_map(|shards| shards.iter().map(|(quota, state)| (quota, state))))
@@ -306,7 +308,7 @@ impl Decision {
         until.unwrap_or(Micros::MAX).since(from)
     }
 
-    /// The row, refilled up to the instant of the decision.
+    /// Returns the row, refilled up to the instant of the decision.
     fn row(&self) -> State {
         roll_if_own(&self.of.quota, &self.step.state, self.step.now)
     }

@@ -47,13 +47,13 @@ impl Decisions {
         self.iter().any(Decision::is_shadowed)
     }
 
-    /// Lets a denied call through: marks the charges in shadow mode.
+    /// Lets a denied call through, and marks its charges in shadow mode.
     pub(crate) fn let_through(self) -> Decisions {
         self.into_iter().map(Decision::let_through).collect()
     }
 
-    /// Replaces the decisions on charges that are enforced by `enforced`, which were made without the other charges. If
-    /// they allow the call, the other charges are let through.
+    /// Replaces the decisions on enforced charges with the decisions in `enforced`, which were made without the other
+    /// charges. If the call is allowed now, the other charges are let through.
     pub(crate) fn with_enforced(self, enforced: Decisions) -> Decisions {
         let is_allowed = enforced.is_allowed();
         let mut enforced = enforced.into_iter();
@@ -116,7 +116,7 @@ impl Decisions {
         let mut best: Vec<(Decision, ShardRows)> = Vec::new();
         for charge in self.charges() {
             let quotas = usize::from(charge[0].of().part.count);
-            // One shard must grant all quotas of the charge.
+            // One shard must grant the charge under all of its quotas.
             let wait = |shard: &&[Decision]| shard.iter().map(|decision| decision.step().verdict.wait_order()).max();
             let Some(shard) = charge.chunks(quotas).min_by_key(wait) else { continue };
             for (i, decision) in shard.iter().enumerate() {
@@ -125,7 +125,7 @@ impl Decisions {
             }
         }
         let all_granted = best.iter().all(|(decision, _)| decision.step().is_allowed());
-        best.into_iter().map(|(decision, rows)| decision.among(rows, all_granted)).collect()
+        best.into_iter().map(|(decision, rows)| decision.with_shards(rows, all_granted)).collect()
     }
 
     pub(crate) fn only(&self) -> Option<&Decision> {
@@ -191,8 +191,8 @@ impl Decisions {
 }
 
 /// Returns the decision on a charge that matters most to its caller. For a denial, this is the decision with the
-/// longest wait. For a reservation, it is the one with the latest due time, and otherwise the one with the fewest
-/// tokens remaining.
+/// longest wait. For a reservation, it is the decision with the latest due time. Otherwise, it is the decision with the
+/// fewest tokens remaining.
 fn binding(charge: &[Decision]) -> Option<&Decision> {
     let violated = charge.iter().filter(|decision| decision.is_violated());
     // A missing retry time means that the charge never fits.

@@ -83,8 +83,8 @@ impl DenyRule {
     ///
     /// All patterns such as `*bot*` are searched for together, so a thousand of them take little longer than ten.
     /// Patterns such as `a*`, `*b` and `a*b` take one comparison each. Patterns that combine `*text*` with other text,
-    /// such as `a*b*`, are searched for one after the other and take up to a microsecond each. Use dozens of these, not
-    /// thousands.
+    /// such as `a*b*`, are searched for one after the other and take up to a microsecond each. Use dozens of such
+    /// patterns, not thousands.
     ///
     /// # Errors
     /// Fails if the pattern is empty, is longer than [`MAX_LENGTH`](DenyRule::MAX_LENGTH), or matches every caller.
@@ -134,7 +134,8 @@ impl DenyRule {
 }
 
 impl DenyRule {
-    /// Describes the type of the rule without the key's content. A layer can apply all rules of a kind or none.
+    /// Describes the type of the rule without the key's content. A layer can apply either all rules of a kind or none
+    /// of them.
     pub(crate) fn kind(&self) -> String {
         match &self.0 {
             DenyKind::Key(key) => format!("key {}", key.kind()),

@@ -49,14 +49,14 @@ impl Digest {
         Digest::from_bits(self.to_bits() ^ mixed)
     }
 
-    /// Derives the digest of one window of the row with this digest.
+    /// Derives the digest of one window of this row.
     #[must_use]
     pub(crate) fn window(self, window: u8) -> Digest {
         Digest { low: self.low.wrapping_add(u64::from(window).wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..self }
     }
 
-    /// Derives the digest of one shard of the key. The digest of shard 0 is that of the key. Applying this twice restores
-    /// the digest.
+    /// Derives the digest of one shard of the key. The digest of shard 0 is the key's own digest. Applying this
+    /// function twice restores the digest.
     #[must_use]
     pub(crate) const fn shard(self, index: u8) -> Digest {
         // XOR with different constants separates the shards, as in `under`.
@@ -64,7 +64,7 @@ impl Digest {
         Digest::from_bits(self.to_bits() ^ (index as u128).wrapping_mul(SPREAD))
     }
 
-    /// Returns 64 of the bits, as a seed that depends on the key.
+    /// Returns 64 bits of the digest, as a seed that depends on the key.
     pub(crate) const fn seed(self) -> u64 {
         self.low
     }
@@ -107,8 +107,8 @@ impl Secret {
         self.hash(key.bytes())
     }
 
-    /// Derives another secret for one purpose. The first byte of `purpose` must be a letter, because no key begins with
-    /// such a byte, so the derived secret differs from every digest of a key.
+    /// Derives another secret for one purpose. The first byte of `purpose` must be a letter. No key begins with such a
+    /// byte, so the derived secret differs from every digest of a key.
     pub(crate) fn derive(&self, purpose: &str) -> Secret {
         Secret(self.hash(purpose.as_bytes()).to_bits().to_le_bytes())
     }

@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     Some(Duration::from_micros(micros))
 }
 
-/// Parses a whole number; `_` may group its digits.
+/// Parses a whole number, in which `_` may separate groups of digits.
 pub(super) fn number(text: &str) -> Option<u64> {
     if !text.starts_with(|c: char| c.is_ascii_digit()) {
         return None;

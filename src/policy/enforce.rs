@@ -1,21 +1,21 @@
-//! Whether denials under a policy are enforced.
+//! The setting that determines for which keys denials under a policy are enforced.
 
 use super::digest::Digest;
 use super::named::{Policy, PolicyError};
 
-/// For which keys the denials under a policy are enforced. The other keys are in shadow mode.
+/// Determines the keys for which denials under a policy are enforced. The other keys are in shadow mode.
 ///
 /// In shadow mode, a policy decides and counts as usual, but a call that it denies is let through:
 ///
 /// - `limit` and the other methods without `try_` return `Ok`. [`Decision::is_allowed`](crate::Decision::is_allowed) is
 ///   `true`, and [`Decision::is_shadowed`](crate::Decision::is_shadowed) shows that the call would have been denied.
-///   [`reason`](crate::Decision::reason) and [`retry_after`](crate::Decision::retry_after) are those of the denial.
-/// - Nothing is spent under the policy by such a call. If the call also charges policies that are enforced, these decide
-///   it alone and are charged. Several policies in shadow mode are charged together or not at all, as they would be if
-///   they were enforced.
-/// - Observers are notified of the denial, with [`is_enforced`](crate::observe::Decided::is_enforced) `false`; logs and
-///   metrics contain `enforced="false"`.
-/// - A call is never delayed. It may reserve tokens, which are then spent without a wait.
+///   [`reason`](crate::Decision::reason) and [`retry_after`](crate::Decision::retry_after) describe the denial.
+/// - Such a call spends nothing under the policy. If the call also charges enforced policies, only the enforced
+///   policies decide it and are charged. Several policies in shadow mode are charged together or not at all, as they
+///   would be if they were enforced.
+/// - Observers are notified of the denial, and [`is_enforced`](crate::observe::Decided::is_enforced) is `false`. Logs
+///   and metrics contain `enforced="false"`.
+/// - A call is never delayed. If it reserves tokens, it may proceed without waiting for them.
 /// - If the backend fails, the [`FailureMode`](crate::FailureMode) does not apply, and the call is let through.
 /// - Deny lists, blocks and pauses deny a call only if one of its policies is enforced for its key.
 ///
@@ -51,13 +51,14 @@ pub enum Enforce {
 }
 
 impl Enforce {
-    /// Returns whether denials are enforced for the row with this digest, which is computed only if it matters.
+    /// Returns whether denials are enforced for the row with this digest. The digest is computed only if it is needed.
     #[inline]
     pub(crate) fn covers(self, row: impl FnOnce() -> Digest) -> bool {
         match self {
             Enforce::Always => true,
             Enforce::Never => false,
-            // The upper bits are independent of the lower ones, which determine window boundaries and the layer's share.
+            // The upper bits are independent of the lower bits, which determine window boundaries and the layer's
+            // share.
             Enforce::Share(share) => share >= 1.0 || (((row().to_bits() >> 64) as u64) as f64) < share * 2f64.powi(64),
         }
     }
@@ -89,12 +90,12 @@ impl Enforce {
 }
 
 impl Policy {
-    /// Sets for which keys denials under this policy are enforced. The default is [`Enforce::Always`];
+    /// Sets the keys for which denials under this policy are enforced. The default is [`Enforce::Always`];
     /// [`Enforce::Never`] is shadow mode. See [`Enforce`] for an example.
     ///
-    /// This applies to layers and to calls of the limiter.
-    /// [`RateLimiter::set_enforcement`](crate::RateLimiter::set_enforcement) replaces it at run time. If a layer is in
-    /// [shadow mode](crate::RateLimitLayer::shadow) itself, none of its policies is enforced.
+    /// The setting applies to layers and to direct calls to the limiter. It can be replaced at run time with
+    /// [`RateLimiter::set_enforcement`](crate::RateLimiter::set_enforcement). If a layer is in [shadow
+    /// mode](crate::RateLimitLayer::shadow) itself, none of its policies is enforced.
     ///
     /// # Panics
     /// Panics if a share is not between 0.0 and 1.0. In a `const`, this is a compile error. See
@@ -116,7 +117,7 @@ impl Policy {
         Ok(self.enforce(enforce))
     }
 
-    /// For which keys denials under this policy are enforced, unless this is changed at run time.
+    /// The keys for which denials under this policy are enforced, unless the setting is changed at run time.
     pub const fn enforcement(&self) -> Enforce {
         self.enforce
     }

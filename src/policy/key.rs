@@ -171,7 +171,7 @@ pub(crate) enum KeySource {
     Path = 3,
 }
 
-/// The first byte of each part: its type. Stored digests depend on these numbers.
+/// The type of a part, which is its first byte. Stored digests depend on these numbers.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(super) enum Tag {
@@ -219,7 +219,7 @@ impl<const N: usize> From<&[u8; N]> for Key {
 
 impl From<IpAddr> for Key {
     /// Creates a key for the whole address. By contrast, [`key::client_ip`](crate::key::client_ip) uses only the first
-    /// 64 bits of IPv6 addresses: [`Key::network`]`(address, DEFAULT_IPV4_PREFIX, DEFAULT_IPV6_PREFIX)`.
+    /// 64 bits of IPv6 addresses, as in [`Key::network`]`(address, DEFAULT_IPV4_PREFIX, DEFAULT_IPV6_PREFIX)`.
     fn from(address: IpAddr) -> Key {
         Key::network(address, 32, 128)
     }

@@ -22,9 +22,9 @@ use crate::algorithm::ConstMessage;
 /// # Ok::<(), tollgate::policy::PolicyError>(())
 /// ```
 ///
-/// The name that a limiter passes to its backend and to observers also contains the generation of the policy's rows,
-/// which [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy) changes. Comparisons, hashes and texts ignore
-/// it.
+/// The name that a limiter passes to its backend and to observers also contains the generation of the policy's rows.
+/// [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy) changes the generation. Comparisons, hashes and the
+/// text of the name ignore the generation.
 #[derive(Clone)]
 pub struct PolicyName {
     text: Text,
@@ -146,7 +146,7 @@ const fn is_valid(name: &str) -> bool {
 
 const MAX_SHOWN_LEN: usize = 80;
 
-/// The SipHash key with which names are hashed. Stored rows depend on it.
+/// The SipHash key with which names are hashed. Stored rows depend on this key.
 const HASH_KEY: &[u8; 16] = b"etagllot1.ycilop";
 
 #[cfg(test)]

@@ -51,8 +51,8 @@ impl Policy {
     /// LazyLock<Policy>`.
     ///
     /// # Panics
-    /// Panics if the name is not 1 to 128 printable ASCII characters, or if the quota would deny every call, because
-    /// its capacity is 0 and it has no reservations. In a `const`, this is a compile error. See [`Policy::try_new`].
+    /// Panics if the name is not 1 to 128 printable ASCII characters, or if the quota would deny every call because its
+    /// capacity is 0 and it has no reservations. In a `const`, this is a compile error. See [`Policy::try_new`].
     #[track_caller]
     pub const fn new(name: &'static str, quota: Quota) -> Policy {
         if let Err(error) = quota.validate() {
@@ -79,8 +79,8 @@ impl Policy {
     /// example. In headers, each quota of a policy with several quotas has its own item, such as `"api;1s"` and
     /// `"api;1d"`.
     ///
-    /// Tiers have only their own quotas, so give each tier a list with those that should also apply to it. Call this
-    /// method before you add tiers.
+    /// Tiers have only their own quotas. If this quota should also apply to a tier, add it to the tier's list. Call
+    /// this method before you add tiers.
     ///
     /// # Panics
     /// Panics if the policy already has a quota with this period or already has four quotas, or if the quota would deny
@@ -228,7 +228,7 @@ impl Policy {
         Err(PolicyError::new(&self.name, what))
     }
 
-    /// Returns whether each quota has the algorithm of the window that it would use.
+    /// Returns whether each quota has the same algorithm as the window that it would use.
     pub(crate) fn accepts(&self, quotas: &Quotas) -> bool {
         let own = self.quotas.at(0);
         quotas.iter().zip(self.windows(quotas)).all(|(quota, window)| {

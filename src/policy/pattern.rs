@@ -13,7 +13,8 @@ impl Pattern {
         Pattern { text: text.to_ascii_lowercase(), exact: !text.contains('*') }
     }
 
-    /// Creates a pattern without wildcards, in which `*` matches itself. Used for text that callers send.
+    /// Creates a pattern without wildcards, in which `*` matches itself. Such patterns are used for text that callers
+    /// send.
     pub(crate) fn exactly(text: &str) -> Pattern {
         Pattern { text: text.to_ascii_lowercase(), exact: true }
     }

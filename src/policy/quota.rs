@@ -10,9 +10,9 @@ use crate::algorithm::{Algorithm, Quota, QuotaError};
 impl FromStr for Quota {
     type Err = ParseQuotaError;
 
-    /// Parses `RATE/PERIOD` or `RATE per PERIOD`. The following options may come after it in any order: `sliding` or
-    /// `fixed` (the default is a token bucket), `burst N` (the capacity), `reserve N` or `reserve unlimited`, `start
-    /// DURATION` and `shards N`.
+    /// Parses `RATE/PERIOD` or `RATE per PERIOD`, optionally followed by options in any order: `sliding` or `fixed`
+    /// (the default is a token bucket), `burst N` (the capacity), `reserve N` or `reserve unlimited`, `start DURATION`
+    /// and `shards N`.
     ///
     /// A period is a unit, optionally preceded by a number. The units are `us`, `ms`, `s`, `min`, `h`, `d` and `w`, or
     /// their long names.

@@ -21,7 +21,7 @@ use super::quotas::Quotas;
 pub struct Subject {
     key: Option<Key>,
     tier: Option<Cow<'static, str>>,
-    /// Boxed, because few callers have their own quotas.
+    /// This field is boxed because few callers have their own quotas.
     quotas: Option<Box<Quotas>>,
 }
 

@@ -10,7 +10,8 @@ use crate::algorithm::{Algorithm, Quota};
 /// The number of windows of a row. Each quota of a call is charged to its own window.
 pub(crate) const MAX_WINDOWS: usize = 8;
 
-/// A quota as a part of its charge: the index of the quota, the number of quotas, and what they have in common.
+/// Describes a quota as a part of its charge: the index of the quota, the number of quotas, and what they have in
+/// common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) index: u8,
@@ -119,7 +120,7 @@ impl Windows {
         self.several
     }
 
-    /// Returns the window of each quota of a list. The list need not be one of the policy's own.
+    /// Returns the window of each quota of a list. The list need not belong to the policy.
     ///
     /// A quota with an unknown period uses a free window. Among such quotas, the one with the longest period is
     /// assigned first. Spent tokens are therefore always counted in some window, no matter how often a caller's lists

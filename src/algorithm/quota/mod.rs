@@ -75,7 +75,7 @@ impl Algorithm {
     /// The number of low bits of a [stamp](Quota::stamp) that contain the [`tag`](Algorithm::tag).
     pub(crate) const TAG_BITS: u32 = 3;
 
-    /// The algorithm's number in a [stamp](Quota::stamp). Never 0.
+    /// The algorithm's number in a [stamp](Quota::stamp), which is never 0.
     pub(crate) const fn tag(self) -> u32 {
         self as u32 + 1
     }
@@ -140,7 +140,7 @@ enum Phase {
 const UNLIMITED: u64 = u64::MAX;
 
 impl Quota {
-    /// The largest number of tokens in a quota or cost: `10^15 - 1`. This is the largest integer of a structured header
+    /// The largest number of tokens in a quota or cost: `10^15 - 1`. This is the largest integer in a structured header
     /// (RFC 9651, section 3.3.1), and it is exact in an `f64`.
     pub const MAX_TOKENS: u64 = 999_999_999_999_999;
 
@@ -176,8 +176,9 @@ impl Quota {
     }
 
     /// Creates a sliding window, which allows `limit` tokens in the last `period`. The number of spent tokens is
-    /// estimated as the tokens of the current window plus a share of the tokens of the previous window, assuming that
-    /// those were spent evenly. Windows are aligned to UTC, or to [`start`](Quota::start) if it is set.
+    /// estimated as the tokens of the current window plus a share of the tokens of the previous window, on the
+    /// assumption that the latter were spent evenly. Windows are aligned to UTC, or to [`start`](Quota::start) if it is
+    /// set.
     ///
     /// Unlike a fixed window, a sliding window does not allow a burst of `limit` tokens on each side of a boundary.
     /// Like a token bucket, it can still admit up to `2 * limit - 1` tokens in a period that starts in the middle of a
@@ -298,8 +299,8 @@ impl Quota {
         self.finish()
     }
 
-    /// Sets the window boundaries: one at the time `start` after the epoch, and one every `period` before and after
-    /// that. `Duration::ZERO` aligns the boundaries to UTC. By default, the boundaries of a fixed window differ from
+    /// Sets the window boundaries. One boundary is at the time `start` after the epoch, and the others are one `period`
+    /// apart. `Duration::ZERO` aligns the boundaries to UTC. By default, the boundaries of a fixed window differ from
     /// key to key, and those of a sliding window are aligned to UTC. Token buckets ignore `start`.
     ///
     /// The epoch was a Thursday, so use `4 * DAY` for weeks that begin on Mondays.
@@ -441,8 +442,8 @@ impl Quota {
         if self.max_reserved == UNLIMITED { MAX_SPENT - Quota::MAX_TOKENS } else { self.capacity + self.max_reserved }
     }
 
-    /// Creates a token bucket of `tokens` per second. In one second, a key can spend a full burst and the tokens that are
-    /// refilled meanwhile, almost twice as many. For a hard limit, see [a strict
+    /// Creates a token bucket of `tokens` per second. In one second, a key can spend a full burst and the tokens that
+    /// are refilled meanwhile, which is almost twice `tokens`. For a hard limit, see [a strict
     /// limit](crate::docs::choosing#a-strict-limit).
     ///
     /// ```

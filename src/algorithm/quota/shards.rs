@@ -4,7 +4,7 @@ use super::super::error::QuotaError;
 use super::build::built;
 use super::{Quota, UNLIMITED};
 
-/// How a quota is divided, or which shard of another quota it is.
+/// Describes how a quota is divided, or which shard of another quota it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Division {
     /// The number of shards, which is 1 if the quota is not divided.
@@ -24,8 +24,9 @@ impl Quota {
     pub const MAX_SHARDS: u64 = 64;
 
     /// Divides the quota of a very busy key among `shards` rows. Each shard has an equal share of the rate, the
-    /// capacity and the reservations, to within one token, and the shards together have exactly this quota. A charge
-    /// spends tokens of only one shard. See [shards](crate::docs::shards) for when they help, and what they cost.
+    /// capacity and the reservations, to within one token. The shares of all shards add up to exactly this quota. A
+    /// charge spends tokens of only one shard. See [shards](crate::docs::shards) for when shards help, and what they
+    /// cost.
     ///
     /// ```
     /// use tollgate::{policy::Reason, Policy, Quota, RateLimiter, MINUTE};
@@ -69,7 +70,7 @@ impl Quota {
         self.division.shards as u64
     }
 
-    /// Returns the quota of one shard; `self` if there is only one.
+    /// Returns the quota of one shard, or `self` if the quota is not divided.
     pub(crate) const fn shard(&self, index: u8) -> Quota {
         if self.division.shards == 1 {
             return *self;
@@ -78,7 +79,7 @@ impl Quota {
         self.divided(index).derived()
     }
 
-    /// Returns the quota of which this quota is a shard; `self` if it is not a shard.
+    /// Returns the quota of which this quota is a shard, or `self` if this quota is not a shard.
     pub(crate) const fn whole(&self) -> Quota {
         let Division { shards, index, remainders } = self.division;
         let Some(index) = index else { return *self };

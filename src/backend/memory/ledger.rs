@@ -83,7 +83,7 @@ impl Ledger {
     }
 }
 
-/// The search for a row to evict, over a sample of rows.
+/// The search for a row to evict among a sample of rows.
 ///
 /// Prefers a row of a policy that has significantly more rows than the newcomer's policy. Otherwise, chooses a row that
 /// denies nothing, from the newcomer's policy or from another policy with at least as many rows. A row is senior if it
@@ -101,7 +101,7 @@ pub(super) struct Victim<'a> {
 }
 
 /// The sort key of rows for eviction. The fields are whether the row is senior, the number of rows of its policy
-/// (largest first), whether the row denies something, when it expires, and how many of its tokens are spent.
+/// (largest first), whether the row denies something, the time when it expires, and the number of its spent tokens.
 type Rank = (bool, u32, bool, Micros, u64);
 
 impl<'a> Victim<'a> {

@@ -67,8 +67,8 @@ impl Rows<'_> {
         self.0.remove_entry(key.hash(), |(other, _)| *other == key).map(|(_, row)| *row.get())
     }
 
-    /// Passes a few rows to `see`, which are different rows in each call. `cursor` holds the position. One call covers
-    /// a quarter of a group of 16 slots. Four calls per group visit every row, and visit some rows twice.
+    /// Passes a few rows to `see`. Each call passes different rows, starting at the position in `cursor`. One call
+    /// covers a quarter of a group of 16 slots. Four calls per group visit every row, and visit some rows twice.
     pub(super) fn sample(&self, cursor: &mut u32, mut see: impl FnMut(RowKey, Row)) {
         let groups = (self.0.buckets() / GROUP).max(1) as u32;
         *cursor = (*cursor + 1) % (groups * QUARTERS);

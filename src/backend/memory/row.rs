@@ -70,7 +70,7 @@ impl Row {
         self.expires = state.clear.to_seconds();
     }
 
-    /// Records that a charge was denied. Other rows are then evicted first until the charge would fit.
+    /// Records that a charge was denied. Until the charge would fit, other rows are evicted first.
     #[inline]
     pub(super) fn record_denial(&mut self, quota: &Quota, ask: Ask) {
         let level = quota.get_capacity().checked_sub(ask.tokens());
@@ -133,7 +133,7 @@ impl Row {
     }
 }
 
-/// The form in which rows are saved, without the seniority, which the table that loads the row determines.
+/// The form in which rows are saved. It omits the seniority, which is determined by the table that loads the row.
 impl Row {
     pub(super) const BYTES: usize = 28;
 
@@ -157,7 +157,7 @@ impl Row {
         (is_possible && !row.is_senior()).then_some(row)
     }
 
-    /// Returns the row with another state. It denies for the same fraction of the time.
+    /// Returns the row with another state. The new row denies charges for the same fraction of its time.
     pub(super) fn rewritten(mut self, state: &State, has_carry: bool) -> Row {
         self.store(state, self.packed & DENIAL_MASK);
         self.set_carry(has_carry);

@@ -1,4 +1,4 @@
-//! Saved rows: writes the rows of a table as bytes, and adds them to another table.
+//! Saving the rows of a table as bytes, and loading them into another table.
 //!
 //! The bytes consist of the version, the time of saving, the names of the policies, and 40 bytes for each row. All
 //! numbers are little-endian. A row has the same key in every table with the same secret.
@@ -15,7 +15,7 @@ use crate::policy::PolicyName;
 pub(super) fn save(table: &Table, now: Micros) -> SavedRows {
     let mut rows = table.rows();
     rows.retain(|(_, row)| !row.is_expired(now));
-    // If the table that loads the rows is smaller, it drops the last rows.
+    // A smaller table that loads these rows drops the last of them.
     rows.sort_unstable_by_key(|(key, row)| (key.is_carry(), !row.is_senior(), !row.denies(now)));
     let names = table.names();
     let mut bytes = Vec::with_capacity(64 + names.len() * 32 + rows.len() * ROW_BYTES);
@@ -56,7 +56,7 @@ pub(super) fn load(table: &Table, now: Micros, bytes: &[u8]) -> Result<LoadedRow
     }
     names.into_iter().for_each(|(number, name)| table.remember_name(number, &name));
     if now < saved_at {
-        return Ok(add(table, now, put_back(rows, now).into_iter()));
+        return Ok(add(table, now, adapted_to_clock(rows, now).into_iter()));
     }
     Ok(add(table, now, saved_rows(rows).flatten()))
 }
@@ -73,7 +73,7 @@ fn head(reader: &mut ByteReader<'_>) -> Option<(Micros, Vec<(u32, PolicyName)>)>
     Some((saved_at, names))
 }
 
-/// Returns the rows with their keys; `None` stands for a row with impossible numbers.
+/// Returns the rows with their keys, or `None` for each row with impossible numbers.
 fn saved_rows(bytes: &[u8]) -> impl Iterator<Item = Option<(RowKey, Row)>> {
     bytes.chunks_exact(ROW_BYTES).map(|bytes| {
         let mut reader = ByteReader::new(bytes);
@@ -101,18 +101,18 @@ fn add(table: &Table, now: Micros, rows: impl Iterator<Item = (RowKey, Row)>) ->
     counts
 }
 
-/// Returns the rows for a clock that shows an earlier time than when the rows were saved.
+/// Returns the rows, adapted to a clock that shows an earlier time than when they were saved.
 ///
-/// A row that is slightly ahead of the clock is kept: the algorithms refill it once the clock catches up. They drop a
-/// row that is further ahead than the time of its full refill. Here, such a row is written again at `now`, so that its
-/// tokens stay spent for as long as if they had been spent at `now`.
-fn put_back(bytes: &[u8], now: Micros) -> Vec<(RowKey, Row)> {
+/// A row that is slightly ahead of the clock is kept, and the algorithms refill it once the clock catches up. A row
+/// that is further ahead than the time of a full refill would be dropped. Such a row is therefore changed to begin at
+/// `now`, so that its tokens stay spent for as long as if they had been spent at `now`.
+fn adapted_to_clock(bytes: &[u8], now: Micros) -> Vec<(RowKey, Row)> {
     let rows: Vec<(RowKey, Row)> = saved_rows(bytes).flatten().collect();
     let carries: HashMap<RowKey, f64> =
         rows.iter().filter(|(key, _)| key.is_carry()).map(|(key, row)| (key.row(), row.spent)).collect();
-    let put_back = |(key, row): (RowKey, Row)| {
+    let adapted = |(key, row): (RowKey, Row)| {
         let (ahead, lasts) = (row.at().micros_since(now), row.expires().micros_since(row.at()));
-        // The whole refill takes at least half as long as `lasts`, which ends at a whole second.
+        // A full refill takes at least half as long as `lasts`, which ends at a whole second.
         if ahead == 0 || ahead.saturating_add(SECOND) < lasts / 2 {
             return (key, row);
         }
@@ -124,13 +124,13 @@ fn put_back(bytes: &[u8], now: Micros) -> Vec<(RowKey, Row)> {
         }
         let is_bucket = algorithm == Some(Algorithm::TokenBucket);
         if !is_bucket {
-            // The boundaries of the row's windows are unknown here. Under a stamp of no algorithm, the tokens stay
-            // spent until `clear`.
+            // The boundaries of the row's windows are unknown here. A stamp without an algorithm keeps the tokens spent
+            // until `clear`.
             state.stamp |= (1 << Algorithm::TAG_BITS) - 1;
         }
         (key, row.rewritten(&state, is_bucket && row.has_carry()))
     };
-    rows.into_iter().map(put_back).collect()
+    rows.into_iter().map(adapted).collect()
 }
 
 /// The version of the bytes. Increment it if the layout, the keys of rows or the meaning of a row's numbers change.

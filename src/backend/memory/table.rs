@@ -36,7 +36,7 @@ pub(super) struct Shard<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vacancy {
     Free,
-    /// There is a slot once this row is evicted.
+    /// There will be a slot once this row is evicted.
     Evict(RowKey),
     None,
 }
@@ -245,5 +245,6 @@ const MIN_SHARDS: usize = 4;
 const MAX_NAMES: usize = 1024;
 /// The maximum number of samples from a full shard. A sample contains three or four rows.
 const MAX_SAMPLES: u32 = 8;
-/// The minimum number of rows to sample. With fewer, the only sampled row of a small shard could be the one to keep.
+/// The minimum number of rows to sample. With fewer rows, the only sampled row of a small shard could be the row to
+/// keep.
 const MIN_SAMPLED_ROWS: u32 = 8;

@@ -23,14 +23,14 @@ pub(super) struct Operation {
 
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// The steps of a decision. Empty for other operations.
+    /// The steps of a decision. The list is empty for other operations.
     pub(super) steps: Steps,
     /// Whether a settlement took effect, or a reset found a row.
     pub(super) took_effect: bool,
 }
 
 impl Operation {
-    /// Returns whether the operation must be sent even after a long time in the queue, as settlements and resets must.
+    /// Returns whether the operation must be sent even after a long time in the queue. Settlements and resets must be.
     pub(super) fn must_run(&self) -> bool {
         !matches!(self.action, Action::Decide { .. })
     }

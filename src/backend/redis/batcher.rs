@@ -1,7 +1,7 @@
 //! The batcher. Operations that wait at the same time share one script call.
 //!
 //! An operation is sent immediately if fewer than two calls are in flight. Otherwise, operations wait for a reply and
-//! are then sent together. The two calls are half a round trip apart: the server computes one call while the client
+//! are then sent together. The two calls are half a round trip apart, so the server computes one call while the client
 //! reads the reply to the other. An operation may spend half of its deadline in the queue. A single server has one
 //! queue. A cluster has one queue per slot, because a script may only use keys of one slot.
 

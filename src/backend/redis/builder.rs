@@ -60,7 +60,8 @@ impl RedisBackendBuilder {
     }
 
     /// Sets the prefix of all keys on the server. Defaults to `tollgate`. Applications with different prefixes do not
-    /// share rows or notices. The key pattern of the Redis user must match the prefix, as `~shop:*` matches `shop`.
+    /// share rows or notices. The key pattern of the Redis user must match the prefix. For example, `~shop:*` matches
+    /// `shop`.
     ///
     /// # Panics
     /// Panics if the prefix contains a brace, because the text in braces determines the slot on a cluster.

@@ -29,9 +29,10 @@ pub(super) enum Link {
 /// A connection that is replaced after it breaks.
 pub(super) struct Reconnecting<C: Connect> {
     client: C,
-    /// Never locked across an await, so that a caller with a deadline can discard a broken connection.
+    /// This lock is never held across an await, so that a caller with a deadline can discard a broken connection.
     current: Mutex<Current<C::Connection>>,
-    /// Locked by the task that connects. The other tasks wait for this task and then use the same connection.
+    /// This lock is held by the task that connects. The other tasks wait for this task and then use the same
+    /// connection.
     connecting: Arc<tokio::sync::Mutex<()>>,
 }
 

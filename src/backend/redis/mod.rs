@@ -83,7 +83,7 @@ impl RedisBackend {
     }
 
     /// Connects to a cluster. The given nodes, such as `["redis://10.0.0.5:6379", "redis://10.0.0.6:6379"]`, are used
-    /// to discover the others.
+    /// to discover the other nodes.
     ///
     /// All charges of one key share a slot and are decided together. If a call charges several keys, the charges are
     /// made slot by slot, and refunded if a later charge is denied. This never admits too many requests. However, other

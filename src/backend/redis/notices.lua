@@ -6,8 +6,8 @@
 -- follow.
 --
 -- Returns the epoch, the time (ms), whether the reply contains all current notices, whether there are more notices, the
--- version and the floor. For each notice, the topic, mark, end, text and version follow. The version is close to the
--- instant of its publication, in microseconds.
+-- version and the floor. For each notice, the topic, mark, end, text and version follow. The version of a notice is
+-- close to the instant at which the notice was published, in microseconds.
 
 local NOTICES, ORDER, ENDS = KEYS[1], KEYS[2], KEYS[3]
 local MAX_NOTICES = 100000

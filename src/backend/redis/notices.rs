@@ -53,7 +53,7 @@ struct Cursor {
 #[derive(Debug)]
 pub(super) struct NoticePage {
     cursor: Cursor,
-    /// Whether this page and the following ones contain all current notices.
+    /// Whether this page and the following pages contain all current notices.
     all: bool,
     more: bool,
     pub(super) notices: Vec<Notice>,

@@ -30,7 +30,7 @@ local function is_row(bytes)
   return version == VERSION and windows <= MAX_WINDOWS and sections == 0 and #bytes == HEADER + windows * WINDOW
 end
 
--- The values from before the call, and the second at which the server drops each row; nil for a value that is not a row.
+-- The values from before the call, and the second at which the server drops each row (nil if a value is not a row).
 local found, drops = #KEYS == 1 and {} or call('MGET', unpack(KEYS)), {}
 for i = 1, #KEYS do
   local bytes = found[i]
@@ -48,7 +48,7 @@ for i = 1, #KEYS do
   end
   found[i] = bytes
 end
--- The windows that the call has changed, and for each row how many windows these reach.
+-- The windows that the call has changed, and, for each row, the number of the last of them, counted from 1.
 local changed, width = {}, {}
 
 -- The current window. The variables are the fields of `State`, and `drop`, which is the second at which the server
@@ -66,7 +66,7 @@ local function load(row, window)
   else
     spent, at, carry, row_stamp, clear = unpack_bytes(WINDOW_FORMAT, bytes, first)
   end
-  -- Only the expiry of a row with one window can be brought forward: others may need the row for longer.
+  -- Only the expiry of a row with one window can be brought forward, because other windows may need it for longer.
   is_lone = window == 0 and #found[row] <= HEADER + WINDOW and (width[row] or 1) == 1
   clear_at = clear == NEVER and LAST or clear * 1000000
   return spent >= 0 and spent <= LAST and carry >= 0 and carry <= LAST
@@ -99,14 +99,14 @@ local function boundary(window)
   return max((window - 1) * period + start, 0)
 end
 
--- Returns how much of the previous window's count has weight, in microseconds.
+-- Returns the weight of the previous window's count, as a time in microseconds.
 local function weight(instant)
   local since, elapsed = instant - start, 0
   if instant >= at then elapsed = since < 0 and since + period or fmod(since, period) end
   return period - elapsed
 end
 
-local function in_view(instant)
+local function weighted_carry(instant)
   return min(carry * weight(instant) / period, carry)
 end
 
@@ -121,11 +121,11 @@ end
 local function within(instant, level)
   if algorithm == TOKEN_BUCKET then return spent - level <= repaid(instant) end
   if algorithm == FIXED_WINDOW then return spent <= level end
-  return in_view(instant) <= level - spent
+  return weighted_carry(instant) <= level - spent
 end
 
 -- Returns the spent tokens at `instant` (for a bucket or a fixed window).
-local function stands(instant)
+local function spent_at(instant)
   if algorithm == TOKEN_BUCKET then return max(spent - repaid(instant), 0) end
   return spent
 end
@@ -153,8 +153,8 @@ end
 
 -- Rolling -------------------------------------------------------------------------------------------------------------
 
--- `roll_within`: refills the row up to `instant`.
-local function pay_back(instant)
+-- Refills the row up to `instant`.
+local function roll_within(instant)
   if algorithm == TOKEN_BUCKET then
     local begun, elapsed = at, max(instant - at, 0)
     if elapsed >= period then
@@ -202,7 +202,7 @@ local function roll(instant)
     -- spent at that later time.
     local before = carry
     at = instant
-    pay_back(written - 1)
+    roll_within(written - 1)
     if within(written - 1, 0) then
       spent, at, read = 0, instant, OWN
       if algorithm == SLIDING_WINDOW then carry = 0 end
@@ -220,10 +220,10 @@ local function roll(instant)
     end
     return was_foreign
   end
-  pay_back(instant)
+  roll_within(instant)
   if read == FASTER and instant > written and clear ~= NEVER then
     local left = ceil(owed * (clear_at - instant) / (clear_at - written))
-    if left < stands(instant) then spent, at = left, instant end
+    if left < spent_at(instant) then spent, at = left, instant end
   end
   return was_foreign
 end
@@ -305,8 +305,8 @@ end
 
 local undo, undo_drop = {}, {}
 
--- Takes every line, on the row that is `shift` rows after the line's row. Undoes the takes unless all are granted and
--- `store` is set.
+-- Takes the tokens of every line from the row that is `shift` rows after the line's row. Undoes the takes unless all
+-- are granted and `store` is set.
 local function decide(lines, shift, store)
   local granted, tried = true, 0
   while granted and tried < #lines do
@@ -329,15 +329,15 @@ end
 
 -- Settling: see give_back.rs ------------------------------------------------------------------------------------------
 
-local function less(given, stood, instant)
-  if given == floor(given) and given < stood then
+local function reduce_by(given, outstanding, instant)
+  if given == floor(given) and given < outstanding then
     spent = spent - given
     return true
   end
-  local rest = max(stood - given, 0)
+  local rest = max(outstanding - given, 0)
   local whole = floor(rest)
   if rest - whole > ROUNDING then whole = whole + 1 end
-  if whole >= stood then return false end
+  if whole >= outstanding then return false end
   spent, at = whole, max(at, instant)
   return true
 end
@@ -355,35 +355,37 @@ local function settle_own(cost, actual, r_spent, r_at, r_carry, due, r_stamp)
   local k_spent, k_at, k_carry = spent, at, carry
   if algorithm == SLIDING_WINDOW then
     spent, at, carry = wanted, r_at, 0
-    pay_back(instant)
+    roll_within(instant)
     local given, given_before = spent, carry
     spent, at, carry = k_spent, k_at, k_carry
     if spent >= given and carry >= given_before then spent, carry = spent - given, carry - given_before end
     return
   end
-  local stood = stands(instant)
+  local outstanding = spent_at(instant)
   spent, at, carry = r_spent, r_at, r_carry
   roll(instant)
-  local own = stands(instant)
+  local own = spent_at(instant)
   spent, at, carry = k_spent, k_at, k_carry
   if due > instant then
-    if actual == 0 and math.abs(stood - own) <= ROUNDING then less(min(wanted, own), stood, instant) end
+    if actual == 0 and math.abs(outstanding - own) <= ROUNDING then
+      reduce_by(min(wanted, own), outstanding, instant)
+    end
     return
   end
-  if ceiling > limit and stood > limit or carry < r_carry then return end
+  if ceiling > limit and outstanding > limit or carry < r_carry then return end
   local left = own - min(carry - r_carry, r_spent - cost)
-  if stood < left - ROUNDING then return end
+  if outstanding < left - ROUNDING then return end
   local given = min(wanted, left)
-  local behind = stood - left > ROUNDING
+  local behind = outstanding - left > ROUNDING
   if given <= 0 or behind and carry + given > LAST then return end
-  if less(given, stood, instant) and behind then carry = carry + given end
+  if reduce_by(given, outstanding, instant) and behind then carry = carry + given end
 end
 
--- Returns up to `tokens` of the tokens that are spent.
+-- Gives back up to `tokens` of the spent tokens.
 local function credit(tokens)
   local instant = max(now, at)
   if algorithm ~= SLIDING_WINDOW then
-    less(tokens, stands(instant), instant)
+    reduce_by(tokens, spent_at(instant), instant)
     return
   end
   local earlier = floor(max(tokens - spent, 0) * period / weight(instant))

@@ -1,4 +1,4 @@
-//! The binary encoding of script calls and replies. If the encoding were text, the server would spend as much time on
+//! The binary encoding of script calls and replies. With a text encoding, the server would spend as much time on
 //! parsing as on deciding.
 //!
 //! All numbers are little-endian. Tokens and microseconds are doubles. The sizes of other fields are in parentheses, in
@@ -112,7 +112,7 @@ impl Arguments {
         self.push_numbers([to_double(quota.start_micros())]);
     }
 
-    /// Every number fits, because the batcher limits the number of rows, and thereby the numbers of lines and quotas.
+    /// Every number fits, because the batcher limits the number of rows, and with it the numbers of lines and quotas.
     fn push_u16(&mut self, number: usize) {
         self.operations.extend((number as u16).to_le_bytes());
     }
@@ -198,7 +198,7 @@ impl Reply {
         rest.is_empty().then_some(reply)
     }
 
-    /// Reads one row, which may be missing, or the description of a foreign value. Returns the remaining bytes.
+    /// Reads one row, which may not exist, or the description of a foreign value. Returns the remaining bytes.
     fn read_row<'b>(&mut self, bytes: &'b [u8], windows: usize) -> Option<&'b [u8]> {
         let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
         let next = self.windows.len();

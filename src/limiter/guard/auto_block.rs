@@ -36,7 +36,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 ///
 /// - **Policies**: only denials under the given policies count, and a key is blocked only under these policies.
 ///   [`key::global`](crate::key::global) and the anonymous key are never blocked, but the addresses of their callers
-///   are. Leave out policies with such keys.
+///   are. Leave out policies that use these keys.
 /// - **Keys that a client can choose** (an account, a path, an unverified header) must not be blocked, because an
 ///   attacker could get a victim blocked. Add [`without_keys`](AutoBlock::without_keys) unless every policy uses keys
 ///   that are [verified](crate::key#which-keys-a-client-can-invent) or contain the address.
@@ -111,7 +111,7 @@ impl AutoBlock {
     }
 
     /// Makes each further block of a caller `factor` (at least 1) times as long as the previous block, up to `most`.
-    /// The length starts over once the caller has gone unblocked for as long as its last block lasted. Off by default.
+    /// The length is reset once the caller has not been blocked for as long as its last block lasted. Off by default.
     #[must_use]
     pub fn escalate(mut self, factor: u32, most: Duration) -> AutoBlock {
         self.escalation = Some((factor.max(1), most));
@@ -156,7 +156,7 @@ impl AutoBlock {
         self
     }
 
-    /// Sets how many callers are tracked, at least 64. Each caller takes 64 bytes, and more if this process
+    /// Sets how many callers are tracked. The minimum is 64. Each caller takes 64 bytes, and more if this process
     /// [blocks](crate::protection::Block) the caller. Defaults to 100,000.
     #[must_use]
     pub fn max_entries(mut self, entries: usize) -> AutoBlock {

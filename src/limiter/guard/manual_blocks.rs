@@ -8,13 +8,13 @@ use crate::policy::Digest;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 
-/// The table of manual blocks. All times are by the local clock.
+/// The table of manual blocks. All times refer to the local clock.
 #[derive(Default)]
 pub(in crate::limiter) struct ManualBlocks {
     /// The end and the origin of each block.
     until: Map<Digest, (Micros, Option<BlockOrigin>)>,
     /// The same blocks, ordered by their ends. Every change locks this set, which keeps the two collections consistent.
-    /// Calls never lock it.
+    /// Calls never lock this set.
     ends: Mutex<BTreeSet<(Micros, Digest)>>,
     /// Whether a block was ever added. Until a block is added, calls skip the lookup.
     any: AtomicBool,

@@ -31,7 +31,7 @@ pub(super) struct Guard {
     offenders: OnceLock<Offenders>,
 }
 
-/// The rule that blocks a caller, and the end of the block. The end is `None` for a deny rule.
+/// The rule that blocks a caller, and the end of the block, which is `None` for a deny rule.
 pub(super) struct BlockedBy {
     pub(super) rule: Arc<DenyRule>,
     pub(super) until: Option<Micros>,
@@ -44,7 +44,8 @@ pub(super) struct NewBlock {
     pub(super) times: u32,
 }
 
-/// When a block was made, and the rule for its signal, which only the process that made the block knows.
+/// The time at which a block was made, and the rule for its signal. Only the process that made the block knows the
+/// rule.
 #[derive(Clone)]
 pub(super) struct BlockOrigin {
     pub(super) since: Micros,
@@ -52,7 +53,7 @@ pub(super) struct BlockOrigin {
 }
 
 impl BlockOrigin {
-    /// Creates an entry of the list of blocks. `times` is `None` for a manual block.
+    /// Creates an entry in the list of blocks. `times` is `None` for a manual block.
     fn listed(origin: Option<BlockOrigin>, digest: Digest, now: Micros, until: Micros, times: Option<u32>) -> Block {
         // A block has no origin yet while another thread makes it.
         let (since, rule) = origin.map_or((now, None), |origin| (origin.since, origin.rule));
@@ -60,7 +61,7 @@ impl BlockOrigin {
         Block { digest, rule, age: now.since(since), left, times: times.unwrap_or(0), by_hand }
     }
 
-    /// Replaces the time of a block. Keeps its rule if the other process did not publish one.
+    /// Replaces the time of a block. Keeps the known rule if the other process did not publish one.
     fn replace(self, known: Option<BlockOrigin>) -> BlockOrigin {
         BlockOrigin { rule: self.rule.or(known.and_then(|known| known.rule)), ..self }
     }
@@ -132,8 +133,8 @@ impl Guard {
         let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks());
         let by_signal = signal_ids.iter().map(|(id, signal)| (*id, signal.clone(), true));
         let keys = keys.filter_map(|(policy, key, digest)| {
-            // A manual block of a key applies under every policy, an automatic block under the policies whose denials
-            // count.
+            // A manual block of a key applies under every policy. An automatic block applies under the policies whose
+            // denials count.
             let by_denials = self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy));
             Some((digest, Signal::key(key?.clone()), by_denials))
         });
@@ -156,7 +157,7 @@ impl Guard {
         all.map(|signal| (hash.digest(&signal.to_key()), signal)).collect()
     }
 
-    /// Step 6: counts a denial of these keys. Returns the new blocks.
+    /// Step 7: counts a denial of these keys. Returns the new blocks.
     pub(super) fn denied<'k>(
         &self,
         keys: impl Iterator<Item = (&'k PolicyName, Option<&'k Key>, Digest)>,
@@ -191,7 +192,7 @@ impl Guard {
         new_blocks
     }
 
-    /// Step 6: resets the counts of a caller whose charge was granted, if the rules require a reset.
+    /// Step 7: resets the counts of a caller whose charge was granted, if the rules require a reset.
     pub(super) fn allowed<'k>(&self, keys: impl Iterator<Item = (&'k PolicyName, Digest)>, signal_ids: &SignalIds) {
         let Some(auto) = self.auto.as_ref().filter(|auto| auto.resets_on_success) else { return };
         let Some(offenders) = self.offenders.get() else { return };

@@ -1,7 +1,7 @@
 //! The table of offenders, which has a fixed size and stores counted denials and automatic blocks.
 //!
 //! Each offender has an entry in one bucket. A client cannot choose keys that fall into the bucket of another client,
-//! even if it knows the secret of the keys.
+//! even if it knows the limiter's secret.
 //!
 //! A new offender replaces the entry with the lowest rank in its bucket. Empty entries rank lowest, followed by entries
 //! without recent denials and entries with few denials. Therefore, in a flood of callers that are denied once, these
@@ -16,7 +16,7 @@ use crate::policy::{Digest, Placement};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// All times are by the local clock.
+/// All times refer to the local clock.
 pub(super) struct Offenders {
     buckets: Box<[Mutex<[Offender; WAYS]>]>,
     placement: Placement,
@@ -31,7 +31,7 @@ const WAYS: usize = 8;
 #[derive(Default)]
 struct Offender {
     id: u128,
-    /// The end of the block; 0 if there was no block.
+    /// The end of the block, or 0 if there was no block.
     until: u64,
     since: u64,
     /// Denials and blocked attempts since the time `since`.
@@ -73,7 +73,8 @@ impl Offenders {
         Some(Micros::new(entry.until))
     }
 
-    /// Counts a denial. Returns the length of a block that it leads to, and its position among the successive blocks.
+    /// Counts a denial. If the denial leads to a block, returns the length of the block and its position among the
+    /// successive blocks.
     pub(super) fn denied(&self, id: Digest, now: Micros, rules: &AutoBlock) -> Option<(Duration, u32)> {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);
@@ -205,8 +206,8 @@ impl Offender {
     }
 
     /// Returns the rank of the entry. The entry with the lowest rank is replaced. A block without recent attempts ranks
-    /// like half the threshold. As a result, callers with few denials do not displace the block, and the block does not
-    /// displace a caller that is close to being blocked.
+    /// like a caller with half as many denials as the threshold. As a result, callers with few denials do not displace
+    /// the block, and the block does not displace a caller that is close to being blocked.
     fn eviction_rank(&self, now: Micros, window: u64, threshold: u32) -> u64 {
         let is_current = now.get().saturating_sub(self.since) < window;
         let count = 10 * u64::from(self.count.max(self.before));
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(lasts(NOW), Some(1));
         assert_eq!(lasts(NOW + hours(1)), Some(10));
         assert_eq!(lasts(NOW + hours(11)), Some(24), "a block lasts at most a day");
-        // The caller was free for as long as the block lasted.
+        // The caller has been unblocked for as long as the block lasted.
         assert_eq!(lasts(NOW + hours(11 + 24 + 24)), Some(1));
         assert_eq!(lasts(NOW + hours(60 + 1) + hours(1)), Some(1));
     }

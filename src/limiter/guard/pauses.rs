@@ -11,7 +11,7 @@ use crate::sync::{PoisonError, RwLock};
 #[derive(Debug, Default)]
 pub(in crate::limiter) struct Pauses {
     until: RwLock<HashMap<Digest, Micros>>,
-    /// Whether there may be a pause. If there is none, calls skip the lookup.
+    /// Whether there may be a pause. If this is false, calls skip the lookup.
     any: AtomicBool,
 }
 

@@ -148,7 +148,7 @@ fn quotas_are_replaced_in_one_step() {
         let found = find();
         assert!(!found[0]);
         assert_eq!((overrides.len(), overrides.is_empty()), (usize::from(found[1]), !found[1]));
-        // Another change updates the count, which would reveal an overlooked quota.
+        // Another change updates the count, which would show a quota that was lost.
         overrides.set(change(3, Some(quota)), NOW);
         assert_eq!(find(), found);
     });
@@ -170,7 +170,8 @@ fn concurrent_inserts_lose_no_rule() {
     });
 }
 
-/// One caller reads the backend's row and stores its denial, while another gives tokens back and forgets the row.
+/// One caller reads the backend's row and stores its denial, while another caller gives tokens back and forgets the
+/// row.
 #[test]
 fn a_denial_read_before_a_refund_is_not_cached_after_the_refund() {
     every_order(|| {

@@ -1,8 +1,8 @@
 //! Waiting queues. When a caller in this process stops waiting, the callers behind it move up.
 //!
-//! The backend cannot take back a reservation if later reservations exist, because those keep their due times. Instead,
-//! each caller behind the departed one takes over the reservation before its own, and the last reservation is given
-//! back to the backend. Costs and due times do not change, so every bound still holds.
+//! The backend cannot take back a reservation if there are later reservations, because those keep their due times.
+//! Instead, each caller behind the departed caller takes over the reservation just before its own. The last reservation
+//! is given back to the backend. Costs and due times do not change, so every bound still holds.
 //!
 //! Only reservations with the same cost and quota can be exchanged, so each row has a separate queue for each cost and
 //! quota. The caller of rank `i` in a queue has the reservation of rank `i`. A departure removes one caller and the
@@ -99,7 +99,7 @@ impl Queues {
         Some(decision)
     }
 
-    /// Removes a caller that stops waiting. Returns the last decision of the queue, which is left over.
+    /// Removes a caller that stops waiting. Returns the last decision of the queue, which no caller needs anymore.
     pub(super) fn leave(&self, ticket: &Ticket) -> Option<Decision> {
         let (_waiter, decision, wakers) = self.remove(ticket, Queue::leave)?;
         wakers.into_iter().for_each(Waker::wake);

@@ -38,7 +38,7 @@ struct Node<T: Summarize> {
     summary: T::Summary,
     length: usize,
     priority: u64,
-    /// The index of the parent; arbitrary for the root.
+    /// The index of the parent, which is arbitrary for the root.
     parent: usize,
     left: Subtree,
     right: Subtree,

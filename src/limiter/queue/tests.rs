@@ -53,7 +53,7 @@ impl Model {
         Some(self.queue.remove(place).reservation)
     }
 
-    /// Returns the reservation that is left over, and the callers that must be woken.
+    /// Returns the reservation that no caller needs anymore, and the callers that must be woken.
     fn leave(&mut self, id: usize) -> Option<((u64, u64, usize), Vec<usize>)> {
         let place = self.queue.iter().position(|waiter| waiter.id == id)?;
         let mut left = self.queue.remove(place).reservation;

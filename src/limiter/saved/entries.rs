@@ -1,4 +1,4 @@
-//! The entries of a saved state: set quotas, blocks and pauses, in the form of [notices](Notice).
+//! The entries of a saved state: settings, blocks and pauses, each stored as a [notice](Notice).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(super) struct Entries {
     pub(super) all: Vec<Entry>,
 }
 
-/// A notice whose `lasts` is the time from saving until it expires.
+/// A notice whose `lasts` is the time from saving until the notice expires.
 pub(super) struct Entry(Notice);
 
 impl Entry {
@@ -79,5 +79,5 @@ fn take<'a>(reader: &mut ByteReader<'a>) -> Option<&'a [u8]> {
     reader.bytes(usize::try_from(length).ok()?)
 }
 
-/// The time of an entry that does not expire.
+/// The value of `lasts` for an entry that does not expire.
 const NEVER: u64 = u64::MAX;

@@ -1,4 +1,4 @@
-//! The error of saving and loading.
+//! The error returned by saving and loading.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::backend::{Error, ErrorKind};
 
 /// An error that occurred while the state of a limiter was [saved](crate::RateLimiter::save) or
-/// [loaded](crate::RateLimiter::load). After a failed load, nothing has changed.
+/// [loaded](crate::RateLimiter::load). A failed load changes nothing.
 ///
 /// The message does not include the cause, so log the `source()` too.
 ///
@@ -30,13 +30,13 @@ pub struct StateError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StateErrorKind {
-    /// Reading or writing failed; `source()` is the [`io::Error`].
+    /// Reading or writing failed. `source()` returns the [`io::Error`].
     Io,
     /// The backend has no secret, its secret differs from the limiter's, or the state was saved with another secret.
     Secret,
     /// The backend cannot be saved or loaded.
     Unsupported,
-    /// The state has another version of the format.
+    /// The state was saved in another version of the format.
     Version,
     /// The bytes are not a saved state, are incomplete, or have been changed.
     Damaged,

@@ -1,4 +1,4 @@
-//! Saved states in files, which are replaced as a whole.
+//! Saving states to files and loading them. A file is always replaced as a whole.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -12,8 +12,8 @@ impl RateLimiter {
     /// [Saves](RateLimiter::save) the state to a file, for example at the end of a graceful shutdown.
     ///
     /// The state is written to a new file beside `path`, flushed to the disk, and renamed. If the process is killed or
-    /// the disk is full, `path` still contains the earlier state. A killed process may leave the new file behind, which
-    /// is named `path`, followed by the number of the process and `.tmp`. On Unix, only the owner may read the file.
+    /// the disk is full, `path` still contains the earlier state. A killed process may leave the new file behind. Its
+    /// name is `path`, followed by the process ID and `.tmp`. On Unix, only the owner may read the file.
     ///
     /// If several processes save to the same path, the last one wins. Give each process its own path.
     ///
@@ -44,12 +44,12 @@ impl RateLimiter {
         save(self, path).map_err(|error| error.in_file(path))
     }
 
-    /// [Loads](RateLimiter::load) the state from a file. Returns `None` if the file does not exist, as in the first run
+    /// [Loads](RateLimiter::load) the state from a file. Returns `None` if the file does not exist, as on the first run
     /// of a program. See [`save_to_file`](RateLimiter::save_to_file) for an example.
     ///
     /// # Errors
     /// Fails in the same cases as [`load`](RateLimiter::load), and if the file cannot be opened. The message contains
-    /// the path. Nothing has changed then.
+    /// the path. A failed load changes nothing.
     pub fn load_from_file(&self, path: impl AsRef<Path>) -> Result<Option<Loaded>, StateError> {
         let path = path.as_ref();
         // A missing secret is reported even if there is no file yet.
@@ -64,7 +64,7 @@ impl RateLimiter {
 }
 
 fn save(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
-    // Two threads of a process would write to the same new file.
+    // Without this lock, two threads of a process would write to the same new file.
     let _turn = SAVING.lock().unwrap_or_else(PoisonError::into_inner);
     limiter.inner.state_secret()?;
     let new = new_path(path);
@@ -73,7 +73,7 @@ fn save(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
         Ok(saved)
     });
     if saved.is_err() {
-        let _ = fs::remove_file(&new); // The first error is reported.
+        let _ = fs::remove_file(&new); // Only the first error is reported.
         return saved;
     }
     flush_directory(path).map_err(|error| StateError::io("cannot flush the directory of the file", error))?;
@@ -81,8 +81,8 @@ fn save(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
 }
 
 fn write(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
-    // A process with the same number may have left the file behind. An existing file is not opened, because it could be
-    // a link to another file.
+    // An earlier process with the same ID may have left the file behind. An existing file is not opened, because it
+    // could be a link to another file.
     let _ = fs::remove_file(path);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -101,7 +101,7 @@ fn new_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Flushes the new name of the file to the disk. Only Unix can open directories for this.
+/// Flushes the new name of the file to the disk. Directories can be opened for this purpose only on Unix.
 fn flush_directory(path: &Path) -> io::Result<()> {
     if cfg!(not(unix)) {
         return Ok(());

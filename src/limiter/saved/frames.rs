@@ -2,8 +2,8 @@
 //!
 //! The state begins with a magic number, the version of the format, and a fingerprint of the secret. A frame consists
 //! of its kind (one byte), the length of its payload (four bytes, little-endian), the payload, and 16 bytes of SipHash
-//! under a secret that is derived from the limiter's. The hash also covers the hash of the frame before it. The last
-//! frame is empty, so that a state that was cut off between frames is recognized.
+//! under a secret that is derived from the limiter's secret. Each hash also covers the hash of the previous frame. The
+//! last frame is empty, so a state that was cut off between frames can be recognized.
 
 use std::io::{self, Read, Write};
 
@@ -183,7 +183,7 @@ const MAGIC: [u8; 8] = *b"tollgate";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = MAGIC.len() + 4 + 8;
 const HASH_BYTES: usize = 16;
-/// The position of the payload behind the space for the hash, the kind and the length.
+/// The position of the payload, which follows the space for the hash, the kind and the length.
 const PAYLOAD_START: usize = HASH_BYTES + 1 + 4;
 const MAX_PAYLOAD: usize = 256 * 1024;
 const MAX_FRAME: usize = PAYLOAD_START + MAX_PAYLOAD + HASH_BYTES;

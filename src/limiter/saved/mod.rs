@@ -17,12 +17,12 @@ use crate::policy::Secret;
 pub use error::{StateError, StateErrorKind};
 
 impl RateLimiter {
-    /// Writes the state of this limiter: the rows of its [`MemoryBackend`](crate::MemoryBackend), the quotas
-    /// [set](RateLimiter::set_quota) at run time, the blocks, and the [pauses](RateLimiter::pause). Use
-    /// [`save_to_file`](RateLimiter::save_to_file) for files.
+    /// Writes the state of this limiter: the rows of its [`MemoryBackend`](crate::MemoryBackend), the quotas and the
+    /// enforcement [set](RateLimiter::set_quota) at run time, the [resets](RateLimiter::reset_policy) of policies, the
+    /// blocks, and the [pauses](RateLimiter::pause). Use [`save_to_file`](RateLimiter::save_to_file) for files.
     ///
-    /// The backend needs a [secret](crate::backend::MemoryBackendBuilder::secret), because the rows can be found only
-    /// by a process with the same secret. The state contains digests and no keys, addresses or other signals. It is
+    /// The backend needs a [secret](crate::backend::MemoryBackendBuilder::secret), because only a process with the same
+    /// secret can find the rows again. The state contains digests instead of keys, addresses and other signals. It is
     /// authenticated with the secret.
     ///
     /// ```
@@ -44,22 +44,23 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// Decisions continue while the rows are copied, because only one shard is locked at a time. Each row is consistent,
-    /// but the rows are not all of the same instant: a charge that is made meanwhile may or may not be included. If
-    /// nothing is charged any more, as at the end of a graceful shutdown, everything is included.
+    /// Decisions continue while the rows are copied, because only one shard is locked at a time. Each row is
+    /// consistent, but not all rows are copied at the same instant, so a charge that is made meanwhile may or may not
+    /// be included. If nothing is charged anymore, as at the end of a graceful shutdown, everything is included.
     ///
     /// The following is not saved: rows that are fully refilled, [counts of denials](crate::protection::AutoBlock) that
     /// have not led to a block, the lengths of earlier blocks ([escalation](crate::protection::AutoBlock::escalate)
     /// continues only for active blocks), receipts and reservations, the deny list, and the shared rows of new keys in a
     /// [full table](crate::docs::design#the-memory-backend).
     ///
-    /// This method blocks the thread until everything is written. A million rows take 40 MB of memory meanwhile, and as
-    /// much space in the file. In a service, call it after the server has stopped or in
+    /// This method blocks the thread until everything is written. While it runs, a million rows take 40 MB of memory.
+    /// They take the same space in the file. In a service, call this method after the server has stopped, or in
     /// [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html).
     ///
     /// # Errors
-    /// Fails if the backend has no secret, if the limiter has a [different](crate::limiter::RateLimiterBuilder::secret)
-    /// one, if the backend cannot be saved (Redis stores its rows itself), or if writing fails.
+    /// Fails if the backend has no secret, if the limiter has a different
+    /// [secret](crate::limiter::RateLimiterBuilder::secret), if the backend cannot be saved (Redis stores its rows
+    /// itself), or if writing fails.
     pub fn save(&self, to: impl Write) -> Result<Saved, StateError> {
         let secret = self.inner.state_secret()?;
         let Some(rows) = self.inner.backend.save_rows() else { return Err(StateError::unsupported()) };
@@ -75,26 +76,26 @@ impl RateLimiter {
     /// Loads a state that was [saved](RateLimiter::save) by a limiter with the same secret. Call this before the first
     /// request. See [`save`](RateLimiter::save) for an example.
     ///
-    /// - **Rows** continue as if the process had kept running: tokens were refilled in the meantime. Quotas may have
-    ///   changed since; spent tokens [stay spent](crate::docs::design#the-algebra). A key that already has a row keeps
-    ///   it. If the table is smaller than before, the rows of denied keys are loaded first, and rows without a free slot
-    ///   are [dropped](Loaded::dropped).
-    /// - **Quotas** that were set at run time replace those of this limiter for the same policy and the same callers. A
-    ///   quota is ignored while the policy has another algorithm.
-    /// - **Blocks and pauses** end when they would have ended. They are listed without the rule and the age
-    ///   ([`Block`](crate::protection::Block)), like blocks of other processes.
+    /// - **Rows** continue as if the process had kept running, so tokens were refilled in the meantime. If a quota has
+    ///   changed since then, spent tokens [stay spent](crate::docs::design#the-algebra). A key that already has a row
+    ///   keeps that row. If the table is smaller than before, the rows of denied keys are loaded first, and rows
+    ///   without a free slot are [dropped](Loaded::dropped).
+    /// - **Quotas and enforcement** that were set at run time replace those of this limiter for the same policy and the
+    ///   same callers. A quota is ignored while the policy has a different algorithm.
+    /// - **Blocks and pauses** end when they would have ended without the restart. Like blocks from other processes,
+    ///   they are listed without a rule and an age; see [`Block`](crate::protection::Block).
     ///
-    /// If the clock shows an earlier time than when the state was saved, the time in between counts as zero: tokens stay
-    /// spent, and rows that are far ahead of the clock are refilled after the time that they need from now on. Under an
-    /// unchanged quota, a row therefore never gains tokens, and is full again after at most the time of two refills.
+    /// If the clock shows an earlier time than when the state was saved, the time in between counts as zero. Tokens
+    /// stay spent, and rows that are far ahead of the clock start to refill now. If the quota is unchanged, a row
+    /// therefore never gains tokens, and is full again after at most twice the time of a full refill.
     ///
-    /// The whole state is read and checked before anything changes, which takes as much memory as the state has bytes.
-    /// Reading stops at the first part that was not written with the secret.
+    /// The whole state is read into memory and checked before anything changes. Reading stops at the first part that
+    /// was not written with the secret.
     ///
     /// # Errors
     /// Fails if the backend has no secret or cannot load rows, if reading fails, or if the state was saved with another
-    /// secret or another version of the format, is incomplete, or has been changed. In all of these cases, nothing has
-    /// changed.
+    /// secret or another version of the format. Also fails if the state is incomplete or has been modified. In all of
+    /// these cases, the limiter has not changed.
     pub fn load(&self, from: impl Read) -> Result<Loaded, StateError> {
         let secret = self.inner.state_secret()?;
         let mut frames = FrameReader::start(from, secret)?;
@@ -117,13 +118,13 @@ impl RateLimiter {
     }
 }
 
-/// What a limiter has [saved](RateLimiter::save).
+/// A summary of what a limiter has [saved](RateLimiter::save).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Saved {
     /// The rows. A sliding window may need two rows for each key.
     pub rows: usize,
-    /// The quotas, enforcement and resets of policies that were set at run time.
+    /// The changes that were made to policies at run time: quotas, enforcement and resets.
     pub changes: usize,
     /// The manual and automatic blocks.
     pub blocks: usize,
@@ -133,15 +134,15 @@ pub struct Saved {
     pub bytes: u64,
 }
 
-/// What a limiter has [loaded](RateLimiter::load).
+/// A summary of what a limiter has [loaded](RateLimiter::load).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// The time since the state was saved; zero if the clock was set back.
+    /// The time since the state was saved, or zero if the clock was set back.
     pub age: Duration,
     /// The rows that were added.
     pub rows: usize,
-    /// The quotas, enforcement and resets of policies that were set.
+    /// The changes that were made to policies: quotas, enforcement and resets.
     pub changes: usize,
     /// The manual and automatic blocks that are in effect.
     pub blocks: usize,
@@ -149,11 +150,11 @@ pub struct Loaded {
     pub pauses: usize,
     /// Rows, blocks and pauses that were skipped because they have ended in the meantime.
     pub expired: usize,
-    /// Rows that were skipped because their keys had rows already.
+    /// Rows that were skipped because their keys already had rows.
     pub existing: usize,
-    /// Rows, quotas, blocks and pauses for which this limiter has no space. More than zero means that the table of
-    /// [rows](crate::backend::MemoryBackendBuilder::max_rows) or of
-    /// [blocks](crate::protection::AutoBlock::max_entries) is smaller than before.
+    /// Rows, quotas, blocks and pauses for which this limiter has no space. If this is more than zero, the table of
+    /// [rows](crate::backend::MemoryBackendBuilder::max_rows) or of [blocks](crate::protection::AutoBlock::max_entries)
+    /// is smaller than before.
     pub dropped: usize,
 }
 
@@ -212,7 +213,7 @@ impl Inner {
             }
             self.apply([(content, age)], false);
         }
-        // Full tables drop entries, so the entries in effect are counted.
+        // A full table drops entries, so only the entries that took effect are counted.
         let now = self.time.now();
         let listed = self.guard.list(now);
         let active: std::collections::HashSet<_> = listed.iter().map(|block| (block.digest, block.by_hand)).collect();

@@ -75,7 +75,7 @@ impl Clock for DelayedClock {
 #[test]
 fn the_clock_is_read_while_the_rows_are_locked() {
     // Regression: a thread could be preempted between reading the clock and locking. The rows were then far ahead of
-    // the time that it had read. Such rows count as unspent, so up to six times the quota was admitted.
+    // the time that the thread had read. Such rows count as unspent, so up to six times the quota was admitted.
     let ((begin, begun), (done, ended)) = (mpsc::channel(), mpsc::channel());
     let clock = ManualClock::new();
     let delayed = DelayedClock { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };

@@ -26,7 +26,7 @@ struct Log {
     in_flight: Vec<Vec<u8>>,
     answered: Vec<Vec<u8>>,
     calls: usize,
-    /// Failed checks, which the test asserts at the end. A thread that panicked would leave the others blocked.
+    /// Failed checks, which the test asserts at the end. If a thread panicked, the other threads would stay blocked.
     failures: Vec<&'static str>,
 }
 

@@ -51,7 +51,7 @@ fn at_most_one_probe_runs_and_another_can_follow() {
                 }
             };
             let callers = [thread(caller(1)), thread(caller(2))];
-            // A call that was in flight when the breaker opened fails too.
+            // A call that was in flight when the breaker opened also fails.
             breaker.trip(TripReason::Timeout, now);
             callers.into_iter().for_each(|caller| caller.join().unwrap());
             assert_ne!(breaker.permit(now + 9 * LATER), Permit::Refused, "the breaker never permits another probe");
