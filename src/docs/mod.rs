@@ -28,6 +28,10 @@ pub mod tiers_and_routes {}
 pub mod several_quotas {}
 
 #[doc = include_str!("shards.md")]
+#[doc = ""]
+#[doc = include_str!("plots/shards.svg")]
+#[doc = ""]
+#[doc = include_str!("plots/shards_admitted.svg")]
 pub mod shards {}
 
 #[doc = include_str!("cookbook.md")]

@@ -37,8 +37,8 @@ use crate::policy::{Policy, suggestion};
 ///     .route("/search", get(|| async {}))
 ///     .layer(limits.table([("POST /todos", "todo/create"), ("GET /search", "search")]));
 ///
-/// // Or choose the policies with a closure. let layer = limits.choose(|req: &http::request::Parts|
-/// (!req.method.is_safe()).then_some("todo/create"));
+/// // Or choose the policies with a closure.
+/// let layer = limits.choose(|req: &http::request::Parts| (!req.method.is_safe()).then_some("todo/create"));
 /// ```
 ///
 /// Unknown and duplicate names cause a panic while the router is built. All layers created from one set share a

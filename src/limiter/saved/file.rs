@@ -88,7 +88,7 @@ fn write(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let cannot_create = |error| StateError::io("cannot create the new file beside it", error);
+    let cannot_create = |error| StateError::io("cannot create a new file beside the old one", error);
     let file = options.open(path).map_err(cannot_create)?;
     let saved = limiter.save(&file)?;
     file.sync_all().map_err(StateError::write)?;
