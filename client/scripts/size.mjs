@@ -6,7 +6,7 @@ import { build } from 'esbuild';
 /**
  * The bounds in gzipped bytes. A React page loads only `./react`, which contains the code it needs from the main entry.
  */
-const BOUNDS = { '.': 6050, './react': 5750 };
+const BOUNDS = { '.': 6700, './react': 6300 };
 
 let fits = true;
 for (const [entry, file] of [

@@ -54,6 +54,22 @@ test('a blocked user waits until the block ends and a token is available', () =>
   assert.deepEqual({ ok, retryAfter }, { ok: false, retryAfter: null });
 });
 
+test('a debt that another quota wrote and that outlasts the last instant is never repaid, as on the server', () => {
+  const century = snapshot({
+    algorithm: 'fixed_window',
+    rate: 100,
+    period: 3_155_760_000_000_000,
+    capacity: 100,
+    start: 650_854_037_116_476,
+    spent: 201,
+    ts: 247_441_470_603_098,
+    clear: 2 ** 53 - 1,
+    written_by: 'fixed_window',
+  });
+  const { ok, retryAfter } = calculateRateLimit(century, century.ts, 100);
+  assert.deepEqual({ ok, retryAfter }, { ok: false, retryAfter: null });
+});
+
 test('instants are rounded down and limited to the valid range', () => {
   const empty = snapshot({ spent: 10 });
   assert.deepEqual(calculateRateLimit(empty, NOW + 0.5, 1), calculateRateLimit(empty, NOW, 1));

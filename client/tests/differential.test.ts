@@ -1,6 +1,6 @@
 /**
- * Checks that the client makes exactly the same decisions as the crate's algebra on single rows, and as a limiter of the
- * crate on lists of limits, most of which have shards (`differential/`).
+ * Checks that the client makes exactly the same decisions as the crate (`differential/`): as its algebra on single rows,
+ * and as its limiter on lists of limits, most of which have shards.
  *
  * `TOLLGATE_CASES` is the number of random cases of each kind (default 200,000), and `TOLLGATE_SEED` is their seed.
  */

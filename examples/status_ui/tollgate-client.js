@@ -236,11 +236,14 @@ function quotaOf(config) {
   const algebra = ALGEBRAS[config.algorithm](config);
   const { within } = algebra;
   function when(row, now, level) {
-    if (isForeign(row, now)) {
-      const then2 = level < 0 ? LAST : first(now, row.clear, (at) => within(roll(row, at), at, level));
-      const from2 = Math.min(then2, row.clear);
-      return level < 0 || from2 >= LAST ? Infinity : from2;
+    if (!isForeign(row, now)) {
+      return whenOwn(row, now, level);
     }
+    const then = readingOf(config, row) === OWN ? whenOwn(roll(row, now), now, level) : first(now, row.clear, (at) => within(roll(row, at), at, level));
+    const from = Math.min(then, row.clear);
+    return level < 0 || from >= LAST ? Infinity : from;
+  }
+  function whenOwn(row, now, level) {
     const then = algebra.when(row, level);
     const from = Math.max(then, now);
     return then < 0 ? now : level < 0 || from >= LAST ? Infinity : from;
@@ -287,16 +290,32 @@ var ALGEBRAS = { token_bucket: tokenBucket, fixed_window: fixedWindow, sliding_w
 // src/project.ts
 function project(snapshot, now, count) {
   checkCount(count);
-  const quota = quotaOf(snapshot);
-  const { spent, ts, previous, clear, written_by, capacity, not_before = 0 } = snapshot;
   const at = Math.min(Math.max(Math.floor(now), 0), LAST);
+  const { policy, algorithm, period, start, not_before = 0 } = snapshot;
+  if (snapshot.shards === void 0) {
+    return [projectRow(snapshot, snapshot, not_before, at, count)];
+  }
+  return snapshot.rows.map((row) => {
+    const { rate, capacity, max_reserved } = row;
+    const config = { policy, algorithm, rate, period, capacity, start, max_reserved };
+    return projectRow(config, row, not_before, at, count);
+  });
+}
+function projectRow(config, from, notBefore, at, count) {
+  const quota = quotaOf(config);
+  const { spent, ts, previous, clear, written_by } = from;
   const stored = { spent, ts, previous, ...clear !== void 0 && written_by && { clear, written_by } };
   const row = quota.roll(stored, at);
   const state = isForeign(stored, at) ? stored : row;
-  const fitsAt = quota.fits(row, at, count) ? at : quota.when(state, at, capacity - count);
-  const blocked = not_before > at;
-  const retryAt2 = Math.max(fitsAt, not_before === LAST ? Infinity : not_before);
-  return { quota, at, row, state, retryAt: retryAt2, blocked, available: blocked ? 0 : quota.available(row, at) };
+  const fitsAt = quota.fits(row, at, count) ? at : quota.when(state, at, config.capacity - count);
+  const blocked = notBefore > at;
+  const retryAt2 = Math.max(fitsAt, notBefore === LAST ? Infinity : notBefore);
+  return { config, quota, at, row, state, retryAt: retryAt2, blocked, available: blocked ? 0 : quota.available(row, at) };
+}
+function acrossShards({ capacity, shards = 1 }, tokens) {
+  const [sum, read] = [tokens.reduce((sum2, next) => sum2 + next), tokens.length];
+  const rest = sum % read;
+  return Math.min((sum - rest) / read * shards + Math.floor(rest * shards / read), capacity);
 }
 function checkCount(count) {
   if (!Number.isSafeInteger(count) || count < 0) {
@@ -306,22 +325,39 @@ function checkCount(count) {
 
 // src/calculate.ts
 function calculateRateLimit(snapshot, now, count, options = {}) {
-  const { quota, at, row: before, state, available, retryAt: fitsAt, blocked } = project(snapshot, now, count);
+  const rows = project(snapshot, now, count);
+  const outcomes = rows.map((row2) => decide(row2, count, options));
+  const best2 = outcomes.reduce((best3, next) => isEarlier(next, best3) ? next : best3);
+  const { ok, wait, retryAfter, row } = best2;
+  return {
+    ok,
+    available: acrossShards(snapshot, rows.map(({ available }) => available)),
+    remaining: acrossShards(snapshot, outcomes.map((each, i) => each === best2 ? each.remaining : rows[i].available)),
+    wait,
+    retryAfter,
+    row
+  };
+}
+function decide(projected, count, options) {
+  const { config, quota, at, row: before, state, available, retryAt: fitsAt, blocked } = projected;
   const maxWait = options.reserve ? Infinity : options.maxWaitMicros;
-  const waits = maxWait !== void 0 && snapshot.max_reserved !== 0 && !blocked;
-  const reservations = waits ? reservationsOf(snapshot, quota, maxWait) : null;
+  const waits = maxWait !== void 0 && config.max_reserved !== 0 && !blocked;
+  const reservations = waits ? reservationsOf(config, quota, maxWait) : null;
   const due = fitsAt > at && reservations ? reservations.due(before, at, count) : fitsAt;
   const ok = reservations ? due < Infinity : due === at;
   const retryAt2 = ok ? Infinity : reservations ? reservations.retryAt(state, at, count) : fitsAt;
   const row = ok && (count || due > at) ? { ...before, spent: before.spent + count } : state;
   return {
     ok,
-    available,
     remaining: ok && count ? quota.available(row, at) : available,
     wait: ok ? due - at : 0,
     retryAfter: retryAt2 === Infinity ? null : retryAt2 - at,
     row
   };
+}
+function isEarlier(a, b) {
+  const delay = ({ ok, wait, retryAfter }) => ok ? wait : retryAfter ?? Infinity;
+  return a.ok === b.ok ? delay(a) < delay(b) : a.ok;
 }
 
 // src/headers.ts
@@ -494,18 +530,22 @@ function holdsOf({ status, headers }, now, since) {
 function createProjection(clock, monotonic, policies) {
   let limits = [];
   let holds = [];
-  function decide(at, count) {
+  function decide2(at, count) {
     const micros = clock.at(at);
     let [wait, value] = [0, Infinity];
     let config = null;
-    for (const limit of limits) {
-      const { available, retryAt: retryAt2, at: instant } = project(limit, micros, count);
-      const limitWait = (retryAt2 - instant) / 1e3;
-      if (limitWait > wait || limitWait === wait && available <= value) {
-        config = limit;
-        wait = limitWait;
+    for (const charge of chargesOf(limits, micros, count)) {
+      const shard = best(charge, ({ retryAt: retryAt2 }) => -retryAt2);
+      for (const { limit, rows } of charge) {
+        const { retryAt: retryAt2, at: instant } = rows[shard];
+        const available = acrossShards(limit, rows.map((row) => row.available));
+        const limitWait = (retryAt2 - instant) / 1e3;
+        if (limitWait > wait || limitWait === wait && available <= value) {
+          config = limit;
+          wait = limitWait;
+        }
+        value = Math.min(value, available);
       }
-      value = Math.min(value, available);
     }
     for (const hold of holds) {
       const { remaining, quota, until } = hold;
@@ -521,18 +561,18 @@ function createProjection(clock, monotonic, policies) {
     holds = holds.filter(({ since }) => since > sent);
   }
   function spend(count, at) {
-    limits = limits.map((limit) => {
-      const { row } = project(limit, clock.at(at), 0);
-      const { clear: _, written_by: __, ...own } = limit;
-      return { ...own, ...row, spent: Math.min(row.spent + count, LAST) };
+    limits = chargesOf(limits, clock.at(at), 0).flatMap((charge) => {
+      const shard = best(charge, ({ available }) => available);
+      return charge.map((limit) => charged(limit, shard, count));
     });
     dropHolds();
   }
   function dropHolds() {
     const now = monotonic();
-    const reflected = ({ items }) => items.some(({ policy, remaining }) => {
+    const reflected = ({ items, policy: own2 }) => items.some(({ policy, remaining }) => {
       const limit = limitOf(policy);
-      return limit && project(limit, clock.at(now), 0).available <= remaining;
+      const rows = limit ? project(limit, clock.at(now), 0) : [];
+      return limit?.shards ? own2 !== void 0 : rows.some(({ available }) => available <= remaining);
     });
     holds = holds.filter((hold) => hold.until > now && !reflected(hold) && mayBeOwn(hold)).slice(-MAX_HOLDS);
   }
@@ -546,7 +586,31 @@ function createProjection(clock, monotonic, policies) {
   const isOwn = ({ items }) => !items.length || items.some(({ policy }) => limitOf(policy) || policies.includes(policy));
   const mayBeOwn = (hold) => !limits.length || isOwn(hold);
   const limitOf = (policy) => limits.find((limit) => limit.policy === policy);
-  return { decide, replace, spend, observe };
+  return { decide: decide2, replace, spend, observe };
+}
+function chargesOf(limits, at, count) {
+  const charges = /* @__PURE__ */ new Map();
+  for (const limit of limits) {
+    const rows = project(limit, at, count);
+    const policy = `${limit.policy.replace(/;\d+[a-z]+$/, "")};${rows.length}`;
+    charges.set(policy, [...charges.get(policy) ?? [], { limit, rows }]);
+  }
+  return [...charges.values()];
+}
+function best(charge, rating) {
+  const ratings = charge[0].rows.map((_, shard) => Math.min(...charge.map(({ rows }) => rating(rows[shard]))));
+  return ratings.indexOf(Math.max(...ratings));
+}
+function charged({ limit, rows }, shard, count) {
+  const { row } = rows[shard];
+  const spent = Math.min(row.spent + count, LAST);
+  if (limit.shards === void 0) {
+    return { ...own(limit), ...row, spent };
+  }
+  return { ...limit, rows: limit.rows.map((old, index) => index === shard ? { ...own(old), ...row, spent } : old) };
+}
+function own({ clear: _, written_by: __, ...own2 }) {
+  return own2;
 }
 var MAX_HOLDS = 100;
 
@@ -555,24 +619,27 @@ function parseSnapshots(body) {
   const limits = fieldsOf(body)["limits"];
   return (Array.isArray(limits) ? limits : [body]).map((limit) => {
     const fields = fieldsOf(limit);
-    for (const [name, min, max] of NUMBERS) {
-      check(fields, name, min, max);
-    }
-    if (fields["max_reserved"] !== null) {
-      check(fields, "max_reserved", 0, MAX_TOKENS);
-    }
+    checkQuota(fields);
+    check(fields, "period", 1, MAX_PERIOD);
+    check(fields, "start", 0, MAX_PERIOD);
+    check(fields, "now", 0, LAST);
     if (fields["not_before"] !== void 0) {
       check(fields, "not_before", 0, LAST);
     }
-    const { policy, algorithm, clear, written_by } = fields;
-    const known = (name) => ALGORITHMS.includes(name);
-    if (typeof policy !== "string" || !known(algorithm)) {
+    const { policy, algorithm, rows } = fields;
+    if (typeof policy !== "string" || !isAlgorithm(algorithm)) {
       throw new TypeError(`tollgate: policy "${policy}" has the unknown algorithm "${algorithm}"`);
     }
-    if (clear !== void 0 || written_by !== void 0) {
-      check(fields, "clear", 0, LAST);
-      if (!known(written_by)) {
-        throw new TypeError(`tollgate: "written_by" of the snapshot is the unknown algorithm "${written_by}"`);
+    if (fields["shards"] === void 0) {
+      checkState(fields);
+    } else {
+      const shards = check(fields, "shards", 1, MAX_SHARDS);
+      if (!Array.isArray(rows) || rows.length < 1 || rows.length > shards) {
+        throw new TypeError(`tollgate: "rows" of the snapshot is not a list of 1 to ${shards} shards`);
+      }
+      for (const row of rows.map(fieldsOf)) {
+        checkQuota(row);
+        checkState(row);
       }
     }
     return fields;
@@ -584,6 +651,26 @@ function parseNow(body) {
 function fieldsOf(value) {
   return Object(value);
 }
+function checkQuota(fields) {
+  check(fields, "rate", 1, MAX_TOKENS);
+  check(fields, "capacity", 0, MAX_TOKENS);
+  if (fields["max_reserved"] !== null) {
+    check(fields, "max_reserved", 0, MAX_TOKENS);
+  }
+}
+function checkState(fields) {
+  check(fields, "spent", 0, LAST);
+  check(fields, "previous", 0, LAST);
+  check(fields, "ts", 0, LAST);
+  const { clear, written_by } = fields;
+  if (clear !== void 0 || written_by !== void 0) {
+    check(fields, "clear", 0, LAST);
+    if (!isAlgorithm(written_by)) {
+      throw new TypeError(`tollgate: "written_by" of the snapshot is the unknown algorithm "${written_by}"`);
+    }
+  }
+}
+var isAlgorithm = (name) => ALGORITHMS.includes(name);
 function check(fields, name, min, max) {
   const value = fields[name];
   if (typeof value !== "number" || !(value >= min && value <= max) || value % 1 && !FRACTIONS.includes(name)) {
@@ -594,17 +681,8 @@ function check(fields, name, min, max) {
 var ALGORITHMS = ["token_bucket", "fixed_window", "sliding_window"];
 var FRACTIONS = ["spent", "previous"];
 var MAX_TOKENS = 999999999999999;
+var MAX_SHARDS = 64;
 var MAX_PERIOD = 315576e10;
-var NUMBERS = [
-  ["rate", 1, MAX_TOKENS],
-  ["period", 1, MAX_PERIOD],
-  ["capacity", 0, MAX_TOKENS],
-  ["start", 0, MAX_PERIOD],
-  ["spent", 0, LAST],
-  ["previous", 0, LAST],
-  ["ts", 0, LAST],
-  ["now", 0, LAST]
-];
 
 // src/store.ts
 function createStore(options, idle) {

@@ -28,11 +28,18 @@ export function quotaOf(config: RateLimitConfig): Quota {
   const { within } = algebra;
 
   function when(row: Row, now: number, level: number): number {
-    if (isForeign(row, now)) {
-      const then = level < 0 ? LAST : first(now, row.clear, (at) => within(roll(row, at), at, level));
-      const from = Math.min(then, row.clear);
-      return level < 0 || from >= LAST ? Infinity : from;
+    if (!isForeign(row, now)) {
+      return whenOwn(row, now, level);
     }
+    const then =
+      readingOf(config, row) === OWN
+        ? whenOwn(roll(row, now), now, level)
+        : first(now, row.clear, (at) => within(roll(row, at), at, level));
+    const from = Math.min(then, row.clear);
+    return level < 0 || from >= LAST ? Infinity : from;
+  }
+
+  function whenOwn(row: Row, now: number, level: number): number {
     const then = algebra.when(row, level);
     const from = Math.max(then, now);
     return then < 0 ? now : level < 0 || from >= LAST ? Infinity : from;
