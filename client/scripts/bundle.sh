@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Rebuilds the bundle that the example `status_ui` embeds. With --check, fails if the bundle is outdated.
+# Rebuilds the bundle that the `status_ui` example embeds. With --check, fails if the bundle is outdated.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bundle=../examples/status_ui/tollgate-client.js

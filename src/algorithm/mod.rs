@@ -185,7 +185,7 @@ impl Verdict {
 pub struct Step {
     /// The answer.
     pub verdict: Verdict,
-    /// The row after the decision. A denial only refills tokens, and it does not change a row of another quota.
+    /// The row after the decision. After a denial, the row is only refilled; a row that another quota wrote is unchanged.
     pub state: State,
     /// The instant of the decision.
     pub now: Micros,
@@ -207,13 +207,13 @@ fn cleared(quota: &Quota, row: State) -> State {
     State { clear, ..row }
 }
 
-/// Returns the row at `now`, without the tokens that have been repaid by then. A foreign row becomes an equivalent own
-/// row; see [`changed`].
+/// Returns the row at `now`, without the tokens that have been repaid by then. A foreign row becomes an equivalent
+/// row of this quota; see [`changed`].
 pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     if state.stamp == quota.stamp() { roll_own(quota, state, now) } else { changed::roll(quota, state, now) }
 }
 
-/// Returns the row at `now` in a form that may be stored. An own row is rolled, but a foreign row is left unchanged,
+/// Returns the row at `now` in a form that may be stored. A row of this quota is rolled, but a foreign row is left unchanged,
 /// because its `clear` is still needed.
 pub(crate) fn roll_if_own(quota: &Quota, state: &State, now: Micros) -> State {
     if is_foreign(quota, state, now) { *state } else { roll(quota, state, now) }

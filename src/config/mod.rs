@@ -190,7 +190,7 @@ impl Config {
     /// Parses and checks `text`. Messages refer to it as `name`. See [`read`](Config::read).
     ///
     /// # Errors
-    /// Fails in the same cases as [`read`](Config::read), except for those of reading the file.
+    /// Fails in the same cases as [`read`](Config::read), except that no file is read.
     pub fn parse<E: Into<Box<dyn Error + Send + Sync>>>(
         name: impl Into<String>,
         text: &str,

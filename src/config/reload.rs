@@ -166,7 +166,7 @@ impl Reloaded {
         self.removed.iter().map(|rule| &**rule)
     }
 
-    /// Returns whether nothing was changed.
+    /// Returns `true` if nothing was changed.
     pub fn is_empty(&self) -> bool {
         self.quotas.is_empty() && self.added.is_empty() && self.removed.is_empty()
     }

@@ -18,7 +18,7 @@ use crate::policy::{Allowed, Decision, Decisions};
 /// `T` is the output of the future. It is `Result<Allowed, LimitError>` for [`limit`](RateLimiter::limit), and
 /// `Result<Decision, Error>` for [`try_limit`](RateLimiter::try_limit).
 ///
-/// Charges are made when the method is called, not when the future is awaited. Dropping the future gives nothing back.
+/// Charges are made when the method is called, not when the future is awaited. Dropping the future does not refund the charge.
 ///
 /// ```
 /// # use tollgate::{limiter::DecisionFuture, LimitError, Policy, Quota, RateLimiter, MINUTE};

@@ -36,8 +36,8 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// # Ok(()) }
 /// ```
 ///
-/// If a reservation is given back before its due time, its tokens are forfeited if there are later reservations,
-/// because those keep their due times. For a reservation that is already due, see [what can be given
+/// A reservation that is given back before its due time forfeits its tokens if later reservations exist, because
+/// their due times do not change. For a reservation that is already due, see [what can be given
 /// back](Receipt#what-can-be-given-back).
 #[derive(Debug)]
 #[must_use = "dropping it may give the charge back; call `wait`, `into_receipt` or `cancel`"]

@@ -17,7 +17,7 @@ use crate::limiter::LimitError;
 use crate::policy::KeyError;
 use crate::policy::{Decisions, KeyFault, random};
 
-/// The reason why a request is refused, which is passed to [`on_refusal`](super::RateLimitLayer::on_refusal).
+/// The reason for refusing a request, passed to [`on_refusal`](super::RateLimitLayer::on_refusal).
 ///
 /// ```
 /// use tollgate::{key, Quota, RateLimitLayer, Refusal, MINUTE};

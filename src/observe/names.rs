@@ -26,7 +26,7 @@ pub const CHECKS: &str = "tollgate_checks_total";
 /// Labels: `policy`, `kind`.
 pub const BACKEND_ERRORS: &str = "tollgate_backend_errors_total";
 
-/// Counter: temporary blocks made in this process.
+/// Counter: temporary blocks imposed by this process.
 pub const BLOCKS: &str = "tollgate_blocks_total";
 
 /// Counter: charges settled in this process. Labels: `policy` and `change`. The change is `more`, `same` or `less`,
@@ -37,10 +37,10 @@ pub const SETTLEMENTS: &str = "tollgate_settlements_total";
 /// Counter: rows and whole policies reset in this process. Label: `policy`.
 pub const RESETS: &str = "tollgate_resets_total";
 
-/// Counter: credits made in this process, regardless of the number of tokens. Label: `policy`.
+/// Counter: credits granted by this process, regardless of the number of tokens. Label: `policy`.
 pub const CREDITS: &str = "tollgate_credits_total";
 
-/// Counter: programming mistakes found by requests, as in [`Stats::mistakes`](crate::limiter::Stats). Label: `kind`,
+/// Counter: programming mistakes detected while requests were handled, as in [`Stats::mistakes`](crate::limiter::Stats). Label: `kind`,
 /// which is the value of [`MistakeKind::as_str`](crate::observe::MistakeKind::as_str).
 pub const MISTAKES: &str = "tollgate_mistakes_total";
 

@@ -59,18 +59,18 @@ pub enum Reason {
     CostTooLarge,
     /// The cost exceeds the capacity of every [shard](crate::Quota::shards), but not that of the whole quota.
     CostAboveShard,
-    /// The cost exceeds the capacity, and its reservation would be due later than the caller's maximum wait.
+    /// The cost exceeds the capacity, and the wait for its reservation would exceed the caller's maximum wait.
     WaitTooLong,
     /// The charge fits, but another charge of the same call was denied, so nothing was spent.
     RefusedElsewhere,
-    /// The caller matches a rule of a [deny list](crate::protection::DenyList).
-    /// [`Decision::denied_rule`](crate::Decision::denied_rule) returns the rule. Clients only learn that retrying does
-    /// not help.
+    /// The caller matches a rule in a [deny list](crate::protection::DenyList).
+    /// [`Decision::denied_rule`](crate::Decision::denied_rule) returns the rule. Clients are told only that retrying
+    /// does not help.
     DenyList,
     /// The caller is temporarily [blocked](crate::protection::AutoBlock).
     /// [`Decision::denied_rule`](crate::Decision::denied_rule) returns the blocked signal. If it returns `None`, the
-    /// key is [paused](crate::RateLimiter::pause), or it was blocked while the call waited for its reservation. Clients
-    /// only learn when to retry.
+    /// key is [paused](crate::RateLimiter::pause), or it was blocked while the call waited for its reservation.
+    /// Clients are told only when to retry.
     Blocked,
 }
 

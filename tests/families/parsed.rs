@@ -128,7 +128,7 @@ fn check(rules: Vec<(String, Quota)>, requests: Vec<(u64, u64)>) -> Result<usize
                 .1;
             prop_assert!(r <= q, "{name:?}: r={r} exceeds q={q}");
             if let (Some(t), Some(retry)) = (t, answer.retry_after()) {
-                prop_assert!(t <= retry, "{name:?}: t={t} is after Retry-After {retry}");
+                prop_assert!(t <= retry, "{name:?}: t={t} exceeds Retry-After {retry}");
             }
         }
         if !decisions.is_allowed() {

@@ -45,7 +45,7 @@ fn each_quota_of_a_policy_is_credited() {
     assert_eq!(left(), [0, 15]);
     assert!(now(limiter.credit(&BOTH, "ada", 3)));
     assert_eq!(left(), [3, 18]);
-    // Only one of the quotas has anything to return.
+    // Under only one of the quotas, tokens have been spent.
     clock.advance(MINUTE);
     assert!(now(limiter.credit(&BOTH, "ada", 9)));
     assert_eq!(left(), [5, 20]);

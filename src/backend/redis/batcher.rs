@@ -93,7 +93,7 @@ impl Batcher {
         Batcher { link, deadline, runtime, queues: Mutex::default(), breakers: Default::default() }
     }
 
-    /// Checks that the server is up and can run the script. A moving slot does not count as a failure.
+    /// Checks that the server is up and can run the script. A slot that is being migrated does not count as a failure.
     pub(super) async fn check(&self, action: Action) -> Result<(), Error> {
         let (sender, _) = oneshot::channel();
         let batch = Batch::new(vec![Operation { action, began: Instant::now(), sender }]);
@@ -129,7 +129,7 @@ impl Batcher {
         }
     }
 
-    /// Takes the next batch from a queue. Returns `None` if the worker must end. The batch includes operations whose
+    /// Takes the next batch from a queue. Returns `None` if the worker should stop. The batch includes operations whose
     /// futures were dropped.
     ///
     /// Unlocks the rows in `locked`, and replaces them with the rows that the new batch locks.

@@ -133,8 +133,8 @@ impl Guard {
         let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks());
         let by_signal = signal_ids.iter().map(|(id, signal)| (*id, signal.clone(), true));
         let keys = keys.filter_map(|(policy, key, digest)| {
-            // A manual block of a key applies under every policy. An automatic block applies under the policies whose
-            // denials count.
+            // A manual block of a key applies under every policy. An automatic block applies under the policies
+            // whose denials count toward automatic blocks.
             let by_denials = self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy));
             Some((digest, Signal::key(key?.clone()), by_denials))
         });
