@@ -5,8 +5,14 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use tollgate::Quota;
 use tollgate::algorithm::{Algorithm, Ask, Micros, State, Verdict, step};
+use tollgate::clock::ManualClock;
+use tollgate::policy::Quotas;
+use tollgate::{Charge, MemoryBackend, Policy, Quota, RateLimiter};
+
+#[allow(dead_code)]
+mod support;
+use support::now;
 
 #[derive(Deserialize)]
 struct Line {
@@ -251,6 +257,42 @@ fn sequence(line: &Line) {
             }
             other => panic!("{id}: unknown operation {other:?}"),
         }
+    }
+    for others in 0..Quotas::MAX {
+        sequence_of_limiter(line, quota, &clock, others);
+    }
+}
+
+/// Makes the calls of a sequence with a limiter, under the vector's quota and other quotas that never deny.
+fn sequence_of_limiter(line: &Line, quota: Quota, clock: &Clock, others: usize) {
+    let mut quotas = Quotas::from(quota);
+    for seconds in [61, 3607, 86_413].into_iter().take(others) {
+        let other = Quota::token_bucket(Quota::MAX_TOKENS, Duration::from_secs(seconds));
+        quotas = quotas.try_and(other).expect("the period differs");
+    }
+    let policy = Policy::try_new("vector", quotas).expect("a valid policy");
+    let time = ManualClock::new();
+    let limiter = RateLimiter::new(MemoryBackend::builder().clock(time.clone()).build());
+    for (i, operation) in line.steps.iter().enumerate() {
+        let id = format!("{} step {i} with {others} other quotas", line.id);
+        time.set(clock.instant(operation.now_ms));
+        let charge = Charge::new(&policy, "ada").cost(operation.count);
+        let reserves = operation.reserve && quota.get_max_reserved() != Some(0);
+        let charge = if reserves { charge.reserve() } else { charge };
+        let decisions = match operation.op.as_str() {
+            "reset" => {
+                drop(now(limiter.reset(&policy, "ada")));
+                continue;
+            }
+            "check" => now(limiter.try_check_all([charge])),
+            _ => match now(async { Ok::<_, ()>(limiter.hold_all([charge]).await) }) {
+                Ok(reservation) => reservation.into_receipt().decisions().clone(),
+                Err(error) => error.denied().expect("a denial").decisions().clone(),
+            },
+        };
+        assert_eq!(decisions.iter().count(), others + 1, "{id}");
+        let step = decisions.get(0).expect("a decision").step();
+        verdict(&id, &step.verdict, operation.expect.as_ref().expect("expected the field `expect`"));
     }
 }
 
