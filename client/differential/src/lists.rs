@@ -23,10 +23,10 @@ pub fn print(count: u64, random: &mut Random, out: &mut impl Write) {
     while printed < count {
         let clock = ManualClock::at(instant(random).min(LATEST));
         let backend = MemoryBackend::builder().max_rows(MAX_ROWS).clock(clock.clone()).build();
-        // A limiter may read a sample of the shards.
+        // Some limiters read a sample of the shards.
         let limiter = RateLimiter::builder(backend).sample_shards(if random.one_in(8) { 5 } else { 64 }).build();
         let limiter = Limiter { limiter, clock, policies: policies(random) };
-        // The rows of other quotas with the same name are read as those of another quota.
+        // Some rows were written under other quotas of the same policies.
         if random.one_in(3) {
             let policies = limiter.policies.iter().filter_map(|policy| changed(random, policy)).collect();
             Limiter { policies, ..limiter.clone() }.spend(random);

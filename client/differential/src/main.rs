@@ -113,7 +113,7 @@ impl SnapshotFields {
     fn of(quota: &Quota, state: &State) -> SnapshotFields {
         let writer = writer(state.stamp);
         let owed = state.spent + if writer == Algorithm::SlidingWindow { state.carry } else { 0.0 };
-        let is_foreign = state.stamp != algorithm::stamp(&quota) && state.stamp != 0 && owed > 0.0;
+        let is_foreign = state.stamp != algorithm::stamp(quota) && state.stamp != 0 && owed > 0.0;
         if !is_foreign {
             let previous = if quota.algorithm() == Algorithm::SlidingWindow { state.carry } else { 0.0 };
             return SnapshotFields {

@@ -57,11 +57,11 @@ pub fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
     let mut at = Micros::new(at);
     if quota.algorithm() != Algorithm::TokenBucket && !random.one_in(4) {
         // Use a boundary, because a sliding window ignores rows that do not begin at a boundary.
-        let fresh = State { at, stamp: algorithm::stamp(&quota), ..State::default() };
+        let fresh = State { at, stamp: algorithm::stamp(quota), ..State::default() };
         at = step(quota, &fresh, at, Ask::cost(0)).state.at;
     }
     let carry = if quota.algorithm() == Algorithm::SlidingWindow { random.spent(quota.get_capacity()) } else { 0.0 };
-    State { spent: random.spent(quota.get_capacity()), at, carry, stamp: algorithm::stamp(&quota), ..State::default() }
+    State { spent: random.spent(quota.get_capacity()), at, carry, stamp: algorithm::stamp(quota), ..State::default() }
 }
 
 /// Returns a row that another quota wrote. Its count and its expiry are realistic or arbitrary.
@@ -98,7 +98,7 @@ pub fn foreign(random: &mut Random, quota: &Quota, now: Micros) -> Option<State>
     if state.clear <= now {
         state.clear = Micros::new((now.get() / 1_000_000 + 1 + random.below(1000)) * 1_000_000);
     }
-    (state.stamp != algorithm::stamp(&quota)).then_some(state)
+    (state.stamp != algorithm::stamp(quota)).then_some(state)
 }
 
 pub fn instant(random: &mut Random) -> Micros {
