@@ -4,6 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tollgate::backend::RedisBackend;
+use tollgate::policy::Quotas;
 use tollgate::{DAY, Policy, Quota, RateLimiter, SECOND, key::Secret};
 
 use crate::server::{PATIENCE, Server};
@@ -15,6 +16,8 @@ const TASKS: usize = 8;
 const CHILD: &str = "TOLLGATE_TEST_CHILD";
 
 static SLOW: Policy = Policy::new("slow", Quota::token_bucket(1, DAY).capacity(1000));
+
+const DIVIDED: &str = "4096/d burst 1000 shards 4; 100000/w fixed shards 4";
 
 static LIVE: Policy = Policy::new("live", Quota::token_bucket(2000, SECOND).capacity(300));
 
@@ -46,6 +49,15 @@ fn four_processes_respect_the_refill_rate() {
     assert!(admitted as f64 <= most, "{admitted} calls were admitted, expected at most {most}");
     let least = 2000.0 * LIVE_TIME.as_secs_f64() * 0.5;
     assert!(admitted as f64 >= least, "expected at least {least} admitted calls on any machine, found {admitted}");
+}
+
+/// Several quotas with several shards. The bucket refills a token in 21 seconds.
+#[test]
+fn four_processes_share_the_shards_of_several_quotas() {
+    let server = Server::start();
+    let admitted: usize = run(&server, "divided").iter().sum();
+    // A task stops when both shards that it tries are empty, even if another shard has a few tokens left.
+    assert!((900..=1003).contains(&admitted), "{admitted} calls were admitted, expected about 1000");
 }
 
 /// On a shared server, all limiters without a secret hash keys in the same way, so that they charge the same rows.
@@ -104,8 +116,12 @@ fn child() {
         for _ in 0..TASKS {
             let limiter = if what == "alone" { limiter().await } else { shared.clone() };
             let end = (what == "live").then(|| Instant::now() + LIVE_TIME);
-            let policy = if what == "live" { &LIVE } else { &SLOW };
-            tasks.push(tokio::spawn(async move { until(&limiter, policy, end).await }));
+            let policy = match what {
+                "live" => LIVE.clone(),
+                "divided" => Policy::try_new("divided", DIVIDED.parse::<Quotas>().unwrap()).unwrap(),
+                _ => SLOW.clone(),
+            };
+            tasks.push(tokio::spawn(async move { until(&limiter, &policy, end).await }));
         }
         let mut admitted = 0;
         for task in tasks {

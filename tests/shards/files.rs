@@ -1,7 +1,9 @@
 //! Shards in configuration files.
 
 use tollgate::config::{Config, ConfigError};
-use tollgate::{MINUTE, Quota};
+use tollgate::{MINUTE, MemoryBackend, Quota};
+
+use crate::support::now;
 
 fn read(text: &str) -> Result<Config, ConfigError> {
     Config::parse("limits.toml", text, |text| toml::from_str(text))
@@ -25,6 +27,20 @@ fn files_set_the_number_of_shards() {
     }
     let pro = config.policy("upload").unwrap();
     assert!(pro.quotas_for(Some("pro")).iter().all(|quota| quota.get_shards() == 8));
+}
+
+#[test]
+fn a_reload_changes_the_number_of_shards() {
+    let old = read("[policies.api]\nquota = \"120/h\"").unwrap();
+    let new = read("[policies.api]\nquota = \"120/h shards 4\"").unwrap();
+    let limiter = old.limiter(MemoryBackend::new()).build();
+    let api = old.policy("api").unwrap();
+    now(limiter.acquire(api, "ada").cost(20));
+    let reloaded = now(async { old.reload(&limiter, &new).await });
+    assert_eq!(reloaded.to_string(), "policies.api.quota: 120/h → 120/h shards 4");
+    // The row of the undivided quota is now one of the four shards.
+    assert_eq!(now(limiter.remaining(api, "ada")), 100);
+    assert_eq!(now(limiter.try_check(api, "ada")).shards_read(), 4);
 }
 
 #[test]
