@@ -21,7 +21,7 @@
 //! client's key can spend the other client's tokens or get it [blocked](crate::protection::AutoBlock). Therefore,
 //! clients must not be able to choose their keys.
 //!
-//! | key | vouched for by | a client can |
+//! | key | who guarantees it | a client can |
 //! | --- | --- | --- |
 //! | [`client_ip`]; behind proxies, with [`ClientIp::trust`] | the connection, or your proxy | use all its addresses |
 //! | [`extension`] set by an authentication layer | your code | log in |

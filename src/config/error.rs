@@ -24,7 +24,6 @@ use super::raw::shortened;
 /// assert_eq!(fault.path(), "policies.api.quota");
 /// assert!(fault.source().is_some_and(|cause| cause.is::<ParseQuotaError>()));
 /// ```
-#[derive(Debug)]
 pub struct ConfigError {
     kind: ConfigErrorKind,
     message: String,
@@ -75,6 +74,13 @@ impl ConfigError {
     /// Returns the total number of faults, including those that are not listed.
     pub fn fault_count(&self) -> usize {
         self.fault_count
+    }
+}
+
+/// Writes the message, because programs print the errors of `main` with `Debug`.
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

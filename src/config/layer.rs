@@ -16,11 +16,17 @@ impl Config {
     /// [module](crate::config) for an example.
     ///
     /// # Panics
-    /// Panics in the same cases as [`route_limits`](Config::route_limits).
+    /// Panics in the same cases as [`route_limits`](Config::route_limits), and if the configuration has none of
+    /// `default`, `all_routes` and `routes`, because the layer would limit nothing.
     #[must_use]
     #[track_caller]
     pub fn layer(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RateLimitLayer {
         let mut limits = self.route_limits(limiter, key);
+        assert!(
+            self.default.is_some() || !self.all_routes.is_empty() || !self.routes.is_empty(),
+            "tollgate: the configuration has none of `default`, `all_routes` and `routes`, so this layer would limit \
+             nothing; name the policies that apply in one of them"
+        );
         let mut lines = Vec::new();
         for (line, choice) in &self.routes {
             let name;

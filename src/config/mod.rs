@@ -104,8 +104,8 @@
 //! A file may have at most 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes
 //! with 16 policies each, and 100,000 deny rules.
 //!
-//! A file only names key extractors. The program provides these extractors, the client's address, the tiers of users,
-//! and the requests to skip.
+//! A file can refer to key extractors only by name. The program defines these extractors, the client's address, the
+//! tiers of users, and which requests are skipped.
 //!
 //! # Format
 //! You choose the crate that parses the format, for example with `|text| toml::from_str(text)` or `|text|

@@ -17,7 +17,7 @@ use super::named::{Policy, PolicyError};
 ///   and metrics contain `enforced="false"`.
 /// - A call is never delayed. If it reserves tokens, it may proceed without waiting for them.
 /// - If the backend fails, the [`FailureMode`](crate::FailureMode) does not apply, and the call is let through.
-/// - Deny lists, blocks and pauses deny a call only if one of its policies is enforced for its key.
+/// - Deny lists, blocks and pauses deny a call only if the call charges a policy that is enforced for the key.
 ///
 /// ```
 /// use tollgate::{policy::Enforce, Policy, Quota, RateLimiter, MINUTE};

@@ -38,7 +38,7 @@ impl Subject {
     }
 
     /// Sets the tier (a `String` or a `&'static str`), which selects the policy's quota. An unknown tier selects the
-    /// policy's own quota, and is counted as a [mistake](crate::observe::Mistake) if the policy has other tiers.
+    /// policy's own quota, and is counted as a [mistake](crate::observe::Mistake) if the policy has any tiers.
     #[must_use]
     pub fn tier(mut self, tier: impl Into<Cow<'static, str>>) -> Subject {
         self.tier = Some(tier.into());

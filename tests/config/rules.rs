@@ -173,3 +173,11 @@ async fn unused_routes_are_listed_by_their_lines() {
     call(&app, "GET /search", ADA).await;
     assert_eq!(layer.unused_routes(), ["/users/{id}", "GET /todos", "POST /todos"]);
 }
+
+#[test]
+#[should_panic(expected = "has none of `default`, `all_routes` and `routes`, so this layer would limit nothing")]
+fn a_layer_of_a_file_in_which_no_policy_applies_is_an_error() {
+    let config = toml("[policies.api]\nquota = \"1/h\"");
+    let (limiter, _clock) = limiter(&config);
+    let _ = config.layer(&limiter, key::client_ip());
+}

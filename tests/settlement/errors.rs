@@ -125,7 +125,7 @@ async fn a_limit_error_delegates_display_and_source_to_the_inner_error() {
 async fn a_denied_hold_has_the_usual_error_message() {
     let (limiter, _clock) = limiter();
     let never = limiter.acquire(&TEN, "team").cost(11).hold().await.unwrap_err();
-    assert!(never.to_string().contains("never has 11 tokens"), "{never}");
+    assert!(never.to_string().contains("cannot grant 11 tokens"), "{never}");
     assert_eq!(never.denied().unwrap().retry_after(), None);
     let one = tollgate::Policy::new("one", Quota::token_bucket(1, SECOND));
     let ten = &TEN;
