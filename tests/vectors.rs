@@ -281,7 +281,7 @@ fn sequence_of_limiter(line: &Line, quota: Quota, clock: &Clock, others: usize) 
         let charge = if reserves { charge.reserve() } else { charge };
         let decisions = match operation.op.as_str() {
             "reset" => {
-                drop(now(limiter.reset(&policy, "ada")));
+                let _ = now(limiter.reset(&policy, "ada"));
                 continue;
             }
             "check" => now(limiter.try_check_all([charge])),
