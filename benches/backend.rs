@@ -8,7 +8,8 @@ use std::task::{Context, Poll, Waker};
 use divan::{Bencher, black_box};
 use tollgate::algorithm::Ask;
 use tollgate::backend::{Backend, RowId, Steps, Take};
-use tollgate::{HOUR, MINUTE, MemoryBackend, Quota, key::Digest, policy::PolicyName};
+use tollgate::policy::{PolicyName, Quotas};
+use tollgate::{DAY, HOUR, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, WEEK, key::Digest};
 
 const LARGE: Quota = Quota::token_bucket(1, MINUTE).capacity(100_000_000);
 const SMALL: Quota = Quota::token_bucket(1, HOUR);
@@ -36,6 +37,23 @@ fn three_takes(bencher: Bencher, keys: u64) {
     let (backend, names) = filled(keys, &LARGE, 3);
     let turn = turns(keys);
     bencher.bench_local(|| assert!(acquire(&backend, &names, turn(), &LARGE).all_granted()));
+}
+
+/// Measures calls of a limiter under a policy with this number of quotas.
+#[divan::bench(args = [1, 2, 3, 4], sample_count = 300, sample_size = 1000)]
+fn quotas_of_a_policy(bencher: Bencher, quotas: usize) {
+    let periods = [MINUTE, HOUR, DAY, WEEK].into_iter().take(quotas);
+    let list = periods.fold(None, |list: Option<Quotas>, period| {
+        let quota = Quota::token_bucket(1_000_000_000, period);
+        Some(list.map_or(quota.into(), |list| list.and(quota)))
+    });
+    let policy = Policy::try_new("several", list.expect("at least one quota")).expect("a valid policy");
+    let limiter = RateLimiter::default();
+    let next = Cell::new(0u64);
+    bencher.bench_local(|| {
+        next.set(next.get() + 1);
+        assert!(limiter.limit_now(&policy, next.get() % 10_000).is_ok());
+    });
 }
 
 /// Measures a million keys, including the growth of the table.
