@@ -7,21 +7,16 @@
 //!   for i in 1 2 3 4 5; do curl -s -H 'x-api-key: k1' http://127.0.0.1:3000; done
 //!   curl -s http://127.0.0.1:3000/metrics | grep tollgate
 //! ```
-//!
 //! The first three of the five requests pass. The others are logged with the digest of the key, not the key itself:
 //! ```text
 //! INFO tollgate: denied policy="api" outcome="denied" reason="quota_exceeded" decided_by="backend" cost=1 remaining=0 ...
 //! ```
-//!
-//! At most ten lines per second are logged, and the next line contains the number of suppressed lines. The metrics
-//! count all denials:
+//! At most ten lines per second are logged; the next line counts the suppressed lines. The metrics count all denials:
 //! ```text
 //! tollgate_decisions_total{policy="api",outcome="denied",reason="quota_exceeded",decided_by="backend",enforced="true"} 2
 //! ```
-//!
 //! For graphs, let Prometheus scrape `/metrics`, and import `dashboard.json` into Grafana: Dashboards, New, Import.
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,32 +29,24 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
-use tollgate::key::{self, Extraction};
+use tollgate::key::{self, Extraction, KeyExtractor};
 use tollgate::observe::{Metrics, Tracing, names};
-use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, key::KeyExtractor};
+use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter};
 
 static API: Policy = Policy::new("api", Quota::token_bucket(3, MINUTE));
 
 type AppState = (PrometheusHandle, Arc<Metrics>, RateLimiter);
 
-/// Returns whether an API key was issued. In production, look the key up in a database.
-fn is_issued(key: &str) -> bool {
-    key == "k1"
-}
-
-/// Uses the API key of a customer, or the address of any other caller, as the key. The API key must be checked first,
-/// because a client that invented one for each request would never be refused.
+/// Uses the API key of a customer (in production, ask a database) or the address of any other caller as the key.
 fn caller(request: &Parts) -> Extraction {
-    let key = request.headers.get("x-api-key").and_then(|key| key.to_str().ok());
-    if key.is_some_and(is_issued) {
-        key::header("x-api-key").extract(request) // checked
-    } else {
-        key::client_ip().extract(request)
+    match request.headers.get("x-api-key") {
+        Some(key) if key == "k1" => key::header("x-api-key").extract(request), // checked
+        _ => key::client_ip().extract(request),
     }
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().init();
     let prometheus = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full(names::DECISION_DURATION.into()), &names::DURATION_BUCKETS)?
@@ -80,8 +67,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
     let url = format!("http://{}", listener.local_addr()?);
     println!("observability: 3 requests per minute for each API key, on {url}");
-    println!("try it:");
-    println!("  for i in 1 2 3 4 5; do curl -s -H 'x-api-key: k1' {url}; done");
+    println!("try it:\n  for i in 1 2 3 4 5; do curl -s -H 'x-api-key: k1' {url}; done");
     println!("  curl -s {url}/metrics | grep tollgate");
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
