@@ -12,7 +12,7 @@ use super::guard::{BlockedBy, SignalIds};
 use super::notices::NoticeContent;
 use super::observer::{Blocked, Decided, Failed};
 use super::overrides::Overridden;
-use super::shards::{Others, other_takes};
+use super::shards::{Others, other_takes, undivided};
 use super::{Inner, RateLimiter};
 use crate::algorithm::{Ask, Steps};
 use crate::backend::{Error, ErrorKind, RowId, Take};
@@ -260,8 +260,7 @@ impl RateLimiter {
     /// Decides the charges that are enforced, after other charges of the call were denied in shadow mode.
     #[cold]
     fn ask_enforced(&self, call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
-        let enforced: Takes<'_> = takes.iter().filter(|take| take.part.enforced).copied().collect();
-        self.attempt(call, &enforced)
+        self.decide_unblocked(call, undivided(takes).filter(|take| take.part.enforced).collect())
     }
 
     /// 6. Failure: if the backend failed, the failure mode decides instead, or the error is returned.
@@ -321,7 +320,7 @@ impl RateLimiter {
     fn failed(&self, call: &CallState, takes: &[Take<'_>], error: Error) -> Result<Decisions, Error> {
         let latency = call.began.map(|began| began.elapsed());
         // The failure mode does not divide quotas.
-        let takes: Takes<'_> = takes.iter().filter(|take| take.part.shard == 0).map(Take::whole).collect();
+        let takes: Takes<'_> = undivided(takes).collect();
         for take in takes.iter().filter(|take| take.part.is_first()) {
             let failed = Failed { policy: take.row.policy, key: take.row.key, error: &error, latency };
             self.inner.observers.iter().for_each(|observer| observer.failed(&failed));

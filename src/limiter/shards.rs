@@ -46,7 +46,8 @@ impl Shards {
         let mut pairs: SmallVec<[(Digest, [u8; 2]); 2]> = SmallVec::new();
         for charge in takes.chunk_by_mut(|_, next| !next.part.is_first()) {
             let (key, drawn) = (charge[0].row.key, draw(shards_for(charge), random));
-            let same = |(earlier, pair): &&(Digest, [u8; 2])| *earlier == key && pair.iter().all(|i| drawn.contains(i));
+            let [a, b] = drawn;
+            let same = |(earlier, pair): &&(Digest, [u8; 2])| *earlier == key && [[a, b], [b, a]].contains(pair);
             let [first, second] = match pairs.iter().find(same) {
                 Some((_, pair)) => *pair,
                 None => {
@@ -109,22 +110,31 @@ impl Shards {
 }
 
 /// Returns the takes to try after a denial, which are those of the denied keys on their other shards. Returns `None` if
-/// a denied take has no other shard.
+/// this would not help, because an enforced take was denied that has no other shard.
 pub(super) fn other_takes<'a>(takes: &[Take<'a>], others: &Others, steps: &[Step]) -> Option<Takes<'a>> {
     if others.is_empty() || takes.len() != steps.len() {
         return None;
     }
     let mut denied: SmallVec<[Digest; 2]> = SmallVec::new();
     for ((take, step), other) in takes.iter().zip(steps).zip(others) {
-        if !step.is_allowed() {
-            take.quota.shard_index().filter(|index| index != other)?;
-            denied.push(take.key());
+        if step.is_allowed() {
+            continue;
+        }
+        match take.quota.shard_index() {
+            Some(index) if index != *other => denied.push(take.key()),
+            _ if take.part.enforced => return None,
+            _ => {}
         }
     }
     let other = |(take, other): (&Take<'a>, &u8)| {
         if denied.contains(&take.key()) { take.at_shard(*other) } else { *take }
     };
     (!denied.is_empty()).then(|| takes.iter().zip(others).map(other).collect())
+}
+
+/// Reverses the choice of shards. Each charge has its original takes again, even if several shards were read.
+pub(super) fn undivided<'a>(takes: &[Take<'a>]) -> impl Iterator<Item = Take<'a>> {
+    takes.iter().filter(|take| take.part.shard == 0).map(Take::whole)
 }
 
 /// Returns how many shards, counted from the first, can grant a charge.

@@ -64,13 +64,13 @@ pub enum Reason {
     /// The charge fits, but another charge of the same call was denied, so nothing was spent.
     RefusedElsewhere,
     /// The caller matches a rule in a [deny list](crate::protection::DenyList).
-    /// [`Decision::denied_rule`](crate::Decision::denied_rule) returns the rule. Clients are told only that retrying
+    /// [`Decision::denied_rule`](crate::Decision::denied_rule) returns the rule. The response shows only that retrying
     /// does not help.
     DenyList,
     /// The caller is temporarily [blocked](crate::protection::AutoBlock).
     /// [`Decision::denied_rule`](crate::Decision::denied_rule) returns the blocked signal. If it returns `None`, the
     /// key is [paused](crate::RateLimiter::pause), or it was blocked while the call waited for its reservation.
-    /// Clients are told only when to retry.
+    /// The response shows only when to retry.
     Blocked,
 }
 

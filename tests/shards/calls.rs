@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tollgate::key::Secret;
 use tollgate::observe::{Decided, Mistake, Observer};
 use tollgate::policy::Enforce;
 use tollgate::{
@@ -213,4 +214,30 @@ fn a_divided_quota_in_shadow_mode_denies_nothing() {
     let left: Vec<u64> = check.iter().map(tollgate::Decision::remaining).collect();
     assert_eq!(left, [0, 40]);
     assert!(!call().is_allowed());
+}
+
+#[test]
+fn the_other_shard_is_tried_after_a_denial_in_shadow_mode() {
+    let shadow = Policy::new("shadow", Quota::per_hour(1)).enforce(Enforce::Never);
+    let user = Policy::new("user", Quota::per_hour(10).shards(2));
+    let backend = Arc::new(MemoryBackend::builder().clock(ManualClock::new()).build());
+    let limiter = || RateLimiter::builder(Arc::clone(&backend)).secret(Secret::new([7; 16])).build();
+    let call = |limiter: &RateLimiter, key: u64| {
+        now(limiter.try_limit_all([Charge::new(&shadow, key), Charge::new(&user, key).cost(5)]))
+    };
+    for key in 0..50 {
+        assert!(call(&limiter(), key).is_allowed());
+        // The new limiter does not know which of the two shards is empty.
+        assert!(call(&limiter(), key).is_shadowed(), "the other shard has enough tokens");
+        assert!(!call(&limiter(), key).is_allowed());
+    }
+}
+
+#[test]
+fn a_charge_without_shards_does_not_choose_the_shard_of_another_charge() {
+    let user = Policy::new("user", Quota::per_hour(1000));
+    let hot = Policy::new("hot", Quota::per_hour(10).shards(2));
+    let (limiter, _clock) = limiter();
+    let call = || now(limiter.try_limit_all([Charge::new(&user, "ada"), Charge::new(&hot, "ada")]));
+    assert_eq!((0..20).filter(|_| call().is_allowed()).count(), 10);
 }

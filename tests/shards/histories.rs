@@ -7,21 +7,10 @@ use tollgate::policy::{Decisions, Quotas};
 use tollgate::{Charge, HOUR, MINUTE, Policy, Quota, RateLimiter, SECOND};
 
 use crate::client::limiter;
+use crate::random::Random;
 use crate::support::now;
 
 pub(crate) const SHARDS: [u64; 4] = [1, 2, 7, 64];
-
-/// A random number generator with a seed, so that a failing history can be repeated.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
 
 /// Policies with 1 to 4 quotas, each with 1, 2, 7 or 64 shards.
 pub(crate) fn policies() -> Vec<Policy> {

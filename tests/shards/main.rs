@@ -25,6 +25,9 @@ mod histories;
 #[allow(dead_code)]
 #[path = "../redis/ports.rs"]
 mod ports;
+
+#[path = "../support/random.rs"]
+mod random;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redis")]

@@ -7,7 +7,8 @@ use tollgate::policy::Decisions;
 use tollgate::{Charge, HOUR, Policy, Quota, RateLimiter, Reason};
 
 use crate::cluster_server::{Cluster, info, owner, slot};
-use crate::histories::{Random, Spending, ask, charge, policies};
+use crate::histories::{Spending, ask, charge, policies};
+use crate::random::Random;
 use crate::server::Server;
 
 static HOT: Policy = Policy::new("hot", Quota::token_bucket(640, HOUR).shards(64));

@@ -9,19 +9,8 @@ use tollgate::policy::{Decisions, Quotas};
 use tollgate::{Charge, HOUR, MINUTE, Policy, Quota, RateLimiter, SECOND, Subject};
 
 use crate::client::limiter;
+use crate::random::Random;
 use crate::support::now;
-
-/// A random number generator with a seed, so that a failing history can be repeated.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
 
 pub(crate) fn policies() -> Vec<Policy> {
     let ms = Duration::from_millis(1);

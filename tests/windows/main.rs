@@ -22,6 +22,9 @@ mod own_quotas;
 #[allow(dead_code)]
 #[path = "../redis/ports.rs"]
 mod ports;
+
+#[path = "../support/random.rs"]
+mod random;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redis")]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tollgate::policy::Quotas;
 use tollgate::{Charge, DAY, Policy, Quota, RateLimiter, Subject};
 
-use crate::histories::{Random, Reference, ask, charge, policies};
+use crate::histories::{Reference, ask, charge, policies};
+use crate::random::Random;
 use crate::server::Server;
 
 #[tokio::test]
