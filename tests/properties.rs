@@ -9,6 +9,8 @@
 mod admitted;
 #[path = "model/mod.rs"]
 mod model;
+#[path = "support/random.rs"]
+mod numbers;
 #[path = "model/random.rs"]
 mod random;
 
@@ -28,6 +30,8 @@ mod exhaustive;
 mod extremes;
 #[path = "properties/give_backs.rs"]
 mod give_backs;
+#[path = "properties/leases.rs"]
+mod leases;
 #[path = "properties/regressions.rs"]
 mod regressions;
 #[path = "properties/together.rs"]

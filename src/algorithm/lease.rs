@@ -1,0 +1,240 @@
+//! Leases: tokens that a process takes from a row at once, to spend them later without asking the backend.
+//!
+//! A token that is leased counts as spent. It is also *outstanding* until its holder reports that it was spent, returns
+//! it unused, or loses it because the lease ends. Spent tokens are repaid as usual, but never to less than the
+//! outstanding tokens. With this *floor*, leases keep the bound of the quota, however many processes hold leases, and
+//! whatever is delayed or lost.
+//!
+//! To see why, let `C` be the capacity, `S` the spent tokens and `O` the outstanding tokens. The tokens that can be
+//! admitted without a refill are `C - S`, plus those that holders have not spent yet, which are at most `O`. Granting
+//! and returning a lease only move tokens between these two parts. A report changes neither part. When a lease ends,
+//! its tokens stay spent, so the sum can only decrease. Only a refill adds to the sum, at the rate of the quota, and
+//! because `S` is at least `O`, the sum never exceeds `C`.
+//!
+//! A row does not list its leases. Each lease belongs to a *generation*, which is the period of [`LEASE_LIFE`] in which
+//! the lease was granted. A row stores the outstanding tokens of the current generation and of the last one. A
+//! generation ends after two periods, so a lease lasts for one to two periods.
+//!
+//! Windows follow the same rule. Outstanding tokens of a sliding window move with the current window.
+
+use std::time::Duration;
+
+use super::{Algorithm, Ask, Micros, Quota, SECOND, State, Step, Verdict};
+use super::{available, cleared, roll, step, token_bucket};
+
+/// The time for which a generation grants leases. A lease ends one to two such periods after it was granted.
+pub const LEASE_LIFE: Duration = Duration::from_secs(2 * SECOND.as_secs());
+
+const LIFE: u64 = LEASE_LIFE.as_micros() as u64;
+
+/// The smallest lease. With fewer tokens, a lease would save no call to the backend.
+pub(crate) const MIN_LEASE: u64 = 2;
+
+/// The outstanding tokens of a window. The default is a window without leases. See [`lease`] for an example.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs)] // A new field would change the layout of rows.
+pub struct Outstanding {
+    /// The instant of the first lease, which distinguishes the row from an earlier row that was reset or lost.
+    pub since: Micros,
+    /// The instant at which the current generation becomes the last one, and the last generation ends.
+    pub turn: Micros,
+    /// The outstanding tokens of the current generation.
+    pub current: u64,
+    /// The outstanding tokens of the last generation.
+    pub last: u64,
+}
+
+impl Outstanding {
+    /// Returns the outstanding tokens of both generations.
+    pub const fn tokens(&self) -> u64 {
+        self.current.saturating_add(self.last)
+    }
+
+    /// Returns the instant at which all leases have ended.
+    pub(crate) const fn end(&self) -> Micros {
+        if self.current > 0 { self.turn.plus(LIFE) } else { self.turn }
+    }
+
+    /// Ends the last generation. The current generation becomes the last one.
+    fn turned(&self) -> Outstanding {
+        Outstanding { current: 0, last: self.current, turn: self.turn.plus(LIFE), ..*self }.or_none()
+    }
+
+    fn or_none(self) -> Outstanding {
+        if self.tokens() == 0 { Outstanding::default() } else { self }
+    }
+
+    fn generation(&mut self, id: LeaseId) -> Option<&mut u64> {
+        match () {
+            () if id.since != self.since => None,
+            () if id.turn == self.turn => Some(&mut self.current),
+            () if id.turn.plus(LIFE) == self.turn => Some(&mut self.last),
+            () => None,
+        }
+    }
+}
+
+/// Identifies the generation of a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs)] // A new field would change the contract of backends.
+pub struct LeaseId {
+    /// The instant of the row's first lease.
+    pub since: Micros,
+    /// The instant at which the generation stops granting leases.
+    pub turn: Micros,
+}
+
+/// What a holder has done with tokens of a lease since its last report. A report must be sent at most once. If it is
+/// unknown whether a report has arrived, the tokens stay outstanding until the lease ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs)] // A new field would change the contract of backends.
+pub struct LeaseReport {
+    /// The generation of the lease. Reports for a generation that has ended are ignored.
+    pub id: LeaseId,
+    /// The number of tokens that were spent.
+    pub spent: u64,
+    /// The number of tokens that are given back unused.
+    pub unused: u64,
+}
+
+/// The answer to a request for a lease. See [`lease`] for an example.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(clippy::exhaustive_structs)] // A new field would change the contract of backends.
+pub struct Lease {
+    /// The number of tokens, which is 0 if no lease was granted.
+    pub tokens: u64,
+    /// The generation of the lease.
+    pub id: LeaseId,
+    /// The time until the lease ends. The holder counts it from the time at which it sent the request.
+    pub life: Duration,
+    /// The row after the request.
+    pub state: State,
+    /// The outstanding tokens after the request.
+    pub outstanding: Outstanding,
+    /// The instant of the request.
+    pub now: Micros,
+}
+
+/// Applies `reports`, and then grants a lease of at most `tokens` tokens.
+///
+/// A lease has at most half of the available tokens, so that the first process to ask leaves tokens for others. All
+/// leases together have at most half of the capacity. If fewer than two tokens can be leased, none are.
+///
+/// ```
+/// use tollgate::{algorithm::{lease, LeaseReport, Micros, Outstanding, State}, Quota, MINUTE};
+/// let (quota, now) = (Quota::token_bucket(100, MINUTE), Micros::new(1_767_225_600_000_000));
+/// let first = lease(&quota, &State::default(), &Outstanding::default(), now, &[], 30);
+/// assert_eq!((first.tokens, first.state.spent, first.outstanding.tokens()), (30, 30.0, 30));
+///
+/// let report = LeaseReport { id: first.id, spent: 20, unused: 10 };
+/// let none = lease(&quota, &first.state, &first.outstanding, now, &[report], 0);
+/// assert_eq!((none.tokens, none.state.spent, none.outstanding.tokens()), (0, 20.0, 0));
+/// ```
+pub fn lease(
+    quota: &Quota,
+    state: &State,
+    outstanding: &Outstanding,
+    now: Micros,
+    reports: &[LeaseReport],
+    tokens: u64,
+) -> Lease {
+    let (mut state, mut outstanding) = settle_leases(quota, state, outstanding, now);
+    for report in reports {
+        let Some(left) = outstanding.generation(report.id) else { continue };
+        let unused = report.unused.min(left.saturating_sub(report.spent));
+        *left = left.saturating_sub(report.spent.saturating_add(unused));
+        if unused > 0 {
+            state = roll(quota, &state, now);
+            state = cleared(quota, State { spent: state.spent - unused as f64, ..state });
+        }
+    }
+    outstanding = outstanding.or_none();
+    let row = roll(quota, &state, now);
+    let room = (quota.get_capacity() / 2).saturating_sub(outstanding.tokens());
+    let mut granted = tokens.min(available(quota, &row, now) / 2).min(room);
+    if granted < MIN_LEASE {
+        granted = 0;
+    }
+    if granted > 0 {
+        state = cleared(quota, State { spent: row.spent + granted as f64, ..row });
+        if outstanding.tokens() == 0 {
+            outstanding = Outstanding { since: now, turn: now.plus(LIFE), ..outstanding };
+        }
+        outstanding.current += granted;
+    }
+    let id = LeaseId { since: outstanding.since, turn: outstanding.turn };
+    let life = Duration::from_micros(outstanding.turn.plus(LIFE).micros_since(now));
+    Lease { tokens: granted, id, life, state: state.or_none(), outstanding, now }
+}
+
+/// Returns the row and its outstanding tokens at `now`: leases that have ended are removed, and the spent tokens are at
+/// least the outstanding ones. Backends call this function before [`step`](super::step) and
+/// [`settle`](super::settle()) if a window has outstanding tokens. See [`lease`] for an example.
+pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, now: Micros) -> (State, Outstanding) {
+    let (mut state, mut left) = (*state, *outstanding);
+    if left.tokens() == 0 {
+        return (state, Outstanding::default());
+    }
+    if left.turn > now.plus(LIFE) {
+        // The clock was set back. Both generations end later than they would have.
+        left.turn = now.plus(LIFE);
+    }
+    // The floor is lowered when a generation ends. Until then, no more than this floor was repaid.
+    while left.turn <= now && left.tokens() > 0 {
+        state = floored(quota, &state, left.tokens(), left.turn);
+        left = left.turned();
+    }
+    (floored(quota, &state, left.tokens(), now), left)
+}
+
+/// Returns a row of which at least `floor` tokens are spent at `now`. A row that has more spent tokens is unchanged.
+pub(crate) fn floored(quota: &Quota, state: &State, floor: u64, now: Micros) -> State {
+    if floor == 0 {
+        return *state;
+    }
+    let (row, floor) = (roll(quota, state, now), floor as f64);
+    let is_bucket = quota.algorithm() == Algorithm::TokenBucket;
+    let spent = if is_bucket { token_bucket::spent(quota, &row, now) } else { row.spent };
+    if spent >= floor {
+        return *state;
+    }
+    let at = if is_bucket { row.at.max(now) } else { row.at };
+    let carry = match quota.algorithm() {
+        // The outstanding tokens of the previous window now count in the current window.
+        Algorithm::SlidingWindow => (row.carry - (floor - row.spent)).max(0.0),
+        _ => row.carry,
+    };
+    cleared(quota, State { spent: floor, at, carry, ..row })
+}
+
+/// Returns the verdict on `ask` for a row with outstanding tokens that denies it at `now`. The retry time accounts for
+/// the end of the leases.
+pub(crate) fn denied_by_leases(
+    quota: &Quota,
+    state: &State,
+    outstanding: &Outstanding,
+    now: Micros,
+    ask: Ask,
+) -> Verdict {
+    let (mut state, mut left) = settle_leases(quota, state, outstanding, now);
+    let most = if ask.max_wait().is_some() { quota.ceiling() } else { quota.get_capacity() };
+    let (mut at, level) = (now, most.saturating_sub(ask.tokens()));
+    loop {
+        let verdict = step(quota, &state, at, ask).verdict;
+        let Verdict::Deny { retry } = verdict else { return Verdict::Deny { retry: Some(at.since(now)) } };
+        // The floor does not delay a row above it.
+        if left.tokens() <= level || retry.is_none() {
+            return Verdict::Deny { retry: retry.map(|retry| (at + retry).since(now)) };
+        }
+        at = left.turn;
+        (state, left) = settle_leases(quota, &state, &left, at);
+    }
+}
+
+/// Returns the step with the verdict of [`denied_by_leases`] if it is a denial.
+pub(crate) fn with_leases(quota: &Quota, step: Step, outstanding: &Outstanding, ask: Ask) -> Step {
+    if step.is_allowed() || outstanding.tokens() == 0 {
+        return step;
+    }
+    Step { verdict: denied_by_leases(quota, &step.state, outstanding, step.now, ask), ..step }
+}
