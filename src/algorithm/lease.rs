@@ -179,9 +179,10 @@ pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, no
         // The clock was set back. Both generations end later than they would have.
         left.turn = now.plus(LIFE);
     }
-    // The floor is lowered when a generation ends. Until then, no more than this floor was repaid.
+    // The floor is lowered when a generation ends. Until then, the tokens were repaid no further than to this floor. The
+    // row is rolled to this instant, so that every other quota also finds the tokens that were spent then.
     while left.turn <= now && left.tokens() > 0 {
-        state = floored(quota, &state, left.tokens(), left.turn);
+        state = cleared(quota, rolled_to_floor(quota, &state, left.tokens(), left.turn));
         left = left.turned();
     }
     (floored(quota, &state, left.tokens(), now), left)
@@ -189,22 +190,28 @@ pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, no
 
 /// Returns a row of which at least `floor` tokens are spent at `now`. A row that has more spent tokens is unchanged.
 pub(crate) fn floored(quota: &Quota, state: &State, floor: u64, now: Micros) -> State {
-    if floor == 0 {
+    if floor == 0 || spent_in_window(quota, &roll(quota, state, now), now) >= floor as f64 {
         return *state;
     }
+    cleared(quota, rolled_to_floor(quota, state, floor, now))
+}
+
+fn rolled_to_floor(quota: &Quota, state: &State, floor: u64, now: Micros) -> State {
     let (row, floor) = (roll(quota, state, now), floor as f64);
-    let is_bucket = quota.algorithm() == Algorithm::TokenBucket;
-    let spent = if is_bucket { token_bucket::spent(quota, &row, now) } else { row.spent };
-    if spent >= floor {
-        return *state;
+    if spent_in_window(quota, &row, now) >= floor {
+        return row;
     }
-    let at = if is_bucket { row.at.max(now) } else { row.at };
-    let carry = match quota.algorithm() {
+    match quota.algorithm() {
+        Algorithm::TokenBucket => State { spent: floor, at: row.at.max(now), ..row },
+        Algorithm::FixedWindow => State { spent: floor, ..row },
         // The outstanding tokens of the previous window now count in the current window.
-        Algorithm::SlidingWindow => (row.carry - (floor - row.spent)).max(0.0),
-        _ => row.carry,
-    };
-    cleared(quota, State { spent: floor, at, carry, ..row })
+        Algorithm::SlidingWindow => State { spent: floor, carry: (row.carry - (floor - row.spent)).max(0.0), ..row },
+    }
+}
+
+/// Returns the spent tokens of a rolled row. For a sliding window, these are the tokens of the current window.
+fn spent_in_window(quota: &Quota, row: &State, now: Micros) -> f64 {
+    if quota.algorithm() == Algorithm::TokenBucket { token_bucket::spent(quota, row, now) } else { row.spent }
 }
 
 /// Returns the verdict on `ask` for a row with outstanding tokens that denies it at `now`. The retry time accounts for

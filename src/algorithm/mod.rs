@@ -45,6 +45,8 @@ pub use error::QuotaError;
 pub(crate) use give_back::carry_until;
 pub use give_back::{ChargeRecord, settle, takes_effect};
 pub use lease::{LEASE_LIFE, Lease, LeaseId, LeaseReport, Outstanding, lease, settle_leases};
+#[cfg(feature = "redis")]
+pub(crate) use lease::{MIN_LEASE, floored, with_leases};
 pub(crate) use list::List;
 pub use micros::Micros;
 pub(crate) use micros::whole_micros;

@@ -11,6 +11,7 @@ pub(crate) mod bytes;
 pub mod conformance;
 mod error;
 mod future;
+mod lease;
 mod memory;
 mod notices;
 #[cfg(feature = "redis")]
@@ -26,6 +27,7 @@ use crate::policy::{ChargedQuota, Decision, Digest, MAX_WINDOWS, Part, PolicyNam
 pub use crate::algorithm::Steps;
 pub use error::{Error, ErrorKind};
 pub use future::BackendFuture;
+pub use lease::{LeaseBackend, LeaseHolder, LeaseRequest};
 pub use memory::{MemoryBackend, MemoryBackendBuilder};
 pub use notices::{Notice, NoticeChannel, NoticeSubscriber};
 #[cfg(all(tollgate_fuzzing, feature = "redis", feature = "serde"))]
@@ -62,7 +64,7 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// ```
 /// # use tollgate::{algorithm::Micros, clock::{Clock, Sleep}, key::Secret, policy::PolicyName};
 /// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
-/// # use tollgate::backend::{Adjustment, Backend, BackendFuture, Error, Health, LoadedRows, NoticeChannel, RowId};
+/// # use tollgate::backend::{Adjustment, Backend, BackendFuture, Error, Health, LeaseBackend, LoadedRows, NoticeChannel, RowId};
 /// # use tollgate::backend::{SavedRows, Steps, Take};
 /// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
 ///
@@ -82,6 +84,7 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///     fn clock(&self) -> Option<Arc<dyn Clock>> { self.inner.clock() }
 ///     fn is_remote(&self) -> bool { self.inner.is_remote() }
 ///     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> { self.inner.notice_channel() }
+///     fn lease_backend(&self) -> Option<Arc<dyn LeaseBackend>> { self.inner.lease_backend() }
 ///     fn health(&self) -> Health { self.inner.health() }
 ///     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> { self.inner.rows_by_policy() }
 ///     fn save_rows(&self) -> Option<SavedRows> { self.inner.save_rows() }
@@ -150,6 +153,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Returns the channel on which limiters publish run-time changes. If the result is `None`, which is the default, a
     /// change affects only the limiter on which it was made.
     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
+        None
+    }
+
+    /// Returns the interface through which limiters lease tokens. If the result is `None`, which is the default, every
+    /// call is decided by the backend, even under a policy with [leases](crate::Policy::leases).
+    fn lease_backend(&self) -> Option<Arc<dyn LeaseBackend>> {
         None
     }
 
@@ -280,6 +289,10 @@ macro_rules! delegate {
 
             fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
                 (**self).notice_channel()
+            }
+
+            fn lease_backend(&self) -> Option<Arc<dyn LeaseBackend>> {
+                (**self).lease_backend()
             }
 
             fn health(&self) -> Health {

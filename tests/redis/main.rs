@@ -18,9 +18,12 @@ mod foreign;
 mod histories;
 mod hostile;
 mod keys;
+mod leases;
 mod least_privilege;
 mod messages;
 mod notices;
+#[path = "../support/random.rs"]
+mod numbers;
 mod outage;
 mod pauses;
 mod ports;

@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 
 use super::script::DECISIONS;
 use super::wire::{Arguments, Foreign, Reply, stride};
-use crate::algorithm::{Ask, ChargeRecord, Line, Quota, State, settle, step_all, takes_effect};
+use crate::algorithm::{Ask, ChargeRecord, Lease, LeaseReport, Line, Outstanding, Quota, State, stamp};
+use crate::algorithm::{floored, lease, settle, settle_leases, step_all, takes_effect, with_leases};
 use crate::backend::{Error, ErrorKind, Steps};
 use crate::policy::MAX_WINDOWS;
 
@@ -27,12 +28,14 @@ pub(super) struct Outcome {
     pub(super) steps: Steps,
     /// Whether a settlement took effect, or a reset found a row.
     pub(super) took_effect: bool,
+    /// The answer to a request for a lease.
+    pub(super) lease: Option<Lease>,
 }
 
 impl Operation {
     /// Returns whether the operation must be sent even after a long time in the queue. Settlements and resets must be.
     pub(super) fn must_run(&self) -> bool {
-        !matches!(self.action, Action::Decide { .. })
+        !matches!(self.action, Action::Decide { .. } | Action::Lease { .. })
     }
 
     pub(super) fn fail(self, error: Error) {
@@ -46,6 +49,7 @@ impl Operation {
 pub(super) enum Action {
     Decide { rows: SmallVec<[RowKey; 1]>, takes: SmallVec<[QueuedTake; 1]>, store: bool },
     Settle { row: RowKey, window: u8, quota: Quota, receipt: ChargeRecord, actual: u64 },
+    Lease { row: RowKey, window: u8, quota: Quota, reports: [LeaseReport; 2], tokens: u64 },
     Reset { row: RowKey },
 }
 
@@ -63,7 +67,7 @@ impl Action {
     pub(super) fn rows(&self) -> &[RowKey] {
         match self {
             Action::Decide { rows, .. } => rows,
-            Action::Settle { row, .. } | Action::Reset { row } => std::slice::from_ref(row),
+            Action::Settle { row, .. } | Action::Lease { row, .. } | Action::Reset { row } => std::slice::from_ref(row),
         }
     }
 
@@ -71,7 +75,7 @@ impl Action {
     fn windows(&self) -> usize {
         match self {
             Action::Decide { takes, .. } => 1 + takes.iter().map(|take| usize::from(take.window)).max().unwrap_or(0),
-            Action::Settle { window, .. } => 1 + usize::from(*window),
+            Action::Settle { window, .. } | Action::Lease { window, .. } => 1 + usize::from(*window),
             Action::Reset { .. } => MAX_WINDOWS,
         }
     }
@@ -93,7 +97,9 @@ impl Action {
             Action::Decide { takes, .. } => {
                 rows.iter().zip(takes).map(|(row, take)| row * width + usize::from(take.window)).collect()
             }
-            Action::Settle { window, .. } => SmallVec::from_iter([rows[0] * width + usize::from(*window)]),
+            Action::Settle { window, .. } | Action::Lease { window, .. } => {
+                SmallVec::from_iter([rows[0] * width + usize::from(*window)])
+            }
             Action::Reset { .. } => (rows[0] * width..(rows[0] + 1) * width).collect(),
         }
     }
@@ -195,32 +201,62 @@ impl Batch {
 /// Repeats the script's operation on the windows as they were before the call, to compute waits, retry times and new
 /// states. Fails if the decision differs from the script's decision.
 fn replay(action: &Action, indexes: &[usize], reply: &mut Reply, done: bool) -> Result<Outcome, Error> {
-    let Reply { now, windows, foreign, .. } = reply;
-    let Outcome { mut steps, mut took_effect } = Outcome::default();
+    let Reply { now, windows, outstanding, foreign, .. } = reply;
+    let Outcome { mut steps, mut took_effect, lease: mut leased } = Outcome::default();
     match action {
         Action::Decide { takes, store, .. } => {
-            let before: SmallVec<[State; 1]> = indexes.iter().map(|index| windows[*index]).collect();
+            let before: SmallVec<[_; 1]> = indexes.iter().map(|index| (windows[*index], outstanding[*index])).collect();
             let lines =
                 indexes.iter().zip(takes).map(|(row, take)| Line { row: *row, quota: &take.quota, ask: take.ask });
-            steps = step_all(windows, &lines.collect::<SmallVec<[_; 1]>>(), *now);
-            if !store {
-                indexes.iter().zip(before).for_each(|(index, state)| windows[*index] = state);
+            let lines: SmallVec<[_; 1]> = lines.collect();
+            for line in &lines {
+                let (state, outstanding) = (&mut windows[line.row], &mut outstanding[line.row]);
+                if outstanding.tokens() > 0 {
+                    (*state, *outstanding) = settle_leases(line.quota, state, outstanding, *now);
+                }
+            }
+            steps = step_all(windows, &lines, *now);
+            for (step, line) in steps.iter_mut().zip(&lines) {
+                *step = with_leases(line.quota, *step, &outstanding[line.row], line.ask);
+            }
+            if !store || !steps.all_granted() {
+                for (index, before) in indexes.iter().zip(before) {
+                    (windows[*index], outstanding[*index]) = before;
+                }
             }
         }
-        Action::Settle { quota, receipt, actual, .. } => {
-            let state = &mut windows[indexes[0]];
+        Action::Settle { window: _, quota, receipt, actual, .. } => {
+            let (state, outstanding) = (&mut windows[indexes[0]], &mut outstanding[indexes[0]]);
+            (*state, *outstanding) = settle_leases(quota, state, outstanding, *now);
             took_effect = takes_effect(quota, state, receipt, *now, *actual);
-            *state = settle(quota, state, receipt, *now, *actual).or_none();
+            let settled = settle(quota, state, receipt, *now, *actual);
+            let is_own = settled.stamp == stamp(quota);
+            *state = if is_own { floored(quota, &settled, outstanding.tokens(), *now) } else { settled };
+            // Outstanding tokens cannot be given back.
+            took_effect &= *state == settled;
+            *state = state.or_none();
+        }
+        Action::Lease { quota, reports, tokens, .. } => {
+            let (state, outstanding) = (&mut windows[indexes[0]], &mut outstanding[indexes[0]]);
+            let answer = lease(quota, state, outstanding, *now, reports, *tokens);
+            (*state, *outstanding) = (answer.state, answer.outstanding);
+            took_effect = answer.tokens > 0;
+            leased = Some(answer);
         }
         Action::Reset { .. } => {
             let before = foreign.len();
             foreign.retain(|(index, _)| !indexes.contains(index));
             let spent =
                 indexes.iter().filter(|index| std::mem::take(&mut windows[**index]) != State::default()).count();
+            indexes.iter().for_each(|index| outstanding[*index] = Outstanding::default());
             took_effect = spent > 0 || foreign.len() < before;
         }
     }
-    if steps.all_granted() == done { Ok(Outcome { steps, took_effect }) } else { Err(disagreement()) }
+    let expected = match action {
+        Action::Lease { .. } => took_effect,
+        _ => steps.all_granted(),
+    };
+    if expected == done { Ok(Outcome { steps, took_effect, lease: leased }) } else { Err(disagreement()) }
 }
 
 fn disagreement() -> Error {

@@ -9,6 +9,7 @@ mod builder;
 mod error;
 #[cfg(all(tollgate_fuzzing, feature = "serde"))]
 pub(super) mod fuzzing;
+mod leases;
 mod link;
 #[cfg(all(test, tollgate_models))]
 mod models;
@@ -28,7 +29,8 @@ use self::batcher::Batcher;
 use self::notices::RedisNoticeChannel;
 use self::wire::VERSION;
 use super::{
-    Adjustment, Backend, BackendFuture, Error, ErrorKind, Health, NoticeChannel, OwnedTake, RowId, Steps, Take,
+    Adjustment, Backend, BackendFuture, Error, ErrorKind, Health, LeaseBackend, NoticeChannel, OwnedTake, RowId, Steps,
+    Take,
 };
 use crate::algorithm::{ChargeRecord, Step};
 use crate::policy::{Digest, PolicyName, Secret};
@@ -262,6 +264,10 @@ impl Backend for RedisBackend {
 
     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
         self.channel.clone().map(|channel| Arc::new(channel) as Arc<dyn NoticeChannel>)
+    }
+
+    fn lease_backend(&self) -> Option<Arc<dyn LeaseBackend>> {
+        Some(Arc::new(self.clone()))
     }
 
     fn health(&self) -> Health {

@@ -9,6 +9,7 @@ local pack, unpack_bytes, call, pcall = struct.pack, struct.unpack, redis.call, 
 
 local HEADER_FORMAT, WINDOW_FORMAT = '<BBI2I4', '<dddI4I4'
 local QUOTA_FORMAT, LINE_FORMAT = '<BI4ddddd', '<HBHddd'
+local LEASE_FORMAT, REQUEST_FORMAT = '<dddd', '<HBHdddddddddd'
 -- The bytes of a row that does not exist, and of a window in which nothing is spent.
 local NONE, EMPTY = ('\0'):rep(HEADER), ('\0'):rep(WINDOW)
 local ROUNDING = 1e-6
@@ -24,15 +25,31 @@ local function described(length, first)
   return pack('<I4I4B', FOREIGN, length, first or 0)
 end
 
+local function has_lease(sections, window)
+  return floor(sections / 2 ^ window) % 2 == 1
+end
+
+-- Returns the number of leases in a row whose window is below `windows`.
+local function leases_below(windows, sections)
+  local count = 0
+  for window = 0, windows - 1 do
+    if has_lease(sections, window) then count = count + 1 end
+  end
+  return count
+end
+
 local function is_row(bytes)
   if #bytes <= HEADER then return false end
   local version, windows, sections = unpack_bytes(HEADER_FORMAT, bytes)
-  return version == VERSION and windows <= MAX_WINDOWS and sections == 0 and #bytes == HEADER + windows * WINDOW
+  return version == VERSION and windows <= MAX_WINDOWS and sections < 2 ^ windows
+    and #bytes == HEADER + windows * WINDOW + leases_below(windows, sections) * LEASE
 end
 
--- The values from before the call, and the second at which the server drops each row (nil if a value is not a row).
-local found, drops = #KEYS == 1 and {} or call('MGET', unpack(KEYS)), {}
+-- The values from before the call, their numbers of windows, a bit for each window with leases, and the second at which
+-- the server drops each row (nil if a value is not a row).
+local found, counts, sections, drops = #KEYS == 1 and {} or call('MGET', unpack(KEYS)), {}, {}, {}
 for i = 1, #KEYS do
+  counts[i], sections[i] = 0, 0
   local bytes = found[i]
   -- For a key of another type, MGET returns nil and GET returns an error.
   if not bytes then bytes = pcall('GET', KEYS[i]) end
@@ -44,34 +61,28 @@ for i = 1, #KEYS do
   elseif not is_row(bytes) then
     bytes = described(#bytes, bytes:byte())
   else
-    drops[i] = unpack_bytes('<I4', bytes, 5)
+    local _
+    _, counts[i], sections[i], drops[i] = unpack_bytes(HEADER_FORMAT, bytes)
   end
   found[i] = bytes
 end
--- The windows that the call has changed, and, for each row, the number of the last of them, counted from 1.
+-- The windows that the call has changed, each followed by its leases, and, for each row, the number of the last of them,
+-- counted from 1.
 local changed, width = {}, {}
+
+-- Returns the leases of a window as they were before the call, or an empty string.
+local function found_leases(row, window)
+  if not has_lease(sections[row], window) then return '' end
+  local offset = HEADER + counts[row] * WINDOW + leases_below(window, sections[row]) * LEASE
+  return found[row]:sub(offset + 1, offset + LEASE)
+end
 
 -- The current window. The variables are the fields of `State`, and `drop`, which is the second at which the server
 -- drops the row. `clear` is in seconds, and `clear_at` in microseconds.
 local drop, spent, at, carry, row_stamp, clear, clear_at, is_lone
 
--- Loads a window. Returns whether the value is a row and the numbers of the window are in range.
-local function load(row, window)
-  drop = drops[row]
-  if not drop then return false end
-  local bytes, first = changed[row * MAX_WINDOWS + window], 1
-  if not bytes then bytes, first = found[row], HEADER + window * WINDOW + 1 end
-  if #bytes < first then
-    spent, at, carry, row_stamp, clear = 0, 0, 0, 0, 0
-  else
-    spent, at, carry, row_stamp, clear = unpack_bytes(WINDOW_FORMAT, bytes, first)
-  end
-  -- Only the expiry of a row with one window can be brought forward, because other windows may need it for longer.
-  is_lone = window == 0 and #found[row] <= HEADER + WINDOW and (width[row] or 1) == 1
-  clear_at = clear == NEVER and LAST or clear * 1000000
-  return spent >= 0 and spent <= LAST and carry >= 0 and carry <= LAST
-    and at >= 0 and at <= LAST and at % 1 == 0
-end
+-- The outstanding tokens of the current window; see algorithm/lease.rs.
+local since, turn, current, last
 
 -- The current quota. The rate and period of a bucket are in lowest terms. In each period, one grain of `rate` tokens is
 -- refilled.
@@ -131,10 +142,10 @@ local function spent_at(instant)
 end
 
 -- Returns whether the row was written by another quota and has not yet expired.
-local function is_foreign()
+local function is_foreign(instant)
   if row_stamp == stamp or row_stamp == 0 then return false end
   local owed = row_stamp % TAGS == SLIDING_WINDOW and spent + carry or spent
-  return owed > 0 and now < clear_at
+  return owed > 0 and instant < clear_at
 end
 
 -- Returns the second from which `tokens` are refilled, if the refill starts at `from`.
@@ -187,7 +198,7 @@ end
 
 -- Converts the row to `instant` and to the current quota. Returns whether another quota wrote it.
 local function roll(instant)
-  local was_foreign, read = is_foreign(), OWN
+  local was_foreign, read = is_foreign(instant), OWN
   if was_foreign then
     read = reading()
     if read == WHOLE and row_stamp % TAGS == SLIDING_WINDOW then spent = spent + carry end
@@ -228,6 +239,75 @@ local function roll(instant)
   return was_foreign
 end
 
+-- Leases: see lease.rs ------------------------------------------------------------------------------------------------
+
+-- Rolls the row to `instant`, and raises its spent tokens to the outstanding tokens. Returns whether they were fewer.
+local function roll_to_floor(instant)
+  local least = current + last
+  roll(instant)
+  local is_raised = spent_at(instant) < least
+  if is_raised then
+    if algorithm == TOKEN_BUCKET then
+      at = max(at, instant)
+    elseif algorithm == SLIDING_WINDOW then
+      carry = max(carry - (least - spent), 0)
+    end
+    spent = least
+  end
+  clear = cleared(spent, at)
+  clear_at = clear == NEVER and LAST or clear * 1000000
+  return is_raised
+end
+
+-- Raises the spent tokens to the outstanding tokens. A row that has more spent tokens is unchanged.
+local function raise_to_floor()
+  if current + last == 0 then return end
+  local was_spent, was_at, was_carry, was_stamp, was_drop = spent, at, carry, row_stamp, drop
+  local was_clear, was_clear_at = clear, clear_at
+  if not roll_to_floor(now) then
+    spent, at, carry, row_stamp, drop = was_spent, was_at, was_carry, was_stamp, was_drop
+    clear, clear_at = was_clear, was_clear_at
+  end
+end
+
+-- Removes leases that have ended.
+local function settle_leases()
+  turn = min(turn, now + LIFE)
+  while turn <= now and current + last > 0 do
+    roll_to_floor(turn)
+    current, last, turn = 0, current, turn + LIFE
+  end
+  raise_to_floor()
+end
+
+-- Loads a window, and applies the current quota to its leases. Returns whether the value is a row and the numbers of the window are in range.
+local function load(row, window)
+  drop = drops[row]
+  if not drop then return false end
+  local bytes, first, leases = changed[row * MAX_WINDOWS + window], 1, nil
+  if bytes then
+    leases = bytes:sub(WINDOW + 1)
+  else
+    bytes, first = found[row], HEADER + window * WINDOW + 1
+    leases = sections[row] == 0 and '' or found_leases(row, window)
+  end
+  if first > 1 and window >= counts[row] then
+    spent, at, carry, row_stamp, clear = 0, 0, 0, 0, 0
+  else
+    spent, at, carry, row_stamp, clear = unpack_bytes(WINDOW_FORMAT, bytes, first)
+  end
+  -- Only the expiry of a row with one window can be brought forward, because other windows may need it for longer.
+  is_lone = window == 0 and counts[row] <= 1 and (width[row] or 1) == 1
+  clear_at = clear == NEVER and LAST or clear * 1000000
+  since, turn, current, last = 0, 0, 0, 0
+  if spent < 0 or spent > LAST or carry < 0 or carry > LAST or at < 0 or at > LAST or at % 1 ~= 0 then return false end
+  if leases ~= '' then
+    since, turn, current, last = unpack_bytes(LEASE_FORMAT, leases)
+    settle_leases()
+  end
+  return true
+end
+
 -- Writing -------------------------------------------------------------------------------------------------------------
 
 -- Replaces a window of a row.
@@ -238,24 +318,34 @@ end
 
 -- Returns the row as the call leaves it. A row does not end with an empty window.
 local function row_after(row)
-  local old = found[row]
-  local count = max((#old - HEADER) / WINDOW, width[row])
-  local windows = {}
+  local old, count, set = found[row], max(counts[row], width[row]), 0
+  local windows, leases = {}, ''
   for window = 0, count - 1 do
     local bytes, offset = changed[row * MAX_WINDOWS + window], HEADER + window * WINDOW
-    if not bytes then bytes = #old > offset and old:sub(offset + 1, offset + WINDOW) or EMPTY end
+    if not bytes then
+      bytes = window < counts[row] and old:sub(offset + 1, offset + WINDOW) .. found_leases(row, window) or EMPTY
+    end
+    if #bytes > WINDOW then
+      set, leases, bytes = set + 2 ^ window, leases .. bytes:sub(WINDOW + 1), bytes:sub(1, WINDOW)
+    end
     windows[window + 1] = bytes
   end
   while count > 0 and windows[count] == EMPTY do count = count - 1 end
   if count == 0 then return NONE end
-  return pack(HEADER_FORMAT, VERSION, count, 0, drops[row]) .. table.concat(windows, '', 1, count)
+  return pack(HEADER_FORMAT, VERSION, count, set, drops[row]) .. table.concat(windows, '', 1, count) .. leases
 end
 
 -- Encodes the window. Extending the expiry of the row costs the server as much as the rest of a write. The expiry is
 -- therefore extended only when necessary, and then to twice the time that is needed.
 local function packed(needed)
+  local leases = ''
+  if current + last > 0 then
+    -- The row must exist until its leases have ended and their tokens are repaid.
+    needed = max(needed, cleared(current + last, current > 0 and turn + LIFE or turn))
+    leases = pack(LEASE_FORMAT, since, turn, current, last)
+  end
   if needed > drop then drop = min(max(floor(2 * needed - now / 1000000), needed), NEVER) end
-  return pack(WINDOW_FORMAT, spent, at, carry, row_stamp, clear)
+  return pack(WINDOW_FORMAT, spent, at, carry, row_stamp, clear) .. leases
 end
 
 -- Encodes a window of the current quota. Returns `EMPTY` if nothing is spent.
@@ -397,12 +487,13 @@ local function settle(row, window, cost, actual, ...)
   if actual < cost and (...) == 0 then -- the record of a credit
     roll(now)
     credit(cost - actual)
+    raise_to_floor()
     put(row, window, state())
     return
   end
   if row_stamp ~= stamp then
     if actual <= cost then return end
-    if is_foreign() then
+    if is_foreign(now) then
       -- As in `overrun`, the row keeps its quota and expires later.
       local sum, writer = min(spent + (actual - cost), LAST), row_stamp % TAGS
       if (writer == TOKEN_BUCKET or writer == FIXED_WINDOW) and clear ~= NEVER then
@@ -416,7 +507,54 @@ local function settle(row, window, cost, actual, ...)
   end
   roll(now)
   settle_own(cost, actual, ...)
+  raise_to_floor()
   put(row, window, state())
+end
+
+-- Leasing -------------------------------------------------------------------------------------------------------------
+
+-- Returns the number of tokens that can be spent now.
+local function available()
+  local owed = algorithm == SLIDING_WINDOW and spent + weighted_carry(now) or spent_at(now)
+  local guess = floor(min(max(limit - owed + ROUNDING, 0), limit))
+  if guess > 0 and not within(now, limit - guess) then return guess - 1 end
+  return guess
+end
+
+-- Applies a report of a holder. The prefix `r_` marks fields of the report.
+local function report(r_since, r_turn, r_spent, r_unused)
+  local left
+  if r_since ~= since then return end
+  if r_turn == turn then left = current elseif r_turn + LIFE == turn then left = last else return end
+  local unused = min(r_unused, max(left - r_spent, 0))
+  left = max(left - r_spent - unused, 0)
+  if r_turn == turn then current = left else last = left end
+  if unused > 0 then
+    roll(now)
+    spent = spent - unused
+  end
+end
+
+-- Applies the reports, and then grants a lease of at most `tokens`. Returns whether a lease was granted.
+local function lease(row, window, tokens, since_1, turn_1, spent_1, unused_1, ...)
+  if not load(row, window) then return false end
+  local had_leases = since > 0
+  report(since_1, turn_1, spent_1, unused_1)
+  report(...)
+  if current + last == 0 then since, turn = 0, 0 end
+  local was_spent, was_at, was_carry, was_stamp, was_drop = spent, at, carry, row_stamp, drop
+  roll(now)
+  local granted = min(tokens, floor(available() / 2), floor(limit / 2) - current - last)
+  if granted >= MIN_LEASE then
+    spent = spent + granted
+    if current + last == 0 then since, turn = now, now + LIFE end
+    current = current + granted
+  else
+    spent, at, carry, row_stamp, drop = was_spent, was_at, was_carry, was_stamp, was_drop
+    if not had_leases then return false end
+  end
+  put(row, window, row_stamp == stamp and state() or packed(clear))
+  return granted >= MIN_LEASE
 end
 
 -- All operations ------------------------------------------------------------------------------------------------------
@@ -428,11 +566,17 @@ while place <= #operations do
   if kind == RESET then
     row, place = unpack_bytes('<H', operations, place)
     if drops[row] then
-      local count = max((#found[row] - HEADER) / WINDOW, width[row] or 1)
+      local count = max(counts[row], width[row] or 1)
       for index = 0, count - 1 do changed[row * MAX_WINDOWS + index] = EMPTY end
       drops[row], width[row] = 0, count
     end
     done[#done + 1] = '\1'
+  elseif kind == LEASE_TOKENS then
+    local tokens, s1, t1, a1, u1, s2, t2, a2, u2
+    row, window, number, first, tokens, s1, t1, a1, u1, s2, t2, a2, u2, place =
+      unpack_bytes(REQUEST_FORMAT, operations, place)
+    use(number, first)
+    done[#done + 1] = lease(row, window, tokens, s1, t1, a1, u1, s2, t2, a2, u2) and '\1' or '\0'
   elseif kind == SETTLE then
     local cost, actual, r_spent, r_at, r_carry, due, r_stamp
     row, window, number, first, cost, actual, r_spent, r_at, r_carry, due, r_stamp, place =

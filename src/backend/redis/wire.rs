@@ -4,10 +4,11 @@
 //! All numbers are little-endian. Tokens and microseconds are doubles. The sizes of other fields are in parentheses, in
 //! bytes.
 //!
-//! A row starts with a header of 8 bytes: the layout version (1), the number of windows (1), a bit for each optional
-//! section (2; no sections are defined), and the second at which the server drops the row (4). The windows follow. Each
-//! window has 32 bytes: spent, at, carry, stamp (4), and the second from which the window is expired (4; 2^32 - 1 means
-//! never). Nothing is spent in a window of zeros, or in windows that are missing at the end of the row.
+//! A row starts with a header of 8 bytes: the layout version (1), the number of windows (1), a bit for each window with
+//! leases (2), and the second at which the server drops the row (4). The windows follow. Each window has 32 bytes:
+//! spent, at, carry, stamp (4), and the second from which the window is expired (4; 2^32 - 1 means never). Nothing is
+//! spent in a window of zeros, or in windows that are missing at the end of the row. After the windows, there are 32
+//! bytes for each window with leases: since, turn, and the outstanding tokens of the current and the last generation.
 //!
 //! A call consists of:
 //! - a quota: algorithm (1), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
@@ -16,6 +17,7 @@
 //! - a line of an acquire or a peek: row (2, from 1), window (1, from 0), quota (2, from 0), start of windows, cost,
 //!   maximum wait (-1 means none);
 //! - a settlement: row (2), window (1), quota (2), start, cost, actual, the receipt's spent, at, carry, due, stamp (4);
+//! - a request for a lease: row (2), window (1), quota (2), start, tokens, and two reports: since, turn, spent, unused;
 //! - a reset: row (2).
 //!
 //! A reply consists of the time, a byte for each operation (1 means granted or done), and each row as it was before the
@@ -23,7 +25,8 @@
 //! (4), the length of the value (4; 2^32 - 1 means another type) and its first byte (1).
 
 use super::batch::{Action, QueuedTake};
-use crate::algorithm::{Algorithm, ChargeRecord, MAX_SPENT, Micros, Quota, State};
+use crate::algorithm::{Algorithm, ChargeRecord, LEASE_LIFE, LeaseReport, MAX_SPENT, MIN_LEASE as MIN, Micros};
+use crate::algorithm::{Outstanding, Quota, State};
 use crate::backend::{Error, ErrorKind};
 
 /// Defines constants, and a table with which they are passed to the script under the same names.
@@ -40,11 +43,16 @@ shared! {
     FOREIGN: u32 = u32::MAX;
     HEADER: usize = 8;
     WINDOW: usize = 32;
+    /// The bytes of the outstanding tokens of a window.
+    LEASE: usize = 32;
+    LIFE: u64 = LEASE_LIFE.as_micros() as u64;
+    MIN_LEASE: u64 = MIN;
     MAX_WINDOWS: usize = crate::policy::MAX_WINDOWS;
     QUOTA: usize = 45;
     ACQUIRE: u8 = 1;
     SETTLE: u8 = 2;
     RESET: u8 = 3;
+    LEASE_TOKENS: u8 = 4;
     TOKEN_BUCKET: u32 = Algorithm::TokenBucket.tag();
     FIXED_WINDOW: u32 = Algorithm::FixedWindow.tag();
     SLIDING_WINDOW: u32 = Algorithm::SlidingWindow.tag();
@@ -68,6 +76,7 @@ impl Arguments {
             Action::Decide { store: false, .. } => PEEK,
             Action::Decide { store: true, .. } => ACQUIRE,
             Action::Settle { .. } => SETTLE,
+            Action::Lease { .. } => LEASE_TOKENS,
             Action::Reset { .. } => RESET,
         });
         self.push_u16(times);
@@ -93,6 +102,13 @@ impl Arguments {
                 ]);
                 self.push_numbers([to_double(due.get())]);
                 self.operations.extend(state.stamp.to_le_bytes());
+            }
+            Action::Lease { window, quota, reports, tokens, .. } => {
+                self.push_window_and_quota(rows[0], *window, quota);
+                self.push_numbers([to_double(*tokens)]);
+                for LeaseReport { id, spent, unused } in reports {
+                    self.push_numbers([id.since.get(), id.turn.get(), *spent, *unused].map(to_double));
+                }
             }
             Action::Reset { .. } => self.push_u16(rows[0] + 1),
         }
@@ -148,6 +164,8 @@ pub(super) struct Reply {
     pub(super) done: Vec<bool>,
     /// The first windows of each row. The caller of [`Reply::read`] determines how many.
     pub(super) windows: Vec<State>,
+    /// The outstanding tokens of each of these windows.
+    pub(super) outstanding: Vec<Outstanding>,
     /// Values that are not rows, with their indexes in `windows`. The script did not change these values.
     pub(super) foreign: Vec<(usize, Foreign)>,
 }
@@ -190,6 +208,7 @@ impl Reply {
             now: instant(f64::from_le_bytes(*now))?,
             done: done.iter().map(|byte| *byte == 1).collect(),
             windows: Vec::with_capacity(rows * windows),
+            outstanding: vec![Outstanding::default(); rows * windows],
             foreign: Vec::new(),
         };
         for _ in 0..rows {
@@ -212,12 +231,20 @@ impl Reply {
             self.foreign.extend((next..next + windows).map(|index| (index, value)));
             return Some(rest);
         }
-        let count = match u32_at(header, 0).to_le_bytes() {
-            [0, 0, 0, 0] => 0,
-            [VERSION, count, 0, 0] if usize::from(count) <= MAX_WINDOWS => count,
+        let (count, leased) = match u32_at(header, 0).to_le_bytes() {
+            [0, 0, 0, 0] => (0, 0),
+            [VERSION, count, leased, 0] if usize::from(count) <= MAX_WINDOWS => (count, leased),
             _ => return None,
         };
         let (row, rest) = rest.split_at_checked(usize::from(count) * WINDOW)?;
+        let (leases, rest) = rest.split_at_checked(leased.count_ones() as usize * LEASE)?;
+        let with_leases = (0..MAX_WINDOWS).filter(|window| leased & 1 << window > 0);
+        for (window, bytes) in with_leases.zip(leases.chunks_exact(LEASE)).filter(|(window, _)| *window < windows) {
+            match outstanding(bytes) {
+                Some(outstanding) => self.outstanding[next + window] = outstanding,
+                None => self.foreign.push((next + window, Foreign::Damaged)),
+            }
+        }
         for window in row.chunks_exact(WINDOW).take(windows) {
             let state = state(window);
             if state.is_none() {
@@ -241,6 +268,14 @@ fn state(window: &[u8]) -> Option<State> {
     let in_range = |tokens: f64| (0.0..=MAX_SPENT as f64).contains(&tokens);
     let (stamp, clear) = (u32_at(window, 24), Micros::from_seconds(u32_at(window, 28)));
     (in_range(spent) && in_range(carry)).then_some(State { spent, at, carry, stamp, clear })
+}
+
+/// Decodes the leases of a window. Returns `None` if a number is out of range.
+fn outstanding(bytes: &[u8]) -> Option<Outstanding> {
+    let number =
+        |offset: usize| instant(bytes[offset..].first_chunk().map_or(f64::NAN, |bytes| f64::from_le_bytes(*bytes)));
+    let (since, turn, current, last) = (number(0)?, number(8)?, number(16)?.get(), number(24)?.get());
+    Some(Outstanding { since, turn, current, last })
 }
 
 /// Returns `None` unless `micros` is a whole number in range.
