@@ -44,6 +44,8 @@ struct CachedRow {
     /// in between.
     asked: Micros,
     answered: Micros,
+    /// The local time until which a denial is remembered although tokens have been refilled.
+    paused_until: Micros,
 }
 
 /// A permit to store the answer to a call. The permit is taken before the backend is asked. It becomes invalid if a row
@@ -78,10 +80,9 @@ impl BlockCache {
         }
         let latest = |row: &CachedRow| row.seen.plus(now.micros_since(row.asked));
         // The check uses the latest possible time, at which the most tokens have been refilled.
-        let is_denied = rows
-            .iter()
-            .zip(takes)
-            .any(|(row, take)| !step(&take.quota, &row.state, latest(row), take.ask).is_allowed());
+        let is_denied = rows.iter().zip(takes).any(|(row, take)| {
+            row.pauses(take, now) || !step(&take.quota, &row.state, latest(row), take.ask).is_allowed()
+        });
         if !is_denied {
             return None;
         }
@@ -89,6 +90,10 @@ impl BlockCache {
             // The answer uses the earliest possible time, so that clients do not retry too early.
             let earliest = row.seen.plus(now.micros_since(row.answered));
             let step = step(&take.quota, &row.state, earliest, take.ask);
+            if row.pauses(take, now) {
+                let (pause, retry) = (row.paused_until.since(now), step.verdict.wait_order().1);
+                return Step { verdict: Verdict::Deny { retry: Some(pause.max(retry)) }, ..step };
+            }
             if !step.is_allowed() {
                 return step;
             }
@@ -104,7 +109,15 @@ impl BlockCache {
     }
 
     /// Stores the rows of an answer that denies the call or leaves no tokens.
-    pub(super) fn store(&self, takes: &[Take<'_>], steps: &Steps, taken: bool, permit: &Permit, now: Micros) {
+    pub(super) fn store(
+        &self,
+        takes: &[Take<'_>],
+        steps: &Steps,
+        taken: bool,
+        permit: &Permit,
+        now: Micros,
+        pause: impl Fn(&Take<'_>) -> Duration,
+    ) {
         let granted = steps.all_granted();
         if granted && !taken {
             return; // A check spends nothing.
@@ -114,7 +127,9 @@ impl BlockCache {
         let is_useful = !granted || answers().any(|(take, step)| available(&take.quota, &step.state, step.now) == 0);
         for ((take, step), forgotten) in answers().zip(&permit.forgotten) {
             let id = take.digest();
-            let stored_row = CachedRow { id, state: step.state, seen: step.now, asked: permit.asked, answered: now };
+            let paused_until = if step.is_allowed() { now } else { now + pause(take) };
+            let (state, seen, asked) = (step.state, step.now, permit.asked);
+            let stored_row = CachedRow { id, state, seen, asked, answered: now, paused_until };
             let mut bucket = self.bucket(id);
             if bucket.forgotten == *forgotten && (is_useful || bucket.known(id, now).is_some()) {
                 bucket.put(stored_row);
@@ -165,6 +180,11 @@ impl Bucket {
 }
 
 impl CachedRow {
+    /// Returns whether a take is denied although the row may have tokens for it.
+    fn pauses(&self, take: &Take<'_>, now: Micros) -> bool {
+        now < self.paused_until && take.ask.tokens() > 0 && take.ask.max_wait().is_none()
+    }
+
     fn is_current(&self, now: Micros) -> bool {
         now.since(self.asked) < MAX_AGE
     }

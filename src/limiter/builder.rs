@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use super::block_cache::BlockCache;
 use super::failure::Failure;
 use super::guard::Guard;
+use super::leases::Leases;
 use super::local::LocalTime;
 use super::mistake_tracker::MistakeTracker;
 use super::overrides::Overrides;
@@ -161,8 +162,10 @@ impl RateLimiterBuilder {
         let block_cache = (self.backend.is_remote() && self.block_cache > 0).then(|| BlockCache::new(self.block_cache));
         let channel = self.backend.notice_channel();
         let hash = self.secret.unwrap_or_else(Secret::random);
+        let time = || LocalTime::new(self.backend.clock());
+        let leases = self.backend.lease_backend().map(|backend| Leases::new(backend, time()));
         let inner = Arc::new(Inner {
-            time: LocalTime::new(self.backend.clock()),
+            time: time(),
             backend: self.backend,
             anonymous: hash.digest(&Key::anonymous()),
             hash,
@@ -173,6 +176,7 @@ impl RateLimiterBuilder {
             guard,
             overrides: Overrides::default(),
             shards: Shards::new(self.sample_shards),
+            leases,
             block_cache,
             observers: self.observers,
             mistakes: MistakeTracker::default(),

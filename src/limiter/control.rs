@@ -183,6 +183,7 @@ impl RateLimiter {
         let (offenders, blocked) = guard.len(time.now());
         let (waiting, changed_quotas) = (waiting.load(Ordering::Relaxed), overrides.quota_count());
         let mistakes = mistakes.counts();
+        let (leases, leased_tokens) = self.inner.leases.as_ref().map_or((0, 0), |leases| leases.counts());
         Stats {
             rows,
             evictions,
@@ -195,6 +196,21 @@ impl RateLimiter {
             pending_notices,
             poll_failed,
             mistakes,
+            leases,
+            leased_tokens,
+        }
+    }
+
+    /// Gives the [leases](crate::Policy::leases) of this process back to the backend. Call this method when the program
+    /// ends, after the last call. Otherwise, the tokens that this process holds stay spent until its leases end, which is
+    /// after at most four seconds, and are then refilled. Without leases, this method does nothing.
+    ///
+    /// # Errors
+    /// Fails if the backend fails.
+    pub fn shutdown(&self) -> BackendFuture<()> {
+        match &self.inner.leases {
+            Some(leases) => leases.shut_down(),
+            None => BackendFuture::ready(Ok(())),
         }
     }
 
@@ -252,6 +268,10 @@ pub struct Stats {
     pub poll_failed: Option<bool>,
     /// Mistakes in the program that the limiter noticed; every count should be 0.
     pub mistakes: Mistakes,
+    /// The number of windows on which this process holds [leases](crate::Policy::leases).
+    pub leases: usize,
+    /// The number of leased tokens that this process has not yet spent.
+    pub leased_tokens: u64,
 }
 
 impl Inner {
@@ -269,6 +289,9 @@ impl Inner {
             (0..MAX_WINDOWS as u8).map(move |window| row.window(window))
         };
         self.forget_denials(shards.iter().flat_map(windows));
+        if let Some(leases) = &self.leases {
+            leases.forget(shards.iter().flat_map(windows));
+        }
         for (row, _) in rows {
             let reset = Reset { policy: row.policy, key: Some(row.key) };
             self.observers.iter().for_each(|observer| observer.reset(&reset));

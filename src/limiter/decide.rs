@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::block_cache::Permit;
 use super::future::{Answer, DecisionFuture};
 use super::guard::{BlockedBy, SignalIds};
+use super::leases::Spent;
 use super::notices::NoticeContent;
 use super::observer::{Blocked, Decided, Failed};
 use super::overrides::Overridden;
@@ -124,8 +125,15 @@ impl RateLimiter {
             let (windows, count) = (policy.windows(quotas), quotas.len() as u8);
             let enforce = changed.enforcement.unwrap_or(policy.enforcement());
             let enforced = enforced && enforce.covers(|| row.lasting_digest());
+            let leased = policy.uses_leases();
             for (index, (quota, window)) in (0..).zip(quotas.iter().zip(windows)) {
-                takes.push(Take::part(row, window, quota, *ask, Part { index, count, enforced, ..Part::WHOLE }));
+                takes.push(Take::part(
+                    row,
+                    window,
+                    quota,
+                    *ask,
+                    Part { index, count, enforced, leased, ..Part::WHOLE },
+                ));
             }
             if is_guarded {
                 keys.push(subject.key());
@@ -169,11 +177,22 @@ impl RateLimiter {
         self.attempt(call, &takes)
     }
 
-    /// 4. Cached: deny the call if a recently read row shows that the backend would deny it.
+    /// 4. Known: allow the call if leases of this process cover it, or deny it if a recently read row shows that the
+    ///    backend would deny it.
     #[inline]
     fn attempt(&self, mut call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
-        let Inner { backend, block_cache, time, .. } = &*self.inner;
-        if let Some(cache) = block_cache.as_ref().filter(|_| !takes.iter().any(|take| take.part.shard > 0)) {
+        let Inner { backend, leases, block_cache, time, .. } = &*self.inner;
+        let mut holds = false;
+        if let Some(leases) = leases.as_ref().filter(|_| call.take) {
+            match leases.spend(takes) {
+                Spent::All(takes, steps) => {
+                    return self.conclude(call, &takes, decisions(&takes, &steps).by(DecidedBy::Lease));
+                }
+                Spent::Nothing { holds: tokens } => holds = tokens,
+            }
+        }
+        let is_sample = takes.iter().any(|take| take.part.shard > 0);
+        if let Some(cache) = block_cache.as_ref().filter(|_| !is_sample && !holds) {
             let now = time.now();
             if let Some(steps) = cache.denies(takes, now) {
                 if let Some(others) = call.other_takes(takes, &steps) {
@@ -209,11 +228,18 @@ impl RateLimiter {
     /// 5. The backend decides all takes at the same instant. Either all are granted, or none.
     #[inline]
     fn ask(&self, mut call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
-        let Inner { backend, observers, .. } = &*self.inner;
+        let Inner { backend, leases, observers, .. } = &*self.inner;
         if backend.is_remote() {
             call.began = call.began.or_else(|| (!observers.is_empty()).then(Instant::now));
         }
+        let leases = leases.as_ref().filter(|_| call.take);
+        if let Some(leases) = leases {
+            leases.give_back(takes);
+        }
         let answer = if call.take { backend.acquire(takes) } else { backend.peek(takes) };
+        if let Some(leases) = leases {
+            leases.ask(takes);
+        }
         match answer.try_ready() {
             Ok(answer) => self.answered(call, takes, answer),
             Err(answer) => DecisionFuture::pending(self, call, takes, answer),
@@ -226,12 +252,17 @@ impl RateLimiter {
         &self,
         mut call: CallState,
         takes: &[Take<'_>],
-        answer: Result<Steps, Error>,
+        mut answer: Result<Steps, Error>,
     ) -> DecisionFuture<Answer> {
+        if let (Ok(steps), Some(leases), false) = (&mut answer, &self.inner.leases, call.take) {
+            leases.add_held(takes, steps);
+        }
         if let Ok(steps) = &answer {
             self.inner.shards.observe(takes, steps);
             if let (Some(cache), Some(permit)) = (&self.inner.block_cache, &call.permit) {
-                cache.store(takes, steps, call.take, permit, self.inner.time.now());
+                let pause =
+                    |take: &Take<'_>| self.inner.leases.as_ref().map_or(Duration::ZERO, |leases| leases.pause(take));
+                cache.store(takes, steps, call.take, permit, self.inner.time.now(), pause);
             }
             if let Some(others) = call.other_takes(takes, steps) {
                 return self.attempt(call, &others);

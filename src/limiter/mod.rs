@@ -15,6 +15,7 @@ mod error;
 mod failure;
 mod future;
 pub(crate) mod guard;
+mod leases;
 pub(crate) mod listing;
 mod local;
 pub(crate) mod mistake;
@@ -41,6 +42,7 @@ use std::sync::Arc;
 use self::block_cache::BlockCache;
 use self::failure::Failure;
 use self::guard::Guard;
+use self::leases::Leases;
 use self::local::LocalTime;
 use self::mistake_tracker::MistakeTracker;
 use self::overrides::Overrides;
@@ -107,8 +109,9 @@ pub(crate) use waiting::WaitSlot;
 /// 2. **Blocked**: a [deny list](DenyList) or a [block](AutoBlock) denies the call.
 /// 3. **Shards**: if a quota has [shards](crate::Quota::shards), the limiter chooses one. If that shard denies the
 ///    call, the limiter tries one other shard.
-/// 4. **Cached**: the [block cache](RateLimiterBuilder::block_cache) denies the call if a row that was recently read
-///    from a remote backend shows that the backend would deny it.
+/// 4. **Known**: with a remote backend, [leases](Policy::leases) of this process allow the call if they cover it. The
+///    [block cache](RateLimiterBuilder::block_cache) denies the call if a row that was recently read shows that the
+///    backend would deny it.
 /// 5. The **backend** decides all charges at the same instant. Either all are granted, or none.
 /// 6. **Failure**: if the backend fails, the [`FailureMode`] decides.
 /// 7. **Protect**: denials are counted, and callers with too many denials are blocked ([`AutoBlock`]).
@@ -129,6 +132,7 @@ struct Inner {
     guard: Guard,
     overrides: Overrides,
     shards: Shards,
+    leases: Option<Arc<Leases>>,
     block_cache: Option<BlockCache>,
     observers: Vec<Arc<dyn Observer>>,
     mistakes: MistakeTracker,

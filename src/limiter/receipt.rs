@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::RateLimiter;
 use super::observer::Settled;
+use super::{Inner, RateLimiter};
 use crate::algorithm::ChargeRecord;
 use crate::backend::{Adjustment, BackendFuture, RowId};
 use crate::policy::{ChargedQuota, DecidedBy, Decision, Decisions};
@@ -126,7 +126,7 @@ impl Receipt {
         }
         // The newest charge is settled first. If two charges are on the same row, only the last charge can be given
         // back in full.
-        let (mut charges, mut local) = (Adjustments::new(), Adjustments::new());
+        let (mut charges, mut local, mut leased) = (Adjustments::new(), Adjustments::new(), true);
         for index in self.charges.clone().rev() {
             let Some((decision, receipt)) = self.open(index) else { continue };
             if decision.of().part.is_first() {
@@ -141,10 +141,15 @@ impl Receipt {
             match decision.decided_by() {
                 DecidedBy::Backend => charges.push(charge),
                 DecidedBy::Fallback => local.push(charge),
+                DecidedBy::Lease => {
+                    let (forfeited, overrun) = inner.settle_leased(&charge, decision.of().part.lease);
+                    leased &= !forfeited;
+                    charges.extend(overrun);
+                }
                 _ => {}
             }
         }
-        let locally = local.is_empty() || inner.failure.settle(&local);
+        let locally = leased && (local.is_empty() || inner.failure.settle(&local));
         if charges.is_empty() {
             return BackendFuture::ready(Ok(locally));
         }
@@ -191,6 +196,24 @@ impl Receipt {
         self.inner.settled[index].store(true, Ordering::Relaxed);
         let row = RowId { policy: decision.policy(), key: decision.key() };
         decision.of().part.is_first().then_some((row, decision.of().quota.get_shards() as u8))
+    }
+}
+
+impl Inner {
+    /// Settles a charge that was spent from a lease. Returns whether a refund is forfeited, and the settlement that the
+    /// backend must make because the lease has too few tokens.
+    fn settle_leased<'a>(&self, charge: &Adjustment<'a>, sequence: u32) -> (bool, Option<Adjustment<'a>>) {
+        let Some(leases) = &self.leases else { return (true, None) };
+        let (id, cost) = (charge.row.digest().window(charge.window), charge.receipt.cost);
+        if charge.actual < cost {
+            return (!leases.refund(id, cost - charge.actual, sequence), None);
+        }
+        let more = charge.actual - cost;
+        if leases.surcharge(id, more) {
+            return (false, None);
+        }
+        let receipt = ChargeRecord { cost: 0, ..charge.receipt };
+        (false, Some(Adjustment { receipt, actual: more, ..*charge }))
     }
 }
 

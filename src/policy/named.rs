@@ -44,6 +44,7 @@ pub struct Policy {
     tiers: Vec<(Cow<'static, str>, Quotas)>,
     windows: Windows,
     pub(super) enforce: Enforce,
+    leases: bool,
 }
 
 impl Policy {
@@ -72,7 +73,14 @@ impl Policy {
     }
 
     const fn with(name: PolicyName, quotas: Quotas) -> Policy {
-        Policy { windows: Windows::of(&quotas), name, quotas, tiers: Vec::new(), enforce: Enforce::Always }
+        Policy {
+            windows: Windows::of(&quotas),
+            name,
+            quotas,
+            tiers: Vec::new(),
+            enforce: Enforce::Always,
+            leases: false,
+        }
     }
 
     /// Adds another quota for callers without a tier. All of these quotas apply together. See [`Quotas`] for an
@@ -97,6 +105,29 @@ impl Policy {
             panic!("tollgate: a tier has a different algorithm for this period, or the tiers have too many periods");
         }
         self
+    }
+
+    /// Lets each process take several tokens of a key at once from a remote backend, and spend them without asking the
+    /// backend. This is called a lease. With leases, a process decides most calls of a busy key by itself, and all
+    /// processes together still never admit more than the quota. Backends in this process do not need leases, and
+    /// ignore this setting.
+    ///
+    /// [Leases](crate::docs::leases) describes when leases help, and what they change.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota, SECOND};
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(10_000, SECOND)).leases();
+    /// assert!(API.uses_leases());
+    /// ```
+    #[must_use]
+    pub const fn leases(mut self) -> Policy {
+        self.leases = true;
+        self
+    }
+
+    /// Returns whether the policy uses [leases](Policy::leases).
+    pub const fn uses_leases(&self) -> bool {
+        self.leases
     }
 
     /// Adds a quota, or [several quotas](Quotas) that apply together, for the callers of one tier. This method is not

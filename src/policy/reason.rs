@@ -15,10 +15,14 @@ pub enum DecidedBy {
     /// The limiter's block cache, which remembers denials by a remote backend. See
     /// [`RateLimiterBuilder::block_cache`](crate::limiter::RateLimiterBuilder::block_cache).
     BlockCache,
+    /// A lease, which is a number of tokens that this process has taken from a remote backend in advance. See
+    /// [`Policy::leases`](crate::Policy::leases).
+    Lease,
 }
 
 impl DecidedBy {
-    /// A stable name for logs and metrics: `backend`, `fallback`, `fail_open`, `limiter` or `block_cache`.
+    /// A stable name for logs and metrics: `backend`, `fallback`, `fail_open`, `limiter`, `block_cache` or
+    /// `lease`.
     pub const fn as_str(self) -> &'static str {
         match self {
             DecidedBy::Backend => "backend",
@@ -26,6 +30,7 @@ impl DecidedBy {
             DecidedBy::FailOpen => "fail_open",
             DecidedBy::Limiter => "limiter",
             DecidedBy::BlockCache => "block_cache",
+            DecidedBy::Lease => "lease",
         }
     }
 }

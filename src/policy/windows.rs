@@ -20,10 +20,14 @@ pub(crate) struct Part {
     pub(crate) shard: u8,
     /// Whether a denial of the charge is enforced. If not, the charge is in shadow mode.
     pub(crate) enforced: bool,
+    /// Whether the policy uses leases.
+    pub(crate) leased: bool,
+    /// For a charge that was spent from a lease, the number of this process's last report before the charge.
+    pub(crate) lease: u32,
 }
 
 impl Part {
-    pub(crate) const WHOLE: Part = Part { index: 0, count: 1, shard: 0, enforced: true };
+    pub(crate) const WHOLE: Part = Part { index: 0, count: 1, shard: 0, enforced: true, leased: false, lease: 0 };
 
     pub(crate) const fn is_first(self) -> bool {
         self.index == 0 && self.shard == 0

@@ -122,6 +122,7 @@ async fn a_foreign_value_fails_only_the_operations_that_name_it() {
         (Some(row(2, 1)), "40 bytes: version 2"),
         (Some(vec![2, 1, 1, 0].into_iter().chain([0; 60]).collect()), "64 bytes: version 2"),
         (Some(damaged), "numbers out of range"),
+        (Some([&[2, 1, 1, 0][..], &[0; 36], &f64::NAN.to_le_bytes(), &[0; 24]].concat()), "numbers out of range"),
     ] {
         window.clear();
         match &value {

@@ -18,6 +18,7 @@ mod foreign;
 mod histories;
 mod hostile;
 mod keys;
+mod leased;
 mod leases;
 mod least_privilege;
 mod messages;

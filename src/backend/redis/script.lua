@@ -280,6 +280,11 @@ local function settle_leases()
   raise_to_floor()
 end
 
+-- Returns whether a number is in the range of instants, which is also the range of outstanding tokens.
+local function is_whole(number)
+  return number >= 0 and number <= LAST and number % 1 == 0
+end
+
 -- Loads a window, and applies the current quota to its leases. Returns whether the value is a row and the numbers of the window are in range.
 local function load(row, window)
   drop = drops[row]
@@ -300,9 +305,10 @@ local function load(row, window)
   is_lone = window == 0 and counts[row] <= 1 and (width[row] or 1) == 1
   clear_at = clear == NEVER and LAST or clear * 1000000
   since, turn, current, last = 0, 0, 0, 0
-  if spent < 0 or spent > LAST or carry < 0 or carry > LAST or at < 0 or at > LAST or at % 1 ~= 0 then return false end
+  if not (spent >= 0 and spent <= LAST and carry >= 0 and carry <= LAST and is_whole(at)) then return false end
   if leases ~= '' then
     since, turn, current, last = unpack_bytes(LEASE_FORMAT, leases)
+    if not (is_whole(since) and is_whole(turn) and is_whole(current) and is_whole(last)) then return false end
     settle_leases()
   end
   return true

@@ -1,0 +1,270 @@
+//! The leases that this process holds on one window of a row. Pure functions of the local time.
+
+use std::time::Duration;
+
+use crate::algorithm::{Lease, LeaseId, LeaseReport, Micros, Quota, State, Step, Verdict, roll};
+
+/// The leases on one window of a row.
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub(super) quota: Quota,
+    /// The older lease is spent first.
+    held: [Option<HeldLease>; 2],
+    row: Option<KnownRow>,
+    demand: Demand,
+    /// The tokens that were held after the last grant.
+    full: u64,
+    /// Whether a request for a lease is in flight.
+    pub(super) is_asking: bool,
+    /// Changes with each report. A charge can be refunded to a lease only until it has been reported.
+    pub(super) sequence: u32,
+    pub(super) used: Micros,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct HeldLease {
+    id: LeaseId,
+    tokens: u64,
+    /// The tokens that were spent and not yet reported.
+    spent: u64,
+    deadline: Micros,
+}
+
+/// The row after the last request, and the times of this request by the clocks of the server and of this process.
+#[derive(Clone, Copy, Debug)]
+struct KnownRow {
+    state: State,
+    seen: Micros,
+    answered: Micros,
+}
+
+/// An estimate of the tokens that are requested per second.
+#[derive(Clone, Copy, Debug)]
+struct Demand {
+    tokens: u64,
+    since: Micros,
+    per_second: f64,
+}
+
+/// The time for which a lease should last.
+const REFRESH: Duration = Duration::from_millis(500);
+
+/// The period over which demand is measured.
+const MEASURED: Duration = Duration::from_millis(100);
+
+/// Clocks may differ by this part of the life of a lease.
+const DRIFT_DIVISOR: u32 = 100;
+
+/// The longest time for which a denial is remembered although tokens have been refilled since then. Without this pause,
+/// a process would ask the backend for each refilled token.
+const MAX_PAUSE: Duration = Duration::from_millis(100);
+
+impl Holder {
+    pub(super) fn new(quota: Quota, sequence: u32, now: Micros) -> Holder {
+        let demand = Demand { tokens: 0, since: now, per_second: 0.0 };
+        Holder { quota, held: [None; 2], row: None, demand, full: 0, is_asking: false, sequence, used: now }
+    }
+
+    /// Records that `cost` tokens are requested, whether or not they are granted.
+    #[inline]
+    pub(super) fn demand(&mut self, cost: u64, now: Micros) {
+        self.used = now;
+        self.demand.add(cost, now);
+    }
+
+    /// Returns the number of tokens that can be spent without asking the backend.
+    #[inline]
+    pub(super) fn tokens(&self, now: Micros) -> u64 {
+        self.held.iter().flatten().filter(|lease| now < lease.deadline).map(|lease| lease.tokens).sum()
+    }
+
+    /// Returns whether the leases cover a charge. A charge of 0 needs no tokens, but a lease.
+    #[inline]
+    pub(super) fn covers(&self, cost: u64, now: Micros) -> bool {
+        self.row.is_some() && self.tokens(now) >= cost.max(1)
+    }
+
+    /// Spends tokens of the leases. Returns whether there were enough.
+    #[inline]
+    pub(super) fn spend(&mut self, cost: u64, now: Micros) -> bool {
+        if !self.covers(cost, now) {
+            return false;
+        }
+        let mut rest = cost;
+        for lease in self.held.iter_mut().flatten().filter(|lease| now < lease.deadline) {
+            let spent = lease.tokens.min(rest);
+            lease.tokens -= spent;
+            lease.spent += spent;
+            rest -= spent;
+        }
+        true
+    }
+
+    /// Gives tokens back to the leases, if they were spent since the last report. Returns whether they were.
+    pub(super) fn refund(&mut self, tokens: u64, sequence: u32, now: Micros) -> bool {
+        let spent: u64 = self.held.iter().flatten().map(|lease| lease.spent).sum();
+        if sequence != self.sequence || spent < tokens {
+            return false;
+        }
+        let mut rest = tokens;
+        for lease in self.held.iter_mut().rev().flatten() {
+            let given = lease.spent.min(rest);
+            lease.spent -= given;
+            // The tokens of a lease that has ended are lost.
+            lease.tokens += if now < lease.deadline { given } else { 0 };
+            rest -= given;
+        }
+        true
+    }
+
+    /// Returns whether it is time to ask for another lease, although tokens are left.
+    #[inline]
+    pub(super) fn is_low(&self, now: Micros) -> bool {
+        !self.is_asking && self.tokens(now) <= self.full / 4
+    }
+
+    /// Returns the number of tokens to ask for, which is 0 if a lease would save no calls.
+    pub(super) fn wanted(&self) -> u64 {
+        let tokens = (self.demand.per_second * REFRESH.as_secs_f64()) as u64;
+        if tokens < 2 { 0 } else { tokens.min(self.quota.get_capacity() / 2) }
+    }
+
+    /// Returns how long a denial by the backend is remembered although tokens have been refilled.
+    pub(super) fn pause(&self) -> Duration {
+        if self.wanted() < 2 {
+            return Duration::ZERO;
+        }
+        MAX_PAUSE.min(Duration::from_micros(self.quota.fill_micros() / 8))
+    }
+
+    /// Returns whether there are tokens to give back, or that must be reported.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.iter().flatten().all(|lease| lease.tokens + lease.spent == 0)
+    }
+
+    /// Takes the reports for a request. If `all` is set, all unused tokens are given back. Otherwise, only those of the
+    /// older lease are, if there are two, because there must be room for another lease.
+    pub(super) fn report(&mut self, all: bool, sequence: u32, now: Micros) -> [LeaseReport; 2] {
+        let (mut reports, is_full) = ([LeaseReport::default(); 2], self.held.iter().all(Option::is_some));
+        for (i, (report, held)) in reports.iter_mut().zip(&mut self.held).enumerate() {
+            let Some(lease) = held else { continue };
+            let gives_back = all || is_full && i == 0 || now >= lease.deadline;
+            let unused = if gives_back { lease.tokens } else { 0 };
+            *report = LeaseReport { id: lease.id, spent: lease.spent, unused };
+            (lease.spent, lease.tokens) = (0, lease.tokens - unused);
+            if lease.tokens == 0 {
+                *held = None;
+            }
+        }
+        if self.held[0].is_none() {
+            self.held.swap(0, 1);
+        }
+        self.sequence = sequence;
+        reports
+    }
+
+    /// Adds a lease that was requested at `sent`. Returns it if there is no room for it.
+    pub(super) fn granted(&mut self, lease: &Lease, sent: Micros, now: Micros) -> Option<LeaseReport> {
+        self.row = Some(KnownRow { state: lease.state, seen: lease.now, answered: now });
+        let deadline = sent + lease.life.saturating_sub(lease.life / DRIFT_DIVISOR);
+        if lease.tokens == 0 {
+            return None;
+        }
+        let same = self.held.iter_mut().flatten().find(|held| held.id == lease.id);
+        if let Some(held) = same {
+            // Both leases end with their generation.
+            (held.tokens, held.deadline) = (held.tokens + lease.tokens, held.deadline.max(deadline));
+        } else if let Some(free) = self.held.iter_mut().find(|held| held.is_none()) {
+            *free = Some(HeldLease { id: lease.id, tokens: lease.tokens, spent: 0, deadline });
+        } else {
+            return Some(LeaseReport { id: lease.id, spent: 0, unused: lease.tokens });
+        }
+        self.full = self.tokens(now);
+        None
+    }
+
+    /// Returns the step of a charge that was spent from the leases. The row is estimated from the last answer. Tokens
+    /// that are still held count as unspent.
+    #[inline]
+    pub(super) fn step(&self, now: Micros) -> Option<Step> {
+        let KnownRow { state, seen, answered } = self.row?;
+        let server = seen.plus(now.micros_since(answered));
+        let row = roll(&self.quota, &state, server);
+        let spent = (row.spent - self.tokens(now) as f64).max(0.0);
+        Some(Step { verdict: Verdict::Allow, state: State { spent, ..row }, now: server })
+    }
+}
+
+impl Demand {
+    #[inline]
+    fn add(&mut self, cost: u64, now: Micros) {
+        self.tokens = self.tokens.saturating_add(cost);
+        let elapsed = now.since(self.since);
+        if elapsed >= MEASURED {
+            let measured = self.tokens as f64 / elapsed.as_secs_f64();
+            // The first measurement counts as it is. Later ones are smoothed.
+            let smoothed = (self.per_second + measured) / 2.0;
+            self.per_second = if self.per_second == 0.0 { measured } else { smoothed };
+            (self.tokens, self.since) = (0, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{LEASE_LIFE, Outstanding, SECOND, lease};
+
+    const NOW: Micros = Micros::new(5_000_000_000);
+    const SERVER: Micros = Micros::new(1_700_000_000_000_000);
+    const QUOTA: Quota = Quota::token_bucket(100, SECOND).capacity(200);
+
+    fn leased(tokens: u64) -> (Holder, Lease) {
+        let answer = lease(&QUOTA, &State::default(), &Outstanding::default(), SERVER, &[], tokens);
+        let mut holder = Holder::new(QUOTA, 1, NOW);
+        assert_eq!(holder.granted(&answer, NOW, NOW + SECOND / 10), None);
+        (holder, answer)
+    }
+
+    #[test]
+    fn a_lease_is_spent_until_its_deadline() {
+        let (mut holder, _) = leased(10);
+        assert!(holder.spend(4, NOW));
+        assert!(!holder.spend(7, NOW));
+        let deadline = NOW + 2 * LEASE_LIFE - 2 * LEASE_LIFE / DRIFT_DIVISOR;
+        assert!(holder.spend(1, Micros::new(deadline.get() - 1)));
+        assert!(!holder.spend(1, deadline));
+    }
+
+    #[test]
+    fn a_refund_is_lost_once_its_charge_was_reported() {
+        let (mut holder, answer) = leased(10);
+        assert!(holder.spend(8, NOW) && holder.refund(3, 1, NOW));
+        assert_eq!(holder.tokens(NOW), 5);
+        let report = LeaseReport { id: answer.id, spent: 5, unused: 0 };
+        assert_eq!(holder.report(false, 2, NOW), [report, LeaseReport::default()]);
+        assert!(!holder.refund(1, 1, NOW) && !holder.refund(1, 2, NOW));
+        assert_eq!(holder.tokens(NOW), 5);
+    }
+
+    #[test]
+    fn tokens_are_reported_or_given_back_only_once() {
+        let (mut holder, answer) = leased(10);
+        assert!(holder.spend(8, NOW));
+        let report = LeaseReport { id: answer.id, spent: 8, unused: 2 };
+        assert_eq!(holder.report(true, 2, NOW), [report, LeaseReport::default()]);
+        assert_eq!(holder.report(true, 3, NOW), [LeaseReport::default(); 2]);
+        assert!(holder.is_empty() && holder.tokens(NOW) == 0);
+    }
+
+    #[test]
+    fn the_size_of_a_lease_follows_the_demand() {
+        let mut holder = Holder::new(QUOTA, 1, NOW);
+        assert_eq!((holder.wanted(), holder.pause()), (0, Duration::ZERO));
+        (0..=20).for_each(|i| holder.demand(1, NOW + i * (SECOND / 100)));
+        assert!((40..=60).contains(&holder.wanted()), "{}", holder.wanted());
+        assert_eq!(holder.pause(), MAX_PAUSE);
+        holder.demand(1, NOW + 60 * SECOND);
+        assert!((20..=30).contains(&holder.wanted()), "{}", holder.wanted());
+    }
+}

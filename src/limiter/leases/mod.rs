@@ -1,0 +1,338 @@
+//! Leases (step 4): tokens of a remote backend that this process spends without asking the backend.
+//!
+//! A call is decided from leases only if all of its charges are under policies with leases, and the leases cover all of
+//! them. Otherwise, the process gives back what it holds of the call's rows, and the backend decides. One request per
+//! window asks for the next lease before the current one is used up.
+
+mod holder;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use self::holder::Holder;
+use super::decide::Takes;
+use super::local::LocalTime;
+use crate::algorithm::{LeaseReport, Micros, SECOND, State, Step, roll, step};
+use crate::backend::{BackendFuture, LeaseBackend, LeaseHolder, LeaseRequest, OwnedTake, Steps, Take};
+use crate::policy::{Digest, Part, Placement};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(super) struct Leases {
+    backend: Arc<dyn LeaseBackend>,
+    time: LocalTime,
+    /// The holders, by the digest of the window.
+    shards: Box<[Mutex<Shard>]>,
+    placement: Placement,
+    sequence: AtomicU32,
+}
+
+type Shard = HashMap<Digest, Entry>;
+
+struct Entry {
+    /// The row, for requests.
+    take: OwnedTake,
+    holder: Holder,
+}
+
+/// A request that is sent after the table has been unlocked.
+struct Request {
+    id: Digest,
+    take: OwnedTake,
+    reports: [LeaseReport; 2],
+    tokens: u64,
+    sent: Micros,
+}
+
+/// The result of trying to decide a call from leases.
+pub(super) enum Spent<'a> {
+    /// The takes, with the leases that were used, and their steps.
+    All(Takes<'a>, Steps),
+    /// The backend must decide. The flag is set if this process holds tokens of the call's rows.
+    Nothing { holds: bool },
+}
+
+const SHARDS: usize = 64;
+
+/// The maximum number of windows with leases in each shard. Calls on other rows are decided by the backend.
+const MAX_PER_SHARD: usize = 1024;
+
+/// The time without calls after which leases are given back.
+const IDLE: Duration = SECOND;
+
+impl Leases {
+    pub(super) fn new(backend: Arc<dyn LeaseBackend>, time: LocalTime) -> Arc<Leases> {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let leases =
+            Arc::new(Leases { backend, time, shards, placement: Placement::random(), sequence: AtomicU32::new(1) });
+        let weak = Arc::downgrade(&leases);
+        leases.backend.watch(weak);
+        leases
+    }
+
+    /// Decides a call from leases, if they cover all of its takes.
+    #[inline]
+    pub(super) fn spend<'a>(self: &Arc<Self>, takes: &[Take<'a>]) -> Spent<'a> {
+        if takes.iter().any(|take| take.part.leased) {
+            self.spend_leased(takes)
+        } else {
+            Spent::Nothing { holds: false }
+        }
+    }
+
+    fn spend_leased<'a>(self: &Arc<Self>, takes: &[Take<'a>]) -> Spent<'a> {
+        let ids: SmallVec<[Digest; 4]> = takes.iter().map(Take::digest).collect();
+        let (mut shards, now) = (self.lock(&ids), self.time.now());
+        let (mut covers, mut holds) = (takes.iter().all(is_leasable), false);
+        for (i, (take, id)) in takes.iter().zip(&ids).enumerate() {
+            match shards.entry(*id) {
+                Some(Entry { holder, .. }) => {
+                    let (cost, tokens) = (take.ask.tokens(), holder.tokens(now));
+                    holder.demand(cost, now);
+                    holds |= tokens > 0;
+                    covers &= holder.covers(cost, now) && holder.quota == take.quota && !ids[..i].contains(id);
+                }
+                None => covers = false,
+            }
+        }
+        if !covers {
+            return Spent::Nothing { holds };
+        }
+        let (mut spent, mut steps) = (Takes::new(), SmallVec::<[Step; 2]>::new());
+        let mut requests = SmallVec::<[Request; 1]>::new();
+        for (take, id) in takes.iter().zip(&ids) {
+            let Some(Entry { take: row, holder }) = shards.entry(*id) else { continue };
+            holder.spend(take.ask.tokens(), now);
+            steps.extend(holder.step(now));
+            spent.push(Take { part: Part { lease: holder.sequence, ..take.part }, ..*take });
+            if holder.is_low(now) {
+                requests.extend(self.request(*id, row, holder, now));
+            }
+        }
+        drop(shards);
+        requests.into_iter().for_each(|request| self.send(request));
+        Spent::All(spent, steps.into_iter().collect())
+    }
+
+    /// Gives back the tokens of a call's rows, before the backend decides the call.
+    pub(super) fn give_back(&self, takes: &[Take<'_>]) {
+        for take in takes.iter().filter(|take| take.part.leased) {
+            let (id, now) = (take.digest(), self.time.now());
+            let mut shard = self.shard(id);
+            let Some(Entry { take: row, holder }) = shard.get_mut(&id) else { continue };
+            if holder.tokens(now) > 0 {
+                let reports = holder.report(true, self.next(), now);
+                let row = row.clone();
+                drop(shard);
+                drop(self.backend.lease(&request(&row, reports, 0)));
+            }
+        }
+    }
+
+    /// Asks for leases on the rows of a call that the backend decides.
+    pub(super) fn ask(self: &Arc<Self>, takes: &[Take<'_>]) {
+        if !takes.iter().all(is_leasable) {
+            return;
+        }
+        for take in takes {
+            let (id, now) = (take.digest(), self.time.now());
+            let mut shard = self.shard(id);
+            let has_room = shard.len() < MAX_PER_SHARD;
+            if shard.get(&id).is_none_or(|entry| entry.holder.quota != take.quota) {
+                if has_room || shard.contains_key(&id) {
+                    let mut holder = Holder::new(take.quota, self.next(), now);
+                    holder.demand(take.ask.tokens(), now);
+                    shard.insert(id, Entry { take: OwnedTake::of(take), holder });
+                }
+                continue;
+            }
+            let Some(Entry { take: row, holder }) = shard.get_mut(&id) else { continue };
+            let request = if holder.is_asking { None } else { self.request(id, row, holder, now) };
+            drop(shard);
+            request.into_iter().for_each(|request| self.send(request));
+        }
+    }
+
+    /// Adds the tokens that this process holds to the answer of a check.
+    pub(super) fn add_held(&self, takes: &[Take<'_>], steps: &mut Steps) {
+        for (take, answer) in takes.iter().zip(steps.iter_mut()).filter(|(take, _)| take.part.leased) {
+            let (id, now) = (take.digest(), self.time.now());
+            let tokens = self.shard(id).get(&id).map_or(0, |entry| entry.holder.tokens(now));
+            if tokens > 0 {
+                let row = roll(&take.quota, &answer.state, answer.now);
+                let row = State { spent: (row.spent - tokens as f64).max(0.0), ..row };
+                *answer = step(&take.quota, &row, answer.now, take.ask);
+            }
+        }
+    }
+
+    /// Returns how long a denial of a take is remembered although tokens have been refilled.
+    pub(super) fn pause(&self, take: &Take<'_>) -> Duration {
+        let id = take.digest();
+        if !take.part.leased {
+            return Duration::ZERO;
+        }
+        self.shard(id).get(&id).map_or(Duration::ZERO, |entry| entry.holder.pause())
+    }
+
+    /// Gives tokens of a charge back to its lease. Returns `false` if they are forfeited, because the charge has been
+    /// reported.
+    pub(super) fn refund(&self, id: Digest, tokens: u64, sequence: u32) -> bool {
+        let now = self.time.now();
+        self.shard(id).get_mut(&id).is_some_and(|entry| entry.holder.refund(tokens, sequence, now))
+    }
+
+    /// Takes more tokens for a charge from its lease. Returns whether there were enough.
+    pub(super) fn surcharge(&self, id: Digest, tokens: u64) -> bool {
+        let now = self.time.now();
+        self.shard(id).get_mut(&id).is_some_and(|entry| entry.holder.spend(tokens, now))
+    }
+
+    /// Removes the leases on rows that were reset.
+    pub(super) fn forget(&self, windows: impl Iterator<Item = Digest>) {
+        windows.for_each(|id| _ = self.shard(id).remove(&id));
+    }
+
+    /// Gives all leases back.
+    pub(super) fn shut_down(&self) -> BackendFuture<()> {
+        let requests = self.take_back(|_, _| true);
+        let sent: Vec<_> =
+            requests.iter().map(|(take, reports)| self.backend.lease(&request(take, *reports, 0))).collect();
+        BackendFuture::boxed(async move {
+            let mut result = Ok(());
+            for answer in sent {
+                result = result.and(answer.await.map(|_| ()));
+            }
+            result
+        })
+    }
+
+    /// Returns the number of windows with leases, and the tokens that this process holds.
+    pub(super) fn counts(&self) -> (usize, u64) {
+        let now = self.time.now();
+        let count = |(windows, tokens): (usize, u64), entry: &Entry| match entry.holder.tokens(now) {
+            0 => (windows, tokens),
+            held => (windows + 1, tokens + held),
+        };
+        self.shards.iter().fold((0, 0), |counts, shard| locked(shard).values().fold(counts, count))
+    }
+
+    /// Removes the holders that `is_due` selects, and returns the reports on their leases.
+    fn take_back(&self, is_due: impl Fn(&Holder, Micros) -> bool) -> Vec<(OwnedTake, [LeaseReport; 2])> {
+        let (mut requests, now) = (Vec::new(), self.time.now());
+        for shard in &self.shards {
+            locked(shard).retain(|_, Entry { take, holder }| {
+                if holder.is_asking || !is_due(holder, now) {
+                    return true;
+                }
+                if !holder.is_empty() {
+                    requests.push((take.clone(), holder.report(true, self.next(), now)));
+                }
+                false
+            });
+        }
+        requests
+    }
+
+    /// Prepares a request for the next lease, unless it would save no calls.
+    fn request(&self, id: Digest, take: &OwnedTake, holder: &mut Holder, now: Micros) -> Option<Request> {
+        let tokens = holder.wanted();
+        if tokens == 0 {
+            return None;
+        }
+        holder.is_asking = true;
+        Some(Request { id, take: take.clone(), reports: holder.report(false, self.next(), now), tokens, sent: now })
+    }
+
+    fn send(self: &Arc<Self>, asked: Request) {
+        let answer = self.backend.lease(&request(&asked.take, asked.reports, asked.tokens));
+        let leases = Arc::clone(self);
+        self.backend.spawn(Box::pin(async move {
+            let answer = answer.await;
+            let (Request { id, take, sent, .. }, now) = (asked, leases.time.now());
+            let mut shard = leases.shard(id);
+            let holder = shard.get_mut(&id).map(|entry| &mut entry.holder).filter(|holder| holder.quota == take.quota);
+            // If the request failed, the tokens that it reported stay outstanding until their leases end.
+            let unused = match (holder, &answer) {
+                (Some(holder), answer) => {
+                    holder.is_asking = false;
+                    answer.as_ref().ok().and_then(|lease| holder.granted(lease, sent, now))
+                }
+                // The row was reset, or its quota has changed.
+                (None, Ok(lease)) => Some(LeaseReport { id: lease.id, spent: 0, unused: lease.tokens }),
+                (None, Err(_)) => None,
+            };
+            drop(shard);
+            if let Some(report) = unused {
+                drop(leases.backend.lease(&request(&take, [report, LeaseReport::default()], 0)));
+            }
+        }));
+    }
+
+    fn next(&self) -> u32 {
+        self.sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn place(&self, id: Digest) -> usize {
+        self.placement.place(id) as usize % SHARDS
+    }
+
+    fn shard(&self, id: Digest) -> MutexGuard<'_, Shard> {
+        locked(&self.shards[self.place(id)])
+    }
+
+    /// Locks the shards of a call in ascending order.
+    fn lock(&self, ids: &[Digest]) -> Locked<'_> {
+        let places: SmallVec<[usize; 4]> = ids.iter().map(|id| self.place(*id)).collect();
+        let mut order = places.clone();
+        order.sort_unstable();
+        order.dedup();
+        let guards = order.iter().map(|place| (*place, locked(&self.shards[*place]))).collect();
+        Locked { leases: self, guards }
+    }
+}
+
+/// The locked shards of a call.
+struct Locked<'a> {
+    leases: &'a Leases,
+    guards: SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>,
+}
+
+impl Locked<'_> {
+    fn entry(&mut self, id: Digest) -> Option<&mut Entry> {
+        let place = self.leases.place(id);
+        self.guards.iter_mut().find(|(of, _)| *of == place)?.1.get_mut(&id)
+    }
+}
+
+impl LeaseHolder for Leases {
+    fn tick(&self) {
+        for (take, reports) in self.take_back(|holder, now| now.since(holder.used) >= IDLE) {
+            drop(self.backend.lease(&request(&take, reports, 0)));
+        }
+    }
+}
+
+/// Returns whether a take can be decided from a lease. Reservations are made by the backend.
+fn is_leasable(take: &Take<'_>) -> bool {
+    take.part.leased && take.ask.max_wait().is_none()
+}
+
+fn request(take: &OwnedTake, reports: [LeaseReport; 2], tokens: u64) -> LeaseRequest<'_> {
+    let Take { row, window, quota, .. } = take.take();
+    LeaseRequest { row, window, quota, reports, tokens }
+}
+
+fn locked(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Leases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leases").field("backend", &self.backend).finish_non_exhaustive()
+    }
+}
