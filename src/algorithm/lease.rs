@@ -19,8 +19,10 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, Ask, Micros, Quota, SECOND, State, Step, Verdict};
-use super::{available, cleared, roll, step, token_bucket};
+use super::{Algorithm, Micros, Quota, SECOND, State};
+#[cfg(any(feature = "redis", test))]
+use super::{Ask, Step, Verdict, fixed_window, step};
+use super::{available, cleared, roll, token_bucket};
 
 /// The time for which a generation grants leases. A lease ends one to two such periods after it was granted.
 pub const LEASE_LIFE: Duration = Duration::from_secs(2 * SECOND.as_secs());
@@ -48,11 +50,6 @@ impl Outstanding {
     /// Returns the outstanding tokens of both generations.
     pub const fn tokens(&self) -> u64 {
         self.current.saturating_add(self.last)
-    }
-
-    /// Returns the instant at which all leases have ended.
-    pub(crate) const fn end(&self) -> Micros {
-        if self.current > 0 { self.turn.plus(LIFE) } else { self.turn }
     }
 
     /// Ends the last generation. The current generation becomes the last one.
@@ -214,8 +211,9 @@ fn spent_in_window(quota: &Quota, row: &State, now: Micros) -> f64 {
     if quota.algorithm() == Algorithm::TokenBucket { token_bucket::spent(quota, row, now) } else { row.spent }
 }
 
-/// Returns the verdict on `ask` for a row with outstanding tokens that denies it at `now`. The retry time accounts for
-/// the end of the leases.
+/// Returns the denial of `ask` at `now` by a row with outstanding tokens. The retry time accounts for the end of the
+/// leases.
+#[cfg(any(feature = "redis", test))]
 pub(crate) fn denied_by_leases(
     quota: &Quota,
     state: &State,
@@ -226,22 +224,132 @@ pub(crate) fn denied_by_leases(
     let (mut state, mut left) = settle_leases(quota, state, outstanding, now);
     let most = if ask.max_wait().is_some() { quota.ceiling() } else { quota.get_capacity() };
     let (mut at, level) = (now, most.saturating_sub(ask.tokens()));
+    let is_sliding = quota.algorithm() == Algorithm::SlidingWindow;
+    let mut boundaries = 0;
     loop {
         let verdict = step(quota, &state, at, ask).verdict;
         let Verdict::Deny { retry } = verdict else { return Verdict::Deny { retry: Some(at.since(now)) } };
-        // The floor does not delay a row above it.
-        if left.tokens() <= level || retry.is_none() {
+        // Outstanding tokens of a sliding window count in full again after each boundary. After a few boundaries, no
+        // other tokens are left.
+        boundaries += 1;
+        let end = if is_sliding && boundaries < 4 {
+            left.turn.min(fixed_window::boundary(quota, fixed_window::index(quota, at) + 1))
+        } else {
+            left.turn
+        };
+        // Except at the boundaries of a sliding window, the floor does not delay a row above it.
+        let is_exact = match retry {
+            Some(retry) if is_sliding => at + retry <= end,
+            Some(_) => left.tokens() <= level,
+            None => true,
+        };
+        if left.tokens() == 0 || is_exact {
             return Verdict::Deny { retry: retry.map(|retry| (at + retry).since(now)) };
         }
-        at = left.turn;
+        at = end;
+        boundaries = if end == left.turn { 0 } else { boundaries };
         (state, left) = settle_leases(quota, &state, &left, at);
     }
 }
 
 /// Returns the step with the verdict of [`denied_by_leases`] if it is a denial.
+#[cfg(any(feature = "redis", test))]
 pub(crate) fn with_leases(quota: &Quota, step: Step, outstanding: &Outstanding, ask: Ask) -> Step {
     if step.is_allowed() || outstanding.tokens() == 0 {
         return step;
     }
     Step { verdict: denied_by_leases(quota, &step.state, outstanding, step.now, ask), ..step }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::MINUTE;
+
+    const NOW: Micros = Micros::new(1_700_000_000_000_000);
+
+    fn retry(quota: &Quota, state: &State, outstanding: &Outstanding, now: Micros, ask: Ask) -> Option<Duration> {
+        match denied_by_leases(quota, state, outstanding, now, ask) {
+            Verdict::Deny { retry } => retry,
+            verdict => panic!("expected a denial, found {verdict:?}"),
+        }
+    }
+
+    #[test]
+    fn the_retry_time_includes_the_end_of_the_leases_and_the_refill_after_it() {
+        // The leases end in 4 seconds. Until then, 50 tokens stay spent. Then 10 of them must be refilled.
+        let quota = Quota::token_bucket(1, SECOND).capacity(100);
+        let leased = lease(&quota, &State::default(), &Outstanding::default(), NOW, &[], 50);
+        let of = |cost| retry(&quota, &leased.state, &leased.outstanding, NOW, Ask::cost(cost));
+        assert_eq!((leased.life, of(60), of(51)), (4 * SECOND, Some(14 * SECOND), Some(5 * SECOND)));
+        assert_eq!(of(101), None);
+        let later = NOW + 3 * SECOND;
+        let (state, outstanding) = settle_leases(&quota, &leased.state, &leased.outstanding, later);
+        assert_eq!(retry(&quota, &state, &outstanding, later, Ask::cost(60)), Some(11 * SECOND));
+    }
+
+    #[test]
+    fn a_retry_time_is_the_first_instant_at_which_the_same_charge_is_allowed() {
+        let quotas = [
+            Quota::token_bucket(30, SECOND).capacity(90),
+            Quota::fixed_window(40, SECOND).capacity(60).start(Duration::ZERO),
+            Quota::sliding_window(50, 3 * SECOND).start(Duration::ZERO),
+            Quota::token_bucket(100, MINUTE).capacity(20),
+        ];
+        for (i, quota) in quotas.iter().enumerate() {
+            for round in 0..200u64 {
+                let begin = NOW.plus(round * 77_777);
+                let first = lease(quota, &State::default(), &Outstanding::default(), begin, &[], 1 + round % 15);
+                let middle = begin.plus(round * 13_331 % 2_500_000);
+                let second = lease(quota, &first.state, &first.outstanding, middle, &[], 2 + round % 9);
+                let now = middle.plus(round * 17_911 % 1_500_000);
+                let (state, outstanding) = settle_leases(quota, &second.state, &second.outstanding, now);
+                let cost = quota.get_capacity() - round % 10;
+                let decide = |at: Micros| {
+                    let (state, _) = settle_leases(quota, &state, &outstanding, at);
+                    step(quota, &state, at, Ask::cost(cost))
+                };
+                let denied = with_leases(quota, decide(now), &outstanding, Ask::cost(cost));
+                let Verdict::Deny { retry: Some(retry) } = denied.verdict else { continue };
+                let context = format!("quota {i}, round {round}, cost {cost}, {retry:?}");
+                assert!(decide(now + retry).is_allowed(), "{context}: denied at the retry time");
+                assert!(!decide(now + (retry - Duration::from_micros(1))).is_allowed(), "{context}: allowed earlier");
+            }
+        }
+    }
+
+    #[test]
+    fn a_report_for_an_ended_generation_or_an_earlier_row_is_ignored() {
+        let quota = Quota::token_bucket(1, MINUTE).capacity(100);
+        let first = lease(&quota, &State::default(), &Outstanding::default(), NOW, &[], 20);
+        let report = LeaseReport { id: first.id, spent: 5, unused: 15 };
+        let later = |after: Duration| lease(&quota, &first.state, &first.outstanding, NOW + after, &[report], 0);
+        assert_eq!((later(3 * SECOND).state.spent, later(3 * SECOND).outstanding.tokens()), (5.0, 0));
+        assert_eq!((later(4 * SECOND).state.spent, later(4 * SECOND).outstanding.tokens()), (20.0, 0));
+
+        let reset = lease(&quota, &State::default(), &Outstanding::default(), NOW + SECOND, &[], 20);
+        let stale = lease(&quota, &reset.state, &reset.outstanding, NOW + SECOND, &[report], 0);
+        assert_eq!((stale.state.spent, stale.outstanding.tokens()), (20.0, 20));
+    }
+
+    #[test]
+    fn a_lease_is_at_most_half_of_the_available_tokens_and_of_the_capacity() {
+        let quota = Quota::token_bucket(1, MINUTE).capacity(100);
+        let granted = |spent: u64, tokens| {
+            let state = step(&quota, &State::default(), NOW, Ask::cost(spent)).state;
+            lease(&quota, &state, &Outstanding::default(), NOW, &[], tokens).tokens
+        };
+        assert_eq!([granted(0, 30), granted(0, 80), granted(60, 80), granted(97, 80)], [30, 50, 20, 0]);
+        let first = lease(&quota, &State::default(), &Outstanding::default(), NOW, &[], 45);
+        assert_eq!(lease(&quota, &first.state, &first.outstanding, NOW, &[], 45).tokens, 5);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_delays_the_end_of_leases_by_at_most_two_periods() {
+        let quota = Quota::token_bucket(1, MINUTE).capacity(100);
+        let first = lease(&quota, &State::default(), &Outstanding::default(), NOW, &[], 20);
+        let earlier = Micros::new(NOW.get() - 3_600_000_000);
+        let (_, outstanding) = settle_leases(&quota, &first.state, &first.outstanding, earlier);
+        assert_eq!(outstanding.turn, earlier + LEASE_LIFE);
+    }
 }

@@ -31,6 +31,7 @@
 //! conformance::charges_even_if_the_future_is_dropped(&backend, &pass).await;
 //! conformance::settles_and_resets_even_if_futures_are_dropped(&backend, &pass).await;
 //! conformance::handles_extreme_values(&backend).await;
+//! conformance::leases_tokens_by_the_rule(&backend, &pass).await;
 //! # }
 //! ```
 
@@ -69,6 +70,7 @@ async fn common_parts(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     charges_even_if_the_future_is_dropped(backend, pass).await;
     settles_and_resets_even_if_futures_are_dropped(backend, pass).await;
     handles_extreme_values(backend).await;
+    leases_tokens_by_the_rule(backend, pass).await;
 }
 
 /// Tests that random calls under all kinds of quotas get the same decisions as the algebra makes at the same instant.
@@ -570,5 +572,8 @@ impl Dice {
     }
 }
 
+mod leases;
 #[cfg(test)]
 mod tests;
+
+pub use leases::leases_tokens_by_the_rule;

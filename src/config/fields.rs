@@ -87,6 +87,7 @@ pub(super) const POLICY: Table = Table {
             Share,
             "The share of keys for which the policy is enforced; the others are in shadow mode.",
         ),
+        Field::new("leases", Boolean, "Whether processes lease tokens from a remote backend."),
     ],
 };
 

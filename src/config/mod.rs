@@ -70,6 +70,7 @@
 //! | `policies.NAME.wait` | how long requests may [wait](crate::RateLimitLayer#method.wait_up_to) for reserved tokens | requests do not wait |
 //! | `policies.NAME.shadow` | whether the policy is in [shadow mode](crate::policy::Enforce) | false |
 //! | `policies.NAME.enforce` | the [share](crate::policy::Enforce::Share) of keys, from 0.0 to 1.0, for which the policy is enforced | 1 |
+//! | `policies.NAME.leases` | whether processes [lease](crate::Policy::leases) tokens from a remote backend | `false` |
 //! | `routes."METHOD /route"`, `routes."/route"` | the policies of this route, see [`RouteLimits`](crate::RouteLimits) and below | none |
 //! | `default` | the policies of routes without an entry in `routes` | the policy named `default`, if any |
 //! | `all_routes` | policies that apply to all requests, in addition to those of the route | none |

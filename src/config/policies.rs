@@ -56,6 +56,7 @@ fn policy(name: &str, value: &Value<'_>, keys: &Keys) -> Option<ConfiguredPolicy
     let cost = fields.take("cost").and_then(|value| Some((value.number(0, Quota::MAX_TOKENS)?, value)));
     let wait = fields.take("wait").and_then(|value| Some((value.duration()?, value)));
     let shadow = fields.take("shadow").and_then(|value| value.boolean());
+    let leases = fields.take("leases").and_then(|value| value.boolean());
     let enforce = fields.take("enforce").and_then(|value| Some((value.share()?, value)));
     fields.end();
     let mut policy = value.accept(Policy::try_new(name, own.unwrap_or(PLACEHOLDER_QUOTA.into())))?;
@@ -69,6 +70,7 @@ fn policy(name: &str, value: &Value<'_>, keys: &Keys) -> Option<ConfiguredPolicy
     let enforce =
         enforce.map_or(if shadow == Some(true) { Enforce::Never } else { Enforce::Always }, |(share, _)| share);
     let policy = value.accept(policy.try_enforce(enforce))?;
+    let policy = if leases == Some(true) { policy.leases() } else { policy };
     let wait = wait.and_then(|(wait, value)| check_wait(wait, &policy, &value));
     let cost = cost.map(|(cost, value)| {
         check_cost(cost, &policy, wait.is_some(), &value);

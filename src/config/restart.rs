@@ -19,6 +19,8 @@ pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
             let (old, new) = (&old.policy, &new.policy);
             let enforced = |policy: &Policy| Some(policy.enforcement().share());
             compare_shown(enforced(old), enforced(new), &path.field("enforce"), faults);
+            let leases = |policy: &Policy| Some(policy.uses_leases());
+            compare_shown(leases(old), leases(new), &path.field("leases"), faults);
             let (old_quotas, new_quotas) = (old.quotas(), new.quotas());
             if !old.accepts(new_quotas) {
                 let what = format!(

@@ -34,6 +34,9 @@ pub mod several_quotas {}
 #[doc = include_str!("plots/shards_admitted.svg")]
 pub mod shards {}
 
+#[doc = include_str!("leases.md")]
+pub mod leases {}
+
 #[doc = include_str!("cookbook.md")]
 pub mod cookbook {}
 

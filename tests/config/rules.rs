@@ -114,6 +114,16 @@ async fn one_policy_of_a_file_can_be_in_shadow_mode() {
 }
 
 #[tokio::test]
+async fn a_policy_of_a_file_can_use_leases() {
+    let config = toml("policies = { api = { quota = \"2/min\", leases = true }, other = { quota = \"1/min\" } }");
+    assert!(config.policy("api").unwrap().uses_leases() && !config.policy("other").unwrap().uses_leases());
+    let (limiter, _clock) = limiter(&config);
+    let other = "policies = { api = { quota = \"2/min\" }, other = { quota = \"1/min\" } }";
+    let error = config.reload(&limiter, &toml(other)).await.unwrap_err().to_string();
+    assert!(error.contains("policies.api.leases: true → false; restart the program"), "{error}");
+}
+
+#[tokio::test]
 async fn a_policy_named_default_that_applies_to_all_routes_is_charged_once() {
     let config = toml("all_routes = \"default\"\n[policies.default]\nquota = \"60/min\"");
     assert!(config.default_policy().is_none());

@@ -57,7 +57,7 @@ fn every_field() -> Value {
     json!({
         "policies": {
             "api": {"quota": "60/min", "tiers": {"free": {"rate": 30, "period": "1 min"}}, "key": "user", "cost": 2},
-            "queue": {"quota": "10/s burst 1 reserve 20", "wait": "5 s", "shadow": false, "enforce": 0.5},
+            "queue": {"quota": "10/s burst 1 reserve 20", "wait": "5 s", "shadow": false, "enforce": 0.5, "leases": true},
             "daily": {
                 "quota": [
                     {

@@ -231,7 +231,7 @@ mod tests {
         let (mut holder, _) = leased(10);
         assert!(holder.spend(4, NOW));
         assert!(!holder.spend(7, NOW));
-        let deadline = NOW + 2 * LEASE_LIFE - 2 * LEASE_LIFE / DRIFT_DIVISOR;
+        let deadline = NOW + (2 * LEASE_LIFE - 2 * LEASE_LIFE / DRIFT_DIVISOR);
         assert!(holder.spend(1, Micros::new(deadline.get() - 1)));
         assert!(!holder.spend(1, deadline));
     }

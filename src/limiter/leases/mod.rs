@@ -49,6 +49,7 @@ struct Request {
 }
 
 /// The result of trying to decide a call from leases.
+#[allow(clippy::large_enum_variant)] // The result is moved once, and boxing it would allocate.
 pub(super) enum Spent<'a> {
     /// The takes, with the leases that were used, and their steps.
     All(Takes<'a>, Steps),
