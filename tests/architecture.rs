@@ -56,7 +56,15 @@ const DECIDING_FUNCTIONS: [(&str, &str, &[&str]); 2] = [
     (
         "step",
         "algorithm/step.rs",
-        &["backend/conformance.rs", "limiter/block_cache.rs", "limiter/failure.rs", "limiter/snapshot.rs"],
+        &[
+            "algorithm/lease.rs",
+            "backend/conformance.rs",
+            "backend/conformance/leases.rs",
+            "limiter/block_cache.rs",
+            "limiter/failure.rs",
+            "limiter/leases/mod.rs",
+            "limiter/snapshot.rs",
+        ],
     ),
     ("step_all", "algorithm/step.rs", &["backend/conformance.rs", "backend/memory/call.rs", "backend/redis/batch.rs"]),
 ];

@@ -30,6 +30,8 @@ mod exhaustive;
 mod extremes;
 #[path = "properties/give_backs.rs"]
 mod give_backs;
+#[path = "properties/lease_model.rs"]
+mod lease_model;
 #[path = "properties/leases.rs"]
 mod leases;
 #[path = "properties/regressions.rs"]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tollgate::backend::{
-    Adjustment, Backend, BackendFuture, Health, LoadedRows, NoticeChannel, RowId, SavedRows, Steps, Take,
+    Adjustment, Backend, BackendFuture, Health, LeaseBackend, LoadedRows, NoticeChannel, RowId, SavedRows, Steps, Take,
 };
 use tollgate::{
     MemoryBackend,
@@ -133,6 +133,10 @@ impl Backend for TestBackend {
 
     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
         self.rows.notice_channel()
+    }
+
+    fn lease_backend(&self) -> Option<Arc<dyn LeaseBackend>> {
+        self.rows.lease_backend()
     }
 
     fn health(&self) -> Health {

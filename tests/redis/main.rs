@@ -19,6 +19,7 @@ mod histories;
 mod hostile;
 mod keys;
 mod leased;
+mod leased_cluster;
 mod leased_processes;
 mod leases;
 mod least_privilege;

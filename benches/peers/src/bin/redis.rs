@@ -19,6 +19,8 @@
 //!   no call has more than one decision.
 //! - tollgate, three quotas: one charge under a policy of three quotas, coalesced. Its requests count as one decision, also
 //!   beside those with three charges.
+//! - tollgate, leases: the same charges under policies with leases. Each round begins with half a second that is not
+//!   measured, in which the leases are granted.
 //! - actix-extensible-rate-limit: fixed windows; `BITFIELD INCRBY`, `EXPIRE NX`, `TTL` in a transaction. Denials count
 //!   too.
 //! - tower-rate-limiter (feature `tower-rate-limiter`): GCRA, a script call per charge.
@@ -52,6 +54,8 @@ const KEYS: usize = 1_000;
 /// tenth.
 const ROUNDS: usize = 45;
 const ROUND: Duration = Duration::from_millis(200);
+/// The time for which a contestant with leases runs before it is measured.
+const LEASING: Duration = Duration::from_millis(500);
 
 /// The capacity of each policy. Nothing is refilled or expires during the run.
 const RATE: u32 = 10;
@@ -60,6 +64,14 @@ const QUOTA: Quota = Quota::token_bucket(RATE as u64, HOUR).capacity(BURST as u6
 const NAMES: [&str; 3] = ["address", "user", "route"];
 static POLICIES: [Policy; 3] =
     [Policy::new(NAMES[0], QUOTA), Policy::new(NAMES[1], QUOTA), Policy::new(NAMES[2], QUOTA)];
+
+/// Leases need more tokens, because the leased decisions are many.
+const LEASED_QUOTA: Quota = Quota::token_bucket(1_000_000, HOUR).capacity(50_000_000);
+static LEASED_POLICIES: [Policy; 3] = [
+    Policy::new("leased address", LEASED_QUOTA).leases(),
+    Policy::new("leased user", LEASED_QUOTA).leases(),
+    Policy::new("leased route", LEASED_QUOTA).leases(),
+];
 
 static THREE_QUOTAS: Policy = Policy::new("quotas", QUOTA)
     .and(Quota::token_bucket(RATE as u64, DAY).capacity(BURST as u64))
@@ -142,6 +154,9 @@ async fn measure(server: &mut Server, contestants: &[Contestant], choice: &Choic
                     let i = if round % 2 == 0 { i } else { contestants.len() - 1 - i };
                     // The first round is a warm-up.
                     let length = if round == 0 { ROUND / 4 } else { ROUND };
+                    if matches!(contestants[i], Contestant::Leased(_)) {
+                        contestants[i].round(server, &keys, tasks, charges, LEASING).await;
+                    }
                     let measured = contestants[i].round(server, &keys, tasks, charges, length).await;
                     if round > 0 {
                         results[i].1[place].push(measured);
@@ -207,8 +222,10 @@ fn print_targets(results: &[Results]) {
         |name: &'static str| move |(_, results): (usize, &Results), i: usize| Some(round(results, name, 1, i)?.p50);
     let best_peer = |tasks| {
         move |(charges, results): (usize, &Results), i: usize| {
-            let peers =
-                results.iter().map(|(name, _)| *name).filter(|name| ![PING, COALESCED, ALONE, QUOTAS].contains(name));
+            let peers = results
+                .iter()
+                .map(|(name, _)| *name)
+                .filter(|name| ![PING, COALESCED, ALONE, QUOTAS, LEASED].contains(name));
             peers.filter_map(|name| rate(name, tasks)((charges, results), i)).reduce(f64::max)
         }
     };
@@ -224,6 +241,8 @@ fn print_targets(results: &[Results]) {
         let label = format!("three quotas : coalesced, server CPU per request at {tasks} tasks");
         line(&label, "at most 1.5", &server(QUOTAS, tasks), &server(COALESCED, tasks));
     }
+    line("leases : coalesced, decisions/s at 512 tasks", "at least 10", &rate(LEASED, 512), &rate(COALESCED, 512));
+    line("leases : coalesced, server CPU per request at 512 tasks", "", &server(LEASED, 512), &server(COALESCED, 512));
     line("three quotas : coalesced, p50 at 1 task", "at most 1.15", &p50(QUOTAS), &p50(COALESCED));
     for tasks in [64, 512] {
         let label = format!("coalesced : best peer, decisions/s at {tasks} tasks");
@@ -235,6 +254,7 @@ const PING: &str = "`PING`";
 const COALESCED: &str = "tollgate, coalesced";
 const ALONE: &str = "tollgate, un-coalesced";
 const QUOTAS: &str = "tollgate, three quotas";
+const LEASED: &str = "tollgate, leases";
 const ACTIX: &str = "actix-extensible-rate-limit";
 #[cfg(feature = "tower-rate-limiter")]
 const TOWER: &str = "tower-rate-limiter";
@@ -243,6 +263,7 @@ enum Contestant {
     Ping(MultiplexedConnection),
     Coalesced(RateLimiter),
     ThreeQuotas(RateLimiter),
+    Leased(RateLimiter),
     /// One limiter for each task.
     Alone(Vec<RateLimiter>),
     Actix(Actix),
@@ -266,6 +287,7 @@ impl Contestant {
             Contestant::Ping(connection().await),
             Contestant::Coalesced(RateLimiter::new(backend("coalesced").connect(url).await.expect("connected"))),
             Contestant::ThreeQuotas(RateLimiter::new(backend("quotas").connect(url).await.expect("connected"))),
+            Contestant::Leased(RateLimiter::new(backend("leases").connect(url).await.expect("connected"))),
             Contestant::Alone(
                 (0..TASKS[TASKS.len() - 1])
                     .map(|_| RateLimiter::new(backend("alone").connection(alone.clone())))
@@ -286,6 +308,7 @@ impl Contestant {
             Contestant::Ping(_) => PING,
             Contestant::Coalesced(_) => COALESCED,
             Contestant::ThreeQuotas(_) => QUOTAS,
+            Contestant::Leased(_) => LEASED,
             Contestant::Alone(_) => ALONE,
             Contestant::Actix(_) => ACTIX,
             #[cfg(feature = "tower-rate-limiter")]
@@ -316,7 +339,15 @@ impl Contestant {
                 }
                 Contestant::Coalesced(limiter) => {
                     let limiter = limiter.clone();
-                    spawn_local(turns.take(async move |key| decide(&limiter, charges, key).await))
+                    spawn_local(turns.take(async move |key| decide(&limiter, &POLICIES, charges, key).await))
+                }
+                Contestant::Leased(limiter) => {
+                    let limiter = limiter.clone();
+                    spawn_local(turns.take(async move |key| {
+                        decide(&limiter, &LEASED_POLICIES, charges, key).await;
+                        // A decision from a lease never waits, so other tasks would not run.
+                        tokio::task::coop::consume_budget().await;
+                    }))
                 }
                 Contestant::ThreeQuotas(limiter) => {
                     let limiter = limiter.clone();
@@ -326,7 +357,7 @@ impl Contestant {
                 }
                 Contestant::Alone(limiters) => {
                     let limiter = limiters[task].clone();
-                    spawn_local(turns.take(async move |key| decide(&limiter, charges, key).await))
+                    spawn_local(turns.take(async move |key| decide(&limiter, &POLICIES, charges, key).await))
                 }
                 Contestant::Actix(backend) => {
                     let backend = backend.clone();
@@ -361,11 +392,11 @@ impl Contestant {
     }
 }
 
-async fn decide(limiter: &RateLimiter, charges: usize, key: &str) {
+async fn decide(limiter: &RateLimiter, policies: &[Policy; 3], charges: usize, key: &str) {
     let allowed = match charges {
-        1 => limiter.try_limit(&POLICIES[0], key).await.expect("decided").is_allowed(),
+        1 => limiter.try_limit(&policies[0], key).await.expect("decided").is_allowed(),
         _ => {
-            let charges = POLICIES[..charges].iter().map(|policy| Charge::new(policy, key));
+            let charges = policies[..charges].iter().map(|policy| Charge::new(policy, key));
             limiter.try_limit_all(charges).await.expect("decided").is_allowed()
         }
     };
