@@ -63,7 +63,7 @@ fn a_call_that_a_policy_in_shadow_mode_denies_is_let_through_and_spends_nothing(
 }
 
 #[test]
-fn enforced_charges_are_made_without_the_ones_that_are_let_through() {
+fn enforced_charges_are_made_without_the_shadowed_charges() {
     let (limiter, log) = limiter();
     let left = || {
         let left = |policy| now(limiter.remaining(policy, "ada"));
