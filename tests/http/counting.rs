@@ -1,4 +1,4 @@
-//! Tests of which requests pass under one or several limits, and at which microsecond.
+//! Which requests pass under one or several limits, and at which microsecond.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ async fn retry_after_is_the_longest_wait_of_the_exceeded_limits() {
     let refused = client.get().await;
     assert_eq!((refused.status, refused.retry_after()), (429, Some(30)));
     assert_eq!(refused.violated_policies(), ["short", "long"]);
-    // Other policies are not listed, since their windows could end after Retry-After (draft-11, section 6).
+    // Other policies are not listed, because their windows could end after Retry-After (draft-11, section 6).
     assert_eq!(refused.limits(), [("short".into(), 0, Some(10)), ("long".into(), 0, Some(30))]);
     let names: Vec<_> = refused.policies().into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["short", "long", "wide"]);

@@ -1,4 +1,4 @@
-//! Tests of how often the calls of a denied key reach the backend, despite the block cache.
+//! How often the calls of a denied key reach the backend, despite the block cache.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -74,8 +74,8 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
     let (mut on, mut off) = (Side::new(begin, 64), Side::new(begin, 0));
     let (mut promised, mut longest, mut cached) = (begin, Duration::ZERO, 0);
     // Keys 0 and 1 change their tier. Key 2 has no tier, and the other limiter also spends tokens of this key. The
-    // other limiter must use the same quota, because under another quota, its call could refill the row faster without
-    // the cache knowing.
+    // other limiter must use the same quota, because under another quota, its call could refill the row faster, and the
+    // cache would not know.
     let key = |bits: u64| [0u64, 0, 0, 0, 1, 2, 2, 2][bits as usize & 7];
     let subject = |policy: &Policy, bits: u64| match caller(policy, key(bits)) {
         subject if key(bits) < 2 && bits >> 3 & 3 == 0 => subject.tier("pro"),
@@ -129,7 +129,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
                 }
             }
             what => {
-                // Half of the trips to the backend take no time. Each of the others takes at most about as long as
+                // Half of the trips to the backend take no time. Each of the other trips takes at most about as long as
                 // refilling one token.
                 let scale = (quota.period().as_micros() as u64 / quota.rate()).clamp(2, 1 << 40);
                 let trip = |bits: u64| Duration::from_micros(if bits & 1 == 0 { 0 } else { (bits >> 1) % scale });

@@ -45,7 +45,7 @@ fn each_quota_of_a_policy_is_credited() {
     assert_eq!(left(), [0, 15]);
     assert!(now(limiter.credit(&BOTH, "ada", 3)));
     assert_eq!(left(), [3, 18]);
-    // Under only one of the quotas, tokens have been spent.
+    // Tokens have been spent under only one of the quotas.
     clock.advance(MINUTE);
     assert!(now(limiter.credit(&BOTH, "ada", 9)));
     assert_eq!(left(), [5, 20]);
@@ -65,7 +65,7 @@ fn a_credit_applies_under_the_quota_in_force() {
 }
 
 #[test]
-fn a_credit_brings_the_next_reservation_forward_but_no_pending_one() {
+fn a_credit_brings_forward_the_next_reservation_but_not_a_pending_one() {
     let (limiter, _clock) = limiter();
     now(limiter.acquire(&API, "ada").cost(10).send());
     let reserve = || now(limiter.acquire(&API, "ada").cost(2).reserve());

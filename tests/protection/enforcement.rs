@@ -17,7 +17,7 @@ static REAL: Policy = Policy::new("real", Quota::token_bucket(3, HOUR));
 static TRIAL: Policy = Policy::new("trial", Quota::token_bucket(1, HOUR)).enforce(Enforce::Never);
 static OTHER: Policy = Policy::new("other", Quota::token_bucket(2, HOUR).max_reserved(5)).enforce(Enforce::Never);
 
-/// Records the policy, the outcome and whether it is enforced, of each charge.
+/// Records the policy and the outcome of each charge, and whether the charge is enforced.
 #[derive(Default)]
 struct Log(Mutex<Vec<String>>);
 
@@ -63,7 +63,7 @@ fn a_call_that_a_policy_in_shadow_mode_denies_is_let_through_and_spends_nothing(
 }
 
 #[test]
-fn enforced_charges_are_made_without_the_ones_that_are_let_through() {
+fn enforced_charges_are_made_without_the_shadowed_charges() {
     let (limiter, log) = limiter();
     let left = || {
         let left = |policy| now(limiter.remaining(policy, "ada"));
@@ -74,7 +74,7 @@ fn enforced_charges_are_made_without_the_ones_that_are_let_through() {
     let allowed = now(limiter.limit_all(charges()));
     assert_eq!((allowed.is_shadowed(), log.take().len(), left()), (false, 3, (2, 0, 1)));
 
-    // `TRIAL` would deny the call, which then charges neither it nor `OTHER`.
+    // Because `TRIAL` would deny the call, the call charges neither `TRIAL` nor `OTHER`.
     let shadowed = now(limiter.limit_all(charges()));
     let decided: Vec<_> = shadowed.iter().map(|decision| (decision.is_shadowed(), decision.reason())).collect();
     let expected = [(false, Reason::WithinQuota), (true, Reason::QuotaExceeded), (true, Reason::RefusedElsewhere)];

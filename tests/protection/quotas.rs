@@ -75,7 +75,7 @@ fn spent_tokens_stay_spent_when_a_quota_changes() {
     assert_eq!(now(limiter.remaining(&API, "ada")), 90);
     drop(now(limiter.try_acquire(&API, "ada").cost(90).send()));
     // After the quota is lowered, the 100 spent tokens are still refilled at the old rate. After 57 s, 5 tokens are
-    // still spent, so one more fits the capacity of 6.
+    // still spent, so one more token fits into the capacity of 6.
     now(limiter.set_quota(&API, per_minute(6)));
     assert_eq!(now(limiter.try_limit(&API, "ada")).retry_after(), Some(57 * SECOND));
     clock.advance(57 * SECOND - US);

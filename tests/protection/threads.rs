@@ -37,7 +37,7 @@ fn concurrent_use_from_eight_threads_ends_in_the_expected_state() {
     }
     drop(done);
     for _ in 0..8 {
-        // If a thread panics, the sender is dropped. If there is a deadlock, the timeout is exceeded.
+        // If a thread panics, its sender is dropped. If there is a deadlock, the test times out.
         all_done.recv_timeout(Duration::from_secs(50)).expect("a thread panicked or did not finish");
     }
 

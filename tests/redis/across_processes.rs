@@ -15,8 +15,8 @@ async fn ask(limiter: &RateLimiter) -> Decision {
     limiter.try_limit(&API, "ada").await.unwrap()
 }
 
-/// Returns two limiters on one server, which represent two processes, and a receipt. The first limiter has spent all
-/// tokens in exchange for the receipt. The second limiter has cached a denial.
+/// Returns two limiters on one server, which represent two processes, and the receipt of a charge by the first limiter,
+/// which has spent all tokens. The second limiter has cached a denial.
 async fn two_limiters() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt) {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
@@ -27,7 +27,7 @@ async fn two_limiters() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt)
     (server, one, other, usage)
 }
 
-/// Polls until a call is allowed. Polling does not prolong the cached denial.
+/// Polls until a call is allowed. Polling does not prolong a cached denial.
 async fn assert_admitted_within_a_second(limiter: &RateLimiter) {
     let begin = Instant::now();
     while !ask(limiter).await.is_allowed() {

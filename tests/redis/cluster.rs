@@ -1,4 +1,4 @@
-//! Tests with clusters, which cover the conformance suite, charges across several slots, and moving slots.
+//! Tests with clusters: the conformance suite, charges across several slots, and moving slots.
 
 use std::time::Duration;
 

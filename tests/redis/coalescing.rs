@@ -1,5 +1,5 @@
-//! Requests that wait at the same time share a script call, in which the script decides each request separately and in
-//! order.
+//! Requests that wait at the same time share a script call. The script decides each of these requests separately, and
+//! in order.
 
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ async fn concurrent_requests_share_a_call() {
             |(i, answer): (u128, &Result<tollgate::backend::Steps, _>)| of(i) && answer.as_ref().unwrap().all_granted();
         (0..).zip(&answers).filter(|(i, answer)| of((*i, answer))).count()
     };
-    assert_eq!(granted(|i| i % 3 == 0 && i > 0), 999, "calls with a key of their own");
+    assert_eq!(granted(|i| i % 3 == 0 && i > 0), 999, "calls with separate keys");
     assert_eq!(granted(|i| i % 3 != 0 || i == 0), 100, "calls with the shared key");
     let scripts = scripts(&server);
     assert!(scripts <= 3000 / 20, "{scripts} script calls for 3000 decisions");

@@ -1,5 +1,5 @@
-//! Keys are arbitrary text, of which the server stores only digests. The digests do not collide, do not change the
-//! slot, and do not reveal the key.
+//! Keys are arbitrary text, and the server stores only their digests. Digests do not collide, do not change the slot,
+//! and do not reveal the key.
 
 use std::collections::HashSet;
 

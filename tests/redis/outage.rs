@@ -1,4 +1,4 @@
-//! Checks, with time limits, of the behavior during and after outages.
+//! Checks the behavior during and after outages, with time limits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,8 +15,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 
 const MAX_RECOVERY: Duration = Duration::from_secs(1);
 
-/// The allowance for a busy machine, which is still much shorter than the many seconds that a call would take if it
-/// waited for the server.
+/// The allowance for a busy machine. A call that waited for the server would take many seconds, which is much longer.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// An application with a limiter for each failure mode.

@@ -130,8 +130,8 @@ async fn windows_are_exact_up_to_the_last_instant() {
     }
 }
 
-/// A caller that made another call without awaiting a refund was denied, because the second of two script calls in
-/// flight sometimes reached the server first.
+/// A caller that did not await a refund before its next call was denied. With two script calls in flight, the second
+/// sometimes reached the server first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_refund_is_available_to_the_next_call() {
     static ONE: Policy = Policy::new("one", Quota::token_bucket(1, HOUR));

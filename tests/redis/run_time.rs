@@ -170,7 +170,7 @@ async fn a_policy_reset_reaches_all_processes_within_a_second() {
     assert_eq!(here.remaining(&API, "cyd").await.unwrap(), 100);
     run(&server, "remaining").await;
 
-    // The new rows have other names on the server. The old rows were neither deleted nor scanned for.
+    // The new rows have other names on the server. The reset neither deleted the old rows nor scanned for them.
     here.acquire(&API, "ada").cost(7).await.unwrap();
     let decision = here.try_check(&API, "ada").await.unwrap();
     let backend = server.backend().await;

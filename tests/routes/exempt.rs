@@ -36,7 +36,7 @@ async fn skipped_requests_are_not_limited_and_get_no_headers() {
             assert!(!answer.headers.contains_key("ratelimit") && !answer.headers.contains_key("ratelimit-policy"));
         }
     }
-    // None of these requests was charged. Requests that merely resemble a preflight are charged.
+    // None of the requests above was charged. Requests that only resemble a preflight are charged.
     assert_eq!(limiter.remaining(&ONE, "global").await.unwrap(), 1);
     assert_eq!(call(&app, "OPTIONS /", &preflight[..1]).await.status, 200);
     for (line, lines) in [("OPTIONS /", &preflight[..1]), ("OPTIONS /", &preflight[1..]), ("POST /", &preflight)] {

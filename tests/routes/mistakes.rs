@@ -1,5 +1,5 @@
 //! Mistakes that would disable a limit or leave a route without a limit. If possible, a mistake is an error at startup.
-//! Otherwise, it is reported once and counted.
+//! Other mistakes are counted, and reported once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};

@@ -58,7 +58,7 @@ async fn shadow_mode_decides_exactly_like_the_enforced_limit() {
         let is_denied = real_answer.status == 429;
         denied += u64::from(is_denied);
 
-        // The handler and the shadow header show the denial, but no other header does.
+        // Only the handler and the shadow header show the denial.
         let body = String::from_utf8(answer.body).unwrap();
         assert_eq!(body.starts_with("shadowed"), is_denied, "{user} {cost}: {body}");
         if !is_denied {

@@ -40,8 +40,8 @@ async fn a_request_refused_by_the_inner_layer_is_charged_by_the_outer_layer() {
     for left in [2, 1] {
         let refused = call(&app, "GET /search", &[]).await;
         assert_eq!((refused.status, refused.violated_policies()), (429, vec!["search".into()]));
-        // The headers contain both policies, but only the limit of the inner layer. The window of the outer layer would
-        // end after Retry-After, which the draft forbids.
+        // The headers contain both policies, but only the limit of the inner layer. The outer layer's window would end
+        // after Retry-After, which the draft forbids.
         assert_eq!(refused.policies(), [("search".into(), 2, 60), ("default".into(), 5, 60)]);
         assert_eq!(refused.limits(), [("search".into(), 0, Some(30))]);
         assert_eq!(refused.retry_after(), Some(30));

@@ -1,5 +1,4 @@
-//! The limits in the example of better-convex, which has two policies with three tiers each, and callers that change
-//! their tier.
+//! The limits of an example of better-convex: two policies with three tiers each, and callers that change tiers.
 
 use axum::Router;
 use axum::http::request::Parts;
