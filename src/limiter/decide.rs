@@ -185,8 +185,11 @@ impl RateLimiter {
         let mut holds = false;
         if let Some(leases) = leases.as_ref().filter(|_| call.take) {
             match leases.spend(takes) {
-                Spent::All(takes, steps) => {
-                    return self.conclude(call, &takes, decisions(&takes, &steps).by(DecidedBy::Lease));
+                Spent::All(reports, steps) => {
+                    let part = |i: usize| Part { lease: reports[i], ..takes[i].part };
+                    let decided =
+                        Decisions::of(takes.len(), |i| Take { part: part(i), ..takes[i] }.decision(&steps[i], true));
+                    return self.conclude(call, takes, decided.by(DecidedBy::Lease));
                 }
                 Spent::Nothing { holds: tokens } => holds = tokens,
             }

@@ -14,11 +14,10 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use self::holder::Holder;
-use super::decide::Takes;
 use super::local::LocalTime;
 use crate::algorithm::{LeaseReport, Micros, SECOND, State, Step, roll, step};
 use crate::backend::{BackendFuture, LeaseBackend, LeaseHolder, LeaseRequest, OwnedTake, Steps, Take};
-use crate::policy::{Digest, Part, Placement};
+use crate::policy::{Digest, Placement};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -49,10 +48,9 @@ struct Request {
 }
 
 /// The result of trying to decide a call from leases.
-#[allow(clippy::large_enum_variant)] // The result is moved once, and boxing it would allocate.
-pub(super) enum Spent<'a> {
-    /// The takes, with the leases that were used, and their steps.
-    All(Takes<'a>, Steps),
+pub(super) enum Spent {
+    /// For each take, the number of the last report before the charge, and the step.
+    All(SmallVec<[u32; 4]>, Steps),
     /// The backend must decide. The flag is set if this process holds tokens of the call's rows.
     Nothing { holds: bool },
 }
@@ -77,7 +75,7 @@ impl Leases {
 
     /// Decides a call from leases, if they cover all of its takes.
     #[inline]
-    pub(super) fn spend<'a>(self: &Arc<Self>, takes: &[Take<'a>]) -> Spent<'a> {
+    pub(super) fn spend(self: &Arc<Self>, takes: &[Take<'_>]) -> Spent {
         if takes.iter().any(|take| take.part.leased) {
             self.spend_leased(takes)
         } else {
@@ -85,12 +83,12 @@ impl Leases {
         }
     }
 
-    fn spend_leased<'a>(self: &Arc<Self>, takes: &[Take<'a>]) -> Spent<'a> {
+    fn spend_leased(self: &Arc<Self>, takes: &[Take<'_>]) -> Spent {
         let ids: SmallVec<[Digest; 4]> = takes.iter().map(Take::digest).collect();
         let (mut shards, now) = (self.lock(&ids), self.time.now());
         let (mut covers, mut holds) = (takes.iter().all(is_leasable), false);
         for (i, (take, id)) in takes.iter().zip(&ids).enumerate() {
-            match shards.entry(*id) {
+            match shards.entry(i, *id) {
                 Some(Entry { holder, .. }) => {
                     let (cost, tokens) = (take.ask.tokens(), holder.tokens(now));
                     holder.demand(cost, now);
@@ -103,20 +101,20 @@ impl Leases {
         if !covers {
             return Spent::Nothing { holds };
         }
-        let (mut spent, mut steps) = (Takes::new(), SmallVec::<[Step; 2]>::new());
+        let (mut reports, mut steps) = (SmallVec::new(), SmallVec::<[Step; 2]>::new());
         let mut requests = SmallVec::<[Request; 1]>::new();
-        for (take, id) in takes.iter().zip(&ids) {
-            let Some(Entry { take: row, holder }) = shards.entry(*id) else { continue };
+        for (i, (take, id)) in takes.iter().zip(&ids).enumerate() {
+            let Some(Entry { take: row, holder }) = shards.entry(i, *id) else { continue };
             holder.spend(take.ask.tokens(), now);
             steps.extend(holder.step(now));
-            spent.push(Take { part: Part { lease: holder.sequence, ..take.part }, ..*take });
+            reports.push(holder.sequence);
             if holder.is_low(now) {
                 requests.extend(self.request(*id, row, holder, now));
             }
         }
         drop(shards);
         requests.into_iter().for_each(|request| self.send(request));
-        Spent::All(spent, steps.into_iter().collect())
+        Spent::All(reports, steps.into_iter().collect())
     }
 
     /// Gives back the tokens of a call's rows, before the backend decides the call.
@@ -292,20 +290,21 @@ impl Leases {
         let mut order = places.clone();
         order.sort_unstable();
         order.dedup();
-        let guards = order.iter().map(|place| (*place, locked(&self.shards[*place]))).collect();
-        Locked { leases: self, guards }
+        Locked { guards: order.iter().map(|place| (*place, locked(&self.shards[*place]))).collect(), places }
     }
 }
 
 /// The locked shards of a call.
 struct Locked<'a> {
-    leases: &'a Leases,
+    /// The shard of each take.
+    places: SmallVec<[usize; 4]>,
     guards: SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>,
 }
 
 impl Locked<'_> {
-    fn entry(&mut self, id: Digest) -> Option<&mut Entry> {
-        let place = self.leases.place(id);
+    /// Returns the entry of the take with the given index.
+    fn entry(&mut self, index: usize, id: Digest) -> Option<&mut Entry> {
+        let place = self.places[index];
         self.guards.iter_mut().find(|(of, _)| *of == place)?.1.get_mut(&id)
     }
 }
