@@ -36,7 +36,7 @@ pub(crate) async fn drain(backend: &RedisBackend, take: &Take<'_>) -> usize {
 }
 
 #[tokio::test]
-async fn a_cluster_conforms_key_by_key() {
+async fn a_cluster_passes_the_conformance_suite_key_by_key() {
     let cluster = Cluster::start();
     conformance::all_key_by_key(&cluster.backend().await, tokio::time::sleep).await;
 }
