@@ -9,7 +9,7 @@ FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conforman
 .PHONY: test tools fmt lint docs unit valkey servers features client client-tools node bench bench-redis bench-shards
 .PHONY: instructions instructions-check attack threats
 .PHONY: supply supply-tools advisories public-api
-.PHONY: fuzz replay
+.PHONY: fuzz replay simulate
 .PHONY: migrating theirs
 .PHONY: models models-weakened
 .PHONY: mutants coverage
@@ -68,6 +68,10 @@ valkey:
 # The same on all supported servers: Redis 7.0 (Debian's), Valkey 9.1, Redis 6.2.
 servers: tools
 	tests/redis/servers.sh redis valkey redis-6.2
+
+# Simulates 1 to 1,000 processes that lease tokens of one key, in virtual time; prints tables.
+simulate:
+	cargo test --release --all-features --lib simulation::tables -- --ignored --nocapture
 
 # Tests the browser package: its arithmetic against the crate's, and a page in a real browser with a real server.
 client: client-tools

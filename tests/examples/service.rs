@@ -126,7 +126,7 @@ fn the_server_lists_all_faults_of_a_broken_file() {
         "\
 limits.toml: policies.exports.key: unknown key \"taem\" (did you mean \"team\"?); known keys: \"caller\", \"global\", \
          \"stranger\", \"team\". Programs register keys with `ConfigReader::key`
-limits.toml: policies.search.waits: unknown field (did you mean \"wait\"?); known fields: \"cost\", \"enforce\", \"key\", \"quota\", \
+limits.toml: policies.search.waits: unknown field (did you mean \"wait\"?); known fields: \"cost\", \"enforce\", \"key\", \"leases\", \"quota\", \
          \"shadow\", \"tiers\", \"wait\"
 limits.toml: routes.\"/search\"[1]: unknown policy \"serach\" (did you mean \"search\"?); known policies: \"api\", \
          \"exports\", \"search\", \"service\", \"strangers\"

@@ -5,10 +5,12 @@
 //! window asks for the next lease before the current one is used up.
 
 mod holder;
+#[cfg(test)]
+mod simulation;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -18,7 +20,7 @@ use super::local::LocalTime;
 use crate::algorithm::{LeaseReport, Micros, SECOND, State, Step, roll, step};
 use crate::backend::{BackendFuture, LeaseBackend, LeaseHolder, LeaseRequest, OwnedTake, Steps, Take};
 use crate::policy::{Digest, Placement};
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(super) struct Leases {
@@ -28,6 +30,8 @@ pub(super) struct Leases {
     shards: Box<[Mutex<Shard>]>,
     placement: Placement,
     sequence: AtomicU32,
+    /// Whether the backend calls [`LeaseHolder::tick`], which it does from the first charge that may use a lease.
+    is_watched: AtomicBool,
 }
 
 type Shard = HashMap<Digest, Entry>;
@@ -66,11 +70,8 @@ const IDLE: Duration = SECOND;
 impl Leases {
     pub(super) fn new(backend: Arc<dyn LeaseBackend>, time: LocalTime) -> Arc<Leases> {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        let leases =
-            Arc::new(Leases { backend, time, shards, placement: Placement::random(), sequence: AtomicU32::new(1) });
-        let weak = Arc::downgrade(&leases);
-        leases.backend.watch(weak);
-        leases
+        let (placement, sequence) = (Placement::random(), AtomicU32::new(1));
+        Arc::new(Leases { backend, time, shards, placement, sequence, is_watched: AtomicBool::new(false) })
     }
 
     /// Decides a call from leases, if they cover all of its takes.
@@ -136,6 +137,10 @@ impl Leases {
     pub(super) fn ask(self: &Arc<Self>, takes: &[Take<'_>]) {
         if !takes.iter().all(is_leasable) {
             return;
+        }
+        if !self.is_watched.swap(true, Ordering::Relaxed) {
+            let holder: Weak<Leases> = Arc::downgrade(self);
+            self.backend.watch(holder);
         }
         for take in takes {
             let (id, now) = (take.digest(), self.time.now());
