@@ -114,18 +114,18 @@ pub struct Lease {
 
 /// Applies `reports`, and then grants a lease of at most `tokens` tokens.
 ///
-/// A lease has at most half of the available tokens, so that the first process to ask leaves tokens for others. All
-/// leases together have at most half of the capacity. If fewer than two tokens can be leased, none are.
+/// All leases together have at most half of the capacity. A lease has at most half of what is left of this half, and at
+/// most half of the available tokens, so that the first process to ask leaves tokens for others. If fewer than two tokens can be leased, none are.
 ///
 /// ```
 /// use tollgate::{algorithm::{lease, LeaseReport, Micros, Outstanding, State}, Quota, MINUTE};
 /// let (quota, now) = (Quota::token_bucket(100, MINUTE), Micros::new(1_767_225_600_000_000));
-/// let first = lease(&quota, &State::default(), &Outstanding::default(), now, &[], 30);
-/// assert_eq!((first.tokens, first.state.spent, first.outstanding.tokens()), (30, 30.0, 30));
+/// let first = lease(&quota, &State::default(), &Outstanding::default(), now, &[], 20);
+/// assert_eq!((first.tokens, first.state.spent, first.outstanding.tokens()), (20, 20.0, 20));
 ///
-/// let report = LeaseReport { id: first.id, spent: 20, unused: 10 };
+/// let report = LeaseReport { id: first.id, spent: 15, unused: 5 };
 /// let none = lease(&quota, &first.state, &first.outstanding, now, &[report], 0);
-/// assert_eq!((none.tokens, none.state.spent, none.outstanding.tokens()), (0, 20.0, 0));
+/// assert_eq!((none.tokens, none.state.spent, none.outstanding.tokens()), (0, 15.0, 0));
 /// ```
 pub fn lease(
     quota: &Quota,
@@ -148,7 +148,7 @@ pub fn lease(
     outstanding = outstanding.or_none();
     let row = roll(quota, &state, now);
     let room = (quota.get_capacity() / 2).saturating_sub(outstanding.tokens());
-    let mut granted = tokens.min(available(quota, &row, now) / 2).min(room);
+    let mut granted = tokens.min(available(quota, &row, now) / 2).min(room / 2);
     if granted < MIN_LEASE {
         granted = 0;
     }
@@ -279,7 +279,9 @@ mod tests {
     fn the_retry_time_includes_the_end_of_the_leases_and_the_refill_after_it() {
         // The leases end in 4 seconds. Until then, 50 tokens stay spent. Then 10 of them must be refilled.
         let quota = Quota::token_bucket(1, SECOND).capacity(100);
-        let leased = lease(&quota, &State::default(), &Outstanding::default(), NOW, &[], 50);
+        let outstanding = Outstanding { since: NOW, turn: NOW + LEASE_LIFE, current: 50, last: 0 };
+        let state = step(&quota, &State::default(), NOW, Ask::cost(50)).state;
+        let leased = lease(&quota, &state, &outstanding, NOW, &[], 0);
         let of = |cost| retry(&quota, &leased.state, &leased.outstanding, NOW, Ask::cost(cost));
         assert_eq!((leased.life, of(60), of(51)), (4 * SECOND, Some(14 * SECOND), Some(5 * SECOND)));
         assert_eq!(of(101), None);
@@ -339,9 +341,9 @@ mod tests {
             let state = step(&quota, &State::default(), NOW, Ask::cost(spent)).state;
             lease(&quota, &state, &Outstanding::default(), NOW, &[], tokens).tokens
         };
-        assert_eq!([granted(0, 30), granted(0, 80), granted(60, 80), granted(97, 80)], [30, 50, 20, 0]);
+        assert_eq!([granted(0, 15), granted(0, 80), granted(60, 80), granted(97, 80)], [15, 25, 20, 0]);
         let first = lease(&quota, &State::default(), &Outstanding::default(), NOW, &[], 45);
-        assert_eq!(lease(&quota, &first.state, &first.outstanding, NOW, &[], 45).tokens, 5);
+        assert_eq!(lease(&quota, &first.state, &first.outstanding, NOW, &[], 45).tokens, 12);
     }
 
     #[test]

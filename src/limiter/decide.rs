@@ -191,6 +191,12 @@ impl RateLimiter {
                         Decisions::of(takes.len(), |i| Take { part: part(i), ..takes[i] }.decision(&steps[i], true));
                     return self.conclude(call, takes, decided.by(DecidedBy::Lease));
                 }
+                Spent::Denied(steps) => {
+                    if let Some(others) = call.other_takes(takes, &steps) {
+                        return self.attempt(call, &others);
+                    }
+                    return self.conclude(call, takes, decisions(takes, &steps).by(DecidedBy::Lease));
+                }
                 Spent::Nothing { holds: tokens } => holds = tokens,
             }
         }

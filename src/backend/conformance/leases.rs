@@ -56,7 +56,7 @@ pub async fn leases_tokens_by_the_rule(backend: &dyn Backend, pass: impl AsyncFn
         backend.reset(&[row]).await.expect("the backend failed");
         let request = LeaseRequest { row, window: 0, quota, reports: [LeaseReport::default(); 2], tokens: 1000 };
         let answer = leases.lease(&request).await.expect("the backend failed");
-        let most = quota.get_capacity() / 2;
+        let most = quota.get_capacity() / 2 / 2;
         assert_eq!(answer.outstanding.tokens(), if most < 2 { 0 } else { most }, "a reset must remove leases, {quota}");
     }
 }

@@ -550,7 +550,7 @@ local function lease(row, window, tokens, since_1, turn_1, spent_1, unused_1, ..
   if current + last == 0 then since, turn = 0, 0 end
   local was_spent, was_at, was_carry, was_stamp, was_drop = spent, at, carry, row_stamp, drop
   roll(now)
-  local granted = min(tokens, floor(available() / 2), floor(limit / 2) - current - last)
+  local granted = min(tokens, floor(available() / 2), floor((floor(limit / 2) - current - last) / 2))
   if granted >= MIN_LEASE then
     spent = spent + granted
     if current + last == 0 then since, turn = now, now + LIFE end

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::algorithm::{Lease, LeaseId, LeaseReport, Micros, Quota, State, Step, Verdict, roll};
+use crate::algorithm::{Ask, Lease, LeaseId, LeaseReport, Micros, Quota, State, Step, Verdict, roll, step};
 
 /// The leases on one window of a row.
 #[derive(Debug)]
@@ -16,6 +16,10 @@ pub(super) struct Holder {
     full: u64,
     /// Whether a request for a lease is in flight.
     pub(super) is_asking: bool,
+    /// Whether the backend granted only few of the tokens that this process needs.
+    is_short: bool,
+    /// Until this time, the backend is not asked again, because it had only few tokens left.
+    paused_until: Micros,
     /// Changes with each report. A charge can be refunded to a lease only until it has been reported.
     pub(super) sequence: u32,
     pub(super) used: Micros,
@@ -55,14 +59,25 @@ const MEASURED: Duration = Duration::from_millis(100);
 /// Clocks may differ by this part of the life of a lease.
 const DRIFT_DIVISOR: u32 = 100;
 
-/// The longest time for which a denial is remembered although tokens have been refilled since then. Without this pause,
-/// a process would ask the backend for each refilled token.
+/// The longest time for which the backend is not asked after it had no tokens, or only few. Without this pause, a process
+/// would ask the backend for each refilled token.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 impl Holder {
     pub(super) fn new(quota: Quota, sequence: u32, now: Micros) -> Holder {
         let demand = Demand { tokens: 0, since: now, per_second: 0.0 };
-        Holder { quota, held: [None; 2], row: None, demand, full: 0, is_asking: false, sequence, used: now }
+        Holder {
+            quota,
+            held: [None; 2],
+            row: None,
+            demand,
+            full: 0,
+            is_asking: false,
+            is_short: false,
+            paused_until: now,
+            sequence,
+            used: now,
+        }
     }
 
     /// Records that `cost` tokens are requested, whether or not they are granted.
@@ -120,7 +135,13 @@ impl Holder {
     /// Returns whether it is time to ask for another lease, although tokens are left.
     #[inline]
     pub(super) fn is_low(&self, now: Micros) -> bool {
-        !self.is_asking && self.tokens(now) <= self.full / 4
+        !self.is_asking && !self.is_paused(now) && self.tokens(now) <= self.full / 4
+    }
+
+    /// Returns whether the backend has recently granted only few of the tokens that this process needs.
+    #[inline]
+    pub(super) fn is_paused(&self, now: Micros) -> bool {
+        now < self.paused_until
     }
 
     /// Returns the number of tokens to ask for, which is 0 if a lease would save no calls.
@@ -129,12 +150,28 @@ impl Holder {
         if tokens < 2 { 0 } else { tokens.min(self.quota.get_capacity() / 2) }
     }
 
-    /// Returns how long a denial by the backend is remembered although tokens have been refilled.
-    pub(super) fn pause(&self) -> Duration {
+    /// Prepares a request for the next lease, unless a request is in flight or a lease would save no calls.
+    pub(super) fn ask(&mut self, sequence: u32, now: Micros) -> Option<([LeaseReport; 2], u64)> {
+        let tokens = self.wanted();
+        if self.is_asking || tokens == 0 {
+            return None;
+        }
+        self.is_asking = true;
+        if self.is_short {
+            // Until the answer arrives, other calls would probably find no tokens either.
+            self.paused_until = now + self.pause(now);
+        }
+        Some((self.report(false, sequence, now), tokens))
+    }
+
+    /// Returns how long the backend is not asked after it had no tokens, or only few. The time varies, because otherwise
+    /// a process could always ask just after another one has taken the tokens.
+    pub(super) fn pause(&self, now: Micros) -> Duration {
         if self.wanted() < 2 {
             return Duration::ZERO;
         }
-        MAX_PAUSE.min(Duration::from_micros(self.quota.fill_micros() / 8))
+        let part = now.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57;
+        MAX_PAUSE.min(Duration::from_micros(self.quota.fill_micros() / 8)) * (128 + part as u32) / 256
     }
 
     /// Returns whether there are tokens to give back, or that must be reported.
@@ -166,6 +203,8 @@ impl Holder {
     /// Adds a lease that was requested at `sent`. Returns it if there is no room for it.
     pub(super) fn granted(&mut self, lease: &Lease, sent: Micros, now: Micros) -> Option<LeaseReport> {
         self.row = Some(KnownRow { state: lease.state, seen: lease.now, answered: now });
+        self.is_short = lease.tokens < self.wanted() / 4;
+        self.paused_until = if self.is_short { sent + self.pause(now) } else { sent };
         let deadline = sent + lease.life.saturating_sub(lease.life / DRIFT_DIVISOR);
         if lease.tokens == 0 {
             return None;
@@ -181,6 +220,17 @@ impl Holder {
         }
         self.full = self.tokens(now);
         None
+    }
+
+    /// Returns the denial of a charge during a pause.
+    pub(super) fn denial(&self, ask: Ask, now: Micros) -> Option<Step> {
+        let estimated = self.step(now)?;
+        let (pause, decided) = (self.paused_until.since(now), step(&self.quota, &estimated.state, estimated.now, ask));
+        let retry = match decided.verdict {
+            Verdict::Deny { retry } => retry?.max(pause),
+            _ => pause,
+        };
+        Some(Step { verdict: Verdict::Deny { retry: Some(retry) }, ..estimated })
     }
 
     /// Returns the step of a charge that was spent from the leases. The row is estimated from the last answer. Tokens
@@ -260,10 +310,10 @@ mod tests {
     #[test]
     fn the_size_of_a_lease_follows_the_demand() {
         let mut holder = Holder::new(QUOTA, 1, NOW);
-        assert_eq!((holder.wanted(), holder.pause()), (0, Duration::ZERO));
+        assert_eq!((holder.wanted(), holder.pause(NOW)), (0, Duration::ZERO));
         (0..=20).for_each(|i| holder.demand(1, NOW + i * (SECOND / 100)));
         assert!((40..=60).contains(&holder.wanted()), "{}", holder.wanted());
-        assert_eq!(holder.pause(), MAX_PAUSE);
+        assert!((MAX_PAUSE / 2..=MAX_PAUSE).contains(&holder.pause(NOW)));
         holder.demand(1, NOW + 60 * SECOND);
         assert!((20..=30).contains(&holder.wanted()), "{}", holder.wanted());
     }

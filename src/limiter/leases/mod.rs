@@ -55,6 +55,8 @@ struct Request {
 pub(super) enum Spent {
     /// For each take, the number of the last report before the charge, and the step.
     All(SmallVec<[u32; 4]>, Steps),
+    /// The call is denied, because the backend has recently granted only few of the tokens that this process needs.
+    Denied(Steps),
     /// The backend must decide. The flag is set if this process holds tokens of the call's rows.
     Nothing { holds: bool },
 }
@@ -100,6 +102,14 @@ impl Leases {
             }
         }
         if !covers {
+            // The retry time of a call with several charges depends on all of their rows, so the backend computes it.
+            if let ([take], false) = (takes, holds) {
+                let holder = shards.entry(0, ids[0]).map(|entry| &entry.holder).filter(|_| is_leasable(take));
+                let paused = holder.filter(|holder| holder.quota == take.quota && holder.is_paused(now));
+                if let Some(denial) = paused.and_then(|holder| holder.denial(take.ask, now)) {
+                    return Spent::Denied(Steps::from(denial));
+                }
+            }
             return Spent::Nothing { holds };
         }
         let (mut reports, mut steps) = (SmallVec::new(), SmallVec::<[Step; 2]>::new());
@@ -155,7 +165,7 @@ impl Leases {
                 continue;
             }
             let Some(Entry { take: row, holder }) = shard.get_mut(&id) else { continue };
-            let request = if holder.is_asking { None } else { self.request(id, row, holder, now) };
+            let request = self.request(id, row, holder, now);
             drop(shard);
             request.into_iter().for_each(|request| self.send(request));
         }
@@ -176,11 +186,11 @@ impl Leases {
 
     /// Returns how long a denial of a take is remembered although tokens have been refilled.
     pub(super) fn pause(&self, take: &Take<'_>) -> Duration {
-        let id = take.digest();
+        let (id, now) = (take.digest(), self.time.now());
         if !take.part.leased {
             return Duration::ZERO;
         }
-        self.shard(id).get(&id).map_or(Duration::ZERO, |entry| entry.holder.pause())
+        self.shard(id).get(&id).map_or(Duration::ZERO, |entry| entry.holder.pause(now))
     }
 
     /// Gives tokens of a charge back to its lease. Returns `false` if they are forfeited, because the charge has been
@@ -244,12 +254,8 @@ impl Leases {
 
     /// Prepares a request for the next lease, unless it would save no calls.
     fn request(&self, id: Digest, take: &OwnedTake, holder: &mut Holder, now: Micros) -> Option<Request> {
-        let tokens = holder.wanted();
-        if tokens == 0 {
-            return None;
-        }
-        holder.is_asking = true;
-        Some(Request { id, take: take.clone(), reports: holder.report(false, self.next(), now), tokens, sent: now })
+        let (reports, tokens) = holder.ask(self.next(), now)?;
+        Some(Request { id, take: take.clone(), reports, tokens, sent: now })
     }
 
     fn send(self: &Arc<Self>, asked: Request) {

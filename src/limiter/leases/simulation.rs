@@ -152,22 +152,18 @@ impl Simulation {
                 process.used = now;
                 process.holder.demand(1, now);
                 if leases && process.holder.spend(1, now) {
-                    let wanted = process.holder.wanted();
-                    if process.holder.is_low(now) && wanted > 0 {
-                        process.holder.is_asking = true;
-                        let reports = process.holder.report(false, 0, now);
+                    let asked = if process.holder.is_low(now) { process.holder.ask(0, now) } else { None };
+                    if let Some((reports, wanted)) = asked {
                         self.at(now + half, Event::Renewal(number, now, reports, wanted));
                     }
                     return self.admit(number, now);
                 }
-                if now < process.denied_until {
+                if now < process.denied_until || leases && process.holder.is_paused(now) {
                     return;
                 }
                 let before = process.holder.report(true, 0, now);
-                let wanted = if leases { process.holder.wanted() } else { 0 };
-                let asks = wanted > 0 && !process.holder.is_asking;
-                process.holder.is_asking |= asks;
-                self.at(now + half, Event::Call(number, before, asks.then_some((Default::default(), wanted))));
+                let asks = if leases { process.holder.ask(0, now) } else { None };
+                self.at(now + half, Event::Call(number, before, asks));
             }
             Event::Call(number, before, asks) => {
                 self.calls += 1;
@@ -193,7 +189,7 @@ impl Simulation {
             }
             Event::Denied(number, retry) => {
                 let process = &mut self.processes[number];
-                let pause = if self.setting.leases { process.holder.pause() } else { Duration::ZERO };
+                let pause = if self.setting.leases { process.holder.pause(now) } else { Duration::ZERO };
                 // The row was read half a round trip ago.
                 process.denied_until = now + retry.saturating_sub(half).max(pause).min(SECOND);
             }
@@ -231,6 +227,8 @@ fn leases_of_many_processes_keep_the_bound_and_use_the_limit() {
         let outcome = Simulation::run(Setting { processes, limit, demand: 2.0, round_trip, leases: true });
         assert!(outcome.over < 1e-6, "{processes} processes, {limit}: {} too many", outcome.over);
         assert!(outcome.utilization > 0.9, "{processes} processes, {limit}: {}", outcome.utilization);
+        let (calls, least) = (outcome.calls_per_decision, outcome.unluckiest);
+        assert!(calls < 0.1 && least > 0.5, "{processes} processes, {limit}: {calls} calls, {least} of an equal share");
     }
 }
 
