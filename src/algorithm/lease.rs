@@ -135,6 +135,7 @@ pub fn lease(
     reports: &[LeaseReport],
     tokens: u64,
 ) -> Lease {
+    let had_leases = *outstanding != Outstanding::default();
     let (mut state, mut outstanding) = settle_leases(quota, state, outstanding, now);
     for report in reports {
         let Some(left) = outstanding.generation(report.id) else { continue };
@@ -158,6 +159,9 @@ pub fn lease(
             outstanding = Outstanding { since: now, turn: now.plus(LIFE), ..outstanding };
         }
         outstanding.current += granted;
+    }
+    if had_leases && state.stamp == quota.stamp() {
+        state = cleared(quota, state);
     }
     let id = LeaseId { since: outstanding.since, turn: outstanding.turn };
     let life = Duration::from_micros(outstanding.turn.plus(LIFE).micros_since(now));
