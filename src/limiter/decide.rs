@@ -200,8 +200,8 @@ impl RateLimiter {
                 Spent::Nothing { holds: tokens } => holds = tokens,
             }
         }
-        let is_sample = takes.iter().any(|take| take.part.shard > 0);
-        if let Some(cache) = block_cache.as_ref().filter(|_| !is_sample && !holds) {
+        let skips_cache = holds || takes.iter().any(|take| take.part.shard > 0);
+        if let Some(cache) = block_cache.as_ref().filter(|_| !skips_cache) {
             let now = time.now();
             if let Some(steps) = cache.denies(takes, now) {
                 if let Some(others) = call.other_takes(takes, &steps) {
