@@ -9,12 +9,12 @@ use tollgate::algorithm::{
     Ask, LEASE_LIFE, LeaseId, LeaseReport, Micros, Outstanding, State, lease, settle_leases, step,
 };
 
-/// Six tokens, of which one is refilled in each step of time. A lease lasts for two to four steps.
-const CAPACITY: u64 = 6;
+/// Twelve tokens, of which one is refilled in each step of time. A lease has two tokens, and lasts for two to four steps.
+const CAPACITY: u64 = 12;
 const STEP: Duration = Duration::from_micros(LEASE_LIFE.as_micros() as u64 / 2);
 const QUOTA: Quota = Quota::token_bucket(1, STEP).capacity(CAPACITY);
 const BEGIN: Micros = Micros::new(1_700_000_000_000_000);
-const STEPS: u64 = 6;
+const STEPS: u64 = 5;
 
 /// A lease of a process, with the tokens that are left, the spent tokens that are not reported, and the time of its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -129,7 +129,7 @@ impl World {
             Message::Request { sent, id: of, spent, unused } => {
                 let (state, outstanding) = self.row();
                 let report = LeaseReport { id: id(of), spent, unused };
-                let granted = lease(&QUOTA, &state, &outstanding, now, &[report], 3);
+                let granted = lease(&QUOTA, &state, &outstanding, now, &[report], 2);
                 world = world.stored(granted.state, granted.outstanding);
                 let id = (granted.id.since.get(), granted.id.turn.get());
                 let life = (granted.life.as_micros() / STEP.as_micros()) as u64;
