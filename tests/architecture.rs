@@ -64,7 +64,6 @@ const DECIDING_FUNCTIONS: [(&str, &str, &[&str]); 2] = [
             "limiter/failure.rs",
             "limiter/leases/holder.rs",
             "limiter/leases/mod.rs",
-            "limiter/leases/simulation.rs",
             "limiter/snapshot.rs",
         ],
     ),

@@ -6,6 +6,7 @@
 
 mod holder;
 #[cfg(test)]
+#[path = "tests/simulation.rs"]
 mod simulation;
 
 use std::collections::HashMap;
