@@ -144,7 +144,7 @@ fn shards_for(charge: &[Take<'_>]) -> u8 {
 }
 
 /// Draws two different numbers below `shards`, if possible.
-fn draw(shards: u8, random: u64) -> [u8; 2] {
+pub(super) fn draw(shards: u8, random: u64) -> [u8; 2] {
     if shards < 2 {
         return [0; 2];
     }
@@ -153,7 +153,7 @@ fn draw(shards: u8, random: u64) -> [u8; 2] {
     [first, (first + 1 + below(random >> 32, shards - 1)) % shards]
 }
 
-fn full_at(quota: &Quota, state: &State) -> u64 {
+pub(super) fn full_at(quota: &Quota, state: &State) -> u64 {
     let micros = state.spent / quota.rate() as f64 * quota.period_micros() as f64;
     state.at.get().saturating_add(micros as u64)
 }

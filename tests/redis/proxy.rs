@@ -3,8 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::{Duration, Instant};
 
 pub(crate) struct Proxy {
     port: u16,
@@ -13,6 +14,8 @@ pub(crate) struct Proxy {
 
 struct State {
     target: AtomicU16,
+    /// The time that data takes in each direction.
+    delay: Duration,
     drops_data: AtomicBool,
     refuses_connections: AtomicBool,
     open: Mutex<Vec<TcpStream>>,
@@ -22,10 +25,15 @@ struct State {
 
 impl Proxy {
     pub(crate) fn to(target: u16) -> Proxy {
+        Proxy::with_delay(target, Duration::ZERO)
+    }
+
+    pub(crate) fn with_delay(target: u16, delay: Duration) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(State {
             target: AtomicU16::new(target),
+            delay,
             drops_data: AtomicBool::new(false),
             refuses_connections: AtomicBool::new(false),
             open: Mutex::default(),
@@ -90,15 +98,27 @@ impl State {
     }
 
     fn carry(&self, mut from: TcpStream, mut to: TcpStream) {
-        let mut buffer = [0; 16 * 1024];
+        let (delayed, data) = mpsc::channel::<(Instant, Vec<u8>)>();
+        let (mut buffer, from_too) = ([0; 16 * 1024], from.try_clone().unwrap());
+        let writer = thread::spawn(move || {
+            for (due, data) in data {
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                if to.write_all(&data).is_err() {
+                    break;
+                }
+            }
+            let _ = from_too.shutdown(Shutdown::Both);
+            let _ = to.shutdown(Shutdown::Both);
+        });
         while let Ok(length @ 1..) = from.read(&mut buffer) {
             self.bytes_seen.lock().unwrap().extend(&buffer[..length]);
-            if !self.drops_data.load(Ordering::SeqCst) && to.write_all(&buffer[..length]).is_err() {
+            let drops = self.drops_data.load(Ordering::SeqCst);
+            if !drops && delayed.send((Instant::now() + self.delay, buffer[..length].to_vec())).is_err() {
                 break;
             }
         }
-        let _ = from.shutdown(Shutdown::Both);
-        let _ = to.shutdown(Shutdown::Both);
+        drop(delayed);
+        writer.join().unwrap();
     }
 }
 
@@ -130,7 +150,7 @@ fn serve_nonsense(mut socket: TcpStream, nonsense: &[u8], endless: bool, hangs_u
         }
         while socket.write_all(&answer).is_ok() && endless && decides {
             // This pause limits the rate to half a gigabyte per second.
-            thread::sleep(std::time::Duration::from_millis(2));
+            thread::sleep(Duration::from_millis(2));
         }
         if hangs_up && decides {
             return;

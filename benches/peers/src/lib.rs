@@ -7,6 +7,7 @@ mod contestants;
 mod counting;
 mod keys;
 mod machine;
+#[path = "../../../tests/support/plot.rs"]
 mod plot;
 mod rounds;
 mod stacks;

@@ -1,56 +1,105 @@
-//! A simulation of many processes that lease tokens of one key, in virtual time, with the real algebra and the real code
-//! of the holders.
+//! A simulation of many processes that share the limit of one key, in virtual time, with the real algebra and the real
+//! code of the holders. It compares leases with calls to one row, with shards, and with a fixed share for each process.
 //!
-//! `make simulate` prints the tables.
+//! `make simulate` writes the tables.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::super::shards::{draw, full_at};
 use super::holder::Holder;
 use crate::algorithm::{
-    Ask, Lease, LeaseReport, Micros, Outstanding, Quota, SECOND, State, Verdict, lease, settle_leases, step,
+    Ask, Lease, LeaseReport, Micros, Outstanding, Quota, SECOND, State, Step, Verdict, lease, settle_leases, step,
 };
+
+#[path = "faults.rs"]
+mod faults;
+#[path = "load.rs"]
+mod load;
+#[allow(unreachable_pub)] // Shared with the benchmarks.
+#[path = "../../../../tests/support/plot.rs"]
+mod plot;
+#[path = "tables.rs"]
+mod tables;
+
+use self::faults::Fault;
+use self::load::{Load, Random};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Plain,
+    Leases,
+    Shards,
+    /// Each process has a bucket of its own, with an equal part of the limit.
+    Shares,
+}
 
 #[derive(Clone, Copy)]
 struct Setting {
+    mode: Mode,
     processes: usize,
     /// Tokens per second, and the capacity.
     limit: u64,
-    /// The requested tokens per second of all processes together, as a multiple of the limit.
-    demand: f64,
+    load: Load,
     round_trip: Duration,
-    leases: bool,
+    fault: Option<Fault>,
 }
 
 enum Event {
     /// A call arrives at a process.
     Arrival(usize),
-    /// A call without a lease, with the reports that are sent before it, and the tokens to lease after it.
-    Call(usize, [LeaseReport; 2], Option<([LeaseReport; 2], u64)>),
-    /// A request for a lease while the last one lasts.
-    Renewal(usize, Micros, [LeaseReport; 2], u64),
-    Denied(usize, Duration),
-    Granted(usize, Micros, Lease),
+    /// A message reaches the server.
+    Message(usize, Micros, Message),
+    /// The answer to a message reaches the process.
+    Answer(usize, Micros, Answer),
     Tick,
 }
 
+enum Message {
+    /// A call, with the reports that are sent before it, and the tokens to lease after it.
+    Call([LeaseReport; 2], Option<([LeaseReport; 2], u64)>),
+    /// A request for a lease while the last one lasts.
+    Renewal([LeaseReport; 2], u64),
+    Reports([LeaseReport; 2]),
+    /// A call on a shard, and the shard that is tried next.
+    OfShard(u8, Option<u8>),
+}
+
+enum Answer {
+    Decided(Step),
+    Granted(Lease),
+    OfShard(u8, Step, Option<u8>),
+    /// No answer has arrived in time.
+    TimedOut,
+}
+
 struct Process {
+    started: Micros,
     holder: Holder,
-    denied_until: Micros,
+    /// For each shard, when it will be full, and until when it denies. Other modes use the first entry.
+    shards: Vec<(u64, Micros)>,
+    share: State,
     used: Micros,
+    arrived: u64,
     admitted: u64,
 }
 
 struct Simulation {
     setting: Setting,
     quota: Quota,
+    /// The same quota with shards.
+    divided: Quota,
+    /// The quota of one process in [`Mode::Shares`].
+    share: Quota,
     events: BTreeMap<(Micros, u64), Event>,
     next: u64,
-    random: u64,
+    random: Random,
     row: (State, Outstanding),
+    /// The row some time ago, to which a failover returns.
+    replica: (State, Outstanding),
+    shards: Vec<State>,
     processes: Vec<Process>,
     calls: u64,
-    decisions: u64,
     excess: (f64, Micros),
     most: f64,
     /// A bucket that decides all calls when they arrive.
@@ -58,9 +107,11 @@ struct Simulation {
 }
 
 struct Outcome {
+    /// The admitted calls, relative to one central bucket.
     utilization: f64,
-    /// The admitted calls of the process with the fewest, relative to an equal share.
-    unluckiest: f64,
+    /// The admitted calls of the process with the fewest, relative to its part of the demand. `None` if this part is too
+    /// small to tell.
+    unluckiest: Option<f64>,
     calls_per_decision: f64,
     /// The most tokens that were admitted in any interval, beyond the bound.
     over: f64,
@@ -68,28 +119,35 @@ struct Outcome {
 
 const BEGIN: Micros = Micros::new(1_700_000_000_000_000);
 const WARM_UP: Duration = Duration::from_secs(2);
-const TIME: Duration = Duration::from_secs(6);
+const TIME: Duration = Duration::from_secs(8);
+
+/// The time after which a message counts as lost.
+const DEADLINE: Duration = Duration::from_millis(500);
 
 impl Simulation {
     fn run(setting: Setting) -> Outcome {
-        let quota = Quota::token_bucket(setting.limit, SECOND);
-        let holder = || Holder::new(quota, 0, BEGIN);
-        let process = |_| Process { holder: holder(), denied_until: BEGIN, used: BEGIN, admitted: 0 };
+        let Setting { processes, limit, .. } = setting;
+        let quota = Quota::token_bucket(limit, SECOND);
+        let divided = quota.shards((limit / 10).clamp(1, 16));
+        let share = Quota::token_bucket(limit, processes as u32 * SECOND).capacity((limit / processes as u64).max(1));
         let mut simulation = Simulation {
             setting,
             quota,
+            divided,
+            share,
             events: BTreeMap::new(),
             next: 0,
-            random: 0x9e37_79b9_7f4a_7c15,
+            random: Random::new(),
             row: Default::default(),
-            processes: (0..setting.processes).map(process).collect(),
+            replica: Default::default(),
+            shards: vec![State::default(); divided.get_shards() as usize],
+            processes: (0..processes).map(|_| Process::new(divided, BEGIN)).collect(),
             calls: 0,
-            decisions: 0,
             excess: (0.0, BEGIN),
             most: 0.0,
             central: (State::default(), 0),
         };
-        (0..setting.processes).for_each(|process| simulation.arrive(process, BEGIN));
+        (0..processes).for_each(|process| simulation.arrive(process, BEGIN));
         simulation.at(BEGIN, Event::Tick);
         let (begin, end) = (BEGIN + WARM_UP, BEGIN + WARM_UP + TIME);
         let mut is_warm = false;
@@ -99,18 +157,26 @@ impl Simulation {
             }
             if now >= begin && !is_warm {
                 is_warm = true;
-                (simulation.calls, simulation.decisions, simulation.central.1) = (0, 0, 0);
-                simulation.processes.iter_mut().for_each(|process| process.admitted = 0);
+                (simulation.calls, simulation.central.1) = (0, 0);
+                simulation.processes.iter_mut().for_each(|process| (process.arrived, process.admitted) = (0, 0));
             }
             simulation.handle(now, event);
         }
-        let admitted: u64 = simulation.processes.iter().map(|process| process.admitted).sum();
-        let least = simulation.processes.iter().map(|process| process.admitted).min().unwrap_or(0);
+        simulation.outcome()
+    }
+
+    fn outcome(&self) -> Outcome {
+        let sum = |of: fn(&Process) -> u64| self.processes.iter().map(of).sum::<u64>() as f64;
+        let (arrived, central) = (sum(|process| process.arrived), self.central.1 as f64);
+        let part = |process: &Process| {
+            let fair = central * process.arrived as f64 / arrived;
+            (fair >= 20.0).then(|| process.admitted as f64 / fair)
+        };
         Outcome {
-            utilization: admitted as f64 / simulation.central.1 as f64,
-            unluckiest: least as f64 * setting.processes as f64 / simulation.central.1 as f64,
-            calls_per_decision: simulation.calls as f64 / simulation.decisions as f64,
-            over: (simulation.most - setting.limit as f64).max(0.0),
+            utilization: sum(|process| process.admitted) / central,
+            unluckiest: self.processes.iter().filter_map(part).reduce(f64::min),
+            calls_per_decision: self.calls as f64 / arrived,
+            over: (self.most - self.setting.limit as f64).max(0.0),
         }
     }
 
@@ -120,13 +186,26 @@ impl Simulation {
     }
 
     fn arrive(&mut self, process: usize, now: Micros) {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let unit = ((self.random >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        let Setting { processes, limit, demand, .. } = self.setting;
-        let mean = processes as f64 / (limit as f64 * demand);
-        self.at(now + Duration::from_secs_f64((-unit.ln() * mean).min(100.0)), Event::Arrival(process));
+        let Setting { load, processes, limit, .. } = self.setting;
+        let next = load.next_arrival(process, processes, limit, now.since(BEGIN), &mut self.random);
+        self.at(BEGIN + next, Event::Arrival(process));
+    }
+
+    /// Sends a message to the server, unless it is lost.
+    fn send(&mut self, process: usize, now: Micros, message: Message) {
+        if self.loses(process, now) {
+            return self.at(now + DEADLINE, Event::Answer(process, now, Answer::TimedOut));
+        }
+        self.at(now + self.setting.round_trip / 2, Event::Message(process, now, message));
+    }
+
+    /// Sends an answer to a process, unless it is lost. Returns whether it will arrive.
+    fn answer(&mut self, process: usize, sent: Micros, now: Micros, answer: Answer) -> bool {
+        let is_lost = self.loses(process, now) || sent < self.processes[process].started;
+        let (time, answer) =
+            if is_lost { (sent + DEADLINE, Answer::TimedOut) } else { (now + self.setting.round_trip / 2, answer) };
+        self.at(time.max(now), Event::Answer(process, sent, answer));
+        !is_lost
     }
 
     fn admit(&mut self, process: usize, now: Micros) {
@@ -138,130 +217,161 @@ impl Simulation {
     }
 
     fn handle(&mut self, now: Micros, event: Event) {
-        let half = self.setting.round_trip / 2;
         match event {
-            Event::Arrival(number) => {
-                self.arrive(number, now);
-                self.decisions += 1;
+            Event::Arrival(process) => {
+                self.arrive(process, now);
                 let central = step(&self.quota, &self.central.0, now, Ask::cost(1));
                 if central.is_allowed() {
                     self.central = (central.state, self.central.1 + 1);
                 }
-                let leases = self.setting.leases;
-                let process = &mut self.processes[number];
-                process.used = now;
-                process.holder.demand(1, now);
-                if leases && process.holder.spend(1, now) {
-                    let asked = if process.holder.is_low(now) { process.holder.ask(0, now) } else { None };
-                    if let Some((reports, wanted)) = asked {
-                        self.at(now + half, Event::Renewal(number, now, reports, wanted));
-                    }
-                    return self.admit(number, now);
-                }
-                if now < process.denied_until || leases && process.holder.is_paused(now) {
-                    return;
-                }
-                let before = process.holder.report(true, 0, now);
-                let asks = if leases { process.holder.ask(0, now) } else { None };
-                self.at(now + half, Event::Call(number, before, asks));
+                self.processes[process].arrived += 1;
+                self.call(process, now);
             }
-            Event::Call(number, before, asks) => {
-                self.calls += 1;
-                let sent = Micros::new(now.get() - half.as_micros() as u64);
-                let given_back = lease(&self.quota, &self.row.0, &self.row.1, now, &before, 0);
-                self.row = (given_back.state, given_back.outstanding);
-                let (state, outstanding) = settle_leases(&self.quota, &self.row.0, &self.row.1, now);
-                let decided = step(&self.quota, &state, now, Ask::cost(1));
-                match decided.verdict {
-                    Verdict::Deny { retry } => self.at(now + half, Event::Denied(number, retry.unwrap_or(SECOND))),
-                    _ => {
-                        self.row = (decided.state, outstanding);
-                        self.admit(number, now);
-                    }
+            Event::Message(process, sent, message) => {
+                self.calls += u64::from(!matches!(message, Message::Reports(_)));
+                self.receive(process, sent, now, message);
+            }
+            Event::Answer(process, sent, answer) => {
+                if sent >= self.processes[process].started {
+                    self.answered(process, sent, now, answer);
                 }
-                if let Some((reports, tokens)) = asks {
-                    self.grant(number, sent, now, &reports, tokens);
-                }
-            }
-            Event::Renewal(number, sent, reports, tokens) => {
-                self.calls += 1;
-                self.grant(number, sent, now, &reports, tokens);
-            }
-            Event::Denied(number, retry) => {
-                let process = &mut self.processes[number];
-                let pause = if self.setting.leases { process.holder.pause(now) } else { Duration::ZERO };
-                // The row was read half a round trip ago.
-                process.denied_until = now + retry.saturating_sub(half).max(pause).min(SECOND);
-            }
-            Event::Granted(number, sent, lease) => {
-                let holder = &mut self.processes[number].holder;
-                holder.is_asking = false;
-                assert_eq!(holder.granted(&lease, sent, now), None);
             }
             Event::Tick => {
                 self.at(now + SECOND / 10, Event::Tick);
-                for number in 0..self.processes.len() {
-                    let process = &mut self.processes[number];
-                    if now.since(process.used) >= SECOND && !process.holder.is_asking && !process.holder.is_empty() {
-                        let reports = process.holder.report(true, 0, now);
-                        let given_back = lease(&self.quota, &self.row.0, &self.row.1, now, &reports, 0);
-                        self.row = (given_back.state, given_back.outstanding);
+                self.suffer(now);
+                self.replica = self.row;
+                for process in 0..self.processes.len() {
+                    let (local, one) = (self.local(process, now), &mut self.processes[process]);
+                    if local.since(one.used) >= SECOND && !one.holder.is_asking && !one.holder.is_empty() {
+                        let reports = one.holder.report(true, 0, local);
                         self.calls += 1;
+                        self.send(process, now, Message::Reports(reports));
                     }
                 }
             }
         }
     }
 
-    fn grant(&mut self, number: usize, sent: Micros, now: Micros, reports: &[LeaseReport], tokens: u64) {
+    /// Decides a call in the process, or sends it to the server.
+    fn call(&mut self, process: usize, now: Micros) {
+        let (mode, local) = (self.setting.mode, self.local(process, now));
+        let drawn = draw(self.divided.get_shards() as u8, self.random.bits());
+        let one = &mut self.processes[process];
+        one.used = local;
+        let message = match mode {
+            Mode::Plain if local < one.shards[0].1 => return,
+            Mode::Plain => Message::Call([LeaseReport::default(); 2], None),
+            Mode::Leases => {
+                one.holder.demand(1, local);
+                if one.holder.spend(1, local) {
+                    let asked = if one.holder.is_low(local) { one.holder.ask(0, local) } else { None };
+                    if let Some((reports, wanted)) = asked {
+                        self.send(process, now, Message::Renewal(reports, wanted));
+                    }
+                    return self.admit(process, now);
+                }
+                if local < one.shards[0].1 || one.holder.is_paused(local) {
+                    return;
+                }
+                let before = one.holder.report(true, 0, local);
+                Message::Call(before, one.holder.ask(0, local))
+            }
+            Mode::Shards => {
+                let mut pair = drawn.map(|shard| (one.shards[usize::from(shard)], shard));
+                pair.sort_unstable();
+                let mut open =
+                    pair.iter().filter(|((_, denies_until), _)| local >= *denies_until).map(|(_, shard)| *shard);
+                let Some(first) = open.next() else { return };
+                Message::OfShard(first, open.next().filter(|second| *second != first))
+            }
+            Mode::Shares => {
+                let decided = step(&self.share, &one.share, local, Ask::cost(1));
+                if decided.is_allowed() {
+                    one.share = decided.state;
+                    self.admit(process, now);
+                }
+                return;
+            }
+        };
+        self.send(process, now, message);
+    }
+
+    /// What the server does with a message.
+    fn receive(&mut self, process: usize, sent: Micros, now: Micros, message: Message) {
+        match message {
+            Message::Call(before, asks) => {
+                self.lease(now, &before, 0);
+                let (state, outstanding) = settle_leases(&self.quota, &self.row.0, &self.row.1, now);
+                let decided = step(&self.quota, &state, now, Ask::cost(1));
+                if decided.is_allowed() {
+                    self.row = (decided.state, outstanding);
+                }
+                if self.answer(process, sent, now, Answer::Decided(decided)) && decided.is_allowed() {
+                    self.admit(process, now);
+                }
+                if let Some((reports, tokens)) = asks {
+                    let lease = self.lease(now, &reports, tokens);
+                    self.answer(process, sent, now, Answer::Granted(lease));
+                }
+            }
+            Message::Renewal(reports, tokens) => {
+                let lease = self.lease(now, &reports, tokens);
+                self.answer(process, sent, now, Answer::Granted(lease));
+            }
+            Message::Reports(reports) => _ = self.lease(now, &reports, 0),
+            Message::OfShard(shard, other) => {
+                let row = &mut self.shards[usize::from(shard)];
+                let decided = step(&self.divided.shard(shard), row, now, Ask::cost(1));
+                *row = decided.state;
+                if self.answer(process, sent, now, Answer::OfShard(shard, decided, other)) && decided.is_allowed() {
+                    self.admit(process, now);
+                }
+            }
+        }
+    }
+
+    fn lease(&mut self, now: Micros, reports: &[LeaseReport], tokens: u64) -> Lease {
         let lease = lease(&self.quota, &self.row.0, &self.row.1, now, reports, tokens);
         self.row = (lease.state, lease.outstanding);
-        self.at(now + self.setting.round_trip / 2, Event::Granted(number, sent, lease));
+        lease
     }
-}
 
-#[test]
-fn leases_of_many_processes_keep_the_bound_and_use_the_limit() {
-    for (processes, limit) in [(1, 100), (8, 1000), (64, 10_000)] {
-        let round_trip = Duration::from_millis(1);
-        let outcome = Simulation::run(Setting { processes, limit, demand: 2.0, round_trip, leases: true });
-        assert!(outcome.over < 1e-6, "{processes} processes, {limit}: {} too many", outcome.over);
-        assert!(outcome.utilization > 0.9, "{processes} processes, {limit}: {}", outcome.utilization);
-        let (calls, least) = (outcome.calls_per_decision, outcome.unluckiest);
-        assert!(calls < 0.1 && least > 0.5, "{processes} processes, {limit}: {calls} calls, {least} of an equal share");
-    }
-}
-
-#[test]
-#[ignore = "takes minutes; prints tables"]
-fn tables() {
-    for demand in [0.5, 1.0, 2.0] {
-        for round_trip in [Duration::from_micros(200), Duration::from_millis(50)] {
-            println!(
-                "\nDemand {demand} times the limit, round trip {round_trip:?}. Each cell has the admitted calls relative"
-            );
-            println!(
-                "to one central bucket, those of the unluckiest process relative to an equal share, and the calls to"
-            );
-            println!(
-                "the server per decision; first without and then with leases. `!` marks more calls than the bound.\n"
-            );
-            println!(
-                "| processes | 10/s | 100/s | 1,000/s | 10,000/s | 100,000/s |\n| ---: | --- | --- | --- | --- | --- |"
-            );
-            for processes in [1, 8, 64, 512, 1000] {
-                let mut line = format!("| {processes} |");
-                for limit in [10, 100, 1000, 10_000, 100_000] {
-                    for leases in [false, true] {
-                        let o = Simulation::run(Setting { processes, limit, demand, round_trip, leases });
-                        let (used, least, calls) = (o.utilization, o.unluckiest, o.calls_per_decision);
-                        line += &format!(" {used:.2} {least:.2} {calls:.3}");
-                        line += if o.over > 1e-6 { "!" } else { "" };
-                        line += if leases { " |" } else { " →" };
-                    }
-                }
-                println!("{line}");
+    fn answered(&mut self, process: usize, sent: Micros, now: Micros, answer: Answer) {
+        let (sent_locally, local) = (self.local(process, sent), self.local(process, now));
+        let age = self.setting.round_trip / 2;
+        let retry = |step: &Step| match step.verdict {
+            // The row was read half a round trip ago.
+            Verdict::Deny { retry } => retry.unwrap_or(SECOND).saturating_sub(age),
+            _ => Duration::ZERO,
+        };
+        let Process { holder, shards, .. } = &mut self.processes[process];
+        match answer {
+            Answer::Decided(step) if step.is_allowed() => {}
+            Answer::Decided(step) => {
+                let pause = if self.setting.mode == Mode::Leases { holder.pause(local) } else { Duration::ZERO };
+                shards[0].1 = local + retry(&step).max(pause).min(SECOND);
             }
+            Answer::Granted(lease) => {
+                holder.is_asking = false;
+                if let Some(unused) = holder.granted(&lease, sent_locally, local) {
+                    self.send(process, now, Message::Reports([unused, LeaseReport::default()]));
+                }
+            }
+            Answer::OfShard(shard, step, other) => {
+                shards[usize::from(shard)] = (full_at(&self.divided.shard(shard), &step.state), local + retry(&step));
+                if let (false, Some(other)) = (step.is_allowed(), other) {
+                    self.send(process, now, Message::OfShard(other, None));
+                }
+            }
+            Answer::TimedOut => holder.is_asking = false,
         }
+    }
+}
+
+impl Process {
+    fn new(divided: Quota, now: Micros) -> Process {
+        let shards = vec![(0, now); divided.get_shards() as usize];
+        let holder = Holder::new(divided.shards(1), 0, now);
+        Process { started: now, holder, shards, share: State::default(), used: now, arrived: 0, admitted: 0 }
     }
 }

@@ -1,0 +1,84 @@
+//! The times at which calls arrive in the simulation.
+
+use std::time::Duration;
+
+use crate::algorithm::SECOND;
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Load {
+    /// All processes ask for equally many tokens. The sum of their demand is this multiple of the limit.
+    Even(f64),
+    /// Twice the limit. Process `i` asks for a part that is proportional to `1 / (i + 1)`.
+    Skewed,
+    /// Twice the limit on average. Each process asks only during one second of four.
+    Bursty,
+}
+
+pub(super) struct Random(u64);
+
+const CYCLE: f64 = 4.0;
+const BURST: f64 = 1.0;
+
+impl Load {
+    /// Returns the time of the next call of a process. All times are measured from the begin of the simulation.
+    pub(super) fn next_arrival(
+        self,
+        process: usize,
+        processes: usize,
+        limit: u64,
+        now: Duration,
+        random: &mut Random,
+    ) -> Duration {
+        let (limit, count) = (limit as f64, processes as f64);
+        let per_second = match self {
+            Load::Even(demand) => limit * demand / count,
+            Load::Skewed => 2.0 * limit / (process + 1) as f64 / (1..=processes).map(|i| 1.0 / i as f64).sum::<f64>(),
+            Load::Bursty => 2.0 * limit / count * CYCLE / BURST,
+        };
+        let mut wait = (-random.unit().ln() / per_second).min(100.0);
+        if self == Load::Bursty {
+            wait = after_bursts(process, now.as_secs_f64(), wait);
+        }
+        // Without the microsecond, the calls of a very busy process might never end.
+        now + Duration::from_secs_f64(wait).max(SECOND / 1_000_000)
+    }
+}
+
+/// Adds the silent parts of the cycles to a wait that counts only bursts.
+fn after_bursts(process: usize, now: f64, wait: f64) -> f64 {
+    // Each process has another phase.
+    let phase = (now + process as f64 * 0.618 * CYCLE) % CYCLE;
+    let (until_next, left) = if phase < BURST { (0.0, BURST - phase) } else { (CYCLE - phase, BURST) };
+    let rest = wait - left;
+    if rest < 0.0 {
+        return until_next + wait;
+    }
+    until_next + left + (CYCLE - BURST) + (rest / BURST).floor() * CYCLE + rest % BURST
+}
+
+impl Random {
+    pub(super) fn new() -> Random {
+        Random(0x9e37_79b9_7f4a_7c15)
+    }
+
+    pub(super) fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// Returns a number above 0 and up to 1.
+    pub(super) fn unit(&mut self) -> f64 {
+        ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[test]
+fn bursts_take_one_second_of_four() {
+    let close = |actual: f64, expected: f64| assert!((actual - expected).abs() < 1e-9, "{actual}, not {expected}");
+    close(after_bursts(0, 0.25, 0.5), 0.5);
+    close(after_bursts(0, 0.25, 1.0), 4.0);
+    close(after_bursts(0, 0.25, 2.0), 8.0);
+    close(after_bursts(0, 3.0, 0.5), 1.5);
+}
