@@ -38,7 +38,7 @@ fn check_config(config: &Config, text: &str) {
         }
     }
     let limiter = config.limiter(MemoryBackend::new()).build();
-    let _layer = config.layer(&limiter, key::global());
+    let _limits = config.route_limits(&limiter, key::global());
     let again = read(text).expect("the same text, which parsed before");
     assert_eq!(format!("{config:?}"), format!("{again:?}"));
 }

@@ -12,6 +12,7 @@ pub mod configuration;
 pub mod durations;
 pub mod headers;
 pub mod keys;
+pub mod leases;
 #[path = "../../tests/model/mod.rs"]
 #[allow(dead_code)]
 mod model;
@@ -25,13 +26,14 @@ pub mod redis_socket;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, to replay their corpora.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("algebra", algebra::run),
     ("configuration", configuration::run),
     ("durations", durations::run),
     ("forwarded", client_address::forwarded),
     ("headers", headers::run),
     ("keys", keys::run),
+    ("leases", leases::run),
     ("quotas", quotas::run),
     ("redis_replies", redis_replies::run),
     ("redis_server", redis_server::run),

@@ -143,10 +143,12 @@ pub fn lease(
         *left = left.saturating_sub(report.spent.saturating_add(unused));
         if unused > 0 {
             state = roll(quota, &state, now);
-            state = cleared(quota, State { spent: state.spent - unused as f64, ..state });
+            state = cleared(quota, State { spent: (state.spent - unused as f64).max(0.0), ..state });
         }
     }
     outstanding = outstanding.or_none();
+    // The quota drops a row that it finds too far in the future, after the clock was set back.
+    state = floored(quota, &state, outstanding.tokens(), now);
     let row = roll(quota, &state, now);
     let room = (quota.get_capacity() / 2).saturating_sub(outstanding.tokens());
     let mut granted = tokens.min(available(quota, &row, now) / 2).min(room / 2);
@@ -357,5 +359,21 @@ mod tests {
         let earlier = Micros::new(NOW.get() - 3_600_000_000);
         let (_, outstanding) = settle_leases(&quota, &first.state, &first.outstanding, earlier);
         assert_eq!(outstanding.turn, earlier + LEASE_LIFE);
+    }
+
+    /// Found by fuzzing. The second quota is full again after ten microseconds, so a row that is further in the future is
+    /// dropped.
+    #[test]
+    fn reports_after_the_clock_was_set_back_leave_no_negative_spending() {
+        let now = NOW;
+        let quota = |capacity| Quota::token_bucket(1, Duration::from_micros(1)).capacity(capacity);
+        let first =
+            lease(&quota(100), &State::default(), &Outstanding::default(), now + Duration::from_micros(13), &[], 15);
+        let report = LeaseReport { id: first.id, spent: 3, unused: 3 };
+        let other = lease(&quota(10), &first.state, &first.outstanding, now, &[], 0);
+        let id = LeaseId { turn: other.outstanding.turn, ..first.id };
+        let report = LeaseReport { id, ..report };
+        let answer = lease(&quota(10), &other.state, &other.outstanding, now, &[report, report], 0);
+        assert_eq!((answer.state.spent, answer.outstanding.tokens()), (3.0, 3));
     }
 }

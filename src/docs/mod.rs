@@ -35,6 +35,10 @@ pub mod several_quotas {}
 pub mod shards {}
 
 #[doc = include_str!("leases.md")]
+#[doc = ""]
+#[doc = include_str!("plots/leases.svg")]
+#[doc = ""]
+#[doc = include_str!("plots/leases_admitted.svg")]
 pub mod leases {}
 
 #[doc = include_str!("cookbook.md")]

@@ -226,7 +226,7 @@ fn broken(histories: u64, algorithm: Algorithm, mistake: Mistake) -> (usize, u64
         let history = History::run(quota, seed, mistake);
         let result = history.is_within_bound();
         if mistake == Mistake::None {
-            assert_eq!(result, Ok(()), "seed {seed}, {quota}");
+            assert_eq!(result, Ok(()), "seed {seed}, {quota:?}");
         }
         (broken, leased) = (broken + usize::from(result.is_err()), leased + history.leased);
     }

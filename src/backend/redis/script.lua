@@ -537,7 +537,7 @@ local function report(r_since, r_turn, r_spent, r_unused)
   if r_turn == turn then current = left else last = left end
   if unused > 0 then
     roll(now)
-    spent = spent - unused
+    spent = max(spent - unused, 0)
   end
 end
 
@@ -548,6 +548,7 @@ local function lease(row, window, tokens, since_1, turn_1, spent_1, unused_1, ..
   report(since_1, turn_1, spent_1, unused_1)
   report(...)
   if current + last == 0 then since, turn = 0, 0 end
+  raise_to_floor()
   local was_spent, was_at, was_carry, was_stamp, was_drop = spent, at, carry, row_stamp, drop
   roll(now)
   local granted = min(tokens, floor(available() / 2), floor((floor(limit / 2) - current - last) / 2))
