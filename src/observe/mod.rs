@@ -25,4 +25,4 @@ pub use self::top::{Top, TopKey, TopKeys};
 #[cfg(feature = "tracing")]
 pub use self::tracing::Tracing;
 pub use crate::limiter::mistake::{Mistake, MistakeKind, Mistakes};
-pub use crate::limiter::observer::{Blocked, Credited, Decided, Failed, Observer, Outcome, Reset, Settled};
+pub use crate::limiter::observer::{Blocked, Credited, Decided, Failed, Observer, Outcome, Requested, Reset, Settled};

@@ -2,8 +2,8 @@
 
 use super::per_policy::PerPolicy;
 use super::sketch::{Counted, Heaviest, SHARDS, Sketch};
-use crate::limiter::observer::{Decided, Observer, Outcome};
-use crate::policy::{Digest, PolicyName, Reason};
+use crate::limiter::observer::{Decided, Observer, Outcome, Requested};
+use crate::policy::{Digest, Key, KeySource, Policy, PolicyName, Reason};
 
 /// Counts the charges of the heaviest keys of each policy, in bounded memory.
 ///
@@ -29,6 +29,11 @@ use crate::policy::{Digest, PolicyName, Reason};
 /// # Ok(()) }
 /// ```
 ///
+/// # Whose key is it?
+/// A key is reported as its [digest](TopKey::digest). Compare it with [`RateLimiter::digest`](crate::RateLimiter::digest)
+/// of the keys that you know. Under policies that you pass to [`show_keys`](Top::show_keys), the [text
+/// form](TopKey::text) of the key is reported as well.
+///
 /// # What is counted
 /// Counts are numbers of charges, not of tokens, so a single request with a high cost does not change the order. A
 /// charge is *requested* if it was decided, and *refused* if its own policy denied it: by a quota, a deny list or a
@@ -50,6 +55,7 @@ use crate::policy::{Digest, PolicyName, Reason};
 #[derive(Debug)]
 pub struct Top {
     max_keys: usize,
+    shown: Vec<PolicyName>,
     policies: PerPolicy<Sketches>,
 }
 
@@ -62,7 +68,7 @@ struct Sketches {
 impl Top {
     /// Creates an observer with [`DEFAULT_MAX_KEYS`](Top::DEFAULT_MAX_KEYS) counters in each sketch.
     pub fn new() -> Top {
-        Top { max_keys: Top::DEFAULT_MAX_KEYS, policies: PerPolicy::new() }
+        Top { max_keys: Top::DEFAULT_MAX_KEYS, shown: Vec::new(), policies: PerPolicy::new() }
     }
 
     /// The default of [`max_keys`](Top::max_keys).
@@ -73,6 +79,32 @@ impl Top {
     #[must_use]
     pub fn max_keys(mut self, keys: usize) -> Top {
         self.max_keys = keys.clamp(SHARDS, MAX_KEYS);
+        self
+    }
+
+    /// Shows the keys of these policies as [text](TopKey::text), for example because the keys are account numbers. May be
+    /// called repeatedly. By default, only digests are shown.
+    ///
+    /// Keys that contain the value of a header or a cookie, or a bearer token, are never shown, because they may be
+    /// credentials.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, observe::Top};
+    ///
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
+    /// let top = Arc::new(Top::new().show_keys([&API]));
+    /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&top)).build();
+    /// for _ in 0..3 {
+    ///     drop(limiter.try_limit(&API, "ada").await?);
+    /// }
+    /// assert_eq!(top.refused(API.name(), 10).keys()[0].text(), Some("\"ada\""));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn show_keys<'a>(mut self, policies: impl IntoIterator<Item = &'a Policy>) -> Top {
+        self.shown.extend(policies.into_iter().map(|policy| policy.name().clone()));
         self
     }
 
@@ -122,7 +154,38 @@ impl Observer for Top {
             sketches.refused.count(key);
         }
     }
+
+    /// Stores the text of a key that is already counted. A key that is charged only once needs no text.
+    fn requested(&self, requested: &Requested<'_>) {
+        if !self.shown.contains(requested.policy()) || may_be_credential(requested.key()) {
+            return;
+        }
+        if let Some(sketches) = self.policies.get(requested.policy()) {
+            let text = || shortened(requested.key().to_text()).into_boxed_str();
+            sketches.requested.name(requested.digest(), text);
+            sketches.refused.name(requested.digest(), text);
+        }
+    }
+
+    fn needs_keys(&self) -> bool {
+        !self.shown.is_empty()
+    }
 }
+
+fn may_be_credential(key: &Key) -> bool {
+    key.found_inside().any(|part| part.source().is_some_and(|(source, _)| source != KeySource::Path))
+}
+
+fn shortened(mut text: String) -> String {
+    if text.len() > MAX_TEXT_LEN {
+        text.truncate((0..=MAX_TEXT_LEN).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0));
+        text.push('…');
+    }
+    text
+}
+
+/// The maximum length of the text of a key in bytes, without the ellipsis.
+const MAX_TEXT_LEN: usize = 128;
 
 const MAX_KEYS: usize = 1 << 20;
 
@@ -160,6 +223,13 @@ impl TopKey {
         self.0.key
     }
 
+    /// Returns the [text form](Key#text-form) of the key, if the policy was passed to [`show_keys`](Top::show_keys), and
+    /// the key was charged again since it has been in the list. A text of more than 128 bytes is shortened and ends with
+    /// `…`.
+    pub fn text(&self) -> Option<&str> {
+        self.0.text.as_deref()
+    }
+
     /// Returns the number of charges. It is never too low, and too high by at most [`max_error`](TopKey::max_error).
     pub const fn count(&self) -> u64 {
         self.0.count
@@ -171,6 +241,7 @@ impl TopKey {
     }
 }
 
+/// Shows the digest, but not the text.
 impl std::fmt::Debug for TopKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Counted { key, count, error, .. } = &self.0;
