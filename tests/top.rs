@@ -61,23 +61,22 @@ impl Backend for NoRows {
 #[test]
 fn the_heaviest_of_ten_million_keys_are_found_in_bounded_memory() {
     let shuffled = shuffled();
-    let before = resident_bytes();
     let bare = time(&RateLimiter::new(NoRows(ManualClock::new())), shuffled.iter().copied());
     check("shuffled", shuffled.iter().copied(), Some(bare));
     check("heaviest first", (1..=KEYS).flat_map(|rank| (0..charges_of(rank)).map(move |_| rank)), None);
     // Each round contains every key that has charges left, so that light keys come between the charges of heavy ones.
     check("in rounds", (1..=HEAVIEST).flat_map(|round| 1..=if round == 1 { KEYS } else { HEAVIEST / round }), None);
-    let grown = resident_bytes().saturating_sub(before);
-    println!("{} KiB grown for {MAX_KEYS} counters in each of 2 sketches", grown >> 10);
-    assert!(grown < MAX_BYTES, "memory grew by {grown} bytes");
 }
 
 fn check(order: &str, keys: impl Iterator<Item = u32>, bare: Option<(u64, Duration)>) {
+    let before = resident_bytes();
     let top = Arc::new(Top::new().max_keys(MAX_KEYS));
     let limiter = RateLimiter::builder(NoRows(ManualClock::new())).observer(Arc::clone(&top)).build();
     let (calls, lasted) = time(&limiter, keys);
+    let grown = resident_bytes().saturating_sub(before);
     let ns = |(calls, lasted): (u64, Duration)| lasted.as_nanos() as f64 / calls as f64;
-    println!("{order}: {calls} denied calls, {:.0} ns each", ns((calls, lasted)));
+    println!("{order}: {calls} denied calls, {:.0} ns each; {} KiB grown", ns((calls, lasted)), grown >> 10);
+    assert!(grown < MAX_BYTES, "{order}: memory grew by {grown} bytes");
     if let Some(bare) = bare {
         let cost = ns((calls, lasted)) - ns(bare);
         println!("  {:.0} ns each without `Top`: {cost:.0} ns per observed denial, which counts twice", ns(bare));

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use tollgate::observe::{Top, TopKey};
-use tollgate::policy::Enforce;
+use tollgate::policy::{DecidedBy, Enforce};
 use tollgate::{
-    Charge, DecidedBy, HOUR, Key, Policy, Quota, RateLimiter, Subject, key,
+    Charge, HOUR, Key, Policy, Quota, RateLimiter, Subject, key,
     protection::{DenyList, DenyRule, Signal},
 };
 
