@@ -46,7 +46,8 @@ use crate::policy::{Digest, Key, KeySource, Policy, PolicyName, Reason};
 /// # Memory and error bound
 /// For each policy, there are two sketches (one for requested and one for refused charges), with up to
 /// [`max_keys`](Top::max_keys) counters each. A counter takes about 100 bytes, plus the text of the key if
-/// it is shown. Each of the first 512 policies has its own sketches, and all others share two sketches.
+/// it is shown. Each of the first 512 policies has its own sketches, and all others share two sketches, which are
+/// returned for each of them.
 ///
 /// While a policy has fewer keys than counters, counts are exact. Otherwise, a count is never too low, and it is too
 /// high by at most [`TopKey::max_error`]. A key that is not among the counters was counted at most

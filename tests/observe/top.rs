@@ -63,7 +63,7 @@ async fn denials_in_shadow_mode_and_by_lists_blocks_and_the_block_cache_are_refu
         std::sync::LazyLock::new(|| Policy::new("shadow", Quota::token_bucket(1, HOUR)).enforce(Enforce::Never));
     let top = Arc::new(Top::new());
     let list = DenyList::from_iter([DenyRule::key("mallory")]);
-    let limiter = FlakyBackend::new().limiter().deny_list(&list).observer(Arc::clone(&top)).build();
+    let limiter = FlakyBackend::new().limiter().block_cache(100).deny_list(&list).observer(Arc::clone(&top)).build();
     limiter.block(Signal::key("eve"), HOUR).await.unwrap();
     for key in ["mallory", "eve"] {
         drop(limiter.try_limit(&TWO, key).await.unwrap());
