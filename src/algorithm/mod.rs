@@ -255,7 +255,7 @@ fn roll_within(quota: &Quota, row: &State, now: Micros) -> State {
     }
 }
 
-fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
+pub(crate) fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
     match quota.algorithm() {
         Algorithm::TokenBucket => token_bucket::spent(quota, row, now),
         Algorithm::FixedWindow => row.spent,

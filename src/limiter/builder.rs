@@ -12,6 +12,7 @@ use super::mistake_tracker::MistakeTracker;
 use super::overrides::Overrides;
 use super::queue::Queues;
 use super::shards::Shards;
+use super::tier_names::TierNames;
 use super::{AutoBlock, DenyList, FailureMode, Inner, Observer, RateLimiter, waiting};
 use crate::backend::{Backend, NoticeSubscriber};
 use crate::policy::{Key, Policy, Quota, Secret};
@@ -178,7 +179,9 @@ impl RateLimiterBuilder {
             shards: Shards::new(self.sample_shards),
             leases,
             block_cache,
+            observes_keys: self.observers.iter().any(|observer| observer.needs_keys()),
             observers: self.observers,
+            tier_names: TierNames::new(),
             mistakes: MistakeTracker::default(),
         });
         if let Some(channel) = channel {

@@ -11,7 +11,7 @@ use super::future::{Answer, DecisionFuture};
 use super::guard::{BlockedBy, SignalIds};
 use super::leases::Spent;
 use super::notices::NoticeContent;
-use super::observer::{Blocked, Decided, Failed};
+use super::observer::{Blocked, Decided, Failed, Requested};
 use super::overrides::Overridden;
 use super::shards::{Others, other_takes, undivided};
 use super::{Inner, RateLimiter};
@@ -121,6 +121,13 @@ impl RateLimiter {
             if let (Some(tier), None) = (tier, of_tier) {
                 self.inner.unknown_tier(policy, tier);
             }
+            let tier = match tier.filter(|_| of_tier.is_some() && !self.inner.observers.is_empty()) {
+                Some(tier) => self.inner.tier_names.number(tier),
+                None => 0,
+            };
+            if self.inner.observes_keys && take {
+                self.show_key(row, subject);
+            }
             let quotas = changed.quotas.as_deref().or(subject.quotas()).or(of_tier).unwrap_or(policy.quotas());
             let (windows, count) = (policy.windows(quotas), quotas.len() as u8);
             let enforce = changed.enforcement.unwrap_or(policy.enforcement());
@@ -132,7 +139,7 @@ impl RateLimiter {
                     window,
                     quota,
                     *ask,
-                    Part { index, count, enforced, leased, ..Part::WHOLE },
+                    Part { index, count, enforced, leased, tier, ..Part::WHOLE },
                 ));
             }
             if is_guarded {
@@ -391,11 +398,21 @@ impl RateLimiter {
         }
     }
 
+    /// Notifies the observers that need keys.
+    #[cold]
+    fn show_key(&self, row: RowId<'_>, subject: &Subject) {
+        let anonymous = Key::anonymous();
+        let requested = Requested { policy: row.policy, digest: row.key, key: subject.key().unwrap_or(&anonymous) };
+        let observers = self.inner.observers.iter().filter(|observer| observer.needs_keys());
+        observers.for_each(|observer| observer.requested(&requested));
+    }
+
     fn observe(&self, call: &CallState, decided: &Decisions) {
         let observers = &self.inner.observers;
         let latency = call.began.map(|began| began.elapsed());
         for decision in decided.binding() {
-            let observed = Decided { decision, latency, check: !call.take };
+            let tier = self.inner.tier_names.name(decision.of().part.tier);
+            let observed = Decided { decision, latency, check: !call.take, tier };
             observers.iter().for_each(|observer| observer.decided(&observed));
         }
     }

@@ -35,6 +35,7 @@ mod shards;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod tier_names;
 mod waiting;
 
 use std::sync::Arc;
@@ -48,6 +49,7 @@ use self::mistake_tracker::MistakeTracker;
 use self::overrides::Overrides;
 use self::queue::Queues;
 use self::shards::Shards;
+use self::tier_names::TierNames;
 use crate::algorithm::Ask;
 use crate::backend::{Backend, BackendFuture, Error, MemoryBackend, RowId};
 use crate::policy::{Allowed, Decision, Digest, Key, Policy, Secret, Signals, Subject};
@@ -135,6 +137,9 @@ struct Inner {
     leases: Option<Arc<Leases>>,
     block_cache: Option<BlockCache>,
     observers: Vec<Arc<dyn Observer>>,
+    /// Whether any observer needs the keys of charges.
+    observes_keys: bool,
+    tier_names: TierNames,
     mistakes: MistakeTracker,
     time: LocalTime,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::mistake::Mistake;
 use crate::algorithm::Verdict;
 use crate::backend::Error;
-use crate::policy::{Decision, DenyRule, Digest, PolicyName};
+use crate::policy::{Decision, DenyRule, Digest, Key, PolicyName};
 
 /// Receives the decisions and events of a limiter. The module `tollgate::observe` provides observers for `tracing` and
 /// `metrics`.
@@ -73,6 +73,19 @@ pub trait Observer: Send + Sync + 'static {
     /// Called for each charge of a call, after the decision.
     fn decided(&self, observed: &Decided<'_>);
 
+    /// Called for each charge of a call, before the decision, if [`needs_keys`](Observer::needs_keys) returns true. It is
+    /// not called for checks. This is the only method that receives keys; all others receive digests. Default: does
+    /// nothing.
+    fn requested(&self, requested: &Requested<'_>) {
+        let _ = requested;
+    }
+
+    /// Returns whether [`requested`](Observer::requested) should be called. The answer must not change after the limiter
+    /// was built. Default: false.
+    fn needs_keys(&self) -> bool {
+        false
+    }
+
     /// Called if the backend cannot decide a charge. If the [failure mode](crate::FailureMode) decides instead,
     /// [`decided`](Observer::decided) is called too. Default: does nothing.
     fn failed(&self, failed: &Failed<'_>) {
@@ -112,6 +125,14 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
         (**self).decided(observed);
     }
 
+    fn requested(&self, requested: &Requested<'_>) {
+        (**self).requested(requested);
+    }
+
+    fn needs_keys(&self) -> bool {
+        (**self).needs_keys()
+    }
+
     fn failed(&self, failed: &Failed<'_>) {
         (**self).failed(failed);
     }
@@ -143,6 +164,7 @@ pub struct Decided<'a> {
     pub(super) decision: &'a Decision,
     pub(super) latency: Option<Duration>,
     pub(super) check: bool,
+    pub(super) tier: Option<&'a str>,
 }
 
 impl<'a> Decided<'a> {
@@ -170,11 +192,67 @@ impl<'a> Decided<'a> {
         self.check
     }
 
+    /// Returns the caller's [tier](crate::Subject::tier), if the policy has this tier. Of the tiers that a limiter
+    /// charges, only the first 64 are distinguished, and all others are reported as `(others)`.
+    pub const fn tier(&self) -> Option<&'a str> {
+        self.tier
+    }
+
+    /// Returns whether the charge took the key's spent tokens from below `share` of the capacity to at least this share,
+    /// for example 0.8. Returns false for a check and for a denied charge.
+    ///
+    /// While tokens are refilled, a key may pass the share repeatedly. If the policy has several quotas, the quota with
+    /// the fewest remaining tokens is considered, and for a quota with [shards](crate::Quota::shards), the shard that was
+    /// charged.
+    pub fn passes(&self, share: f64) -> bool {
+        !self.check && self.outcome() != Outcome::Denied && self.decision.passes(share)
+    }
+
     /// Returns whether a denial is enforced. It is not enforced if the [policy](crate::policy::Enforce) or the
     /// [layer](crate::RateLimitLayer::shadow) is in shadow mode. In that case, a [denied](Outcome::Denied) charge did
     /// not stop the call.
     pub const fn is_enforced(&self) -> bool {
         self.decision.is_enforced()
+    }
+}
+
+/// A charge that is about to be decided, passed to [`Observer::requested`].
+///
+/// ```
+/// use tollgate::observe::{Decided, Observer, Requested};
+/// struct ShowKeys;
+///
+/// impl Observer for ShowKeys {
+///     fn decided(&self, _: &Decided<'_>) {}
+///     fn requested(&self, requested: &Requested<'_>) {
+///         println!("{} {} {:?}", requested.policy(), requested.key().to_text(), requested.digest());
+///     }
+///     fn needs_keys(&self) -> bool {
+///         true
+///     }
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Requested<'a> {
+    pub(super) policy: &'a PolicyName,
+    pub(super) key: &'a Key,
+    pub(super) digest: Digest,
+}
+
+impl<'a> Requested<'a> {
+    /// Returns the policy.
+    pub const fn policy(&self) -> &'a PolicyName {
+        self.policy
+    }
+
+    /// Returns the key, which may be a credential.
+    pub const fn key(&self) -> &'a Key {
+        self.key
+    }
+
+    /// Returns the key's digest.
+    pub const fn digest(&self) -> Digest {
+        self.digest
     }
 }
 

@@ -28,7 +28,8 @@ use crate::policy::PolicyName;
 ///
 /// [`names`] lists the metrics and their labels, and `examples/observability` contains a Grafana dashboard. No label
 /// contains a key or its digest. Each of the first 512 policies has its own series. Further policies share the label
-/// `(others)`.
+/// `(others)`. Decisions on callers with a [tier](crate::Subject::tier) have the label `tier`, in which the first 64 tiers
+/// of a limiter are distinguished. Tiers that the policy lacks never become labels.
 ///
 /// Each decided charge is counted once in [`DECISIONS`](names::DECISIONS). An undecided charge is counted only in
 /// [`BACKEND_ERRORS`](names::BACKEND_ERRORS). If a call's future is dropped before a remote backend replies, its
@@ -106,12 +107,13 @@ impl Metrics {
         });
     }
 
-    fn increment(&self, policy: &PolicyName, count: Count) {
+    fn increment(&self, policy: &PolicyName, tier: Option<&str>, count: Count) {
         let series = self.policies.of(policy, Series::new);
-        let counter = series.counters.get_or_insert(&count, OnceLock::new);
+        let counter = series.counters_of(tier).get_or_insert(&count, OnceLock::new);
         let key = || {
             let (name, labels) = count.name_and_labels();
-            self.key(name, std::iter::once(("policy", series.policy.clone())).chain(labels))
+            let tier = tier.map(|tier| ("tier", SharedString::from(tier.to_owned())));
+            self.key(name, std::iter::once(("policy", series.policy.clone())).chain(labels).chain(tier))
         };
         self.write_to(counter, key, register_counter, |counter| counter.increment(1));
     }
@@ -163,7 +165,7 @@ impl Metrics {
 impl Observer for Metrics {
     fn decided(&self, observed: &Decided<'_>) {
         let policy = observed.decision().policy();
-        self.increment(policy, Count::of(observed));
+        self.increment(policy, observed.tier(), Count::of(observed));
         if let Some(latency) = observed.latency().filter(|_| !observed.is_check()) {
             let series = self.policies.of(policy, Series::new);
             let key = || self.key(names::DECISION_DURATION, [("policy", series.policy.clone())]);
@@ -173,7 +175,7 @@ impl Observer for Metrics {
     }
 
     fn failed(&self, failed: &Failed<'_>) {
-        self.increment(failed.policy(), Count::Error(failed.error().kind()));
+        self.increment(failed.policy(), None, Count::Error(failed.error().kind()));
     }
 
     fn blocked(&self, _: &Blocked<'_>) {
@@ -182,15 +184,15 @@ impl Observer for Metrics {
     }
 
     fn settled(&self, settled: &Settled<'_>) {
-        self.increment(settled.decision().policy(), Count::Settlement(Change::of(settled)));
+        self.increment(settled.decision().policy(), None, Count::Settlement(Change::of(settled)));
     }
 
     fn reset(&self, reset: &Reset<'_>) {
-        self.increment(reset.policy(), Count::Reset);
+        self.increment(reset.policy(), None, Count::Reset);
     }
 
     fn credited(&self, credited: &Credited<'_>) {
-        self.increment(credited.policy(), Count::Credit);
+        self.increment(credited.policy(), None, Count::Credit);
     }
 }
 

@@ -1,25 +1,28 @@
-//! Observers for logs and metrics: `Tracing` (feature `tracing`) and `Metrics` (feature `metrics`).
+//! Observers for logs and metrics: `Tracing` (feature `tracing`), `Metrics` (feature `metrics`), and [`Top`], which finds
+//! the heaviest keys.
 //!
 //! Register them with [`RateLimiterBuilder::observer`](crate::limiter::RateLimiterBuilder::observer). Events contain
-//! only the digest of a key. Metric labels do not even contain the digest. For setup and alerts, see
-//! [`docs::observing`](crate::docs::observing).
+//! only the digest of a key. Metric labels do not even contain the digest. [`Top`] contains the texts of keys only under
+//! policies for which you turn this on. For setup and alerts, see [`docs::observing`](crate::docs::observing).
 
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(feature = "metrics")]
 pub mod names;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 mod per_policy;
 #[cfg(feature = "tracing")]
 mod sample;
 #[cfg(feature = "metrics")]
 mod series;
+mod sketch;
+mod top;
 #[cfg(feature = "tracing")]
 mod tracing;
 
 #[cfg(feature = "metrics")]
 pub use self::metrics::Metrics;
+pub use self::top::{Top, TopKey, TopKeys};
 #[cfg(feature = "tracing")]
 pub use self::tracing::Tracing;
 pub use crate::limiter::mistake::{Mistake, MistakeKind, Mistakes};
-pub use crate::limiter::observer::{Blocked, Credited, Decided, Failed, Observer, Outcome, Reset, Settled};
+pub use crate::limiter::observer::{Blocked, Credited, Decided, Failed, Observer, Outcome, Requested, Reset, Settled};

@@ -1,6 +1,7 @@
 //! The names and labels of [`Metrics`](super::Metrics). They are stable.
 //!
-//! The values of labels are policy names (or `(others)` for policies after the first 512), fixed words, and the name of
+//! The values of labels are policy names (or `(others)` for policies after the first 512), names of tiers (or `(others)`
+//! for tiers after the first 64), fixed words, and the name of
 //! a [named](super::Metrics::named) limiter.
 //!
 //! ```
@@ -11,7 +12,8 @@
 //! ```
 
 /// Counter: decided charges. Labels: `policy`, `outcome`, `reason`, `decided_by`, and `enforced`, which is `false` in
-/// shadow mode, where denials are ignored. `{outcome="denied",enforced="false"}` counts the ignored denials.
+/// shadow mode, where denials are ignored. `{outcome="denied",enforced="false"}` counts the ignored denials. Callers with a
+/// tier of the policy also have the label `tier`; for other callers, this label is absent.
 ///
 /// A request under several policies is counted once under each policy. If one of the policies denies the request, a
 /// denial is counted under each of them. The policy that denied the request has its own `reason`, and the others have
@@ -19,7 +21,7 @@
 /// ([`BACKEND_ERRORS`]), checks ([`CHECKS`]), and requests without a rule or a key are not counted.
 pub const DECISIONS: &str = "tollgate_decisions_total";
 
-/// Counter: checks, which decide without charging. Labels: `policy`, `outcome`.
+/// Counter: checks, which decide without charging. Labels: `policy`, `outcome` and, for callers with a tier of the policy, `tier`.
 pub const CHECKS: &str = "tollgate_checks_total";
 
 /// Counter: charges and checks that the backend could not decide, including charges that the fallback decided instead.

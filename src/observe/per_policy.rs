@@ -27,6 +27,16 @@ impl<T> PerPolicy<T> {
         }
         Arc::clone(&self.known.entry(policy.clone()).or_insert_with(|| Arc::new(make(policy.as_str()))))
     }
+
+    /// Returns the value of a policy, if it has one.
+    pub(super) fn get(&self, policy: &PolicyName) -> Option<Arc<T>> {
+        self.known.get(policy).map(|value| Arc::clone(&value)).or_else(|| self.others.get().cloned())
+    }
+
+    pub(super) fn for_each(&self, apply: impl Fn(&T)) {
+        self.known.iter().for_each(|value| apply(&value));
+        self.others.get().into_iter().for_each(|value| apply(value));
+    }
 }
 
 /// Concurrent threads may exceed this limit by a few policies.

@@ -14,7 +14,8 @@ use crate::policy::{DecidedBy, Reason};
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) policy: SharedString,
-    pub(super) counters: AppendOnlyMap<Count, OnceLock<Counter>>,
+    /// The counters of each tier, and those of callers without a tier.
+    pub(super) counters: AppendOnlyMap<Option<SharedString>, AppendOnlyMap<Count, OnceLock<Counter>>>,
     pub(super) duration: OnceLock<Histogram>,
 }
 
@@ -22,6 +23,11 @@ impl Series {
     pub(super) fn new(policy: &str) -> Series {
         let policy = SharedString::from(policy.to_owned());
         Series { policy, counters: AppendOnlyMap::default(), duration: OnceLock::new() }
+    }
+
+    pub(super) fn counters_of(&self, tier: Option<&str>) -> &AppendOnlyMap<Count, OnceLock<Counter>> {
+        let is_tier = |known: &Option<SharedString>| known.as_deref() == tier;
+        self.counters.find_or_insert(is_tier, || tier.map(|tier| tier.to_owned().into()), AppendOnlyMap::default)
     }
 }
 
@@ -37,9 +43,23 @@ struct Link<K, V> {
 
 impl<K: Clone + PartialEq, V> AppendOnlyMap<K, V> {
     pub(super) fn get_or_insert(&self, key: &K, make: impl Fn() -> V) -> &V {
-        let new = || Box::new(Link { key: key.clone(), value: make(), rest: AppendOnlyMap::default() });
-        let entry = self.0.get_or_init(new);
-        if entry.key == *key { &entry.value } else { entry.rest.get_or_insert(key, make) }
+        self.find_or_insert(|known| known == key, || key.clone(), make)
+    }
+}
+
+impl<K, V> AppendOnlyMap<K, V> {
+    /// Returns the value of the first key that matches. If there is none, `key` and `make` create an entry, whose key must
+    /// match.
+    pub(super) fn find_or_insert(&self, matches: impl Fn(&K) -> bool, key: impl Fn() -> K, make: impl Fn() -> V) -> &V {
+        let mut map = self;
+        loop {
+            let new = || Box::new(Link { key: key(), value: make(), rest: AppendOnlyMap::default() });
+            let entry = map.0.get_or_init(new);
+            if matches(&entry.key) {
+                return &entry.value;
+            }
+            map = &entry.rest;
+        }
     }
 }
 

@@ -29,6 +29,7 @@ use crate::limiter::observer::{Blocked, Credited, Decided, Failed, Observer, Out
 /// | --- | --- | --- |
 /// | `denied` | INFO ([`level`](Tracing::level)) | decision fields, `suppressed` |
 /// | `allowed` | TRACE | decision fields |
+/// | `near_limit` | WARN, if [turned on](Tracing::near_limit) | decision fields, `share`, `suppressed` |
 /// | `checked` | TRACE, allowed or denied | decision fields |
 /// | `failed` | ERROR | `policy`, `key`, `kind`, `error`, `suppressed`, and `latency_us` |
 /// | `blocked` | WARN | `rule`, `lasts_ms`, `times`, `suppressed` |
@@ -38,22 +39,24 @@ use crate::limiter::observer::{Blocked, Credited, Decided, Failed, Observer, Out
 /// | `mistake` | WARN, once for each | `kind`, `mistake`: what was found, and how to fix it |
 ///
 /// The decision fields are `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`
-/// and, if present, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). The names of events
+/// and, if present, `tier`, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). The names of events
 /// and fields are stable, and so are the fixed values of fields. The message of an event is its name.
 ///
 /// - **Several policies**: a request emits one event for each policy. If one policy denies it, all events are `denied`.
 ///   The events of policies that did not deny it have the `reason` `refused_elsewhere`. Exclude these events to see
 ///   each refused request once.
 /// - **Keys** appear only as digests. A `rule` contains an address, user agent or label, but never a key.
-/// - **Rate**: by default, at most ten denials and ten failures per second are logged for each policy, and at most ten
+/// - **Rate**: by default, at most ten denials, ten failures and ten `near_limit` events per second are logged for each policy, and at most ten
 ///   blocks per second in total (see [`per_second`](Tracing::per_second)). The field `suppressed` is the number of
 ///   events omitted since the last logged one. The first 512 policies are counted separately, and all others together.
 #[derive(Debug)]
 pub struct Tracing {
     level: Level,
     per_second: u32,
+    share: Option<f64>,
     clock: Arc<dyn Clock>,
     denials: PerPolicy<Sampler>,
+    near_limits: PerPolicy<Sampler>,
     failures: PerPolicy<Sampler>,
     blocks: Sampler,
 }
@@ -67,8 +70,10 @@ impl Tracing {
         Tracing {
             level: Level::INFO,
             per_second: DEFAULT_PER_SECOND,
+            share: None,
             clock: Arc::new(SystemClock::new()),
             denials: PerPolicy::new(),
+            near_limits: PerPolicy::new(),
             failures: PerPolicy::new(),
             blocks: Sampler::default(),
         }
@@ -81,11 +86,30 @@ impl Tracing {
         self
     }
 
-    /// Sets how many events of each kind are logged per second. Denials and failures are counted for each policy, and
+    /// Sets how many events of each kind are logged per second. Denials, failures and `near_limit` events are counted for each policy, and
     /// blocks in total. Defaults to 10. With `u32::MAX`, all events are logged.
     #[must_use]
     pub fn per_second(mut self, events: u32) -> Tracing {
         self.per_second = events;
+        self
+    }
+
+    /// Emits the event `near_limit` when a key passes this share of its limit, such as 0.8. Off by default. See
+    /// [`Decided::passes`] for the exact condition.
+    ///
+    /// ```
+    /// use tollgate::observe::Tracing;
+    /// use tollgate::{MemoryBackend, RateLimiter};
+    /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Tracing::new().near_limit(0.8)).build();
+    /// ```
+    ///
+    /// # Panics
+    /// Panics unless the share is greater than 0 and at most 1.
+    #[must_use]
+    #[track_caller]
+    pub fn near_limit(mut self, share: f64) -> Tracing {
+        assert!(share > 0.0 && share <= 1.0, "tollgate: expected a share greater than 0 and at most 1, found {share}");
+        self.share = Some(share);
         self
     }
 
@@ -98,6 +122,12 @@ impl Tracing {
 
     fn pass(&self, sample: &Sampler) -> Option<u64> {
         sample.pass(self.clock.now(), self.per_second)
+    }
+
+    fn near(&self, observed: &Decided<'_>, share: f64) {
+        let policy = observed.decision().policy();
+        let Some(suppressed) = self.pass(&self.near_limits.of(policy, |_| Sampler::default())) else { return };
+        decision!(Level::WARN, "near_limit", observed, share = share, suppressed = suppressed);
     }
 
     fn denied(&self, observed: &Decided<'_>) {
@@ -132,6 +162,7 @@ macro_rules! decision {
             latency_us = $observed.latency().map(micros),
             key = ?decision.key(),
             rule = decision.denied_rule().map(field::display),
+            tier = $observed.tier(),
             enforced = $observed.is_enforced(),
             $($($more)+,)?
             $name
@@ -146,6 +177,9 @@ impl Observer for Tracing {
             decision!(Level::TRACE, "checked", observed);
         } else if observed.outcome() != Outcome::Denied {
             decision!(Level::TRACE, "allowed", observed);
+            if let Some(share) = self.share.filter(|share| is_enabled(Level::WARN) && observed.passes(*share)) {
+                self.near(observed, share);
+            }
         } else if is_enabled(self.level) {
             self.denied(observed);
         }

@@ -13,7 +13,7 @@ use super::name::PolicyName;
 use super::reason::{DecidedBy, Reason};
 use super::summary::Summary;
 use super::windows::Part;
-use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_change, roll, roll_if_own, when};
+use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_change, roll, roll_if_own, spent, when};
 
 /// The decision on a single charge, which either allows or denies it. A denial is not an error here.
 ///
@@ -234,6 +234,15 @@ impl Decision {
         let now = self.step.now;
         let tokens = self.rows().map(|(quota, state)| available(quota, &roll_if_own(quota, state, now), now)).sum();
         self.of.quota.across_shards(tokens, self.shards_read())
+    }
+
+    /// Returns whether the charge took the row's spent tokens from below this share of the capacity to at least this
+    /// share.
+    pub(crate) fn passes(&self, share: f64) -> bool {
+        let (row, now) = (self.row(), self.step.now);
+        let after = spent(&self.of.quota, &row, now);
+        let level = share * self.of.quota.get_capacity() as f64;
+        after - (self.of.cost as f64) < level && level <= after
     }
 
     /// The number of shards that were read, which is 1 unless a check has read several

@@ -24,10 +24,13 @@ pub(crate) struct Part {
     pub(crate) leased: bool,
     /// For a charge that was spent from a lease, the number of this process's last report before the charge.
     pub(crate) lease: u32,
+    /// The number of the caller's tier in its limiter, or 0 if there is no tier or no observer.
+    pub(crate) tier: u8,
 }
 
 impl Part {
-    pub(crate) const WHOLE: Part = Part { index: 0, count: 1, shard: 0, enforced: true, leased: false, lease: 0 };
+    pub(crate) const WHOLE: Part =
+        Part { index: 0, count: 1, shard: 0, enforced: true, leased: false, lease: 0, tier: 0 };
 
     pub(crate) const fn is_first(self) -> bool {
         self.index == 0 && self.shard == 0

@@ -10,10 +10,13 @@ mod exporter;
 mod load;
 mod log;
 mod mistakes;
+mod near_limit;
 mod notifications;
 mod recorders;
 mod sampling;
 mod settlements;
+mod tiers;
+mod top;
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,0 +1,251 @@
+//! Finds the keys that are requested and refused most often.
+
+use super::per_policy::PerPolicy;
+use super::sketch::{Counted, Heaviest, SHARDS, Sketch};
+use crate::limiter::observer::{Decided, Observer, Outcome, Requested};
+use crate::policy::{Digest, Key, KeySource, Policy, PolicyName, Reason};
+
+/// Counts the charges of the heaviest keys of each policy, in bounded memory.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tollgate::{Key, MINUTE, MemoryBackend, Policy, Quota, RateLimiter, observe::Top};
+///
+/// static API: Policy = Policy::new("api", Quota::token_bucket(2, MINUTE));
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
+/// let top = Arc::new(Top::new());
+/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&top)).build();
+/// for key in ["ada", "ada", "ada", "ada", "ada", "eve", "eve", "eve"] {
+///     drop(limiter.try_limit(&API, key).await?);
+/// }
+/// let refused = top.refused(API.name(), 10);
+/// let first = &refused.keys()[0];
+/// assert_eq!((first.count(), first.max_error()), (3, 0));
+/// // To find out whose digest this is, compare it with the digests of the keys of your customers.
+/// assert_eq!(first.digest(), limiter.digest(Some(&Key::from("ada"))));
+///
+/// let requested = top.requested(API.name(), 1);
+/// assert_eq!((requested.keys().len(), requested.keys()[0].count(), requested.total()), (1, 5, 8));
+/// # Ok(()) }
+/// ```
+///
+/// # Whose key is it?
+/// A key is reported as its [digest](TopKey::digest). Compare it with [`RateLimiter::digest`](crate::RateLimiter::digest)
+/// of the keys that you know. Under policies that you pass to [`show_keys`](Top::show_keys), the [text
+/// form](TopKey::text) of the key is reported as well.
+///
+/// # What is counted
+/// Counts are numbers of charges, not of tokens, so a single request with a high cost does not change the order. A
+/// charge is *requested* if it was decided, and *refused* if its own policy denied it: by a quota, a deny list or a
+/// block, in [shadow mode](crate::policy::Enforce) too. A charge that was denied only because of another policy is not
+/// refused. Checks and charges that the backend failed to decide are not counted.
+///
+/// Counts start when the program starts, or at the last [`clear`](Top::clear). They include only the charges of this
+/// process.
+///
+/// # Memory and error bound
+/// For each policy, there are two sketches (one for requested and one for refused charges), with up to
+/// [`max_keys`](Top::max_keys) counters each. A counter takes about 100 bytes, plus the text of the key if
+/// it is shown. Each of the first 512 policies has its own sketches, and all others share two sketches, which are
+/// returned for each of them.
+///
+/// While a policy has fewer keys than counters, counts are exact. Otherwise, a count is never too low, and it is too
+/// high by at most [`TopKey::max_error`]. A key that is not among the counters was counted at most
+/// [`TopKeys::max_error`] times. This is about the total divided by `max_keys`, or less if a few keys make up most of the
+/// total. Callers cannot choose keys that push out the key of another caller.
+#[derive(Debug)]
+pub struct Top {
+    max_keys: usize,
+    shown: Vec<PolicyName>,
+    policies: PerPolicy<Sketches>,
+}
+
+#[derive(Debug)]
+struct Sketches {
+    requested: Sketch,
+    refused: Sketch,
+}
+
+impl Top {
+    /// Creates an observer with [`DEFAULT_MAX_KEYS`](Top::DEFAULT_MAX_KEYS) counters in each sketch.
+    pub fn new() -> Top {
+        Top { max_keys: Top::DEFAULT_MAX_KEYS, shown: Vec::new(), policies: PerPolicy::new() }
+    }
+
+    /// The default of [`max_keys`](Top::max_keys).
+    pub const DEFAULT_MAX_KEYS: usize = 1024;
+
+    /// Sets the number of counters in each sketch, which is rounded up to a multiple of 8. The range is 8 to 1,048,576;
+    /// other numbers are set to the nearest of these. Defaults to 1,024.
+    #[must_use]
+    pub fn max_keys(mut self, keys: usize) -> Top {
+        self.max_keys = keys.clamp(SHARDS, MAX_KEYS);
+        self
+    }
+
+    /// Shows the keys of these policies as [text](TopKey::text), for example because the keys are account numbers. May be
+    /// called repeatedly. By default, only digests are shown.
+    ///
+    /// Keys that contain the value of a header or a cookie, or a bearer token, are never shown, because they may be
+    /// credentials.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, observe::Top};
+    ///
+    /// static API: Policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
+    /// let top = Arc::new(Top::new().show_keys([&API]));
+    /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&top)).build();
+    /// for _ in 0..3 {
+    ///     drop(limiter.try_limit(&API, "ada").await?);
+    /// }
+    /// assert_eq!(top.refused(API.name(), 10).keys()[0].text(), Some("\"ada\""));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn show_keys<'a>(mut self, policies: impl IntoIterator<Item = &'a Policy>) -> Top {
+        self.shown.extend(policies.into_iter().map(|policy| policy.name().clone()));
+        self
+    }
+
+    /// Returns up to `max` keys with the most requested charges under a policy, the heaviest first.
+    pub fn requested(&self, policy: &PolicyName, max: usize) -> TopKeys {
+        self.heaviest(policy, max, |sketches| &sketches.requested)
+    }
+
+    /// Returns up to `max` keys with the most refused charges under a policy, the heaviest first.
+    pub fn refused(&self, policy: &PolicyName, max: usize) -> TopKeys {
+        self.heaviest(policy, max, |sketches| &sketches.refused)
+    }
+
+    /// Sets all counts to 0.
+    pub fn clear(&self) {
+        self.policies.for_each(|sketches| {
+            sketches.requested.clear();
+            sketches.refused.clear();
+        });
+    }
+
+    fn heaviest(&self, policy: &PolicyName, max: usize, sketch: fn(&Sketches) -> &Sketch) -> TopKeys {
+        let Some(sketches) = self.policies.get(policy) else {
+            return TopKeys { keys: Vec::new(), total: 0, max_error: 0 };
+        };
+        let Heaviest { keys, total, max_error } = sketch(&sketches).heaviest(max);
+        TopKeys { keys: keys.into_iter().map(TopKey).collect(), total, max_error }
+    }
+}
+
+impl Default for Top {
+    fn default() -> Top {
+        Top::new()
+    }
+}
+
+impl Observer for Top {
+    fn decided(&self, observed: &Decided<'_>) {
+        if observed.is_check() {
+            return;
+        }
+        let decision = observed.decision();
+        let new = |_: &str| Sketches { requested: Sketch::new(self.max_keys), refused: Sketch::new(self.max_keys) };
+        let (sketches, key) = (self.policies.of(decision.policy(), new), decision.key());
+        sketches.requested.count(key);
+        if observed.outcome() == Outcome::Denied && decision.reason() != Reason::RefusedElsewhere {
+            sketches.refused.count(key);
+        }
+    }
+
+    /// Stores the text of a key that is already counted. A key that is charged only once needs no text.
+    fn requested(&self, requested: &Requested<'_>) {
+        if !self.shown.contains(requested.policy()) || may_be_credential(requested.key()) {
+            return;
+        }
+        if let Some(sketches) = self.policies.get(requested.policy()) {
+            let text = || shortened(requested.key().to_text()).into_boxed_str();
+            sketches.requested.name(requested.digest(), text);
+            sketches.refused.name(requested.digest(), text);
+        }
+    }
+
+    fn needs_keys(&self) -> bool {
+        !self.shown.is_empty()
+    }
+}
+
+fn may_be_credential(key: &Key) -> bool {
+    key.found_inside().any(|part| part.source().is_some_and(|(source, _)| source != KeySource::Path))
+}
+
+fn shortened(mut text: String) -> String {
+    if text.len() > MAX_TEXT_LEN {
+        text.truncate((0..=MAX_TEXT_LEN).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0));
+        text.push('…');
+    }
+    text
+}
+
+/// The maximum length of the text of a key in bytes, without the ellipsis.
+const MAX_TEXT_LEN: usize = 128;
+
+const MAX_KEYS: usize = 1 << 20;
+
+/// The heaviest keys of a policy, returned by [`Top::requested`] and [`Top::refused`].
+#[derive(Debug)]
+pub struct TopKeys {
+    keys: Vec<TopKey>,
+    total: u64,
+    max_error: u64,
+}
+
+impl TopKeys {
+    /// Returns the keys, the heaviest first.
+    pub fn keys(&self) -> &[TopKey] {
+        &self.keys
+    }
+
+    /// Returns the number of charges of all keys of the policy. It is exact.
+    pub const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Returns the maximum count of a key that has no counter. It is 0 until all counters of a sketch are used.
+    pub const fn max_error(&self) -> u64 {
+        self.max_error
+    }
+}
+
+/// A key and its count. See [`Top`] for an example.
+pub struct TopKey(Counted);
+
+impl TopKey {
+    /// Returns the key's digest, as returned by [`RateLimiter::digest`](crate::RateLimiter::digest).
+    pub const fn digest(&self) -> Digest {
+        self.0.key
+    }
+
+    /// Returns the [text form](Key#text-form) of the key, if the policy was passed to [`show_keys`](Top::show_keys), and
+    /// the key was charged again since it has been in the list. A text of more than 128 bytes is shortened and ends with
+    /// `…`.
+    pub fn text(&self) -> Option<&str> {
+        self.0.text.as_deref()
+    }
+
+    /// Returns the number of charges. It is never too low, and too high by at most [`max_error`](TopKey::max_error).
+    pub const fn count(&self) -> u64 {
+        self.0.count
+    }
+
+    /// Returns the number of charges by which the count may be too high.
+    pub const fn max_error(&self) -> u64 {
+        self.0.error
+    }
+}
+
+/// Shows the digest, but not the text.
+impl std::fmt::Debug for TopKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Counted { key, count, error, .. } = &self.0;
+        f.debug_struct("TopKey").field("digest", key).field("count", count).field("max_error", error).finish()
+    }
+}
