@@ -177,8 +177,9 @@ impl Observer for Tracing {
             decision!(Level::TRACE, "checked", observed);
         } else if observed.outcome() != Outcome::Denied {
             decision!(Level::TRACE, "allowed", observed);
-            if let Some(share) = self.share.filter(|share| is_enabled(Level::WARN) && observed.passes(*share)) {
-                self.near(observed, share);
+            match self.share {
+                Some(share) if is_enabled(Level::WARN) && observed.passes(share) => self.near(observed, share),
+                _ => {}
             }
         } else if is_enabled(self.level) {
             self.denied(observed);
