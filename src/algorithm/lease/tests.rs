@@ -1,0 +1,109 @@
+//! Tests of the leases' arithmetic: retry times of denials, and reports.
+
+use super::*;
+use crate::algorithm::MINUTE;
+
+const NOW: Micros = Micros::new(1_700_000_000_000_000);
+
+fn retry(quota: &Quota, state: &State, outstanding: &Outstanding, now: Micros, ask: Ask) -> Option<Duration> {
+    match denied_by_leases(quota, state, outstanding, now, ask) {
+        Verdict::Deny { retry } => retry,
+        verdict => panic!("expected a denial, found {verdict:?}"),
+    }
+}
+
+#[test]
+fn the_retry_time_includes_the_end_of_the_leases_and_the_refill_after_it() {
+    // The leases end in 4 seconds. Until then, 50 tokens stay spent. Then 10 of them must be refilled.
+    let quota = Quota::token_bucket(1, SECOND).capacity(100);
+    let outstanding = Outstanding { since: NOW, turn: NOW + LEASE_LIFE, current: 50, last: 0 };
+    let state = step(&quota, &State::default(), NOW, Ask::cost(50)).state;
+    let leased = lease(&quota, &state, &outstanding, NOW, &[], 0);
+    let of = |cost| retry(&quota, &leased.state, &leased.outstanding, NOW, Ask::cost(cost));
+    assert_eq!((leased.life, of(60), of(51)), (4 * SECOND, Some(14 * SECOND), Some(5 * SECOND)));
+    assert_eq!(of(101), None);
+    let later = NOW + 3 * SECOND;
+    let (state, outstanding) = settle_leases(&quota, &leased.state, &leased.outstanding, later);
+    assert_eq!(retry(&quota, &state, &outstanding, later, Ask::cost(60)), Some(11 * SECOND));
+}
+
+#[test]
+fn a_retry_time_is_the_first_instant_at_which_the_same_charge_is_allowed() {
+    let quotas = [
+        Quota::token_bucket(30, SECOND).capacity(90),
+        Quota::fixed_window(40, SECOND).capacity(60).start(Duration::ZERO),
+        Quota::sliding_window(50, 3 * SECOND).start(Duration::ZERO),
+        Quota::token_bucket(100, MINUTE).capacity(20),
+    ];
+    for (i, quota) in quotas.iter().enumerate() {
+        for round in 0..200u64 {
+            let begin = NOW.plus(round * 77_777);
+            let first = lease(quota, &State::default(), &Outstanding::default(), begin, &[], 1 + round % 15);
+            let middle = begin.plus(round * 13_331 % 2_500_000);
+            let second = lease(quota, &first.state, &first.outstanding, middle, &[], 2 + round % 9);
+            let now = middle.plus(round * 17_911 % 1_500_000);
+            let (state, outstanding) = settle_leases(quota, &second.state, &second.outstanding, now);
+            let cost = quota.get_capacity() - round % 10;
+            let decide = |at: Micros| {
+                let (state, _) = settle_leases(quota, &state, &outstanding, at);
+                step(quota, &state, at, Ask::cost(cost))
+            };
+            let denied = with_leases(quota, decide(now), &outstanding, Ask::cost(cost));
+            let Verdict::Deny { retry: Some(retry) } = denied.verdict else { continue };
+            let context = format!("quota {i}, round {round}, cost {cost}, {retry:?}");
+            assert!(decide(now + retry).is_allowed(), "{context}: denied at the retry time");
+            assert!(!decide(now + (retry - Duration::from_micros(1))).is_allowed(), "{context}: allowed earlier");
+        }
+    }
+}
+
+#[test]
+fn a_report_for_an_ended_generation_or_an_earlier_row_is_ignored() {
+    let quota = Quota::token_bucket(1, MINUTE).capacity(100);
+    let first = lease(&quota, &State::default(), &Outstanding::default(), NOW, &[], 20);
+    let report = LeaseReport { id: first.id, spent: 5, unused: 15 };
+    let later = |after: Duration| lease(&quota, &first.state, &first.outstanding, NOW + after, &[report], 0);
+    assert_eq!((later(3 * SECOND).state.spent, later(3 * SECOND).outstanding.tokens()), (5.0, 0));
+    assert_eq!((later(4 * SECOND).state.spent, later(4 * SECOND).outstanding.tokens()), (20.0, 0));
+
+    let reset = lease(&quota, &State::default(), &Outstanding::default(), NOW + SECOND, &[], 20);
+    let stale = lease(&quota, &reset.state, &reset.outstanding, NOW + SECOND, &[report], 0);
+    assert_eq!((stale.state.spent, stale.outstanding.tokens()), (20.0, 20));
+}
+
+#[test]
+fn a_lease_is_at_most_half_of_the_available_tokens_and_of_the_capacity() {
+    let quota = Quota::token_bucket(1, MINUTE).capacity(100);
+    let granted = |spent: u64, tokens| {
+        let state = step(&quota, &State::default(), NOW, Ask::cost(spent)).state;
+        lease(&quota, &state, &Outstanding::default(), NOW, &[], tokens).tokens
+    };
+    assert_eq!([granted(0, 15), granted(0, 80), granted(60, 80), granted(97, 80)], [15, 25, 20, 0]);
+    let first = lease(&quota, &State::default(), &Outstanding::default(), NOW, &[], 45);
+    assert_eq!(lease(&quota, &first.state, &first.outstanding, NOW, &[], 45).tokens, 12);
+}
+
+#[test]
+fn a_clock_that_is_set_back_delays_the_end_of_leases_by_at_most_two_periods() {
+    let quota = Quota::token_bucket(1, MINUTE).capacity(100);
+    let first = lease(&quota, &State::default(), &Outstanding::default(), NOW, &[], 20);
+    let earlier = Micros::new(NOW.get() - 3_600_000_000);
+    let (_, outstanding) = settle_leases(&quota, &first.state, &first.outstanding, earlier);
+    assert_eq!(outstanding.turn, earlier + LEASE_LIFE);
+}
+
+/// Found by fuzzing. The second quota is full again after ten microseconds, so a row that is further in the future is
+/// dropped.
+#[test]
+fn reports_after_the_clock_was_set_back_leave_no_negative_spending() {
+    let now = NOW;
+    let quota = |capacity| Quota::token_bucket(1, Duration::from_micros(1)).capacity(capacity);
+    let first =
+        lease(&quota(100), &State::default(), &Outstanding::default(), now + Duration::from_micros(13), &[], 15);
+    let report = LeaseReport { id: first.id, spent: 3, unused: 3 };
+    let other = lease(&quota(10), &first.state, &first.outstanding, now, &[], 0);
+    let id = LeaseId { turn: other.outstanding.turn, ..first.id };
+    let report = LeaseReport { id, ..report };
+    let answer = lease(&quota(10), &other.state, &other.outstanding, now, &[report, report], 0);
+    assert_eq!((answer.state.spent, answer.outstanding.tokens()), (3.0, 3));
+}
