@@ -115,7 +115,8 @@ pub struct Lease {
 /// Applies `reports`, and then grants a lease of at most `tokens` tokens.
 ///
 /// All leases together have at most half of the capacity. A lease has at most half of what is left of this half, and at
-/// most half of the available tokens, so that the first process to ask leaves tokens for others. If fewer than two tokens can be leased, none are.
+/// most half of the available tokens, so that the first process to ask leaves tokens for others. If fewer than two
+/// tokens can be leased, none are.
 ///
 /// ```
 /// use tollgate::{algorithm::{lease, LeaseReport, Micros, Outstanding, State}, Quota, MINUTE};

@@ -76,7 +76,7 @@ impl LayerOptions {
                  `.label({name:?}, ..)` to it"
             )),
             DenyKind::Key(key) if !self.rules.iter().any(|rule| rule.key.can_find(key)) => Some(format!(
-                "a key of the kind {}: this layer's key extractors find no such keys; make the key with the extractor, \
+                "a key that is {}: this layer's key extractors find no such keys; make the key with the extractor, \
                  such as `key::bearer().key(..)`, or write \"bearer:…\" in a file",
                 key.kind()
             )),

@@ -26,7 +26,7 @@ files() {
 # The tests of the small crate, fast ones first: each round tries only the mutants that survived the previous one.
 small() {
     case "$1" in
-        algebra) printf '%s\n' "--lib" "--test=vectors --test=properties" ;;
+        algebra) printf '%s\n' "--lib" "--test=properties" ;;
         *) echo "--lib" ;;
     esac
 }
@@ -43,7 +43,7 @@ which_tests() {
 # The test targets of the whole crate that cover the group, for the mutants that survived.
 whole() {
     case "$1" in
-        algebra) echo "--lib --test=properties --test=settlement --test=status" ;;
+        algebra) echo "--lib --test=vectors --test=properties --test=settlement --test=status" ;;
         keys) echo "--lib --test=errors --test=config --test=threats" ;;
         headers) echo "--test=allocations --test=families --test=http --test=threats --test=routes --test=tower_contract" ;;
         clients) echo "--lib --test=sockets" ;;
@@ -63,8 +63,8 @@ prepare_small() {
         echo 'pub use algorithm::{DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, WEEK};'
     } > "$crate/src/lib.rs"
     if [ "$group" = algebra ]; then
-        cp -r "$repo/tests/vectors" "$repo/tests/properties" "$repo/tests/model" "$repo/tests/support" "$crate/tests/"
-        cp "$repo/tests/vectors.rs" "$repo/tests/properties.rs" "$crate/tests/"
+        cp -r "$repo/tests/properties" "$repo/tests/model" "$repo/tests/support" "$crate/tests/"
+        cp "$repo/tests/properties.rs" "$crate/tests/"
     else
         cp -r "$repo/src/policy" "$crate/src/"
         printf 'pub mod policy;\npub use policy::*;\n' >> "$crate/src/lib.rs"

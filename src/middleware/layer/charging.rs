@@ -27,8 +27,8 @@ impl RateLimitLayer {
     ///
     /// A request that costs more than the quota's capacity is refused without `Retry-After`. This
     /// [mistake](crate::observe::Mistake) is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes) and
-    /// reported once to observers. There are no observers by default. A cost of 0 spends nothing, but the request is
-    /// denied while the key has overspent its quota. An outer layer can pass the cost in an extension, which the
+    /// reported once to [observers](crate::RateLimiterBuilder::observer). A cost of 0 spends nothing, but the request
+    /// is denied while the key has overspent its quota. An outer layer can pass the cost in an extension, which the
     /// closure reads.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
