@@ -123,8 +123,7 @@ fn check(text: &str) -> (u32, u32) {
 
 #[test]
 fn vectors_before_1970_match() {
-    // The lines contain instants before, at and after the epoch, and windows that begin before the first instant of a
-    // line.
+    // The lines cover instants before, at and after the epoch, and windows that begin before their line's first instant.
     let lines = r#"
 {"type":"single","id":"b1","algorithm":"token_bucket","config":{"rate":10,"period":60000},"state_before":{"value":0,"ts":-9000},"now_ms":-3000,"count":1,"expect":{"ok":true,"retry_after_ceil_ms":null,"retry_after_exact":null,"value_after":"0","ts_after":"-3000"}}
 {"type":"single","id":"b2","algorithm":"token_bucket","config":{"rate":10,"period":60000},"state_before":{"value":0,"ts":-5000},"now_ms":0,"count":1,"expect":{"ok":false,"retry_after_ceil_ms":1000,"retry_after_exact":"1000","value_after":"-1/6","ts_after":"0"}}
@@ -140,8 +139,8 @@ fn vectors_before_1970_match() {
 
 #[test]
 fn all_vectors_match_when_moved_before_1970() {
-    // Move all instants of a line back by whole periods. Skip lines in the far future, because their instants are
-    // beyond the last instant, and would become valid if they were moved.
+    // Move all instants of a line back by whole periods. Skip lines whose instants are too large: moved back, they
+    // would become valid.
     let text = include_str!("vectors/exact.jsonl");
     let mut moved = String::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

@@ -64,7 +64,7 @@ use super::BackendFuture;
 /// assert_eq!(subscriber.0.lock().unwrap().len(), 1);
 /// ```
 pub trait NoticeChannel: fmt::Debug + Send + Sync + 'static {
-    /// Publishes a notice, which replaces the current notice of its topic.
+    /// Publishes a notice, replacing the current one for its topic.
     ///
     /// # Errors
     /// The future fails if the channel cannot be reached. In this case, other subscribers may or may not have received
@@ -88,7 +88,7 @@ pub trait NoticeSubscriber: Send + Sync + 'static {
     fn receive(&self, notices: Vec<Notice>, all: bool);
 }
 
-/// A message on a [`NoticeChannel`]: a topic, its text and its lifetime. See [`NoticeChannel`] for an example.
+/// A message on a [`NoticeChannel`], with a topic, a text and a lifetime. See [`NoticeChannel`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct Notice {

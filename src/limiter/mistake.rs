@@ -29,7 +29,7 @@ use std::fmt;
 /// for _ in 0..3 {
 ///     limiter.limit(&api, Subject::new("ada").tier("premuim")).await?;
 /// }
-/// let expected = r#"policy "api" has no tier "premuim", so its callers have the policy's own quota, 30/min; did you mean "premium"?"#;
+/// let expected = r#"policy "api" has no tier "premuim", so callers with this tier get the policy's own quota, 30/min; did you mean "premium"?"#;
 /// assert_eq!(*log.0.lock().unwrap(), [("unknown_tier", expected.to_owned())]);
 /// assert_eq!((limiter.stats().mistakes.unknown_tiers, limiter.stats().mistakes.missing_peers), (3, 0));
 /// # Ok(()) }

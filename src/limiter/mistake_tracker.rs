@@ -140,11 +140,11 @@ impl Inner {
             let known = policy.tiers().map(|(known, _)| known);
             let hint = match nearest(tier, known.clone()) {
                 Some(near) => format!("did you mean {near:?}?"),
-                None => format!("there are {:?}", known.take(MAX_TIERS_LISTED).collect::<Vec<_>>()),
+                None => format!("its tiers are {:?}", known.take(MAX_TIERS_LISTED).collect::<Vec<_>>()),
             };
             let tier: String = tier.chars().take(MAX_TIER_LEN).collect();
             let quota = policy.quotas();
-            format!("policy {name:?} has no tier {tier:?}, so its callers have the policy's own quota, {quota}; {hint}")
+            format!("policy {name:?} has no tier {tier:?}, so callers with this tier get the policy's own quota, {quota}; {hint}")
         });
     }
 

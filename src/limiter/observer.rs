@@ -299,7 +299,7 @@ impl<'a> Failed<'a> {
         self.key
     }
 
-    /// Returns the error of the backend.
+    /// Returns the backend's error.
     pub const fn error(&self) -> &'a Error {
         self.error
     }
@@ -312,7 +312,7 @@ impl<'a> Failed<'a> {
 
 /// A settled charge, passed to [`Observer::settled`].
 ///
-/// A remote backend may still fail to settle the charge, or may give back only a part of the tokens; see [what can be
+/// A remote backend may still fail to settle the charge, or may give back only some of the tokens; see [what can be
 /// given back](crate::Receipt#what-can-be-given-back). See [`Observer`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Settled<'a> {

@@ -281,7 +281,7 @@ impl fmt::Display for SetQuotaError {
             None => write!(
                 f,
                 "{MAX_OVERRIDES} changes are already in effect, which is the maximum; revert some with `None`, or \
-                 give callers a tier instead of a quota each"
+                 assign callers to a tier instead"
             ),
         }
     }

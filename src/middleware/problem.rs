@@ -40,7 +40,7 @@ fn body(refusal: &Refusal<'_>) -> Bytes {
         }
         body.push(']');
     }
-    // If waiting helps, the headers of a denial contain all that the client needs.
+    // If waiting helps, a denial's headers tell the client everything it needs, so no detail is added.
     if problem_type.is_none() || refusal.decisions().is_some_and(|decisions| decisions.retry_after().is_none()) {
         body.push_str(r#","detail":"#);
         json_string(&mut body, &refusal.message());

@@ -20,8 +20,8 @@ async fn a_mistake_is_logged_once_at_warn_and_counted_each_time() {
     assert_eq!(
         lines,
         [
-            "WARN tollgate mistake message=mistake kind=\"unknown_tier\" mistake=policy \"api\" has no tier \"fere\", so its \
-          callers have the policy's own quota, 10/min; did you mean \"free\"?"
+            "WARN tollgate mistake message=mistake kind=\"unknown_tier\" mistake=policy \"api\" has no tier \"fere\", so \
+          callers with this tier get the policy's own quota, 10/min; did you mean \"free\"?"
         ]
     );
     assert_eq!(limiter.stats().mistakes.unknown_tiers, 4);

@@ -117,13 +117,17 @@ fn a_layer_that_can_never_apply_a_deny_rule_panics_when_built() {
         (network("192.0.2.0/24"), || Box::new(crate::app::user), &["network 192.0.2.0/24", ".client_ip("]),
         (country(), || Box::new(key::client_ip()), &["country \"KP\"", ".label_from_header(\"country\""]),
         (DenyRule::key("sk_leaked"), || Box::new(key::bearer()), &["a key that is a text", "bearer:…"]),
-        (DenyRule::key(4_711), || Box::new(key::header("x-user")), &["the kind a number"]),
-        (rule("bearer:sk_leaked"), || Box::new(key::header("x-api-key")), &["the kind bearer:…"]),
-        (rule("header(x-api-key):sk_leaked"), || Box::new(key::header("x-key")), &["the kind header(x-api-key):…"]),
+        (DenyRule::key(4_711), || Box::new(key::header("x-user")), &["a key that is a number"]),
+        (rule("bearer:sk_leaked"), || Box::new(key::header("x-api-key")), &["a key that is bearer:…"]),
+        (
+            rule("header(x-api-key):sk_leaked"),
+            || Box::new(key::header("x-key")),
+            &["a key that is header(x-api-key):…"],
+        ),
         (rule("cookie(sid):sk_leaked"), || Box::new(key::cookie("session").or(key::bearer())), &["cookie(sid):…"]),
-        (rule("2001:db8::7"), || Box::new(key::client_ip()), &["the kind IPv6/128"]),
-        (rule("192.0.2.0/24"), || Box::new(key::client_ip()), &["the kind IPv4/24"]),
-        (rule("anonymous"), || Box::new(key::bearer().or(key::client_ip())), &["the kind anonymous"]),
+        (rule("2001:db8::7"), || Box::new(key::client_ip()), &["a key that is IPv6/128"]),
+        (rule("192.0.2.0/24"), || Box::new(key::client_ip()), &["a key that is IPv4/24"]),
+        (rule("anonymous"), || Box::new(key::bearer().or(key::client_ip())), &["a key that is anonymous"]),
         (rule("(bearer:t, 7)"), || Box::new(key::bearer().and(key::client_ip())), &["(bearer:…, a number)"]),
     ];
     for (rule, by, parts) in cases {

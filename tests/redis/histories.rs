@@ -52,7 +52,7 @@ fn several_quotas_on_each_row_match_the_algebra() {
     replay_with(2500, 40, alike, begin(), true);
 }
 
-/// Generates quotas whose numbers are primes or the limits of their ranges.
+/// Generates quotas whose numbers are mostly primes or at the ends of their ranges.
 fn extreme() -> impl Strategy<Value = Quota> {
     let most = Quota::MAX_TOKENS;
     let tokens = prop::sample::select(vec![1, 2, 10, 999_999_937, most]);

@@ -96,9 +96,9 @@ async fn alternating_quotas_admit_no_more_than_the_larger_quota() {
     assert!(admitted >= 1900, "only {admitted} tokens were admitted");
 }
 
-/// The actual cost was rounded to a double before the cost was subtracted.
+/// The actual cost was rounded to a double before the charged cost was subtracted from it.
 #[tokio::test]
-async fn a_settlement_beyond_the_exact_range_of_a_double_is_exact() {
+async fn a_settlement_too_large_for_a_double_is_exact() {
     let quota = Quota::token_bucket(10, HOUR);
     let mut row = Row::at(NOW).await;
     let receipt = row.take(&quota, Ask::cost(1)).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_reservation_too_many_windows_away_is_denied() {
     assert!(row.take(&quota, Ask::cost(1).reserve()).await.is_none());
 }
 
-/// The sum of an instant and a period exceeded the exact range of a double.
+/// The sum of an instant and a period was too large for a double to represent exactly.
 #[tokio::test]
 async fn windows_are_exact_up_to_the_last_instant() {
     for quota in

@@ -113,12 +113,12 @@ async fn a_misspelled_tier_is_reported_once_with_the_nearest_name() {
         limiter.limit(&api, i).await.unwrap();
     }
     let text = "policy \"api\" has no tier";
-    let suffix = "so its callers have the policy's own quota, 10/min";
+    let suffix = "so callers with this tier get the policy's own quota, 10/min";
     assert_eq!(
         reports.take(),
         [
             (MistakeKind::UnknownTier, format!("{text} \"premuim\", {suffix}; did you mean \"premium\"?")),
-            (MistakeKind::UnknownTier, format!("{text} \"gold\", {suffix}; there are [\"free\", \"premium\"]")),
+            (MistakeKind::UnknownTier, format!("{text} \"gold\", {suffix}; its tiers are [\"free\", \"premium\"]")),
         ]
     );
     assert_eq!(limiter.stats().mistakes.unknown_tiers, 10);

@@ -130,7 +130,7 @@ fn parts_of_two_states_cannot_be_combined() {
     let first = saved(&one);
     now(one.limit(&api(), "ada"));
     let second = saved(&one);
-    // The parts of both states have the same lengths. The last part has no content and takes 21 bytes.
+    // The parts of both states have the same lengths. The last part is empty, but takes up 21 bytes.
     let mut mixed = first[..first.len() - 21].to_vec();
     mixed.extend_from_slice(&second[second.len() - 21..]);
     let error = limiter(&clock).load(&mixed[..]).unwrap_err();
@@ -138,7 +138,7 @@ fn parts_of_two_states_cannot_be_combined() {
 }
 
 #[test]
-fn errors_state_what_was_expected_and_what_was_found() {
+fn errors_say_what_was_expected_and_what_was_found() {
     let clock = ManualClock::new();
     let state = saved(&limiter(&clock));
     let with = |position: usize, byte: u8| {

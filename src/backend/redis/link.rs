@@ -180,9 +180,9 @@ impl Reconnecting<ClusterClient> {
         Ok(values.into_iter().next().unwrap_or(Value::Nil))
     }
 
-    /// Discovers the cluster's nodes again on a new connection. Meanwhile, the current connection keeps serving the
-    /// other nodes. The client discovers nodes after a redirection, but not when a node hangs and another node has
-    /// taken over its slots.
+    /// Discovers the cluster's nodes again on a new connection. The client itself does so after a redirection, but not
+    /// when a node hangs and another one takes over its slots. Meanwhile, the current connection keeps working for the
+    /// nodes that still respond.
     fn replace(self: &Arc<Self>, generation: u64) {
         let Ok(one_at_a_time) = Arc::clone(&self.connecting).try_lock_owned() else { return };
         {

@@ -393,14 +393,14 @@ impl Contestant {
 }
 
 async fn decide(limiter: &RateLimiter, policies: &[Policy; 3], charges: usize, key: &str) {
-    let allowed = match charges {
-        1 => limiter.try_limit(&policies[0], key).await.expect("decided").is_allowed(),
+    let decision = match charges {
+        1 => limiter.try_limit(&policies[0], key).await.map(|decision| decision.into_result().map(drop)),
         _ => {
             let charges = policies[..charges].iter().map(|policy| Charge::new(policy, key));
-            limiter.try_limit_all(charges).await.expect("decided").is_allowed()
+            limiter.try_limit_all(charges).await.map(|decisions| decisions.into_result().map(drop))
         }
     };
-    assert!(allowed);
+    decision.expect("decided").expect("allowed");
 }
 
 /// Sends a peer's charges concurrently.
