@@ -2,9 +2,11 @@
 
 mod caller;
 mod check;
+mod diff;
 mod log;
 mod progress;
 mod simulate;
+mod suggest;
 
 use std::process::ExitCode;
 
@@ -16,16 +18,22 @@ use clap::Parser;
 enum Command {
     Check(check::Check),
     Simulate(simulate::Simulate),
+    Suggest(suggest::Suggest),
+    Diff(diff::Diff),
 }
 
-/// Exits with 0 on success, 1 if a file is invalid or cannot be read, and 2 if the arguments are wrong.
+/// Exits with 0 on success, 1 if a file is invalid or cannot be read or `diff` found too much, and 2 if the arguments are
+/// wrong.
 fn main() -> ExitCode {
     let result = match Command::parse() {
-        Command::Check(check) => check.run(),
-        Command::Simulate(simulate) => simulate.run(),
+        Command::Check(check) => check.run().map(|()| true),
+        Command::Simulate(simulate) => simulate.run().map(|()| true),
+        Command::Suggest(suggest) => suggest.run().map(|()| true),
+        Command::Diff(diff) => diff.run(),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE

@@ -79,17 +79,14 @@ impl Callers {
         requests.minute.add(second / 60);
     }
 
-    /// Returns how many requests of this second came before the next one of the caller.
-    pub fn next_in_second(&mut self, caller: u32) -> u64 {
+    /// Returns how many requests of this second came before the next one of the caller, and how many there are.
+    pub fn next_in_second(&mut self, caller: u32) -> (u64, u64) {
         let requests = &mut self.requests[caller as usize];
+        let count = requests.second.count.max(1);
         // Several limits place the same requests.
-        let next = requests.placed % requests.second.count.max(1);
+        let next = requests.placed % count;
         requests.placed = next + 1;
-        next.into()
-    }
-
-    pub fn count_in_second(&self, caller: u32) -> u64 {
-        self.requests[caller as usize].second.count.into()
+        (next.into(), count.into())
     }
 
     pub fn refused(&mut self, caller: u32, gate: usize, second: u64) {
@@ -98,10 +95,6 @@ impl Callers {
             refusals.first_second = second as u32;
         }
         refusals.count += 1;
-    }
-
-    pub fn gates(&self) -> usize {
-        self.gates
     }
 
     pub fn len(&self) -> usize {

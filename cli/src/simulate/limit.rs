@@ -52,7 +52,7 @@ impl Limit {
         let quotas: Vec<_> = quota.split(';').map(|quota| toml::Value::from(quota.trim())).collect();
         let text = format!("policies.default.quota = {}", toml::Value::from(quotas));
         let config = Config::parse("--quota", &text, |text| toml::from_str(text));
-        let config = config.map_err(|error| format!("--quota {quota:?}: {}", error.to_string()))?;
+        let config = config.map_err(|error| format!("{}", error.to_string()))?;
         Ok(Limit { name: quota.to_owned(), config, notes: Vec::new() })
     }
 

@@ -7,17 +7,18 @@ use serde::Serialize;
 
 use super::callers::Callers;
 use super::limit::Limit;
+use super::run::Applied;
 use crate::log::LineError;
 
 #[derive(Debug, Serialize)]
 pub struct Report {
-    pub lines: u64,
-    pub requests: u64,
+    lines: u64,
+    requests: u64,
     /// The lines that could not be read.
     unread_lines: u64,
     first_unread_line: Option<Unread>,
     /// Requests that came too late to be sorted by time.
-    pub late: u64,
+    late: u64,
     first: Option<String>,
     last: Option<String>,
     callers: usize,
@@ -71,58 +72,45 @@ struct Worst {
 }
 
 impl Report {
-    pub fn new() -> Report {
+    pub fn new(applied: &Applied, limits: &[Limit], worst: usize) -> Report {
+        let Applied { callers, cases, .. } = applied;
+        let [busiest_second_per_caller, busiest_minute_per_caller] =
+            callers.peaks().map(|peaks| Percentiles::of(&peaks));
+        let outcome = |(i, limit): (usize, &Limit)| Outcome {
+            limit: limit.name.clone(),
+            results: (0..*cases).map(|case| Refused::of(callers, i * cases + case)).collect(),
+            worst_callers: Worst::of(callers, i * cases, worst),
+        };
+        let mut notes: Vec<String> = limits.iter().flat_map(|limit| limit.notes.iter().cloned()).collect();
+        if *cases == 2 {
+            notes.push(WHOLE_SECONDS.to_owned());
+        }
+        notes.push(OPEN_LOOP.to_owned());
         Report {
-            lines: 0,
-            requests: 0,
-            unread_lines: 0,
-            first_unread_line: None,
-            late: 0,
-            first: None,
-            last: None,
-            callers: 0,
-            requests_of_further_callers: 0,
-            busiest_second_per_caller: None,
-            busiest_minute_per_caller: None,
-            limits: Vec::new(),
-            notes: Vec::new(),
+            lines: applied.lines,
+            requests: applied.requests,
+            unread_lines: applied.unread,
+            first_unread_line: applied.first_unread.as_ref().map(|(line, LineError(error))| {
+                let (line, error) = (*line, error.clone());
+                Unread { line, error }
+            }),
+            late: applied.late,
+            first: callers.first_second.map(time),
+            last: callers.first_second.map(|_| time(callers.last_second)),
+            callers: callers.len(),
+            requests_of_further_callers: callers.beyond,
+            busiest_second_per_caller,
+            busiest_minute_per_caller,
+            limits: limits.iter().enumerate().map(outcome).collect(),
+            notes,
         }
-    }
-
-    pub fn unread(&mut self, LineError(error): LineError) {
-        let line = self.lines;
-        self.unread_lines += 1;
-        self.first_unread_line.get_or_insert(Unread { line, error });
-    }
-
-    pub fn first_unread(&self) -> Option<String> {
-        self.first_unread_line.as_ref().map(|Unread { line, error }| format!("line {line}: {error}"))
-    }
-
-    pub fn finish(&mut self, callers: Callers, limits: &[Limit], worst: usize) {
-        (self.callers, self.requests_of_further_callers) = (callers.len(), callers.beyond);
-        self.first = callers.first_second.map(time);
-        self.last = callers.first_second.map(|_| time(callers.last_second));
-        let [second, minute] = callers.peaks().map(|peaks| Percentiles::of(&peaks));
-        (self.busiest_second_per_caller, self.busiest_minute_per_caller) = (second, minute);
-        let Some(gates) = (self.requests > 0).then(|| callers.gates() / limits.len()) else { return };
-        for (i, limit) in limits.iter().enumerate() {
-            let results = (0..gates).map(|case| Refused::of(&callers, i * gates + case)).collect();
-            let worst_callers = Worst::of(&callers, i * gates, worst);
-            self.limits.push(Outcome { limit: limit.name.clone(), results, worst_callers });
-            self.notes.extend(limit.notes.iter().cloned());
-        }
-        if gates == 2 {
-            self.notes.push(
-                "the log has whole seconds, so there are two results: if a caller's requests of a second came together, \
-                 and if they came evenly"
-                    .to_owned(),
-            );
-        }
-        self.notes
-            .push("callers that are refused often try again, which a log from before the limit cannot show".to_owned());
     }
 }
+
+const WHOLE_SECONDS: &str = "the log has whole seconds, so a range is shown: from requests that a caller sent evenly within \
+                             each second, to requests that it sent at the beginning of the second";
+
+const OPEN_LOOP: &str = "callers that are refused often try again, which a log from before the limit cannot show";
 
 impl Percentiles {
     fn of(sorted: &[u32]) -> Option<Percentiles> {
@@ -175,8 +163,8 @@ impl fmt::Display for Report {
                 writeln!(f, "busiest {name} of a caller: p50 {p50}, p90 {p90}, p99 {p99}, most {most} requests")?;
             }
         }
-        if let Some(first) = self.first_unread() {
-            writeln!(f, "{} lines could not be read; {first}", self.unread_lines)?;
+        if let Some(Unread { line, error }) = &self.first_unread_line {
+            writeln!(f, "{} lines could not be read; line {line}: {error}", self.unread_lines)?;
         }
         if self.late > 0 {
             writeln!(f, "{} requests came too late to be sorted by time", self.late)?;
