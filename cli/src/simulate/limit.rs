@@ -49,8 +49,7 @@ pub enum Fate {
 impl Limit {
     /// A limit of one quota, or of several quotas that are separated by semicolons, for all requests.
     pub fn of_quota(quota: &str) -> Result<Limit, String> {
-        let quotas: Vec<_> = quota.split(';').map(|quota| toml::Value::from(quota.trim())).collect();
-        let text = format!("policies.default.quota = {}", toml::Value::from(quotas));
+        let text = format!("policies.default.quota = {}", toml::Value::from(quota));
         let config = Config::parse("--quota", &text, |text| toml::from_str(text));
         let config = config.map_err(|error| format!("{}", error.to_string()))?;
         Ok(Limit { name: quota.to_owned(), config, notes: Vec::new() })
