@@ -111,7 +111,7 @@ impl Diff {
             false => difference.print(),
         }
         if !is_within {
-            eprintln!("error: {newly_refused_callers} callers are newly refused, more than --fail-over allows");
+            eprintln!("error: newly refused callers: {newly_refused_callers}, which is more than --fail-over allows");
         }
         Ok(is_within)
     }

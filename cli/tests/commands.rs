@@ -73,7 +73,7 @@ fn a_difference_beyond_the_limit_fails() {
     let (code, out, error) = tollgate(&["diff", &new, &old, "--log", &log, "--fail-over", "0"]);
     assert_eq!(code, 1);
     assert!(out.starts_with("newly refused: 1 of 2 callers\n  192.0.2.2"), "{out}");
-    assert_eq!(error, "error: 1 callers are newly refused, more than --fail-over allows\n");
+    assert_eq!(error, "error: newly refused callers: 1, which is more than --fail-over allows\n");
     assert_eq!(tollgate(&["diff", &new, &old, "--log", &log, "--fail-over", "1-keys"]).0, 0);
 }
 

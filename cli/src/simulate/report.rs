@@ -156,22 +156,25 @@ fn time(second: u64) -> String {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, last) = (self.first.as_deref().unwrap_or("?"), self.last.as_deref().unwrap_or("?"));
-        writeln!(f, "{} requests of {} callers, from {first} to {last}", self.requests, self.callers)?;
+        writeln!(f, "requests: {}, callers: {}, from {first} to {last}", self.requests, self.callers)?;
         for (name, peaks) in [("second", &self.busiest_second_per_caller), ("minute", &self.busiest_minute_per_caller)]
         {
             if let Some(Percentiles { p50, p90, p99, most }) = peaks {
-                writeln!(f, "busiest {name} of a caller: p50 {p50}, p90 {p90}, p99 {p99}, most {most} requests")?;
+                writeln!(
+                    f,
+                    "requests of a caller in its busiest {name}: p50 {p50}, p90 {p90}, p99 {p99}, most {most}"
+                )?;
             }
         }
         if let Some(Unread { line, error }) = &self.first_unread_line {
-            writeln!(f, "{} lines could not be read; line {line}: {error}", self.unread_lines)?;
+            writeln!(f, "unreadable lines: {}, of which the first is line {line}: {error}", self.unread_lines)?;
         }
         if self.late > 0 {
-            writeln!(f, "{} requests came too late to be sorted by time", self.late)?;
+            writeln!(f, "requests that came too late to be sorted by time: {}", self.late)?;
         }
         if self.requests_of_further_callers > 0 {
             let further = self.requests_of_further_callers;
-            writeln!(f, "{further} requests of further callers were not decided; raise --max-callers")?;
+            writeln!(f, "requests of further callers, which were not decided: {further}; raise --max-callers")?;
         }
         let width = self.limits.iter().map(|outcome| outcome.limit.chars().count()).max().unwrap_or(0).max(5);
         writeln!(f, "\n{:width$}  {:>24}  {:>24}", "limit", "requests refused", "callers refused")?;
