@@ -51,7 +51,7 @@ impl Limit {
     pub fn of_quota(quota: &str) -> Result<Limit, String> {
         let text = format!("policies.default.quota = {}", toml::Value::from(quota));
         let config = Config::parse("--quota", &text, |text| toml::from_str(text));
-        let config = config.map_err(|error| format!("{}", error.to_string()))?;
+        let config = config.map_err(|error| error.to_string())?;
         Ok(Limit { name: quota.to_owned(), config, notes: Vec::new() })
     }
 

@@ -1,7 +1,7 @@
 //! Reads a log once, and applies limits to its requests.
 
 use std::io::{self, BufRead};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::callers::Callers;
 use super::limit::{Fate, Gate, Limit};
@@ -49,7 +49,7 @@ const MAX_HELD: usize = 1_000_000;
 
 impl Reading {
     /// Applies limits to a log.
-    pub fn apply(&self, log: &PathBuf, limits: &[Limit]) -> Result<Applied, String> {
+    pub fn apply(&self, log: &Path, limits: &[Limit]) -> Result<Applied, String> {
         let mut format = match self.field.is_empty() {
             true => self.format.clone().unwrap_or_else(Format::combined),
             false => Format::json(&self.field)?,
