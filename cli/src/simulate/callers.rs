@@ -1,0 +1,129 @@
+//! The callers of a log and what happened to them. Memory is bounded by the number of callers.
+
+use indexmap::IndexSet;
+use tollgate::Key;
+
+use crate::caller::Caller;
+
+#[derive(Debug)]
+pub struct Callers {
+    names: IndexSet<Caller>,
+    max: usize,
+    requests: Vec<Requests>,
+    /// For each caller and each gate, its refused requests.
+    refusals: Vec<Refusals>,
+    gates: usize,
+    /// The requests of callers beyond the maximum.
+    pub beyond: u64,
+    pub first_second: Option<u64>,
+    pub last_second: u64,
+}
+
+/// The requests of a caller.
+#[derive(Clone, Copy, Debug, Default)]
+struct Requests {
+    total: u32,
+    second: Busiest,
+    minute: Busiest,
+    /// How many requests of the last second have been given a time.
+    placed: u32,
+}
+
+/// The requests in the last period, and in the busiest one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Busiest {
+    period: u32,
+    count: u32,
+    max: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Refusals {
+    pub count: u32,
+    pub first_second: u32,
+}
+
+impl Callers {
+    pub fn new(max: u32, gates: usize) -> Callers {
+        let (names, max) = (IndexSet::new(), max as usize);
+        let (requests, refusals) = (Vec::new(), Vec::new());
+        Callers { names, max, requests, refusals, gates, beyond: 0, first_second: None, last_second: 0 }
+    }
+
+    /// Returns the number of a caller, or `None` if there are too many.
+    pub fn number(&mut self, caller: Caller) -> Option<u32> {
+        if self.names.len() >= self.max && !self.names.contains(&caller) {
+            self.beyond += 1;
+            return None;
+        }
+        let (number, is_new) = self.names.insert_full(caller);
+        if is_new {
+            self.requests.push(Requests::default());
+            self.refusals.resize(self.requests.len() * self.gates, Refusals::default());
+        }
+        u32::try_from(number).ok()
+    }
+
+    pub fn key(&self, caller: u32) -> Key {
+        self.names[caller as usize].key()
+    }
+
+    pub fn arrived(&mut self, caller: u32, second: u64) {
+        self.first_second.get_or_insert(second);
+        self.last_second = second;
+        let requests = &mut self.requests[caller as usize];
+        requests.total += 1;
+        if requests.second.add(second) {
+            requests.placed = 0;
+        }
+        requests.minute.add(second / 60);
+    }
+
+    /// Returns how many requests of this second came before the next one of the caller, and how many there are.
+    pub fn next_in_second(&mut self, caller: u32) -> (u64, u64) {
+        let requests = &mut self.requests[caller as usize];
+        let count = requests.second.count.max(1);
+        // Several limits place the same requests.
+        let next = requests.placed % count;
+        requests.placed = next + 1;
+        (next.into(), count.into())
+    }
+
+    pub fn refused(&mut self, caller: u32, gate: usize, second: u64) {
+        let refusals = &mut self.refusals[caller as usize * self.gates + gate];
+        if refusals.count == 0 {
+            refusals.first_second = second as u32;
+        }
+        refusals.count += 1;
+    }
+
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Returns the name, the requests and the refusals of each caller.
+    pub fn of_gate(&self, gate: usize) -> impl Iterator<Item = (&Caller, u32, Refusals)> {
+        let numbered = self.names.iter().zip(&self.requests).enumerate();
+        numbered.map(move |(i, (name, requests))| (name, requests.total, self.refusals[i * self.gates + gate]))
+    }
+
+    /// Returns the requests of each caller in its busiest second and minute, sorted.
+    pub fn peaks(&self) -> [Vec<u32>; 2] {
+        let sorted = |of: fn(&Requests) -> u32| {
+            let mut peaks: Vec<u32> = self.requests.iter().map(of).collect();
+            peaks.sort_unstable();
+            peaks
+        };
+        [sorted(|requests| requests.second.max), sorted(|requests| requests.minute.max)]
+    }
+}
+
+impl Busiest {
+    /// Counts a request. Returns whether it is the first of its period.
+    fn add(&mut self, period: u64) -> bool {
+        let (period, is_first) = (period as u32, self.count == 0 || self.period != period as u32);
+        self.count = if is_first { 1 } else { self.count + 1 };
+        (self.period, self.max) = (period, self.max.max(self.count));
+        is_first
+    }
+}

@@ -1,0 +1,51 @@
+//! `tollgate simulate`: what limits would have done to the requests in a log.
+
+pub mod callers;
+pub mod limit;
+mod order;
+mod report;
+pub mod run;
+
+use std::path::PathBuf;
+
+use self::limit::Limit;
+use self::report::Report;
+use self::run::Reading;
+
+/// Shows what limits would have done to the requests in an access log.
+#[derive(clap::Args, Debug)]
+pub struct Simulate {
+    /// The log, which may be compressed with gzip or Zstandard; `-` is the standard input
+    log: PathBuf,
+    /// A limit for all requests, such as '100/min burst 20'; repeat it to compare several
+    #[arg(long, value_name = "QUOTA")]
+    quota: Vec<String>,
+    /// The limits of a configuration file; repeat it to compare several
+    #[arg(long, value_name = "FILE")]
+    config: Vec<PathBuf>,
+    #[command(flatten)]
+    reading: Reading,
+    /// How many of the most refused callers to list
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    worst: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Simulate {
+    pub fn run(&self) -> Result<(), String> {
+        let quotas = self.quota.iter().map(|quota| Limit::of_quota(quota));
+        let files = self.config.iter().map(|path| Limit::of_file(path));
+        let limits: Vec<Limit> = quotas.chain(files).collect::<Result<_, _>>()?;
+        if limits.is_empty() {
+            return Err("there is no limit to try; add --quota '100/min' or --config limits.toml".to_owned());
+        }
+        let report = Report::new(&self.reading.apply(&self.log, &limits)?, &limits, self.worst);
+        match self.json {
+            true => println!("{}", serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?),
+            false => print!("{report}"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! The commands as a shell runs them: output, errors and exit codes.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn tollgate(arguments: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } =
+        Command::new(env!("CARGO_BIN_EXE_tollgate")).args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+fn file(folder: &tempfile::TempDir, name: &str, text: &str) -> String {
+    let path: PathBuf = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+const OLD: &str = r#"
+    default = "api"
+    [policies.api]
+    quota = "10/min"
+    tiers = { premium = "100/min burst 200" }
+    [policies.search]
+    quota = "2/min"
+    [routes]
+    "GET /search/{topic}" = "search"
+"#;
+
+/// 15 requests of `192.0.2.1` and 5 requests of `192.0.2.2`, of which 4 are searches, in one second.
+fn log() -> String {
+    let line = |host: u8, path: &str| {
+        format!("192.0.2.{host} - - [01/Jan/2026:00:00:00 +0000] \"GET {path} HTTP/1.1\" 200 1 \"-\" \"-\"\n")
+    };
+    let searches = (0..4).map(|i| line(2, &format!("/search/{i}")));
+    (0..15).map(|_| line(1, "/x")).chain(searches).chain([line(2, "/x")]).collect()
+}
+
+#[test]
+fn a_configuration_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, out, _) = tollgate(&["check", &file(&folder, "limits.toml", OLD)]);
+    assert_eq!(code, 0);
+    let expected = "policy api\n  no tier: 10/min\n  tier \"premium\": 100/min burst 200\npolicy search\n  no tier: 2/min\n\
+                    route GET /search/{topic}: search\nother routes: api\n";
+    assert_eq!(out, expected);
+    let broken = OLD.replace("10/min", "10/minuet").replace("= \"search\"", "= \"serch\"");
+    let (code, out, error) = tollgate(&["check", &file(&folder, "broken.toml", &broken)]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(error.contains("policies.api.quota") && error.contains("did you mean \"search\"?"), "{error}");
+}
+
+#[test]
+fn the_routes_of_a_configuration_apply_to_the_paths_in_a_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let (limits, log) = (file(&folder, "limits.toml", OLD), file(&folder, "access.log", &log()));
+    let (code, out, error) = tollgate(&["simulate", &log, "--config", &limits, "--json"]);
+    assert_eq!((code, error.as_str()), (0, ""));
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let worst = &report["limits"][0]["worst_callers"];
+    assert_eq!((&worst[0]["caller"], &worst[0]["refused"]), (&"192.0.2.1".into(), &5.into()));
+    assert_eq!((&worst[1]["caller"], &worst[1]["refused"]), (&"192.0.2.2".into(), &2.into()));
+}
+
+#[test]
+fn a_difference_beyond_the_limit_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, log) = (file(&folder, "old.toml", OLD), file(&folder, "access.log", &log()));
+    let new = file(&folder, "new.toml", &OLD.replace("2/min", "4/min").replace("\"10/min", "\"3/min"));
+    let (code, out, _) = tollgate(&["diff", &old, &new, "--log", &log]);
+    assert_eq!(code, 0);
+    assert!(out.starts_with("newly refused: 0 of 2 callers\nno longer refused: 1 of 2 callers\n  192.0.2.2"), "{out}");
+    let (code, out, error) = tollgate(&["diff", &new, &old, "--log", &log, "--fail-over", "0"]);
+    assert_eq!(code, 1);
+    assert!(out.starts_with("newly refused: 1 of 2 callers\n  192.0.2.2"), "{out}");
+    assert_eq!(error, "error: newly refused callers: 1, which is more than --fail-over allows\n");
+    assert_eq!(tollgate(&["diff", &new, &old, "--log", &log, "--fail-over", "1-keys"]).0, 0);
+}
+
+#[test]
+fn the_tightest_quotas_are_suggested() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = file(&folder, "access.log", &log());
+    let (code, out, error) = tollgate(&["suggest", &log, "--refuse-at-most", "0"]);
+    assert_eq!((code, error.as_str()), (0, ""));
+    let quotas: Vec<&str> = out.lines().map(|line| line.split("  ").next().unwrap()).collect();
+    assert_eq!(quotas, ["15/min", "15/min fixed", "15/min sliding"]);
+    let (_, out, _) = tollgate(&["suggest", &log, "--refuse-at-most", "50%"]);
+    assert!(out.starts_with("5/min "), "{out}");
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = file(&folder, "access.log", &log());
+    let error = |arguments: &[&str]| {
+        let (code, out, error) = tollgate(arguments);
+        assert!(code != 0 && out.is_empty(), "{arguments:?}: {code} {out}");
+        error
+    };
+    assert!(error(&["simulate", &log]).contains("add --quota '100/min' or --config limits.toml"));
+    assert!(error(&["simulate", &log, "--quota", "100/m1n"]).contains("expected"));
+    assert!(error(&["simulate", &log, "--quota", "1/s", "--key", "ipp"]).contains("expected ip, ip/N"));
+    assert!(error(&["simulate", &log, "--quota", "1/s", "--format", "clf"]).contains("expected common, combined"));
+    assert!(
+        error(&["simulate", &log, "--quota", "1/s", "--format", "caddy"]).contains("no line of the log can be read")
+    );
+    assert!(error(&["simulate", "none.log", "--quota", "1/s"]).contains("none.log: No such file"));
+    assert!(error(&["suggest", "-"]).contains("a file instead of the standard input"));
+}

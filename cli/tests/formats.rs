@@ -1,0 +1,65 @@
+//! Runs the command on logs of all formats, with hostile lines, and compares its output with files.
+//! `TOLLGATE_GOLDEN=write cargo test --test formats` writes the files.
+
+use std::path::Path;
+use std::process::Command;
+
+fn compare(name: &str, arguments: &[&str]) {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let run = |format: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .arg("simulate")
+            .arg(here.join(format!("logs/{name}.log")))
+            .args(["--quota", "2/min", "--quota", "1/h fixed", "--key", "ip"])
+            .args(arguments)
+            .args(format)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let found = format!("{}\n{}", run(&[]), run(&["--json"]));
+    assert!(!found.contains('\x1b'), "a control character was printed: {found:?}");
+    let golden = here.join(format!("golden/{name}.txt"));
+    if std::env::var_os("TOLLGATE_GOLDEN").is_some() {
+        std::fs::write(&golden, &found).unwrap();
+    }
+    assert_eq!(found, std::fs::read_to_string(&golden).unwrap(), "{name}");
+}
+
+#[test]
+fn common_lines() {
+    compare("common", &["--format", "common"]);
+}
+
+#[test]
+fn combined_lines() {
+    compare("combined", &[]);
+}
+
+#[test]
+fn lines_of_a_log_format() {
+    compare("nginx", &["--format", r#"$remote_addr "$http_x_forwarded_for" $msec $request_time "$request""#]);
+}
+
+#[test]
+fn lines_of_caddy() {
+    compare("caddy", &["--format", "caddy"]);
+}
+
+#[test]
+fn lines_of_traefik() {
+    compare("traefik", &["--format", "traefik"]);
+}
+
+#[test]
+fn named_fields() {
+    let fields = ["time=StartUTC", "address=ClientHost"];
+    let arguments: Vec<&str> = fields.iter().flat_map(|field| ["--field", *field]).collect();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/logs/traefik.log");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        command.arg("simulate").arg(&here).args(["--quota", "1/h"]).args(arguments).output().unwrap().stdout
+    };
+    assert_eq!(run(&arguments), run(&["--format", "traefik"]));
+}
