@@ -10,11 +10,11 @@ FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conforman
 .PHONY: instructions instructions-check attack threats
 .PHONY: supply supply-tools advisories public-api
 .PHONY: fuzz replay simulate
-.PHONY: migrating theirs
+.PHONY: migrating theirs cli
 .PHONY: models models-weakened
 .PHONY: mutants coverage
 
-test: tools fmt lint features docs theirs unit valkey client
+test: tools fmt lint features docs theirs unit valkey cli client
 
 # Installs missing tools on a machine with Rust.
 tools:
@@ -34,6 +34,7 @@ fmt:
 	cargo fmt --manifest-path benches/attack/Cargo.toml --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo fmt --manifest-path migrating/Cargo.toml --check
+	cargo fmt --manifest-path cli/Cargo.toml --check
 
 lint:
 	cargo clippy --all-targets --all-features -- -D warnings
@@ -72,6 +73,12 @@ servers: tools
 # Simulates 1 to 1,000 processes that lease tokens of one key, in virtual time; prints tables.
 simulate:
 	cargo test --release --all-features --lib simulation::tables -- --ignored --nocapture
+
+# Lints and tests the command `tollgate`.
+cli: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+cli:
+	cargo clippy --manifest-path cli/Cargo.toml --all-targets -- -D warnings
+	cargo test --manifest-path cli/Cargo.toml
 
 # Tests the browser package: its arithmetic against the crate's, and a page in a real browser with a real server.
 client: client-tools
