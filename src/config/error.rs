@@ -77,7 +77,7 @@ impl ConfigError {
     }
 }
 
-/// Writes the message, because programs print the errors of `main` with `Debug`.
+/// Writes only the message, because an error returned from `main` is printed with `Debug`.
 impl fmt::Debug for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

@@ -241,7 +241,7 @@ impl Config {
         &self.deny
     }
 
-    /// Returns the settings of automatic blocking, if it is configured.
+    /// Returns the settings for automatic blocking, if it is configured.
     pub const fn auto_block(&self) -> Option<&AutoBlock> {
         self.auto_block.as_ref()
     }

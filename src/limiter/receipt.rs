@@ -39,7 +39,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// let usage = limiter.hold_all([Charge::new(&TOKENS, 7).cost(1000), Charge::new(&CALLS, 7)]).await?.into_receipt();
 /// usage.of(TOKENS.name()).unwrap().settle(300).await?;
 /// assert_eq!((limiter.remaining(&TOKENS, 7).await?, limiter.remaining(&CALLS, 7).await?), (9700, 499));
-/// usage.reset().await?; // the whole quotas are available again
+/// usage.reset().await?; // the full quotas are available again
 /// assert_eq!((limiter.remaining(&TOKENS, 7).await?, limiter.remaining(&CALLS, 7).await?), (10_000, 500));
 /// # Ok(()) }
 /// ```
@@ -51,7 +51,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 ///
 /// - Tokens that were refilled in the meantime are not given back a second time. You can settle the charges of one key
 ///   in any order, but a refill between two settlements may reduce the number of tokens given back.
-/// - The difference is forfeited while other calls of the key, such as requests waiting in `wait_up_to`, hold
+/// - The difference is forfeited while other calls for the key, such as requests waiting in `wait_up_to`, hold
 ///   reservations that are not yet due. The due times of those calls are fixed, so the returned tokens would go to
 ///   later calls instead. If requests may wait, estimate their costs closely.
 /// - If the key's quota has changed since the charge, nothing is given back.

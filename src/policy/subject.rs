@@ -46,7 +46,7 @@ impl Subject {
     }
 
     /// Sets this caller's own quota, or several quotas that apply together. They may come, for example, from a database
-    /// row or from a token's claim. For this call, they replace the policy's quotas, unless a quota was [set for the
+    /// row or from a JWT claim. For this call, they replace the policy's quotas, unless a quota was [set for the
     /// key](crate::RateLimiter::set_key_quota) at run time.
     ///
     /// The key keeps the same row, so its spent tokens carry over when its quota changes, as with

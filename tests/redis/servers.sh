@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 kept=$(realpath -m "${CARGO_TARGET_DIR:-target}/servers")
 
-# Downloads and unpacks a package in the given version, for any installed version of Python.
+# Downloads and unpacks the given version of a package, whichever version of Python is installed.
 fetch() {
   local name=$1 version=$2 checksum=$3
   [[ -d $kept/$name-$version ]] && return

@@ -49,7 +49,7 @@ where
     request
 }
 
-/// Builds the same request as the `Parts` that an extractor receives.
+/// Like `request`, but returns the `Parts` that an extractor receives.
 pub(crate) fn parts<N, V>(peer: &str, lines: &[(N, V)]) -> Parts
 where
     N: AsRef<[u8]>,

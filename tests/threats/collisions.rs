@@ -38,7 +38,7 @@ proptest! {
         shift in 0..4_usize,
         other in (part(), part(), part()),
     ) {
-        // The third case splits the same bytes at other places, so keys which join parts without their lengths would
+        // The third case splits the same bytes in different places, so keys that join parts without their lengths would
         // collide.
         let other = match shift {
             0 => other,

@@ -26,7 +26,7 @@ use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network
 /// `into_make_service_with_connect_info::<SocketAddr>()`. tonic (feature `tonic`) always provides it. For other
 /// servers, insert a [`PeerAddr`] extension. Without the address, every request is refused with 500. This
 /// [mistake](crate::observe::Mistake) is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes), and reported
-/// once to [observers](crate::RateLimiterBuilder::observer), with advice on how to fix it.
+/// once to [observers](crate::limiter::RateLimiterBuilder::observer), with advice on how to fix it.
 ///
 /// ```
 /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};

@@ -14,7 +14,7 @@ use crate::policy::{Key, KeySource};
 ///
 /// If the extension is missing, the caller is anonymous. Unless `or`, `or_reject` or `or_skip` handles such callers,
 /// this [mistake](crate::observe::Mistake) is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes) and
-/// reported once to [observers](crate::RateLimiterBuilder::observer).
+/// reported once to [observers](crate::limiter::RateLimiterBuilder::observer).
 ///
 /// ```
 /// use tollgate::{key, Key, Quota, RateLimitLayer, Subject, MINUTE};
