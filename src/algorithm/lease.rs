@@ -19,13 +19,13 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, Micros, Quota, SECOND, State};
+use super::{Algorithm, Micros, Quota, State};
 #[cfg(any(feature = "redis", test))]
 use super::{Ask, Step, Verdict, fixed_window, step};
 use super::{available, cleared, roll, token_bucket};
 
 /// The time for which a generation grants leases. A lease ends one to two such periods after it was granted.
-pub const LEASE_LIFE: Duration = Duration::from_secs(2 * SECOND.as_secs());
+pub const LEASE_LIFE: Duration = Duration::from_secs(2);
 
 const LIFE: u64 = LEASE_LIFE.as_micros() as u64;
 

@@ -1,7 +1,7 @@
 //! Tests of the leases' arithmetic: retry times of denials, and reports.
 
 use super::*;
-use crate::algorithm::MINUTE;
+use crate::algorithm::{MINUTE, SECOND};
 
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 
@@ -106,4 +106,78 @@ fn reports_after_the_clock_was_set_back_leave_no_negative_spending() {
     let report = LeaseReport { id, ..report };
     let answer = lease(&quota(10), &other.state, &other.outstanding, now, &[report, report], 0);
     assert_eq!((answer.state.spent, answer.outstanding.tokens()), (3.0, 3));
+}
+
+#[test]
+fn a_report_counts_only_for_its_own_row_and_generation() {
+    let quota = Quota::token_bucket(1, MINUTE).capacity(100);
+    let turn = NOW + LEASE_LIFE;
+    let outstanding = Outstanding { since: NOW, turn, current: 8, last: 6 };
+    let state = step(&quota, &State::default(), NOW, Ask::cost(20)).state;
+    let left = |since: Micros, turn: Micros| {
+        let report = LeaseReport { id: LeaseId { since, turn }, spent: 1, unused: 2 };
+        let answer = lease(&quota, &state, &outstanding, NOW, &[report], 0);
+        (answer.outstanding.current, answer.outstanding.last, answer.state.spent)
+    };
+    let earlier = |duration: Duration| Micros::new(turn.get() - duration.as_micros() as u64);
+    assert_eq!(left(NOW, turn), (5, 6, 18.0));
+    assert_eq!(left(NOW, earlier(LEASE_LIFE)), (8, 3, 18.0));
+    assert_eq!(left(NOW, earlier(2 * LEASE_LIFE)), (8, 6, 20.0));
+    assert_eq!(left(Micros::new(NOW.get() - 1), turn), (8, 6, 20.0));
+}
+
+#[test]
+fn a_lease_has_at_least_two_tokens_and_identifies_its_row() {
+    let quota = Quota::token_bucket(1, MINUTE).capacity(100);
+    let ask = |tokens| lease(&quota, &State::default(), &Outstanding::default(), NOW, &[], tokens);
+    let id = LeaseId { since: NOW, turn: NOW + LEASE_LIFE };
+    assert_eq!((ask(2).tokens, ask(2).id, ask(2).outstanding.current), (2, id, 2));
+    for tokens in [0, 1] {
+        let none = ask(tokens);
+        assert_eq!((none.tokens, none.id, none.state), (0, LeaseId::default(), State::default()));
+        assert_eq!(none.outstanding, Outstanding::default());
+    }
+}
+
+/// The time at which a row is cleared is not stored while the row has leases.
+#[test]
+fn the_time_at_which_a_row_is_cleared_is_computed_only_for_rows_with_leases() {
+    let quota = Quota::token_bucket(1, SECOND).capacity(100);
+    let state = step(&quota, &State::default(), NOW, Ask::cost(20)).state;
+    let unknown = State { clear: Micros::EPOCH, ..state };
+    let outstanding = Outstanding { since: NOW, turn: NOW + LEASE_LIFE, current: 5, last: 0 };
+    assert_eq!(lease(&quota, &unknown, &outstanding, NOW, &[], 0).state, state);
+    assert_eq!(lease(&quota, &unknown, &Outstanding::default(), NOW, &[], 0).state, unknown);
+    // The row of another quota stays as it is.
+    let other = State { stamp: state.stamp ^ 1, clear: NOW + MINUTE, ..state };
+    assert_eq!(lease(&quota, &other, &Outstanding::default(), NOW, &[], 0).state, other);
+}
+
+#[test]
+fn a_row_above_the_floor_is_unchanged_even_by_a_report() {
+    let quota = Quota::token_bucket(1, SECOND).capacity(100);
+    let state = step(&quota, &State::default(), NOW, Ask::cost(50)).state;
+    let outstanding = Outstanding { since: NOW, turn: NOW + LEASE_LIFE, current: 20, last: 0 };
+    let later = NOW + SECOND;
+    assert_eq!(floored(&quota, &state, 20, later), state);
+    let report = LeaseReport { id: LeaseId { since: NOW, turn: NOW + LEASE_LIFE }, spent: 5, unused: 0 };
+    let answer = lease(&quota, &state, &outstanding, later, &[report], 0);
+    assert_eq!((answer.state, answer.outstanding.tokens()), (state, 15));
+}
+
+#[test]
+fn a_row_below_the_floor_is_raised_at_this_instant() {
+    let bucket = Quota::token_bucket(10, SECOND).capacity(100);
+    let state = step(&bucket, &State::default(), NOW, Ask::cost(25)).state;
+    let raised = floored(&bucket, &state, 20, NOW + SECOND);
+    assert_eq!((raised.spent, raised.at), (20.0, NOW + SECOND));
+    assert_eq!(raised, step(&bucket, &State::default(), NOW + SECOND, Ask::cost(20)).state);
+
+    // In the next window, 5 tokens were spent, and 20 are outstanding, of which 15 were spent in the previous window.
+    let sliding = Quota::sliding_window(50, SECOND).start(Duration::ZERO);
+    let state = step(&sliding, &State::default(), NOW, Ask::cost(30)).state;
+    let state = step(&sliding, &state, NOW + SECOND, Ask::cost(5)).state;
+    assert_eq!((state.spent, state.carry), (5.0, 30.0));
+    let raised = floored(&sliding, &state, 20, NOW + SECOND);
+    assert_eq!((raised.spent, raised.carry), (20.0, 15.0));
 }
