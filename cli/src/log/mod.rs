@@ -70,6 +70,9 @@ fn address(text: &str) -> Option<IpAddr> {
 }
 
 #[cfg(test)]
+mod hostile;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

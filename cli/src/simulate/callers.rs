@@ -3,6 +3,7 @@
 use indexmap::IndexSet;
 use tollgate::Key;
 
+use super::timeline::Timeline;
 use crate::caller::Caller;
 
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub struct Callers {
     /// For each caller and each gate, its refused requests.
     refusals: Vec<Refusals>,
     gates: usize,
+    /// The refused requests of each gate.
+    pub timelines: Vec<Timeline>,
     /// The requests of callers beyond the maximum.
     pub beyond: u64,
     pub first_second: Option<u64>,
@@ -47,7 +50,17 @@ impl Callers {
     pub fn new(max: u32, gates: usize) -> Callers {
         let (names, max) = (IndexSet::new(), max as usize);
         let (requests, refusals) = (Vec::new(), Vec::new());
-        Callers { names, max, requests, refusals, gates, beyond: 0, first_second: None, last_second: 0 }
+        Callers {
+            names,
+            max,
+            requests,
+            refusals,
+            gates,
+            timelines: Vec::new(),
+            beyond: 0,
+            first_second: None,
+            last_second: 0,
+        }
     }
 
     /// Returns the number of a caller, or `None` if there are too many.
@@ -69,7 +82,9 @@ impl Callers {
     }
 
     pub fn arrived(&mut self, caller: u32, second: u64) {
-        self.first_second.get_or_insert(second);
+        if self.first_second.is_none() {
+            (self.first_second, self.timelines) = (Some(second), vec![Timeline::new(second); self.gates]);
+        }
         self.last_second = second;
         let requests = &mut self.requests[caller as usize];
         requests.total += 1;
@@ -95,6 +110,7 @@ impl Callers {
             refusals.first_second = second as u32;
         }
         refusals.count += 1;
+        self.timelines[gate].add(second);
     }
 
     pub fn len(&self) -> usize {

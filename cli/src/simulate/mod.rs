@@ -1,10 +1,12 @@
 //! `tollgate simulate`: what limits would have done to the requests in a log.
 
 pub mod callers;
+mod drawing;
 pub mod limit;
 mod order;
 mod report;
 pub mod run;
+mod timeline;
 
 use std::path::PathBuf;
 
@@ -28,6 +30,9 @@ pub struct Simulate {
     /// How many of the most refused callers to list
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     worst: usize,
+    /// Draw the refused requests over time and the refused shares of each limit
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -41,7 +46,11 @@ impl Simulate {
         if limits.is_empty() {
             return Err("there is no limit to try; add --quota '100/min' or --config limits.toml".to_owned());
         }
-        let report = Report::new(&self.reading.apply(&self.log, &limits)?, &limits, self.worst);
+        let applied = self.reading.apply(&self.log, &limits)?;
+        let report = Report::new(&applied, &limits, self.worst);
+        if let Some(path) = &self.svg {
+            drawing::draw(path, &applied, &limits, &report)?;
+        }
         match self.json {
             true => println!("{}", serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?),
             false => print!("{report}"),

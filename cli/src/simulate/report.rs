@@ -105,6 +105,13 @@ impl Report {
             notes,
         }
     }
+
+    /// Returns the shares of the refused requests and callers, of each limit.
+    pub fn refused_shares(&self) -> impl Iterator<Item = [f64; 2]> {
+        let first =
+            |outcome: &Outcome| outcome.results.first().map(|refused| [refused.request_share, refused.caller_share]);
+        self.limits.iter().map(move |outcome| first(outcome).unwrap_or_default())
+    }
 }
 
 const WHOLE_SECONDS: &str = "the log has whole seconds, so a range is shown: from requests that a caller sent evenly within \
