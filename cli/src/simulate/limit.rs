@@ -16,7 +16,8 @@ use tollgate::clock::ManualClock;
 use tollgate::config::ConfigReader;
 use tollgate::key::{self, KeyExtractor, PeerAddr};
 use tollgate::{Config, Key, MemoryBackend};
-use tower::Service;
+use tower::util::BoxService;
+use tower::{Layer, Service, ServiceExt, service_fn};
 
 use super::order::Target;
 
@@ -31,11 +32,12 @@ pub struct Limit {
 /// A limit with the rows of its callers. A limit can be applied twice, to earliest and latest possible times.
 pub struct Gate {
     clock: ManualClock,
-    router: Router,
+    service: BoxService<Request, StatusCode, Infallible>,
     waiting: Vec<Answer>,
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<Response, Infallible>>>>;
+type Request = axum::http::Request<Body>;
+type Answer = Pin<Box<dyn Future<Output = Result<StatusCode, Infallible>> + Send>>;
 
 /// What a limit does with a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,8 +76,16 @@ impl Limit {
         let mut paths: Vec<&str> = self.config.routes().map(|(line, _)| path_of(line)).collect();
         paths.sort_unstable();
         paths.dedup();
-        let router = paths.into_iter().fold(Router::new(), |router, path| router.route(path, any(ok))).fallback(ok);
-        Gate { clock, router: router.layer(layer), waiting: Vec::new() }
+        let service = match paths.is_empty() {
+            // Without routes, the layer needs no router, which would take most of the time.
+            true => BoxService::new(layer.layer(service_fn(no_content)).map_response(|response| response.status())),
+            false => {
+                let router =
+                    paths.into_iter().fold(Router::new(), |router, path| router.route(path, any(ok))).fallback(ok);
+                BoxService::new(ServiceExt::<Request>::map_response(router.layer(layer), |response| response.status()))
+            }
+        };
+        Gate { clock, service, waiting: Vec::new() }
     }
 }
 
@@ -99,9 +109,9 @@ impl Gate {
             }
         }
         request.extensions_mut().insert(caller);
-        let mut answer: Answer = Box::pin(self.router.call(request));
+        let mut answer = self.service.call(request);
         match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(response)) if response.status() == StatusCode::TOO_MANY_REQUESTS => Fate::Refused,
+            Poll::Ready(Ok(StatusCode::TOO_MANY_REQUESTS)) => Fate::Refused,
             Poll::Ready(_) => Fate::Allowed,
             Poll::Pending => {
                 // The request has reserved tokens. It is answered when the clock has reached its time.
@@ -113,6 +123,10 @@ impl Gate {
 }
 
 async fn ok() {}
+
+async fn no_content(_: Request) -> Result<Response, Infallible> {
+    Ok(Response::new(Body::empty()))
+}
 
 fn caller() -> impl KeyExtractor {
     key::extension(|caller: &Key| caller.clone())
