@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := test
 
 # `make lint` lints each of these alone, and the crate without features, with the default and with all.
-FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics conformance
+FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics admin conformance
 
 .PHONY: test tools fmt lint docs unit valkey servers features client client-tools node bench bench-redis bench-shards
 .PHONY: instructions instructions-check attack threats

@@ -60,6 +60,7 @@
 //! | log and measure decisions | [`observe`] |
 //! | read limits from a file, change them at run time | `config` (feature `serde`), [`RateLimiter::set_quota`] |
 //! | show clients a countdown | `status` (feature `axum`) |
+//! | see who is limited and why, and help them | `admin` (feature `admin`), [`docs::operate`] |
 //! | test your limits | [`clock::ManualClock`], [`docs::testing`] |
 //!
 //! # Guides
@@ -107,6 +108,7 @@
 //! | `uuid` | | `Uuid` as a key | uuid 1 |
 //! | `tracing` | | `observe::Tracing`: decisions as events; denials are sampled | tracing |
 //! | `metrics` | | `observe::Metrics`: counters, latencies and gauges, with a dashboard | metrics 0.24 |
+//! | `admin` | | the module `admin`: a router and a page for operators | axum, serde, serde_json |
 //! | `conformance` | | the tests that every backend must pass; exempt from semver | |
 //!
 //! Features are additive. Without any features, the crate depends on neither axum nor an async runtime. It requires
@@ -131,6 +133,8 @@ macro_rules! debug_fields {
     };
 }
 
+#[cfg(feature = "admin")]
+pub mod admin;
 pub mod algorithm;
 pub mod backend;
 pub mod clock;

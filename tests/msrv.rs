@@ -33,7 +33,7 @@ fn only_the_redis_feature_needs_a_newer_rust_version() {
         all, redis,
         "{package} requires a newer Rust than the Redis client: run `cargo update` to select an older version"
     );
-    let others = "axum,conformance,metrics,serde,tonic,tracing,uuid,wait";
+    let others = "admin,axum,conformance,metrics,serde,tonic,tracing,uuid,wait";
     let (others, package) = needed(&["--no-default-features", "--features", others]);
     assert_eq!(others, minor(env!("CARGO_PKG_RUST_VERSION")), "without redis, {package} requires 1.{others}");
     assert!(text("README.md").contains(&format!("with feature `redis` 1.{all}.")), "README.md: redis requires 1.{all}");

@@ -46,7 +46,13 @@ fn key(value: &Value<'_>) -> Option<DenyRule> {
             "expected a key, found a number in quotes; write it without quotes for the number, or as '\"7\"' for the \
              string",
         ),
-        Node::Text(text) => value.accept(text.parse::<Key>()).map(DenyRule::key),
+        Node::Text(text) => match value.accept(text.parse::<Key>())? {
+            key if key.as_digest().is_some() => value.refuse(
+                "expected a key, found a digest, which a deny list cannot contain; block the digest with \
+                 `RateLimiter::block` instead",
+            ),
+            key => Some(DenyRule::key(key)),
+        },
         node => value
             .refuse(format_args!("expected a key, found {}; write it as a string, such as 'bearer:…'", node.kind())),
     }

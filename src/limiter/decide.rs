@@ -27,6 +27,8 @@ pub(crate) struct CallContext<'a> {
     pub(crate) enforced: bool,
     /// Whether the caller can await a remote backend.
     pub(crate) waits: bool,
+    /// Whether deny lists, blocks and pauses can deny the call.
+    pub(crate) guarded: bool,
     /// The longest time for which a pause may hold the call.
     pub(crate) patience: Duration,
     pub(crate) signals: &'a Signals,
@@ -34,7 +36,7 @@ pub(crate) struct CallContext<'a> {
 
 impl<'a> CallContext<'a> {
     pub(crate) fn of(take: bool, signals: &'a Signals) -> CallContext<'a> {
-        CallContext { take, enforced: true, waits: true, patience: Duration::ZERO, signals }
+        CallContext { take, enforced: true, waits: true, guarded: true, patience: Duration::ZERO, signals }
     }
 }
 
@@ -104,13 +106,13 @@ impl RateLimiter {
         context: CallContext<'_>,
     ) -> DecisionFuture<Answer> {
         let Inner { guard, .. } = &*self.inner;
-        let CallContext { take, enforced, waits, patience, signals } = context;
+        let CallContext { take, enforced, waits, guarded, patience, signals } = context;
 
         // 1. Resolve the row and its quotas. Quotas set at run time come before those of the caller, the tier and the
         //    policy.
         let (overridden, none) = (self.overridden(charges), Overridden::default());
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
-        let is_guarded = guard.is_needed();
+        let is_guarded = guarded && guard.is_needed();
         for (number, (policy, subject, ask)) in charges.iter().enumerate() {
             let changed = overridden.get(number).unwrap_or(&none);
             let row =

@@ -15,6 +15,8 @@ mod error;
 mod failure;
 mod future;
 pub(crate) mod guard;
+#[cfg(feature = "admin")]
+mod inspect;
 mod leases;
 pub(crate) mod listing;
 mod local;
@@ -66,6 +68,8 @@ pub use failure::FailureMode;
 pub use future::DecisionFuture;
 pub(crate) use guard::AutoBlock;
 
+#[cfg(feature = "admin")]
+pub(crate) use listing::Block;
 pub use listing::{SetEnforcement, SetQuota};
 pub(crate) use observer::Observer;
 pub use overrides::SetQuotaError;

@@ -113,6 +113,12 @@ pub trait Observer: Send + Sync + 'static {
         let _ = credited;
     }
 
+    /// Called when an operator has changed something, or has tried to, through `tollgate::admin` (feature `admin`).
+    /// Default: does nothing.
+    fn audited(&self, audited: &Audited<'_>) {
+        let _ = audited;
+    }
+
     /// Called when the limiter notices a mistake in the program for the first time. Default: does nothing. See
     /// [`Mistake`] for an example.
     fn mistake(&self, mistake: &Mistake) {
@@ -151,6 +157,10 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 
     fn credited(&self, credited: &Credited<'_>) {
         (**self).credited(credited);
+    }
+
+    fn audited(&self, audited: &Audited<'_>) {
+        (**self).audited(audited);
     }
 
     fn mistake(&self, mistake: &Mistake) {
@@ -402,5 +412,63 @@ impl<'a> Blocked<'a> {
     /// block.
     pub const fn times(&self) -> u32 {
         self.times
+    }
+}
+
+/// A change that an operator has made or tried to make through `tollgate::admin`, passed to [`Observer::audited`].
+///
+/// ```
+/// use tollgate::observe::{Audited, Decided, Observer};
+/// struct AuditLog;
+///
+/// impl Observer for AuditLog {
+///     fn decided(&self, _: &Decided<'_>) {}
+///     fn audited(&self, audited: &Audited<'_>) {
+///         // ada: quota of api for 294e0d5fb181c1cb9574defe851b4208: 20/min, denied: None
+///         println!("{}: {} of {:?} for {:?}: {}, denied: {:?}", audited.operator(), audited.action(),
+///             audited.policy(), audited.scope(), audited.change(), audited.error());
+///     }
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Audited<'a> {
+    pub(crate) operator: &'a str,
+    pub(crate) action: &'static str,
+    pub(crate) policy: Option<&'a PolicyName>,
+    pub(crate) scope: Option<&'a str>,
+    pub(crate) change: &'a str,
+    pub(crate) error: Option<&'a str>,
+}
+
+impl<'a> Audited<'a> {
+    /// Returns the name of the operator, as returned by the program's authorization.
+    pub const fn operator(&self) -> &'a str {
+        self.operator
+    }
+
+    /// Returns a stable name for the change: `reset`, `credit`, `block`, `unblock`, `quota` or `enforcement`.
+    pub const fn action(&self) -> &'static str {
+        self.action
+    }
+
+    /// Returns the policy that is changed. `None` for blocks, which apply under every policy.
+    pub const fn policy(&self) -> Option<&'a PolicyName> {
+        self.policy
+    }
+
+    /// Returns what is changed under the policy: the digest of a key, a tier, or the rule of a block. `None` if the
+    /// change applies to all callers. It never contains a key.
+    pub const fn scope(&self) -> Option<&'a str> {
+        self.scope
+    }
+
+    /// Returns the new value, such as `20/min`, `500 tokens` or `1h`. Empty if the action has no value.
+    pub const fn change(&self) -> &'a str {
+        self.change
+    }
+
+    /// Returns why the change was not made, or `None` if it was made.
+    pub const fn error(&self) -> Option<&'a str> {
+        self.error
     }
 }

@@ -96,6 +96,13 @@ impl Overrides {
         generation.map_or(Cow::Borrowed(policy), |generation| Cow::Owned(policy.at_generation(generation)))
     }
 
+    /// Returns whether quotas that the policy accepts are set for this scope.
+    #[cfg(feature = "admin")]
+    pub(super) fn contains(&self, policy: &Policy, scope: &QuotaScope) -> bool {
+        let accepted = |overrides: &PolicyOverrides| Some(policy.accepts(&overrides.quotas.get(scope)?.value));
+        self.with(policy.name(), accepted).flatten().unwrap_or(false)
+    }
+
     #[cfg(feature = "serde")]
     pub(super) fn tiers(&self, policy: &PolicyName) -> Vec<String> {
         let of_tier = |scope: &QuotaScope| match scope {

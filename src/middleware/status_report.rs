@@ -23,6 +23,18 @@ impl RateLimitLayer {
         self.options.status_report(parts).await.map_err(|cause| refuse(&cause, parts, Some(&self.options)))
     }
 
+    /// Returns the layer's policies.
+    #[cfg(feature = "admin")]
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &crate::policy::Policy> {
+        self.options.policies()
+    }
+
+    /// Returns whether the layer uses this limiter.
+    #[cfg(feature = "admin")]
+    pub(crate) fn uses(&self, limiter: &crate::limiter::RateLimiter) -> bool {
+        self.options.limiter.is_same(limiter)
+    }
+
     pub(crate) fn has_one_policy(&self) -> bool {
         self.options.policies().count() == 1
     }

@@ -25,4 +25,6 @@ pub use self::top::{Top, TopKey, TopKeys};
 #[cfg(feature = "tracing")]
 pub use self::tracing::Tracing;
 pub use crate::limiter::mistake::{Mistake, MistakeKind, Mistakes};
-pub use crate::limiter::observer::{Blocked, Credited, Decided, Failed, Observer, Outcome, Requested, Reset, Settled};
+pub use crate::limiter::observer::{
+    Audited, Blocked, Credited, Decided, Failed, Observer, Outcome, Requested, Reset, Settled,
+};

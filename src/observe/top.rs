@@ -3,7 +3,7 @@
 use super::per_policy::PerPolicy;
 use super::sketch::{Counted, Heaviest, SHARDS, Sketch};
 use crate::limiter::observer::{Decided, Observer, Outcome, Requested};
-use crate::policy::{Digest, Key, KeySource, Policy, PolicyName, Reason};
+use crate::policy::{Digest, Policy, PolicyName, Reason};
 
 /// Counts the charges of the heaviest keys of each policy, in bounded memory.
 ///
@@ -158,7 +158,7 @@ impl Observer for Top {
 
     /// Stores the text of a key that is already counted. A key that is charged only once needs no text.
     fn requested(&self, requested: &Requested<'_>) {
-        if !self.shown.contains(requested.policy()) || may_be_credential(requested.key()) {
+        if !self.shown.contains(requested.policy()) || requested.key().may_be_credential() {
             return;
         }
         if let Some(sketches) = self.policies.get(requested.policy()) {
@@ -171,10 +171,6 @@ impl Observer for Top {
     fn needs_keys(&self) -> bool {
         !self.shown.is_empty()
     }
-}
-
-fn may_be_credential(key: &Key) -> bool {
-    key.found_inside().any(|part| part.source().is_some_and(|(source, _)| source != KeySource::Path))
 }
 
 fn shortened(mut text: String) -> String {

@@ -10,7 +10,8 @@ use super::per_policy::PerPolicy;
 use super::sample::Sampler;
 use crate::clock::{Clock, SystemClock};
 use crate::limiter::mistake::Mistake;
-use crate::limiter::observer::{Blocked, Credited, Decided, Failed, Observer, Outcome, Reset, Settled};
+use crate::limiter::observer::{Audited, Blocked, Credited, Decided, Failed, Observer, Outcome, Reset, Settled};
+use crate::policy::PolicyName;
 
 /// Logs the decisions of a limiter as events of [`tracing`](https://docs.rs/tracing) with the target `tollgate`.
 ///
@@ -36,6 +37,7 @@ use crate::limiter::observer::{Blocked, Credited, Decided, Failed, Observer, Out
 /// | `settled` | TRACE | `policy`, `decided_by`, `cost` (as charged), `actual` (0 for a refund), `key` |
 /// | `reset` | DEBUG | `policy`, `key` (absent if the whole policy was reset) |
 /// | `credited` | DEBUG | `policy`, `tokens`, `key` |
+/// | `audited` | WARN, each change by an operator | `operator`, `action`, `change`, and `policy`, `scope` and `error` if present |
 /// | `mistake` | WARN, once for each | `kind`, `mistake`: what was found, and how to fix it |
 ///
 /// The decision fields are `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`
@@ -257,6 +259,21 @@ impl Observer for Tracing {
             tokens = credited.tokens(),
             key = ?credited.key(),
             "credited"
+        );
+    }
+
+    fn audited(&self, audited: &Audited<'_>) {
+        event!(
+            name: "audited",
+            target: Tracing::TARGET,
+            Level::WARN,
+            operator = audited.operator(),
+            action = audited.action(),
+            policy = audited.policy().map(PolicyName::as_str),
+            scope = audited.scope(),
+            change = audited.change(),
+            error = audited.error(),
+            "audited"
         );
     }
 

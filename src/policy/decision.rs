@@ -236,6 +236,14 @@ impl Decision {
         self.of.quota.across_shards(tokens, self.shards_read())
     }
 
+    /// Returns the number of spent tokens, rounded up, which exceeds the capacity while the key is in debt.
+    #[cfg(feature = "admin")]
+    pub(crate) fn spent(&self) -> u64 {
+        let now = self.step.now;
+        let tokens: f64 = self.rows().map(|(quota, row)| spent(quota, &roll_if_own(quota, row, now), now)).sum();
+        self.of.quota.across_shards(tokens.ceil() as u64, self.shards_read())
+    }
+
     /// Returns whether the charge took the row's spent tokens from below this share of the capacity to at least this
     /// share.
     pub(crate) fn passes(&self, share: f64) -> bool {

@@ -102,9 +102,10 @@ impl Secret {
         Secret((u128::from(random()) << 64 | u128::from(random())).to_le_bytes())
     }
 
-    /// Computes the digest of `key`, using SipHash-1-3 (Aumasson and Bernstein, 2012) with a 128-bit output.
+    /// Computes the digest of `key`, using SipHash-1-3 (Aumasson and Bernstein, 2012) with a 128-bit output. If the key
+    /// was created from a digest, returns this digest.
     pub fn digest(&self, key: &Key) -> Digest {
-        self.hash(key.bytes())
+        key.as_digest().unwrap_or_else(|| self.hash(key.bytes()))
     }
 
     /// Derives another secret for one purpose. The first byte of `purpose` must be a letter. No key begins with such a
@@ -167,6 +168,15 @@ mod tests {
         assert_eq!(format!("{digest:?}"), "0123456789abcdef000000000000002a");
         let under = digest.under(&PolicyName::new("api")).to_bits();
         assert_eq!(under, 0xef2c_40be_317f_2a8d_4250_f02a_1d5f_38d4, "{under:032x}");
+    }
+
+    #[test]
+    fn a_key_made_from_a_digest_has_this_digest_under_every_secret() {
+        let digest = Secret::new([1; 16]).digest(&Key::from("ada"));
+        assert_eq!(Secret::random().digest(&Key::from(digest)), digest);
+        assert_eq!(format!("digest:{digest:?}").parse(), Ok(Key::from(digest)));
+        assert_ne!(Secret::new([1; 16]).digest(&Key::from((digest,))), digest);
+        assert_ne!(Secret::new([1; 16]).digest(&Key::from((digest, 1))), digest);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use smallvec::SmallVec;
 
+use super::digest::Digest;
 use super::nat64::canonical;
 
 /// Identifies what a policy limits: a user, an address, a tenant, or a combination of these. `Debug` does not show the
@@ -44,6 +45,7 @@ use super::nat64::canonical;
 /// | `header(x-api-key):k7`, `cookie(session):s7`, `path(id):7` | a value found by the extractor of this name |
 /// | `("ada", 7)`, `("ada",)` | a tuple |
 /// | `anonymous`, `everybody` | [`Key::anonymous`], [`Key::global`] |
+/// | `digest:294e0d5fb181c1cb9574defe851b4208` | the key with this [digest](crate::key::Digest), from a log or a list |
 ///
 /// In the `bearer`, `header`, `cookie` and `path` forms, quote names and values that are empty or that contain a space,
 /// a non-ASCII character or one of `"`, `\`, `(`, `)` and `,`: `cookie(session):"a, b"`.
@@ -130,6 +132,16 @@ impl Key {
         Key::part(Tag::Uuid, 0, &uuid.to_le_bytes())
     }
 
+    /// Returns the digest from which this key was created.
+    #[inline]
+    pub(crate) fn as_digest(&self) -> Option<Digest> {
+        if self.bytes[0] != Tag::Digest as u8 {
+            return None;
+        }
+        let bits = self.bytes.get(8..24)?.try_into().ok()?;
+        Some(Digest::from_bits(u128::from_le_bytes(bits)))
+    }
+
     fn tuple(parts: &[Key]) -> Key {
         let mut key = Key::part(Tag::Tuple, parts.len() as u64, &[]);
         parts.iter().for_each(|part| key.bytes.extend_from_slice(&part.bytes));
@@ -188,6 +200,7 @@ pub(super) enum Tag {
     WideNonNegative = 10,
     WideNegative = 11,
     Found = 12,
+    Digest = 13,
 }
 
 impl Tag {
@@ -195,7 +208,7 @@ impl Tag {
         use Tag::*;
         let all =
             [Anonymous, Text, Bytes, NonNegative, Negative, V4, V6, Uuid, Tuple, Bool, WideNonNegative, WideNegative];
-        all.into_iter().chain([Found]).find(|tag| *tag as u8 == byte)
+        all.into_iter().chain([Found, Digest]).find(|tag| *tag as u8 == byte)
     }
 }
 
@@ -222,6 +235,27 @@ impl From<IpAddr> for Key {
     /// 64 bits of IPv6 addresses, as in [`Key::network`]`(address, DEFAULT_IPV4_PREFIX, DEFAULT_IPV6_PREFIX)`.
     fn from(address: IpAddr) -> Key {
         Key::network(address, 32, 128)
+    }
+}
+
+impl From<Digest> for Key {
+    /// Creates a key that stands for the key with this digest, for a program that knows only the digest, for example from
+    /// a log event. A limiter with the same [secret](crate::key::Secret) finds the same row and the same blocks. A [deny
+    /// list](crate::protection::DenyList) contains keys, not digests, so it never matches.
+    ///
+    /// ```
+    /// # use tollgate::{Key, Policy, Quota, RateLimiter, HOUR};
+    /// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
+    /// # let limiter = RateLimiter::default();
+    /// let digest = limiter.limit(&LOGIN, "ada@example.com").await?.key();
+    /// assert_eq!(limiter.remaining(&LOGIN, Key::from(digest)).await?, 4);
+    /// limiter.reset(&LOGIN, digest).await?;
+    /// assert_eq!(limiter.remaining(&LOGIN, "ada@example.com").await?, 5);
+    /// # Ok(()) }
+    /// ```
+    fn from(digest: Digest) -> Key {
+        Key::part(Tag::Digest, 0, &digest.to_bits().to_le_bytes())
     }
 }
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use smallvec::SmallVec;
 
+use super::digest::Digest;
 use super::key::{Key, KeySource, Tag};
 use super::network::parse_network;
 
@@ -19,6 +20,7 @@ pub(super) enum Part<'k> {
     Uuid(u128),
     Tuple(u64),
     Found { source: KeySource, name: &'k [u8], value: &'k [u8] },
+    Digest(u128),
 }
 
 impl<'k> Part<'k> {
@@ -47,6 +49,7 @@ impl<'k> Part<'k> {
             Tag::V4 => (Part::Network(Ipv4Addr::from((detail >> 8) as u32).into(), detail & 0xff), rest),
             Tag::V6 => wide().map(|(bits, rest)| (Part::Network(Ipv6Addr::from(bits).into(), detail), rest))?,
             Tag::Uuid => wide().map(|(uuid, rest)| (Part::Uuid(uuid), rest))?,
+            Tag::Digest => wide().map(|(bits, rest)| (Part::Digest(bits), rest))?,
             Tag::Tuple => (Part::Tuple(detail), rest),
             Tag::Bool => (Part::Bool(detail != 0), rest),
             Tag::Found => {
@@ -104,6 +107,11 @@ impl Key {
                 }
             }
         })
+    }
+
+    /// Returns whether the key contains the value of a header or a cookie, or a bearer token.
+    pub(crate) fn may_be_credential(&self) -> bool {
+        self.found_inside().any(|part| part.source().is_some_and(|(source, _)| source != KeySource::Path))
     }
 
     /// Returns the text form without the content of the key, for messages: `header(x-api-key):…`.
@@ -170,6 +178,8 @@ fn write_part(text: &mut String, part: Part<'_>, shown: bool) {
             write!(text, "uuid:{}", groups.join("-"))
         }
         Part::Uuid(_) => text.write_str("uuid:…"),
+        // A digest may be shown, because it does not reveal the key.
+        Part::Digest(bits) => write!(text, "digest:{bits:032x}"),
         Part::Found { source, name, value } => {
             let word = SOURCES.iter().find(|(known, _)| *known == source).map_or("", |(_, word)| word);
             let name = if source == KeySource::Bearer { String::new() } else { format!("({})", bare_or_quoted(name)) };
@@ -303,7 +313,11 @@ impl<'t> Reader<'t> {
             "everybody" => Some(Key::global()),
             "true" => Some(Key::from(true)),
             "false" => Some(Key::from(false)),
-            _ => word.strip_prefix("uuid:").map_or_else(|| number(word).or_else(|| network(word)), uuid),
+            _ => match word.split_once(':') {
+                Some(("uuid", uuid)) => parse_uuid(uuid),
+                Some(("digest", digits)) => parse_digest(digits),
+                _ => number(word).or_else(|| network(word)),
+            },
         };
         key.map_or_else(
             || {
@@ -408,7 +422,12 @@ fn network(word: &str) -> Option<Key> {
     Some(Key::network(network.addr(), network.prefix_len(), network.prefix_len()))
 }
 
-fn uuid(text: &str) -> Option<Key> {
+fn parse_digest(digits: &str) -> Option<Key> {
+    let bits = hexadecimal(digits).filter(|_| digits.len() == 32)?;
+    Some(Key::from(Digest::from_bits(bits)))
+}
+
+fn parse_uuid(text: &str) -> Option<Key> {
     let groups: Vec<&str> = text.split('-').collect();
     let is_uuid = groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12]);
     Some(Key::uuid(hexadecimal(&groups.concat()).filter(|_| is_uuid)?))

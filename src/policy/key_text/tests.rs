@@ -19,6 +19,7 @@ fn keys() -> impl Strategy<Value = Key> {
         prop_oneof![any::<i128>(), Just(i128::MIN)].prop_map(Key::from),
         any::<bool>().prop_map(Key::from),
         any::<u128>().prop_map(Key::uuid),
+        any::<u128>().prop_map(|bits| Key::from(Digest::from_bits(bits))),
         (any::<IpAddr>(), 0u8..=33, 0u8..=129).prop_map(|(address, v4, v6)| Key::network(address, v4, v6)),
         Just(Key::anonymous()),
         Just(Key::global()),

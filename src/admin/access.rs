@@ -1,0 +1,141 @@
+//! Who may use the router: authorization, rights, and requests from pages of other origins.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS};
+use http::request::Parts;
+use http::{HeaderName, Method, Uri};
+
+use super::problem::Problem;
+use super::{Admin, change};
+use crate::limiter::observer::Audited;
+use crate::policy::Secret;
+
+/// A person or a program that uses the router, with its rights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operator {
+    name: Arc<str>,
+    changes: bool,
+}
+
+impl Operator {
+    /// Creates an operator who may read. The name appears in [audit events](crate::observe::Audited::operator).
+    pub fn reader(name: impl Into<Arc<str>>) -> Operator {
+        Operator { name: name.into(), changes: false }
+    }
+
+    /// Creates an operator who may read and change. The name appears in [audit
+    /// events](crate::observe::Audited::operator).
+    pub fn editor(name: impl Into<Arc<str>>) -> Operator {
+        Operator { name: name.into(), changes: true }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// Returns an authorization for [`Admin::new`] with fixed tokens, which operators send as `Authorization: Bearer`. The
+/// time that a comparison takes does not depend on the tokens. See the [module](super) for an example.
+///
+/// # Panics
+/// Panics if a token has fewer than 16 bytes or contains a character that is not visible ASCII or a space, or if two
+/// tokens are equal.
+#[track_caller]
+pub fn bearer_tokens<T: AsRef<str>>(
+    tokens: impl IntoIterator<Item = (T, Operator)>,
+) -> impl Fn(&Parts) -> Option<Operator> + Send + Sync + 'static {
+    // Comparing digests under a random secret reveals nothing about the tokens.
+    let secret = Secret::random();
+    let mut operators = HashMap::new();
+    for (token, operator) in tokens {
+        let token = token.as_ref();
+        let is_valid = token.len() >= MIN_TOKEN && token.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+        assert!(
+            is_valid,
+            "tollgate: expected a token of at least {MIN_TOKEN} visible ASCII characters for {:?}",
+            operator.name()
+        );
+        let other = operators.insert(secret.hash(token.trim().as_bytes()), operator);
+        assert!(other.is_none(), "tollgate: two operators have the same token; give each its own");
+    }
+    move |parts| {
+        let value = parts.headers.get(AUTHORIZATION)?.as_bytes();
+        let (scheme, token) = value.split_at_checked(BEARER.len())?;
+        if !scheme.eq_ignore_ascii_case(BEARER) {
+            return None;
+        }
+        operators.get(&secret.hash(token.trim_ascii())).cloned()
+    }
+}
+
+const MIN_TOKEN: usize = 16;
+const BEARER: &[u8] = b"Bearer ";
+
+/// Authorizes a request, refuses requests from other origins, and adds headers to the response.
+pub(super) async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let mut response = match authorize(&admin, &parts) {
+        Ok(operator) => {
+            let mut request = Request::from_parts(parts, body);
+            request.extensions_mut().insert(operator);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn authorize(admin: &Admin, parts: &Parts) -> Result<Operator, Problem> {
+    let Some(operator) = (admin.authorize)(parts) else { return Err(Problem::unauthorized()) };
+    let change = change::ACTIONS.iter().find(|action| parts.uri.path().strip_prefix('/') == Some(**action));
+    let change = change.filter(|_| parts.method == Method::POST);
+    let problem = if is_cross_site(parts) {
+        Problem::cross_site()
+    } else if change.is_some() && !operator.changes {
+        Problem::forbidden(operator.name())
+    } else if parts.method == Method::POST && !sends_json(parts) {
+        Problem::not_json()
+    } else {
+        return Ok(operator);
+    };
+    if let Some(action) = change {
+        let error = Some(problem.detail());
+        let audited = Audited { operator: operator.name(), action, policy: None, scope: None, change: "", error };
+        admin.limiter.audit(&audited);
+    }
+    Err(problem)
+}
+
+/// Returns whether a browser sends the request for a page of another origin. The rules are those of Go's
+/// `http.CrossOriginProtection`: `Sec-Fetch-Site` decides, and if a browser does not send it, `Origin` does.
+fn is_cross_site(parts: &Parts) -> bool {
+    match parts.headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
+        Some(b"same-origin" | b"none") => false,
+        Some(_) => true,
+        None => parts.headers.get(ORIGIN).is_some_and(|origin| !is_host(origin, parts)),
+    }
+}
+
+fn is_host(origin: &HeaderValue, parts: &Parts) -> bool {
+    let origin = origin.to_str().ok().and_then(|origin| origin.parse::<Uri>().ok());
+    let origin = origin.as_ref().and_then(Uri::authority).map(|authority| authority.as_str());
+    let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let host = host.or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
+    origin.zip(host).is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host))
+}
+
+fn sends_json(parts: &Parts) -> bool {
+    let value = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let media_type = value.split(';').next().unwrap_or("").trim();
+    media_type.eq_ignore_ascii_case("application/json")
+}
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

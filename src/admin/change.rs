@@ -1,0 +1,281 @@
+//! The endpoints that change something. Each change is an audit event, whether or not it is made.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::{Extension, Json};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::access::Operator;
+use super::key::inspect;
+use super::lists::shown;
+use super::problem::Problem;
+use super::target::{self, BlockTarget};
+use super::{Admin, Scope};
+use crate::limiter::observer::Audited;
+use crate::policy::{Enforce, Key, Policy, Quotas, SignalKind, Subject};
+
+/// The endpoints in this file. Their names are those of the audit events.
+pub(super) const ACTIONS: [&str; 6] = ["reset", "credit", "block", "unblock", "quota", "enforcement"];
+
+type Body<T> = Result<Json<T>, JsonRejection>;
+type Answer = Result<Json<Done>, Problem>;
+/// Whether there was something to change, if the limiter tells.
+type Made = Result<Option<bool>, Problem>;
+
+/// The answer to a change.
+#[derive(Serialize)]
+pub(super) struct Done {
+    /// The processes in which the change takes effect, within a second.
+    scope: Scope,
+    /// Whether there was something to change. Absent if the limiter does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<bool>,
+}
+
+/// A change while it is made. What is known of it when it fails is in the audit event.
+struct Change<'a> {
+    admin: &'a Admin,
+    operator: &'a Operator,
+    action: &'static str,
+    policy: Option<&'a Policy>,
+    scope: Option<String>,
+    value: String,
+}
+
+impl<'a> Change<'a> {
+    fn new(admin: &'a Admin, operator: &'a Operator, action: &'static str) -> Change<'a> {
+        Change { admin, operator, action, policy: None, scope: None, value: String::new() }
+    }
+
+    fn policy(&mut self, name: &str) -> Result<&'a Policy, Problem> {
+        let policy = self.admin.policy(name)?;
+        self.policy = Some(policy);
+        Ok(policy)
+    }
+
+    fn key(&mut self, text: &str) -> Result<Key, Problem> {
+        let key = target::key(text)?;
+        self.scope = Some(shown(self.admin.limiter.digest(Some(&key))));
+        Ok(key)
+    }
+
+    /// Reports the change to the observers.
+    fn end(self, done: Made, scope: Scope) -> Answer {
+        let audited = Audited {
+            operator: self.operator.name(),
+            action: self.action,
+            policy: self.policy.map(Policy::name),
+            scope: self.scope.as_deref(),
+            change: &self.value,
+            error: done.as_ref().err().map(Problem::detail),
+        };
+        self.admin.limiter.audit(&audited);
+        Ok(Json(Done { scope, found: done? }))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reset {
+    policy: String,
+    key: Option<String>,
+    #[serde(default)]
+    all: bool,
+}
+
+/// `POST /reset`: gives a key, or all keys of a policy, their whole quotas.
+pub(super) async fn reset(
+    State(admin): State<Arc<Admin>>,
+    Extension(operator): Extension<Operator>,
+    body: Body<Reset>,
+) -> Answer {
+    let mut change = Change::new(&admin, &operator, "reset");
+    let done: Made = async {
+        let Json(Reset { policy, key, all }) = body?;
+        let policy = change.policy(&policy)?;
+        match (key, all) {
+            (Some(key), false) => {
+                let key = change.key(&key)?;
+                Ok(Some(admin.limiter.reset(policy, key).await?))
+            }
+            (None, true) => {
+                admin.limiter.reset_policy(policy).await?;
+                Ok(None)
+            }
+            _ => Err(Problem::invalid("expected either `key`, or `all` with the value true for every key")),
+        }
+    }
+    .await;
+    change.end(done, admin.rows_scope())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Credit {
+    policy: String,
+    key: String,
+    tier: Option<String>,
+    tokens: u64,
+}
+
+/// `POST /credit`: returns tokens to a key.
+pub(super) async fn credit(
+    State(admin): State<Arc<Admin>>,
+    Extension(operator): Extension<Operator>,
+    body: Body<Credit>,
+) -> Answer {
+    let mut change = Change::new(&admin, &operator, "credit");
+    let done: Made = async {
+        let Json(Credit { policy, key, tier, tokens }) = body?;
+        change.value = format!("{tokens} tokens");
+        let policy = change.policy(&policy)?;
+        let key = change.key(&key)?;
+        if tokens == 0 {
+            return Err(Problem::invalid("`tokens`: expected at least 1"));
+        }
+        policy.check_change(tier.as_deref(), None).map_err(|error| Problem::invalid(error.to_string()))?;
+        // The quota determines how many tokens a row has.
+        let tier = inspect(&admin, policy, &key, tier.as_deref()).await?.into_tier();
+        let subject = tier.into_iter().fold(Subject::new(key), |subject, tier| subject.tier(tier));
+        Ok(Some(admin.limiter.credit(policy, subject, tokens).await?))
+    }
+    .await;
+    change.end(done, admin.rows_scope())
+}
+
+/// `POST /block`: blocks a caller under every policy.
+pub(super) async fn block(
+    State(admin): State<Arc<Admin>>,
+    Extension(operator): Extension<Operator>,
+    body: Body<BlockTarget>,
+) -> Answer {
+    let mut change = Change::new(&admin, &operator, "block");
+    let done: Made = async {
+        let Json(target) = body?;
+        change.value = target.lasts.clone().unwrap_or_default();
+        let lasts = target::lasts(target.lasts.as_deref());
+        let signal = target.signal()?;
+        change.scope = Some(name(&admin, &signal.0, signal.to_rule()));
+        admin.limiter.block(signal, lasts?).await?;
+        Ok(None)
+    }
+    .await;
+    change.end(done, admin.settings_scope())
+}
+
+/// `POST /unblock`: lifts all blocks of a caller.
+pub(super) async fn unblock(
+    State(admin): State<Arc<Admin>>,
+    Extension(operator): Extension<Operator>,
+    body: Body<BlockTarget>,
+) -> Answer {
+    let mut change = Change::new(&admin, &operator, "unblock");
+    let done: Made = async {
+        let Json(target) = body?;
+        if target.lasts.is_some() {
+            return Err(Problem::invalid("`lasts`: only `POST /block` takes a time; leave it out"));
+        }
+        let signal = target.signal()?;
+        change.scope = Some(name(&admin, &signal.0, signal.to_rule()));
+        let digest = admin.limiter.digest(Some(&signal.to_key()));
+        let found = admin.limiter.blocks().iter().any(|block| block.digest == digest);
+        admin.limiter.unblock(signal).await?;
+        Ok(Some(found))
+    }
+    .await;
+    change.end(done, admin.settings_scope())
+}
+
+/// Names a blocked caller. A key is named by its digest.
+fn name(admin: &Admin, signal: &SignalKind, rule: impl ToString) -> String {
+    match signal {
+        SignalKind::Key(key) => shown(admin.limiter.digest(Some(key))),
+        _ => rule.to_string(),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SetQuota {
+    policy: String,
+    tier: Option<String>,
+    key: Option<String>,
+    #[serde(deserialize_with = "given")]
+    quota: Option<String>,
+}
+
+/// `POST /quota`: sets a quota for a key, a tier or all callers, or restores the program's.
+pub(super) async fn quota(
+    State(admin): State<Arc<Admin>>,
+    Extension(operator): Extension<Operator>,
+    body: Body<SetQuota>,
+) -> Answer {
+    let mut change = Change::new(&admin, &operator, "quota");
+    let done: Made = async {
+        let Json(SetQuota { policy, tier, key, quota }) = body?;
+        change.value = quota.as_deref().map_or("the program's", |quota| truncated(quota)).to_owned();
+        let policy = change.policy(&policy)?;
+        let parse =
+            |text: String| text.parse::<Quotas>().map_err(|error| Problem::invalid(format!("`quota`: {error}")));
+        let quotas = quota.map(parse).transpose()?;
+        match (tier, key) {
+            (None, None) => admin.limiter.set_quota(policy, quotas).await?,
+            (Some(tier), None) => {
+                change.scope = Some(format!("tier {:?}", truncated(&tier)));
+                admin.limiter.set_tier_quota(policy, &tier, quotas).await?;
+            }
+            (None, Some(key)) => {
+                let key = change.key(&key)?;
+                admin.limiter.set_key_quota(policy, key, quotas).await?;
+            }
+            _ => return Err(Problem::invalid("expected `tier` or `key` or neither, found both")),
+        }
+        Ok(None)
+    }
+    .await;
+    change.end(done, admin.settings_scope())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SetEnforce {
+    policy: String,
+    #[serde(deserialize_with = "given")]
+    enforce: Option<f64>,
+}
+
+/// `POST /enforcement`: sets the share of the keys for which a policy is enforced, or restores the program's.
+pub(super) async fn enforcement(
+    State(admin): State<Arc<Admin>>,
+    Extension(operator): Extension<Operator>,
+    body: Body<SetEnforce>,
+) -> Answer {
+    let mut change = Change::new(&admin, &operator, "enforcement");
+    let done: Made = async {
+        let Json(SetEnforce { policy, enforce }) = body?;
+        change.value = enforce.map_or("the program's".to_owned(), |share| share.to_string());
+        let policy = change.policy(&policy)?;
+        let expected = |share| Problem::invalid(format!("`enforce`: expected a share from 0.0 to 1.0, found {share}"));
+        let parse = |share| Enforce::of_share(share).ok_or_else(|| expected(share));
+        let enforce = enforce.map(parse).transpose()?;
+        admin.limiter.set_enforcement(policy, enforce).await?;
+        Ok(None)
+    }
+    .await;
+    change.end(done, admin.settings_scope())
+}
+
+/// Reads a field that may be null, but must be present.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Option::deserialize(deserializer)
+}
+
+/// Shortens a text for an audit event.
+fn truncated(text: &str) -> &str {
+    let end = (0..=text.len().min(MAX_AUDITED)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    &text[..end]
+}
+
+const MAX_AUDITED: usize = 256;

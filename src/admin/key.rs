@@ -1,0 +1,239 @@
+//! The endpoint that explains why a key is limited, and what would help.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Query, State};
+use serde::{Deserialize, Serialize};
+
+use super::lists::{BlockEntry, millis, shown};
+use super::problem::Problem;
+use super::{Admin, Scope, target};
+use crate::limiter::Block;
+use crate::policy::{DecidedBy, Decision, Key, Policy, Reason, Signals, Subject};
+
+/// A question about a key.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Question {
+    key: String,
+    policy: Option<String>,
+    tier: Option<String>,
+}
+
+/// What applies to a key under one policy.
+#[derive(Serialize)]
+pub(super) struct Answer {
+    policy: String,
+    key: String,
+    tier: Option<String>,
+    /// `asked`, `row` or `none`.
+    tier_from: &'static str,
+    /// The origin of the quotas.
+    quotas_from: &'static str,
+    quotas: String,
+    /// Whether one more token could be spent now.
+    allowed: bool,
+    enforced: bool,
+    reason: &'static str,
+    decided_by: &'static str,
+    retry_after_ms: Option<u64>,
+    windows: Vec<Window>,
+    helps: Vec<Help>,
+}
+
+/// The state of one quota.
+#[derive(Serialize)]
+struct Window {
+    name: String,
+    quota: String,
+    capacity: u64,
+    spent: u64,
+    left: u64,
+    full_in_ms: u64,
+    retry_after_ms: Option<u64>,
+    /// Whether the row was last charged under another quota, for example the caller's own.
+    other_quota: bool,
+}
+
+/// Something that would let the next call through.
+#[derive(Serialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
+enum Help {
+    /// Waiting.
+    Wait { ms: u64 },
+    /// `POST /reset`.
+    Reset,
+    /// `POST /credit` with at least this many tokens.
+    Credit { tokens: u64 },
+    /// `POST /quota` with a larger quota.
+    Quota,
+    /// `POST /unblock`.
+    Unblock,
+    /// Removing a rule from the program's deny list.
+    DenyList,
+}
+
+#[derive(Serialize)]
+pub(super) struct Answers {
+    key: String,
+    scope: AnswersScope,
+    blocks: Vec<BlockEntry>,
+    /// Whether the key is on the deny list; `None` if only its digest is known.
+    on_deny_list: Option<bool>,
+    policies: Vec<Answer>,
+}
+
+#[derive(Serialize)]
+struct AnswersScope {
+    rows: Scope,
+    blocks: Scope,
+    deny_list: Scope,
+}
+
+/// `GET /key`, which refuses credentials, because servers log URLs.
+pub(super) async fn by_query(
+    State(admin): State<Arc<Admin>>,
+    question: Result<Query<Question>, QueryRejection>,
+) -> Result<Json<Answers>, Problem> {
+    let Query(question) = question?;
+    let key = target::key(&question.key)?;
+    if key.may_be_credential() {
+        return Err(Problem::invalid(
+            "`key` may be a credential, and servers log URLs; send it with `POST /key` as JSON, or send its digest",
+        ));
+    }
+    answer(&admin, &key, &question).await
+}
+
+/// `POST /key`, which changes nothing.
+pub(super) async fn by_body(
+    State(admin): State<Arc<Admin>>,
+    question: Result<Json<Question>, JsonRejection>,
+) -> Result<Json<Answers>, Problem> {
+    let Json(question) = question?;
+    answer(&admin, &target::key(&question.key)?, &question).await
+}
+
+async fn answer(admin: &Admin, key: &Key, question: &Question) -> Result<Json<Answers>, Problem> {
+    let selected = admin.selected(question.policy.as_deref())?;
+    if let Some(tier) = &question.tier {
+        if !selected.iter().any(|policy| policy.quotas_of_tier(tier).is_some()) {
+            return Err(Problem::invalid(format!("`tier`: no selected policy has the tier {tier:?}")));
+        }
+    }
+    let mut policies = Vec::new();
+    for policy in selected {
+        policies.push(inspect(admin, policy, key, question.tier.as_deref()).await?);
+    }
+    let digest = admin.limiter.digest(Some(key));
+    let blocks: Vec<Block> = admin.limiter.blocks().into_iter().filter(|block| block.digest == digest).collect();
+    let deny_list = admin.limiter.deny_list();
+    let is_denied = deny_list.is_some_and(|list| list.find(Some(key), &Signals::new()).is_some());
+    let is_unknown = key.as_digest().is_some() && deny_list.is_some();
+    let scope =
+        AnswersScope { rows: admin.rows_scope(), blocks: admin.settings_scope(), deny_list: Scope::ThisProcess };
+    Ok(Json(Answers {
+        key: shown(digest),
+        scope,
+        blocks: blocks.iter().map(BlockEntry::of).collect(),
+        on_deny_list: (!is_unknown).then_some(is_denied),
+        policies,
+    }))
+}
+
+/// Reads the rows of a key under a policy. If no tier is given, takes the tier from the row.
+pub(super) async fn inspect(
+    admin: &Admin,
+    policy: &Policy,
+    key: &Key,
+    asked_tier: Option<&str>,
+) -> Result<Answer, Problem> {
+    let limiter = &admin.limiter;
+    let mut subject = Subject::new(key.clone());
+    let mut tier_from = "none";
+    if let Some(tier) = asked_tier.filter(|tier| policy.quotas_of_tier(tier).is_some()) {
+        (subject, tier_from) = (subject.tier(tier.to_owned()), "asked");
+    }
+    let mut inspected = limiter.inspect(policy, &subject).await?;
+    if tier_from == "none" {
+        if let Some(tier) = limiter.tier_of(policy, &subject, &inspected) {
+            (subject, tier_from) = (subject.tier(tier), "row");
+            inspected = limiter.inspect(policy, &subject).await?;
+        }
+    }
+    let (quotas, source) = limiter.quota_source(policy, &subject);
+    let enforced = limiter.enforces(policy, &subject);
+    let decision = limiter.try_check(policy, subject.clone()).await?;
+    let windows: Vec<Window> = inspected.iter().map(Window::of).collect();
+    Ok(Answer {
+        policy: policy.name().to_string(),
+        key: shown(limiter.digest(subject.key())),
+        tier: subject.tier_name().map(str::to_owned),
+        tier_from,
+        quotas_from: source.as_str(),
+        quotas: quotas.to_string(),
+        allowed: decision.is_allowed(),
+        enforced,
+        reason: decision.reason().as_str(),
+        decided_by: decision.decided_by().as_str(),
+        retry_after_ms: decision.retry_after().map(millis),
+        helps: helps(&decision, &inspected),
+        windows,
+    })
+}
+
+impl Answer {
+    pub(super) fn into_tier(self) -> Option<String> {
+        self.tier
+    }
+}
+
+impl Window {
+    fn of(decision: &Decision) -> Window {
+        let (quota, stamp) = (decision.quota(), decision.rows().next().map(|(quota, row)| (quota.stamp(), row.stamp)));
+        Window {
+            name: decision.name().into_owned(),
+            quota: quota.whole().to_string(),
+            capacity: decision.capacity(),
+            spent: decision.spent(),
+            left: decision.remaining(),
+            full_in_ms: millis(decision.reset()),
+            retry_after_ms: decision.retry_after().map(millis),
+            other_quota: decision.decided_by() == DecidedBy::Backend
+                && stamp.is_some_and(|(own, wrote)| wrote != 0 && wrote != own),
+        }
+    }
+}
+
+/// Returns what would let the next call through: first what ends a block, and then what gives tokens.
+fn helps(decision: &Decision, inspected: &crate::policy::Decisions) -> Vec<Help> {
+    let mut helps = Vec::new();
+    match decision.reason() {
+        Reason::DenyList => helps.push(Help::DenyList),
+        Reason::Blocked => {
+            helps.extend(decision.retry_after().map(|wait| Help::Wait { ms: millis(wait) }));
+            // A pause has no rule. The program resumes a paused key.
+            helps.extend(decision.denied_rule().map(|_| Help::Unblock));
+        }
+        _ => {}
+    }
+    let lacks: Vec<&Decision> = inspected.iter().filter(|window| window.remaining() == 0).collect();
+    if lacks.is_empty() {
+        return helps;
+    }
+    if lacks.iter().any(|window| window.capacity() == 0) {
+        helps.push(Help::Quota);
+        return helps;
+    }
+    let wait = lacks.iter().filter_map(|window| window.retry_after()).max();
+    if helps.is_empty() {
+        helps.extend(wait.map(|wait| Help::Wait { ms: millis(wait) }));
+    }
+    let tokens = lacks.iter().map(|window| window.spent().saturating_add(1).saturating_sub(window.capacity())).max();
+    helps.push(Help::Reset);
+    helps.extend(tokens.map(|tokens| Help::Credit { tokens: tokens.max(1) }));
+    helps.push(Help::Quota);
+    helps
+}

@@ -1,0 +1,201 @@
+//! A router and a page for operators: who is limited, why, and a way to help them.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use axum::Router;
+//! use tollgate::admin::{self, Admin, Operator};
+//! use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, observe::Top};
+//!
+//! static API: Policy = Policy::new("api", Quota::token_bucket(60, MINUTE));
+//!
+//! let top = Arc::new(Top::new());
+//! let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&top)).build();
+//! # let (ada, grafana) = ("a token of ada, from a file", "a token of grafana, from a file");
+//! let tokens = [(ada, Operator::editor("ada")), (grafana, Operator::reader("grafana"))];
+//! let admin = Admin::new(&limiter, admin::bearer_tokens(tokens)).policies([&API]).top(&top);
+//! let app: Router = Router::new().nest("/admin/limits", admin.into_router());
+//! ```
+//!
+//! For what each endpoint answers, how to protect the router, and the page, see
+//! [`docs::operate`](crate::docs::operate).
+//!
+//! # Security
+//! - The router cannot be built without an authorization. It is asked before anything else, also for paths that do not
+//!   exist. Only the page itself, which contains no data, needs none.
+//! - Reading and changing are separate rights; see [`Operator`].
+//! - Requests that a browser sends from pages of other origins are refused (`Sec-Fetch-Site`, or else `Origin`).
+//! - Bodies are at most 16 KiB, and each answer contains a bounded number of entries.
+//! - Each change, and each attempt of an operator without the right to make it, is an
+//!   [event](crate::observe::Observer::audited) for the limiter's observers.
+//! - Answers contain digests, and the texts of keys only if [`Top`] shows them.
+
+mod access;
+mod change;
+mod key;
+mod lists;
+mod page;
+mod problem;
+mod target;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
+use http::request::Parts;
+
+use self::access::guard;
+use self::problem::Problem;
+use crate::limiter::RateLimiter;
+use crate::middleware::RateLimitLayer;
+use crate::observe::Top;
+use crate::policy::{Policy, PolicyName, suggestion};
+
+pub use access::{Operator, bearer_tokens};
+
+/// Builds the router for operators of a limiter. See the [module](self) for an example.
+#[derive(Clone)]
+pub struct Admin {
+    limiter: RateLimiter,
+    policies: Vec<Policy>,
+    top: Option<Arc<Top>>,
+    authorize: Arc<dyn Fn(&Parts) -> Option<Operator> + Send + Sync>,
+}
+
+impl Admin {
+    /// Creates a builder for a limiter. `authorize` is called for each request and returns who sends it, or `None` to
+    /// refuse the request with 401. It must not block; put a middleware in front of the router if authorization needs
+    /// to wait for something, and read its result from the request's extensions. [`bearer_tokens`] is an authorization
+    /// with fixed tokens.
+    ///
+    /// ```
+    /// use tollgate::admin::{Admin, Operator};
+    /// use tollgate::RateLimiter;
+    ///
+    /// #[derive(Clone)]
+    /// struct User { name: String, is_admin: bool } // a middleware in front of the router adds it
+    ///
+    /// let admin = Admin::new(&RateLimiter::default(), |request| {
+    ///     let user = request.extensions.get::<User>()?;
+    ///     Some(if user.is_admin { Operator::editor(&user.name) } else { Operator::reader(&user.name) })
+    /// });
+    /// # drop(admin.into_router::<()>());
+    /// ```
+    pub fn new(limiter: &RateLimiter, authorize: impl Fn(&Parts) -> Option<Operator> + Send + Sync + 'static) -> Admin {
+        Admin { limiter: limiter.clone(), policies: Vec::new(), top: None, authorize: Arc::new(authorize) }
+    }
+
+    /// Adds policies. Operators see and change only policies that were added. May be called repeatedly; of policies with
+    /// the same name, the first is kept.
+    #[must_use]
+    pub fn policies<'a>(mut self, policies: impl IntoIterator<Item = &'a Policy>) -> Admin {
+        for policy in policies {
+            if self.find(policy.name().as_str()).is_none() {
+                self.policies.push(policy.clone());
+            }
+        }
+        self
+    }
+
+    /// Adds all policies of a layer, for example of one that was read from a file.
+    ///
+    /// ```
+    /// use tollgate::admin::{self, Admin, Operator};
+    /// use tollgate::{MINUTE, Quota, RateLimitLayer, RateLimiter, key};
+    ///
+    /// let limiter = RateLimiter::default();
+    /// let layer = RateLimitLayer::new(Quota::token_bucket(60, MINUTE), key::client_ip()).limiter(&limiter);
+    /// let tokens = [("a token of ada, from a file", Operator::editor("ada"))];
+    /// let admin = Admin::new(&limiter, admin::bearer_tokens(tokens)).layer(&layer);
+    /// # drop(admin.into_router::<()>());
+    /// ```
+    ///
+    /// # Panics
+    /// Panics if the layer uses another limiter, because the router would show and change rows that the layer does not
+    /// charge.
+    #[must_use]
+    #[track_caller]
+    pub fn layer(self, layer: &RateLimitLayer) -> Admin {
+        assert!(
+            layer.uses(&self.limiter),
+            "tollgate: the layer uses another limiter than the admin router; pass the same limiter to \
+             `RateLimitLayer::limiter` and `Admin::new`"
+        );
+        let policies: Vec<&Policy> = layer.policies().collect();
+        self.policies(policies)
+    }
+
+    /// Sets the observer from which `/top` and `/limited` take the heaviest keys. Add the same observer to the limiter.
+    /// Without it, these two endpoints have no keys to show.
+    #[must_use]
+    pub fn top(mut self, top: &Arc<Top>) -> Admin {
+        self.top = Some(Arc::clone(top));
+        self
+    }
+
+    /// Builds the router, which can be nested under any path.
+    pub fn into_router<S: Clone + Send + Sync + 'static>(self) -> Router<S> {
+        let admin = Arc::new(self);
+        let api = Router::new()
+            .route("/policies", get(lists::policies))
+            .route("/top", get(lists::top))
+            .route("/limited", get(lists::limited))
+            .route("/blocks", get(lists::blocks))
+            .route("/key", get(key::by_query).post(key::by_body))
+            .route("/reset", post(change::reset))
+            .route("/credit", post(change::credit))
+            .route("/block", post(change::block))
+            .route("/unblock", post(change::unblock))
+            .route("/quota", post(change::quota))
+            .route("/enforcement", post(change::enforcement))
+            .fallback(async || Problem::no_endpoint())
+            .method_not_allowed_fallback(async || Problem::wrong_method())
+            .layer(axum::middleware::from_fn_with_state(Arc::clone(&admin), guard))
+            .layer(DefaultBodyLimit::max(MAX_BODY));
+        Router::new().route("/page", get(page::page)).fallback_service(api.with_state(admin))
+    }
+
+    fn find(&self, name: &str) -> Option<&Policy> {
+        self.policies.iter().find(|policy| policy.name().as_str() == name)
+    }
+
+    /// Returns the policy of this name.
+    fn policy(&self, name: &str) -> Result<&Policy, Problem> {
+        self.find(name).ok_or_else(|| {
+            let near = suggestion(name, self.policies.iter().map(|policy| policy.name().as_str()));
+            Problem::not_found(format!("there is no policy {name:?}{near}; `GET /policies` lists them"))
+        })
+    }
+
+    /// Returns the policy of this name, or all policies.
+    fn selected(&self, name: Option<&str>) -> Result<Vec<&Policy>, Problem> {
+        name.map_or_else(|| Ok(self.policies.iter().collect()), |name| Ok(vec![self.policy(name)?]))
+    }
+
+    /// Returns for which processes the settings hold: quotas, enforcement and blocks.
+    fn settings_scope(&self) -> Scope {
+        if self.limiter.shares_quotas() { Scope::AllProcesses } else { Scope::ThisProcess }
+    }
+
+    /// Returns for which processes the rows hold.
+    fn rows_scope(&self) -> Scope {
+        if self.limiter.shares_rows() { Scope::AllProcesses } else { Scope::ThisProcess }
+    }
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let policies: Vec<&PolicyName> = self.policies.iter().map(Policy::name).collect();
+        f.debug_struct("Admin").field("limiter", &self.limiter).field("policies", &policies).finish_non_exhaustive()
+    }
+}
+
+/// The processes for which a part of an answer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Scope {
+    ThisProcess,
+    AllProcesses,
+}
+
+const MAX_BODY: usize = 16 * 1024;
