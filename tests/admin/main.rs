@@ -1,0 +1,11 @@
+//! Tests of the admin router over sockets: its answers, its changes and their audit events, and who may use it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Tests and their helpers fail by panicking.
+
+mod access;
+mod changes;
+mod client;
+#[allow(dead_code)] // This file is shared with `tests/sockets`, and not all of it is used here.
+#[path = "../sockets/connections.rs"]
+mod connections;
+mod reading;
