@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::lists::{BlockEntry, millis, shown};
 use super::problem::Problem;
 use super::{Admin, Scope, target};
-use crate::limiter::Block;
-use crate::policy::{DecidedBy, Decision, Key, Policy, Reason, Signals, Subject};
+use crate::algorithm::{Ask, Verdict};
+use crate::limiter::{Block, Snapshot};
+use crate::policy::{Decision, Key, Policy, Reason, Signals, Subject};
 
 /// A question about a key.
 #[derive(Deserialize)]
@@ -179,7 +180,7 @@ pub(super) async fn inspect(
         reason: decision.reason().as_str(),
         decided_by: decision.decided_by().as_str(),
         retry_after_ms: decision.retry_after().map(millis),
-        helps: helps(&decision, &inspected),
+        helps: helps(&decision, &windows),
         windows,
     })
 }
@@ -193,6 +194,11 @@ impl Answer {
 impl Window {
     fn of(decision: &Decision) -> Window {
         let (quota, stamp) = (decision.quota(), decision.rows().next().map(|(quota, row)| (quota.stamp(), row.stamp)));
+        let snapshot = Snapshot::of(decision);
+        let retry = match snapshot.project(snapshot.now(), Ask::cost(1)).verdict {
+            Verdict::Deny { retry } => retry.map(millis),
+            _ => None,
+        };
         Window {
             name: decision.name().into_owned(),
             quota: quota.whole().to_string(),
@@ -200,15 +206,14 @@ impl Window {
             spent: decision.spent(),
             left: decision.remaining(),
             full_in_ms: millis(decision.reset()),
-            retry_after_ms: decision.retry_after().map(millis),
-            other_quota: decision.decided_by() == DecidedBy::Backend
-                && stamp.is_some_and(|(own, wrote)| wrote != 0 && wrote != own),
+            retry_after_ms: retry,
+            other_quota: stamp.is_some_and(|(own, wrote)| wrote != 0 && wrote != own),
         }
     }
 }
 
 /// Returns what would let the next call through: first what ends a block, and then what gives tokens.
-fn helps(decision: &Decision, inspected: &crate::policy::Decisions) -> Vec<Help> {
+fn helps(decision: &Decision, windows: &[Window]) -> Vec<Help> {
     let mut helps = Vec::new();
     match decision.reason() {
         Reason::DenyList => helps.push(Help::DenyList),
@@ -219,21 +224,15 @@ fn helps(decision: &Decision, inspected: &crate::policy::Decisions) -> Vec<Help>
         }
         _ => {}
     }
-    let lacks: Vec<&Decision> = inspected.iter().filter(|window| window.remaining() == 0).collect();
-    if lacks.is_empty() {
-        return helps;
+    let spent = || windows.iter().filter(|window| window.left == 0);
+    let lacking = |window: &Window| window.spent.saturating_add(1).saturating_sub(window.capacity);
+    let Some(tokens) = spent().map(lacking).max() else { return helps };
+    if spent().all(|window| window.capacity > 0) {
+        if helps.is_empty() {
+            helps.extend(spent().filter_map(|window| window.retry_after_ms).max().map(|ms| Help::Wait { ms }));
+        }
+        helps.extend([Help::Reset, Help::Credit { tokens }]);
     }
-    if lacks.iter().any(|window| window.capacity() == 0) {
-        helps.push(Help::Quota);
-        return helps;
-    }
-    let wait = lacks.iter().filter_map(|window| window.retry_after()).max();
-    if helps.is_empty() {
-        helps.extend(wait.map(|wait| Help::Wait { ms: millis(wait) }));
-    }
-    let tokens = lacks.iter().map(|window| window.spent().saturating_add(1).saturating_sub(window.capacity())).max();
-    helps.push(Help::Reset);
-    helps.extend(tokens.map(|tokens| Help::Credit { tokens: tokens.max(1) }));
     helps.push(Help::Quota);
     helps
 }

@@ -30,12 +30,12 @@ impl QuotaSource {
 }
 
 impl RateLimiter {
-    /// Decides whether one more call would be within the quotas, without charging it. Ignores blocks and deny lists, so
-    /// the rows of a blocked caller are read too.
+    /// Reads the rows of a key under a policy. Ignores blocks and deny lists, so the rows of a blocked caller are read
+    /// too.
     pub(crate) fn inspect(&self, policy: &Policy, subject: &Subject) -> DecisionFuture<Result<Decisions, Error>> {
         let none = Signals::new();
         let context = CallContext { guarded: false, ..CallContext::of(false, &none) };
-        self.decide(&[(policy, subject, Ask::cost(1))], context)
+        self.decide(&[(policy, subject, Ask::cost(0))], context)
     }
 
     /// Finds the tier of a caller from its row, which contains the stamp of the quota that was last charged. Returns

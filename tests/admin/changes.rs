@@ -77,7 +77,7 @@ async fn keys_addresses_agents_and_labels_are_blocked_and_unblocked() {
         (format!(r#""key":"{}""#, server.digest(7)), server.digest(7)),
         (r#""ip":"192.0.2.7""#.to_owned(), "network 192.0.2.7/32".to_owned()),
         (r#""user_agent":"curl/8.5.0""#.to_owned(), "user agent \"curl/8.5.0\"".to_owned()),
-        (r#""label":{"name":"asn","value":"64496"}"#.to_owned(), "asn 64496".to_owned()),
+        (r#""label":{"name":"asn","value":"64496"}"#.to_owned(), "asn \"64496\"".to_owned()),
     ] {
         assert_eq!(server.change("block", &format!(r#"{{{target},"lasts":"2h"}}"#)).await, json!({"scope": DONE}));
         assert_eq!(limiter.blocks().len(), 1, "{target}");

@@ -2,6 +2,8 @@
 //! program that `TOLLGATE_REDIS_SERVER` names. `make servers` runs all tests on three different servers.
 
 mod across_processes;
+#[cfg(feature = "admin")]
+mod admin;
 mod cluster;
 mod cluster_server;
 mod coalescing;
