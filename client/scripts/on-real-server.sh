@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the browser tests with real servers, which are the crate's examples `status` and `status_ui`.
+# Runs the browser tests with real servers, which are the crate's examples `status`, `status_ui` and `admin`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-cargo build --quiet --example status --example status_ui
+cargo build --quiet --features admin --example status --example status_ui --example admin
 target=$(cargo metadata --format-version 1 --no-deps | node -pe 'JSON.parse(require("fs").readFileSync(0)).target_directory')
 folder=$(mktemp -d)
 trap 'kill $(jobs -p); rm -rf "$folder"' EXIT
@@ -22,5 +22,8 @@ start status
 export TOLLGATE_URL=$url
 start status_ui
 export STATUS_UI_URL=$url
+export ADMIN_TOKEN=the-token-of-the-test
+start admin
+export ADMIN_URL=$url
 cd client
 npm run test:browser
