@@ -1,9 +1,10 @@
-//! The command `tollgate`: tries limits on access logs, and checks configuration files.
+//! The command `tollgate`: tries limits on access logs, checks configuration files, and operates a running service.
 
 mod caller;
 mod check;
 mod diff;
 mod log;
+mod operate;
 mod progress;
 mod simulate;
 mod suggest;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Tries rate limits on access logs, and checks tollgate's configuration files.
+/// Tries rate limits on access logs, checks tollgate's configuration files, and operates a running service.
 #[derive(Parser, Debug)]
 #[command(name = "tollgate", version)]
 enum Command {
@@ -20,20 +21,39 @@ enum Command {
     Simulate(simulate::Simulate),
     Suggest(suggest::Suggest),
     Diff(diff::Diff),
+    Policies(operate::Policies),
+    Top(operate::Top),
+    Limited(operate::Limited),
+    Why(operate::Why),
+    Reset(operate::Reset),
+    Credit(operate::Credit),
+    Block(operate::Block),
+    Unblock(operate::Unblock),
+    Quota(operate::Quota),
+    Enforce(operate::Enforce),
 }
 
-/// Exits with 0 on success, 1 if a file is invalid or cannot be read or `diff` found too much, and 2 if the arguments are
-/// wrong.
+/// Exits with 0 on success, 1 if the command fails or `diff` found too much, 2 if the arguments are wrong, and 3 if there
+/// was nothing to change or the key is limited.
 fn main() -> ExitCode {
     let result = match Command::parse() {
-        Command::Check(check) => check.run().map(|()| true),
-        Command::Simulate(simulate) => simulate.run().map(|()| true),
-        Command::Suggest(suggest) => suggest.run().map(|()| true),
-        Command::Diff(diff) => diff.run(),
+        Command::Check(check) => check.run().map(|()| 0),
+        Command::Simulate(simulate) => simulate.run().map(|()| 0),
+        Command::Suggest(suggest) => suggest.run().map(|()| 0),
+        Command::Diff(diff) => diff.run().map(|is_within| u8::from(!is_within)),
+        Command::Policies(policies) => policies.run(),
+        Command::Top(top) => top.run(),
+        Command::Limited(limited) => limited.run(),
+        Command::Why(why) => why.run(),
+        Command::Reset(reset) => reset.run(),
+        Command::Credit(credit) => credit.run(),
+        Command::Block(block) => block.run(),
+        Command::Unblock(unblock) => unblock.run(),
+        Command::Quota(quota) => quota.run(),
+        Command::Enforce(enforce) => enforce.run(),
     };
     match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE

@@ -1,0 +1,6 @@
+//! The commands for operators against a running service: output, errors, exit codes, and the live table in a terminal.
+
+mod commands;
+mod readme;
+mod service;
+mod terminal;
