@@ -77,6 +77,7 @@ simulate:
 # Lints and tests the command `tollgate`.
 cli: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 cli:
+	@command -v tmux >/dev/null || { apt-get update && apt-get install -y --no-install-recommends tmux; }
 	cargo clippy --manifest-path cli/Cargo.toml --all-targets -- -D warnings
 	cargo test --manifest-path cli/Cargo.toml
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
+mod admin;
 mod anonymous_sessions;
 mod behind_proxy;
 mod config_file;

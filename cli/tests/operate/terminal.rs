@@ -65,8 +65,10 @@ fn the_live_table_survives_resizing_and_a_server_that_goes_away() {
     assert!(fits(&screen, 80) && screen.starts_with("charges since"), "{screen}");
 
     tmux.run(&["resize-window", "-x", "40", "-y", "6"]);
-    let screen = tmux.wait_for("the small table", |screen| screen.lines().count() <= 6 && screen.contains('…'));
-    assert!(fits(&screen, 40) && screen.starts_with("charges since"), "{screen}");
+    // Until it is drawn again, the terminal breaks the lines of the large table.
+    let is_small =
+        |screen: &str| screen.starts_with("charges since") && fits(screen, 40) && screen.lines().count() <= 6;
+    tmux.wait_for("the small table", |screen| is_small(screen) && screen.contains("all keys"));
     tmux.run(&["resize-window", "-x", "100", "-y", "20"]);
     tmux.wait_for("the large table", |screen| screen.contains("user-11-") && screen.starts_with("charges since"));
 
