@@ -168,7 +168,7 @@ pub use limiter::{Charge, FailureMode, LimitError, RateLimiter, Receipt, Reserva
 #[doc(inline)]
 pub use middleware::{HeaderFamily, OnResponse, RateLimitLayer, RateLimitStatus, Refusal, RouteLimits, Rule};
 #[doc(inline)]
-pub use policy::{Decision, Decisions, Denied, Policy, Reason, Subject};
+pub use policy::{Decision, Denied, Policy, Reason, Subject};
 
 /// Compiles and runs the README's code with the other examples.
 #[cfg(doctest)]

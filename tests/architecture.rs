@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The top-level modules of `src/` and their levels. Add new modules here.
-const MODULES: [(&str, u8); 14] = [
+const MODULES: [(&str, u8); 15] = [
     ("algorithm", 1),
     ("policy", 2),
     ("clock", 2),
@@ -15,6 +15,7 @@ const MODULES: [(&str, u8); 14] = [
     ("config", 6),
     ("observe", 6),
     ("status", 6),
+    ("admin", 7),
     ("fuzzing", 6),
     // The following module contains only re-exports.
     ("key", 6),

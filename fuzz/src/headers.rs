@@ -5,7 +5,7 @@ use std::time::Duration;
 use arbitrary::{Result, Unstructured};
 use http::HeaderMap;
 use tollgate::algorithm::{Algorithm, State, step};
-use tollgate::{Decision, Decisions, HeaderFamily, Policy, Quota, fuzzing, middleware::ResetUnit};
+use tollgate::{Decision, HeaderFamily, Policy, Quota, fuzzing, middleware::ResetUnit, policy::Decisions};
 
 use crate::raw;
 

@@ -247,7 +247,7 @@ pub(super) async fn limited(
         let keys = refused.map_or(Vec::new(), |refused| refused.keys);
         heaviest.extend(keys.into_iter().map(|key| (policy, key.count, key)));
     }
-    heaviest.sort_by(|one, other| other.1.cmp(&one.1));
+    heaviest.sort_by_key(|(_, count, _)| std::cmp::Reverse(*count));
     heaviest.truncate(max);
     let mut keys = Vec::new();
     for (policy, _, Counted { key, text, count, max_error }) in heaviest {

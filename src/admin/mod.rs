@@ -53,13 +53,15 @@ use crate::policy::{Policy, PolicyName, suggestion};
 
 pub use access::{Operator, bearer_tokens};
 
+type AuthorizeFn = dyn Fn(&Parts) -> Option<Operator> + Send + Sync;
+
 /// Builds the router for operators of a limiter. See the [module](self) for an example.
 #[derive(Clone)]
 pub struct Admin {
     limiter: RateLimiter,
     policies: Vec<Policy>,
     top: Option<Arc<Top>>,
-    authorize: Arc<dyn Fn(&Parts) -> Option<Operator> + Send + Sync>,
+    authorize: Arc<AuthorizeFn>,
 }
 
 impl Admin {

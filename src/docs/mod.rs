@@ -76,6 +76,9 @@ pub mod restarts {}
 #[doc = include_str!("observing.md")]
 pub mod observing {}
 
+#[doc = include_str!("operate.md")]
+pub mod operate {}
+
 #[doc = include_str!("mistakes.md")]
 pub mod mistakes {}
 

@@ -220,7 +220,7 @@ impl TopKey {
         self.0.key
     }
 
-    /// Returns the [text form](Key#text-form) of the key, if the policy was passed to [`show_keys`](Top::show_keys), and
+    /// Returns the [text form](crate::Key#text-form) of the key, if the policy was passed to [`show_keys`](Top::show_keys), and
     /// the key was charged again since it has been in the list. A text of more than 128 bytes is shortened and ends with
     /// `…`.
     pub fn text(&self) -> Option<&str> {

@@ -8,4 +8,5 @@ mod client;
 #[allow(dead_code)] // This file is shared with `tests/sockets`, and not all of it is used here.
 #[path = "../sockets/connections.rs"]
 mod connections;
+mod docs;
 mod reading;

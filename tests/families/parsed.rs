@@ -11,8 +11,8 @@ use axum::routing::any;
 use proptest::prelude::*;
 use tollgate::algorithm::Algorithm;
 use tollgate::{
-    Decisions, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter, Refusal, clock::ManualClock,
-    key,
+    MemoryBackend, Policy, Quota, RateLimitLayer, RateLimitStatus, RateLimiter, Refusal, clock::ManualClock, key,
+    policy::Decisions,
 };
 use tower::ServiceExt;
 

@@ -34,7 +34,7 @@ fn receive_denial_after(limiter: &RateLimiter, backend: &TestBackend, meanwhile:
 /// advance.
 fn take_two(
     limiter: &RateLimiter,
-) -> tollgate::limiter::DecisionFuture<Result<tollgate::Decisions, tollgate::backend::Error>> {
+) -> tollgate::limiter::DecisionFuture<Result<tollgate::policy::Decisions, tollgate::backend::Error>> {
     limiter.try_limit_all([Charge::new(&API, "eve").cost(2)])
 }
 
