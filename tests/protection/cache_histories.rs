@@ -11,10 +11,11 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use tollgate::algorithm::{Ask, Micros, State, Step};
 use tollgate::{
-    Charge, Decisions, Policy, Quota, RateLimiter, Receipt, Subject,
+    Charge, Policy, Quota, RateLimiter, Receipt, Subject,
     clock::{Clock, ManualClock},
     key::Secret,
     policy::DecidedBy,
+    policy::Decisions,
 };
 
 use crate::random::{Raw, begin, bucket, cases, history, sliding, tiny, window};
