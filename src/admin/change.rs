@@ -217,6 +217,7 @@ pub(super) async fn quota(
         let Json(SetQuota { policy, tier, key, quota }) = body?;
         change.value = quota.as_deref().map_or("the program's", |quota| truncated(quota)).to_owned();
         let policy = change.policy(&policy)?;
+        let key = key.map(|key| change.key(&key)).transpose()?;
         let parse =
             |text: String| text.parse::<Quotas>().map_err(|error| Problem::invalid(format!("`quota`: {error}")));
         let quotas = quota.map(parse).transpose()?;
@@ -226,10 +227,7 @@ pub(super) async fn quota(
                 change.scope = Some(format!("tier {:?}", truncated(&tier)));
                 admin.limiter.set_tier_quota(policy, &tier, quotas).await?;
             }
-            (None, Some(key)) => {
-                let key = change.key(&key)?;
-                admin.limiter.set_key_quota(policy, key, quotas).await?;
-            }
+            (None, Some(key)) => admin.limiter.set_key_quota(policy, key, quotas).await?,
             _ => return Err(Problem::invalid("expected `tier` or `key` or neither, found both")),
         }
         Ok(None)

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(feature = "admin")]
+mod audits;
 mod backends;
 mod counters;
 mod dashboard;
