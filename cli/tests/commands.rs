@@ -51,6 +51,52 @@ fn a_configuration_is_checked() {
 }
 
 #[test]
+fn what_has_no_effect_is_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+        default = "api"
+        all_routes = ["daily"]
+        [policies.api]
+        quota = ["10/s", "100000/h fixed"]
+        tiers = { free = ["10/s", "100000/h fixed"], premium = ["10/s", "1000/h fixed"] }
+        [policies.daily]
+        quota = "1000/d"
+        enforce = 0.25
+        [policies.unused]
+        quota = ["1/min sliding", "5000/d"]
+        [policies.search]
+        quota = "5/s"
+        [routes]
+        "GET /search" = "search"
+        "/{*rest}" = "search"
+        [deny]
+        ips = ["10.1.0.0/16", "10.0.0.0/8", "2001:db8::/32", "10.200.3.4", "11.0.0.0/8"]
+    "#;
+    let (code, out, _) = tollgate(&["check", &file(&folder, "limits.toml", text)]);
+    assert_eq!(code, 0);
+    let notes: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("no effect: ")).collect();
+    assert_eq!(
+        notes,
+        [
+            "policy api: 100000/h fixed never limits, because 10/s does not let so many requests through",
+            "policy api: the tier \"free\" has the same quotas as callers without a tier",
+            "policy api, tier \"free\": 100000/h fixed never limits, because 10/s does not let so many requests through",
+            "no request falls under the policy unused; add it to `routes`, `default` or `all_routes`",
+            "policy unused: 5000/d never limits, because 1/min sliding does not let so many requests through",
+            "`default` (api) applies only to the path /, because the route /{*rest} has all others",
+            "the deny rule for 10.1.0.0/16, because the rule for 10.0.0.0/8 includes it",
+            "the deny rule for 10.200.3.4/32, because the rule for 10.0.0.0/8 includes it",
+        ]
+    );
+    for line in ["all routes: daily\n", "deny list: 5 rules\n", "  enforced for 25 % of the keys\n"] {
+        assert!(out.contains(line), "{out}");
+    }
+    let (_, json, _) = tollgate(&["check", &file(&folder, "limits.toml", text), "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((json["no_effect"].as_array().unwrap().len(), &json["all_routes"][0]), (8, &"daily".into()));
+}
+
+#[test]
 fn the_routes_of_a_configuration_apply_to_the_paths_in_a_log() {
     let folder = tempfile::tempdir().unwrap();
     let (limits, log) = (file(&folder, "limits.toml", OLD), file(&folder, "access.log", &log()));

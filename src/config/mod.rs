@@ -222,10 +222,14 @@ impl Config {
         self.policies.values().map(|configured| &configured.policy)
     }
 
-    /// Returns the policy for routes that have no entry in `routes`. If there are several such policies, returns the
-    /// first.
-    pub fn default_policy(&self) -> Option<&Policy> {
-        self.policy(self.default.as_ref()?.policies.first()?)
+    /// Returns the policies for routes that have no entry in `routes`.
+    pub fn default_policies(&self) -> impl Iterator<Item = &Policy> {
+        self.default.iter().flat_map(|choice| &choice.policies).filter_map(|name| self.policy(name))
+    }
+
+    /// Returns the policies that apply to all requests, in addition to those of the route.
+    pub fn all_routes(&self) -> impl Iterator<Item = &Policy> {
+        self.all_routes.iter().filter_map(|name| self.policy(name))
     }
 
     /// Returns the lines of `routes`, such as `"POST /todos"`, with their policies. A line with several policies occurs

@@ -133,7 +133,7 @@ fn toml_yaml_and_json_parse_to_equal_configurations() {
                 named("web", Quota::token_bucket(60, MINUTE), &[]),
             ]
         );
-        assert_eq!(config.default_policy().map(parts), config.policy("web").map(parts));
+        assert_eq!(config.default_policies().next().map(parts), config.policy("web").map(parts));
         let routes: Vec<_> = config.routes().map(|(line, policy)| (line, policy.name().as_str())).collect();
         assert_eq!(routes, [("/users/{id}", "web"), ("POST /todos", "404")]);
 
@@ -185,10 +185,10 @@ async fn a_reload_from_one_format_to_another_changes_nothing() {
 #[test]
 fn omitted_fields_have_the_documented_defaults() {
     let config = parse("limits.yaml", "policies: {default: {quota: 1/s}, api: {quota: 2/s}}").unwrap();
-    assert_eq!(config.default_policy().unwrap().name().as_str(), "default");
+    assert_eq!(config.default_policies().next().unwrap().name().as_str(), "default");
     assert_eq!((config.routes().count(), config.deny_list().len(), config.auto_block()), (0, 0, None));
     let config = parse("limits.yaml", "policies: {api: {quota: 2/s}}\nauto_block: {policies: [api]}").unwrap();
-    assert!(config.default_policy().is_none());
+    assert!(config.default_policies().next().is_none());
     let api = config.policy("api").unwrap();
     assert_eq!(config.auto_block(), Some(&tollgate::protection::AutoBlock::new([api])));
     let defaults = tollgate::protection::AutoBlock::new([api])

@@ -63,7 +63,7 @@ async fn routes_choose_several_policies_with_their_own_keys_and_costs() {
     assert_eq!(left(&app, "GET /todos", &["x-user: ada"]).await.0, 400);
     let routes: Vec<_> = config.routes().map(|(line, policy)| format!("{line} {}", policy.name())).collect();
     assert_eq!(routes, ["/users/{id} api", "GET /todos tenant", "GET /todos api", "POST /todos api"]);
-    assert_eq!(config.default_policy().unwrap().name().as_str(), "api");
+    assert_eq!(config.default_policies().next().unwrap().name().as_str(), "api");
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn a_policy_of_a_file_can_use_leases() {
 #[tokio::test]
 async fn a_policy_named_default_that_applies_to_all_routes_is_charged_once() {
     let config = toml("all_routes = \"default\"\n[policies.default]\nquota = \"60/min\"");
-    assert!(config.default_policy().is_none());
+    assert!(config.default_policies().next().is_none());
     let (limiter, _clock) = limiter(&config);
     assert_eq!(left(&app(&config, &limiter), "GET /todos", &[]).await, (200, "default=59".to_owned()));
 }
