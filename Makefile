@@ -10,7 +10,7 @@ FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics admin con
 .PHONY: instructions instructions-check attack threats
 .PHONY: supply supply-tools advisories public-api
 .PHONY: fuzz replay simulate
-.PHONY: migrating theirs cli
+.PHONY: migrating theirs cli bench-cli
 .PHONY: models models-weakened
 .PHONY: mutants coverage
 
@@ -80,6 +80,10 @@ cli:
 	@command -v tmux >/dev/null || { apt-get update && apt-get install -y --no-install-recommends tmux; }
 	cargo clippy --manifest-path cli/Cargo.toml --all-targets -- -D warnings
 	cargo test --manifest-path cli/Cargo.toml
+
+# Prints the speed of the command beside `wc -l` and goaccess.
+bench-cli:
+	cli/bench.sh
 
 # Tests the browser package: its arithmetic against the crate's, and a page in a real browser with a real server.
 client: client-tools

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use axum::routing::any;
@@ -15,7 +15,7 @@ use tollgate::algorithm::Micros;
 use tollgate::clock::ManualClock;
 use tollgate::config::ConfigReader;
 use tollgate::key::{self, KeyExtractor, PeerAddr};
-use tollgate::{Config, Key, MemoryBackend};
+use tollgate::{Config, HeaderFamily, Key, MemoryBackend, Refusal};
 use tower::util::BoxService;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -72,7 +72,8 @@ impl Limit {
         let clock = ManualClock::at(Micros::EPOCH);
         let limiter = self.config.limiter(MemoryBackend::builder().clock(clock.clone()).max_rows(max_rows).build());
         let layer = self.config.layer(&limiter.build(), caller()).client_ip(key::client_ip());
-        let layer = layer.ignore_unmatched_deny_rules();
+        // A log needs no headers and no bodies, whose writing would take most of the time.
+        let layer = layer.ignore_unmatched_deny_rules().headers(HeaderFamily::None).on_refusal(refused);
         let mut paths: Vec<&str> = self.config.routes().map(|(line, _)| path_of(line)).collect();
         paths.sort_unstable();
         paths.dedup();
@@ -126,6 +127,12 @@ async fn ok() {}
 
 async fn no_content(_: Request) -> Result<Response, Infallible> {
     Ok(Response::new(Body::empty()))
+}
+
+fn refused(refusal: &Refusal<'_>) -> axum::http::Response<Bytes> {
+    let mut response = axum::http::Response::new(Bytes::new());
+    *response.status_mut() = refusal.status();
+    response
 }
 
 fn caller() -> impl KeyExtractor {
