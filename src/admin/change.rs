@@ -154,7 +154,7 @@ pub(super) async fn block(
     let mut change = Change::new(&admin, &operator, "block");
     let done: Made = async {
         let Json(target) = body?;
-        change.value = target.lasts.clone().unwrap_or_default();
+        change.value = target.lasts.as_deref().map(audited).unwrap_or_default();
         let lasts = target::lasts(target.lasts.as_deref());
         let signal = target.signal()?;
         change.scope = Some(name(&admin, &signal.0, signal.to_rule()));
@@ -215,7 +215,7 @@ pub(super) async fn quota(
     let mut change = Change::new(&admin, &operator, "quota");
     let done: Made = async {
         let Json(SetQuota { policy, tier, key, quota }) = body?;
-        change.value = quota.as_deref().map_or("the program's", |quota| truncated(quota)).to_owned();
+        change.value = quota.as_deref().map_or_else(|| "the program's".to_owned(), audited);
         let policy = change.policy(&policy)?;
         let key = key.map(|key| change.key(&key)).transpose()?;
         let parse =
@@ -224,7 +224,7 @@ pub(super) async fn quota(
         match (tier, key) {
             (None, None) => admin.limiter.set_quota(policy, quotas).await?,
             (Some(tier), None) => {
-                change.scope = Some(format!("tier {:?}", truncated(&tier)));
+                change.scope = Some(format!("tier {:?}", audited(&tier)));
                 admin.limiter.set_tier_quota(policy, &tier, quotas).await?;
             }
             (None, Some(key)) => admin.limiter.set_key_quota(policy, key, quotas).await?,
@@ -270,10 +270,9 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Res
     Option::deserialize(deserializer)
 }
 
-/// Shortens a text for an audit event.
-fn truncated(text: &str) -> &str {
-    let end = (0..=text.len().min(MAX_AUDITED)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    &text[..end]
+/// Shortens a text for an audit event, and replaces control characters, which could add lines to a log.
+fn audited(text: &str) -> String {
+    text.chars().take(MAX_AUDITED).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 const MAX_AUDITED: usize = 256;

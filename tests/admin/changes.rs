@@ -102,6 +102,22 @@ async fn keys_addresses_agents_and_labels_are_blocked_and_unblocked() {
     assert!(limiter.blocks().is_empty());
 }
 
+#[tokio::test]
+async fn an_audit_event_has_one_short_line() {
+    let server = TestServer::start().await;
+    for (path, body) in [
+        ("block", json!({"key": "7", "lasts": "1h\nada reset api".repeat(500)})),
+        ("quota", json!({"policy": "api", "quota": "9/min\r\n".repeat(500)})),
+        ("quota", json!({"policy": "api", "tier": "\n".repeat(5000), "quota": "9/min"})),
+    ] {
+        assert_eq!(server.post(path, &body.to_string()).await.status, 400);
+    }
+    for audit in server.audits.take() {
+        let (before, _) = audit.split_once("failed: ").unwrap();
+        assert!(before.len() < 1000 && !audit.contains(['\n', '\r']), "{audit}");
+    }
+}
+
 /// The list of blocks shows digests, with which an operator can lift them.
 #[tokio::test]
 async fn any_listed_block_is_lifted_by_its_digest() {
