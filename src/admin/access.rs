@@ -24,14 +24,14 @@ pub struct Operator {
 
 impl Operator {
     /// Creates an operator who may read. The name appears in [audit events](crate::observe::Audited::operator).
-    pub fn reader(name: impl Into<Arc<str>>) -> Operator {
-        Operator { name: name.into(), changes: false }
+    pub fn reader(name: impl Into<String>) -> Operator {
+        Operator { name: name.into().into(), changes: false }
     }
 
     /// Creates an operator who may read and change. The name appears in [audit
     /// events](crate::observe::Audited::operator).
-    pub fn editor(name: impl Into<Arc<str>>) -> Operator {
-        Operator { name: name.into(), changes: true }
+    pub fn editor(name: impl Into<String>) -> Operator {
+        Operator { name: name.into().into(), changes: true }
     }
 
     pub(super) fn name(&self) -> &str {
