@@ -144,7 +144,7 @@ test('spent tokens are subtracted immediately, without a request', async (t) => 
   assert.equal(w.urls.length, 1);
 });
 
-test('tokens spent earlier are refilled from that time on', async (t) => {
+test('tokens are refilled from the time at which they were spent', async (t) => {
   const w = world(t);
   w.store.subscribe(() => {});
   await w.pass(10);

@@ -179,7 +179,7 @@ impl fmt::Display for Reloaded {
         }
         let mut lines: Vec<String> = self.quotas.iter().take(MAX_SHOWN).map(QuotaChange::to_string).collect();
         if self.quotas.len() > MAX_SHOWN {
-            lines.push(format!("policies: and {} other quotas", self.quotas.len() - MAX_SHOWN));
+            lines.push(format!("policies: {} more quotas", self.quotas.len() - MAX_SHOWN));
         }
         let mut rules = BTreeMap::new();
         for (rules_of, what) in [(&self.added, "added"), (&self.removed, "removed")] {
@@ -191,7 +191,7 @@ impl fmt::Display for Reloaded {
             lines.push(format!("deny: {what} {rule}{times}"));
         }
         if more > 0 {
-            lines.push(format!("deny: and {more} other rules"));
+            lines.push(format!("deny: {more} more rules"));
         }
         f.write_str(&lines.join("\n"))
     }

@@ -192,7 +192,7 @@ async fn a_reload_report_shows_the_first_twenty_changes() {
     let lines: Vec<_> = reloaded.to_string().lines().map(str::to_owned).collect();
     assert_eq!((reloaded.quotas().len(), lines.len()), (30, 21));
     assert_eq!(lines[0], "policies.p00.quota: 1/min → 2/min");
-    assert_eq!(lines[20], "policies: and 10 other quotas");
+    assert_eq!(lines[20], "policies: 10 more quotas");
 }
 
 #[tokio::test]
@@ -213,7 +213,7 @@ async fn a_reload_report_lists_added_and_removed_rules_without_keys() {
     let many = (0..30).map(|i| format!("\"192.0.2.{i}\"")).collect::<Vec<_>>().join(", ");
     let many = toml(&changed(&[("[\"KP\"]", &format!("[\"KP\"]\nips = [{many}]"))]));
     let lines = config.reload(&limiter, &many).await.unwrap().to_string();
-    assert_eq!((lines.lines().count(), lines.lines().last()), (21, Some("deny: and 15 other rules")));
+    assert_eq!((lines.lines().count(), lines.lines().last()), (21, Some("deny: 15 more rules")));
 }
 
 #[tokio::test]

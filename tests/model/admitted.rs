@@ -53,8 +53,8 @@ pub(crate) fn check(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), St
     Ok(())
 }
 
-/// For a sliding window, checks at each charge the tokens used in the current window plus the weighted tokens used in
-/// the previous window.
+/// Checks the limit of a sliding window at each charge: the tokens used in the current window, plus a share of those used
+/// in the previous window.
 fn check_windows(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), String> {
     for (i, last) in admitted.iter().enumerate() {
         let mut used = 0;
@@ -76,8 +76,8 @@ fn check_windows(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), Strin
     Ok(())
 }
 
-/// Returns the largest number of units by which rounding up to a microsecond, or to a boundary, can exceed the needed
-/// refill.
+/// Returns the largest refill, in units, that a wait can exceed because it is rounded up to a microsecond or to a
+/// boundary.
 fn less_than_a_tick(model: &Model) -> i128 {
     match model.algorithm {
         Algorithm::FixedWindow => (model.rate - 1) * model.period,

@@ -171,7 +171,8 @@ impl Batch {
     pub(super) fn complete(self, reply: &[u8]) {
         let Some(mut reply) = Reply::read(reply, self.operations.len(), self.rows.len(), self.windows) else {
             let message = format!(
-                "expected the script's reply for {} operations on {} rows, found {} bytes; check the address",
+                "expected a reply to {} operations on {} rows, found {} bytes that are no such reply; check that the address is \
+                 that of a Redis server",
                 self.operations.len(),
                 self.rows.len(),
                 reply.len()
