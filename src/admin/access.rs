@@ -95,18 +95,20 @@ pub(super) async fn guard(State(admin): State<Arc<Admin>>, request: Request, nex
 
 fn authorize(admin: &Admin, parts: &Parts) -> Result<Operator, Problem> {
     let Some(operator) = (admin.authorize)(parts) else { return Err(Problem::unauthorized()) };
-    let change = change::ACTIONS.iter().find(|action| parts.uri.path().strip_prefix('/') == Some(**action));
-    let change = change.filter(|_| parts.method == Method::POST);
+    let (method, path) = (&parts.method, parts.uri.path());
+    // Everything else needs the right to change, also under a path that this function does not know.
+    let reads = *method == Method::GET || *method == Method::HEAD || *method == Method::POST && path == "/key";
     let problem = if is_cross_site(parts) {
         Problem::cross_site()
-    } else if change.is_some() && !operator.changes {
+    } else if !reads && !operator.changes {
         Problem::forbidden(operator.name())
-    } else if parts.method == Method::POST && !sends_json(parts) {
+    } else if *method == Method::POST && !sends_json(parts) {
         Problem::not_json()
     } else {
         return Ok(operator);
     };
-    if let Some(action) = change {
+    let action = change::ACTIONS.iter().find(|action| path.strip_prefix('/') == Some(**action));
+    if let Some(action) = action.filter(|_| !reads) {
         let error = Some(problem.detail());
         let audited = Audited { operator: operator.name(), action, policy: None, scope: None, change: "", error };
         admin.limiter.audit(&audited);

@@ -58,6 +58,9 @@ async fn a_reader_reads_but_changes_nothing_and_each_attempt_is_audited() {
         let failed = format!("eve {path} - - [] failed: eve may only read; use an operator who may change");
         assert_eq!(server.audits.take(), [failed]);
     }
+    for (method, path) in [("POST", "policies"), ("POST", "missing"), ("PUT", "quota"), ("DELETE", "blocks")] {
+        assert_problem(&server.send(method, path, &headers, "{}").await, 403, "eve may only read");
+    }
     assert_eq!((server.limiter.blocks().len(), server.limiter.set_quotas().len()), (0, 0));
 }
 
