@@ -181,3 +181,13 @@ fn a_row_below_the_floor_is_raised_at_this_instant() {
     let raised = floored(&sliding, &state, 20, NOW + SECOND);
     assert_eq!((raised.spent, raised.carry), (20.0, 15.0));
 }
+
+#[test]
+fn the_floor_of_a_bucket_is_spent_at_the_present() {
+    let (quota, begin) = (Quota::token_bucket(10, MINUTE), Micros::new(1_000_000_000));
+    // After seven seconds, one of two spent tokens has been refilled, and a sixth of the other.
+    let now = begin + 7 * SECOND;
+    let row = State { spent: 2.0, at: begin, stamp: quota.stamp(), ..State::default() };
+    let rolled = floored(&quota, &row, 5, now);
+    assert_eq!((rolled.spent, rolled.at, available(&quota, &rolled, now)), (5.0, now, 5));
+}
