@@ -234,7 +234,8 @@ struct LimitedKey {
     now: Answer,
 }
 
-/// `GET /limited`.
+/// `GET /limited`. The backend is asked about each key. The denials in the block cache would be cheaper, but they belong to
+/// digests of windows, from which no key can be found, and a second later they may be wrong.
 pub(super) async fn limited(
     State(admin): State<Arc<Admin>>,
     selection: Asked<Selection>,
