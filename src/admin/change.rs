@@ -34,7 +34,8 @@ pub(super) struct Done {
     found: Option<bool>,
 }
 
-/// A change while it is made. What is known of it when it fails is in the audit event.
+/// A change while it is made. What is known of it when it ends is in the audit event. If the client disconnects before the
+/// backend has answered, the change is dropped, and the event says that it may have been made.
 struct Change<'a> {
     admin: &'a Admin,
     operator: &'a Operator,
@@ -42,11 +43,12 @@ struct Change<'a> {
     policy: Option<&'a Policy>,
     scope: Option<String>,
     value: String,
+    is_audited: bool,
 }
 
 impl<'a> Change<'a> {
     fn new(admin: &'a Admin, operator: &'a Operator, action: &'static str) -> Change<'a> {
-        Change { admin, operator, action, policy: None, scope: None, value: String::new() }
+        Change { admin, operator, action, policy: None, scope: None, value: String::new(), is_audited: false }
     }
 
     fn policy(&mut self, name: &str) -> Result<&'a Policy, Problem> {
@@ -61,18 +63,30 @@ impl<'a> Change<'a> {
         Ok(key)
     }
 
+    fn end(mut self, done: Made, scope: Scope) -> Answer {
+        self.audit(done.as_ref().err().map(Problem::detail));
+        Ok(Json(Done { scope, found: done? }))
+    }
+
     /// Reports the change to the observers.
-    fn end(self, done: Made, scope: Scope) -> Answer {
-        let audited = Audited {
+    fn audit(&mut self, error: Option<&str>) {
+        self.is_audited = true;
+        self.admin.limiter.audit(&Audited {
             operator: self.operator.name(),
             action: self.action,
             policy: self.policy.map(Policy::name),
             scope: self.scope.as_deref(),
             change: &self.value,
-            error: done.as_ref().err().map(Problem::detail),
-        };
-        self.admin.limiter.audit(&audited);
-        Ok(Json(Done { scope, found: done? }))
+            error,
+        });
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        if !self.is_audited {
+            self.audit(Some("the client disconnected before the backend answered; the change may have been made"));
+        }
     }
 }
 

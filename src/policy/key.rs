@@ -135,7 +135,7 @@ impl Key {
     /// Returns the digest from which this key was created.
     #[inline]
     pub(crate) fn as_digest(&self) -> Option<Digest> {
-        if self.bytes[0] != Tag::Digest as u8 {
+        if self.bytes.first() != Some(&(Tag::Digest as u8)) {
             return None;
         }
         let bits = self.bytes.get(8..24)?.try_into().ok()?;

@@ -1,10 +1,18 @@
 //! Changes by operators, their effects, and their audit events.
 
-use serde_json::{Value, json};
-use tollgate::protection::Signal;
-use tollgate::{MINUTE, Reason, Subject};
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::client::{API, TestServer, chat};
+use axum::body::Body;
+use http::Request;
+use serde_json::{Value, json};
+use tollgate::admin::{Admin, Operator};
+use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
+use tollgate::protection::Signal;
+use tollgate::{MINUTE, RateLimiter, Reason, Subject};
+use tower::ServiceExt;
+
+use crate::client::{API, AuditLog, TestServer, chat};
 
 const DONE: &str = "this_process";
 
@@ -100,6 +108,43 @@ async fn keys_addresses_agents_and_labels_are_blocked_and_unblocked() {
     }
     refused(&server, "unblock", r#"{"key":"7","lasts":"1h"}"#, "leave it out").await;
     assert!(limiter.blocks().is_empty());
+}
+
+/// Regression: the change was made, but no event was sent.
+#[tokio::test]
+async fn a_change_is_audited_even_if_the_client_disconnects() {
+    let audits = Arc::new(AuditLog::default());
+    let limiter = RateLimiter::builder(SlowBackend).observer(Arc::clone(&audits)).build();
+    let admin = Admin::new(&limiter, |_| Some(Operator::editor("ada"))).policies([&API]);
+    let request = Request::post("/reset").header("content-type", "application/json");
+    let request = request.body(Body::from(r#"{"policy":"api","key":"7"}"#)).unwrap();
+    let answer = admin.into_router::<()>().oneshot(request);
+    assert!(tokio::time::timeout(Duration::from_millis(50), answer).await.is_err());
+    let [audit] = &audits.take()[..] else { panic!("expected one event") };
+    let digest = format!("{:?}", limiter.digest(Some(&7.into())));
+    assert!(audit.starts_with(&format!("ada reset api digest:{digest} [] failed: the client disconnected")), "{audit}");
+}
+
+/// Never answers.
+#[derive(Debug)]
+struct SlowBackend;
+
+impl Backend for SlowBackend {
+    fn acquire(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
+        BackendFuture::boxed(std::future::pending())
+    }
+
+    fn peek(&self, _: &[Take<'_>]) -> BackendFuture<Steps> {
+        BackendFuture::boxed(std::future::pending())
+    }
+
+    fn settle(&self, _: &[Adjustment<'_>]) -> BackendFuture<bool> {
+        BackendFuture::boxed(std::future::pending())
+    }
+
+    fn reset(&self, _: &[RowId<'_>]) -> BackendFuture<usize> {
+        BackendFuture::boxed(std::future::pending())
+    }
 }
 
 #[tokio::test]

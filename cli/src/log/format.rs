@@ -99,7 +99,7 @@ impl FieldFormat {
             let (literal, next) = tail.split_at(tail.find('$').unwrap_or(tail.len()));
             if literal.is_empty() && !next.is_empty() {
                 return Err(format!(
-                    "there is no text between ${name} and the next field, so they cannot be told apart"
+                    "there is no text between ${name} and the next field, so it is unknown where one ends"
                 ));
             }
             fields.push((Field::named(name), literal.to_owned()));
