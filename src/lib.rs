@@ -81,6 +81,7 @@
 //! | `docs::redis` | how to set up a Redis server, and what happens in an outage (feature `redis`) |
 //! | [`docs::restarts`] | limits in memory that survive a restart |
 //! | [`docs::observing`] | logs, metrics, alerts |
+//! | [`docs::operate`] | who is limited and why, and how operators help: router, page, command |
 //! | [`docs::migrating`] | how to move from other libraries and services |
 //! | [`docs::mistakes`] | mistakes in writing limits, and how to notice them |
 //! | [`docs::limitations`] | what the crate cannot do, and what is lost in a restart or an eviction |

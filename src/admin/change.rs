@@ -20,7 +20,7 @@ use crate::policy::{Enforce, Key, Policy, Quotas, SignalKind, Subject};
 pub(super) const ACTIONS: [&str; 6] = ["reset", "credit", "block", "unblock", "quota", "enforcement"];
 
 type Body<T> = Result<Json<T>, JsonRejection>;
-type Answer = Result<Json<Done>, Problem>;
+type Changed = Result<Json<Done>, Problem>;
 /// Whether there was something to change, if the limiter tells.
 type Made = Result<Option<bool>, Problem>;
 
@@ -63,7 +63,7 @@ impl<'a> Change<'a> {
         Ok(key)
     }
 
-    fn end(mut self, done: Made, scope: Scope) -> Answer {
+    fn end(mut self, done: Made, scope: Scope) -> Changed {
         self.audit(done.as_ref().err().map(Problem::detail));
         Ok(Json(Done { scope, found: done? }))
     }
@@ -104,7 +104,7 @@ pub(super) async fn reset(
     State(admin): State<Arc<Admin>>,
     Extension(operator): Extension<Operator>,
     body: Body<Reset>,
-) -> Answer {
+) -> Changed {
     let mut change = Change::new(&admin, &operator, "reset");
     let done: Made = async {
         let Json(Reset { policy, key, all }) = body?;
@@ -139,7 +139,7 @@ pub(super) async fn credit(
     State(admin): State<Arc<Admin>>,
     Extension(operator): Extension<Operator>,
     body: Body<Credit>,
-) -> Answer {
+) -> Changed {
     let mut change = Change::new(&admin, &operator, "credit");
     let done: Made = async {
         let Json(Credit { policy, key, tier, tokens }) = body?;
@@ -164,7 +164,7 @@ pub(super) async fn block(
     State(admin): State<Arc<Admin>>,
     Extension(operator): Extension<Operator>,
     body: Body<BlockTarget>,
-) -> Answer {
+) -> Changed {
     let mut change = Change::new(&admin, &operator, "block");
     let done: Made = async {
         let Json(target) = body?;
@@ -184,7 +184,7 @@ pub(super) async fn unblock(
     State(admin): State<Arc<Admin>>,
     Extension(operator): Extension<Operator>,
     body: Body<BlockTarget>,
-) -> Answer {
+) -> Changed {
     let mut change = Change::new(&admin, &operator, "unblock");
     let done: Made = async {
         let Json(target) = body?;
@@ -225,7 +225,7 @@ pub(super) async fn quota(
     State(admin): State<Arc<Admin>>,
     Extension(operator): Extension<Operator>,
     body: Body<SetQuota>,
-) -> Answer {
+) -> Changed {
     let mut change = Change::new(&admin, &operator, "quota");
     let done: Made = async {
         let Json(SetQuota { policy, tier, key, quota }) = body?;
@@ -263,7 +263,7 @@ pub(super) async fn enforcement(
     State(admin): State<Arc<Admin>>,
     Extension(operator): Extension<Operator>,
     body: Body<SetEnforce>,
-) -> Answer {
+) -> Changed {
     let mut change = Change::new(&admin, &operator, "enforcement");
     let done: Made = async {
         let Json(SetEnforce { policy, enforce }) = body?;

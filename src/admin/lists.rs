@@ -1,6 +1,6 @@
 //! The endpoints that list policies, the heaviest keys, limited keys and blocks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::Json;
@@ -110,10 +110,7 @@ pub(super) async fn policies(
     for quota in admin.limiter.set_quotas() {
         set.entry(quota.policy.clone()).or_default().push(quota);
     }
-    let mut enforced: Vec<_> = admin.limiter.set_enforcements().into_iter().map(|set| set.policy).collect();
-    enforced.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
-    let is_enforced =
-        |policy: &Policy| enforced.binary_search_by(|name| name.as_str().cmp(policy.name().as_str())).is_ok();
+    let enforced: HashSet<_> = admin.limiter.set_enforcements().into_iter().map(|set| set.policy).collect();
     let counts_rows = admin.limiter.stats().rows.is_some();
     let rows: HashMap<_, _> = admin.limiter.rows_by_policy().into_iter().collect();
     let entry = |policy: &Policy| {
@@ -140,7 +137,7 @@ pub(super) async fn policies(
             set_quotas: of(None).map(|set| set.quotas.to_string()),
             tiers: tiers.collect(),
             enforce: admin.limiter.enforcement(policy).share(),
-            set_enforce: is_enforced(policy),
+            set_enforce: enforced.contains(policy.name()),
             leases: policy.uses_leases(),
             rows: counts_rows.then(|| rows.get(policy.name()).copied().unwrap_or(0)),
             set_keys_total: keys.count(),
