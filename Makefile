@@ -14,7 +14,14 @@ FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics admin con
 .PHONY: models models-weakened
 .PHONY: mutants coverage
 
-test: tools fmt lint features docs theirs unit valkey cli client
+STEPS := tools fmt lint features docs theirs unit valkey cli client
+
+# Runs all steps, and prints how long each of them took.
+test:
+	@times=; for step in $(STEPS); do \
+		began=$$SECONDS; $(MAKE) --no-print-directory $$step || exit 1; \
+		times+=$$(printf '%6d s  %s|' $$((SECONDS - began)) $$step); \
+	done; tr '|' '\n' <<< "$$times$$(printf '%6d s  in total' $$SECONDS)"
 
 # Installs missing tools on a machine with Rust.
 tools:
@@ -144,20 +151,22 @@ attack:
 threats: tools node
 	tests/threats/table.sh
 
-# Checks the supply chain: licenses, sources and oldest versions of the dependencies, pairs of features, the public API, and
-# the package to publish.
-supply: supply-tools
+# Checks the supply chain: licenses, sources and oldest versions of the dependencies, pairs of features, the public API, the
+# workflows, and the packages to publish.
+supply: supply-tools node
 	cargo deny --locked check bans licenses sources
 	scripts/public-api.sh
 	scripts/minimal-versions.sh
 	scripts/features.sh $(FEATURES)
 	cargo test --no-default-features --lib --test vectors
-	cargo package --locked --allow-dirty --all-features
+	check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	scripts/release.sh dry-run
 
 # cargo-public-api reads the JSON of one Rust version only; keep the version in sync with scripts/public-api.sh.
 supply-tools:
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny@0.20.2
 	@command -v cargo-public-api >/dev/null || cargo install --locked cargo-public-api@0.52.0
+	@command -v check-jsonschema >/dev/null || pip3 install --break-system-packages check-jsonschema
 
 # Checks the dependencies for known vulnerabilities; downloads a database.
 advisories: supply-tools

@@ -121,6 +121,10 @@ const BEGIN: Micros = Micros::new(1_700_000_000_000_000);
 const WARM_UP: Duration = Duration::from_secs(2);
 const TIME: Duration = Duration::from_secs(8);
 
+/// Limits of at most 100 calls per second are simulated for longer, because a few calls more or less would otherwise change
+/// the figures.
+const TIME_OF_LOW_LIMITS: Duration = Duration::from_secs(80);
+
 /// The time after which a message counts as lost.
 const DEADLINE: Duration = Duration::from_millis(500);
 
@@ -149,7 +153,8 @@ impl Simulation {
         };
         (0..processes).for_each(|process| simulation.arrive(process, BEGIN));
         simulation.at(BEGIN, Event::Tick);
-        let (begin, end) = (BEGIN + WARM_UP, BEGIN + WARM_UP + TIME);
+        let time = if limit <= 100 { TIME_OF_LOW_LIMITS } else { TIME };
+        let (begin, end) = (BEGIN + WARM_UP, BEGIN + WARM_UP + time);
         let mut is_warm = false;
         while let Some(((now, _), event)) = simulation.events.pop_first() {
             if now >= end {

@@ -155,8 +155,8 @@ const HEAD: &str = "\
 # Leases, simulated
 
 Written by `make simulate`; do not edit. Processes share the limit of one key in virtual time. The algebra and the code of
-the processes are those of the crate. Calls arrive at random (Poisson) times for eight seconds after two seconds of
-warm-up. A message takes 0.5 ms in each direction. The limit is a token bucket that is refilled in one second.
+the processes are those of the crate. Calls arrive at random (Poisson) times for eight seconds (80 seconds if the limit is
+at most 100) after two seconds of warm-up. A message takes 0.5 ms in each direction. The limit is a token bucket that is refilled in one second.
 
 - **plain**: one row on the server; a process remembers denials.
 - **leases**: the same with leases.
