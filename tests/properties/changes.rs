@@ -1,6 +1,6 @@
-//! Quotas that change or alternate on one row. Together, these quotas admit no more than the largest of them. An
-//! upgrade takes effect immediately, and after a downgrade, a caller is denied for no longer than it takes to repay the
-//! debt under the old quota.
+//! Quotas that change or alternate on one row. Together, they admit a bounded number of tokens more than the largest of
+//! them. An upgrade takes effect immediately. After a downgrade, a caller is denied for no longer than it takes to
+//! repay the debt under the old quota.
 
 use std::time::Duration;
 

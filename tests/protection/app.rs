@@ -23,7 +23,7 @@ pub(crate) fn user(req: &Parts) -> Subject {
     user.map_or(Subject::anonymous(), Subject::new)
 }
 
-/// A layer that limits by user, behind a local proxy that sends addresses and countries.
+/// Creates a layer that limits by user, and that trusts a local proxy to send addresses and countries.
 pub(crate) fn layer(limiter: &RateLimiter, policy: &Policy) -> RateLimitLayer {
     RateLimitLayer::new(policy, user)
         .limiter(limiter)
