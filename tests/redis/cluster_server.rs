@@ -1,4 +1,4 @@
-//! A Redis cluster for a test, which has three primaries and optionally a replica of the first primary.
+//! A Redis cluster for tests, with three primaries and optionally a replica of the first primary.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
