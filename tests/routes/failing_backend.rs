@@ -74,7 +74,7 @@ async fn limits_in_shadow_mode_do_not_refuse_if_the_backend_fails() {
     assert_eq!(
         (answer.status, answer.headers.get("x-would-be")),
         (200, None),
-        "no denial must be reported without a decision"
+        "a denial must not be reported without a decision"
     );
 
     let app = hello().layer(layer.enforce_share(0.5));

@@ -9,14 +9,14 @@ pub struct Plot {
     pub below: &'static str,
     /// The label of the y axis.
     pub unit: &'static str,
-    /// The marks and their names, in order, evenly spaced.
+    /// The names of the evenly spaced marks on the x axis, in order.
     pub marks: Vec<String>,
     pub lines: Vec<Line>,
 }
 
 pub struct Line {
     pub name: String,
-    /// One for each mark.
+    /// One value for each mark.
     pub values: Vec<f64>,
 }
 
