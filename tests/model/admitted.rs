@@ -52,8 +52,8 @@ pub(crate) fn check(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), St
     Ok(())
 }
 
-/// Checks the limit of a sliding window at each charge: the tokens used in the current window, plus a share of those used
-/// in the previous window.
+/// Checks the limit of a sliding window at each charge: the tokens used in the current window, plus a share of those
+/// used in the previous window.
 fn check_windows(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), String> {
     for (i, last) in admitted.iter().enumerate() {
         let mut used = 0;
