@@ -1,6 +1,6 @@
-//! Quotas that change or alternate on one row. Together, they admit a bounded number of tokens more than the largest of
-//! them. An upgrade takes effect immediately. After a downgrade, a caller is denied for no longer than it takes to
-//! repay the debt under the old quota.
+//! Quotas that change or alternate on one row. Together, the quotas admit only a bounded number of tokens beyond those
+//! of the largest quota. An upgrade takes effect immediately. After a downgrade, a caller is denied for no longer than
+//! it takes to repay the debt under the old quota.
 
 use std::time::Duration;
 

@@ -40,7 +40,7 @@ proptest! {
                 Verdict::Deny { retry: Some(retry) } => {
                     prop_assert!(retry.as_micros() <= latest, "a retry after {retry:?}, expected at most {latest} us");
                 }
-                // The retry time is `None` only if it is beyond the last instant.
+                // The retry time is `None` only if the retry would be after the last instant.
                 Verdict::Deny { retry: None } => {
                     let is_beyond = at.get() as u128 + latest >= Micros::MAX.get() as u128;
                     prop_assert!(is_beyond, "expected a retry time for {state:?}");

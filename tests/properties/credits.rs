@@ -1,5 +1,5 @@
-//! Credits: a key gets the credited tokens but never has more than its capacity, and its bound grows by at most as
-//! many.
+//! Credits: a key gets the credited tokens, but never has more than its capacity. Its bound grows by at most the
+//! credited tokens.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{Ask, ChargeRecord, State, settle, step, takes_effect};

@@ -43,7 +43,7 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 #[derive(Default)]
 pub(crate) struct Spy {
     pub(crate) decided: Mutex<Vec<(&'static str, Option<String>)>>,
-    /// The rule, the duration and the number of consecutive blocks of each block.
+    /// For each block, its rule, its duration, and how many consecutive blocks the signal has had.
     pub(crate) blocked: Mutex<Vec<(String, Duration, u32)>>,
 }
 

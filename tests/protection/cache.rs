@@ -266,8 +266,8 @@ fn a_higher_actual_cost_under_another_tier_updates_a_cached_row() {
 }
 
 /// Near the end of a window, the wait for a reservation over several windows is short enough, but at the start of the
-/// next window, the wait is too long. Regression: the cache, which only knew bounds on the time, granted a reservation
-/// without charging it.
+/// next window, the wait is too long. Regression: the cache, which knew only bounds on the backend's time, granted a
+/// reservation without charging it.
 #[test]
 fn reservations_that_depend_on_the_window_reach_the_backend() {
     let policy = Policy::new("bulk", Quota::fixed_window(1, MS * 600).start(Duration::ZERO).unlimited_reservations());

@@ -117,12 +117,12 @@ async fn a_charge_from_a_lease_can_be_settled() {
     assert!(usage.settle(3).await.unwrap());
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), left - 3);
 
-    // The rest of a higher cost is charged by the server.
+    // The server charges the part of a higher cost that the lease does not cover.
     let usage = limiter.acquire(&BUSY, "ada").hold().await.unwrap().into_receipt();
     assert!(usage.settle(60_000).await.unwrap());
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), left - 60_003);
 
-    // A charge that has been reported cannot be refunded.
+    // A charge that has been reported to the server cannot be refunded.
     let usage = limiter.acquire(&BUSY, "ada").hold().await.unwrap().into_receipt();
     limiter.shutdown().await.unwrap();
     assert!(!usage.refund().await.unwrap());

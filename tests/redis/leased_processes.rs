@@ -183,7 +183,7 @@ fn killed_and_stopped_processes_keep_the_bound() {
     assert!(recovered > 0.5 * RATE as f64, "{recovered} calls per second");
 }
 
-/// The server writes each row to disk before it replies. It is killed and started again.
+/// The server writes each row to disk before it replies. The test kills the server and starts it again.
 #[test]
 fn a_restart_of_a_server_that_saves_all_rows_keeps_the_bound() {
     let mut server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
@@ -203,8 +203,8 @@ fn a_restart_of_a_server_that_loses_all_rows_exceeds_the_bound_by_one_capacity()
     assert!(recovered > 0.5 * RATE as f64, "{recovered} calls per second");
 }
 
-/// Returns the most calls beyond the refill, and the rate in three seconds that begin twice the duration of a lease
-/// after the restart.
+/// Returns the most calls beyond the refill, and the rate in the three seconds that begin two lease durations after the
+/// restart.
 fn restart(server: &mut Server) -> (f64, f64) {
     let processes = Processes::on(server, 1);
     std::thread::sleep(3 * SECOND);

@@ -1,4 +1,4 @@
-//! Notices between limiters on one server, which announce changed quotas and blocks.
+//! Notices, by which the limiters on one server inform each other of changed quotas and blocks.
 
 use std::time::{Duration, Instant};
 

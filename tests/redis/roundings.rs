@@ -18,7 +18,7 @@ fn asks(cost: u64) -> [Ask; 2] {
     [Ask::cost(cost), Ask::cost(cost).wait_up_to(micros(1))]
 }
 
-/// If the refill were divided before it is multiplied, the result would be a fraction of a token.
+/// If the refill were computed by dividing before multiplying, the result would be a fraction of a token.
 #[tokio::test]
 async fn whole_periods_refill_whole_tokens() {
     let (rate, period) = (41u64, 3_333_331u64);
@@ -61,7 +61,7 @@ async fn a_bucket_multiplies_before_it_divides() {
     }
 }
 
-/// If the refill were subtracted from a large number of spent tokens, it would be rounded.
+/// If the refill were subtracted from a large number of spent tokens, the difference would be rounded.
 #[tokio::test]
 async fn a_large_debt_is_compared_without_rounding() {
     let (rate, period) = (999_999_937u64, 8_999_993u64);
