@@ -4,8 +4,7 @@ use tollgate::algorithm::{Algorithm, ChargeRecord, Micros};
 
 use crate::model::Model;
 
-/// An admitted charge, with its cost, the tokens that were used after settling, and the instant at which these tokens
-/// count.
+/// An admitted charge: its cost, the tokens that remain used after its settlement, and the instant at which they count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdmittedCharge {
     pub(crate) due: i128,
@@ -22,13 +21,13 @@ impl AdmittedCharge {
     }
 }
 
-/// Checks every interval between two charges.
+/// Checks the tokens used in every interval between two charges.
 ///
-/// For a bucket and a fixed window, the tokens used within an interval are at most the capacity plus the tokens
-/// refilled since the start of the interval. An interval that *begins* with a reservation may exceed this bound,
-/// because the reservation may cost more than the capacity. In addition, its due time is rounded up to a microsecond
-/// (for a window, to a boundary), so up to one tick more than needed is refilled. For such an interval, the cost plus
-/// this excess replaces the capacity. At most one capacity of the charge can be refunded.
+/// For a bucket and a fixed window, the limit is the capacity plus the tokens refilled since the start of the interval.
+/// An interval that *begins* with a reservation has a higher limit. The reservation may cost more than the capacity,
+/// and its due time is rounded up to a microsecond (for a window, to a boundary), so up to one tick more than needed is
+/// refilled. In such an interval, the reservation's cost plus this excess replaces the capacity. A refund returns at
+/// most one capacity, so only the used tokens plus one capacity count as the cost.
 pub(crate) fn check(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), String> {
     let mut admitted: Vec<AdmittedCharge> = admitted.to_vec();
     admitted.sort_by_key(|charge| charge.due);
@@ -53,8 +52,8 @@ pub(crate) fn check(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), St
     Ok(())
 }
 
-/// Checks the limit of a sliding window at each charge: the tokens used in the current window, plus a share of those used
-/// in the previous window.
+/// Checks the limit of a sliding window at each charge: the tokens used in the current window, plus a share of those
+/// used in the previous window.
 fn check_windows(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), String> {
     for (i, last) in admitted.iter().enumerate() {
         let mut used = 0;
@@ -76,8 +75,7 @@ fn check_windows(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), Strin
     Ok(())
 }
 
-/// Returns the largest refill, in units, that a wait can exceed because it is rounded up to a microsecond or to a
-/// boundary.
+/// Returns the largest number of units refilled in excess because a wait is rounded up to a microsecond or a boundary.
 fn less_than_a_tick(model: &Model) -> i128 {
     match model.algorithm {
         Algorithm::FixedWindow => (model.rate - 1) * model.period,

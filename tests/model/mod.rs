@@ -1,8 +1,8 @@
-//! A slow, simple limiter in exact integer arithmetic, which was written from the definitions of the algorithms, not
-//! from the code.
+//! A slow, simple limiter in exact integer arithmetic, written from the definitions of the algorithms and not from the
+//! code.
 //!
 //! A token consists of `period` *units*, so a bucket refills exactly `rate` units per microsecond, and all amounts are
-//! integers. To find a retry time, the model searches for the first instant at which the answer is different.
+//! integers. To find a retry time, the model searches for the first instant at which the call is granted.
 
 use tollgate::Quota;
 use tollgate::algorithm::{Algorithm, Ask, Micros};
@@ -31,7 +31,7 @@ pub(crate) struct Row {
     pub(crate) at: i128,
 }
 
-/// The model's verdict, in microseconds.
+/// The model's verdict, with times in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Answer {
     Allow,
@@ -146,9 +146,9 @@ impl Model {
         }
     }
 
-    /// Returns the first instant, not before `now`, at which the ask is granted if nothing else is spent. For a fixed
-    /// window, a span is one window, and otherwise it is one instant. An ask that is granted at some instant is also
-    /// granted in the rest of that span, and at the end of every later span.
+    /// Returns the first instant, not before `now`, at which the ask is granted if nothing else is spent. Time is
+    /// searched in spans: whole windows for a fixed window, single instants otherwise. An ask that is granted at some
+    /// instant is also granted in the rest of that span, and at the end of every later span.
     fn first_granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let span = if self.algorithm == Algorithm::FixedWindow { self.period } else { 1 };
         let begin = if span == 1 { now } else { self.begin(now) };

@@ -1,4 +1,4 @@
-//! A quota keeps its bound, which is computed in exact arithmetic, over every interval of a history.
+//! A quota stays within its bound, computed in exact arithmetic, over every interval of a history.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{ChargeRecord, State, step};

@@ -1,6 +1,6 @@
-//! Quotas that change or alternate on one row. Together, these quotas admit no more than the largest of them. An
-//! upgrade takes effect immediately, and after a downgrade, a caller is denied for no longer than it takes to repay the
-//! debt under the old quota.
+//! Quotas that change or alternate on one row. Together, the quotas admit only a bounded number of tokens beyond those
+//! of the largest quota. An upgrade takes effect immediately. After a downgrade, a caller is denied for no longer than
+//! it takes to repay the debt under the old quota.
 
 use std::time::Duration;
 
@@ -173,7 +173,8 @@ fn ignore(_: &Quota, _: &State, _: Ask, _: &tollgate::algorithm::Step) -> Result
 proptest! {
     #![proptest_config(cases(8000))]
 
-    /// Alternating between quotas of one algorithm admits at most one capacity more than the largest quota alone admits.
+    /// Alternating between quotas of one algorithm admits at most one capacity more than the largest quota admits
+    /// alone.
     #[test]
     fn alternating_quotas_with_the_same_algorithm_stay_within_the_largest_bound(
         quotas in prop_oneof![2 => buckets(), 1 => aligned_windows(), 1 => aligned_sliding()],

@@ -18,9 +18,8 @@ const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 proptest! {
     #![proptest_config(cases(6000))]
 
-    /// The retry time is correct after any change of the clock. It is at most twice the time in which the debt is
-    /// repaid, because the row may be ahead of the clock by that time, and the repayment then takes the same time
-    /// again.
+    /// The retry time is correct after any change of the clock. It is at most twice the time needed to repay the debt:
+    /// the row may be ahead of the clock by up to that time, and the repayment then takes as long again.
     #[test]
     fn no_clock_jump_locks_out_a_key(quota in prop_oneof![quota(), tiny()], history in history(20)) {
         let (mut state, mut now) = (State::default(), NOW);
@@ -41,7 +40,7 @@ proptest! {
                 Verdict::Deny { retry: Some(retry) } => {
                     prop_assert!(retry.as_micros() <= latest, "a retry after {retry:?}, expected at most {latest} us");
                 }
-                // The retry time is `None` only if it is beyond the last instant.
+                // The retry time is `None` only if the retry would be after the last instant.
                 Verdict::Deny { retry: None } => {
                     let is_beyond = at.get() as u128 + latest >= Micros::MAX.get() as u128;
                     prop_assert!(is_beyond, "expected a retry time for {state:?}");
@@ -72,8 +71,8 @@ proptest! {
         prop_assert_eq!(check(&model, &admitted), Ok(()));
     }
 
-    /// For windows, this also holds for refunds. For a bucket, a refund after a step back may count the repaid part of
-    /// a grain twice, because the row does not store that part.
+    /// Fixed windows are also checked with refunds. In a bucket, a refund after a step back may count the repaid part
+    /// of a grain twice, because the row does not store that part.
     #[test]
     fn no_interval_is_repaid_twice_when_the_clock_steps_back(quota in prop_oneof![bucket_or_window(), tiny()], history in history(40)) {
         let (model, mut state, mut now, mut latest) = (Model::of(&quota), State::default(), NOW, NOW);

@@ -1,4 +1,5 @@
-//! Credits: a key gets the tokens and never has more than its capacity, and the bound grows by no more than the credits.
+//! Credits: a key gets the credited tokens, but never has more than its capacity. Its bound grows by at most the
+//! credited tokens.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{Ask, ChargeRecord, State, settle, step, takes_effect};
@@ -11,8 +12,8 @@ use crate::random::{begin, bucket_or_window, cases, history, sliding, tiny};
 proptest! {
     #![proptest_config(cases(10_000))]
 
-    /// Any mix of charges, refunds and up to three credits. A charge may be refunded after its tokens were credited, so a
-    /// credit counts in every interval.
+    /// Any mix of charges, refunds and up to three credits. A charge may be refunded after a credit has already
+    /// returned its tokens, so each credit raises the limit of every interval.
     #[test]
     fn credits_raise_the_bound_by_their_tokens_at_most(
         quota in prop_oneof![3 => tiny(), 1 => bucket_or_window(), 1 => sliding()],
@@ -49,7 +50,7 @@ proptest! {
         }
     }
 
-    /// A sliding window may get one token less, because whole tokens of its previous window are returned.
+    /// A sliding window may get one token less, because only whole tokens of its previous window are returned.
     #[test]
     fn a_credit_returns_its_tokens_up_to_the_capacity(
         quota in prop_oneof![2 => bucket_or_window(), 1 => sliding()],

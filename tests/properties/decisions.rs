@@ -81,7 +81,7 @@ proptest! {
             prop_assert_eq!(checked, decided);
             promised = instant(&decided);
             if decided.is_allowed() {
-                // In the stored row, the number of available tokens is lower by exactly `ask.tokens()`.
+                // Storing the row reduces the number of available tokens by exactly `ask.tokens()`.
                 let left = max_cost(&quota, &state, now);
                 state = decided.state;
                 let expected = left.checked_sub(ask.tokens());

@@ -1,5 +1,5 @@
-//! Every interleaving of two processes that lease tokens of one row, with the loss of any message and the death of
-//! either process at every step. Time passes in steps, so that leases end at every point of a history, too.
+//! Every interleaving of two processes that lease tokens of one row. Any message may be lost, and either process may
+//! die, at any step. Time advances in steps, so a lease can also end at any point of a history.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,14 +9,15 @@ use tollgate::algorithm::{
     Ask, LEASE_LIFE, LeaseId, LeaseReport, Micros, Outstanding, State, lease, settle_leases, step,
 };
 
-/// Twelve tokens, of which one is refilled in each step of time. A lease has two tokens, and lasts for two to four steps.
+/// Twelve tokens, of which one is refilled in each step of time. A lease has two tokens and lasts for two to four
+/// steps.
 const CAPACITY: u64 = 12;
 const STEP: Duration = Duration::from_micros(LEASE_LIFE.as_micros() as u64 / 2);
 const QUOTA: Quota = Quota::token_bucket(1, STEP).capacity(CAPACITY);
 const BEGIN: Micros = Micros::new(1_700_000_000_000_000);
 const STEPS: u64 = 5;
 
-/// A lease of a process, with the tokens that are left, the spent tokens that are not reported, and the time of its end.
+/// A lease of a process: its ID, the tokens left, the tokens that are spent but not reported, and the time of its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Held {
     id: (u64, u64),
@@ -40,7 +41,7 @@ struct World {
     outstanding: (u64, u64, u64, u64),
     held: [Held; 2],
     messages: [Message; 2],
-    /// The most tokens that were admitted in an interval that ends now, beyond those that were refilled in it.
+    /// The largest excess of admitted over refilled tokens in any interval that ends now.
     excess: u64,
 }
 
@@ -93,7 +94,7 @@ impl World {
         next
     }
 
-    /// A call without a lease spends all tokens that are left.
+    /// Charges all available tokens in one call without a lease.
     fn charged(&self) -> Option<World> {
         let ((state, outstanding), now) = (self.row(), now(self.time));
         let (state, outstanding) = settle_leases(&QUOTA, &state, &outstanding, now);
@@ -110,7 +111,7 @@ impl World {
         Some(world)
     }
 
-    /// Sends a request for a lease, which reports the current one and gives the rest of it back.
+    /// Sends a request that reports the current lease, returns its unused tokens, and asks for a new lease.
     fn sent(&self, process: usize) -> Option<World> {
         let Held { id, tokens, spent, .. } = self.held[process];
         if self.messages[process] != Message::None {

@@ -1,5 +1,5 @@
-//! Leases keep the bound of the quota, whatever is delayed or lost. Random histories of a row, of processes that hold
-//! leases on it, and of the messages between them.
+//! Leases stay within the bound of their quota even if messages are delayed or lost. The tests run random histories of
+//! a row, of the processes that hold leases on it, and of the messages between them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::admitted::{AdmittedCharge, check};
 use crate::model::Model;
 use crate::numbers::Random;
 
-/// A mistake in the rule, which must make a history exceed its bound.
+/// A deliberate mistake in the lease rule. Each mistake must make some history exceed its bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mistake {
     None,
@@ -34,7 +34,7 @@ struct HeldLease {
 enum Event {
     /// A process spends tokens, and possibly asks for a lease.
     Work(usize),
-    /// A request arrives at the row. It was sent by the process at this time.
+    /// A request arrives at the row. The process sent it at the given time.
     Request(usize, Micros, [LeaseReport; 2], u64),
     /// The reply arrives at the process.
     Reply(usize, Micros, Lease),
@@ -174,7 +174,7 @@ impl History {
         lease
     }
 
-    /// Removes leases that have ended before anything is repaid, which is a mistake.
+    /// For `Mistake::ExpiryInTheWrongOrder`, removes ended leases before anything is repaid.
     fn expire_late(&mut self, now: Micros) {
         if self.mistake == Mistake::ExpiryInTheWrongOrder && self.outstanding.turn + LEASE_LIFE <= now {
             self.outstanding = Outstanding::default();
@@ -248,6 +248,6 @@ fn each_mistake_in_the_rule_exceeds_the_bound() {
     for mistake in [NoFloor, ReportsAppliedTwice, LifeFromTheReply, ExpiryInTheWrongOrder] {
         let found: Vec<usize> = ALGORITHMS.map(|algorithm| broken(3000, algorithm, mistake).0).to_vec();
         println!("{mistake:?}: {found:?} of 3000 histories beyond the bound");
-        assert!(found.iter().sum::<usize>() > 2, "{mistake:?} was not found");
+        assert!(found.iter().sum::<usize>() > 2, "{mistake:?} made no more than two histories exceed their bound");
     }
 }

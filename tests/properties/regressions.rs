@@ -92,7 +92,8 @@ fn unlimited_reservations_are_all_counted() {
     assert!(state.spent < 9_007_199_254_740_992.0);
 }
 
-/// After the clock stepped back, the refund compared the receipt at the time of the clock with the row at a later time.
+/// After the clock stepped back, the refund compared the receipt at the clock's time with the row at the row's later
+/// time.
 #[test]
 fn a_refund_after_a_step_back_is_at_most_the_outstanding_tokens() {
     let quota = Quota::fixed_window(3, 5 * SECOND).start(Duration::ZERO).capacity(6);

@@ -23,7 +23,7 @@ pub(crate) fn user(req: &Parts) -> Subject {
     user.map_or(Subject::anonymous(), Subject::new)
 }
 
-/// A layer that limits by user, behind a local proxy that sends addresses and countries.
+/// Creates a layer that limits by user, and that trusts a local proxy to send addresses and countries.
 pub(crate) fn layer(limiter: &RateLimiter, policy: &Policy) -> RateLimitLayer {
     RateLimitLayer::new(policy, user)
         .limiter(limiter)
@@ -43,7 +43,7 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 #[derive(Default)]
 pub(crate) struct Spy {
     pub(crate) decided: Mutex<Vec<(&'static str, Option<String>)>>,
-    /// The rule, the duration and the number of consecutive blocks of each block.
+    /// For each block, its rule, its duration, and how many consecutive blocks the signal has had.
     pub(crate) blocked: Mutex<Vec<(String, Duration, u32)>>,
 }
 

@@ -105,7 +105,7 @@ fn the_first_window_begins_with_the_first_denial() {
     assert_eq!(deny(), Reason::Blocked);
 }
 
-/// Regression: after a success, denials were still counted in the window that had begun before it.
+/// Regression: a success did not end the current window of denials.
 #[test]
 fn the_next_denial_after_a_success_begins_a_new_window() {
     let fixture = fixture(block_after_three(&[&ONE]).reset_on_success());

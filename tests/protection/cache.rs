@@ -21,7 +21,7 @@ fn remote_limiter() -> (RateLimiter, Arc<TestBackend>, ManualClock) {
     (RateLimiter::new(Arc::clone(&backend)), backend, clock)
 }
 
-/// Does the same as [`crate::support::now`], but accepts types that convert to a future.
+/// Like [`crate::support::now`], but accepts types that convert to a future.
 fn now<T, E: std::fmt::Debug>(future: impl std::future::IntoFuture<Output = Result<T, E>>) -> T {
     crate::support::now(future.into_future())
 }
@@ -43,7 +43,7 @@ fn a_denied_key_causes_one_backend_call_per_second_and_one_at_its_retry_time() {
             assert_eq!(backend.take_calls(), 0, "{quota}: the exhausted row should be cached");
             assert_eq!((denied.reason(), denied.decided_by().as_str()), (Reason::QuotaExceeded, "block_cache"));
             let retry = denied.retry_after().unwrap();
-            // Many attempts are made with the key, the last of them a microsecond too early.
+            // Retry many times, the last time a microsecond too early.
             for i in 1..=200 {
                 clock.advance(retry / 200 * u32::from(i < 200));
                 assert!(!now(limiter.try_limit(&policy, "eve")).is_allowed());
@@ -266,8 +266,8 @@ fn a_higher_actual_cost_under_another_tier_updates_a_cached_row() {
 }
 
 /// Near the end of a window, the wait for a reservation over several windows is short enough, but at the start of the
-/// next window, the wait is too long. Regression: the cache, which only knew bounds on the time, granted a reservation
-/// without charging it.
+/// next window, the wait is too long. Regression: the cache, which knew only bounds on the backend's time, granted a
+/// reservation without charging it.
 #[test]
 fn reservations_that_depend_on_the_window_reach_the_backend() {
     let policy = Policy::new("bulk", Quota::fixed_window(1, MS * 600).start(Duration::ZERO).unlimited_reservations());

@@ -1,4 +1,4 @@
-//! Credits of keys and resets of policies, in memory and with remembered denials.
+//! Credits of keys and resets of policies, with the memory backend and with remembered denials.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn left(limiter: &RateLimiter, policy: &Policy, key: &'static str) -> u64 {
 #[test]
 fn a_credit_never_exceeds_the_capacity() {
     let (limiter, _clock) = limiter();
-    assert!(!now(limiter.credit(&API, "ada", 5)), "an unspent key");
+    assert!(!now(limiter.credit(&API, "ada", 5)), "a credit to an unspent key must have no effect");
     now(limiter.acquire(&API, "ada").cost(8).send());
     assert!(now(limiter.credit(&API, "ada", 3)));
     assert_eq!(left(&limiter, &API, "ada"), 5);

@@ -223,7 +223,7 @@ async fn a_changed_quota_applies_to_open_connections() {
     assert_eq!(client.get_as("ada").await.status, 429);
 }
 
-/// Regression: if a quota was set for a tier that the policy no longer has, the quota could not be reverted.
+/// Regression: a quota that was set for a tier could not be reverted after the tier was removed from the policy.
 #[test]
 fn the_quota_of_a_removed_tier_is_ignored_and_can_be_reverted() {
     let (limiter, _clock) = limiter();

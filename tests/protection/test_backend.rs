@@ -22,7 +22,7 @@ pub(crate) struct TestBackend {
     clock: ManualClock,
     is_remote: bool,
     calls: AtomicUsize,
-    /// The times that a call and its reply take to travel.
+    /// The travel times of a call and of its reply.
     travel_times: Mutex<(Duration, Duration)>,
     /// Whether replies are held back. `held` contains the senders that release them.
     holds: AtomicBool,

@@ -175,7 +175,8 @@ fn a_layer_with_the_signals_of_its_deny_rules_can_be_built() {
     assert!(build(two).is_ok());
     assert!(build(RateLimitLayer::new(&API, key::bearer())).is_ok());
     assert!(built_with(&DenyList::new(), key::bearer()).is_ok());
-    // A key from an extension is never a credential. Regression: a denied credential was still accepted.
+    // A key from an extension is never a credential. Regression: a layer with such a key accepted a rule for a
+    // credential.
     let by_user = || key::extension(|user: &String| user.clone());
     assert!(built_with(&DenyList::from_iter([rule("header(x-api-key):k7")]), by_user()).is_err());
     assert!(built_with(&DenyList::from_iter([rule("\"ada\"")]), by_user()).is_ok());

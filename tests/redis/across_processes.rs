@@ -15,8 +15,8 @@ async fn ask(limiter: &RateLimiter) -> Decision {
     limiter.try_limit(&API, "ada").await.unwrap()
 }
 
-/// Returns two limiters on one server, which represent two processes, and the receipt of a charge by the first limiter,
-/// which has spent all tokens. The second limiter has cached a denial.
+/// Returns two limiters that represent two processes on one server, and a receipt. The receipt is for a charge by the
+/// first limiter, which spent all tokens. The second limiter has cached a denial.
 async fn two_limiters() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt) {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));

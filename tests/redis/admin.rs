@@ -78,7 +78,7 @@ impl AdminProcess {
         body
     }
 
-    /// Makes a change, which takes effect in all processes.
+    /// Makes a change that takes effect in all processes.
     fn change(&self, path: &str, body: &Value) {
         let (status, answer) = self.send("POST", path, &body.to_string());
         assert_eq!((status, &answer["scope"]), (200, &json!("all_processes")), "{path} {body}: {answer}");
@@ -153,5 +153,5 @@ async fn a_server_that_is_gone_gives_503_and_an_audited_error() {
         let detail = problem["detail"].as_str().unwrap();
         assert!(status == 503 && detail.starts_with("the backend failed: "), "{method} {path}: {status} {detail}");
     }
-    assert_eq!(admin.send("GET", "top", "").0, 200, "what this process knows needs no server");
+    assert_eq!(admin.send("GET", "top", "").0, 200, "data of this process must be available without the server");
 }

@@ -94,7 +94,8 @@ async fn concurrent_calls_across_several_slots_exceed_no_limit() {
     for task in tasks {
         admitted += task.await.unwrap();
     }
-    // Before it is refunded, a charge may cause the denial of another call, so fewer than 60 calls may be admitted.
+    // Until a denied call's charge is refunded, it may cause the denial of another call, so fewer than 60 may be
+    // admitted.
     assert!((30..=60).contains(&admitted), "{admitted} calls were admitted, expected 30 to 60");
     for i in 0..3 {
         let take = Take::new(RowId { policy: &policies[i], key: keys[i] }, &quotas[i], Ask::cost(1));

@@ -1,4 +1,4 @@
-//! A Redis cluster for a test, which has three primaries and optionally a replica of the first primary.
+//! A Redis cluster for tests, with three primaries and optionally a replica of the first primary.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub(crate) const PRIMARIES: u16 = 3;
 pub(crate) const SLOTS: u16 = 16384;
 
 /// The setting for the port of the cluster bus. The default, which is the server's port plus 10000, may be in use.
-/// Redis 6 lacks this setting. If the default port is in use, the server does not start, and the test tries another
+/// Redis 6 lacks this setting, so a server does not start if the default port is in use, and the test tries another
 /// pair of ports.
 const BUS: &str = "--cluster-port";
 

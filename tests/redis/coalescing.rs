@@ -132,7 +132,7 @@ async fn a_long_queue_completes_within_the_deadline() {
     let server = Server::start();
     let backend = RedisBackend::builder().deadline(DEADLINE).connect(&server.url()).await.unwrap();
     backend.acquire(&[take(1, 100_000, 1)]).await.unwrap();
-    // Delays all writes of the server, including scripts.
+    // Delays all write commands on the server, including scripts.
     ask::<()>(&mut server.admin(), &["CLIENT", "PAUSE", "2000", "WRITE"]);
     let begin = Instant::now();
     let answers = join_all((0..5000).map(|_| backend.acquire(&[take(1, 100_000, 1)]))).await;

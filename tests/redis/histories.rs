@@ -104,8 +104,8 @@ fn replay_with(
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Six rows, with the state of each row in the algebra. The last three rows have other keys, but get the same requests
-/// as the first three.
+/// Six rows, with the state of each row in the algebra. The last three rows have other keys. Operation 2 sends the same
+/// takes to the first three rows and to the last three.
 struct History<'a> {
     backend: RedisBackend,
     clock: &'a SetClock,
@@ -375,17 +375,17 @@ fn id(row: usize) -> RowId<'static> {
     RowId { policy: &POLICIES[row % 3], key: Digest::from_bits(KEYS[row]) }
 }
 
-/// Returns whether the server drops a row before it expires.
+/// Returns whether the server drops a row before the row is fully refilled.
 fn is_dropped_early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
-    // A row that was settled under another tier keeps its quota, but the quota of the other tier determined its expiry.
+    // A row that was settled under another tier keeps its stamp, but the quota of the other tier determined its expiry.
     row.stamp == tollgate::algorithm::stamp(quota)
         && expires_at(quota, row, now).is_none_or(|clear| f64::from(expires) * 1e6 < clear)
         && expires < u32::MAX
 }
 
-/// Returns whether the server keeps a row for longer than twice the time to its expiry plus two seconds. Partial
-/// windows are counted as whole windows. Rows that are ahead of the clock are not checked, because they are kept in
-/// case the clock is corrected.
+/// Returns whether the server keeps a row for more than twice the time until it is fully refilled, plus two seconds.
+/// Partial windows are counted as whole windows. Rows that are ahead of the clock are not checked, because they are
+/// kept in case the clock is corrected.
 fn is_dropped_late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {
     if row.stamp != tollgate::algorithm::stamp(quota) {
         return false;

@@ -40,7 +40,7 @@ async fn a_busy_key_is_decided_from_a_lease() {
     assert_eq!(decision.remaining(), 100_000 - calls - 1);
     assert!(limiter.stats().leases == 1 && limiter.stats().leased_tokens > 0);
     assert_eq!(scripts(&server), before);
-    // Checks add the tokens that this process holds.
+    // A check also counts the tokens that this process has leased.
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), 100_000 - calls - 1);
 }
 
@@ -49,7 +49,7 @@ async fn leases_are_given_back_on_shutdown() {
     let server = Server::start();
     let (one, other) = (limiter(&server).await, limiter(&server).await);
     let calls = warm_up(&one, &BUSY, "ada").await;
-    assert!(other.remaining(&BUSY, "ada").await.unwrap() < 100_000 - calls, "the lease counts as spent");
+    assert!(other.remaining(&BUSY, "ada").await.unwrap() < 100_000 - calls, "the lease must count as spent");
     one.shutdown().await.unwrap();
     assert_eq!(other.remaining(&BUSY, "ada").await.unwrap(), 100_000 - calls);
     assert_eq!((one.stats().leases, one.stats().leased_tokens), (0, 0));
@@ -117,12 +117,12 @@ async fn a_charge_from_a_lease_can_be_settled() {
     assert!(usage.settle(3).await.unwrap());
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), left - 3);
 
-    // The rest of a higher cost is charged by the server.
+    // The server charges the part of a higher cost that the lease does not cover.
     let usage = limiter.acquire(&BUSY, "ada").hold().await.unwrap().into_receipt();
     assert!(usage.settle(60_000).await.unwrap());
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), left - 60_003);
 
-    // A charge that has been reported cannot be refunded.
+    // A charge that has been reported to the server cannot be refunded.
     let usage = limiter.acquire(&BUSY, "ada").hold().await.unwrap().into_receipt();
     limiter.shutdown().await.unwrap();
     assert!(!usage.refund().await.unwrap());
@@ -145,7 +145,7 @@ async fn several_charges_are_decided_from_leases_or_by_the_server() {
     assert_eq!(found, left);
 }
 
-/// Eight limiters, each with four tasks, which represent eight processes.
+/// Eight limiters, each called by four tasks, represent eight processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_limiters_keep_the_bound_and_use_the_limit() {
     const RATE: u64 = 4000;
@@ -181,8 +181,8 @@ async fn eight_limiters_keep_the_bound_and_use_the_limit() {
     let admitted = Arc::into_inner(admitted).unwrap().into_inner().unwrap();
     let utilization = admitted.len() as f64 / (RATE as f64 * (1.0 + time.as_secs_f64()));
     println!("{decisions} decisions, {} admitted, utilization {utilization:.3}, {calls} script calls", admitted.len());
-    assert!(utilization > 0.8 && calls < decisions / 4, "leases are not used");
-    // Each task may have one call that was decided earlier than it ended.
+    assert!(utilization > 0.8 && calls < decisions / 4, "too few calls were decided from leases");
+    // Each of the 32 tasks may record one call later than the call was decided.
     check_bound(&admitted, RATE as f64 + 32.0, RATE as f64);
 }
 

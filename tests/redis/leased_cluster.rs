@@ -95,7 +95,7 @@ async fn leases_survive_a_slot_that_moves() {
             cluster.give_slot(slot, 1);
         });
     });
-    // No token is lost or spent twice: the row moved with its outstanding tokens.
+    // No token is spent twice, and few tokens are lost, because the row moves with its outstanding tokens.
     one.shutdown().await.unwrap();
     other.shutdown().await.unwrap();
     let left = one.remaining(&TOTAL, key).await.unwrap();
@@ -105,8 +105,8 @@ async fn leases_survive_a_slot_that_moves() {
     assert!(a.admitted + b.admitted > 1000, "{} + {}", a.admitted, b.admitted);
 }
 
-/// After its node is lost, a process spends the rest of its lease. Then calls of the key fail, and calls of other keys do
-/// not.
+/// After the node of a key is lost, a process spends the rest of its lease. Then calls of that key fail, but calls of
+/// other keys succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_node_ends_only_the_leases_of_its_keys() {
     let mut cluster = Cluster::start();

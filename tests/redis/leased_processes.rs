@@ -18,8 +18,8 @@ const PROCESSES: usize = 8;
 const TASKS: u64 = 4;
 const RATE: u64 = 3200;
 
-/// The environment variable that contains the URLs of the server or cluster, the first key and the number of keys, and
-/// the path of the log.
+/// The environment variable that contains the URLs of the server or cluster, the first key, the number of keys, and the
+/// path of the log.
 const CHILD: &str = "TOLLGATE_TEST_LEASING_CHILD";
 
 static ONE_KEY: Policy = Policy::new("one key", Quota::token_bucket(RATE, SECOND)).leases();
@@ -46,7 +46,7 @@ fn child() {
             tokio::spawn(async move {
                 for call in number.. {
                     let key = first + call * 7 % keys;
-                    // A call may fail while the server is away.
+                    // A call may fail while the server is unavailable.
                     if limiter.try_limit(policy, key).await.is_ok_and(|decision| decision.is_allowed()) {
                         let record = [micros().to_le_bytes(), key.to_le_bytes()].concat();
                         log.lock().unwrap().write_all(&record).unwrap();
@@ -109,8 +109,8 @@ impl Processes {
     }
 }
 
-/// Returns the largest number of calls beyond the refill in any interval. Calls are logged after they were decided, so
-/// each task may have one call that was decided earlier.
+/// Returns the largest number of calls beyond the refill in any interval. A call is logged after it is decided, so each
+/// task may log one call too late.
 fn most_beyond_refill(times: impl Iterator<Item = u64>, rate: f64) -> f64 {
     let (mut excess, mut most, mut last) = (0f64, 0f64, 0);
     for time in times {
@@ -120,7 +120,7 @@ fn most_beyond_refill(times: impl Iterator<Item = u64>, rate: f64) -> f64 {
     most
 }
 
-/// Returns the calls per second that were admitted in three seconds.
+/// Returns the average number of calls that were admitted per second, in the three seconds after `from`.
 fn rate_from(admitted: &[(u64, u64)], from: u64) -> f64 {
     admitted.iter().filter(|(time, _)| (from..from + 3_000_000).contains(time)).count() as f64 / 3.0
 }
@@ -177,13 +177,13 @@ fn killed_and_stopped_processes_keep_the_bound() {
     let admitted = processes.end();
     let most = most_beyond_refill(admitted.iter().map(|(time, _)| *time), RATE as f64);
     let recovered = rate_from(&admitted, killed + 5_000_000);
-    // Four tasks of each process wait for two milliseconds after each call.
+    // The tasks of the four remaining processes make enough calls to use the whole rate.
     println!("at most {most} calls beyond the refill (bound {RATE}), {recovered:.0} calls per second after recovery");
     assert!(most <= RATE as f64 + IN_FLIGHT);
     assert!(recovered > 0.5 * RATE as f64, "{recovered} calls per second");
 }
 
-/// The server is killed and started again. It has written each row to disk before it replied.
+/// The server writes each row to disk before it replies. The test kills the server and starts it again.
 #[test]
 fn a_restart_of_a_server_that_saves_all_rows_keeps_the_bound() {
     let mut server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
@@ -193,7 +193,7 @@ fn a_restart_of_a_server_that_saves_all_rows_keeps_the_bound() {
     assert!(recovered > 0.5 * RATE as f64, "{recovered} calls per second");
 }
 
-/// A lost row is full again, and the processes can still spend the leases of the lost row.
+/// After a row is lost, its quota is full again, but the processes can still spend the leases that they hold.
 #[test]
 fn a_restart_of_a_server_that_loses_all_rows_exceeds_the_bound_by_one_capacity() {
     let mut server = Server::start();
@@ -203,7 +203,8 @@ fn a_restart_of_a_server_that_loses_all_rows_exceeds_the_bound_by_one_capacity()
     assert!(recovered > 0.5 * RATE as f64, "{recovered} calls per second");
 }
 
-/// Returns the most calls beyond the refill, and the rate in three seconds after two lives of a lease.
+/// Returns the most calls beyond the refill, and the rate in the three seconds that begin two lease durations after the
+/// restart.
 fn restart(server: &mut Server) -> (f64, f64) {
     let processes = Processes::on(server, 1);
     std::thread::sleep(3 * SECOND);

@@ -1,4 +1,4 @@
-//! Notices between limiters on one server, which announce changed quotas and blocks.
+//! Notices, by which the limiters on one server inform each other of changed quotas and blocks.
 
 use std::time::{Duration, Instant};
 
@@ -208,7 +208,7 @@ fn keys() -> [String; 3] {
     ["notices", "order", "ends"].map(|name| format!("tollgate:1:{{notices}}:{name}"))
 }
 
-/// Fills the channel with notices that expire in a day, up to `free` below the maximum of a hundred thousand.
+/// Adds notices that expire in a day, until the channel is `free` notices below its maximum of a hundred thousand.
 fn fill(admin: &mut redis::Connection, free: usize) {
     let [notices, order, ends] = keys();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -226,7 +226,7 @@ fn fill(admin: &mut redis::Connection, free: usize) {
     }
 }
 
-/// Regression: a full channel dropped withdrawals first, because they expire first, and other processes then kept the
+/// Regression: a full channel dropped withdrawals first, because they expire first. Other processes then kept the
 /// withdrawn quota forever.
 #[tokio::test]
 async fn a_full_channel_does_not_drop_withdrawals() {

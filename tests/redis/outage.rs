@@ -15,7 +15,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 
 const MAX_RECOVERY: Duration = Duration::from_secs(1);
 
-/// The allowance for a busy machine. A call that waited for the server would take many seconds, which is much longer.
+/// The allowance for a busy machine. A call that waited for the server would take much longer.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// An application with a limiter for each failure mode.

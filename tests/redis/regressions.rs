@@ -130,7 +130,7 @@ async fn windows_are_exact_up_to_the_last_instant() {
     }
 }
 
-/// A caller that did not await a refund before its next call was denied. With two script calls in flight, the second
+/// A call was denied if the caller had not awaited the refund before it. With two script calls in flight, the second
 /// sometimes reached the server first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_refund_is_available_to_the_next_call() {

@@ -18,7 +18,7 @@ fn asks(cost: u64) -> [Ask; 2] {
     [Ask::cost(cost), Ask::cost(cost).wait_up_to(micros(1))]
 }
 
-/// If the refill were divided before it is multiplied, the result would be a fraction of a token.
+/// If the refill were computed by dividing before multiplying, the result would be a fraction of a token.
 #[tokio::test]
 async fn whole_periods_refill_whole_tokens() {
     let (rate, period) = (41u64, 3_333_331u64);
@@ -61,7 +61,7 @@ async fn a_bucket_multiplies_before_it_divides() {
     }
 }
 
-/// If the refill were subtracted from a large number of spent tokens, it would be rounded.
+/// If the refill were subtracted from a large number of spent tokens, the difference would be rounded.
 #[tokio::test]
 async fn a_large_debt_is_compared_without_rounding() {
     let (rate, period) = (999_999_937u64, 8_999_993u64);
@@ -112,7 +112,7 @@ async fn a_sliding_window_multiplies_before_it_divides() {
     }
 }
 
-/// The row is ahead of the clock, so both the row and the receipt are advanced to the row's instant.
+/// The row is ahead of the clock, so the row and the receipt are compared at the row's instant.
 #[tokio::test]
 async fn a_settlement_takes_effect_after_the_clock_steps_back() {
     let quota = Quota::sliding_window(10, MINUTE).start(Duration::ZERO);

@@ -183,7 +183,7 @@ async fn a_policy_reset_reaches_all_processes_within_a_second() {
     let calls: String = redis::cmd("INFO").arg("commandstats").query(&mut admin).unwrap();
     assert!(!calls.contains("cmdstat_scan:") && !calls.contains("cmdstat_keys:"), "{calls}");
 
-    // A reset of one key deletes the row of the current generation.
+    // A reset of one key deletes the new row of the key.
     assert!(here.reset(&API, "ada").await.unwrap());
     assert_eq!(here.remaining(&API, "ada").await.unwrap(), 100);
 }

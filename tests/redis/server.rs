@@ -1,4 +1,4 @@
-//! A Redis server for a test, which is Debian's redis-server or the program that `TOLLGATE_REDIS_SERVER` names.
+//! A Redis server for tests, which is Debian's redis-server or the program that `TOLLGATE_REDIS_SERVER` names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

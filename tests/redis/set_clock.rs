@@ -10,7 +10,7 @@ use tollgate::backend::RedisBackend;
 
 use crate::server::{PATIENCE, Server};
 
-/// Lua code that is put before the script, to replace the time with an argument, and to record expiries instead of
+/// Lua code that is prepended to the script. It replaces the time with an argument, and records expiries instead of
 /// setting them.
 const PRELUDE: &str = "
 local real, redis = redis, { pcall = redis.pcall }

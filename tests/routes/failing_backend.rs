@@ -74,7 +74,7 @@ async fn limits_in_shadow_mode_do_not_refuse_if_the_backend_fails() {
     assert_eq!(
         (answer.status, answer.headers.get("x-would-be")),
         (200, None),
-        "no denial must be reported without a decision"
+        "a denial must not be reported without a decision"
     );
 
     let app = hello().layer(layer.enforce_share(0.5));
@@ -84,7 +84,7 @@ async fn limits_in_shadow_mode_do_not_refuse_if_the_backend_fails() {
     }
     let (passed, refused) = (count(&statuses, 200), count(&statuses, 503));
     assert_eq!(passed + refused, 200);
-    // About half of the 200 requests pass, within five standard deviations.
+    // About half of the 200 requests pass. The tolerance is five standard deviations.
     assert!((65..=135).contains(&passed), "{passed} of 200 requests passed");
 }
 

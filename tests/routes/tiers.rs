@@ -1,4 +1,4 @@
-//! The limits of an example of better-convex: two policies with three tiers each, and callers that change tiers.
+//! The limits of an example from better-convex: two policies with three tiers each, and callers that change tiers.
 
 use axum::Router;
 use axum::http::request::Parts;

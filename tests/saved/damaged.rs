@@ -78,7 +78,7 @@ fn two_hundred_damaged_states_change_nothing() {
     }
     println!("{messages:#?}");
     assert!(messages.len() >= 6, "{messages:#?}");
-    assert!(after.load(&state[..]).is_ok(), "the undamaged state is valid");
+    assert!(after.load(&state[..]).is_ok(), "the undamaged state must be valid");
     assert_ne!(observed(&after), expected);
 }
 

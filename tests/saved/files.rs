@@ -88,7 +88,7 @@ fn a_file_that_cannot_be_written_or_read_is_named_in_the_error() {
     assert_eq!(error.kind(), StateErrorKind::Damaged);
     assert!(error.to_string().starts_with(&*other.to_string_lossy()), "{error}");
     let error = RateLimiter::default().load_from_file(directory.0.join("none")).unwrap_err();
-    assert_eq!(error.kind(), StateErrorKind::Secret, "reported although there is no file");
+    assert_eq!(error.kind(), StateErrorKind::Secret, "the error must be reported even if there is no file");
 }
 
 #[test]
@@ -114,8 +114,7 @@ fn on_system_clock() -> RateLimiter {
     RateLimiter::new(MemoryBackend::builder().secret(Secret::new(SECRET)).build())
 }
 
-/// Saves in a loop until the process is killed. The first line is printed after one token of each key was spent and
-/// saved.
+/// Spends one token of each key and saves, prints a line, and then saves in a loop until the process is killed.
 #[test]
 #[ignore = "runs only as the child process of another test"]
 fn child_that_saves_until_it_is_killed() {

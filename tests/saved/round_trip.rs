@@ -1,4 +1,4 @@
-//! The saved state is the same after a restart, except for entries that have expired in the meantime.
+//! A restart preserves the saved state, except for entries that have expired in the meantime.
 
 use std::time::Duration;
 

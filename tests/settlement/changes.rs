@@ -72,7 +72,7 @@ async fn after_a_reset_a_settlement_can_only_charge_the_difference() {
     }
 }
 
-/// A settlement cannot detect a reset if the same amount has since been spent again, but still refunds at most the
+/// A settlement cannot detect a reset after which at least as much was spent again. Even then, it refunds at most the
 /// charge.
 #[tokio::test]
 async fn a_refund_after_an_undetected_reset_is_at_most_the_charge() {

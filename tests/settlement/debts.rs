@@ -1,4 +1,4 @@
-//! Debt, which is the part of an actual cost that exceeds the available tokens. Refills reduce a debt.
+//! Debt is the part of an actual cost that exceeds the available tokens. Refills reduce a debt.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `LimitError`, which is a denial or a backend error.
+//! `LimitError` as a denial and as a backend error.
 
 use std::error::Error as _;
 

@@ -132,7 +132,7 @@ proptest! {
     }
 }
 
-/// Regression test: a refund was also counted against earlier charges.
+/// Regression test: the refund of one charge also reduced the possible refunds of earlier charges.
 #[test]
 fn settling_out_of_order_forfeits_nothing() {
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());

@@ -15,7 +15,7 @@ use tollgate::{
 #[derive(Debug)]
 pub(crate) struct RemoteBackend {
     pub(crate) rows: MemoryBackend,
-    /// The number of polls of a result that return `Pending`.
+    /// The number of times that polling a result returns `Pending`.
     pub(crate) polls: usize,
     pub(crate) fails: bool,
     pub(crate) log: Arc<Log>,

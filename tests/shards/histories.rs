@@ -106,8 +106,8 @@ fn micros(quota: &Quota) -> u64 {
 pub(crate) fn ask(policy: &Policy, random: &mut Random) -> Ask {
     let quotas = policy.quotas();
     let reserves = quotas.iter().any(|quota| quota.get_max_reserved() != Some(0));
-    // A reservation above the capacity is due later than the first of its tokens, so the bound does not apply to such a
-    // reservation.
+    // The bound does not apply to a reservation above the capacity, because it is due later than the first of its
+    // tokens. Such reservations are therefore not generated.
     let share = quotas.iter().map(|quota| quota.get_capacity() / quota.get_shards()).min().unwrap_or(1);
     let most = if random.below(3) == 0 { 40 } else { 4 };
     let ask = Ask::cost(random.below(if reserves { most.min(share + 1) } else { most }));

@@ -9,14 +9,14 @@ pub struct Plot {
     pub below: &'static str,
     /// The label of the y axis.
     pub unit: &'static str,
-    /// The marks and their names, in order, evenly spaced.
+    /// The names of the evenly spaced marks on the x axis, in order.
     pub marks: Vec<String>,
     pub lines: Vec<Line>,
 }
 
 pub struct Line {
     pub name: String,
-    /// One for each mark.
+    /// One value for each mark.
     pub values: Vec<f64>,
 }
 
@@ -87,7 +87,7 @@ fn decades(least: f64, most: f64) -> Vec<f64> {
 fn steps(most: f64) -> Vec<f64> {
     let all = (-1..9).flat_map(|i| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(i)));
     let step = all.into_iter().find(|step| most / step <= 8.0).unwrap_or(most);
-    // Rounded, because 3 * 0.2 is not 0.6.
+    // Round, because 3 * 0.2 is not exactly 0.6.
     (0..=(most / step).ceil() as u32).map(|i| (f64::from(i) * step * 10.0).round() / 10.0).collect()
 }
 

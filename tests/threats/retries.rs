@@ -31,7 +31,7 @@ proptest! {
                 continue;
             }
             prop_assert_eq!(answer.status, 429);
-            // `RateLimit` has no jitter. `Retry-After` adds at most the jitter.
+            // The wait in `RateLimit` has no jitter. `Retry-After` is longer by at most the jitter.
             let exact = longest_window(&answer);
             let retry_after = answer.retry_after();
             prop_assert!(retry_after >= exact.max(1), "Retry-After is {retry_after}, less than the exact wait of {exact}");

@@ -27,8 +27,8 @@ use crate::queue::{MICRO, SPACED, ms};
 
 const SEARCH: Policy = Policy::new("search", SPACED);
 
-/// The times of the polls after the decision, which are before the due time, after it, and after the inner service is
-/// ready.
+/// The times of the polls after the decision: some before the due time, some after it, and some after the inner service
+/// is ready.
 const POLLS: [Duration; 11] = [
     ms(0),
     ms(40),
@@ -77,7 +77,7 @@ impl Trial {
         })
     }
 
-    /// Asserts that no waiter and no timer are left, and that the next caller gets the right due time.
+    /// Asserts that no waiter and no timer is left, and that the next caller gets the right due time.
     async fn check(&self, reached: Reached, context: &str) {
         assert_eq!(self.limiter.waiting(), 0, "{context}: a waiter is still counted");
         assert_eq!(self.clock.next_wake(), None, "{context}: a timer is still set");

@@ -82,7 +82,7 @@ async fn requests_in_real_time_continue_100_ms_apart_and_never_early() {
     }
 }
 
-/// Small requests that arrive after the large request continue after it.
+/// Small requests that arrive after the large request must not overtake it.
 #[tokio::test]
 async fn a_large_request_among_small_ones_continues_when_due() {
     const PAGES: Policy = Policy::new("pages", Quota::token_bucket(100, SECOND).capacity(50).unlimited_reservations());

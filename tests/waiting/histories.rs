@@ -1,4 +1,4 @@
-//! Random arrivals and departures of requests, which are checked against a simple model. Due times must be exact to the
+//! Random arrivals and departures of requests, checked against a simple model. Due times must be exact to the
 //! microsecond, the limiter must never admit more than its bound, and a departure must not delay any other request.
 
 use proptest::prelude::*;

@@ -42,9 +42,9 @@ struct Granted {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Kept,
-    /// The charge was cancelled while it was the last reservation, so the row is as if it had never been granted.
+    /// The charge was canceled while it was the last reservation, so the row is as if it had never been granted.
     Vanished,
-    /// The charge was cancelled after later reservations had been granted, so its tokens are lost.
+    /// The charge was canceled after later reservations had been granted, so its tokens are lost.
     Forfeited,
 }
 
@@ -180,7 +180,7 @@ impl History {
         }
     }
 
-    /// Makes a waiter leave. Later waiters with the same cost move up by one, and the last reservation is cancelled.
+    /// Makes a waiter leave. Later waiters with the same cost move up by one, and the last reservation is canceled.
     fn leave(&mut self, index: usize) -> Result<(), TestCaseError> {
         let Waiter { mut number, mut due, future, .. } = self.waiters.remove(index);
         drop(future);
@@ -249,7 +249,7 @@ impl History {
         Ok(())
     }
 
-    /// Returns the row of the model after only the charges whose fate satisfies `counts`.
+    /// Returns the row of the model with only the charges whose fate satisfies `counts`.
     fn row(&self, counts: impl Fn(Fate) -> bool) -> Row {
         let charges = self.charges.iter().filter(|charge| counts(charge.fate));
         charges.fold(Row::default(), |row, charge| self.model.charged(&row, charge.at, charge.turn.cost as u64))

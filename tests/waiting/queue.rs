@@ -60,7 +60,7 @@ impl Queue {
         self.clock.next_wake().map(|wake| wake.since(self.begin))
     }
 
-    /// Returns the requests that reached the service, in order, and the times at which they did.
+    /// Returns the requests that reached the service, in order, and when each of them reached it.
     pub(crate) fn passed(&self) -> Vec<(u64, Duration)> {
         self.passed.lock().unwrap().clone()
     }

@@ -63,7 +63,7 @@ fn alternating_quotas_admit_no_more_than_the_largest() {
             }
             clock.advance(SECOND / 10);
         }
-        // The quota "5/s" admits the most tokens in a minute, which are 5 + 300.
+        // The quota "5/s" admits the most tokens in a minute: 5 + 300.
         assert!(admitted <= 305 + 5, "{admitted} admitted under {policy:?}");
     }
 }
