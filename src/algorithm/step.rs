@@ -36,7 +36,7 @@ pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
 
 /// One charge of a call. See [`step_all`] for an example.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
+#[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct Line<'a> {
     /// The index of the row among the call's rows.
     pub row: usize,
@@ -190,7 +190,7 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
     due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
-/// Returns the first instant at which `ask` would be granted, for a rolled own row that denies it at `now`.
+/// Returns the first instant at which `ask` would be granted, for a rolled own row that denies the ask at `now`.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => when_own(quota, row, now, quota.get_capacity().checked_sub(ask.cost)? as f64),

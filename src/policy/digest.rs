@@ -76,7 +76,8 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The 128-bit secret that a limiter uses to hash keys. A limiter's default secret is random. `Debug` does not show it.
+/// The 128-bit secret that a limiter uses to hash keys. A limiter's default secret is random. `Debug` does not show the
+/// secret.
 ///
 /// Processes that share a backend need the same secret, and so do processes whose logged digests you compare.
 ///

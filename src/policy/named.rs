@@ -108,9 +108,9 @@ impl Policy {
     }
 
     /// Lets each process take several tokens of a key at once from a remote backend, and spend them without asking the
-    /// backend. This is called a lease. With leases, a process decides most calls of a busy key by itself, and all
-    /// processes together still never admit more than the quota. Backends in this process do not need leases, and
-    /// ignore this setting.
+    /// backend. This is called a lease. With leases, a process decides most calls of a busy key without a round trip,
+    /// and all processes together still admit no more than the quota allows. Backends that run in the process do not
+    /// need leases, and ignore this setting.
     ///
     /// [Leases](crate::docs::leases) describes when leases help, and what they change.
     ///

@@ -123,7 +123,8 @@ impl Signal {
         Signal(SignalKind::Label(name.into(), value.into().to_ascii_uppercase()))
     }
 
-    /// Returns the key under which blocks on this signal are stored. Except for keys, no caller can have this key.
+    /// Returns the key under which blocks on this signal are stored. A caller can have this key only if the signal is a
+    /// key.
     pub(crate) fn to_key(&self) -> Key {
         match &self.0 {
             SignalKind::Key(key) => key.clone(),
