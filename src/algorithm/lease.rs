@@ -149,7 +149,7 @@ pub fn lease(
         }
     }
     outstanding = outstanding.or_none();
-    // If the clock was set back, rolling may have dropped a row that was too far ahead of it. The floor still applies.
+    // If the clock was set back, rolling may have dropped a row that was too far ahead. The floor still applies.
     state = floored(quota, &state, outstanding.tokens(), now);
     let row = roll(quota, &state, now);
     let room = (quota.get_capacity() / 2).saturating_sub(outstanding.tokens());

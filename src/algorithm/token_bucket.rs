@@ -82,8 +82,8 @@ pub(super) const fn micros_to_repay(quota: &Quota, tokens: u64) -> u128 {
     (tokens as u128 * quota.grain_micros as u128).div_ceil(quota.grain_tokens as u128)
 }
 
-/// Returns the number of tokens repaid in `elapsed` microseconds. Multiplies before dividing, because `elapsed * (rate
-/// / period)` gives a different result in a quarter of all cases.
+/// Returns the number of tokens repaid in `elapsed` microseconds. Multiplies before dividing, because dividing the rate
+/// by the period first gives a different result in a quarter of all cases.
 fn repaid(quota: &Quota, elapsed: u64) -> f64 {
     elapsed as f64 * quota.grain_tokens as f64 / quota.grain_micros as f64
 }

@@ -338,8 +338,8 @@ impl RowId<'_> {
     /// The maximum number of windows in a row. Every [`Take::window`] is below this number.
     pub const MAX_WINDOWS: usize = MAX_WINDOWS;
 
-    /// Returns a digest of the key, the policy and the [generation](RowId::generation), for tables that hold the rows of
-    /// all policies.
+    /// Returns a digest of the key, the policy and the [generation](RowId::generation), for tables that contain the
+    /// rows of all policies.
     pub fn digest(&self) -> Digest {
         self.lasting_digest().at_generation(self.policy.generation())
     }
@@ -445,7 +445,7 @@ impl<'a> Take<'a> {
         Take { row, quota: self.quota.whole(), part: Part { shard: 0, ..self.part }, ..*self }
     }
 
-    /// Returns a digest of the key, the policy and the window, for tables that hold all windows.
+    /// Returns a digest of the key, the policy and the window, for tables that contain all windows.
     pub(crate) fn digest(&self) -> Digest {
         self.row.digest().window(self.window)
     }

@@ -44,8 +44,8 @@ pub enum Enforce {
     /// Denials are enforced for a share of the keys, from 0.0 to 1.0.
     ///
     /// The key's [digest](crate::RateLimiter::digest) and the policy's name determine whether a key is in the share.
-    /// Processes with the same [secret](crate::limiter::RateLimiterBuilder::secret) therefore enforce the policy for the
-    /// same keys, and so do later versions of the program. A larger share includes all keys of a smaller share. All
+    /// Processes with the same [secret](crate::limiter::RateLimiterBuilder::secret) therefore enforce the policy for
+    /// the same keys, and so do later versions of the program. A larger share includes all keys of a smaller share. All
     /// calls without a key count as one key.
     Share(f64),
 }

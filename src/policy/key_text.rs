@@ -231,7 +231,7 @@ impl fmt::Display for ParseKeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (expected, more) = self.expected.split_once(':').unwrap_or((self.expected, ""));
         let colon = if more.is_empty() { "" } else { ":" };
-        write!(f, "expected {expected} at byte {}{colon}{more}; its text is not shown", self.at)
+        write!(f, "expected {expected} at byte {}{colon}{more}; the text is not shown", self.at)
     }
 }
 

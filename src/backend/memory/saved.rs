@@ -15,7 +15,7 @@ use crate::policy::PolicyName;
 pub(super) fn save(table: &Table, now: Micros) -> SavedRows {
     let mut rows = table.rows();
     rows.retain(|(_, row)| !row.is_expired(now));
-    // A smaller table that loads these rows drops the last of them.
+    // If a smaller table loads these rows, it drops the last of them, so the most important rows come first.
     rows.sort_unstable_by_key(|(key, row)| (key.is_carry(), !row.is_senior(), !row.denies(now)));
     let names = table.names();
     let mut bytes = Vec::with_capacity(64 + names.len() * 32 + rows.len() * ROW_BYTES);

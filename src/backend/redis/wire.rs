@@ -143,7 +143,7 @@ pub(super) fn stride(rows: &[usize]) -> usize {
     rows.iter().max().map_or(0, |last| last + 1 - rows[0])
 }
 
-/// Converts to a double. Clamps to the largest integer that a double represents exactly, which exceeds every capacity.
+/// Converts to a double. Clamps to [`MAX_SPENT`], which a double represents exactly, and which exceeds every capacity.
 fn to_double(count: u64) -> f64 {
     count.min(MAX_SPENT) as f64
 }
