@@ -75,9 +75,9 @@ impl ChargeRecord {
 /// the difference is refunded as far as the quota's bound and the due times of other reservations allow, and the rest
 /// is forfeited. Settle a charge at most once.
 ///
-/// If the row was written under another quota and has not [expired](State::clear), refunds are forfeited. The
-/// difference to a higher cost is added to that row. The stamp of the row stays the same, and `clear` moves to the time
-/// at which the row would be repaid under the other quota.
+/// If the row was written under another quota and has not [expired](State::clear), refunds are forfeited. If the actual
+/// cost is higher, the difference is added to that row. The stamp of the row stays the same, and `clear` moves to the
+/// time at which the row would be repaid under the other quota.
 ///
 /// ```
 /// use tollgate::{algorithm::{settle, step, takes_effect, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
@@ -171,7 +171,8 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if row.carry < receipt.state.carry {
         return row;
     }
-    // The refunds of earlier charges are at most the cost of those charges. All other refunds were for later charges.
+    // The refunds of earlier charges cannot exceed the cost of those charges, so any further refunds were for later
+    // charges.
     let before = receipt.state.spent - receipt.cost as f64;
     let left = own - (row.carry - receipt.state.carry).min(before);
     if outstanding < left - ROUNDING {

@@ -107,8 +107,7 @@ impl Ask {
         Ask { cost, max_wait: NO_WAIT }
     }
 
-    /// Accepts a reservation that is due within `wait`, which is rounded up. Has no effect if the quota has no
-    /// reservations.
+    /// Accepts a reservation that is due within `wait`. Has no effect if the quota has no reservations.
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> Ask {
         self.max_wait = whole_micros(wait).min(ANY_WAIT);
@@ -272,7 +271,7 @@ fn own(quota: &Quota, row: &State, now: Micros) -> State {
 
 pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
     let (limit, row) = (quota.get_capacity(), &own(quota, row, now));
-    // The result must equal what `step` would allow, so it is checked with the condition of `step`.
+    // The result must equal what `step` would allow, so the guess is checked with the same condition as in `step`.
     let guess = (limit as f64 - spent(quota, row, now) + 1e-6).clamp(0.0, limit as f64) as u64;
     if guess > 0 && !within_own(quota, row, now, (limit - guess) as f64) { guess - 1 } else { guess }
 }
