@@ -36,7 +36,7 @@ pub use manual::ManualClock;
 /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(WallClock).build());
 /// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Returns the current time. This method must not block, because many threads call it for each decision.
+    /// Returns the current time. This method must not block, because it is called for each decision, from many threads.
     fn now(&self) -> Micros;
 
     /// Returns a future that completes once this clock reaches `instant`. The default implementation returns `None`,
@@ -83,7 +83,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// Creates a clock. Creating the first clock of a process calibrates the counter, which takes some milliseconds.
+    /// Creates a clock. Creating the first clock of a process calibrates the counter, which takes a few milliseconds.
     pub fn new() -> SystemClock {
         let counter = quanta::Clock::new();
         SystemClock {

@@ -38,7 +38,7 @@ impl Digest {
         Digest::from_bits(self.to_bits() ^ policy.bits())
     }
 
-    /// Derives the digest of this row in a generation of its policy's rows. Generation 0 keeps the digest.
+    /// Derives the digest of this row in a generation of its policy's rows. Generation 0 leaves the digest unchanged.
     #[must_use]
     #[inline]
     pub(crate) fn at_generation(self, generation: u64) -> Digest {

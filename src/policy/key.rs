@@ -115,8 +115,8 @@ impl Key {
         Key::part(tag, bytes.len() as u64, bytes)
     }
 
-    /// Encodes a part of a key. The first word contains the tag and a `detail`, such as the length. It is followed by
-    /// `part`, padded with zeros to whole words.
+    /// Encodes a part of a key. The first word contains the tag and a `detail`, such as the length. `part` follows,
+    /// padded with zeros to whole words.
     pub(super) fn part(tag: Tag, detail: u64, part: &[u8]) -> Key {
         let length = 8 + part.len().next_multiple_of(8);
         let mut bytes = match length {

@@ -148,8 +148,9 @@ impl Signal {
         })
     }
 
-    /// Returns the rule as shown in lists of blocks. Returns `None` for keys, because their content is not stored. Also
-    /// returns `None` for text that is too long for a rule, because clients could fill the memory with it.
+    /// Returns the rule that lists of blocks show for this signal. Returns `None` for keys, because their content is
+    /// not stored. Also returns `None` for text that is too long for a rule, because clients could fill the memory with
+    /// it.
     pub(crate) fn to_listed(&self) -> Option<DenyRule> {
         let longest = match &self.0 {
             SignalKind::Key(_) => return None,

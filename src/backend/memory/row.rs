@@ -252,7 +252,7 @@ impl RowKey {
     }
 }
 
-/// Derives row keys with random numbers that differ from table to table, or that belong to the secret of the backend.
+/// Derives row keys with random numbers that differ from table to table, or that are derived from the backend's secret.
 pub(super) struct RowHasher {
     digests: Placement,
     policies: Placement,

@@ -85,7 +85,7 @@ const MAX_ROWS: usize = 1000;
 /// deadline.
 const MAX_WAITING: usize = 100_000;
 
-/// The maximum number of redirections per script call. The nodes soon agree on where a slot has moved.
+/// The maximum number of redirections per script call. After a slot has moved, the nodes soon agree on its new node.
 const MAX_REDIRECTIONS: u32 = 4;
 
 impl Batcher {

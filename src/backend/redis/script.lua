@@ -45,8 +45,8 @@ local function is_row(bytes)
     and #bytes == HEADER + windows * WINDOW + leases_below(windows, sections) * LEASE
 end
 
--- The values from before the call, their numbers of windows, a bit for each window with leases, and the second at which
--- the server drops each row (nil if a value is not a row).
+-- The values before the call, their numbers of windows, a bit for each window with leases, and the second at which the
+-- server drops each row (nil if a value is not a row).
 local found, counts, sections, drops = #KEYS == 1 and {} or call('MGET', unpack(KEYS)), {}, {}, {}
 for i = 1, #KEYS do
   counts[i], sections[i] = 0, 0
