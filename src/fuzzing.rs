@@ -1,4 +1,4 @@
-//! Internals for the fuzz targets in `fuzz/`, compiled only with `--cfg fuzzing`.
+//! Internals for the fuzz targets in `fuzz/`, compiled only with `--cfg tollgate_fuzzing`.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@
 //! | a credential | [`bearer`], [`header`], [`cookie`] |
 //! | a path parameter | `path` (feature `axum`) |
 //! | one key for all callers | [`global`] |
-//! | the server that a client sends to | [`host`] |
+//! | the host to which a request is addressed | [`host`] |
 //! | a value that axum can extract | `from_extractor` (feature `axum`) |
 //!
 //! Combine extractors with [`or`](KeyExtractor::or), [`and`](KeyExtractor::and) and [`map`](KeyExtractor::map). Callers
@@ -21,7 +21,7 @@
 //! client's key can spend the other client's tokens or get it [blocked](crate::protection::AutoBlock). Therefore,
 //! clients must not be able to choose their keys.
 //!
-//! | key | who guarantees it | a client can |
+//! | key | what guarantees it | a client can |
 //! | --- | --- | --- |
 //! | [`client_ip`]; behind proxies, with [`ClientIp::trust`] | the connection, or your proxy | use all its addresses |
 //! | [`extension`] set by an authentication layer | your code | log in |
@@ -30,7 +30,7 @@
 //! | `path`, a field of the body, a user name in a handler | nothing | **name** any other client's key |
 //! | [`global`] | all clients share one key | spend all tokens |
 //!
-//! Combinators do not help. If one key of a pair is invented, the pair is a new key as well, so
+//! Combining extractors does not help. If one key of a pair is invented, the pair is also a new key, so
 //! `bearer().and(client_ip())` admits any number of requests from one address. In `bearer().or(client_ip())`, any token
 //! bypasses the per-address limit. Do this instead:
 //!

@@ -23,7 +23,7 @@
 //! ```
 //!
 //! Each client address can send 20 requests in a burst, and then 10 requests per minute. Further requests get 429 with
-//! a `Retry-After`, and they never reach the handler.
+//! a `Retry-After` header and never reach the handler.
 //!
 //! Handlers can call a limiter directly. A call can use any key and several limits:
 //!
@@ -60,7 +60,7 @@
 //! | log and measure decisions | [`observe`] |
 //! | read limits from a file, change them at run time | `config` (feature `serde`), [`RateLimiter::set_quota`] |
 //! | show clients a countdown | `status` (feature `axum`) |
-//! | see who is limited and why, and help them | `admin` (feature `admin`), [`docs::operate`] |
+//! | see which callers are limited and why, and help them | `admin` (feature `admin`), [`docs::operate`] |
 //! | test your limits | [`clock::ManualClock`], [`docs::testing`] |
 //!
 //! # Guides
@@ -79,7 +79,6 @@
 //! | [`docs::testing`] | testing your own limits |
 //! | [`docs::proxies`] | client addresses behind nginx, Envoy or a CDN |
 //! | `docs::redis` | how to set up a Redis server, and what happens in an outage (feature `redis`) |
-//! | [`docs::restarts`] | limits in memory that survive a restart |
 //! | [`docs::observing`] | logs, metrics, alerts |
 //! | [`docs::operate`] | who is limited and why, and how operators help: router, page, command |
 //! | [`docs::migrating`] | how to move from other libraries and services |

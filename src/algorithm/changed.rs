@@ -148,7 +148,7 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     if granted(quota, &unspent, clear, ask).is_some() { Some(clear) } else { retry_own(quota, &unspent, clear, ask) }
 }
 
-/// Returns the first instant in `from..end` from which on `holds` returns true.
+/// Returns the first instant in `from..end` at which `holds` returns `true`. From then on, `holds` must stay true.
 fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Micros> {
     if from >= end || !holds(end.minus(1)) {
         return None;
@@ -164,7 +164,7 @@ fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Mi
 /// Returns a foreign row after a settlement that charges `more` tokens. The stamp stays the same, and the time until
 /// `clear` grows in proportion to the debt. For a fixed window, `clear` can be up to one window before the boundary at
 /// which the row is repaid. `clear` is never earlier than the instant at which the debt is repaid at the average rate,
-/// as the bound requires.
+/// so the quota's bound still holds.
 #[cold]
 pub(super) fn overrun(state: &State, more: u64) -> State {
     let spent = (state.spent + more.min(MAX_SPENT) as f64).min(MAX_SPENT as f64);

@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn a_debt_that_outlasts_the_last_instant_is_never_repaid() {
-        // This is also true if the first window began before the epoch and its end is therefore representable.
+        // A debt of three centuries is never repaid, even though the third boundary is representable because the first
+        // window began before the epoch.
         let second = Duration::from_secs(1);
         let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
         let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);

@@ -3,12 +3,14 @@
 //!
 //! A lower cost needs care. Suppose that a row is charged `n` tokens, and that `r` of them are refunded later. If only
 //! `n - r` tokens had been charged in the first place, the row might have been fully repaid earlier, and a full bucket
-//! gains no tokens. Refunding all of `r` could therefore admit more than the quota's bound. Three rules keep the bound:
+//! would have gained no tokens after that. Refunding all of `r` could therefore admit more than the quota's bound.
+//! Three rules keep the bound:
 //!
-//! 1. **A refund is at most the part of the charge that is still outstanding.** Debts are repaid in order. Suppose that
-//!    `x` tokens were outstanding just after the charge. Of these, the tokens that were repaid since then and the
-//!    tokens that were refunded since then for earlier charges are no longer outstanding. [`State::carry`] counts the
-//!    refunds of other charges. Without this count, two refunds with a refill in between would allow a burst twice.
+//! 1. **A refund is at most the part of the charge that is still outstanding.** Charges are repaid in the order in
+//!    which they were made. Suppose that `x` tokens were outstanding just after the charge. Of these, the tokens that
+//!    were repaid since then and the tokens that were refunded since then for earlier charges are no longer
+//!    outstanding. [`State::carry`] counts the refunds of other charges. Without this count, two refunds with a refill
+//!    in between would allow a burst twice.
 //! 2. **A reservation that is not due yet can be refunded only as a whole, and only if it is the last one.** Otherwise
 //!    a new reservation could get the due time of a reservation that is still pending.
 //! 3. **While reservations are pending, all other refunds are forfeited**, for the same reason.
@@ -31,13 +33,14 @@ pub struct ChargeRecord {
 }
 
 impl ChargeRecord {
-    /// Creates the record of a credit: tokens that are returned to a row although no charge of them is known. To credit
-    /// the row, [settle](settle()) this record at 0.
+    /// Creates the record of a credit, which returns tokens to a row independently of any charge. To credit the row,
+    /// [settle](settle()) this record at 0.
     ///
     /// A credit returns at most the tokens that are spent, so a row never has more tokens than its capacity. Unlike a
-    /// refund, a credit is not forfeited if the tokens were charged under another quota; the row is then converted to
-    /// this quota. It is also made while reservations are pending, and they keep their due times. The quota's bound
-    /// grows by the credit, even for later intervals, because a charge may be refunded after its tokens were credited.
+    /// refund, a credit is not forfeited if the tokens were charged under another quota; in that case, the row is
+    /// converted to this quota. A credit is also made while reservations are pending, and the reservations keep their
+    /// due times. The quota's bound grows by the credit, even for later intervals, because a charge may be refunded
+    /// after its tokens were credited.
     ///
     /// ```
     /// use tollgate::{algorithm::{settle, step, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
@@ -55,7 +58,7 @@ impl ChargeRecord {
         self.cost > 0 && self.state.spent == 0.0
     }
 
-    /// Creates the receipt for `cost` tokens granted by `step`. Returns `None` for a denial.
+    /// Creates the record of a charge of `cost` tokens that `step` granted. Returns `None` for a denial.
     pub fn new(cost: u64, step: &Step) -> Option<ChargeRecord> {
         let due = match step.verdict {
             Verdict::Allow => step.now,
@@ -66,15 +69,15 @@ impl ChargeRecord {
     }
 }
 
-/// Returns the row after the charge of `receipt.cost` tokens was adjusted to its `actual` cost.
+/// Adjusts the charge of `receipt.cost` tokens to its `actual` cost, and returns the resulting row.
 ///
 /// If the actual cost is higher, the difference is charged in full, even if this puts the key in debt. If it is lower,
 /// the difference is refunded as far as the quota's bound and the due times of other reservations allow, and the rest
 /// is forfeited. Settle a charge at most once.
 ///
-/// If the row was written under another quota and has not [expired](State::clear), refunds are forfeited. The
-/// difference to a higher cost is added to that row. The stamp of the row stays the same, and `clear` moves to the time
-/// at which the row would be repaid under the other quota.
+/// If the row was written under another quota and has not [expired](State::clear), refunds are forfeited. If the actual
+/// cost is higher, the difference is added to that row. The stamp of the row stays the same, and `clear` moves to the
+/// time at which the row would be repaid under the other quota.
 ///
 /// ```
 /// use tollgate::{algorithm::{settle, step, takes_effect, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
@@ -104,7 +107,8 @@ pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros,
 }
 
 /// Returns whether [`settle`] with the same arguments has an effect. Returns `false` if the refund is forfeited.
-/// Returns `true` if `actual` equals the cost, even though the row does not change then. See [`settle`] for an example.
+/// Returns `true` if `actual` equals the cost, even though the row does not change in that case. See [`settle`] for an
+/// example.
 pub fn takes_effect(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> bool {
     let settled = |actual| settle(quota, state, receipt, now, actual);
     if receipt.is_credit() && actual < receipt.cost {
@@ -167,7 +171,8 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if row.carry < receipt.state.carry {
         return row;
     }
-    // The refunds of earlier charges are at most the cost of those charges. All other refunds were for later charges.
+    // The refunds of earlier charges cannot exceed the cost of those charges, so any further refunds were for later
+    // charges.
     let before = receipt.state.spent - receipt.cost as f64;
     let left = own - (row.carry - receipt.state.carry).min(before);
     if outstanding < left - ROUNDING {
@@ -187,8 +192,8 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if last || reduced == row { reduced } else { State { carry: row.carry + given, ..reduced } }
 }
 
-/// Settles a charge of a sliding window. The window's counts change only at boundaries, so the whole charge is still in
-/// the current window or in the previous one.
+/// Settles a charge of a sliding window. The counts change only at boundaries, so the whole charge is in the current
+/// window, in the previous window, or already dropped.
 fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, refund: f64) -> State {
     let then = sliding_window::roll(quota, &State { spent: refund, carry: 0.0, ..receipt.state }, now);
     if row.spent < then.spent || row.carry < then.carry {

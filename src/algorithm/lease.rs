@@ -1,9 +1,9 @@
-//! Leases: tokens that a process takes from a row at once, to spend them later without asking the backend.
+//! Leases: tokens that a process takes from a row in advance and spends later without asking the backend.
 //!
-//! A token that is leased counts as spent. It is also *outstanding* until its holder reports that it was spent, returns
-//! it unused, or loses it because the lease ends. Spent tokens are repaid as usual, but never to less than the
-//! outstanding tokens. With this *floor*, leases keep the bound of the quota, however many processes hold leases, and
-//! whatever is delayed or lost.
+//! A leased token counts as spent. It is also *outstanding* until the process that holds the lease reports the token as
+//! spent, returns it unused, or loses it because the lease ends. Spent tokens are repaid as usual, but their number
+//! never drops below the number of outstanding tokens. With this *floor*, leases keep the bound of the quota, no matter
+//! how many processes hold leases, and no matter which requests and reports are delayed or lost.
 //!
 //! To see why, let `C` be the capacity, `S` the spent tokens and `O` the outstanding tokens. The tokens that can be
 //! admitted without a refill are `C - S`, plus those that holders have not spent yet, which are at most `O`. Granting
@@ -15,7 +15,8 @@
 //! the lease was granted. A row stores the outstanding tokens of the current generation and of the last one. A
 //! generation ends after two periods, so a lease lasts for one to two periods.
 //!
-//! Windows follow the same rule. Outstanding tokens of a sliding window move with the current window.
+//! Fixed and sliding windows follow the same rule. The outstanding tokens of a sliding window always count in its
+//! current window.
 
 use std::time::Duration;
 
@@ -81,8 +82,8 @@ pub struct LeaseId {
     pub turn: Micros,
 }
 
-/// What a holder has done with tokens of a lease since its last report. A report must be sent at most once. If it is
-/// unknown whether a report has arrived, the tokens stay outstanding until the lease ends.
+/// A report on what a holder has done with tokens of a lease since its last report. A report must be sent at most once.
+/// If it is unknown whether a report has arrived, the tokens stay outstanding until the lease ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the contract of backends.
 pub struct LeaseReport {
@@ -102,7 +103,7 @@ pub struct Lease {
     pub tokens: u64,
     /// The generation of the lease.
     pub id: LeaseId,
-    /// The time until the lease ends. The holder counts it from the time at which it sent the request.
+    /// The time until the lease ends. The holder counts this time from the instant at which it sent the request.
     pub life: Duration,
     /// The row after the request.
     pub state: State,
@@ -114,9 +115,9 @@ pub struct Lease {
 
 /// Applies `reports`, and then grants a lease of at most `tokens` tokens.
 ///
-/// All leases together have at most half of the capacity. A lease has at most half of what is left of this half, and at
-/// most half of the available tokens, so that the first process to ask leaves tokens for others. If fewer than two
-/// tokens can be leased, none are.
+/// All leases together hold at most half of the capacity. A new lease holds at most half of the rest of this half, and
+/// at most half of the available tokens, so that the first process leaves tokens for the others. If fewer than two
+/// tokens can be leased, no lease is granted.
 ///
 /// ```
 /// use tollgate::{algorithm::{lease, LeaseReport, Micros, Outstanding, State}, Quota, MINUTE};
@@ -148,7 +149,7 @@ pub fn lease(
         }
     }
     outstanding = outstanding.or_none();
-    // The quota drops a row that it finds too far in the future, after the clock was set back.
+    // If the clock was set back, rolling may have dropped a row that was too far ahead. The floor still applies.
     state = floored(quota, &state, outstanding.tokens(), now);
     let row = roll(quota, &state, now);
     let room = (quota.get_capacity() / 2).saturating_sub(outstanding.tokens());
@@ -180,11 +181,12 @@ pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, no
         return (state, Outstanding::default());
     }
     if left.turn > now.plus(LIFE) {
-        // The clock was set back. Both generations end later than they would have.
+        // The clock was set back, so both generations end later than planned.
         left.turn = now.plus(LIFE);
     }
-    // The floor is lowered when a generation ends. Until then, the tokens were repaid no further than to this floor. The
-    // row is rolled to this instant, so that every other quota also finds the tokens that were spent then.
+    // When a generation ends, the floor is lowered. Until that instant, tokens were repaid only down to the previous
+    // floor. The row is therefore first rolled to that instant, and other quotas also count the tokens that were spent
+    // at that time.
     while left.turn <= now && left.tokens() > 0 {
         state = cleared(quota, rolled_to_floor(quota, &state, left.tokens(), left.turn));
         left = left.turned();
@@ -244,7 +246,8 @@ pub(crate) fn denied_by_leases(
         } else {
             left.turn
         };
-        // Except at the boundaries of a sliding window, the floor does not delay a row above it.
+        // If the ask fits above the floor, the floor does not delay it. For a sliding window, this is true only until
+        // the next boundary.
         let is_exact = match retry {
             Some(retry) if is_sliding => at + retry <= end,
             Some(_) => left.tokens() <= level,
@@ -259,7 +262,7 @@ pub(crate) fn denied_by_leases(
     }
 }
 
-/// Returns the step with the verdict of [`denied_by_leases`] if it is a denial.
+/// Returns `step`, with the verdict of [`denied_by_leases`] if `step` is a denial.
 #[cfg(any(feature = "redis", test))]
 pub(crate) fn with_leases(quota: &Quota, step: Step, outstanding: &Outstanding, ask: Ask) -> Step {
     if step.is_allowed() || outstanding.tokens() == 0 {

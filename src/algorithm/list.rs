@@ -3,7 +3,8 @@
 use std::ops::{Deref, DerefMut};
 
 /// A list of any number of items, which stores a single item without an allocation. Unlike a `SmallVec`, this enum
-/// keeps the niches of `T`, so wrapping a list in another enum does not move its items.
+/// keeps the niches of `T`. An enum that wraps a list therefore needs no tag of its own, and wrapping a list does not
+/// move its items.
 #[derive(Clone, Debug)]
 pub(crate) enum List<T> {
     One(T),

@@ -1,4 +1,4 @@
-//! The rate-limiting arithmetic, which decides an [`Ask`] from a quota, a row of state and an instant.
+//! The rate-limiting arithmetic, which decides an [`Ask`] from a quota, the state of a row and an instant.
 //!
 //! The functions are pure: they read no clock and never wait. All backends use these functions, so they all make the
 //! same decisions. To simulate a limit without a backend, call the functions directly.
@@ -107,8 +107,7 @@ impl Ask {
         Ask { cost, max_wait: NO_WAIT }
     }
 
-    /// Accepts a reservation that is due within `wait`, which is rounded up. Has no effect if the quota has no
-    /// reservations.
+    /// Accepts a reservation that is due within `wait`. Has no effect if the quota has no reservations.
     #[must_use]
     pub fn wait_up_to(mut self, wait: Duration) -> Ask {
         self.max_wait = whole_micros(wait).min(ANY_WAIT);
@@ -173,7 +172,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Orders verdicts by the time at which they grant an ask: now, after a wait, only after a denial, or never.
+    /// Orders verdicts by the time at which they grant an ask: now, after a wait, on a later retry, or never.
     pub(crate) fn wait_order(&self) -> (u8, Duration) {
         match *self {
             Verdict::Allow => (0, Duration::ZERO),
@@ -189,7 +188,8 @@ impl Verdict {
 pub struct Step {
     /// The answer.
     pub verdict: Verdict,
-    /// The row after the decision. After a denial, the row is only refilled; a row that another quota wrote is unchanged.
+    /// The row after the decision. After a denial, the row is refilled but not charged; a row that another quota wrote
+    /// is unchanged.
     pub state: State,
     /// The instant of the decision.
     pub now: Micros,
@@ -217,8 +217,8 @@ pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     if state.stamp == quota.stamp() { roll_own(quota, state, now) } else { changed::roll(quota, state, now) }
 }
 
-/// Returns the row at `now` in a form that may be stored. A row of this quota is rolled, but a foreign row is left unchanged,
-/// because its `clear` is still needed.
+/// Returns the row at `now` in a form that may be stored. A row of this quota is rolled. A foreign row is left
+/// unchanged, because its `clear` is still needed.
 pub(crate) fn roll_if_own(quota: &Quota, state: &State, now: Micros) -> State {
     if is_foreign(quota, state, now) { *state } else { roll(quota, state, now) }
 }
@@ -271,7 +271,7 @@ fn own(quota: &Quota, row: &State, now: Micros) -> State {
 
 pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
     let (limit, row) = (quota.get_capacity(), &own(quota, row, now));
-    // The result must equal what `step` would allow, so it is checked with the condition of `step`.
+    // The result must equal what `step` would allow, so the guess is checked with the same condition as in `step`.
     let guess = (limit as f64 - spent(quota, row, now) + 1e-6).clamp(0.0, limit as f64) as u64;
     if guess > 0 && !within_own(quota, row, now, (limit - guess) as f64) { guess - 1 } else { guess }
 }
@@ -335,8 +335,8 @@ pub const fn seeded(quota: Quota, seed: u64) -> Quota {
     quota.seeded(seed)
 }
 
-/// Checks that a complete quota is valid: a quota with a capacity of 0 needs reservations. Every new policy is checked
-/// by this function automatically.
+/// Checks that a complete quota is valid: a quota with a capacity of 0 needs reservations. Creating a policy calls this
+/// function automatically.
 ///
 /// # Errors
 /// Fails if the quota would deny every request.
@@ -438,7 +438,8 @@ mod tests {
 
     #[test]
     fn a_fraction_of_a_token_can_be_owed() {
-        // One token is refilled every six seconds. A settlement can leave a debt of half a token.
+        // One token is refilled every six seconds. Stored rows contain whole tokens, but the arithmetic accepts
+        // fractions.
         let quota = Quota::token_bucket(10, MINUTE);
         let verdict = |spent: f64, since: u64| {
             let at = NOW.minus(since * 1_000_000);
@@ -523,7 +524,7 @@ mod tests {
     fn a_cost_that_fits_only_after_the_last_instant_has_no_retry_time() {
         let century = Quota::MAX_PERIOD;
         for quota in [Quota::token_bucket(1, century), Quota::fixed_window(1, century).start(Duration::ZERO)] {
-            // This debt would be repaid in the year 2370.
+            // This debt would be repaid in 2423 (bucket) or in 2370 (window).
             let owed = State { spent: 4.0, at: NOW, stamp: quota.stamp(), ..State::default() };
             for spent in [1e9, MAX_SPENT as f64] {
                 assert_eq!(when(&quota, &State { spent, ..owed }, NOW, 0.0), None, "{quota:?}");

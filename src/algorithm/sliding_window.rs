@@ -9,7 +9,7 @@ use super::quota::Quota;
 use super::{Micros, State};
 
 /// Returns the row at `now`. After one boundary, the current window becomes the previous window. After two boundaries,
-/// its count is dropped.
+/// both counts are dropped.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let (row_window, window) = (index(quota, state.at), index(quota, now));
     let at = boundary(quota, row_window.max(window));
@@ -51,8 +51,8 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
 }
 
 /// Returns the row without up to `tokens` of its spent tokens. The tokens of the current window are returned first,
-/// because they would count for longer. The rest is returned from the previous window, whose tokens are weighted as at
-/// `now`.
+/// because they would count for longer. The rest is returned from the previous window, whose tokens have the weight
+/// that applies at `now`.
 pub(super) fn credited(quota: &Quota, state: &State, now: Micros, tokens: f64) -> State {
     let rest = (tokens - state.spent).max(0.0);
     let weight = (quota.period_micros() - elapsed(quota, state, now)) as f64;
@@ -78,8 +78,8 @@ fn elapsed_until(quota: &Quota, count: f64, level: f64) -> u64 {
     }
     let period = quota.period_micros();
     let mut elapsed = ((count - level) * period as f64 / count).ceil().max(1.0).min(period as f64) as u64;
-    // The estimate is rounded twice, so it is adjusted to the exact microsecond. At 0, the whole `count` has weight,
-    // and at the end of the period it has none, so the result is between 1 and the period.
+    // The estimate is rounded twice, so it is adjusted to the exact microsecond. At 0, `count` has its full weight, and
+    // at the end of the period it has no weight, so the result is between 1 and the period.
     for _ in 0..4 {
         if weighted(quota, count, elapsed) > level {
             elapsed += 1;

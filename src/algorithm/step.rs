@@ -16,12 +16,12 @@ use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_o
 /// - Decisions agree with exact arithmetic, except within 10^-6 tokens of the limit. If the rate in lowest terms
 ///   exceeds 2^32 tokens, decisions agree with exact arithmetic within the relative precision of an `f64`, which is
 ///   2^-52.
-/// - If the clock steps back, nothing is repaid until the clock has caught up. A row is dropped if it is further ahead
-///   of `now` than the time in which the capacity is refilled, and further than the time in which the row's own debt is
+/// - If the clock steps back, nothing is repaid until the clock has caught up. A row is dropped if it is ahead of `now`
+///   by more than the time in which the capacity is refilled, and by more than the time in which the row's own debt is
 ///   repaid.
 /// - A row that was written under another quota (with another stamp) keeps its spent tokens until its
-///   [`clear`](State::clear). If both quotas are token buckets, the row is repaid at the faster of the two rates. After
-///   a downgrade, a caller is therefore denied for no longer than the debt under the old quota takes to be repaid.
+///   [`clear`](State::clear). If both quotas are token buckets, the row is repaid at the faster of the two rates. A
+///   downgrade therefore denies a caller for no longer than the old quota would take to repay the debt.
 #[inline]
 pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
     let foreign = is_foreign(quota, state, now);
@@ -36,7 +36,7 @@ pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
 
 /// One charge of a call. See [`step_all`] for an example.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::exhaustive_structs)] // A new field would be a new contract.
+#[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct Line<'a> {
     /// The index of the row among the call's rows.
     pub row: usize,
@@ -190,7 +190,7 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
     due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
-/// Returns the first instant at which `ask` would be granted, for a rolled own row that denies it at `now`.
+/// Returns the first instant at which `ask` would be granted, for a rolled own row that denies the ask at `now`.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => when_own(quota, row, now, quota.get_capacity().checked_sub(ask.cost)? as f64),

@@ -1,9 +1,9 @@
 //! The token bucket, in which spent tokens are repaid continuously.
 //!
-//! Decisions move `at` only by whole *grains*. A grain is the rate in lowest terms: `rate / period` equals
-//! `grain_tokens / grain_micros`, so each grain repays a whole number of tokens. Stored rows therefore contain whole
-//! tokens, and no rounding errors accumulate. Only the current part of a grain is computed in floating point. This part
-//! is used for a single decision and is never stored.
+//! Decisions move `at` only by whole *grains*. A grain is the time in which exactly `grain_tokens` tokens are repaid,
+//! where `grain_tokens / grain_micros` is `rate / period` in lowest terms. Stored rows therefore contain whole tokens,
+//! and no rounding errors accumulate. Only the current part of a grain is computed in floating point. This part is used
+//! for a single decision and is never stored.
 
 use super::quota::Quota;
 use super::{Micros, State};
@@ -50,8 +50,8 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     if debt <= 0.0 {
         return Some(now);
     }
-    // The time of whole grains is exact, and `roll` advances the row by whole grains. Only the part of the last grain
-    // is rounded.
+    // The time of whole grains is exact, and `roll` advances the row by whole grains. Only the time within the last
+    // grain is rounded.
     let grains = (debt / quota.grain_tokens as f64) as u64;
     if grains as f64 * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
         return None;
@@ -82,8 +82,8 @@ pub(super) const fn micros_to_repay(quota: &Quota, tokens: u64) -> u128 {
     (tokens as u128 * quota.grain_micros as u128).div_ceil(quota.grain_tokens as u128)
 }
 
-/// Returns the number of tokens repaid in `elapsed` microseconds. Multiplies before dividing, because the result of
-/// `elapsed * (rate / period)` is different in a quarter of all cases.
+/// Returns the number of tokens repaid in `elapsed` microseconds. Multiplies before dividing, because dividing the rate
+/// by the period first gives a different result in a quarter of all cases.
 fn repaid(quota: &Quota, elapsed: u64) -> f64 {
     elapsed as f64 * quota.grain_tokens as f64 / quota.grain_micros as f64
 }

@@ -47,7 +47,7 @@ use crate::algorithm::{
 use crate::policy::{Digest, Key, MAX_WINDOWS, PolicyName, Secret};
 
 /// Runs all parts of the suite except [`spend`], which is meant to be called from several threads. `pass` must let the
-/// given time pass and let the backend's tasks run. In total, the suite asks for less than a second to pass.
+/// given time pass and let the backend's tasks run. In total, the suite lets less than a second pass.
 pub async fn all(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     decides_as_the_algebra_does(backend, &pass).await;
     common_parts(backend, &pass).await;
@@ -73,7 +73,8 @@ async fn common_parts(backend: &dyn Backend, pass: &impl AsyncFn(Duration)) {
     leases_tokens_by_the_rule(backend, pass).await;
 }
 
-/// Tests that random calls under all kinds of quotas get the same decisions as the algebra makes at the same instant.
+/// Tests that random calls under all kinds of quotas get the decisions that
+/// [`algorithm::step_all`](crate::algorithm::step_all) makes at the same instant.
 pub async fn decides_as_the_algebra_does(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     histories(backend, &pass, true).await;
 }
@@ -183,8 +184,8 @@ pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     let steps = ask(backend, &[two, two], true).await;
     assert_eq!(steps[1].verdict, Verdict::Deny { retry: None });
 
-    // A take without a wait and a reservation can be granted as soon as the first take fits, because the second take
-    // can then be reserved.
+    // A take that does not wait and a take that accepts a reservation can be granted together as soon as the first take
+    // fits, because the second take can then be reserved.
     let quota = Quota::token_bucket(2, HOUR).max_reserved(5);
     let row = fresh_row(&policy);
     let take = |ask| Take::new(row, &quota, ask);
@@ -335,8 +336,8 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         }
     }
 
-    // If another quota has written the row since the charge, the row keeps that quota. The cap of the old quota would
-    // reduce the spent tokens.
+    // If another quota has written the row since the charge, the row keeps that quota. The settlement must not cap the
+    // spent tokens at the capacity of the old quota.
     let row = fresh_row(&policy);
     let small = Take::new(row, &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let large = Take::new(row, &Quota::token_bucket(1000, HOUR), Ask::cost(500));
@@ -457,8 +458,8 @@ pub async fn handles_extreme_values(backend: &dyn Backend) {
     }
 }
 
-/// Acquires `takes` as many times as `tries` states, and returns how many of these calls were granted. To test
-/// concurrent calls, run this function for the same row on several threads.
+/// Makes `tries` calls that acquire `takes`, and returns how many of these calls were granted. To test concurrent
+/// calls, run this function for the same row on several threads.
 ///
 /// ```
 /// use tollgate::algorithm::Ask;
@@ -531,7 +532,7 @@ fn replay(model: &mut HashMap<Digest, State>, takes: &[Take<'_>], steps: &Steps,
 fn assert_same(answer: &Step, expected: &Step, round: usize) {
     assert_eq!(
         answer.verdict, expected.verdict,
-        "round {round}: expected {expected:?}, as the algebra decides, found {answer:?}"
+        "round {round}: expected {expected:?} as decided by `algorithm::step_all`, found {answer:?}"
     );
     let (answer, expected) = (answer.state, expected.state);
     assert_eq!(

@@ -39,7 +39,7 @@ impl<T> BackendFuture<T> {
         BackendFuture(Inner::Ready(Some(result)))
     }
 
-    /// Creates a `BackendFuture` from a future that is not ready yet, which is boxed.
+    /// Boxes a future that is not ready yet.
     pub fn boxed(future: impl Future<Output = Result<T, Error>> + Send + 'static) -> BackendFuture<T> {
         BackendFuture(Inner::Boxed(Box::pin(future)))
     }

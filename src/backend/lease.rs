@@ -10,11 +10,12 @@ use crate::algorithm::{Lease, LeaseReport, Quota};
 
 /// A remote backend that can lease tokens, from [`Backend::lease_backend`](super::Backend::lease_backend).
 ///
-/// Rows with outstanding tokens must follow the rule of [`algorithm::lease`](crate::algorithm::lease()), also in
-/// [`acquire`](super::Backend::acquire), [`peek`](super::Backend::peek) and [`settle`](super::Backend::settle): these
-/// methods apply [`settle_leases`](crate::algorithm::settle_leases) first, and a refund never leaves fewer spent tokens
-/// than outstanding ones. [`reset`](super::Backend::reset) removes outstanding tokens. A row must be kept at least until
-/// its leases have ended.
+/// All operations on rows with outstanding tokens must follow the rule of
+/// [`algorithm::lease`](crate::algorithm::lease()). [`acquire`](super::Backend::acquire),
+/// [`peek`](super::Backend::peek) and [`settle`](super::Backend::settle) apply
+/// [`settle_leases`](crate::algorithm::settle_leases) first, and a refund never leaves fewer spent tokens than
+/// outstanding ones. [`reset`](super::Backend::reset) removes outstanding tokens. A row must be kept at least until its
+/// leases have ended.
 pub trait LeaseBackend: fmt::Debug + Send + Sync + 'static {
     /// Applies the reports of a request, and grants a lease. The request is sent when this method is called, even if
     /// the future is dropped. It must be sent at most once.

@@ -47,12 +47,12 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///   the retry time is the time after which both can be granted.
 /// - **Exact.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) for the same rows, takes
 ///   and time. `spent` is bit-identical, and waits are equal to the microsecond.
-/// - **One clock.** The backend determines the time. If processes share rows, the clock of the server is used.
+/// - **One clock.** The backend determines the time. If processes share rows, the server's clock is used.
 /// - **Rows may be lost.** If a row is lost, its key has its full quota again. A backend must never record tokens that
 ///   were not spent, and must never allow a denied key because its storage is full.
 /// - **Eager.** `acquire`, `settle` and `reset` start when they are called, and finish even if the future is dropped
 ///   without being polled. A client cannot avoid a charge by disconnecting, and refunds of canceled callers take
-///   effect. A network backend spawns a task for this.
+///   effect. A network backend spawns a task for this purpose.
 /// - **At most once.** A backend never undoes or repeats a charge without the caller's knowledge. It never sends a
 ///   charge again after a timeout. A charge that waits too long in a queue may fail without being made.
 /// - **Errors are not denials.** A backend that cannot decide returns an [`Error`].
@@ -338,8 +338,8 @@ impl RowId<'_> {
     /// The maximum number of windows in a row. Every [`Take::window`] is below this number.
     pub const MAX_WINDOWS: usize = MAX_WINDOWS;
 
-    /// Returns a digest of the key, the policy and the [generation](RowId::generation), for tables that hold the rows of
-    /// all policies.
+    /// Returns a digest of the key, the policy and the [generation](RowId::generation), for tables that contain the
+    /// rows of all policies.
     pub fn digest(&self) -> Digest {
         self.lasting_digest().at_generation(self.policy.generation())
     }
@@ -445,7 +445,7 @@ impl<'a> Take<'a> {
         Take { row, quota: self.quota.whole(), part: Part { shard: 0, ..self.part }, ..*self }
     }
 
-    /// Returns a digest of the key, the policy and the window, for tables that hold all windows.
+    /// Returns a digest of the key, the policy and the window, for tables that contain all windows.
     pub(crate) fn digest(&self) -> Digest {
         self.row.digest().window(self.window)
     }

@@ -196,8 +196,7 @@ mod tests {
 
     #[test]
     fn next_wake_ignores_sleeps_that_were_never_polled() {
-        // Regression: `next_wake` returned the instant of a sleep that was never polled, and continued to do so
-        // forever.
+        // Regression: `next_wake` kept returning the instant of a sleep that was never polled.
         let clock = ManualClock::new();
         let mut sleeps =
             [1, 2].map(|seconds| clock.sleep_until(clock.now() + Duration::from_secs(seconds)).expect("a sleep"));

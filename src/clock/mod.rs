@@ -17,8 +17,8 @@ pub use manual::ManualClock;
 
 /// A source of instants.
 ///
-/// Limiters work with any clock, even with a clock that is stopped. Each jump of the clock admits at most one
-/// additional capacity.
+/// Limiters work with any clock, even with a clock that is stopped. Each jump of the clock can admit at most one
+/// additional burst of the quota's capacity.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -36,7 +36,7 @@ pub use manual::ManualClock;
 /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(WallClock).build());
 /// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Returns the current time. This method must not block, because many threads call it for each decision.
+    /// Returns the current time. This method must not block, because it is called for each decision, from many threads.
     fn now(&self) -> Micros;
 
     /// Returns a future that completes once this clock reaches `instant`. The default implementation returns `None`,
@@ -61,7 +61,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 }
 
 /// A clock that shows the system's time. If the processor's time stamp counter is reliable, the clock reads this
-/// counter. That takes a third of the time of [`Instant::now`](std::time::Instant::now).
+/// counter, which takes a third of the time of [`Instant::now`](std::time::Instant::now).
 ///
 /// The clock starts at the system's time. When it is read, it compares itself with the system's time, at most once a
 /// second. If the clock is more than a second behind, because the machine was asleep or the system clock was set
@@ -83,7 +83,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// Creates a clock. Creating the first clock of a process calibrates the counter, which takes some milliseconds.
+    /// Creates a clock. Creating the first clock of a process calibrates the counter, which takes a few milliseconds.
     pub fn new() -> SystemClock {
         let counter = quanta::Clock::new();
         SystemClock {

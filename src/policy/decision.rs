@@ -55,8 +55,7 @@ pub struct Decision {
     charged: bool,
     /// The rows of all shards that a check has read, if the quota has several shards.
     shards: Option<ShardRows>,
-    /// Whether the call was let through even though charges in shadow mode, including this charge, would have been
-    /// denied.
+    /// Whether this charge is in shadow mode, and the call was let through although it would have been denied.
     shadowed: bool,
 }
 
@@ -467,7 +466,7 @@ mod tests {
 
     #[test]
     fn the_window_of_a_reservation_begins_when_it_is_due() {
-        // One token is refilled every ten seconds, and five of them have passed. The reservation is due in five
+        // One token is refilled every ten seconds, and half of this time has passed. The reservation is due in five
         // seconds, which is when the response is sent. The next token is refilled ten seconds after that.
         let quota = Quota::token_bucket(1, 10 * crate::algorithm::SECOND).max_reserved(5);
         let spent = State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() };

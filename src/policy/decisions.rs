@@ -108,7 +108,7 @@ impl Decisions {
         self.into_iter().zip(tokens).map(|(decision, tokens)| decision.uncharged(tokens)).collect()
     }
 
-    /// Reduces a check that has read several shards to the decisions of the shard that can grant each charge first.
+    /// Reduces a check that has read several shards to one shard per charge: the shard that can grant the charge first.
     pub(crate) fn by_best_shards(self) -> Decisions {
         if self.0.iter().all(|decision| decision.of().part.shard == 0) {
             return self;

@@ -70,7 +70,7 @@ impl DenyRule {
     /// Denies a network (such as `"192.0.2.0/24"` or `"2001:db8::/32"`) or a single address.
     ///
     /// # Errors
-    /// Fails if `text` is not a network. Also fails if it is an address within a network, such as `"192.0.2.7/24"`,
+    /// Fails if `text` is not a network. Also fails if `text` is an address within a network, such as `"192.0.2.7/24"`,
     /// because that could mean either the address or the network.
     pub fn network(text: &str) -> Result<DenyRule, DenyRuleError> {
         let network =

@@ -38,7 +38,7 @@ impl Digest {
         Digest::from_bits(self.to_bits() ^ policy.bits())
     }
 
-    /// Derives the digest of this row in a generation of its policy's rows. Generation 0 keeps the digest.
+    /// Derives the digest of this row in a generation of its policy's rows. Generation 0 leaves the digest unchanged.
     #[must_use]
     #[inline]
     pub(crate) fn at_generation(self, generation: u64) -> Digest {
@@ -76,7 +76,8 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The 128-bit secret that a limiter uses to hash keys. A limiter's default secret is random. `Debug` does not show it.
+/// The 128-bit secret that a limiter uses to hash keys. A limiter's default secret is random. `Debug` does not show the
+/// secret.
 ///
 /// Processes that share a backend need the same secret, and so do processes whose logged digests you compare.
 ///

@@ -36,16 +36,16 @@ use super::named::{Policy, PolicyError};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Enforce {
-    /// For every key. This is the default.
+    /// Denials are enforced for every key. This is the default.
     #[default]
     Always,
-    /// For no key.
+    /// Denials are enforced for no key.
     Never,
-    /// For a share of the keys, from 0.0 to 1.0.
+    /// Denials are enforced for a share of the keys, from 0.0 to 1.0.
     ///
     /// The key's [digest](crate::RateLimiter::digest) and the policy's name determine whether a key is in the share.
-    /// Processes with the same [secret](crate::limiter::RateLimiterBuilder::secret) therefore enforce the policy for the
-    /// same keys, and so do later versions of the program. A larger share includes all keys of a smaller share. All
+    /// Processes with the same [secret](crate::limiter::RateLimiterBuilder::secret) therefore enforce the policy for
+    /// the same keys, and so do later versions of the program. A larger share includes all keys of a smaller share. All
     /// calls without a key count as one key.
     Share(f64),
 }

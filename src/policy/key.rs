@@ -115,8 +115,8 @@ impl Key {
         Key::part(tag, bytes.len() as u64, bytes)
     }
 
-    /// Encodes a part of a key. The first word contains the tag and a `detail`, such as the length. It is followed by
-    /// `part`, padded with zeros to whole words.
+    /// Encodes a part of a key. The first word contains the tag and a `detail`, such as the length. `part` follows,
+    /// padded with zeros to whole words.
     pub(super) fn part(tag: Tag, detail: u64, part: &[u8]) -> Key {
         let length = 8 + part.len().next_multiple_of(8);
         let mut bytes = match length {
@@ -239,9 +239,9 @@ impl From<IpAddr> for Key {
 }
 
 impl From<Digest> for Key {
-    /// Creates a key that stands for the key with this digest, for a program that knows only the digest, for example from
-    /// a log event. A limiter with the same [secret](crate::key::Secret) finds the same row and the same blocks. A [deny
-    /// list](crate::protection::DenyList) contains keys, not digests, so it never matches.
+    /// Creates a key that stands for the key with this digest. Use this conversion if only the digest is known, for
+    /// example from a log event. A limiter with the same [secret](crate::key::Secret) finds the same row and the same
+    /// blocks. A [deny list](crate::protection::DenyList) contains keys, not digests, so it never matches such a key.
     ///
     /// ```
     /// # use tollgate::{Key, Policy, Quota, RateLimiter, HOUR};
@@ -374,7 +374,7 @@ mod tests {
             (-2i128..3).prop_map(Part::Number),
             any::<[u8; 2]>().prop_map(|[a, b]| Part::Address(IpAddr::from([10, 0, a & 1, b & 1]))),
         ];
-        // `leaf` needs a separate branch, because 20,000 recursive cases produced no leaves.
+        // `leaf` needs a separate branch, because `prop_recursive` generated no leaves in 20,000 cases.
         let tuples = leaf.clone().prop_recursive(3, 12, 2, |inner| {
             (inner.clone(), inner).prop_map(|(a, b)| Part::Tuple(Box::new(a), Box::new(b)))
         });

@@ -130,7 +130,7 @@ const SOURCES: [(KeySource, &str); 4] = [
 /// Writes the text form of a key, or only its type if `shown` is false.
 pub(super) fn write(key: &Key, shown: bool) -> String {
     let (mut text, mut rest) = (String::new(), key.bytes());
-    // The tuples that enclose the next part. For each tuple, the number of parts left and the total number of parts.
+    // For each tuple that encloses the next part, the number of parts left and the total number of parts.
     let mut open: SmallVec<[(u64, u64); 4]> = SmallVec::new();
     while let Some((part, behind)) = Part::split(rest) {
         rest = behind;
@@ -231,7 +231,7 @@ impl fmt::Display for ParseKeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (expected, more) = self.expected.split_once(':').unwrap_or((self.expected, ""));
         let colon = if more.is_empty() { "" } else { ":" };
-        write!(f, "expected {expected} at byte {}{colon}{more}; its text is not shown", self.at)
+        write!(f, "expected {expected} at byte {}{colon}{more}; the text is not shown", self.at)
     }
 }
 

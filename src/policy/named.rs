@@ -107,9 +107,9 @@ impl Policy {
         self
     }
 
-    /// Lets each process take several tokens of a key at once from a remote backend, and spend them without asking the
-    /// backend. This is called a lease. With leases, a process decides most calls of a busy key by itself, and all
-    /// processes together still never admit more than the quota. Backends in this process do not need leases, and
+    /// Lets each process lease several tokens of a key at once from a remote backend, and spend them without asking the
+    /// backend. With leases, a process decides most calls of a busy key without a round trip, and all processes
+    /// together still admit no more than the quota allows. Backends that run in the process do not need leases, and
     /// ignore this setting.
     ///
     /// [Leases](crate::docs::leases) describes when leases help, and what they change.
@@ -281,7 +281,8 @@ impl Policy {
     }
 }
 
-/// Describes two policies with limits of the same name, such as a policy `api;1d` and the daily quota of `api`.
+/// Returns a description of two policies that have limits of the same name, such as a policy `api;1d` and the daily
+/// quota of `api`.
 pub(crate) fn limit_conflict<'p>(policies: impl Iterator<Item = &'p Policy>) -> Option<String> {
     let mut limits: HashMap<Cow<'p, str>, &'p PolicyName> = HashMap::new();
     for policy in policies {

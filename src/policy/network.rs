@@ -53,8 +53,8 @@ pub struct CidrError(String);
 
 const NOT_A_NETWORK: &str =
     "is not a network; write an address and a prefix length, as in \"10.0.0.0/8\", or one address";
-const ALL_OF_IPV4: &str =
-    "covers all clients behind NAT64, which count by their IPv4 addresses; write the IPv4 networks that you mean";
+const ALL_OF_IPV4: &str = "covers all clients behind NAT64, which are identified by their IPv4 addresses; write the \
+    IPv4 networks that you mean";
 
 impl CidrError {
     pub(crate) fn new(text: &str, problem: impl fmt::Display) -> CidrError {

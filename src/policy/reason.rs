@@ -55,7 +55,7 @@ pub enum Reason {
     WithinQuota,
     /// The charge fits after a wait, and its tokens are reserved.
     Reserved,
-    /// The backend failed, and the [failure mode](crate::FailureMode::Allow) allows such charges.
+    /// The backend failed, and the [failure mode](crate::FailureMode::Allow) allowed the charge.
     FailOpen,
     /// The charge does not fit now. It fits after [`Decision::retry_after`](crate::Decision::retry_after), which is
     /// `None` if the charge would not fit until after [`Micros::MAX`](crate::algorithm::Micros::MAX).

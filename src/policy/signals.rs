@@ -123,7 +123,8 @@ impl Signal {
         Signal(SignalKind::Label(name.into(), value.into().to_ascii_uppercase()))
     }
 
-    /// Returns the key under which blocks on this signal are stored. Except for keys, no caller can have this key.
+    /// Returns the key under which blocks on this signal are stored. A caller can have this key only if the signal is a
+    /// key.
     pub(crate) fn to_key(&self) -> Key {
         match &self.0 {
             SignalKind::Key(key) => key.clone(),
@@ -147,8 +148,9 @@ impl Signal {
         })
     }
 
-    /// Returns the rule as shown in lists of blocks. Returns `None` for keys, because their content is not stored. Also
-    /// returns `None` for text that is too long for a rule, because clients could fill the memory with it.
+    /// Returns the rule that lists of blocks show for this signal. Returns `None` for keys, because their content is
+    /// not stored. Also returns `None` for text that is too long for a rule, because clients could fill the memory with
+    /// it.
     pub(crate) fn to_listed(&self) -> Option<DenyRule> {
         let longest = match &self.0 {
             SignalKind::Key(_) => return None,

@@ -32,7 +32,7 @@ impl Subject {
         Subject { key: Some(key.into()), tier: None, quotas: None }
     }
 
-    /// Creates a subject without a key. All such callers share one row.
+    /// Creates a subject without a key. All callers without a key share one row.
     pub const fn anonymous() -> Subject {
         Subject { key: None, tier: None, quotas: None }
     }

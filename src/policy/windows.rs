@@ -10,8 +10,7 @@ use crate::algorithm::{Algorithm, Quota};
 /// The number of windows of a row. Each quota of a call is charged to its own window.
 pub(crate) const MAX_WINDOWS: usize = 8;
 
-/// Describes a quota as a part of its charge: the index of the quota, the number of quotas, and what they have in
-/// common.
+/// Describes one quota of a charge: its index, the number of quotas, and the settings that all of them share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) index: u8,

@@ -4,8 +4,8 @@ use std::hash::Hash;
 
 use dashmap::DashMap;
 
-/// A concurrent map. Closures must not use the map, because while a closure runs, its value is locked, and possibly
-/// also other values.
+/// A concurrent map. Closures must not use the map: while a closure runs, its value and possibly other values are
+/// locked.
 #[derive(Debug)]
 pub(crate) struct Map<K: Eq + Hash, V>(DashMap<K, V>);
 

@@ -159,7 +159,7 @@ async fn credentials_are_refused_in_urls_and_never_shown() {
         }
         assert!(!posted.to_string().contains("sk_7f3a"));
     }
-    assert_problem(&server.post("reset", r#"{"policy":"api","key":"sk_7f3a"}"#).await, 400, "its text is not shown");
+    assert_problem(&server.post("reset", r#"{"policy":"api","key":"sk_7f3a"}"#).await, 400, "the text is not shown");
     let audits = server.audits.take().join("\n");
     assert!(!audits.contains("sk_7f3a") && audits.lines().count() == 17, "{audits}");
 }

@@ -14,7 +14,8 @@ fn retry(quota: &Quota, state: &State, outstanding: &Outstanding, now: Micros, a
 
 #[test]
 fn the_retry_time_includes_the_end_of_the_leases_and_the_refill_after_it() {
-    // The leases end in 4 seconds. Until then, 50 tokens stay spent. Then 10 of them must be refilled.
+    // The leases end in 4 seconds. Until then, 50 tokens stay spent. A cost of 60 fits once 10 more of them are
+    // refilled.
     let quota = Quota::token_bucket(1, SECOND).capacity(100);
     let outstanding = Outstanding { since: NOW, turn: NOW + LEASE_LIFE, current: 50, last: 0 };
     let state = step(&quota, &State::default(), NOW, Ask::cost(50)).state;
@@ -92,8 +93,8 @@ fn a_clock_that_is_set_back_delays_the_end_of_leases_by_at_most_two_periods() {
     assert_eq!(outstanding.turn, earlier + LEASE_LIFE);
 }
 
-/// Found by fuzzing. The second quota is full again after ten microseconds, so a row that is further in the future is
-/// dropped.
+/// Found by fuzzing. The second quota is full again after ten microseconds, so a row that is further ahead of the clock
+/// is dropped.
 #[test]
 fn reports_after_the_clock_was_set_back_leave_no_negative_spending() {
     let now = NOW;
@@ -148,7 +149,7 @@ fn the_time_at_which_a_row_is_cleared_is_computed_only_for_rows_with_leases() {
     let outstanding = Outstanding { since: NOW, turn: NOW + LEASE_LIFE, current: 5, last: 0 };
     assert_eq!(lease(&quota, &unknown, &outstanding, NOW, &[], 0).state, state);
     assert_eq!(lease(&quota, &unknown, &Outstanding::default(), NOW, &[], 0).state, unknown);
-    // The row of another quota stays as it is.
+    // A row that another quota wrote is unchanged.
     let other = State { stamp: state.stamp ^ 1, clear: NOW + MINUTE, ..state };
     assert_eq!(lease(&quota, &other, &Outstanding::default(), NOW, &[], 0).state, other);
 }

@@ -443,7 +443,7 @@ impl Quota {
     }
 
     /// Creates a token bucket of `tokens` per second. In one second, a key can spend a full burst and the tokens that
-    /// are refilled meanwhile, which is almost twice `tokens`. For a hard limit, see [a strict
+    /// are refilled meanwhile, almost twice `tokens` in total. For a hard limit, see [a strict
     /// limit](crate::docs::choosing#a-strict-limit).
     ///
     /// ```
@@ -624,7 +624,7 @@ mod tests {
             (plain.get_max_reserved(), plain.reserves(), plain.ceiling(), plain.get_start()),
             (Some(0), false, 10, None)
         );
-        // The sum of the largest possible debt and the largest cost is still exact.
+        // The sum of the largest possible debt and the largest cost is exact in an `f64`.
         let endless = plain.unlimited_reservations();
         assert_eq!((endless.get_max_reserved(), endless.reserves()), (None, true));
         assert_eq!(endless.ceiling() + Quota::MAX_TOKENS, 9_007_199_254_740_991);

@@ -25,7 +25,7 @@ impl Quota {
 
     /// Divides the quota of a very busy key among `shards` rows. Each shard has an equal share of the rate, the
     /// capacity and the reservations, to within one token. The shares of all shards add up to exactly this quota. A
-    /// charge spends tokens of only one shard. See [shards](crate::docs::shards) for when shards help, and what they
+    /// charge spends tokens of only one shard. [Shards](crate::docs::shards) describes when shards help, and what they
     /// cost.
     ///
     /// ```
@@ -112,7 +112,8 @@ impl Quota {
         }
     }
 
-    /// Estimates the number of tokens in all shards if there are `tokens` in the `read` shards that were read.
+    /// Estimates the number of tokens in all shards from the `tokens` in the shards that were read, of which there are
+    /// `read`.
     pub(crate) fn across_shards(&self, tokens: u64, read: usize) -> u64 {
         if self.division.index.is_none() {
             return tokens;

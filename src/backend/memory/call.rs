@@ -93,8 +93,8 @@ impl<'a> LockedCall<'a> {
         let steps = step_all(rows, lines, now);
         if store && steps.all_granted() {
             for (index, row) in rows.iter().enumerate() {
-                // Tiers of a policy share a row, which has the quota of the last charge. However, a charge of cost 0
-                // does not change a row of another quota.
+                // The tiers of a policy share a row, which has the stamp of the last quota that charged it. However, a
+                // charge of cost 0 does not change a row of another quota.
                 let wrote = |line: &&Line<'_>| line.row == index && [line.quota.stamp(), 0].contains(&row.state.stamp);
                 if let Some(last) = lines.iter().rev().find(wrote) {
                     self.store(row, last.quota, now);
@@ -181,7 +181,8 @@ impl<'a> LockedCall<'a> {
             loaded.state = shard.ledger().overflow(overflow);
             return loaded;
         }
-        // The carry row of a bucket outlives its row, because late refunds need it. The carry row of a window does not.
+        // The carry row of a sliding window expires with its row. Under the other algorithms, the carry row outlives
+        // its row, because late refunds need the carry.
         let has_carry = found.is_none_or(|found| found.has_carry());
         if let Some(carry) = has_carry.then(|| shard.rows.get(key.carry())).flatten() {
             loaded.has_carry = true;

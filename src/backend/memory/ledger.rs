@@ -83,10 +83,10 @@ impl Ledger {
     }
 }
 
-/// The search for a row to evict among a sample of rows.
+/// The search for a row to evict, among a sample of rows, so that a new row gets its slot.
 ///
-/// Prefers a row of a policy that has significantly more rows than the newcomer's policy. Otherwise, chooses a row that
-/// denies nothing, from the newcomer's policy or from another policy with at least as many rows. A row is senior if it
+/// Prefers a row of a policy that has significantly more rows than the new row's policy. Otherwise, chooses a row that
+/// denies nothing, from the new row's policy or from another policy with at least as many rows. A row is senior if it
 /// was added while its policy had few rows. Senior rows are evicted last. They are never evicted while they deny
 /// something and their policy has many rows.
 pub(super) struct Victim<'a> {

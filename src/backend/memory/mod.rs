@@ -63,7 +63,7 @@ impl MemoryBackend {
         MemoryBackend::builder().build()
     }
 
-    /// Returns a builder, which can set the maximum number of rows and the clock.
+    /// Returns a builder, which can set the maximum number of rows, the clock and the secret.
     pub fn builder() -> MemoryBackendBuilder {
         MemoryBackendBuilder::new()
     }

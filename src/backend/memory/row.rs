@@ -147,7 +147,7 @@ impl Row {
         bytes
     }
 
-    /// Returns `None` if no table contains such a row.
+    /// Reads a saved row. Returns `None` if the bytes are not a possible row.
     pub(super) fn from_bytes(bytes: [u8; Row::BYTES]) -> Option<Row> {
         let mut reader = ByteReader::new(&bytes);
         let spent = f64::from_bits(reader.u64()?);
@@ -233,7 +233,7 @@ impl RowKey {
         bytes
     }
 
-    /// Returns `None` if no row has such a key.
+    /// Reads a saved key. Returns `None` if the bytes are not a possible key.
     pub(super) fn from_bytes(bytes: [u8; RowKey::BYTES]) -> Option<RowKey> {
         let mut reader = ByteReader::new(&bytes);
         let (hash, tail) = (reader.u64()?, reader.u32()?);
@@ -252,7 +252,7 @@ impl RowKey {
     }
 }
 
-/// Derives row keys with random numbers that differ from table to table, or that belong to the secret of the backend.
+/// Derives row keys with random numbers that differ from table to table, or that are derived from the backend's secret.
 pub(super) struct RowHasher {
     digests: Placement,
     policies: Placement,

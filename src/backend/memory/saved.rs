@@ -15,7 +15,7 @@ use crate::policy::PolicyName;
 pub(super) fn save(table: &Table, now: Micros) -> SavedRows {
     let mut rows = table.rows();
     rows.retain(|(_, row)| !row.is_expired(now));
-    // A smaller table that loads these rows drops the last of them.
+    // If a smaller table loads these rows, it drops the last of them, so the most important rows come first.
     rows.sort_unstable_by_key(|(key, row)| (key.is_carry(), !row.is_senior(), !row.denies(now)));
     let names = table.names();
     let mut bytes = Vec::with_capacity(64 + names.len() * 32 + rows.len() * ROW_BYTES);
@@ -85,7 +85,8 @@ fn add(table: &Table, now: Micros, rows: impl Iterator<Item = (RowKey, Row)>) ->
     let mut counts = LoadedRows::default();
     for (key, row) in rows {
         let mut shard = table.lock(table.shard_of(key));
-        // A carry row follows its row. Without its row, it would only be useful to a receipt, which cannot be saved.
+        // Each carry row is saved after its row. Without the row, only a receipt could use the carry, and receipts
+        // cannot be saved.
         let is_alone = key.is_carry() && !shard.rows.get(key.row()).is_some_and(|row| row.has_carry());
         if row.is_expired(now) || is_alone {
             counts.expired += 1;

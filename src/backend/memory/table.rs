@@ -239,11 +239,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A shard moves all of its rows when it grows. With small shards, this pause is short.
+/// When a shard grows, it moves all of its rows. With small shards, this pause is short.
 const ROWS_PER_SHARD: usize = 4096;
 const MIN_SHARDS: usize = 4;
 const MAX_NAMES: usize = 1024;
-/// The maximum number of samples from a full shard. A sample contains three or four rows.
+/// The number of samples from a full shard, unless they contain too few rows. A sample contains three or four rows.
 const MAX_SAMPLES: u32 = 8;
 /// The minimum number of rows to sample. With fewer rows, the only sampled row of a small shard could be the row to
 /// keep.

@@ -33,7 +33,7 @@ pub(super) struct Outcome {
 }
 
 impl Operation {
-    /// Returns whether the operation must be sent even after a long time in the queue. Settlements and resets must be.
+    /// Returns whether the operation must be sent even after a long time in the queue, as settlements and resets must.
     pub(super) fn must_run(&self) -> bool {
         !matches!(self.action, Action::Decide { .. } | Action::Lease { .. })
     }
@@ -171,8 +171,8 @@ impl Batch {
     pub(super) fn complete(self, reply: &[u8]) {
         let Some(mut reply) = Reply::read(reply, self.operations.len(), self.rows.len(), self.windows) else {
             let message = format!(
-                "expected a reply to {} operations on {} rows, found {} bytes that are no such reply; check that the address is \
-                 that of a Redis server",
+                "expected a reply to {} operations on {} rows, found {} bytes that are not such a reply; check that the \
+                 address is that of a Redis server",
                 self.operations.len(),
                 self.rows.len(),
                 reply.len()

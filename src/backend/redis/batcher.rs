@@ -70,8 +70,8 @@ const MAX_WORKERS: usize = 2;
 /// The minimum number of waiting operations that are split into two script calls.
 const MIN_SPLIT: usize = 8;
 
-/// How often a worker with a reply yields to other tasks, so that callers with results can call again and share the
-/// next script call.
+/// The maximum number of times that a worker with a reply yields to other tasks, so that callers with results can call
+/// again and share the next script call.
 const MAX_YIELDS: usize = 6;
 
 /// The maximum number of operations per script call. A running script blocks all other clients of the server.
@@ -85,7 +85,7 @@ const MAX_ROWS: usize = 1000;
 /// deadline.
 const MAX_WAITING: usize = 100_000;
 
-/// The maximum number of redirections per script call. The nodes soon agree on where a slot has moved.
+/// The maximum number of redirections per script call. After a slot has moved, the nodes soon agree on its new node.
 const MAX_REDIRECTIONS: u32 = 4;
 
 impl Batcher {

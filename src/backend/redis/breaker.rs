@@ -1,7 +1,7 @@
 //! The circuit breaker. While the server is unreachable, calls fail immediately until a probe gets a reply.
 //!
-//! An outage delays only the calls that are in flight, by one deadline. Probes run in a separate task, and only when
-//! calls arrive.
+//! An outage delays only the calls that are in flight, each by at most one deadline. Probes run in a separate task, and
+//! only when calls arrive.
 
 use std::time::{Duration, Instant};
 

@@ -72,7 +72,7 @@ impl Connect for ServerConnector {
 
     async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         let mut connection = (self.0)().await?;
-        // A hanging server accepts connections too, so send a harmless command before the first charge.
+        // A server that hangs also accepts connections, so send a harmless command before the first charge.
         connection.req_packed_command(&redis::cmd("TIME")).await?;
         Ok(connection)
     }
@@ -90,8 +90,8 @@ impl Connect for ClusterClient {
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection that was idle for longer is tested before use, because the server may have closed it. A charge that was
-/// sent on a closed connection cannot be repeated.
+/// A connection that was idle for longer than this is tested before use, because the server may have closed it. A
+/// charge that was sent on a closed connection cannot be repeated.
 const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) fn tcp() -> TcpSettings {

@@ -156,7 +156,7 @@ impl RedisBackend {
             self.send(slot_of(&indexes[0]), self.decide_action(&in_slot, charges), began, |outcome| outcome.steps)
         };
         let slots = || order.chunk_by(|a, b| slot_of(a) == slot_of(b));
-        // Without charges, all slots are asked at the same time.
+        // A peek asks all slots at the same time.
         let peeks: Vec<_> = slots().filter(|_| !store).map(|indexes| send(indexes, false)).collect();
         let mut peeks = peeks.into_iter();
         for indexes in slots() {

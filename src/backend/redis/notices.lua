@@ -89,7 +89,7 @@ local since = tonumber(ARGV[2])
 local floor = known[2] or '0'
 -- Start from the first notice if the caller knows no notices, if its epoch or version shows that data was lost, or if
 -- it missed a forgotten withdrawal. A caller that began to read after the withdrawal was forgotten knows the same
--- floor.
+-- floor, so it has missed nothing.
 local all = ARGV[1] == '' or epoch ~= ARGV[1] or since > newest() or floor ~= ARGV[3] and since < tonumber(floor)
 if all then since = 0 end
 local found = {}

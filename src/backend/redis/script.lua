@@ -45,8 +45,8 @@ local function is_row(bytes)
     and #bytes == HEADER + windows * WINDOW + leases_below(windows, sections) * LEASE
 end
 
--- The values from before the call, their numbers of windows, a bit for each window with leases, and the second at which
--- the server drops each row (nil if a value is not a row).
+-- The values before the call, their numbers of windows, a bit for each window with leases, and the second at which the
+-- server drops each row (nil if a value is not a row).
 local found, counts, sections, drops = #KEYS == 1 and {} or call('MGET', unpack(KEYS)), {}, {}, {}
 for i = 1, #KEYS do
   counts[i], sections[i] = 0, 0
@@ -66,8 +66,8 @@ for i = 1, #KEYS do
   end
   found[i] = bytes
 end
--- The windows that the call has changed, each followed by its leases, and, for each row, the number of the last of them,
--- counted from 1.
+-- `changed` contains the windows that the call has changed, each followed by its leases. `width` contains the number of
+-- the last changed window of each row, counted from 1.
 local changed, width = {}, {}
 
 -- Returns the leases of a window as they were before the call, or an empty string.
@@ -148,7 +148,7 @@ local function is_foreign(instant)
   return owed > 0 and instant < clear_at
 end
 
--- Returns the second from which `tokens` are refilled, if the refill starts at `from`.
+-- Returns the second by which `tokens` are refilled if the refill starts at `from`.
 local function cleared(tokens, from)
   local micros
   if algorithm == SLIDING_WINDOW then
@@ -241,7 +241,8 @@ end
 
 -- Leases: see lease.rs ------------------------------------------------------------------------------------------------
 
--- Rolls the row to `instant`, and raises its spent tokens to the outstanding tokens. Returns whether they were fewer.
+-- Rolls the row to `instant`, and raises its spent tokens to the outstanding tokens. Returns whether the spent tokens
+-- had to be raised.
 local function roll_to_floor(instant)
   local least = current + last
   roll(instant)
@@ -285,7 +286,8 @@ local function is_whole(number)
   return number >= 0 and number <= LAST and number % 1 == 0
 end
 
--- Loads a window, and applies the current quota to its leases. Returns whether the value is a row and the numbers of the window are in range.
+-- Loads a window, and applies the current quota to its leases. Returns whether the value is a row in which the numbers
+-- of the window are in range.
 local function load(row, window)
   drop = drops[row]
   if not drop then return false end
@@ -301,7 +303,7 @@ local function load(row, window)
   else
     spent, at, carry, row_stamp, clear = unpack_bytes(WINDOW_FORMAT, bytes, first)
   end
-  -- Only the expiry of a row with one window can be brought forward, because other windows may need it for longer.
+  -- Only the expiry of a row with one window can be brought forward, because other windows may need a later expiry.
   is_lone = window == 0 and counts[row] <= 1 and (width[row] or 1) == 1
   clear_at = clear == NEVER and LAST or clear * 1000000
   since, turn, current, last = 0, 0, 0, 0
@@ -360,7 +362,7 @@ local function state()
   clear = cleared(spent, at)
   local needed = clear
   if carry > 0 and algorithm ~= SLIDING_WINDOW then
-    -- Refunds of earlier receipts need `carry` until they are forfeited.
+    -- `carry` is needed until refunds of earlier charges would be forfeited.
     needed = max(clear, cleared(min(spent + carry, ceiling), now))
   end
   return packed(needed)

@@ -21,7 +21,7 @@
 //! - a reset: row (2).
 //!
 //! A reply consists of the time, a byte for each operation (1 means granted or done), and each row as it was before the
-//! call (a header of zeros if the row did not exist). If a value is not a row, the reply contains instead `FOREIGN`
+//! call (a header of zeros if the row did not exist). If a value is not a row, the reply instead contains `FOREIGN`
 //! (4), the length of the value (4; 2^32 - 1 means another type) and its first byte (1).
 
 use super::batch::{Action, QueuedTake};
@@ -143,7 +143,7 @@ pub(super) fn stride(rows: &[usize]) -> usize {
     rows.iter().max().map_or(0, |last| last + 1 - rows[0])
 }
 
-/// Converts to a double. Clamps to the largest integer that a double represents exactly, which exceeds every capacity.
+/// Converts to a double. Clamps to [`MAX_SPENT`], which a double represents exactly, and which exceeds every capacity.
 fn to_double(count: u64) -> f64 {
     count.min(MAX_SPENT) as f64
 }

@@ -177,8 +177,8 @@ const OPERATIONS: [Operation; 7] = [
     Operation::Reset,
 ];
 
-/// For any three concurrent operations, there is a sequential order in which the algebra gives the same effects and
-/// results.
+/// For any three concurrent operations, there is a sequential order in which the functions of `algorithm` give the same
+/// effects and results.
 #[test]
 fn three_concurrent_operations_are_linearizable() {
     let quota = Quota::token_bucket(3, HOUR);
@@ -232,7 +232,8 @@ fn run_on_backend(
     true
 }
 
-/// Runs the operations in the given order with the algebra. Returns their results and the spent tokens of both rows.
+/// Runs the operations in the given order with the functions of `algorithm`. Returns their results and the spent tokens
+/// of both rows.
 fn run_sequentially(quota: &Quota, operations: &[Operation; 3], order: &[usize; 3]) -> ([bool; 3], [f64; 2]) {
     let before = step(quota, &State::default(), NOW, Ask::cost(2));
     let mut rows = [before.state, State::default()];

@@ -26,7 +26,8 @@ struct Log {
     in_flight: Vec<Vec<u8>>,
     answered: Vec<Vec<u8>>,
     calls: usize,
-    /// Failed checks, which the test asserts at the end. If a thread panicked, the other threads would stay blocked.
+    /// Failed checks. The test asserts at the end that there are none, because a panic in one thread would leave the
+    /// other threads blocked.
     failures: Vec<&'static str>,
 }
 
