@@ -43,8 +43,8 @@ pin_project! {
         Deciding { verdict: BoxFuture<Verdict>, held: Option<Box<HeldRequest<S, B>>> },
         Waiting { reservation: Option<(Box<Reservation>, Option<WaitSlot>)>, held: Option<Box<HeldRequest<S, B>>> },
         Inner { #[pin] future: S::Future, limit_headers: LimitHeaders, settlement: Option<PendingSettlement> },
-        // The response is held until a remote backend has confirmed, so that the client's next request finds the
-        // charges settled.
+        // The response is held until a remote backend has confirmed the settlement, so that the client's next request
+        // finds the charges settled.
         Settling { pending: Vec<BackendFuture<()>>, response: Option<S::Response> },
         Refused { response: Option<Response<Bytes>> },
     }

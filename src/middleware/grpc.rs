@@ -15,7 +15,7 @@ use http::{Response, StatusCode};
 use super::refusal::Refusal;
 
 /// Returns the content type of the response if the request is gRPC or grpc-web. Suffixes other than `+proto` are
-/// dropped, so that the response never echoes other text from the client.
+/// dropped, so that the response never echoes arbitrary text from the client.
 pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
     let value = parts.headers.get(CONTENT_TYPE)?;
     let media_type = value.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();

@@ -86,7 +86,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
-    /// Returns whether this extractor can find keys of the same type as `key`, whatever their content.
+    /// Returns whether this extractor can find keys of the same type as `key`, regardless of their content.
     /// [`Key::anonymous`] stands for callers without a key. A layer reports deny rules with keys that none of its
     /// extractors can find. The default implementation returns `true`.
     fn can_find(&self, key: &Key) -> bool {
@@ -152,7 +152,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Or(self, Arc::new(other))
     }
 
-    /// Combines the keys of both extractors into a pair. Callers that are missing one or both keys are anonymous. The pair has the
+    /// Combines the keys of both extractors into a pair. Callers without either key are anonymous. The pair has the
     /// tier of the first subject or, if the first has none, the tier of the second.
     ///
     /// If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys, they can invent pairs. To
