@@ -1,4 +1,4 @@
-//! Configuration errors, which contain the path, the value and how to fix it.
+//! Configuration errors. Each fault states its path, the invalid value and how to fix the value.
 
 use std::cell::RefCell;
 use std::error::Error;

@@ -116,7 +116,7 @@ fn reserved(value: &Value<'_>) -> Option<Option<u64>> {
     }
 }
 
-/// Reads the start of the windows, which is a duration of any length. 0 stands for midnight UTC.
+/// Reads the start of the windows, which may be any duration, including 0 for midnight UTC.
 fn start(value: &Value<'_>) -> Option<Duration> {
     match value.node {
         Node::Text(text) => parse_duration(text).or_else(|| value.duration()),
