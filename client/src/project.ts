@@ -52,7 +52,7 @@ function projectRow(config: RateLimitConfig, from: Row, notBefore: number, at: n
   return { config, quota, at, row, state, retryAt, blocked, available: blocked ? 0 : quota.available(row, at) };
 }
 
-/** Estimates the tokens in all shards of a limit from the `tokens` in each of the snapshot's rows. */
+/** Returns the tokens in all shards of a limit, an estimate if `tokens` is about only a sample of the shards. */
 export function acrossShards({ capacity, shards = 1 }: Snapshot, tokens: readonly number[]): number {
   const [sum, read] = [tokens.reduce((sum, next) => sum + next), tokens.length];
   const rest = sum % read;

@@ -286,7 +286,7 @@ interface TimedStatus {
 
 /** The longest backoff, in milliseconds, which is reached only if there are more retries than by default. */
 const MAX_BACKOFF = 60_000;
-/** A change of `gap`, in milliseconds, that is too large to be caused by drift between the two clocks. */
+/** A larger change of `gap`, in milliseconds, cannot be caused by drift between the two clocks. */
 const CLOCK_JUMP = 1000;
 /** The last instant that a `Date` can represent. */
 const LAST_DATE = 8.64e15;

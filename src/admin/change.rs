@@ -220,7 +220,7 @@ pub(super) struct SetQuota {
     quota: Option<String>,
 }
 
-/// `POST /quota`: sets a quota for a key, a tier or all callers, or restores the quota from the program.
+/// `POST /quota`: sets a quota for a key, a tier or all callers, or restores the program's quota.
 pub(super) async fn quota(
     State(admin): State<Arc<Admin>>,
     Extension(operator): Extension<Operator>,

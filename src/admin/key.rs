@@ -54,7 +54,7 @@ struct Window {
     left: u64,
     full_in_ms: u64,
     retry_after_ms: Option<u64>,
-    /// Whether the row was last charged under another quota, for example one that was set for the key.
+    /// Whether the row was last charged under another quota, for example the [caller's own](Subject::quota).
     other_quota: bool,
 }
 

@@ -66,7 +66,7 @@ impl ConfigError {
         self.kind
     }
 
-    /// Returns the first twenty faults, which are those that the message lists.
+    /// Returns the faults that the message lists, which are at most twenty.
     pub fn faults(&self) -> &[ConfigFault] {
         &self.faults
     }

@@ -1,4 +1,4 @@
-//! Quotas in a configuration, which are written as a string, as a table of fields, or as a list of these.
+//! Quotas in a configuration, written as a string, as a table of fields, or as a list of strings and tables.
 
 use std::time::Duration;
 

@@ -8,8 +8,8 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of a [`RateLimit`](super::RateLimit) response, which is either the inner service's body or a refusal.
-    /// See [`RateLimit`](super::RateLimit) for an example. This type implements [`Body`] if the inner body's data
+    /// The body of a [`RateLimit`](super::RateLimit) response: either the inner service's body or a refusal. See
+    /// [`RateLimit`](super::RateLimit) for an example. This type implements [`Body`] if the inner body's data
     /// implements `From<Bytes>`.
     #[derive(Debug)]
     pub struct RefusalBody<B> {

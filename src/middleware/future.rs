@@ -24,7 +24,7 @@ use crate::backend::BackendFuture;
 use crate::limiter::{Receipt, Reservation, WaitSlot};
 
 pin_project! {
-    /// The future returned by [`RateLimit`](super::RateLimit), which resolves to the inner service's response or to a
+    /// The future returned by [`RateLimit`](super::RateLimit). It resolves to the inner service's response or to a
     /// refusal. See [`RateLimit`](super::RateLimit) for an example.
     ///
     /// # Panics

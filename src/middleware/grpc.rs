@@ -109,7 +109,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     out
 }
 
-/// Encodes bytes as base64 without padding, which is how gRPC sends binary metadata.
+/// Encodes bytes as base64 without padding, the encoding of binary metadata in gRPC.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len() * 4 / 3 + 3);

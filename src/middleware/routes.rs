@@ -105,8 +105,8 @@ impl RouteLimits {
         self.rule(rule)
     }
 
-    /// Adds a rule, which is a policy with its own key, and optionally with its own cost or settlement. Routes choose
-    /// the rule by the name of its policy.
+    /// Adds a rule: a policy with its own key, and optionally with its own cost or settlement. Routes choose the rule
+    /// by the name of its policy.
     ///
     /// # Panics
     /// Panics if there is already a policy or a group with this name.
@@ -123,9 +123,8 @@ impl RouteLimits {
         self
     }
 
-    /// Adds a group, which is a name for several policies or other groups that apply together. A route that chooses a
-    /// group without policies is not limited, apart from the rules that [apply to all
-    /// requests](RouteLimits::configure).
+    /// Adds a group: a name for several policies or other groups that apply together. A route that chooses a group
+    /// without policies is not limited, apart from the rules that [apply to all requests](RouteLimits::configure).
     ///
     /// # Panics
     /// Panics if there is already a policy or a group with this name, or if one of the policies occurs twice or has not

@@ -1,4 +1,4 @@
-//! A rule of a layer, which consists of a policy, a key extractor and a cost.
+//! A rule of a layer: a policy, a key extractor and a cost.
 
 use std::fmt;
 use std::future::Future;

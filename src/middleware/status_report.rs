@@ -1,4 +1,4 @@
-//! The status report, which contains a client's limits for a status endpoint. Creating a report charges nothing.
+//! Status reports. A report lists a client's limits for a status endpoint. Creating a report charges nothing.
 
 use std::sync::Arc;
 

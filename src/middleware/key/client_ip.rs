@@ -263,7 +263,7 @@ impl ClientIp {
         }
     }
 
-    /// Returns the key for requests from this address, which is its network under the configured
+    /// Returns the key for requests from this address: the address's network under the configured
     /// [prefixes](ClientIp::prefixes). Use this key to inspect or reset a client. To deny addresses, use
     /// [`DenyRule::network`](crate::protection::DenyRule::network).
     pub fn key(&self, address: IpAddr) -> Key {

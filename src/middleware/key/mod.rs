@@ -32,7 +32,7 @@ pub use combine::{And, Map, Or, OrReject, OrSkip};
 pub use host::{Host, host};
 pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, header};
 
-/// Finds the caller of a request, which is a key with an optional tier.
+/// Finds the caller of a request: a key with an optional tier.
 ///
 /// Any closure that takes the request's parts is an extractor if it returns one of these types:
 ///
@@ -219,7 +219,7 @@ where
     }
 }
 
-/// The result of a [`KeyExtractor`], which is either known immediately or computed by a future.
+/// The result of a [`KeyExtractor`], either known immediately or computed by a future.
 ///
 /// ```
 /// use http::request::Parts;
@@ -249,7 +249,7 @@ pub enum Extraction {
     Later(Pin<Box<dyn Future<Output = Found> + Send>>),
 }
 
-/// The outcome of an extraction, which is a caller, a request to skip, or an error.
+/// The outcome of an extraction: a caller, a request to skip, or an error.
 ///
 /// ```
 /// # use tollgate::{key::{Found, KeyError}, Subject};
