@@ -80,7 +80,7 @@ test('an operator finds a limited key, resets it, blocks it and unblocks it', op
   const found = page.locator('#found');
   await found.getByText('limited by its quota').waitFor();
 
-  // Nothing happens before the operator confirms.
+  // The reset takes effect only after the operator confirms it.
   await found.getByRole('button', { name: 'Reset' }).click();
   await page.getByRole('button', { name: 'Cancel' }).click();
   assert.equal(await request(1), 429);
@@ -144,7 +144,7 @@ test('texts from callers are shown as text, and scripts of others do not run', o
   assert.equal(await page.locator('img').count(), 0);
   assert.deepEqual(errors, []);
 
-  // The policy refuses scripts without the nonce.
+  // The content security policy blocks scripts without the nonce.
   const ran = await page.evaluate(() => {
     const script = document.createElement('script');
     try {

@@ -48,7 +48,7 @@ for (const clockError of [0, 90_000, -90_000]) {
     const { available } = await fetchLimit(user);
     assert.ok(available >= 1, 'a new user has tokens');
 
-    // The button is disabled when the last token is spent, and not before.
+    // The button is disabled only when the last token is spent.
     for (let left = available; left > 0; left--) {
       assert.equal(await button.textContent(), 'Send');
       await button.click();

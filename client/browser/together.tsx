@@ -11,7 +11,7 @@ import { useCountdown, useRateLimit } from 'tollgate-client/react';
 const users = new URLSearchParams(location.search).getAll('user');
 const initOf = (user: string): RequestInit => ({ headers: { 'x-user': user } });
 
-/** Observes every response of the app, whichever limit it is about. */
+/** Observes every response of the app, regardless of its limit. */
 let observe: (response: Response) => void = () => {};
 const { fetch } = window;
 window.fetch = async (...request) => {

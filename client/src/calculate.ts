@@ -47,7 +47,7 @@ export function calculateRateLimit(
 ): RateLimitResult {
   const rows = project(snapshot, now, count);
   const outcomes = rows.map((row) => decide(row, count, options));
-  // Of equal outcomes, the server takes the first, too.
+  // If several outcomes are equal, the server also takes the first one.
   const best = outcomes.reduce((best, next) => (isEarlier(next, best) ? next : best));
   const { ok, wait, retryAfter, row } = best;
   return {

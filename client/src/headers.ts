@@ -75,7 +75,7 @@ function parseList(field: string | null): [string, Map<string, string>][] {
   return members;
 }
 
-/** Parses a non-negative integer of a structured field, which has at most 15 digits, so a double is exact. */
+/** Parses a non-negative structured-field integer. A double is exact, because such an integer has at most 15 digits. */
 function integer(value: string | undefined): number | null {
   return /^\d{1,15}$/.test(value ?? '') ? Number(value) : null;
 }

@@ -5,7 +5,7 @@ import type { RateLimitConfig, Snapshot } from './snapshot.js';
 
 /** A row at an instant, for a request without a reservation. Times are in microseconds. */
 export interface Projected {
-  /** The quota of the row, which is a part of the limit's quota if it has shards. */
+  /** The quota of the row, which is only a part of the limit's quota if the limit has shards. */
   readonly config: RateLimitConfig;
   readonly quota: Quota;
   readonly at: number;
@@ -52,7 +52,7 @@ function projectRow(config: RateLimitConfig, from: Row, notBefore: number, at: n
   return { config, quota, at, row, state, retryAt, blocked, available: blocked ? 0 : quota.available(row, at) };
 }
 
-/** Returns the tokens in all shards of `snapshot` if there are `tokens` (one number for each row) in those it has. */
+/** Returns the tokens in all shards of a limit, an estimate if `tokens` is about only a sample of the shards. */
 export function acrossShards({ capacity, shards = 1 }: Snapshot, tokens: readonly number[]): number {
   const [sum, read] = [tokens.reduce((sum, next) => sum + next), tokens.length];
   const rest = sum % read;

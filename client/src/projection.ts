@@ -146,7 +146,7 @@ function charged({ limit, rows }: ProjectedLimit, shard: number, count: number):
   return { ...limit, rows: limit.rows.map((old, index) => (index === shard ? { ...own(old), ...row, spent } : old)) };
 }
 
-/** Removes the fields of a row that another quota wrote. Spending tokens converts it to a row of this quota. */
+/** Removes the fields that mark a row of another quota, because spending tokens makes it a row of this quota. */
 function own<T extends Row>({ clear: _, written_by: __, ...own }: T): Omit<T, 'clear' | 'written_by'> {
   return own;
 }

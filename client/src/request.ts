@@ -61,7 +61,8 @@ export async function request(url: string, options: RequestOptions): Promise<Jso
 }
 
 /**
- * Returns when the response really arrived. A page that is busy, for example while it is loading, is notified later.
+ * Returns the time at which the response arrived. A busy page, for example one that is still loading, is notified
+ * later.
  */
 function arrivedAt(url: string, sent: number, notified: number): number {
   // The timing entry may be missing. For a response from another origin, `responseStart` is 0.
@@ -69,7 +70,7 @@ function arrivedAt(url: string, sent: number, notified: number): number {
   return start > sent && start <= notified ? start : notified;
 }
 
-/** Rejects when `signal` aborts, even if a custom `fetch` ignores it. */
+/** Rejects when `signal` aborts, even if a custom `fetch` ignores the signal. */
 function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason), { once: true });

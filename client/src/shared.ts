@@ -4,8 +4,8 @@ import { createStore, type RateLimitOptions, type RateLimitStore } from './store
  * Creates a store of one limit. The store does nothing until it has a listener or `refresh` is called.
  *
  * On a page, all calls and hooks with the same `url`, `timeUrl`, `init` and `key` share one store. The first call or
- * hook sets the other options. The store is released when its last listener leaves, and the next listener starts with a
- * new snapshot. Without a `document`, for example during server rendering, nothing is shared.
+ * hook sets the other options. The store is released when its last listener is removed, and the next listener starts
+ * with a new snapshot. Without a `document`, for example during server rendering, nothing is shared.
  */
 export function createRateLimit(options: RateLimitOptions): RateLimitStore {
   if (!globalThis.document) {

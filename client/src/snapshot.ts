@@ -120,7 +120,7 @@ function checkState(fields: Record<string, unknown>): void {
 
 const isAlgorithm = (name: unknown): boolean => ALGORITHMS.includes(name as Algorithm);
 
-/** Checks the server's bounds for a number, within which doubles are exact. */
+/** Checks that a number is within the server's bounds. Within these bounds, doubles are exact. */
 function check(fields: Record<string, unknown>, name: string, min: number, max: number): number {
   const value = fields[name];
   if (typeof value !== 'number' || !(value >= min && value <= max) || (value % 1 && !FRACTIONS.includes(name))) {

@@ -87,7 +87,7 @@ export interface RateLimitStore {
   refresh(): Promise<void>;
 }
 
-/** Creates a store that is not shared. Calls `idle` when the last listener leaves. */
+/** Creates a store that is not shared. Calls `idle` when the last listener is removed. */
 export function createStore(options: RateLimitOptions, idle?: () => void): RateLimitStore {
   const { url, timeUrl, retries = 5, timeout = 10_000, init, policies = [] } = options;
   const { now = () => Date.now(), monotonic = () => performance.now() } = options;
@@ -286,7 +286,7 @@ interface TimedStatus {
 
 /** The longest backoff, in milliseconds, which is reached only if there are more retries than by default. */
 const MAX_BACKOFF = 60_000;
-/** A larger difference, in milliseconds, than the drift between the two clocks can cause while a page is open. */
+/** A larger change of `gap`, in milliseconds, cannot be caused by drift between the two clocks. */
 const CLOCK_JUMP = 1000;
 /** The last instant that a `Date` can represent. */
 const LAST_DATE = 8.64e15;

@@ -1,6 +1,6 @@
 /**
- * Checks that the client makes exactly the same decisions as the crate (`differential/`): as its algebra on single rows,
- * and as its limiter on lists of limits, most of which have shards.
+ * Checks that the client makes exactly the same decisions as the crate (`differential/`): as the crate's algebra on
+ * single rows, and as the crate's limiter on lists of limits, most of which have shards.
  *
  * `TOLLGATE_CASES` is the number of random cases of each kind (default 200,000), and `TOLLGATE_SEED` is their seed.
  */
@@ -83,7 +83,7 @@ test(`the client decides ${count} random requests exactly like the crate`, async
     }
   }
   console.log(Object.fromEntries(seen));
-  // Every kind of decision is frequent with any seed.
+  // With any seed, every kind of decision must occur often.
   for (const algorithm of ['token_bucket', 'fixed_window', 'sliding_window']) {
     for (const writer of ['token_bucket', 'fixed_window', 'sliding_window']) {
       const kind = `${writer} -> ${algorithm}`;
@@ -104,7 +104,7 @@ interface ListCase {
   allowed: boolean;
   wait: number | null;
   value: number;
-  /** Whether the decision of the limiter may be based on other shards than the snapshots. */
+  /** Whether the limiter's decision may be based on shards that are not in the snapshots. */
   sampled: boolean;
   each: {
     verdict: 'allow' | 'reserve' | 'deny';
@@ -149,12 +149,12 @@ test(`the client decides ${count} random requests on lists of limits exactly lik
         row: { ...row, ...changed(clear, written_by) },
       };
       assert.deepEqual(actual, result, message);
-      // A reservation and a sample of the shards may subtract any number of tokens.
+      // With a reservation or a sample of the shards, `remaining` may be any number.
       const spent = !denied && verdict !== 'reserve' ? cost : 0;
       assert.ok(verdict === 'reserve' || isSample(limit) || remaining === available - spent, message);
       countAs(`${limit.shards ?? 1} shards ${verdict}`);
     }
-    // A store makes no reservations.
+    // A store does not make reservations.
     if (!sampled && max_wait === null) {
       const decision = projection.decide(0, cost);
       const delay = wait === null ? Infinity : wait / 1000;

@@ -228,7 +228,7 @@ test('failed requests do not throw, and are retried five times with exponential 
 
   void w.store.refresh();
   await w.pass(90_000);
-  assert.equal(w.urls.length, 12, 'another refresh is retried five times, too');
+  assert.equal(w.urls.length, 12, 'another refresh is also retried five times');
 
   w.answer = { ...EMPTY, ts: serverNow() };
   await Promise.all([w.store.refresh(), w.pass(10)]);
@@ -343,7 +343,7 @@ test('the response with the shorter round trip sets the clock', async (t) => {
   assert.equal(w.store.getStatus(1).retryAt, BEGIN + 6010);
   w.latency = [10, 400];
   await Promise.all([w.store.refresh(), w.pass(500)]);
-  assert.equal(w.store.check(Date.now(), 1)?.retryAt, BEGIN + 6010, 'not 400 ms late');
+  assert.equal(w.store.check(Date.now(), 1)?.retryAt, BEGIN + 6010, 'not 400 ms too late');
 });
 
 test('the server-time endpoint sets the clock if snapshots are cached', async (t) => {
@@ -379,7 +379,7 @@ test('a page that becomes visible fetches again if a clock was stopped or set', 
   assert.equal(ok, false);
 
   await show();
-  assert.equal(w.urls.length, 1, 'nothing changed in the meantime');
+  assert.equal(w.urls.length, 1, 'no clock changed in the meantime');
 
   w.slept = 4000;
   await w.pass(10);
@@ -452,7 +452,7 @@ test('`check` applies observed responses', async (t) => {
   assert.equal(w.store.check(at, 2)?.ok, true);
   const later = w.store.check(at + 18_000, 3);
   assert.deepEqual([later?.ok, later?.value], [true, 10]);
-  assert.equal(w.urls.length, 1, 'no refusal, no fetch');
+  assert.equal(w.urls.length, 1, 'a successful response does not fetch a snapshot');
 });
 
 test('an item without a reset time applies for the whole window', (t) => {

@@ -11,7 +11,7 @@ import { NOW, snapshot } from './support.js';
 /** A simulated server, network and browser, in which times are in milliseconds. */
 export interface World {
   readonly store: RateLimitStore;
-  /** The server's answer, which is one or several snapshots, a response, or a network error. */
+  /** The server's response, which is one or several snapshots, a response, or a network error. */
   answer: Snapshot | { limits: Snapshot[]; now: number } | Response | Error;
   /** The delay of a request and the delay of its response. */
   latency: [number, number];
@@ -101,7 +101,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
   });
 }
 
-/** Returns the server's answer. If it is a snapshot, its time is updated. */
+/** Returns the server's response. If the response is a snapshot, its time is updated. */
 function answerNow(answer: World['answer']): World['answer'] {
   if (answer instanceof Response || answer instanceof Error || 'limits' in answer) {
     return answer;

@@ -1,4 +1,4 @@
-//! Who may use the router: authorization, rights, and requests from pages of other origins.
+//! Access control: authorization, rights, and the refusal of requests from pages of other origins.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Creates an operator who may read. The name appears in [audit events](crate::observe::Audited::operator).
+    /// Creates an operator who may only read. The name appears in [audit events](crate::observe::Audited::operator).
     pub fn reader(name: impl Into<String>) -> Operator {
         Operator { name: name.into().into(), changes: false }
     }
 
-    /// Creates an operator who may read and change. The name appears in [audit
+    /// Creates an operator who may read and make changes. The name appears in [audit
     /// events](crate::observe::Audited::operator).
     pub fn editor(name: impl Into<String>) -> Operator {
         Operator { name: name.into().into(), changes: true }
@@ -39,8 +39,8 @@ impl Operator {
     }
 }
 
-/// Returns an authorization for [`Admin::new`] with fixed tokens, which operators send as `Authorization: Bearer`. The
-/// time that a comparison takes does not depend on the tokens. See the [module](super) for an example.
+/// Returns an authorization function for [`Admin::new`] that accepts fixed tokens in `Authorization: Bearer`. The time
+/// that a comparison takes does not depend on the tokens. See the [module](super) for an example.
 ///
 /// # Panics
 /// Panics if a token has fewer than 16 bytes or contains a character that is not visible ASCII or a space, or if two
@@ -96,7 +96,7 @@ pub(super) async fn guard(State(admin): State<Arc<Admin>>, request: Request, nex
 fn authorize(admin: &Admin, parts: &Parts) -> Result<Operator, Problem> {
     let Some(operator) = (admin.authorize)(parts) else { return Err(Problem::unauthorized()) };
     let (method, path) = (&parts.method, parts.uri.path());
-    // Everything else needs the right to change, also under a path that this function does not know.
+    // All other requests need the right to make changes, even if this function does not know their paths.
     let reads = *method == Method::GET || *method == Method::HEAD || *method == Method::POST && path == "/key";
     let problem = if is_cross_site(parts) {
         Problem::cross_site()
@@ -116,8 +116,8 @@ fn authorize(admin: &Admin, parts: &Parts) -> Result<Operator, Problem> {
     Err(problem)
 }
 
-/// Returns whether a browser sends the request for a page of another origin. The rules are those of Go's
-/// `http.CrossOriginProtection`: `Sec-Fetch-Site` decides, and if a browser does not send it, `Origin` does.
+/// Returns whether a browser sent the request from a page of another origin. As in Go's `http.CrossOriginProtection`,
+/// `Sec-Fetch-Site` decides or, if the browser does not send this header, `Origin`.
 fn is_cross_site(parts: &Parts) -> bool {
     match parts.headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
         Some(b"same-origin" | b"none") => false,

@@ -1,4 +1,4 @@
-//! The endpoints that change something. Each change is an audit event, whether or not it is made.
+//! The endpoints that make changes. Each attempted change is reported as an audit event, even if it fails.
 
 use std::sync::Arc;
 
@@ -16,26 +16,26 @@ use super::{Admin, Scope};
 use crate::limiter::observer::Audited;
 use crate::policy::{Enforce, Key, Policy, Quotas, SignalKind, Subject};
 
-/// The endpoints in this file. Their names are those of the audit events.
+/// The names of the endpoints in this file, which audit events use as well.
 pub(super) const ACTIONS: [&str; 6] = ["reset", "credit", "block", "unblock", "quota", "enforcement"];
 
 type Body<T> = Result<Json<T>, JsonRejection>;
 type Changed = Result<Json<Done>, Problem>;
-/// Whether there was something to change, if the limiter tells.
+/// Whether there was something to change, or `None` if this is unknown.
 type Made = Result<Option<bool>, Problem>;
 
-/// The answer to a change.
+/// The response to a change.
 #[derive(Serialize)]
 pub(super) struct Done {
-    /// The processes in which the change takes effect, within a second.
+    /// The processes in which the change takes effect within a second.
     scope: Scope,
-    /// Whether there was something to change. Absent if the limiter does not tell.
+    /// Whether there was something to change. Omitted if this is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<bool>,
 }
 
-/// A change while it is made. What is known of it when it ends is in the audit event. If the client disconnects before the
-/// backend has answered, the change is dropped, and the event says that it may have been made.
+/// A change in progress. At the end, an audit event reports what is known about the change. If the client disconnects
+/// before the backend has answered, this value is dropped, and the event states that the change may have been made.
 struct Change<'a> {
     admin: &'a Admin,
     operator: &'a Operator,
@@ -99,7 +99,7 @@ pub(super) struct Reset {
     all: bool,
 }
 
-/// `POST /reset`: gives a key, or all keys of a policy, their whole quotas.
+/// `POST /reset`: restores the full quota of a key, or of all keys of a policy.
 pub(super) async fn reset(
     State(admin): State<Arc<Admin>>,
     Extension(operator): Extension<Operator>,
@@ -150,7 +150,7 @@ pub(super) async fn credit(
             return Err(Problem::invalid("`tokens`: expected at least 1"));
         }
         policy.check_change(tier.as_deref(), None).map_err(|error| Problem::invalid(error.to_string()))?;
-        // The quota determines how many tokens a row has.
+        // The number of tokens in a row depends on the quota, and therefore on the tier.
         let tier = inspect(&admin, policy, &key, tier.as_deref()).await?.into_tier();
         let subject = tier.into_iter().fold(Subject::new(key), |subject, tier| subject.tier(tier));
         Ok(Some(admin.limiter.credit(policy, subject, tokens).await?))
@@ -202,7 +202,7 @@ pub(super) async fn unblock(
     change.end(done, admin.settings_scope())
 }
 
-/// Names a blocked caller. A key is named by its digest.
+/// Returns a blocked caller's name for audit events. For a key, this is the digest.
 fn name(admin: &Admin, signal: &SignalKind, rule: impl ToString) -> String {
     match signal {
         SignalKind::Key(key) => shown(admin.limiter.digest(Some(key))),
@@ -220,7 +220,7 @@ pub(super) struct SetQuota {
     quota: Option<String>,
 }
 
-/// `POST /quota`: sets a quota for a key, a tier or all callers, or restores the program's.
+/// `POST /quota`: sets a quota for a key, a tier or all callers, or restores the program's quota.
 pub(super) async fn quota(
     State(admin): State<Arc<Admin>>,
     Extension(operator): Extension<Operator>,
@@ -258,7 +258,7 @@ pub(super) struct SetEnforce {
     enforce: Option<f64>,
 }
 
-/// `POST /enforcement`: sets the share of the keys for which a policy is enforced, or restores the program's.
+/// `POST /enforcement`: sets the share of keys for which a policy is enforced, or restores the program's share.
 pub(super) async fn enforcement(
     State(admin): State<Arc<Admin>>,
     Extension(operator): Extension<Operator>,
@@ -279,7 +279,7 @@ pub(super) async fn enforcement(
     change.end(done, admin.settings_scope())
 }
 
-/// Reads a field that may be null, but must be present.
+/// Reads a field that may be null but must be present.
 fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     Option::deserialize(deserializer)
 }

@@ -1,4 +1,4 @@
-//! The endpoint that explains why a key is limited, and what would help.
+//! The endpoint that explains why a key is limited, and which actions would help.
 
 use std::sync::Arc;
 
@@ -54,11 +54,11 @@ struct Window {
     left: u64,
     full_in_ms: u64,
     retry_after_ms: Option<u64>,
-    /// Whether the row was last charged under another quota, for example the caller's own.
+    /// Whether the row was last charged under another quota, for example the [caller's own](Subject::quota).
     other_quota: bool,
 }
 
-/// Something that would let the next call through.
+/// An action that helps a caller whose requests are denied.
 #[derive(Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 enum Help {
@@ -212,14 +212,14 @@ impl Window {
     }
 }
 
-/// Returns what would let the next call through: first what ends a block, and then what gives tokens.
+/// Returns the actions that help a caller: first those that end a block, and then those that restore tokens.
 fn helps(decision: &Decision, windows: &[Window]) -> Vec<Help> {
     let mut helps = Vec::new();
     match decision.reason() {
         Reason::DenyList => helps.push(Help::DenyList),
         Reason::Blocked => {
             helps.extend(decision.retry_after().map(|wait| Help::Wait { ms: millis(wait) }));
-            // A pause has no rule. The program resumes a paused key.
+            // A pause has no rule, so there is no block to lift. The program can resume a paused key.
             helps.extend(decision.denied_rule().map(|_| Help::Unblock));
         }
         _ => {}

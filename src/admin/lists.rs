@@ -44,10 +44,10 @@ impl Selection {
 
 const DEFAULT_MAX: usize = 20;
 
-/// The most entries of a list, which is long only if many keys are blocked or have their own quotas.
+/// The maximum number of entries in a list. Long lists occur only if many keys are blocked or have their own quotas.
 const MAX_LISTED: usize = 1000;
 
-/// The most keys in `/limited`, each of which needs a call to the backend.
+/// The maximum number of keys in `/limited`, each of which requires a call to the backend.
 const MAX_LIMITED: usize = 100;
 
 pub(super) fn shown(digest: Digest) -> String {
@@ -231,8 +231,9 @@ struct LimitedKey {
     now: Answer,
 }
 
-/// `GET /limited`. The backend is asked about each key. The denials in the block cache would be cheaper, but they belong to
-/// digests of windows, from which no key can be found, and a second later they may be wrong.
+/// `GET /limited`. Reads the rows of each key from the backend. Reading the denials in the block cache would be
+/// cheaper, but they may be outdated after a second, and keys cannot be derived from the window digests under which
+/// they are stored.
 pub(super) async fn limited(
     State(admin): State<Arc<Admin>>,
     selection: Asked<Selection>,
@@ -302,7 +303,7 @@ pub(super) async fn blocks(
     }
     let all = sorted_blocks(&admin);
     let rest = &all[all.partition_point(|block| after.is_some_and(|after| block.digest <= after))..];
-    // A page does not end between the two blocks of one caller.
+    // All blocks of a caller are on the same page, because the next page begins after the caller's digest.
     let last = rest.get(max.saturating_sub(1)).map(|block| block.digest);
     let end = last.map_or(rest.len(), |last| rest.partition_point(|block| block.digest <= last));
     let next = last.filter(|_| end < rest.len()).map(shown);

@@ -1,4 +1,4 @@
-//! A router and a page for operators: who is limited, why, and a way to help them.
+//! A router and a web page with which operators see which callers are limited and why, and can help them.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -16,18 +16,17 @@
 //! let app: Router = Router::new().nest("/admin/limits", admin.into_router());
 //! ```
 //!
-//! For what each endpoint answers, how to protect the router, and the page, see
-//! [`docs::operate`](crate::docs::operate).
+//! [`docs::operate`](crate::docs::operate) describes the endpoints, the page and how to protect the router.
 //!
 //! # Security
-//! - The router cannot be built without an authorization. It is asked before anything else, also for paths that do not
-//!   exist. Only the page itself, which contains no data, needs none.
+//! - The router cannot be built without an authorization function, which is called first for every request, even if its
+//!   path does not exist. Only the page itself, which contains no data, needs no authorization.
 //! - Reading and changing are separate rights; see [`Operator`].
-//! - Requests that a browser sends from pages of other origins are refused (`Sec-Fetch-Site`, or else `Origin`).
-//! - Bodies are at most 16 KiB, and each answer contains a bounded number of entries.
-//! - Each change, and each attempt of an operator without the right to make it, is an
-//!   [event](crate::observe::Observer::audited) for the limiter's observers.
-//! - Answers contain digests, and the texts of keys only if [`Top`] shows them.
+//! - Requests from pages of other origins are refused. They are detected by `Sec-Fetch-Site` or, without it, `Origin`.
+//! - Request bodies are limited to 16 KiB, and each response contains a bounded number of entries.
+//! - Each change, and each attempt by an operator who has no right to make changes, is reported to the limiter's
+//!   observers as an [event](crate::observe::Observer::audited).
+//! - Responses contain the digests of keys. They contain the texts of keys only if [`Top`] shows these texts.
 
 mod access;
 mod change;
@@ -65,10 +64,10 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Creates a builder for a limiter. `authorize` is called for each request and returns who sends it, or `None` to
-    /// refuse the request with 401. It must not block; put a middleware in front of the router if authorization needs
-    /// to wait for something, and read its result from the request's extensions. [`bearer_tokens`] is an authorization
-    /// with fixed tokens.
+    /// Creates a builder for a limiter. `authorize` is called for each request. It returns the operator who sent the
+    /// request, or `None` to refuse the request with 401. The function must not block. If authorization has to wait,
+    /// put a middleware in front of the router and read the middleware's result from the request's extensions.
+    /// [`bearer_tokens`] creates a function that accepts fixed tokens.
     ///
     /// ```
     /// use tollgate::admin::{Admin, Operator};
@@ -87,8 +86,8 @@ impl Admin {
         Admin { limiter: limiter.clone(), policies: Vec::new(), top: None, authorize: Arc::new(authorize) }
     }
 
-    /// Adds policies. Operators see and change only policies that were added. May be called repeatedly; of policies with
-    /// the same name, the first is kept.
+    /// Adds policies. Operators can see and change only these policies. May be called repeatedly. If several policies
+    /// have the same name, the first one is kept.
     #[must_use]
     pub fn policies<'a>(mut self, policies: impl IntoIterator<Item = &'a Policy>) -> Admin {
         for policy in policies {
@@ -99,7 +98,7 @@ impl Admin {
         self
     }
 
-    /// Adds all policies of a layer, for example of one that was read from a file.
+    /// Adds all policies of a layer, for example of a layer that was created from a configuration file.
     ///
     /// ```
     /// use tollgate::admin::{self, Admin, Operator};
@@ -120,7 +119,7 @@ impl Admin {
     pub fn layer(self, layer: &RateLimitLayer) -> Admin {
         assert!(
             layer.uses(&self.limiter),
-            "tollgate: the layer uses another limiter than the admin router; pass the same limiter to \
+            "tollgate: the layer and the admin router use different limiters; pass the same limiter to \
              `RateLimitLayer::limiter` and `Admin::new`"
         );
         let policies: Vec<&Policy> = layer.policies().collect();
@@ -128,7 +127,7 @@ impl Admin {
     }
 
     /// Sets the observer from which `/top` and `/limited` take the heaviest keys. Add the same observer to the limiter.
-    /// Without it, these two endpoints have no keys to show.
+    /// Without an observer, these endpoints list no such keys.
     #[must_use]
     pub fn top(mut self, top: &Arc<Top>) -> Admin {
         self.top = Some(Arc::clone(top));
@@ -161,7 +160,7 @@ impl Admin {
         self.policies.iter().find(|policy| policy.name().as_str() == name)
     }
 
-    /// Returns the policy of this name.
+    /// Returns the policy with this name.
     fn policy(&self, name: &str) -> Result<&Policy, Problem> {
         self.find(name).ok_or_else(|| {
             let near = suggestion(name, self.policies.iter().map(|policy| policy.name().as_str()));
@@ -169,17 +168,17 @@ impl Admin {
         })
     }
 
-    /// Returns the policy of this name, or all policies.
+    /// Returns the policy with this name, or all policies if there is no name.
     fn selected(&self, name: Option<&str>) -> Result<Vec<&Policy>, Problem> {
         name.map_or_else(|| Ok(self.policies.iter().collect()), |name| Ok(vec![self.policy(name)?]))
     }
 
-    /// Returns for which processes the settings hold: quotas, enforcement and blocks.
+    /// Returns the processes in which quotas, enforcement and blocks apply once an operator sets them.
     fn settings_scope(&self) -> Scope {
         if self.limiter.shares_quotas() { Scope::AllProcesses } else { Scope::ThisProcess }
     }
 
-    /// Returns for which processes the rows hold.
+    /// Returns the processes that share the rows.
     fn rows_scope(&self) -> Scope {
         if self.limiter.shares_rows() { Scope::AllProcesses } else { Scope::ThisProcess }
     }
@@ -192,7 +191,7 @@ impl std::fmt::Debug for Admin {
     }
 }
 
-/// The processes for which a part of an answer holds.
+/// The processes to which a part of a response applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Scope {

@@ -8,10 +8,10 @@ use crate::policy::random;
 
 const PAGE: &str = include_str!("page.html");
 
-/// The text in the page that stands for the nonce.
+/// The placeholder for the nonce in the page.
 const NONCE: &str = "NONCE";
 
-/// `GET /page`. The page contains no data, so it needs no authorization; its requests to the router do.
+/// `GET /page`. The page contains no data, so it needs no authorization. The requests that it sends do.
 pub(super) async fn page() -> Response {
     let nonce = format!("{:016x}{:016x}", random(), random());
     let policy = format!(

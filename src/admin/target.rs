@@ -1,4 +1,4 @@
-//! What a request names: keys in text form, and the callers that can be blocked.
+//! The targets of a request: keys in text form, and callers to block.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn within(text: &str) -> Result<(), Problem> {
     Err(Problem::invalid(format!("expected a text of 1 to {max} bytes, found {length}")))
 }
 
-/// Parses how long a block lasts, such as `15min`.
+/// Parses the duration of a block, such as `15min`.
 pub(super) fn lasts(text: Option<&str>) -> Result<Duration, Problem> {
     let found = text.and_then(parse_duration).filter(|lasts| !lasts.is_zero());
     found.ok_or_else(|| Problem::invalid("`lasts`: expected a time, such as \"15min\", \"2h\" or \"7d\""))

@@ -74,6 +74,6 @@ fn label(value: &Value<'_>) -> Option<String> {
     Some(label.to_owned())
 }
 
-/// The lower bound of [`AutoBlock::max_entries`]. At the upper bound, the entries take half a gigabyte of memory.
+/// The bounds of [`AutoBlock::max_entries`]. At the upper bound, the entries take half a gigabyte of memory.
 pub(super) const MIN_ENTRIES: usize = 64;
 pub(super) const MAX_ENTRIES: usize = 10_000_000;

@@ -41,7 +41,7 @@ fn key(value: &Value<'_>) -> Option<DenyRule> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     match value.node {
         Node::Integer(number) => Some(DenyRule::key(*number)),
-        // This is ambiguous, since `"7"` in a file may mean the number or the string.
+        // A number in quotes is ambiguous, since it may mean the number or the string.
         Node::Text(text) if is_number(text) => value.refuse(
             "expected a key, found a number in quotes; write it without quotes for the number, or as '\"7\"' for the \
              string",

@@ -1,4 +1,4 @@
-//! Configuration errors, which contain the path, the value and how to fix it.
+//! Configuration errors. Each fault states its path, the invalid value and how to fix the value.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -66,7 +66,7 @@ impl ConfigError {
         self.kind
     }
 
-    /// Returns the first twenty faults, which are those that the message lists.
+    /// Returns the faults that the message lists, which are at most twenty.
     pub fn faults(&self) -> &[ConfigFault] {
         &self.faults
     }

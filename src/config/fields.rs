@@ -14,7 +14,7 @@ pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) shape: Shape,
     pub(super) doc: &'static str,
-    /// An example of the value. Optional fields have none.
+    /// An example of the value if the field is required, or `None` if the field is optional.
     pub(super) required: Option<&'static str>,
 }
 

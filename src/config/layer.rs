@@ -36,8 +36,8 @@ impl Config {
         limits.table(lines.iter().map(|(line, name)| (line.as_str(), name.as_str())))
     }
 
-    /// Returns the policies that routes can choose from, without the `routes` of this configuration. The policies in
-    /// `all_routes` apply to every layer.
+    /// Returns the policies that routes can choose from. The `routes` of this configuration are not included. The
+    /// policies in `all_routes` apply to every layer.
     ///
     /// # Panics
     /// Panics if `limiter` lacks the configured deny list or automatic blocks. To avoid this, build the limiter with

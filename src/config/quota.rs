@@ -1,4 +1,4 @@
-//! Quotas in a configuration, which are written as a string, as a table of fields, or as a list of these.
+//! Quotas in a configuration, written as a string, as a table of fields, or as a list of strings and tables.
 
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ fn reserved(value: &Value<'_>) -> Option<Option<u64>> {
     }
 }
 
-/// Reads the start of the windows, which is a duration of any length. 0 stands for midnight UTC.
+/// Reads the start of the windows, which may be any duration, including 0 for midnight UTC.
 fn start(value: &Value<'_>) -> Option<Duration> {
     match value.node {
         Node::Text(text) => parse_duration(text).or_else(|| value.duration()),

@@ -1,4 +1,4 @@
-//! A configuration after parsing, which is a tree of unchecked values.
+//! A parsed configuration: a tree of unchecked values.
 
 use std::cell::Cell;
 use std::fmt;

@@ -83,7 +83,7 @@ impl ConfigReader {
         let path = path.as_ref();
         let name = path.display().to_string();
         let mut text = String::new();
-        // The file may grow while it is being read.
+        // The file may grow while it is being read, so its size is not checked in advance.
         let read = File::open(path).and_then(|file| file.take(Config::MAX_BYTES as u64 + 1).read_to_string(&mut text));
         match read {
             Ok(_) => self.parse(name, &text, parse),
@@ -97,7 +97,7 @@ impl ConfigReader {
     /// Parses and checks `text`. Messages refer to it as `name`. See [`Config::parse`].
     ///
     /// # Errors
-    /// Fails in the same cases as [`read`](ConfigReader::read), except for those of reading the file.
+    /// Fails in the same cases as [`read`](ConfigReader::read), except that no file is read.
     pub fn parse<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
         name: impl Into<String>,

@@ -40,8 +40,8 @@ impl Config {
     /// # Ok(()) }
     /// ```
     ///
-    /// **On a shared backend**, the quotas apply to all processes, whatever their own files contain. Either reload in
-    /// one process only, or reload the same file in each process. The quotas also outlive the program; see
+    /// **On a shared backend**, the quotas apply to all processes, regardless of their own files. Either reload in one
+    /// process only, or reload the same file in each process. The quotas also outlive the program; see
     /// [`limiter`](Config::limiter). Each process has a deny list of its own.
     ///
     /// Requests during a reload may be decided by old quotas in some policies and by new quotas in others.
@@ -112,7 +112,7 @@ impl Config {
         let new_rules: HashSet<Arc<DenyRule>> = new.deny.rules().into_iter().collect();
         reloaded.added = new_rules.difference(&old_rules).cloned().collect();
         reloaded.removed = old_rules.difference(&new_rules).cloned().collect();
-        // The limiter must not report the new policies as conflicts with the old ones.
+        // Without this call, the limiter would report that the new policies conflict with the old ones.
         limiter.succeed(new.policies());
         if reloaded.added.len() + reloaded.removed.len() > 0 {
             self.deny.replace(new_rules.into_iter().map(Arc::unwrap_or_clone));

@@ -13,10 +13,10 @@ use super::fields::{FILE, QUOTA, Shape, Table};
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 ///
-/// The schema describes the fields of a file and the types of their values. The reader checks more, for example that
-/// the text of a quota is valid and that each named policy exists. The repository contains the schema as
-/// `docs/tollgate.schema.json`. To use it in an editor, begin a TOML file with `#:schema PATH` (for Taplo) or a YAML
-/// file with `# yaml-language-server: $schema=PATH`.
+/// The schema describes the fields of a file and the types of their values. [`Config::read`](super::Config::read)
+/// checks more, for example that the text of a quota is valid and that each named policy exists. The repository
+/// contains the schema as `docs/tollgate.schema.json`. To use it in an editor, begin a TOML file with `#:schema PATH`
+/// (for Taplo) or a YAML file with `# yaml-language-server: $schema=PATH`.
 pub fn schema() -> impl Serialize {
     let quota = || vec![Json::Object(of_type("string")), Json::Object(table(&QUOTA))];
     let mut quotas = quota();

@@ -40,8 +40,8 @@ impl IntoResponse for Error {
     }
 }
 
-/// Responds with 429 for a denial, 503 for a backend error, the status of a [`KeyError`], or 500 if the quota does not
-/// allow reservations.
+/// Responds with 429 for a denial, 503 for a backend error, the error's own status for a [`KeyError`], or 500 if the
+/// quota does not allow reservations.
 impl IntoResponse for LimitError {
     fn into_response(self) -> Response {
         match self {
@@ -55,7 +55,7 @@ impl IntoResponse for LimitError {
 
 macro_rules! into_response {
     ($($error:ty),*) => {$(
-        /// Converts the error, so that handlers that return `Result<_, Response>` can use `?`.
+        /// Converts the error to a response, so that `?` works in handlers that return `Result<_, Response>`.
         impl From<$error> for Response {
             fn from(error: $error) -> Response {
                 error.into_response()
@@ -89,7 +89,7 @@ impl<S: Sync> FromRequestParts<S> for Receipt {
     }
 }
 
-/// Extracts `None` unless the layer has [`with_status`](super::RateLimitLayer::with_status).
+/// Extracts `None` if no layer around the handler uses [`with_status`](super::RateLimitLayer::with_status).
 impl<S: Sync> OptionalFromRequestParts<S> for RateLimitStatus {
     type Rejection = Infallible;
 
@@ -98,7 +98,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for RateLimitStatus {
     }
 }
 
-/// Extracts `None` unless the layer has [`with_receipt`](super::RateLimitLayer::with_receipt).
+/// Extracts `None` if no layer around the handler uses [`with_receipt`](super::RateLimitLayer::with_receipt).
 impl<S: Sync> OptionalFromRequestParts<S> for Receipt {
     type Rejection = Infallible;
 

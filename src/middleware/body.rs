@@ -8,8 +8,8 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of a [`RateLimit`](super::RateLimit) response, which is either the inner service's body or a refusal.
-    /// See [`RateLimit`](super::RateLimit) for an example. This type implements [`Body`] if the inner body's data
+    /// The body of a [`RateLimit`](super::RateLimit) response: either the inner service's body or a refusal. See
+    /// [`RateLimit`](super::RateLimit) for an example. This type implements [`Body`] if the inner body's data
     /// implements `From<Bytes>`.
     #[derive(Debug)]
     pub struct RefusalBody<B> {
@@ -30,8 +30,8 @@ impl<B> RefusalBody<B> {
         RefusalBody { inner: None, refusal }
     }
 
-    /// Returns whether this is a refusal by the limiter. In a layer around an HTTP client, this distinguishes a 429 of
-    /// the limiter from a 429 of the server.
+    /// Returns whether this body is a refusal by the limiter. In a layer around an HTTP client, the result
+    /// distinguishes the limiter's own 429 from a 429 sent by the server.
     pub fn is_refusal(&self) -> bool {
         self.inner.is_none()
     }
@@ -59,7 +59,7 @@ where
         if let Some(body) = this.inner.as_pin_mut() {
             return body.poll_frame(context);
         }
-        // An empty body has no frame. The headers then end the stream in HTTP/2, as gRPC requires.
+        // An empty refusal has no data frame, so that the headers end the HTTP/2 stream, as gRPC requires.
         let refusal = std::mem::take(this.refusal);
         Poll::Ready((!refusal.is_empty()).then(|| Ok(Frame::data(refusal.into()))))
     }

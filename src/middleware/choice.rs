@@ -11,8 +11,7 @@ pub(super) struct RouteChoice {
     chooser: Chooser,
 }
 
-/// The choice of a route: the indexes of its rules in the layer, and the cost under rules that have no cost of their
-/// own.
+/// The limits of a route: the indexes of its rules in the layer, and the cost for rules that have no cost of their own.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) rules: Vec<usize>,

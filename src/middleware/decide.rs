@@ -58,7 +58,7 @@ struct PendingCharge {
     extraction: Extraction,
     /// The extension whose absence leaves the caller without a key.
     missing: Option<&'static str>,
-    /// `None` stands for the layer's cost.
+    /// If this is `None`, the layer's cost applies.
     cost: Option<MaybeReady<u64>>,
 }
 
@@ -170,7 +170,7 @@ impl LayerOptions {
         }
     }
 
-    /// `slot` contains the slot to wait in and the latest time until which the request may wait.
+    /// `slot` contains the wait slot and the deadline of the wait.
     fn verdict(
         self: &Arc<Self>,
         answer: Result<Decisions, Error>,
@@ -210,7 +210,7 @@ impl LayerOptions {
         self.uncharged(Decisions::from_iter([]), false)
     }
 
-    /// Admits a request without charging it. `shadowed` is whether the request would have been refused without shadow
+    /// Admits a request without charging it. `shadowed` is true if the request would have been refused without shadow
     /// mode.
     fn uncharged(self: &Arc<Self>, decisions: Decisions, shadowed: bool) -> Verdict {
         let mut limit_headers = LimitHeaders::default();
@@ -255,13 +255,13 @@ impl RequestCharges {
         match found {
             Found::Subject(subject) => self.charges.push(RuleCharge { rule, subject, cost }),
             Found::Skip => {}
-            // Without a key, it is unknown whether the caller is in the enforced share.
+            // Without a key, the limiter cannot determine whether the policy is enforced for this caller.
             Found::Refuse(_) if enforce() != Enforce::Always => self.has_ignored_error = true,
             Found::Refuse(error) => self.key_error = Some(error),
         }
     }
 
-    /// Adds the charges whose subject or cost is a future. The layer's cost is awaited at most once.
+    /// Adds the remaining charges, whose subjects and costs may be futures. The layer's cost is awaited at most once.
     async fn resolve(
         mut self,
         options: &LayerOptions,

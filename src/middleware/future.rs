@@ -24,7 +24,7 @@ use crate::backend::BackendFuture;
 use crate::limiter::{Receipt, Reservation, WaitSlot};
 
 pin_project! {
-    /// The future returned by [`RateLimit`](super::RateLimit), which resolves to the inner service's response or to a
+    /// The future returned by [`RateLimit`](super::RateLimit). It resolves to the inner service's response or to a
     /// refusal. See [`RateLimit`](super::RateLimit) for an example.
     ///
     /// # Panics
@@ -43,8 +43,8 @@ pin_project! {
         Deciding { verdict: BoxFuture<Verdict>, held: Option<Box<HeldRequest<S, B>>> },
         Waiting { reservation: Option<(Box<Reservation>, Option<WaitSlot>)>, held: Option<Box<HeldRequest<S, B>>> },
         Inner { #[pin] future: S::Future, limit_headers: LimitHeaders, settlement: Option<PendingSettlement> },
-        // The response is held until a remote backend has confirmed, so that the client's next request finds the
-        // charges settled.
+        // The response is held until a remote backend has confirmed the settlement, so that the client's next request
+        // finds the charges settled.
         Settling { pending: Vec<BackendFuture<()>>, response: Option<S::Response> },
         Refused { response: Option<Response<Bytes>> },
     }

@@ -15,7 +15,7 @@ use http::{Response, StatusCode};
 use super::refusal::Refusal;
 
 /// Returns the content type of the response if the request is gRPC or grpc-web. Suffixes other than `+proto` are
-/// dropped, so that the response never echoes other text from the client.
+/// dropped, so that the response never echoes arbitrary text from the client.
 pub(super) fn content_type(parts: &Parts) -> Option<HeaderValue> {
     let value = parts.headers.get(CONTENT_TYPE)?;
     let media_type = value.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();
@@ -109,7 +109,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     out
 }
 
-/// Encodes bytes as base64 without padding, which is how gRPC sends binary metadata.
+/// Encodes bytes as base64 without padding, the encoding of binary metadata in gRPC.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len() * 4 / 3 + 3);

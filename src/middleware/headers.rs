@@ -38,12 +38,12 @@ use crate::policy::{Decision, Decisions};
 #[non_exhaustive]
 pub enum HeaderFamily {
     /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=42;t=18` for each policy, as in
-    /// draft-ietf-httpapi-ratelimit-headers-08 to -11. The values are appended to the fields of an inner limiter.
+    /// draft-ietf-httpapi-ratelimit-headers-08 to -11. The values are appended to those that an inner limiter has sent.
     ///
     /// For an allowed request, `t` is the time over which `r` tokens may be spent without exceeding the quota. This is
-    /// the time until the window ends or, for a token bucket, the time that it takes to refill `r` tokens. For a
-    /// denial, `t` is the time to wait. A denial has a `RateLimit-Policy` item for every policy, but `RateLimit` items
-    /// only for the limits that were exceeded.
+    /// the time until the window ends or, for a token bucket, the time needed to refill `r` tokens. For a denial, `t`
+    /// is the time to wait. A denial has a `RateLimit-Policy` item for every policy, but `RateLimit` items only for the
+    /// limits that were exceeded.
     #[default]
     Draft11,
     /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 18` (seconds from now) and
@@ -119,7 +119,7 @@ impl LimitHeaders {
     }
 
     /// A denial has `RateLimit` items only for the limits that were exceeded. The windows of other policies may end
-    /// after `Retry-After`, which draft-11, section 6 forbids.
+    /// later than `Retry-After`, which section 6 of draft-11 forbids.
     fn draft_11<'a>(decisions: &Decisions, items: impl Fn(&Decision) -> Option<&'a PolicyItems>) -> LimitHeaders {
         let allowed = decisions.is_allowed();
         let mut limit_headers = LimitHeaders::default();
@@ -248,8 +248,8 @@ mod tests {
         };
         let start = Duration::from_secs(20);
         let window = Quota::fixed_window(5, MINUTE).capacity(10).start(start);
-        // 1,700,000,000 is 20 s into a minute, and a window starts at that time.
-        assert_eq!((seconds(window, 9, 1), seconds(window, 10, 6)), (60, 120), "60 s, not the 120 s of a full quota");
+        // The Unix time 1,700,000,000 is 20 s into a minute, so a window starts at that time.
+        assert_eq!((seconds(window, 9, 1), seconds(window, 10, 6)), (60, 120), "60 s, until the window ends");
         let bucket = Quota::token_bucket(60, MINUTE);
         assert_eq!((seconds(bucket, 30, 10), seconds(bucket, 60, 20)), (40, 20));
     }

@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_grpc_error_does_not_reset_the_key() {
-        // gRPC errors come with HTTP 200, so each wrong guess would reset the count.
+        // gRPC errors are sent with HTTP 200, so the HTTP status alone would let each wrong guess reset the count.
         let settled = |status: u16, grpc: Option<&str>| {
             let mut response = http::Response::builder().status(status);
             if let Some(grpc) = grpc {

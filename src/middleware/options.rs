@@ -33,7 +33,7 @@ pub(super) struct LayerOptions {
     pub(super) skip: Vec<Arc<SkipFn>>,
     pub(super) client_ip: Option<ClientIp>,
     pub(super) labels: Vec<(Cow<'static, str>, Arc<LabelFn>)>,
-    /// The cost and the settlement under rules that have none of their own.
+    /// The cost and the `on_response` closure for rules that have none of their own.
     pub(super) cost: Cost,
     pub(super) on_response: Option<Arc<OnResponseFn>>,
     /// The maximum delay of a request. If this is `None`, requests are refused instead of delayed.
@@ -95,7 +95,7 @@ impl LayerOptions {
         });
     }
 
-    /// Two policies must not have limits with the same name, such as the policy `api;1d` and the daily limit of `api`.
+    /// Panics if two policies have limits of the same name, such as the policy `api;1d` and the daily limit of `api`.
     #[track_caller]
     fn check_names(&self) {
         if let Some(conflict) = limit_conflict(self.policies()) {
@@ -103,7 +103,7 @@ impl LayerOptions {
         }
     }
 
-    /// Panics if a quota of `rule` can never grant the fixed cost of a request. `cost` applies if the rule has no cost.
+    /// Panics if a quota of `rule` can never grant the fixed cost of a request. `cost` applies if the rule has none.
     #[track_caller]
     fn check_cost(&self, rule: &Rule, cost: &Cost) {
         let Cost::Fixed(cost) = *rule.cost.as_ref().unwrap_or(cost) else { return };

@@ -8,8 +8,8 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 
 use super::refusal::Refusal;
 
-/// Returns a problem whose type is defined in draft-ietf-httpapi-ratelimit-headers-11, section 5. A problem has no type
-/// if no key was found. If waiting does not help, its `detail` is the message.
+/// Returns a problem whose type is defined in draft-ietf-httpapi-ratelimit-headers-11, section 5, or that has no type
+/// if no key was found. The `detail` contains the message if there is no type or if waiting does not help.
 pub(super) fn response(refusal: &Refusal<'_>) -> Response<Bytes> {
     let mut response = Response::new(body(refusal));
     *response.status_mut() = refusal.status();
@@ -40,7 +40,7 @@ fn body(refusal: &Refusal<'_>) -> Bytes {
         }
         body.push(']');
     }
-    // If waiting helps, a denial's headers tell the client everything it needs, so no detail is added.
+    // If waiting helps, the headers of a denial already state how long to wait, so no detail is needed.
     if problem_type.is_none() || refusal.decisions().is_some_and(|decisions| decisions.retry_after().is_none()) {
         body.push_str(r#","detail":"#);
         json_string(&mut body, &refusal.message());

@@ -130,7 +130,7 @@ impl Refusal<'_> {
         matches!(self.cause, Cause::NoKey(error) if error.fault() == KeyFault::Anonymous)
     }
 
-    /// Returns a message for people to read. It contains policy names and the exact time to wait, but never keys.
+    /// Returns a human-readable message. It contains policy names and the exact time to wait, but never keys.
     pub fn message(&self) -> String {
         match self.cause {
             Cause::Denied(decisions) => decisions.to_string(),
@@ -154,8 +154,7 @@ fn take_late_retry_after(seconds: Option<u64>, headers: &mut HeaderMap) -> Optio
     if own >= seconds? { headers.remove(RETRY_AFTER) } else { None }
 }
 
-/// Returns the response to a refused request. If there are no `options`, the form of the response depends on the
-/// request's content type.
+/// Returns the response to a refused request. If `options` is `None`, gRPC requests get a gRPC response.
 pub(super) fn refuse(cause: &Cause, parts: &Parts, options: Option<&LayerOptions>) -> Response<Bytes> {
     let jitter = options.map_or(Duration::ZERO, |options| random_up_to(options.retry_jitter));
     let refusal = Refusal { cause, parts, jitter, grpc: options.is_none_or(|options| options.grpc) };

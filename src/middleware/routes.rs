@@ -41,8 +41,8 @@ use crate::policy::{Policy, suggestion};
 /// let layer = limits.choose(|req: &http::request::Parts| (!req.method.is_safe()).then_some("todo/create"));
 /// ```
 ///
-/// Unknown and duplicate names cause a panic while the router is built. All layers created from one set share a
-/// limiter, and routes with the same policy share its rows.
+/// Unknown and duplicate names cause a panic while the router is built. All layers created from one `RouteLimits` share
+/// a limiter, and routes with the same policy share its rows.
 ///
 /// # Several limits for a route
 /// ```
@@ -84,7 +84,7 @@ pub struct RouteLimits {
 }
 
 impl RouteLimits {
-    /// Creates an empty set of policies, which apply to the keys that `key` finds.
+    /// Creates an empty set of policies. `key` applies to the policies that are added without their own extractor.
     pub fn new(key: impl KeyExtractor) -> RouteLimits {
         RouteLimits::shared(Arc::new(key))
     }
@@ -105,8 +105,8 @@ impl RouteLimits {
         self.rule(rule)
     }
 
-    /// Adds a rule, which is a policy with its own key, and optionally with its own cost or settlement. Routes choose
-    /// the rule by the name of its policy.
+    /// Adds a rule: a policy with its own key, and optionally with its own cost or settlement. Routes choose the rule
+    /// by the name of its policy.
     ///
     /// # Panics
     /// Panics if there is already a policy or a group with this name.
@@ -123,9 +123,8 @@ impl RouteLimits {
         self
     }
 
-    /// Adds a group, which is a name for several policies or other groups that apply together. A route that chooses a
-    /// group without policies is not limited, apart from the rules that [apply to all
-    /// requests](RouteLimits::configure).
+    /// Adds a group: a name for several policies or other groups that apply together. A route that chooses a group
+    /// without policies is not limited, apart from the rules that [apply to all requests](RouteLimits::configure).
     ///
     /// # Panics
     /// Panics if there is already a policy or a group with this name, or if one of the policies occurs twice or has not
@@ -189,7 +188,7 @@ impl RouteLimits {
     /// [`RouteLimits`](RouteLimits#several-limits-for-a-route) for an example.
     ///
     /// # Panics
-    /// Panics if the closure returns a different layer from the one that it gets.
+    /// Panics if the closure returns a layer other than the one that is passed to it.
     #[track_caller]
     #[must_use]
     pub fn configure(mut self, options: impl FnOnce(RateLimitLayer) -> RateLimitLayer) -> RouteLimits {

@@ -1,4 +1,4 @@
-//! A rule of a layer, which consists of a policy, a key extractor and a cost.
+//! A rule of a layer: a policy, a key extractor and a cost.
 
 use std::fmt;
 use std::future::Future;
@@ -16,7 +16,7 @@ use super::on_response::{OnResponse, OnResponseFn};
 use super::options::expect_reservations;
 use crate::policy::Policy;
 
-/// One limit of a layer, with a cost of its own and a way to settle its charges. Use rules in layers whose limits count
+/// One limit of a layer, with its own cost and its own way to settle charges. Use rules in layers whose limits count
 /// different things. Convert a rule into a layer with [`RateLimitLayer::from`](super::RateLimitLayer), or add it to a
 /// layer with [`rule`](super::RateLimitLayer::rule).
 ///
@@ -26,7 +26,7 @@ use crate::policy::Policy;
 ///
 /// const CALLS: Policy = Policy::new("calls", Quota::token_bucket(60, MINUTE));
 /// const BYTES: Policy = Policy::new("bytes", Quota::fixed_window(1_000_000_000, DAY));
-/// // This is axum's `DefaultBodyLimit`. At a cost of 0, uploads without `Content-Length` would bypass the limit.
+/// // Uploads without `Content-Length` cost as much as axum's `DefaultBodyLimit`. At 0, they would bypass the limit.
 /// const MAX_LENGTH: u64 = 2_000_000;
 ///
 /// let calls = Rule::new(CALLS, key::client_ip()).on_response(|res| {
@@ -67,8 +67,8 @@ impl Rule {
         Rule { prepared, key, cost: None, on_response: None, wait: None }
     }
 
-    /// Sets the cost of a request under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost), where
-    /// costs above the capacity are described.
+    /// Sets the cost of a request under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost), whose
+    /// documentation covers costs above the capacity.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Rule {
         self.cost = Some(Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts)))));

@@ -1,4 +1,4 @@
-//! The status report, which contains a client's limits for a status endpoint. Creating a report charges nothing.
+//! Status reports. A report lists a client's limits for a status endpoint. Creating a report charges nothing.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::limiter::{CallContext, Snapshot};
 use crate::policy::{Enforce, Signals};
 
 impl RateLimitLayer {
-    /// Returns the limits that every policy of every rule applies to the sender of the request, whatever its route, and
-    /// the limiter's current time. The error is the layer's refusal.
+    /// Returns the limits of the request's sender under all rules, regardless of the request's route, and the limiter's
+    /// current time. The error is the layer's response to a refused request.
     pub(crate) async fn status_report(&self, parts: &Parts) -> Result<(Vec<Snapshot>, Micros), Response<Bytes>> {
         self.options.status_report(parts).await.map_err(|cause| refuse(&cause, parts, Some(&self.options)))
     }
@@ -55,8 +55,7 @@ impl LayerOptions {
                 let signals = self.signals(parts).map_err(Cause::NoKey)?;
                 self.snapshots(&signals, &charges).await.map_err(Cause::Unavailable)?
             }
-            // Limits in shadow mode are omitted, since a page that disables a button at the limit would enforce the
-            // limit.
+            // Limits in shadow mode are omitted, since a page that disables a button at a limit enforces it.
             _ => Vec::new(),
         };
         let now = match limits.first() {
@@ -66,9 +65,9 @@ impl LayerOptions {
         Ok((limits, now))
     }
 
-    /// Returns the charges of the caller under all rules, whatever the route. An extractor that several rules share is
-    /// called only once. If the extractor of a rule for some routes refuses this request, the rule is omitted, because
-    /// the request has another route. If no rule finds the caller, the result contains this refusal.
+    /// Returns the charges of the caller under all rules, regardless of the route. An extractor that several rules
+    /// share is called only once. A rule for some routes is omitted if its extractor refuses the request, because the
+    /// request may have another route. Such a refusal is returned only if there are no charges.
     async fn charges_of_all_rules(&self, parts: &Parts) -> RequestCharges {
         let mut known: Vec<(&Arc<dyn KeyExtractor>, Found)> = Vec::new();
         let mut found = RequestCharges::default();
@@ -109,8 +108,8 @@ impl LayerOptions {
         if !limits.iter().any(|limit| limit.not_before().is_some()) || !charges.iter().any(is_chosen) {
             return Ok(limits);
         }
-        // A key may be blocked under only some of the policies, and a request falls under only one of the policies that
-        // a rule chooses from. Therefore, peek at each policy separately, together with the policies that apply to
+        // A key may be blocked under only some of the policies, and a request may fall under only one of the policies
+        // that routes choose from. Therefore, peek at each policy separately, together with the policies that apply to
         // every request.
         let mut limits = Vec::with_capacity(charges.len());
         for charge in charges {

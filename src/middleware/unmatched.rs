@@ -1,5 +1,5 @@
-//! Detects deny rules that a layer can never apply. Such rules cause a panic when the layer is first used, and are
-//! reported as mistakes later.
+//! Detects deny rules that a layer can never apply. Such rules cause a panic when the layer is first added to a
+//! service. Rules that are added to the list later are reported as mistakes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ pub(super) struct UnmatchedRules {
     checked_version: AtomicU64,
 }
 
-/// A clone has to check the deny list again, since the layer of the clone may be changed.
+/// A clone has to check the deny list again, since its options may be changed.
 impl Clone for UnmatchedRules {
     fn clone(&self) -> UnmatchedRules {
         UnmatchedRules { ignored: self.ignored, ..UnmatchedRules::default() }

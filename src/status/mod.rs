@@ -34,10 +34,10 @@
 //! reported.
 //!
 //! # Access
-//! The endpoint reports the limit of the key that its extractor finds. Nothing else in the request selects a key. Use
+//! The endpoint reports the limit of the key that its extractor finds. No other part of the request selects a key. Use
 //! the same extractor as the [layer](crate::RateLimitLayer), or use [`of_layer`], which takes the extractor and all
-//! other settings from the layer. Put the endpoint in a place where the extractor works, for example inside the
-//! authentication layer and under the same path parameters.
+//! other settings from the layer. Put the endpoint where the extractor works, for example inside the authentication
+//! layer and under the same path parameters.
 //!
 //! Requests to the endpoints spend no tokens and write nothing. Responses have the header `Cache-Control: private,
 //! no-store`. Only `GET` and `HEAD` are supported. Endpoints set no CORS headers.
@@ -61,8 +61,8 @@ use crate::policy::Policy;
 
 pub use named::of_any_caller;
 
-/// Returns the caller's limit under one policy as a [snapshot](crate::limiter::Snapshot::to_json). See the
-/// [module](self) for an example.
+/// Creates an endpoint that reports the caller's limit under one policy as a
+/// [snapshot](crate::limiter::Snapshot::to_json). See the [module](self) for an example.
 ///
 /// If `key` [skips](crate::key::Extraction::skip) the caller, there is no limit to report, and the response is an empty
 /// list, as with [`of_layer`]. If `key` refuses the request or the backend fails, the response is the same as that of
@@ -78,8 +78,8 @@ where
     of_layer(&RateLimitLayer::new(policy, key).limiter(limiter))
 }
 
-/// Returns the caller's limits under all policies of a layer. The endpoint uses the layer's limiter, keys and tiers,
-/// and skips the same requests.
+/// Creates an endpoint that reports the caller's limits under all policies of a layer. The endpoint uses the layer's
+/// limiter, keys and tiers, and skips the same requests.
 ///
 /// ```
 /// use axum::{routing::post, Router};
@@ -123,8 +123,8 @@ where
     })
 }
 
-/// Returns the time of the limiter's backend in microseconds since the Unix epoch, as in `{"now": 1767225600123456}`.
-/// Limits are decided by this time.
+/// Creates an endpoint that returns the time of the limiter's backend in microseconds since the Unix epoch, as in
+/// `{"now": 1767225600123456}`. The limiter decides by this time.
 ///
 /// Snapshots also contain this time. The endpoint is for clients that received a snapshot in another way, for example
 /// as part of a page. See the [module](self) for an example.

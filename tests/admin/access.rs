@@ -177,7 +177,7 @@ fn a_token_of_two_operators_panics() {
 }
 
 #[test]
-#[should_panic(expected = "the layer uses another limiter than the admin router")]
+#[should_panic(expected = "the layer and the admin router use different limiters")]
 fn a_layer_with_another_limiter_panics() {
     let layer = RateLimitLayer::new(Quota::per_minute(60), key::client_ip());
     drop(Admin::new(&RateLimiter::default(), |_| None).layer(&layer));

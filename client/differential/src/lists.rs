@@ -1,7 +1,7 @@
 //! Prints random decisions of a limiter on lists of quotas, most of which have shards.
 //!
-//! A line is either an array, which contains the snapshots of the limits, or an object, which is a decision at the same
-//! or a later instant. A decision belongs to the last array before it.
+//! Each line is either an array with the snapshots of the limits or an object with a decision at the same or a later
+//! instant. A decision is based on the last array before it.
 
 use std::future::Future;
 use std::io::Write;
@@ -39,7 +39,7 @@ pub fn print(count: u64, random: &mut Random, out: &mut impl Write) {
             let rows = snapshots[random.below(snapshots.len() as u64) as usize].rows();
             let (quota, state) = rows[random.below(rows.len() as u64) as usize];
             let ask = ask(random, &quota, state.spent);
-            // The client decides lists without reservations.
+            // The client supports lists only without reservations.
             let ask = if random.one_in(2) { Ask::cost(ask.tokens()) } else { ask };
             let decisions = limiter.check(ask);
             writeln!(out, "{}", line(&snapshots, limiter.clock_now(), ask, &decisions))
@@ -54,7 +54,7 @@ pub fn print(count: u64, random: &mut Random, out: &mut impl Write) {
 const DECISIONS: u64 = 16;
 /// Enough for four quotas with 64 shards, each with two rows, if some parts of the table fill up before others.
 const MAX_ROWS: usize = 16_384;
-/// The year 2200. At the end of time, in 2255, a memory backend considers all rows expired.
+/// The year 2200. At the last instant, in 2255, a memory backend considers all rows expired.
 const LATEST: Micros = Micros::new(7_258_118_400_000_000);
 const KEY: u64 = 7;
 
@@ -129,11 +129,11 @@ fn line(snapshots: &[Snapshot], now: Micros, ask: Ask, decisions: &Decisions) ->
     ])
 }
 
-/// Returns the answer of one snapshot.
+/// Returns the decision that is computed from one snapshot.
 fn projected(snapshot: &Snapshot, now: Micros, ask: Ask) -> String {
     let best = snapshot.project(now, ask);
     let is_best = |(quota, state): &&(Quota, _)| step(quota, state, now, ask) == best;
-    let (quota, _) = snapshot.rows().iter().find(is_best).expect("one of the rows gives the answer");
+    let (quota, _) = snapshot.rows().iter().find(is_best).expect("one of the rows determines the decision");
     let Step { state, .. } = best;
     let (verdict, time) = verdict(&best);
     let after = SnapshotFields::of(quota, &state);
@@ -215,7 +215,7 @@ fn is_sampled(snapshot: &Snapshot) -> bool {
     (snapshot.rows().len() as u64) < snapshot.quota().get_shards()
 }
 
-/// Returns the output of a future that is ready, as those of a memory backend are.
+/// Returns the output of a future that is ready. The futures of a memory backend always are.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,

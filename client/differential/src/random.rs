@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::Quota;
 use tollgate::algorithm::{self, Algorithm, Ask, Micros, State, Step, Verdict, step};
 
-/// Returns a random quota, or `None` if the random numbers are not valid together.
+/// Returns a random quota, or `None` if the combination of random numbers is invalid.
 pub fn quota(random: &mut Random) -> Option<Quota> {
     let period = match random.below(4) {
         0 => Duration::from_micros(random.magnitude(Quota::MAX_PERIOD.as_micros() as u64).max(1)),

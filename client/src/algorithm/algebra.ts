@@ -20,7 +20,7 @@ export interface Row {
 export interface Algebra {
   /** The time in which a debt of the full capacity is repaid, or a debt of one token if the capacity is 0. */
   readonly fill: number;
-  /** Returns the row at `now`, from which the tokens repaid until then are subtracted. */
+  /** Returns the row at `now`, after subtracting the tokens that were repaid until then. */
   roll(row: Row, now: number): Row;
   /** Returns the tokens spent at `now`. Like `within`, takes a row that was rolled to `now`. */
   spent(row: Row, now: number): number;

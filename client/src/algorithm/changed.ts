@@ -10,9 +10,7 @@ export function isForeign(row: Row, now: number): row is ForeignRow {
   return row.written_by !== undefined && row.spent + row.previous > 0 && now < (row.clear ?? 0);
 }
 
-/**
- * The debt is repaid at the rate of the faster of the two token buckets, which are those of the reader and the writer.
- */
+/** The debt is repaid at the rate of the faster of the two token buckets, the reader's or the writer's. */
 export const FASTER_BUCKET = 1;
 /** The row is read as if the quota had written it. */
 export const OWN = 2;

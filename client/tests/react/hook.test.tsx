@@ -17,7 +17,7 @@ const EMPTY = snapshot({ spent: 10 });
 const BEGIN = NOW / 1000;
 
 /**
- * A channel that is closed after one message, because bundled React leaves its channels open, which would keep Node
+ * A channel that is closed after one message. The bundled React leaves its channels open, which would keep Node
  * running.
  */
 class Channel extends MessageChannel {

@@ -19,8 +19,8 @@ use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network
 /// [trusted](ClientIp::trust).
 ///
 /// Each IPv4 address is a separate key. All IPv6 addresses with the same first 64 bits are one key, since one client
-/// usually has a whole /64 network. IPv4-mapped addresses are treated as IPv4 addresses. So are addresses that a NAT64
-/// translator maps with the well-known prefix `64:ff9b::/96` or with [your own prefix](ClientIp::nat64).
+/// usually has a whole /64 network. IPv4-mapped addresses are treated as IPv4 addresses. The same applies to addresses
+/// that a NAT64 translator maps with the well-known prefix `64:ff9b::/96` or with [your own prefix](ClientIp::nat64).
 ///
 /// The server has to provide the peer's address. axum provides it through
 /// `into_make_service_with_connect_info::<SocketAddr>()`. tonic (feature `tonic`) always provides it. For other
@@ -108,7 +108,7 @@ static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl ClientIp {
     /// Sets how many leading bits of an IPv4 and of an IPv6 address form the key. Defaults to 32 and 64. Larger values
-    /// stand for the whole address.
+    /// select the whole address.
     #[must_use]
     pub fn prefixes(mut self, v4: u8, v6: u8) -> ClientIp {
         self.prefix_v4 = v4;
@@ -124,8 +124,7 @@ impl ClientIp {
     /// left, and the first address outside the networks is the client's. An invalid entry ends the search, and the last
     /// proxy before that entry counts as the client. No other header is read.
     ///
-    /// Clients in these networks are trusted as well, so in a test, do not run a proxy and a client on the same trusted
-    /// address.
+    /// Clients in these networks are trusted as well. In a test, therefore do not run the client on a proxy's address.
     ///
     /// # Panics
     /// Panics if a string is not a network.
@@ -155,9 +154,9 @@ impl ClientIp {
         self.checked()
     }
 
-    /// Assumes that every request has passed through exactly `hops` proxies, whatever their addresses. The client's
-    /// address is then the `hops`-th entry from the right. Use this only if clients cannot reach the service without
-    /// passing through the proxies.
+    /// Assumes that every request has passed through exactly `hops` proxies, regardless of their addresses. The
+    /// client's address is then the `hops`-th entry from the right. Use this only if clients cannot reach the service
+    /// without passing through the proxies.
     ///
     /// If there are fewer entries, or if the entry at that position is invalid, the peer counts as the client.
     #[must_use]
@@ -264,7 +263,7 @@ impl ClientIp {
         }
     }
 
-    /// Returns the key for requests from this address, which is its network under the configured
+    /// Returns the key for requests from this address: the address's network under the configured
     /// [prefixes](ClientIp::prefixes). Use this key to inspect or reset a client. To deny addresses, use
     /// [`DenyRule::network`](crate::protection::DenyRule::network).
     pub fn key(&self, address: IpAddr) -> Key {
@@ -428,7 +427,7 @@ mod tests {
         };
         assert_eq!(found("6.6.6.6, 203.0.113.9, 10.0.0.3, 10.0.0.2"), "203.0.113.9");
         assert_eq!(found("203.0.113.9"), "203.0.113.9");
-        // If the chain ends or an entry is invalid, the last proxy before that counts as the client.
+        // If the chain ends or an entry is invalid, the last proxy found so far counts as the client.
         assert_eq!(found("10.0.0.3, 10.0.0.2"), "10.0.0.3");
         assert_eq!(found("203.0.113.9, unknown, 10.0.0.2"), "10.0.0.2");
     }

@@ -44,7 +44,7 @@ fn is_escaped(text: &[u8], i: usize) -> bool {
     text[..i].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// Parses an entry of `X-Forwarded-For`, which is an address with an optional port. IPv6 addresses may be in brackets.
+/// Parses an entry of `X-Forwarded-For`: an address with an optional port. IPv6 addresses may be in brackets.
 pub(super) fn address(entry: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(entry).ok()?;
     let address =

@@ -32,7 +32,7 @@ pub use combine::{And, Map, Or, OrReject, OrSkip};
 pub use host::{Host, host};
 pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, header};
 
-/// Finds the caller of a request, which is a key with an optional tier.
+/// Finds the caller of a request: a key with an optional tier.
 ///
 /// Any closure that takes the request's parts is an extractor if it returns one of these types:
 ///
@@ -86,7 +86,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
-    /// Returns whether this extractor can find keys of the same type as `key`, whatever their content.
+    /// Returns whether this extractor can find keys of the same type as `key`, regardless of their content.
     /// [`Key::anonymous`] stands for callers without a key. A layer reports deny rules with keys that none of its
     /// extractors can find. The default implementation returns `true`.
     fn can_find(&self, key: &Key) -> bool {
@@ -152,7 +152,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Or(self, Arc::new(other))
     }
 
-    /// Combines the keys of both extractors into a pair. Callers that are missing one or both keys are anonymous. The pair has the
+    /// Combines the keys of both extractors into a pair. Callers without either key are anonymous. The pair has the
     /// tier of the first subject or, if the first has none, the tier of the second.
     ///
     /// If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys, they can invent pairs. To
@@ -219,7 +219,7 @@ where
     }
 }
 
-/// The result of a [`KeyExtractor`], which is either known immediately or computed by a future.
+/// The result of a [`KeyExtractor`], either known immediately or computed by a future.
 ///
 /// ```
 /// use http::request::Parts;
@@ -249,7 +249,7 @@ pub enum Extraction {
     Later(Pin<Box<dyn Future<Output = Found> + Send>>),
 }
 
-/// The outcome of an extraction, which is a caller, a request to skip, or an error.
+/// The outcome of an extraction: a caller, a request to skip, or an error.
 ///
 /// ```
 /// # use tollgate::{key::{Found, KeyError}, Subject};

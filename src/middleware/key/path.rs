@@ -36,7 +36,8 @@ pub struct PathParam {
 }
 
 impl PathParam {
-    /// Returns the key of requests whose path parameter has this percent-decoded value, for example to inspect, reset or deny it.
+    /// Returns the key of requests whose path parameter has this percent-decoded value, for example to inspect, reset
+    /// or deny this key.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Path, &self.name, value.as_ref())
     }

@@ -196,8 +196,8 @@ impl KeyExtractor for Cookie {
     }
 }
 
-/// Returns the decoded value of a cookie. Quotes are removed after decoding, while some parsers remove them before
-/// decoding. Values that are equal to either kind of parser must be the same key.
+/// Returns the decoded value of a cookie without quotes. Some parsers remove quotes before decoding and others after
+/// decoding. Values that either kind of parser considers equal must be the same key.
 fn cookie_value(text: &[u8]) -> Cow<'_, [u8]> {
     let decoded = percent_decoded(text);
     let value = without_quotes(&decoded);

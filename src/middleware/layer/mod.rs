@@ -1,4 +1,4 @@
-//! The layer, which defines which requests are limited, by which keys and under which policies.
+//! The layer. It defines which requests are limited, by which keys and under which policies.
 
 mod charging;
 mod responses;

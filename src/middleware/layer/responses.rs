@@ -79,9 +79,9 @@ impl RateLimitLayer {
     /// another suitable code, and the time to wait in `grpc-retry-pushback-ms` and `google.rpc.RetryInfo`.
     ///
     /// Enable this on gRPC services only. The layer detects gRPC by the request's `Content-Type`, which clients choose.
-    /// On other services, a client could send this header so that its refusals would be counted as successes. This is
-    /// off by default: gRPC requests are then refused with 429, which gRPC clients report as INTERNAL or UNAVAILABLE.
-    /// Such a refusal over HTTP/2 is counted as a [mistake](crate::observe::Mistake), and the first one is reported to
+    /// On other services, a client could send this header to have its refusals counted as successes. The option is off
+    /// by default: gRPC requests are then refused with 429, which gRPC clients report as INTERNAL or UNAVAILABLE. Such
+    /// a refusal over HTTP/2 is counted as a [mistake](crate::observe::Mistake), and the first one is reported to
     /// observers. See `docs::grpc` for an example.
     #[must_use]
     pub fn grpc(mut self) -> RateLimitLayer {
@@ -97,8 +97,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Inserts a [`RateLimitStatus`](crate::RateLimitStatus), whose page has an example, into the extensions of each
-    /// request that is passed on. This is off by default, since extensions require allocations.
+    /// Inserts a [`RateLimitStatus`](crate::RateLimitStatus) into the extensions of each request that is passed on. See
+    /// that type for an example. This is off by default, since extensions require allocations.
     #[must_use]
     pub fn with_status(mut self) -> RateLimitLayer {
         self.options_mut().with_status = true;
