@@ -34,7 +34,7 @@ use crate::policy::{Allowed, Signals};
 /// assert!(reservation.delay() > 11 * SECOND);
 /// reservation.into_receipt();
 ///
-/// // A held charge is given back when it is dropped.
+/// // Dropping a held reservation gives its charge back.
 /// let usage = limiter.acquire(&TOKENS, "eve").cost(800).hold().await?;
 /// drop(usage);
 /// assert_eq!(limiter.remaining(&TOKENS, "eve").await?, 1000);
@@ -146,8 +146,8 @@ impl Acquire<'_> {
         async { held.await.map(Reservation::kept) }
     }
 
-    /// Makes a charge that can be settled later, which means that it is adjusted to the actual cost. Dropping the
-    /// [`Reservation`] gives the charge back.
+    /// Makes a charge that can be settled later, that is, adjusted to the actual cost. Dropping the [`Reservation`]
+    /// gives the charge back.
     ///
     /// Do not use this for attempts that must count, such as logins, because a client that disconnects would get its
     /// attempt back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
@@ -171,12 +171,12 @@ impl Acquire<'_> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The receipt can settle the charge; dropping the receipt keeps the charge. Dropping the future during the wait
-    /// gives the charge back. While calls wait, other calls of the same key [get nothing
+    /// Use the returned receipt to settle the charge. Dropping the receipt keeps the charge, but dropping the future
+    /// during the wait gives the charge back. While calls wait, other calls of the same key [get nothing
     /// back](Receipt#what-can-be-given-back) when they settle their charges.
     ///
     /// `max_reserved` limits the number of tokens that all waiting calls of a key can reserve together. For waits of up
-    /// to `w`, set `max_reserved` to the rate times `w`, or to the cost of the largest call if that is more.
+    /// to `w`, set `max_reserved` to the larger of two numbers: the rate times `w`, and the cost of the largest call.
     ///
     /// If the key is [paused](RateLimiter::pause), the call waits for the end of the pause if the pause ends within
     /// `wait`. If [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls are already waiting, a call that would

@@ -26,7 +26,7 @@ impl RateLimiter {
     /// match limiter.load_from_file(&path) {
     ///     Ok(Some(loaded)) => println!("loaded {} rows, saved {:?} ago", loaded.rows, loaded.age),
     ///     Ok(None) => println!("no saved state"),
-    ///     // Callers then have full quotas. To keep them out instead, return the error.
+    ///     // Callers then have full quotas. If this is not acceptable, return the error instead.
     ///     Err(error) => eprintln!("starting without the saved state: {error}"),
     /// }
     /// // ... serve until the shutdown ...
@@ -81,7 +81,7 @@ fn save(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
 }
 
 fn write(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
-    // An earlier process with the same ID may have left the file behind. An existing file is not opened, because it
+    // An earlier process with the same ID may have left the file behind. An existing file is never opened, because it
     // could be a link to another file.
     let _ = fs::remove_file(path);
     let mut options = OpenOptions::new();
