@@ -30,7 +30,8 @@ impl RateLimiter {
     }
 }
 
-/// A quota set at run time, from [`RateLimiter::set_quotas`]. A quota without a tier and a key applies to all callers.
+/// A quota set at run time, from [`RateLimiter::set_quotas`]. A quota with neither a tier nor a key applies to all
+/// callers.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SetQuota {

@@ -39,7 +39,7 @@ impl Load {
         if self == Load::Bursty {
             wait = after_bursts(process, now.as_secs_f64(), wait);
         }
-        // With waits that round to zero, the time would not advance.
+        // The minimum of a microsecond makes the time advance even for a very busy process.
         now + Duration::from_secs_f64(wait).max(SECOND / 1_000_000)
     }
 }

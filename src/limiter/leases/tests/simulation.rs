@@ -1,6 +1,6 @@
 //! A simulation in virtual time of many processes that share the limit of one key. The algebra and the lease holders
-//! are the real code. The simulation compares leases with calls to one row, with shards, and with a fixed share for
-//! each process.
+//! are those of the crate. The simulation compares leases with calls to one row, with shards, and with a fixed share
+//! for each process.
 //!
 //! `make simulate` writes the tables.
 
