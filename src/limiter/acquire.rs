@@ -13,7 +13,7 @@ use crate::policy::{Allowed, Signals};
 
 /// A call that has not yet been sent to its limiter, as in `limiter.acquire(&policy, key).cost(3).await`.
 ///
-/// `T` is the output. It is `Result<Allowed, LimitError>` for [`acquire`](RateLimiter::acquire), and `Result<Decision,
+/// `T` is the output: `Result<Allowed, LimitError>` for [`acquire`](RateLimiter::acquire), and `Result<Decision,
 /// Error>` for [`try_acquire`](RateLimiter::try_acquire).
 ///
 /// ```
@@ -123,7 +123,8 @@ impl Acquire<'_> {
     /// [`delay`](super::Reservation::delay) returns the time until the tokens are due, and
     #[cfg_attr(feature = "wait", doc = "[`wait`](super::Reservation::wait)")]
     #[cfg_attr(not(feature = "wait"), doc = "`wait` (feature `wait`)")]
-    /// waits until then. Dropping the [`Reservation`] keeps the charge; [`cancel`](Reservation::cancel) gives it back.
+    /// waits until then. Dropping the [`Reservation`] keeps the charge; [`cancel`](Reservation::cancel) gives the
+    /// charge back.
     ///
     /// # Errors
     /// Fails if the call is denied or the backend cannot decide. Fails with [`LimitError::NoReservations`] if the quota
@@ -149,8 +150,8 @@ impl Acquire<'_> {
     /// Makes a charge that can be settled later, that is, adjusted to the actual cost. Dropping the [`Reservation`]
     /// gives the charge back.
     ///
-    /// Do not use this for attempts that must count, such as logins, because a client that disconnects would get its
-    /// attempt back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
+    /// Do not use this method for attempts that must count, such as logins, because a client that disconnects would get
+    /// its attempt back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
     ///
     /// # Errors
     /// Fails if the call is denied, or the backend cannot decide.
@@ -193,7 +194,7 @@ impl Acquire<'_> {
         let (limiter, charge) = (self.limiter, self.charge.reserve_within(wait));
         let slot = limiter.wait_slot();
         let wait = if slot.is_some() { wait } else { Duration::ZERO };
-        // Without a slot, the call must not wait. It still fails if the quota does not allow reservations.
+        // Without a slot, the call must not wait, but still fails if the quota does not allow reservations.
         let charge =
             if slot.is_some() || !limiter.allows_reservations(&charge) { charge } else { charge.without_reservation() };
         let (answer, last) = (limiter.reserve_all(&[charge], wait), limiter.latest(wait));

@@ -76,7 +76,7 @@ impl RateLimiter {
         })
     }
 
-    /// Resets all keys of a policy, so that each has its whole quota again. The policy is identified by its name.
+    /// Resets all keys of a policy, so that each key has its whole quota again. The policy is identified by its name.
     /// Blocks and pauses stay in effect, and so do quotas and enforcement that were set at run time.
     ///
     /// ```
@@ -99,8 +99,8 @@ impl RateLimiter {
     ///
     /// The reset takes effect immediately in this limiter and its clones, and within a second in all other limiters on
     /// a shared backend, including limiters that start later. Until then, other processes charge the old rows, so a key
-    /// may spend tokens from both the old and the new row. If the server loses its notices, the old rows are used again
-    /// unless they have expired.
+    /// may spend tokens from both the old and the new row. If the server loses the notice of the reset, the old rows
+    /// are used again unless they have expired.
     ///
     /// # Errors
     /// Fails if 100,000 changes are already in effect, or if the backend cannot publish the reset. If publishing fails,

@@ -23,7 +23,7 @@ use crate::policy::{DecidedBy, Decision, Decisions, Key, Part, Policy, Signals, 
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
     pub(crate) take: bool,
-    /// Whether a denial is enforced. If not, it is only reported (shadow mode).
+    /// Whether a denial is enforced. If not, the denial is only reported (shadow mode).
     pub(crate) enforced: bool,
     /// Whether the caller can await a remote backend.
     pub(crate) waits: bool,

@@ -44,7 +44,7 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// A layer reads signals from the request (see [`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip) and
 /// [`label`](crate::RateLimitLayer::label)). Calls without a layer pass their signals explicitly (see
 /// [`Acquire::ip`](crate::limiter::Acquire::ip)). User agents and countries are reported by the client or the CDN, so
-/// such rules stop only clients that do not disguise themselves.
+/// rules for these signals stop only clients that do not disguise themselves.
 ///
 /// # Rules that can never match
 /// A rule for a key matches only this exact key, including its type: the text `"7"` differs from the number 7 and from

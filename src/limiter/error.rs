@@ -29,7 +29,7 @@ pub enum LimitError {
     /// The backend could not decide.
     Backend(Error),
     /// A handler's call to [`KeyExtractor::subject`](crate::key::KeyExtractor::subject) found no key. Limiters never
-    /// return this variant. It exists so that handlers can use `?` on both kinds of error.
+    /// return this variant. The variant exists so that handlers can use `?` on both kinds of error.
     Key(KeyError),
     /// The call reserves tokens or waits for them, but the quota of this policy allows no reservations. The error is
     /// returned even if no wait is needed, so that the first call already reveals the mistake.

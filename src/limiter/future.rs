@@ -15,7 +15,7 @@ use crate::policy::{Allowed, Decision, Decisions};
 
 /// The future that a call returns. It is ready immediately on a memory backend.
 ///
-/// `T` is the output of the future. It is `Result<Allowed, LimitError>` for [`limit`](RateLimiter::limit), and
+/// `T` is the output of the future: `Result<Allowed, LimitError>` for [`limit`](RateLimiter::limit), and
 /// `Result<Decision, Error>` for [`try_limit`](RateLimiter::try_limit).
 ///
 /// Charges are made when the method of the limiter is called, not when the future is awaited. Dropping the future does

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-// These are not from `crate::sync`, because no decision depends on them and the models in `proof/` leave them out.
+// These types are not from `crate::sync`, because no decision depends on them and the models in `proof/` leave them
+// out.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 

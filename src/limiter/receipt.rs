@@ -13,8 +13,8 @@ use crate::backend::{Adjustment, BackendFuture, RowId};
 use crate::policy::{ChargedQuota, DecidedBy, Decision, Decisions};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// A handle for settling the charges of a call, which means adjusting them to their actual cost. Settling is useful if
-/// the cost had to be estimated, for example for a stream.
+/// A handle for settling the charges of a call, that is, for adjusting the charges to their actual cost. Settling is
+/// useful if the cost had to be estimated, for example for a stream.
 ///
 /// Dropping a receipt leaves the charges as they are. All clones of a receipt settle the same charges, and a charge can
 /// be settled only once, so later settlements do nothing. The [layer](crate::RateLimitLayer::with_receipt) puts a

@@ -30,9 +30,9 @@ use crate::policy::{Digest, Policy, PolicyName, Reason};
 /// ```
 ///
 /// # Whose key is it?
-/// A key is reported as its [digest](TopKey::digest). Compare it with
-/// [`RateLimiter::digest`](crate::RateLimiter::digest) of the keys that you know. Under policies that you pass to
-/// [`show_keys`](Top::show_keys), the [text form](TopKey::text) of the key is reported as well.
+/// A key is reported as its [digest](TopKey::digest). Compare the digest with those that
+/// [`RateLimiter::digest`](crate::RateLimiter::digest) returns for the keys that you know. Under policies that you pass
+/// to [`show_keys`](Top::show_keys), the [text form](TopKey::text) of the key is reported as well.
 ///
 /// # What is counted
 /// Counts are numbers of charges, not of tokens, so a single request with a high cost does not change the order. A

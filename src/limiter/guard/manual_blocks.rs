@@ -96,7 +96,7 @@ mod tests {
         }
         assert_eq!(manual.len(now), MAX_MANUAL_BLOCKS);
         assert!(!manual.block(Digest::from_bits(u128::MAX), now, now.plus(9)));
-        assert!(manual.block(Digest::from_bits(7), now, now.plus(9)), "replaces a block");
+        assert!(manual.block(Digest::from_bits(7), now, now.plus(9)), "an existing block can be replaced");
         // An expired block is replaced.
         let later = now.plus(5);
         assert!(manual.block(Digest::from_bits(u128::MAX), later, later.plus(9)));

@@ -1,7 +1,7 @@
 //! The table of offenders, which has a fixed size and stores counted denials and automatic blocks.
 //!
 //! Each offender has an entry in one bucket. A client cannot choose keys that fall into the bucket of another client,
-//! even if it knows the limiter's secret.
+//! even if the client knows the limiter's secret.
 //!
 //! A new offender replaces the entry with the lowest rank in its bucket. Empty entries rank lowest, followed by entries
 //! without recent denials and entries with few denials. Therefore, many callers that are denied once displace only each

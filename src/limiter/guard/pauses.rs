@@ -75,7 +75,7 @@ mod tests {
             assert!(pauses.pause(Digest::from_bits(row), now, now.plus(1 + row as u64)));
         }
         assert!(!pauses.pause(Digest::from_bits(u128::MAX), now, now.plus(9)));
-        assert!(pauses.pause(Digest::from_bits(7), now, now.plus(99)), "extends a pause");
+        assert!(pauses.pause(Digest::from_bits(7), now, now.plus(99)), "an existing pause can be extended");
         assert!(pauses.pause(Digest::from_bits(u128::MAX), now.plus(1), now.plus(9)));
     }
 }

@@ -59,7 +59,7 @@ const REFRESH: Duration = Duration::from_millis(500);
 /// The period over which demand is measured.
 const MEASURED: Duration = Duration::from_millis(100);
 
-/// Because clocks may drift apart, this process stops using a lease when 1/100 of its life is left.
+/// Because clocks may drift apart, this process stops using a lease when 1/100 of the lease's life is left.
 const DRIFT_DIVISOR: u32 = 100;
 
 /// The longest time for which the backend is not asked after it had no tokens or only a few. Without this pause, a

@@ -1,8 +1,8 @@
 //! Leases (step 4): tokens of a remote backend that this process spends without asking the backend.
 //!
-//! A call is decided from leases only if all of its charges are under policies with leases, and the leases cover all of
-//! them. Otherwise, the process gives its leases on the call's rows back, and the backend decides. Before a lease on a
-//! window is used up, one request asks for the next lease.
+//! A call is decided from leases only if all of its charges are under policies with leases and are covered by leases.
+//! Otherwise, the process gives its leases on the call's rows back, and the backend decides. Before a lease on a window
+//! is used up, one request asks for the next lease.
 
 mod holder;
 #[cfg(test)]
@@ -103,7 +103,8 @@ impl Leases {
             }
         }
         if !covers {
-            // The retry time of a call with several charges depends on all of their rows, so the backend computes it.
+            // The retry time of a call with several charges depends on all of their rows, so the backend computes this
+            // time.
             if let ([take], false) = (takes, holds) {
                 let holder = shards.entry(0, ids[0]).map(|entry| &entry.holder).filter(|_| is_leasable(take));
                 let paused = holder.filter(|holder| holder.quota == take.quota && holder.is_paused(now));

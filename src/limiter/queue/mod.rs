@@ -1,9 +1,9 @@
 //! Waiting queues. When a caller in this process stops waiting, the callers behind it move up.
 //!
-//! The backend cannot take back a reservation if there are later reservations, because those keep their due times.
-//! Instead, each caller behind the departed caller takes over the reservation just before its own. The last reservation
-//! is given back to the backend. The costs and due times of the reservations do not change, so the quota is still
-//! respected.
+//! The backend cannot take back a reservation if there are later reservations, because the due times of the later ones
+//! do not change. Instead, each caller behind the departed caller takes over the reservation just before its own. The
+//! last reservation is given back to the backend. The costs and due times of the reservations do not change, so the
+//! quota is still respected.
 //!
 //! Only reservations with the same cost and quota can be exchanged, so each row has a separate queue for each cost and
 //! quota. The caller of rank `i` in a queue has the reservation of rank `i`. A departure removes one caller and the
@@ -71,7 +71,7 @@ pub(super) struct Ticket {
 
 impl Queues {
     /// Adds the caller of a reservation. Returns `None` if the reservation has several decisions or was not decided by
-    /// the backend, because it then cannot be passed on.
+    /// the backend. Such a reservation cannot be passed on.
     pub(super) fn join(&self, decisions: &Decisions, waker: &Waker) -> Option<Ticket> {
         let decision = decisions.only()?;
         if decision.decided_by() != DecidedBy::Backend {

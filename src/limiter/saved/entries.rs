@@ -20,7 +20,7 @@ impl Entry {
         Entry(Notice { age, ..content.to_notice() })
     }
 
-    /// Returns the content at the time `age` after saving, with its own age at that time, or `None` if it has expired.
+    /// Returns the content and its age as they are `age` after saving, or `None` if the entry has expired by then.
     pub(super) fn after(&self, age: Duration) -> Option<(NoticeContent, Duration)> {
         let lasts = match self.0.lasts {
             Some(lasts) => Some(lasts.checked_sub(age).filter(|left| !left.is_zero())?),

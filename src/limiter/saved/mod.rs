@@ -22,7 +22,7 @@ impl RateLimiter {
     /// blocks, and the [pauses](RateLimiter::pause). Use [`save_to_file`](RateLimiter::save_to_file) for files.
     ///
     /// The backend needs a [secret](crate::backend::MemoryBackendBuilder::secret), because only a process with the same
-    /// secret can find the rows again. The state contains digests instead of keys, addresses and other signals. It is
+    /// secret can find the rows again. The state contains digests instead of keys, addresses and other signals, and is
     /// authenticated with the secret.
     ///
     /// ```

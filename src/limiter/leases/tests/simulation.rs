@@ -201,7 +201,7 @@ impl Simulation {
         self.at(now + self.setting.round_trip / 2, Event::Message(process, now, message));
     }
 
-    /// Sends an answer to a process, unless it is lost. Returns whether it will arrive.
+    /// Sends an answer to a process, unless it is lost. Returns whether the answer will arrive.
     fn answer(&mut self, process: usize, sent: Micros, now: Micros, answer: Answer) -> bool {
         let is_lost = self.loses(process, now) || sent < self.processes[process].started;
         let (time, answer) =
