@@ -13,7 +13,7 @@ use crate::policy::{Allowed, Signals};
 
 /// A call that has not yet been sent to its limiter, as in `limiter.acquire(&policy, key).cost(3).await`.
 ///
-/// `T` is the output. It is `Result<Allowed, LimitError>` for [`acquire`](RateLimiter::acquire), and `Result<Decision,
+/// `T` is the output: `Result<Allowed, LimitError>` for [`acquire`](RateLimiter::acquire), and `Result<Decision,
 /// Error>` for [`try_acquire`](RateLimiter::try_acquire).
 ///
 /// ```
@@ -34,7 +34,7 @@ use crate::policy::{Allowed, Signals};
 /// assert!(reservation.delay() > 11 * SECOND);
 /// reservation.into_receipt();
 ///
-/// // A held charge is given back when it is dropped.
+/// // Dropping a held reservation gives its charge back.
 /// let usage = limiter.acquire(&TOKENS, "eve").cost(800).hold().await?;
 /// drop(usage);
 /// assert_eq!(limiter.remaining(&TOKENS, "eve").await?, 1000);
@@ -123,7 +123,8 @@ impl Acquire<'_> {
     /// [`delay`](super::Reservation::delay) returns the time until the tokens are due, and
     #[cfg_attr(feature = "wait", doc = "[`wait`](super::Reservation::wait)")]
     #[cfg_attr(not(feature = "wait"), doc = "`wait` (feature `wait`)")]
-    /// waits until then. Dropping the [`Reservation`] keeps the charge; [`cancel`](Reservation::cancel) gives it back.
+    /// waits until then. Dropping the [`Reservation`] keeps the charge; [`cancel`](Reservation::cancel) gives the
+    /// charge back.
     ///
     /// # Errors
     /// Fails if the call is denied or the backend cannot decide. Fails with [`LimitError::NoReservations`] if the quota
@@ -146,11 +147,11 @@ impl Acquire<'_> {
         async { held.await.map(Reservation::kept) }
     }
 
-    /// Makes a charge that can be settled later, which means that it is adjusted to the actual cost. Dropping the
-    /// [`Reservation`] gives the charge back.
+    /// Makes a charge that can be settled later, that is, adjusted to the actual cost. Dropping the [`Reservation`]
+    /// gives the charge back.
     ///
-    /// Do not use this for attempts that must count, such as logins, because a client that disconnects would get its
-    /// attempt back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
+    /// Do not use this method for attempts that must count, such as logins, because a client that disconnects would get
+    /// its attempt back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
     ///
     /// # Errors
     /// Fails if the call is denied, or the backend cannot decide.
@@ -171,12 +172,12 @@ impl Acquire<'_> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The receipt can settle the charge; dropping the receipt keeps the charge. Dropping the future during the wait
-    /// gives the charge back. While calls wait, other calls of the same key [get nothing
+    /// Use the returned receipt to settle the charge. Dropping the receipt keeps the charge, but dropping the future
+    /// during the wait gives the charge back. While calls wait, other calls of the same key [get nothing
     /// back](Receipt#what-can-be-given-back) when they settle their charges.
     ///
     /// `max_reserved` limits the number of tokens that all waiting calls of a key can reserve together. For waits of up
-    /// to `w`, set `max_reserved` to the rate times `w`, or to the cost of the largest call if that is more.
+    /// to `w`, set `max_reserved` to the larger of two numbers: the rate times `w`, and the cost of the largest call.
     ///
     /// If the key is [paused](RateLimiter::pause), the call waits for the end of the pause if the pause ends within
     /// `wait`. If [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls are already waiting, a call that would
@@ -193,7 +194,7 @@ impl Acquire<'_> {
         let (limiter, charge) = (self.limiter, self.charge.reserve_within(wait));
         let slot = limiter.wait_slot();
         let wait = if slot.is_some() { wait } else { Duration::ZERO };
-        // Without a slot, the call must not wait. It still fails if the quota does not allow reservations.
+        // Without a slot, the call must not wait, but still fails if the quota does not allow reservations.
         let charge =
             if slot.is_some() || !limiter.allows_reservations(&charge) { charge } else { charge.without_reservation() };
         let (answer, last) = (limiter.reserve_all(&[charge], wait), limiter.latest(wait));

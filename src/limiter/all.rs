@@ -86,7 +86,7 @@ impl RateLimiter {
     }
 
     /// Makes charges that can be given back. If a row is paused, the call waits up to `patience` for the end of the
-    /// pause, and is denied if the pause is longer.
+    /// pause, and is denied if the pause lasts longer.
     pub(super) fn reserve_all(
         &self,
         charges: &[Charge<'_>],
@@ -113,8 +113,9 @@ impl RateLimiter {
         self.decide(&charges, CallContext { patience, ..CallContext::of(take, signals) })
     }
 
-    /// Returns whether the program's quotas or the current quotas allow reservations. If only the current quotas do not
-    /// allow them, the call may be denied, but does not fail with an error.
+    /// Returns whether reservations are allowed by the quotas that the program defines, or by those that currently
+    /// apply. If only the current quotas disallow reservations, the call may be denied, but does not fail with an
+    /// error.
     pub(super) fn allows_reservations(&self, charge: &Charge<'_>) -> bool {
         let Charge { policy, subject, .. } = charge;
         policy.quotas_for(subject.tier_name()).iter().any(Quota::reserves)

@@ -16,7 +16,7 @@ use crate::backend::{Steps, Take};
 use crate::policy::{Digest, Placement};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The time for which a row is used after the backend was asked for it, by the local clock.
+/// How long a cached row is used, measured by the local clock from the call to the backend.
 const MAX_AGE: Duration = SECOND;
 
 pub(super) struct BlockCache {
@@ -44,7 +44,7 @@ struct CachedRow {
     /// in between.
     asked: Micros,
     answered: Micros,
-    /// The local time until which a denial is remembered although tokens have been refilled.
+    /// The local time until which a denial is remembered, even if tokens have been refilled since.
     paused_until: Micros,
 }
 
@@ -120,7 +120,7 @@ impl BlockCache {
     ) {
         let granted = steps.all_granted();
         if granted && !taken {
-            return; // A check spends nothing.
+            return; // A granted check leaves the rows unchanged.
         }
         let answers = || takes.iter().zip(steps.iter());
         // A row that is already cached is always updated, because another quota may have refilled it.
@@ -151,8 +151,8 @@ impl BlockCache {
     }
 }
 
-/// Returns whether a denied take may be granted earlier than computed. A wait that spans several windows is longest if
-/// it begins at the start of a window, and shorter if it begins late in a window.
+/// Returns whether a denied take may be granted earlier than computed. This is the case for a wait that spans several
+/// windows: the later in a window it begins, the shorter it is.
 fn may_be_granted_earlier(take: &Take<'_>) -> bool {
     take.quota.algorithm().has_windows()
         && take.ask.max_wait().is_some()
@@ -171,7 +171,7 @@ impl Bucket {
             let asked = |place: &usize| self.rows[*place].map(|known| known.asked);
             (0..WAYS).min_by_key(asked).unwrap_or(0)
         });
-        // Keeps the known entry if the backend read it later than `row` and it is not too old.
+        // The known entry is kept if it is still current and the backend read it later than `row`.
         let is_later = |known: CachedRow| known.id == row.id && known.seen > row.seen && known.is_current(row.answered);
         if !self.rows[place].is_some_and(is_later) {
             self.rows[place] = Some(row);

@@ -70,7 +70,7 @@ impl RateLimiterBuilder {
     }
 
     /// Sets the secret that is used to hash keys. Processes that share a backend need the same secret. Defaults to the
-    /// backend's secret if there is one, or else to a random secret.
+    /// backend's secret or, if it has none, to a random secret.
     ///
     /// To [save](RateLimiter::save) the state of a limiter, set the secret of
     /// [its backend](crate::backend::MemoryBackendBuilder::secret) instead.
@@ -142,7 +142,7 @@ impl RateLimiterBuilder {
     /// Sets how many [shards](Quota::shards) of a quota are read by a check, by
     /// [`remaining`](super::RateLimiter::remaining), by [`snapshot`](super::RateLimiter::snapshot) and by the status
     /// endpoint. The number is clamped to the range from 1 to [`Quota::MAX_SHARDS`]. By default, all shards are read.
-    /// If fewer are read, they are drawn at random, and the number of remaining tokens is an estimate.
+    /// If fewer are read, the choice is random, and the number of remaining tokens is an estimate.
     #[must_use]
     pub fn sample_shards(mut self, shards: u64) -> RateLimiterBuilder {
         self.sample_shards = shards.clamp(1, Quota::MAX_SHARDS) as u8;
@@ -150,7 +150,7 @@ impl RateLimiterBuilder {
     }
 
     /// Adds an observer, which is notified of every decision. May be called repeatedly; all observers are notified. By
-    /// default, there are none. See [`Observer`] for an example.
+    /// default, there are no observers. See [`Observer`] for an example.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> RateLimiterBuilder {
         self.observers.push(Arc::new(observer));

@@ -121,8 +121,8 @@ impl RateLimiter {
 
     /// Blocks an address, a user agent, a label or a key for the given time. A blocked key is blocked under every
     /// policy. On a shared backend, the block takes effect in all processes within a second. A new block on a signal
-    /// replaces the earlier block, even if the earlier block is longer. Blocks are never dropped before they end. At
-    /// most 100,000 manual blocks can be active.
+    /// replaces the earlier block, even if the earlier block lasts longer. Manual blocks are never dropped before they
+    /// end. At most 100,000 manual blocks can be active.
     ///
     /// If a call is waiting when its key is blocked, the call is denied at its due time. If a server has asked you not
     /// to call it for some time, use [`pause`](RateLimiter::pause).
@@ -164,7 +164,7 @@ impl RateLimiter {
         self.inner.publish(&NoticeContent::ManualBlock(id, Some(lasts))).await
     }
 
-    /// Lifts all manual and automatic blocks on a signal, and resets the count of its denials.
+    /// Lifts all manual and automatic blocks on a signal, and resets the count of the signal's denials.
     ///
     /// # Errors
     /// Fails if the backend cannot notify the other processes. The blocks are still lifted in this process.
@@ -202,8 +202,8 @@ impl RateLimiter {
     }
 
     /// Gives the [leases](crate::Policy::leases) of this process back to the backend. Call this method when the program
-    /// ends, after the last call. Otherwise, the tokens that this process holds stay spent until its leases end, which is
-    /// after at most four seconds, and are then refilled. Without leases, this method does nothing.
+    /// ends, after the last call. Otherwise, the tokens that this process holds stay spent until its leases end (after
+    /// at most four seconds), and are then refilled. Without leases, this method does nothing.
     ///
     /// # Errors
     /// Fails if the backend fails.
@@ -245,13 +245,14 @@ impl RateLimiter {
 pub struct Stats {
     /// Rows that the backend holds in this process; `None` for a remote backend.
     pub rows: Option<usize>,
-    /// Rows that were evicted before they expired, so their keys had their full quotas again too early. `None` for a
-    /// remote backend.
+    /// Rows that were evicted before they expired. The keys of these rows had their full quotas again too early. `None`
+    /// for a remote backend.
     pub evictions: Option<u64>,
     /// Charges made against a row that several keys share because the table was full. A growing number means that a
     /// policy is being flooded with keys; see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
     pub overflowed: Option<u64>,
-    /// Whether the circuit breaker is open, so that calls fail immediately; `None` for a backend without one.
+    /// Whether the circuit breaker is open, in which case calls fail immediately. `None` for a backend without a
+    /// circuit breaker.
     pub circuit_open: Option<bool>,
     /// Calls that are waiting for their due times.
     pub waiting: usize,
@@ -264,7 +265,8 @@ pub struct Stats {
     /// Automatic blocks that have not yet been published to the other processes.
     pub pending_notices: usize,
     /// Whether the last poll for notices from other processes (such as set quotas and blocks) failed. Earlier notices
-    /// stay in effect. `None` without a notice channel, as on a memory backend or if the channel is turned off.
+    /// stay in effect. `None` if there is no notice channel, either because the backend is in memory or because the
+    /// channel is turned off.
     pub poll_failed: Option<bool>,
     /// Mistakes in the program that the limiter noticed; every count should be 0.
     pub mistakes: Mistakes,
@@ -299,8 +301,8 @@ impl Inner {
         done.map(move |found| was_local || found > 0)
     }
 
-    /// Removes rows from the block cache. Must be called after the backend is called, because the answer to an earlier
-    /// call may still arrive.
+    /// Removes rows from the block cache. Must be called after the backend has been called, because the answer to an
+    /// earlier call may still arrive.
     pub(super) fn forget_denials(&self, windows: impl Iterator<Item = Digest>) {
         if let Some(cache) = &self.block_cache {
             cache.forget(windows);

@@ -59,8 +59,8 @@ impl RateLimiter {
             }
         }
         credits.retain(|credit| credit.receipt.cost > 0);
-        // Each window is settled separately, because settling several together would not show whether any of them took
-        // effect.
+        // Each window is settled separately, because the result of settling several together would not show whether any
+        // of them took effect.
         let settle =
             |credit: Adjustment<'_>| (inner.backend.settle(&[credit]), credit.row.digest().window(credit.window));
         let (pending, windows): (Vec<_>, SmallVec<[_; 1]>) = credits.into_iter().map(settle).unzip();
@@ -76,7 +76,7 @@ impl RateLimiter {
         })
     }
 
-    /// Resets all keys of a policy, so that each has its whole quota again. The policy is identified by its name.
+    /// Resets all keys of a policy, so that each key has its whole quota again. The policy is identified by its name.
     /// Blocks and pauses stay in effect, and so do quotas and enforcement that were set at run time.
     ///
     /// ```
@@ -92,21 +92,21 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// No rows are scanned or deleted. Instead, the policy uses rows of a new *generation*, which have other names. The
-    /// old rows stay in the backend until they expire. Charges that were made before the reset are settled on the old
-    /// rows, which has no effect on the new rows. If a memory backend's table is full, the spent tokens of keys that
-    /// share rows may stay spent.
+    /// No rows are scanned or deleted. Instead, the policy uses rows of a new *generation*, which have different names.
+    /// The old rows stay in the backend until they expire. Charges that were made before the reset are settled on the
+    /// old rows, which has no effect on the new rows. If a memory backend's table is full, the spent tokens of keys
+    /// that share rows may stay spent.
     ///
     /// The reset takes effect immediately in this limiter and its clones, and within a second in all other limiters on
     /// a shared backend, including limiters that start later. Until then, other processes charge the old rows, so a key
-    /// may spend tokens from both the old and the new row. If the server loses its notices, the old rows are used again
-    /// unless they have expired.
+    /// may spend tokens from both the old and the new row. If the server loses the notice of the reset, the old rows
+    /// are used again unless they have expired.
     ///
     /// # Errors
     /// Fails if 100,000 changes are already in effect, or if the backend cannot publish the reset. If publishing fails,
     /// the reset may have been made nevertheless.
     pub async fn reset_policy(&self, policy: &Policy) -> Result<(), SetQuotaError> {
-        // The generation is random, so that it is new even if this process has missed the last reset.
+        // The generation is random, so that it is new even if this process has not received the last reset.
         let generation = random() | 1;
         self.change(policy, Setting::Generation(Some(generation))).await?;
         let reset = Reset { policy: policy.name(), key: None };

@@ -1,4 +1,4 @@
-//! The numbered steps through which every decision is made.
+//! The steps of a decision, numbered as in the documentation of [`RateLimiter`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::policy::{DecidedBy, Decision, Decisions, Key, Part, Policy, Signals, 
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
     pub(crate) take: bool,
-    /// Whether a denial is enforced. If not, it is only reported (shadow mode).
+    /// Whether a denial is enforced. If not, the denial is only reported (shadow mode).
     pub(crate) enforced: bool,
     /// Whether the caller can await a remote backend.
     pub(crate) waits: bool,
@@ -72,8 +72,8 @@ impl CallState {
         if self.others.is_empty() { None } else { other_takes(takes, &std::mem::take(&mut self.others), steps) }
     }
 
-    /// Lets a call through if only charges in shadow mode deny it. If the call also has enforced charges, returns it as
-    /// an error, and these charges must then be decided alone.
+    /// Lets a call through if only charges in shadow mode deny it. If the call also has enforced charges, returns the
+    /// state in `Err`, and the enforced charges must then be decided alone.
     #[cold]
     fn enforce(mut self, decided: Decisions) -> Result<(CallState, Decisions), Box<CallState>> {
         if let Some(first) = self.first_decisions.take() {
@@ -108,8 +108,8 @@ impl RateLimiter {
         let Inner { guard, .. } = &*self.inner;
         let CallContext { take, enforced, waits, guarded, patience, signals } = context;
 
-        // 1. Resolve the row and its quotas. Quotas set at run time come before those of the caller, the tier and the
-        //    policy.
+        // 1. Resolve the row and its quotas: those set at run time, the caller's own, the tier's, or the policy's.
+        //    Quotas set for a tier or for all callers have already been left out if the caller has its own quotas.
         let (overridden, none) = (self.overridden(charges), Overridden::default());
         let (mut takes, mut keys) = (Takes::new(), Vec::new());
         let is_guarded = guarded && guard.is_needed();
@@ -150,7 +150,8 @@ impl RateLimiter {
         }
         let mut call = CallState::of(take, waits, &takes);
 
-        // 2. Blocked: deny the call, regardless of quotas, if the caller is on a deny list, blocked or paused.
+        // 2. Blocked: deny the call, regardless of quotas, if the caller is on a deny list or blocked, or if a row is
+        //    paused.
         if is_guarded {
             if let Some(blocked) = self.blocked(&keys, &takes, signals, &mut call) {
                 let blocked = if call.enforced { blocked } else { blocked.let_through() };
@@ -306,7 +307,7 @@ impl RateLimiter {
         DecisionFuture::ready(Ok(decided))
     }
 
-    /// Decides the charges that are enforced, after other charges of the call were denied in shadow mode.
+    /// Decides the enforced charges alone, after other charges of the call were denied in shadow mode.
     #[cold]
     fn ask_enforced(&self, call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         self.decide_unblocked(call, undivided(takes).filter(|take| take.part.enforced).collect())
@@ -368,7 +369,7 @@ impl RateLimiter {
     #[cold]
     fn failed(&self, call: &CallState, takes: &[Take<'_>], error: Error) -> Result<Decisions, Error> {
         let latency = call.began.map(|began| began.elapsed());
-        // The failure mode does not divide quotas.
+        // The failure mode decides each quota as a whole, without shards.
         let takes: Takes<'_> = undivided(takes).collect();
         for take in takes.iter().filter(|take| take.part.is_first()) {
             let failed = Failed { policy: take.row.policy, key: take.row.key, error: &error, latency };
@@ -381,8 +382,8 @@ impl RateLimiter {
     fn protect(&self, caller: &CallerIds, decided: &Decisions) {
         let Inner { guard, time, observers, .. } = &*self.inner;
         if decided.is_allowed() {
-            // Decisions that failed open, charges with a cost of 0 and charges that were let through are not evidence of
-            // good behavior.
+            // Decisions that failed open, charges with a cost of 0, and denials that were let through are not evidence
+            // of good behavior.
             let is_evidence = |decision: &&Decision| {
                 decision.decided_by() != DecidedBy::FailOpen && decision.cost() > 0 && !decision.is_shadowed()
             };

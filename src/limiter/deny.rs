@@ -44,16 +44,16 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// A layer reads signals from the request (see [`RateLimitLayer::client_ip`](crate::RateLimitLayer::client_ip) and
 /// [`label`](crate::RateLimitLayer::label)). Calls without a layer pass their signals explicitly (see
 /// [`Acquire::ip`](crate::limiter::Acquire::ip)). User agents and countries are reported by the client or the CDN, so
-/// rules for them stop only clients that make no effort to disguise themselves.
+/// rules for these signals stop only clients that do not disguise themselves.
 ///
 /// # Rules that can never match
 /// A rule for a key matches only this exact key, including its type: the text `"7"` differs from the number 7 and from
 /// the bearer token `7`. A rule for a key found by [`bearer`](crate::key::bearer), [`header`](crate::key::header),
 /// [`cookie`](crate::key::cookie) or `path` (such as `bearer:sk_leaked`) also matches larger keys that contain this
-/// key, such as those of `bearer().and(client_ip())`. If a larger key contains other types, deny the whole key, or deny
-/// an address by its network. [`Key::anonymous`] matches all callers without a key.
+/// key, such as those of `bearer().and(client_ip())`. To deny a larger key that contains other types, deny the whole
+/// key. To deny an address, deny its network. [`Key::anonymous`] matches all callers without a key.
 ///
-/// If a layer can never apply a rule, it panics when it is put around a service. The message contains the rule and
+/// If a layer can never apply a rule, the layer panics when it wraps a service. The message contains the rule and
 /// explains what to add, such as [`client_ip`](crate::RateLimitLayer::client_ip) or
 /// [`label_from_header`](crate::RateLimitLayer::label_from_header). Closures, extractors with [`map`] and custom
 /// extractors can find any key, so the layer does not notice a wrong type. If a rule that can never match is added
@@ -305,7 +305,7 @@ mod tests {
     }
 
     fn network() -> impl Strategy<Value = IpNet> {
-        // The addresses differ in few bits, so that networks often overlap.
+        // The addresses differ in only a few bits, so that networks often overlap.
         let v4 = (0u32..8, 0u32..8, 0u8..=32).prop_map(|(high, low, prefix)| {
             IpNet::new(IpAddr::V4((high << 29 | low).into()), prefix).expect("a valid prefix").trunc()
         });

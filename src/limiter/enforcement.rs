@@ -42,8 +42,8 @@ impl RateLimiter {
         self.change(policy, Setting::Enforcement(enforce)).await
     }
 
-    /// Returns the keys for which denials under a policy are enforced. This is the value
-    /// [set](RateLimiter::set_enforcement) at run time or, if there is none, the [policy's own](Policy::enforce).
+    /// Returns the keys for which denials under a policy are enforced. This is the setting
+    /// [made](RateLimiter::set_enforcement) at run time or, if there is none, the [policy's own](Policy::enforce).
     pub fn enforcement(&self, policy: &Policy) -> Enforce {
         self.inner.overrides.enforcement(policy.name()).unwrap_or(policy.enforcement())
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::backend::Error;
 use crate::policy::{Denied, KeyError, PolicyName};
 
-/// The reason why a call failed: the call was denied, the backend could not decide, or the program has a mistake.
+/// The reason why a call failed: the call was denied, the backend could not decide, or the program contains a mistake.
 ///
 /// With the `axum` feature, a handler can return the error as a response. A denial or a backend error gets the same
 /// status as from the layer (429 or 503), a key error gets its own status, and `NoReservations` gets 500.
@@ -29,10 +29,10 @@ pub enum LimitError {
     /// The backend could not decide.
     Backend(Error),
     /// A handler's call to [`KeyExtractor::subject`](crate::key::KeyExtractor::subject) found no key. Limiters never
-    /// return this variant. It exists so that handlers can use `?` on both kinds of error.
+    /// return this variant. The variant exists so that handlers can use `?` on both kinds of error.
     Key(KeyError),
     /// The call reserves tokens or waits for them, but the quota of this policy allows no reservations. The error is
-    /// returned even if no wait is needed, so that the first call reveals the mistake.
+    /// returned even if no wait is needed, so that the first call already reveals the mistake.
     NoReservations(PolicyName),
 }
 

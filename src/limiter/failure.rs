@@ -29,8 +29,8 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// A call that charges several policies fails if one of their modes is `Deny`. Policies in [shadow
 /// mode](crate::policy::Enforce) always have the mode `Allow`. A call that the backend does not support
 /// ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] shows whether the backend or the failure
-/// mode decided. Once the backend has recovered, it decides again, but it does not know about the charges that were
-/// made in the meantime.
+/// mode decided. After the backend has recovered, it decides again, but does not know about the charges that were made
+/// during the failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {
@@ -72,7 +72,7 @@ pub(super) struct Failure {
 impl Failure {
     pub(super) fn decide(&self, takes: &[Take<'_>], take: bool, error: Error) -> Result<Decisions, Error> {
         let modes: SmallVec<[FailureMode; 4]> = takes.iter().map(|take| self.mode(take)).collect();
-        // A call that the backend does not support would fail every time, so the failure mode would always decide it.
+        // Failure modes are for temporary failures. A call that the backend does not support fails every time.
         if modes.contains(&FailureMode::Deny) || error.kind() == ErrorKind::Unsupported {
             return Err(error);
         }

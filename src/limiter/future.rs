@@ -15,10 +15,11 @@ use crate::policy::{Allowed, Decision, Decisions};
 
 /// The future that a call returns. It is ready immediately on a memory backend.
 ///
-/// `T` is the output of the future. It is `Result<Allowed, LimitError>` for [`limit`](RateLimiter::limit), and
+/// `T` is the output of the future: `Result<Allowed, LimitError>` for [`limit`](RateLimiter::limit), and
 /// `Result<Decision, Error>` for [`try_limit`](RateLimiter::try_limit).
 ///
-/// Charges are made when the method is called, not when the future is awaited. Dropping the future does not refund the charge.
+/// Charges are made when the method of the limiter is called, not when the future is awaited. Dropping the future does
+/// not refund the charge.
 ///
 /// ```
 /// # use tollgate::{limiter::DecisionFuture, LimitError, Policy, Quota, RateLimiter, MINUTE};
@@ -50,7 +51,7 @@ enum State<T> {
 struct Pending {
     limiter: RateLimiter,
     takes: SmallVec<[OwnedTake; 1]>,
-    /// `None` after the steps that follow the backend have run.
+    /// `None` after the backend's answer has been processed.
     call: Option<CallState>,
     steps: BackendFuture<Steps>,
 }
@@ -128,7 +129,7 @@ impl<T> Future for DecisionFuture<T> {
                 drop(takes);
                 match answer.0 {
                     State::Ready(answer) => break answer.map(|answer| finish(&pending.limiter, answer)),
-                    // Another shard has been asked.
+                    // The backend has been asked again, for example for another shard.
                     State::Pending(next, _) => *pending = next,
                 }
             },

@@ -1,4 +1,4 @@
-//! What the admin router reports about a key.
+//! Lookups for the admin router: the rows, the tier and the quotas of a key.
 
 use super::overrides::QuotaScope;
 use super::{CallContext, DecisionFuture, RateLimiter};

@@ -30,7 +30,7 @@ impl RateLimiter {
     }
 }
 
-/// A quota set at run time, from [`RateLimiter::set_quotas`]. If it has neither a tier nor a key, it applies to all
+/// A quota set at run time, from [`RateLimiter::set_quotas`]. A quota with neither a tier nor a key applies to all
 /// callers.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -66,8 +66,8 @@ pub struct SetEnforcement {
 pub struct Block {
     /// The digest of the blocked key or signal. For a key, it equals [`RateLimiter::digest`].
     pub digest: Digest,
-    /// The blocked address, user agent or label. `None` for keys, because keys are not stored. `None` for blocks made
-    /// by other processes, because they share only digests. `None` for texts longer than [`DenyRule::MAX_LENGTH`].
+    /// The blocked address, user agent or label. `None` for keys, which are not stored; for blocks made by other
+    /// processes, which share only digests; and for texts longer than [`DenyRule::MAX_LENGTH`].
     pub rule: Option<DenyRule>,
     /// The time since the block was made, in this or another process.
     pub age: Duration,

@@ -1,4 +1,4 @@
-//! The local clock of a limiter, which blocks, pauses and the block cache use.
+//! The local clock of a limiter. Blocks, pauses and the block cache use this clock.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -27,8 +27,8 @@ impl LocalTime {
         }
     }
 
-    /// Returns a future that completes at an instant of the [calendar](LocalTime::calendar), or `None` if any timer can
-    /// be used.
+    /// Returns a future that completes at an instant of the [calendar](LocalTime::calendar), or `None` if the caller
+    /// can use any timer.
     pub(super) fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         self.clock.as_ref()?.sleep_until(instant)
     }
@@ -41,5 +41,5 @@ impl LocalTime {
     }
 }
 
-/// The local time at which a limiter is built, which is a century after the arbitrary instant.
+/// The local time at which a limiter is built: a century after the arbitrary instant.
 const BEGIN: Micros = Micros::new(100 * 365 * 86_400_000_000);

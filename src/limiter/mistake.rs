@@ -94,10 +94,10 @@ impl MistakeKind {
 #[non_exhaustive]
 pub struct Mistakes {
     /// Policies that have the same name as another policy, but different quotas or tiers. The policies of a layer are
-    /// compared when the layer is put around a service. Other policies are compared at their first call. Policies of
-    /// different limiters on one backend are not compared. Names after the first 10,000, and policies created for
-    /// single calls after the first 65,536, are not compared either. Quotas that are
-    /// [set](crate::RateLimiter::set_quota) at run time or reloaded do not conflict.
+    /// compared when the layer wraps a service, and other policies at their first call. Policies of different limiters
+    /// are not compared, even on one backend. Names after the first 10,000, and policies created for single calls after
+    /// the first 65,536, are not compared either. Quotas that are [set](crate::RateLimiter::set_quota) at run time or
+    /// reloaded do not conflict.
     pub policy_conflicts: u64,
     /// Charges of callers with a tier that the policy does not have. Charges under policies without tiers are not
     /// counted.
@@ -111,7 +111,7 @@ pub struct Mistakes {
     /// Rules that a layer in use can never apply. After each change of the deny list, the first such rule of each kind
     /// is counted.
     pub unmatched_deny_rules: u64,
-    /// Requests that were refused because they lack the peer address that their key is created from.
+    /// Requests that were refused because they lack the peer address, from which the key is created.
     pub missing_peers: u64,
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-// These are not from `crate::sync`, because no decision depends on them and the models in `proof/` leave them out.
+// These types are not from `crate::sync`, because no decision depends on them and the models in `proof/` leave them
+// out.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -15,7 +16,7 @@ pub(super) struct MistakeTracker {
     counts: [AtomicU64; 7],
     /// Hashes of the reported mistakes; 0 marks a free slot.
     reported: Slots,
-    /// Identities of the policies that were compared with other policies with the same name.
+    /// Identities of the policies that have been compared with the others of the same name.
     compared: Slots,
     comparisons: AtomicU64,
     policies: Mutex<HashMap<PolicyName, PolicyVersions>>,
@@ -70,8 +71,8 @@ impl MistakeTracker {
         false
     }
 
-    /// Adds a policy. If the policy differs from all other policies with the same name, returns the quotas of the first
-    /// of them.
+    /// Adds a policy. If the policy differs from all known policies with the same name, returns the quotas of the first
+    /// of those.
     fn add(&self, policy: &Policy) -> Option<Quotas> {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +91,7 @@ impl MistakeTracker {
 }
 
 impl Inner {
-    /// Compares a policy with the others that have the same name, but only once.
+    /// Compares a policy with the others of the same name, unless it has already been compared.
     #[inline]
     pub(super) fn check_conflicts(&self, policy: &Policy) {
         let identity = policy.identity();
@@ -102,7 +103,7 @@ impl Inner {
 
     #[cold]
     fn compare(&self, policy: &Policy, slot: &AtomicU64, identity: u64) {
-        // This limits the work for a program that creates policies for each call.
+        // The limit bounds the work for a program that creates a policy for each call.
         if self.mistakes.comparisons.fetch_add(1, Relaxed) < MAX_COMPARISONS {
             slot.store(identity, Relaxed);
             self.register(policy);
@@ -168,7 +169,7 @@ impl RateLimiter {
         policies.for_each(|policy| self.inner.register(policy));
     }
 
-    /// Adds the policies of a reload, which do not conflict with the policies that they replace.
+    /// Adds the policies of a reload. They do not conflict with the policies that they replace.
     #[cfg(feature = "serde")]
     pub(crate) fn succeed<'p>(&self, policies: impl Iterator<Item = &'p Policy>) {
         for policy in policies {
@@ -229,7 +230,7 @@ const MAX_NAMES: usize = 10_000;
 
 const MAX_PER_NAME: usize = 16;
 
-/// All these comparisons together take about ten milliseconds.
+/// This many comparisons take about ten milliseconds in total.
 const MAX_COMPARISONS: u64 = 65_536;
 
 const MAX_TIERS_LISTED: usize = 20;

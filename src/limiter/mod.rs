@@ -109,15 +109,16 @@ pub(crate) use waiting::WaitSlot;
 /// ```
 ///
 /// # How a call is decided
-/// 1. **Resolve**: the limiter finds the row of each charge and the quota that applies to it. That is the quota
-///    [set](RateLimiter::set_quota) at run time, or else the tier's, or else the policy's own. The limiter also
-///    determines whether a denial is [enforced](crate::policy::Enforce).
-/// 2. **Blocked**: a [deny list](DenyList) or a [block](AutoBlock) denies the call.
+/// 1. **Resolve**: the limiter finds the row of each charge and the quota that [applies](RateLimiter::quotas) to the
+///    caller. A quota [set](RateLimiter::set_quota) at run time takes precedence over the tier's quota, which takes
+///    precedence over the policy's own. The limiter also determines whether a denial is
+///    [enforced](crate::policy::Enforce).
+/// 2. **Blocked**: the call is denied if the caller is on a [deny list](DenyList) or [blocked](AutoBlock).
 /// 3. **Shards**: if a quota has [shards](crate::Quota::shards), the limiter chooses one. If that shard denies the
 ///    call, the limiter tries one other shard.
-/// 4. **Known**: with a remote backend, [leases](Policy::leases) of this process allow the call if they cover it. The
-///    [block cache](RateLimiterBuilder::block_cache) denies the call if a row that was recently read shows that the
-///    backend would deny it.
+/// 4. **Known**: with a remote backend, [leases](Policy::leases) of this process allow the call if they cover all of
+///    its charges. The [block cache](RateLimiterBuilder::block_cache) denies the call if a recently read row shows that
+///    the backend would deny the call.
 /// 5. The **backend** decides all charges at the same instant. Either all are granted, or none.
 /// 6. **Failure**: if the backend fails, the [`FailureMode`] decides.
 /// 7. **Protect**: denials are counted, and callers with too many denials are blocked ([`AutoBlock`]).

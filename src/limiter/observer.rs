@@ -12,8 +12,8 @@ use crate::policy::{Decision, DenyRule, Digest, Key, PolicyName};
 /// `metrics`.
 ///
 /// Methods are called in the middle of a request, on the thread that decides. They must not block, and should be fast.
-/// A limiter has no observers by default. It then spends no time on events. If a call's future is dropped before a
-/// remote backend has answered, the call is charged, but observers are not notified of the decision.
+/// By default, a limiter has no observers and spends no time on events. If a call's future is dropped before a remote
+/// backend has answered, the call is charged, but observers are not notified of the decision.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -73,15 +73,14 @@ pub trait Observer: Send + Sync + 'static {
     /// Called for each charge of a call, after the decision.
     fn decided(&self, observed: &Decided<'_>);
 
-    /// Called for each charge of a call, before the decision, if [`needs_keys`](Observer::needs_keys) returns true. It is
-    /// not called for checks. This is the only method that receives keys; all others receive digests. Default: does
-    /// nothing.
+    /// Called for each charge of a call, before the decision, if [`needs_keys`](Observer::needs_keys) returns true. Not
+    /// called for checks. Only this method receives keys; all others receive digests. Default: does nothing.
     fn requested(&self, requested: &Requested<'_>) {
         let _ = requested;
     }
 
-    /// Returns whether [`requested`](Observer::requested) should be called. The answer must not change after the limiter
-    /// was built. Default: false.
+    /// Returns whether [`requested`](Observer::requested) should be called. The answer must not change after the
+    /// limiter has been built. Default: false.
     fn needs_keys(&self) -> bool {
         false
     }
@@ -113,8 +112,8 @@ pub trait Observer: Send + Sync + 'static {
         let _ = credited;
     }
 
-    /// Called when an operator has changed something, or has tried to, through `tollgate::admin` (feature `admin`).
-    /// Default: does nothing.
+    /// Called when an operator has made or tried to make a change through `tollgate::admin` (feature `admin`). Default:
+    /// does nothing.
     fn audited(&self, audited: &Audited<'_>) {
         let _ = audited;
     }
@@ -208,19 +207,19 @@ impl<'a> Decided<'a> {
         self.tier
     }
 
-    /// Returns whether the charge took the key's spent tokens from below `share` of the capacity to at least this share,
-    /// for example 0.8. Returns false for a check and for a denied charge.
+    /// Returns whether the charge took the key's spent tokens from below `share` of the capacity to at least this
+    /// share, for example 0.8. Returns false for a check and for a denied charge.
     ///
-    /// While tokens are refilled, a key may pass the share repeatedly. If the policy has several quotas, the quota with
-    /// the fewest remaining tokens is considered, and for a quota with [shards](crate::Quota::shards), the shard that was
-    /// charged.
+    /// A key may pass the share repeatedly, because tokens are refilled. If the policy has several quotas, the quota
+    /// with the fewest remaining tokens is considered. If the quota has [shards](crate::Quota::shards), the shard that
+    /// was charged is considered.
     pub fn passes(&self, share: f64) -> bool {
         !self.check && self.outcome() != Outcome::Denied && self.decision.passes(share)
     }
 
-    /// Returns whether a denial is enforced. It is not enforced if the [policy](crate::policy::Enforce) or the
-    /// [layer](crate::RateLimitLayer::shadow) is in shadow mode. In that case, a [denied](Outcome::Denied) charge did
-    /// not stop the call.
+    /// Returns whether a denial is enforced. If the [policy](crate::policy::Enforce) or the
+    /// [layer](crate::RateLimitLayer::shadow) is in shadow mode, denials are not enforced, and a
+    /// [denied](Outcome::Denied) charge does not stop the call.
     pub const fn is_enforced(&self) -> bool {
         self.decision.is_enforced()
     }
@@ -451,13 +450,13 @@ impl<'a> Audited<'a> {
         self.action
     }
 
-    /// Returns the policy that is changed. `None` for blocks, which apply under every policy.
+    /// Returns the policy to which the change applies. `None` for blocks, which apply under every policy.
     pub const fn policy(&self) -> Option<&'a PolicyName> {
         self.policy
     }
 
-    /// Returns what is changed under the policy: the digest of a key, a tier, or the rule of a block. `None` if the
-    /// change applies to all callers. It never contains a key.
+    /// Returns the callers to which the change applies: the digest of a key, a tier, or the rule of a block. `None` if
+    /// the change applies to all callers. Never contains a key.
     pub const fn scope(&self) -> Option<&'a str> {
         self.scope
     }

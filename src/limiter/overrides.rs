@@ -36,7 +36,7 @@ struct Set<T> {
     since: Micros,
 }
 
-/// A setting that replaces the one that the program defines for a policy. `None` restores the program's setting.
+/// A setting that replaces the program's own setting for a policy. `None` restores the program's setting.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Override {
     pub(super) policy: PolicyName,
@@ -58,7 +58,7 @@ pub(super) enum QuotaScope {
     Key(Digest),
 }
 
-/// The settings that apply to a call. If there are no overrides, this is the default value.
+/// The settings that apply to a call. The default value means that there are no overrides.
 #[derive(Debug, Default)]
 pub(super) struct Overridden {
     pub(super) quotas: Option<Arc<Quotas>>,
@@ -163,7 +163,7 @@ impl Overrides {
 
     /// Replaces all overrides with `changes`, each of which has the local time at which it was set.
     pub(super) fn replace(&self, changes: impl IntoIterator<Item = (Override, Micros)>) {
-        // The map is built before locking, so that decisions only wait for the swap.
+        // The new map is built before the lock is taken, so that decisions wait only for the swap.
         let mut policies = HashMap::new();
         for (change, since) in changes {
             apply(&mut policies, change, since);
@@ -175,7 +175,7 @@ impl Overrides {
         self.count.store(count, Ordering::Release);
     }
 
-    /// Returns whether the map has space for this override or contains an override that it replaces.
+    /// Returns whether the map has space for this override, or the override replaces or removes an existing one.
     pub(super) fn accepts(&self, change: &Override) -> bool {
         let is_known = |overrides: &PolicyOverrides| match &change.setting {
             Setting::Quotas(_, None) | Setting::Enforcement(None) | Setting::Generation(None) => true,
@@ -214,8 +214,8 @@ impl Overrides {
 
 impl PolicyOverrides {
     /// Returns the quotas set at run time that apply to a caller, if any. Quotas set for the caller's key come first.
-    /// Quotas set for a tier or for all callers apply only if the caller does not have its own quotas. Another version
-    /// of the program may have set quotas with a different algorithm from the policy's. Such quotas are ignored.
+    /// Quotas set for a tier or for all callers apply only if the caller does not have its own quotas. Quotas with a
+    /// different algorithm from the policy's, which another version of the program may have set, are ignored.
     fn quotas(&self, policy: &Policy, subject: &Subject, key: Option<Digest>) -> Option<Arc<Quotas>> {
         if self.quotas.is_empty() {
             return None;
@@ -257,8 +257,9 @@ fn count(policies: &OverrideMap) -> usize {
 
 const MAX_OVERRIDES: usize = 100_000;
 
-/// The reason why a policy was not changed at run time. Nothing has changed, except possibly after a
-/// [`Backend`](SetQuotaError::Backend) error. `source()` is delegated to the inner error.
+/// The reason why a policy was not changed at run time. After a [`Backend`](SetQuotaError::Backend) error, the change
+/// may have been made nevertheless. After all other errors, nothing has changed. `source()` is delegated to the inner
+/// error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetQuotaError {

@@ -1,4 +1,4 @@
-//! Pauses, during which nothing is charged to a row and waiting calls keep waiting.
+//! Pauses of rows. During a pause, nothing is charged to the row, and waiting calls keep waiting.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::backend::{BackendFuture, Error, ErrorKind, RowId, Take};
 use crate::policy::{ChargedQuota, DecidedBy, Decision, Decisions, Policy, Subject};
 
 impl RateLimiter {
-    /// Pauses one key under a policy, for example because the API behind this key answered 429 with `Retry-After`. If
-    /// the key is already paused, the pause that ends later stays in effect.
+    /// Pauses one key under a policy, for example because the API that the key stands for has answered 429 with
+    /// `Retry-After`. If the key is already paused, the pause that ends later stays in effect.
     ///
     /// | a call during the pause | result |
     /// | --- | --- |
@@ -23,7 +23,7 @@ impl RateLimiter {
     /// | is new, and may wait until the end (`wait_up_to`) | is held until the end, and then reserves |
     /// | is any other call | is denied immediately with [`Reason::Blocked`](crate::Reason::Blocked) |
     ///
-    /// Denied calls return the time until the end of the pause. Held calls spend nothing. At the end of the pause, each
+    /// A denial contains the time until the end of the pause. Held calls spend nothing. At the end of the pause, each
     /// held call reserves tokens after the existing reservations. The call is denied if the tokens would be due too
     /// late or the quota allows no further reservations. To pause the key of a request in a layer, use
     /// [`OnResponse::Pause`](crate::OnResponse::Pause).

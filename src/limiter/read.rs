@@ -134,7 +134,7 @@ impl RateLimiter {
         *changed.as_deref().or(subject.quotas()).unwrap_or(policy.quotas_for(subject.tier_name()))
     }
 
-    /// Like [`quotas`](RateLimiter::quotas), but for callers of a tier whose keys have no quotas of their own.
+    /// Like [`quotas`](RateLimiter::quotas), but ignores quotas that were set for keys.
     #[cfg(feature = "serde")]
     pub(crate) fn quotas_in_force(&self, policy: &Policy, tier: Option<&str>) -> Quotas {
         let subject = tier.map_or(Subject::anonymous(), |tier| Subject::anonymous().tier(tier.to_owned()));

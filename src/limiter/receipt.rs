@@ -13,8 +13,8 @@ use crate::backend::{Adjustment, BackendFuture, RowId};
 use crate::policy::{ChargedQuota, DecidedBy, Decision, Decisions};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// A handle for settling the charges of a call, which means adjusting them to their actual cost. Settling is useful if
-/// the cost had to be estimated, for example for a stream.
+/// A handle for settling the charges of a call, that is, for adjusting the charges to their actual cost. Settling is
+/// useful if the cost had to be estimated, for example for a stream.
 ///
 /// Dropping a receipt leaves the charges as they are. All clones of a receipt settle the same charges, and a charge can
 /// be settled only once, so later settlements do nothing. The [layer](crate::RateLimitLayer::with_receipt) puts a
@@ -47,7 +47,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// # What can be given back
 /// If the actual cost is higher than the charge, the difference is always charged, even if the key has then spent more
 /// than its capacity. If the actual cost is lower, the difference is given back, with the following exceptions, because
-/// tokens that are given back must never let the key exceed its quota.
+/// giving tokens back must never let the key exceed its quota.
 ///
 /// - Tokens that were refilled in the meantime are not given back a second time. You can settle the charges of one key
 ///   in any order, but a refill between two settlements may reduce the number of tokens given back.
@@ -74,7 +74,7 @@ struct ReceiptInner {
 type Adjustments<'a> = SmallVec<[Adjustment<'a>; 2]>;
 
 impl Receipt {
-    /// Creates a receipt. Every decision must be a grant.
+    /// Creates a receipt. All decisions must be grants.
     pub(crate) fn new(limiter: &RateLimiter, decisions: Decisions) -> Receipt {
         let settled: SmallVec<_> = decisions.iter().map(|_| AtomicBool::new(false)).collect();
         let charges = 0..settled.len();
@@ -154,8 +154,8 @@ impl Receipt {
             return BackendFuture::ready(Ok(locally));
         }
         let done = inner.backend.settle(&charges);
-        // Remembered denials are forgotten even if the actual cost is higher, because settling may convert a row to a
-        // quota that refills it faster.
+        // Cached denials are removed even if the actual cost is higher, because settling may convert a row to a quota
+        // that refills the row faster.
         inner.forget_denials(charges.iter().map(|charge| charge.row.digest().window(charge.window)));
         done.map(move |done| done && locally)
     }
@@ -201,7 +201,7 @@ impl Receipt {
 
 impl Inner {
     /// Settles a charge that was spent from a lease. Returns whether a refund is forfeited, and the settlement that the
-    /// backend must make because the lease has too few tokens.
+    /// backend must make if the lease has too few tokens.
     fn settle_leased<'a>(&self, charge: &Adjustment<'a>, sequence: u32) -> (bool, Option<Adjustment<'a>>) {
         let Some(leases) = &self.leases else { return (true, None) };
         let (id, cost) = (charge.row.digest().window(charge.window), charge.receipt.cost);

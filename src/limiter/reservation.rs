@@ -36,8 +36,8 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// # Ok(()) }
 /// ```
 ///
-/// A reservation that is given back before its due time forfeits its tokens if later reservations exist, because
-/// their due times do not change. For a reservation that is already due, see [what can be given
+/// A reservation that is given back before its due time forfeits its tokens if later reservations exist, because the
+/// due times of those reservations do not change. For a reservation that is already due, see [what can be given
 /// back](Receipt#what-can-be-given-back).
 #[derive(Debug)]
 #[must_use = "dropping it may give the charge back; call `wait`, `into_receipt` or `cancel`"]
@@ -96,7 +96,7 @@ impl Reservation {
         self
     }
 
-    /// Keeps the charges if the reservation is dropped. This is for callers that wait for the due time themselves.
+    /// Keeps the charges if the reservation is dropped, for callers that wait for the due time themselves.
     pub(super) fn kept(mut self) -> Reservation {
         self.refund_on_drop = false;
         self

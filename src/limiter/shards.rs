@@ -1,9 +1,8 @@
 //! The choice of shards (step 3), for quotas that are divided among several rows.
 //!
-//! A charge spends tokens of one shard. Two shards are drawn at random. The shard that was fuller when this limiter
-//! last read it is tried first. If that shard denies the charge, the other shard is tried once. The levels of the
-//! shards are only hints, so they are stored in a table of fixed size, in which shards may overwrite each other's
-//! entries.
+//! A charge spends tokens of one shard. Two shards are drawn at random. The limiter first tries the shard that had more
+//! tokens when last read. If this shard denies the charge, the other shard is tried once. The levels of the shards are
+//! only hints, so they are stored in a table of fixed size, in which shards may overwrite each other's entries.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -34,8 +33,8 @@ impl Shards {
         Shards { levels: OnceLock::new(), placement: Placement::random(), sample }
     }
 
-    /// Moves each take whose quota has several shards to one of these shards. Takes of a key with the same number of
-    /// shards move to the same shard, so that their rows are in one slot of a cluster.
+    /// Moves each take whose quota has several shards to one of these shards. If several takes of a key have the same
+    /// number of shards, they move to the same shard, so that their rows are in one slot of a cluster.
     #[inline]
     pub(super) fn choose(&self, takes: &mut [Take<'_>]) -> Others {
         if takes.iter().all(|take| take.quota.get_shards() == 1) { Others::new() } else { self.choose_among(takes) }
@@ -87,7 +86,7 @@ impl Shards {
         all
     }
 
-    /// Records how full the shards in an answer are.
+    /// Records the levels of the shards in an answer.
     #[inline]
     pub(super) fn observe(&self, takes: &[Take<'_>], steps: &[Step]) {
         for (take, step) in takes.iter().zip(steps) {
@@ -97,7 +96,7 @@ impl Shards {
         }
     }
 
-    /// Returns the instant at which all windows of a shard will be full, or 0 if it is unknown.
+    /// Returns the instant at which all windows of a shard will be full, or 0 if this instant is unknown.
     fn level(&self, charge: &[Take<'_>], index: u8) -> u64 {
         let level = |take: &Take<'_>| self.level_of(take.digest_at_shard(index)).load(Ordering::Relaxed);
         charge.iter().map(level).max().unwrap_or(0)
@@ -109,8 +108,8 @@ impl Shards {
     }
 }
 
-/// Returns the takes to try after a denial, which are those of the denied keys on their other shards. Returns `None` if
-/// this would not help, because an enforced take was denied that has no other shard.
+/// Returns the takes to try after a denial, in which the denied keys use their other shards. Returns `None` if an
+/// enforced take without another shard was denied, because a second attempt would not help.
 pub(super) fn other_takes<'a>(takes: &[Take<'a>], others: &Others, steps: &[Step]) -> Option<Takes<'a>> {
     if others.is_empty() || takes.len() != steps.len() {
         return None;
@@ -132,7 +131,7 @@ pub(super) fn other_takes<'a>(takes: &[Take<'a>], others: &Others, steps: &[Step
     (!denied.is_empty()).then(|| takes.iter().zip(others).map(other).collect())
 }
 
-/// Reverses the choice of shards. Each charge has its original takes again, even if several shards were read.
+/// Reverses the choice of shards. Returns the original takes of each charge, even if several shards were read.
 pub(super) fn undivided<'a>(takes: &[Take<'a>]) -> impl Iterator<Item = Take<'a>> {
     takes.iter().filter(|take| take.part.shard == 0).map(Take::whole)
 }

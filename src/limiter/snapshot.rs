@@ -90,7 +90,7 @@ impl Snapshot {
 
     /// Returns the instant at which the caller's [block](crate::protection::AutoBlock) or
     /// [pause](crate::RateLimiter::pause) ends, or [`Micros::MAX`] if the caller is on a [deny
-    /// list](crate::protection::DenyList).
+    /// list](crate::protection::DenyList). `None` if none of these applies.
     pub const fn not_before(&self) -> Option<Micros> {
         self.not_before
     }
@@ -98,9 +98,9 @@ impl Snapshot {
     /// Returns the number of whole tokens that can be spent at `instant`, if no tokens are spent until then. For the
     /// current number, see [`RateLimiter::remaining`](crate::RateLimiter::remaining).
     ///
-    /// If the quota has [shards](Quota::shards), this is the number of tokens in all shards, which cannot be spent by
-    /// one call. The number is an estimate if only a [sample](crate::limiter::RateLimiterBuilder::sample_shards) of the
-    /// shards was read.
+    /// If the quota has [shards](Quota::shards), this is the total of all shards, which a single call cannot spend. The
+    /// number is an estimate if only a [sample](crate::limiter::RateLimiterBuilder::sample_shards) of the shards was
+    /// read.
     pub fn available(&self, instant: Micros) -> u64 {
         if self.not_before.is_some_and(|until| instant < until) {
             return 0;
@@ -129,7 +129,8 @@ impl Snapshot {
         Step { verdict: Verdict::Deny { retry }, state: roll_if_own(quota, state, instant), now: instant }
     }
 
-    /// Returns JSON for clients that compute later answers, as `tollgate::status` (feature `axum`) does.
+    /// Returns JSON from which clients can compute later answers. `tollgate::status` (feature `axum`) serves this
+    /// format.
     ///
     /// ```json
     /// {"policy":"chat","algorithm":"token_bucket","rate":10,"period":60000000,"capacity":20,"start":0,"max_reserved":0,

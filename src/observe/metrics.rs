@@ -28,15 +28,15 @@ use crate::policy::PolicyName;
 ///
 /// [`names`] lists the metrics and their labels, and `examples/observability` contains a Grafana dashboard. No label
 /// contains a key or its digest. Each of the first 512 policies has its own series. Further policies share the label
-/// `(others)`. Decisions on callers with a [tier](crate::Subject::tier) have the label `tier`, in which the first 64 tiers
-/// of a limiter are distinguished. Tiers that the policy lacks never become labels.
+/// `(others)`. Decisions and checks of callers with a [tier](crate::Subject::tier) also have the label `tier`, which
+/// distinguishes the first 64 tiers of a limiter. Tiers that the policy lacks never become labels.
 ///
 /// Each decided charge is counted once in [`DECISIONS`](names::DECISIONS). An undecided charge is counted only in
 /// [`BACKEND_ERRORS`](names::BACKEND_ERRORS). If a call's future is dropped before a remote backend replies, its
 /// charges are not counted, although they are spent.
 ///
-/// If the exporter is installed later, earlier counts are lost. Each series is registered once and stays with the
-/// exporter that was installed at that time. For an exporter that drops idle series, use
+/// Counts from before the exporter is installed are lost. Each series is registered once, and stays with the exporter
+/// that is installed at that time. For an exporter that drops idle series, use
 /// [`look_up_each_time`](Metrics::look_up_each_time).
 #[derive(Debug)]
 pub struct Metrics {
@@ -48,7 +48,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates metrics without the label `limiter`, for the only limiter of a program.
+    /// Creates metrics without the label `limiter`, for a program with one limiter.
     pub fn new() -> Metrics {
         Metrics::with_label(None)
     }
@@ -64,7 +64,7 @@ impl Metrics {
     }
 
     /// Registers a series at each write. This is needed for exporters that drop idle series (`idle_timeout` of the
-    /// Prometheus exporter), because dropped series would not reappear otherwise.
+    /// Prometheus exporter), because dropped series otherwise do not reappear.
     #[must_use]
     pub fn look_up_each_time(mut self) -> Metrics {
         self.cache_handles = false;
@@ -200,8 +200,8 @@ fn register_counter(recorder: &dyn Recorder, key: &Key) -> Counter {
     recorder.register_counter(key, &METADATA)
 }
 
-/// Returns whether an exporter is installed. If none is, the recorder is the facade's no-op recorder, which has size 0
-/// and whose handles must not be cached.
+/// Returns whether an exporter is installed. Otherwise, the recorder is the facade's no-op recorder, which has size 0.
+/// Its handles must not be cached.
 fn is_installed(recorder: &dyn Recorder) -> bool {
     size_of_val(recorder) > 0
 }

@@ -1,9 +1,10 @@
-//! Observers for logs and metrics: `Tracing` (feature `tracing`), `Metrics` (feature `metrics`), and [`Top`], which finds
-//! the heaviest keys.
+//! Observers for logs and metrics: `Tracing` (feature `tracing`), `Metrics` (feature `metrics`), and [`Top`], which
+//! finds the keys with the most charges.
 //!
 //! Register them with [`RateLimiterBuilder::observer`](crate::limiter::RateLimiterBuilder::observer). Events contain
-//! only the digest of a key. Metric labels do not even contain the digest. [`Top`] contains the texts of keys only under
-//! policies for which you turn this on. For setup and alerts, see [`docs::observing`](crate::docs::observing).
+//! keys only as digests, and metric labels contain neither keys nor digests. [`Top`] also stores the texts of keys, but
+//! only under policies for which you turn this on. For setup and alerts, see
+//! [`docs::observing`](crate::docs::observing).
 
 #[cfg(feature = "metrics")]
 mod metrics;

@@ -1,8 +1,7 @@
 //! The names and labels of [`Metrics`](super::Metrics). They are stable.
 //!
-//! The values of labels are policy names (or `(others)` for policies after the first 512), names of tiers (or `(others)`
-//! for tiers after the first 64), fixed words, and the name of
-//! a [named](super::Metrics::named) limiter.
+//! The values of labels are policy names (or `(others)` for policies after the first 512), names of tiers (or
+//! `(others)` for tiers after the first 64), fixed words, and the name of a [named](super::Metrics::named) limiter.
 //!
 //! ```
 //! use tollgate::observe::names;
@@ -11,28 +10,29 @@
 //! assert_eq!((names::DECISIONS, names::ALL.len()), ("tollgate_decisions_total", 17));
 //! ```
 
-/// Counter: decided charges. Labels: `policy`, `outcome`, `reason`, `decided_by`, and `enforced`, which is `false` in
-/// shadow mode, where denials are ignored. `{outcome="denied",enforced="false"}` counts the ignored denials. Callers with a
-/// tier of the policy also have the label `tier`; for other callers, this label is absent.
+/// Counter: decided charges. Labels: `policy`, `outcome`, `reason`, `decided_by`, and `enforced`. In shadow mode,
+/// denials are ignored and `enforced` is `false`, so `{outcome="denied",enforced="false"}` counts the ignored denials.
+/// Callers with a tier of the policy also have the label `tier`; for other callers, this label is absent.
 ///
 /// A request under several policies is counted once under each policy. If one of the policies denies the request, a
-/// denial is counted under each of them. The policy that denied the request has its own `reason`, and the others have
-/// the reason `refused_elsewhere`. To count refused requests, exclude `refused_elsewhere`. Undecided charges
-/// ([`BACKEND_ERRORS`]), checks ([`CHECKS`]), and requests without a rule or a key are not counted.
+/// denial is counted under each of them. The `reason` is `refused_elsewhere` under the policies that did not deny the
+/// request. To count refused requests, exclude `refused_elsewhere`. Undecided charges ([`BACKEND_ERRORS`]), checks
+/// ([`CHECKS`]), and requests without a rule or a key are not counted.
 pub const DECISIONS: &str = "tollgate_decisions_total";
 
-/// Counter: checks, which decide without charging. Labels: `policy`, `outcome` and, for callers with a tier of the policy, `tier`.
+/// Counter: checks, which decide without charging. Labels: `policy`, `outcome` and, for callers with a tier of the
+/// policy, `tier`.
 pub const CHECKS: &str = "tollgate_checks_total";
 
 /// Counter: charges and checks that the backend could not decide, including charges that the fallback decided instead.
 /// Labels: `policy`, `kind`.
 pub const BACKEND_ERRORS: &str = "tollgate_backend_errors_total";
 
-/// Counter: temporary blocks imposed by this process.
+/// Counter: automatic and manual blocks made by this process.
 pub const BLOCKS: &str = "tollgate_blocks_total";
 
 /// Counter: charges settled in this process. Labels: `policy` and `change`. The change is `more`, `same` or `less`,
-/// depending on how the actual cost compares with the charge, or `refund` if the actual cost is 0, as for cancelled
+/// depending on how the actual cost compares with the charge, or `refund` if the actual cost is 0, as for canceled
 /// reservations.
 pub const SETTLEMENTS: &str = "tollgate_settlements_total";
 
@@ -42,15 +42,16 @@ pub const RESETS: &str = "tollgate_resets_total";
 /// Counter: credits granted by this process, regardless of the number of tokens. Label: `policy`.
 pub const CREDITS: &str = "tollgate_credits_total";
 
-/// Counter: programming mistakes detected while requests were handled, as in [`Stats::mistakes`](crate::limiter::Stats). Label: `kind`,
-/// which is the value of [`MistakeKind::as_str`](crate::observe::MistakeKind::as_str).
+/// Counter: programming mistakes detected while requests were handled, as in
+/// [`Stats::mistakes`](crate::limiter::Stats). Label: `kind`, which is the value of
+/// [`MistakeKind::as_str`](crate::observe::MistakeKind::as_str).
 pub const MISTAKES: &str = "tollgate_mistakes_total";
 
 /// Histogram: seconds from the call to the decision, for the [`DECISIONS`] of a remote backend. There are no series for
 /// a backend in this process. Label: `policy`.
 pub const DECISION_DURATION: &str = "tollgate_decision_duration_seconds";
 
-/// Gauge: rows that the backend holds in this process. It is not reported for a remote backend.
+/// Gauge: rows that the backend holds in this process. Not reported for a remote backend.
 pub const ROWS: &str = "tollgate_rows";
 
 /// Gauge: rows of each policy that the backend holds in this process. Label: `policy`, which is `(others)` for policies
@@ -73,9 +74,9 @@ pub const BLOCKED: &str = "tollgate_blocked";
 /// Gauge: quotas changed at run time.
 pub const CHANGED_QUOTAS: &str = "tollgate_changed_quotas";
 
-/// Gauge: 1 while the circuit breaker is open and calls fail immediately, otherwise 0. It is not reported if there is
-/// no circuit breaker. The gauge stays 0 while a server replies with errors, such as a missing permission, so alert on
-/// [`BACKEND_ERRORS`] as well.
+/// Gauge: 1 while the circuit breaker is open and calls fail immediately, otherwise 0. Not reported if there is no
+/// circuit breaker. The gauge stays 0 while a server replies with errors (a missing permission, for example), so alert
+/// on [`BACKEND_ERRORS`] as well.
 pub const CIRCUIT_OPEN: &str = "tollgate_circuit_open";
 
 /// All names.

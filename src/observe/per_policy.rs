@@ -17,7 +17,8 @@ impl<T> PerPolicy<T> {
         PerPolicy { known: DashMap::new(), others: OnceLock::new() }
     }
 
-    /// Returns the value of a policy. `make` creates it from the policy's name, or from [`OTHERS`].
+    /// Returns the value of a policy, which `make` creates from the policy's name. Policies after the first
+    /// [`MAX_POLICIES`] share one value, which is created from [`OTHERS`].
     pub(super) fn of(&self, policy: &PolicyName, make: impl Fn(&str) -> T) -> Arc<T> {
         if let Some(value) = self.known.get(policy) {
             return Arc::clone(&value);
@@ -28,7 +29,7 @@ impl<T> PerPolicy<T> {
         Arc::clone(&self.known.entry(policy.clone()).or_insert_with(|| Arc::new(make(policy.as_str()))))
     }
 
-    /// Returns the value of a policy, if it has one.
+    /// Returns the value of a policy. If the policy has none, returns the value that further policies share, if any.
     pub(super) fn get(&self, policy: &PolicyName) -> Option<Arc<T>> {
         self.known.get(policy).map(|value| Arc::clone(&value)).or_else(|| self.others.get().cloned())
     }

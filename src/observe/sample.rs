@@ -35,7 +35,7 @@ impl Sampler {
     }
 }
 
-/// The number of seconds by which a thread may be late. A larger difference means that the clock was set back.
+/// The maximum number of seconds by which a thread may be late. A larger difference means that the clock was set back.
 const MAX_LATE_SECONDS: u64 = 10;
 
 #[cfg(test)]

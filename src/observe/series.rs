@@ -10,7 +10,7 @@ use crate::backend::ErrorKind;
 use crate::limiter::observer::{Decided, Outcome, Settled};
 use crate::policy::{DecidedBy, Reason};
 
-/// The metric series of a policy. Each handle is empty until an exporter is installed.
+/// The metric series of a policy. Each handle is set at its first use after an exporter is installed.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) policy: SharedString,
@@ -48,8 +48,8 @@ impl<K: Clone + PartialEq, V> AppendOnlyMap<K, V> {
 }
 
 impl<K, V> AppendOnlyMap<K, V> {
-    /// Returns the value of the first key that matches. If there is none, `key` and `make` create an entry, whose key must
-    /// match.
+    /// Returns the value of the first key that matches. If there is none, adds an entry with the results of `key`,
+    /// which must match, and `make`.
     pub(super) fn find_or_insert(&self, matches: impl Fn(&K) -> bool, key: impl Fn() -> K, make: impl Fn() -> V) -> &V {
         let mut map = self;
         loop {

@@ -1,8 +1,8 @@
-//! A sketch of the heaviest keys, with a fixed number of counters (Metwally, Agrawal and El Abbadi, "Efficient
-//! computation of frequent and top-k elements in data streams", ICDT 2005: "Space-Saving").
+//! A sketch of the heaviest keys (those counted most often), with a fixed number of counters (Metwally, Agrawal and El
+//! Abbadi, "Efficient computation of frequent and top-k elements in data streams", ICDT 2005: "Space-Saving").
 //!
-//! A key without a counter takes over the counter with the lowest count, and continues from this count. A count is
-//! therefore never too low, and it is too high by at most the count that was taken over. Each shard has its own lock and
+//! A key without a counter takes over the counter with the lowest count, and continues from this count. Therefore, a
+//! count is never too low, and too high by at most the count that was taken over. Each shard has its own lock and
 //! counters. Keys are assigned to shards at random, so that callers cannot choose keys that share a shard.
 
 use hashbrown::HashTable;
@@ -28,7 +28,7 @@ pub(super) struct Counted {
 pub(super) struct Heaviest {
     pub(super) keys: Vec<Counted>,
     pub(super) total: u64,
-    /// The maximum number of times that a key without a counter was counted.
+    /// The maximum number of times that a key without a counter may have been counted.
     pub(super) max_error: u64,
 }
 
@@ -79,7 +79,7 @@ impl Sketch {
     }
 }
 
-/// The counters of a shard, sorted by their counts, so that a count is incremented in constant time.
+/// The counters of a shard. They are sorted by their counts, so that incrementing a count takes constant time.
 struct Shard {
     max: usize,
     total: u64,
@@ -88,7 +88,7 @@ struct Shard {
     index: HashTable<u32>,
     /// The counters in order of their counts, the highest first.
     order: Vec<u32>,
-    /// Counters with equal counts, which are consecutive in `order`.
+    /// The groups of counters with equal counts. The counters of a group are consecutive in `order`.
     groups: Slab<Group>,
 }
 

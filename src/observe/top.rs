@@ -5,7 +5,7 @@ use super::sketch::{Counted, Heaviest, SHARDS, Sketch};
 use crate::limiter::observer::{Decided, Observer, Outcome, Requested};
 use crate::policy::{Digest, Policy, PolicyName, Reason};
 
-/// Counts the charges of the heaviest keys of each policy, in bounded memory.
+/// Counts the charges of the heaviest keys of each policy (those with the most charges), in bounded memory.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::policy::{Digest, Policy, PolicyName, Reason};
 /// let refused = top.refused(API.name(), 10);
 /// let first = &refused.keys()[0];
 /// assert_eq!((first.count(), first.max_error()), (3, 0));
-/// // To find out whose digest this is, compare it with the digests of the keys of your customers.
+/// // To find the customer, compare this digest with the digests of your customers' keys.
 /// assert_eq!(first.digest(), limiter.digest(Some(&Key::from("ada"))));
 ///
 /// let requested = top.requested(API.name(), 1);
@@ -30,29 +30,29 @@ use crate::policy::{Digest, Policy, PolicyName, Reason};
 /// ```
 ///
 /// # Whose key is it?
-/// A key is reported as its [digest](TopKey::digest). Compare it with [`RateLimiter::digest`](crate::RateLimiter::digest)
-/// of the keys that you know. Under policies that you pass to [`show_keys`](Top::show_keys), the [text
-/// form](TopKey::text) of the key is reported as well.
+/// A key is reported as its [digest](TopKey::digest). Compare the digest with those that
+/// [`RateLimiter::digest`](crate::RateLimiter::digest) returns for the keys that you know. Under policies that you pass
+/// to [`show_keys`](Top::show_keys), the [text form](TopKey::text) of the key is reported as well.
 ///
 /// # What is counted
 /// Counts are numbers of charges, not of tokens, so a single request with a high cost does not change the order. A
 /// charge is *requested* if it was decided, and *refused* if its own policy denied it: by a quota, a deny list or a
-/// block, in [shadow mode](crate::policy::Enforce) too. A charge that was denied only because of another policy is not
-/// refused. Checks and charges that the backend failed to decide are not counted.
+/// block. This includes denials in [shadow mode](crate::policy::Enforce). A charge that was denied only because of
+/// another policy does not count as refused. Checks and charges that the backend failed to decide are not counted.
 ///
 /// Counts start when the program starts, or at the last [`clear`](Top::clear). They include only the charges of this
 /// process.
 ///
 /// # Memory and error bound
 /// For each policy, there are two sketches (one for requested and one for refused charges), with up to
-/// [`max_keys`](Top::max_keys) counters each. A counter takes about 100 bytes, plus the text of the key if
-/// it is shown. Each of the first 512 policies has its own sketches, and all others share two sketches, which are
-/// returned for each of them.
+/// [`max_keys`](Top::max_keys) counters each. A counter takes about 100 bytes, plus the text of the key if it is shown.
+/// Each of the first 512 policies has its own sketches. All other policies share two sketches, so the results are the
+/// same for each of these policies.
 ///
 /// While a policy has fewer keys than counters, counts are exact. Otherwise, a count is never too low, and it is too
 /// high by at most [`TopKey::max_error`]. A key that is not among the counters was counted at most
-/// [`TopKeys::max_error`] times. This is about the total divided by `max_keys`, or less if a few keys make up most of the
-/// total. Callers cannot choose keys that push out the key of another caller.
+/// [`TopKeys::max_error`] times. This is about the total divided by `max_keys`, or less if a few keys make up most of
+/// the total. Callers cannot choose keys that push out the key of another caller.
 #[derive(Debug)]
 pub struct Top {
     max_keys: usize,
@@ -75,18 +75,18 @@ impl Top {
     /// The default of [`max_keys`](Top::max_keys).
     pub const DEFAULT_MAX_KEYS: usize = 1024;
 
-    /// Sets the number of counters in each sketch, which is rounded up to a multiple of 8. The range is 8 to 1,048,576;
-    /// other numbers are set to the nearest of these. Defaults to 1,024.
+    /// Sets the number of counters in each sketch. The number is clamped to the range from 8 to 1,048,576, and rounded
+    /// up to a multiple of 8. Defaults to 1,024.
     #[must_use]
     pub fn max_keys(mut self, keys: usize) -> Top {
         self.max_keys = keys.clamp(SHARDS, MAX_KEYS);
         self
     }
 
-    /// Shows the keys of these policies as [text](TopKey::text), for example because the keys are account numbers. May be
-    /// called repeatedly. By default, only digests are shown.
+    /// Shows the keys of these policies as [text](TopKey::text). This is useful if the keys are account numbers, for
+    /// example. May be called repeatedly. By default, only digests are shown.
     ///
-    /// Keys that contain the value of a header or a cookie, or a bearer token, are never shown, because they may be
+    /// Keys that contain a bearer token or the value of a header or cookie are never shown, because they may be
     /// credentials.
     ///
     /// ```
@@ -200,12 +200,13 @@ impl TopKeys {
         &self.keys
     }
 
-    /// Returns the number of charges of all keys of the policy. It is exact.
+    /// Returns the exact number of charges of all keys of the policy.
     pub const fn total(&self) -> u64 {
         self.total
     }
 
-    /// Returns the maximum count of a key that has no counter. It is 0 until all counters of a sketch are used.
+    /// Returns the maximum number of charges of a key that has no counter, which is 0 until all counters of a shard of
+    /// the sketch are used.
     pub const fn max_error(&self) -> u64 {
         self.max_error
     }
@@ -220,14 +221,14 @@ impl TopKey {
         self.0.key
     }
 
-    /// Returns the [text form](crate::Key#text-form) of the key, if the policy was passed to [`show_keys`](Top::show_keys), and
-    /// the key was charged again since it has been in the list. A text of more than 128 bytes is shortened and ends with
-    /// `…`.
+    /// Returns the [text form](crate::Key#text-form) of the key. `None` unless the policy was passed to
+    /// [`show_keys`](Top::show_keys) and the key has been charged again since it got a counter. A text of more than 128
+    /// bytes is shortened and ends with `…`.
     pub fn text(&self) -> Option<&str> {
         self.0.text.as_deref()
     }
 
-    /// Returns the number of charges. It is never too low, and too high by at most [`max_error`](TopKey::max_error).
+    /// Returns the number of charges, which is never too low, and too high by at most [`max_error`](TopKey::max_error).
     pub const fn count(&self) -> u64 {
         self.0.count
     }

@@ -41,16 +41,17 @@ use crate::policy::PolicyName;
 /// | `mistake` | WARN, once for each | `kind`, `mistake`: what was found, and how to fix it |
 ///
 /// The decision fields are `policy`, `outcome`, `reason`, `decided_by`, `cost`, `remaining`, `limit`, `key`, `enforced`
-/// and, if present, `tier`, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). The names of events
-/// and fields are stable, and so are the fixed values of fields. The message of an event is its name.
+/// and, if present, `tier`, `retry_after_ms` (rounded up), `rule` and `latency_us` (remote backends only). The names of
+/// events and fields are stable, and so are the fixed values of fields. The message of an event is its name.
 ///
-/// - **Several policies**: a request emits one event for each policy. If one policy denies it, all events are `denied`.
-///   The events of policies that did not deny it have the `reason` `refused_elsewhere`. Exclude these events to see
-///   each refused request once.
+/// - **Several policies**: a request emits one event for each policy. If one policy denies the request, all of these
+///   events are `denied`. The events of the other policies have the `reason` `refused_elsewhere`. To see each refused
+///   request once, exclude these events.
 /// - **Keys** appear only as digests. A `rule` contains an address, user agent or label, but never a key.
-/// - **Rate**: by default, at most ten denials, ten failures and ten `near_limit` events per second are logged for each policy, and at most ten
-///   blocks per second in total (see [`per_second`](Tracing::per_second)). The field `suppressed` is the number of
-///   events omitted since the last logged one. The first 512 policies are counted separately, and all others together.
+/// - **Rate**: by default, at most ten denials, ten failures and ten `near_limit` events per second are logged for each
+///   policy, and at most ten blocks per second in total (see [`per_second`](Tracing::per_second)). The field
+///   `suppressed` is the number of events that were omitted since the last logged event. Each of the first 512 policies
+///   is counted separately, and all others are counted together.
 #[derive(Debug)]
 pub struct Tracing {
     level: Level,
@@ -64,7 +65,7 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// The target of all events, which filters can use.
+    /// The target of all events, for use in filters.
     pub const TARGET: &'static str = "tollgate";
 
     /// Creates an observer that logs denials at INFO, at most ten per second and policy.
@@ -88,15 +89,15 @@ impl Tracing {
         self
     }
 
-    /// Sets how many events of each kind are logged per second. Denials, failures and `near_limit` events are counted for each policy, and
-    /// blocks in total. Defaults to 10. With `u32::MAX`, all events are logged.
+    /// Sets how many denials, failures and `near_limit` events are logged per second for each policy, and how many
+    /// blocks are logged per second in total. Defaults to 10. With `u32::MAX`, all of these events are logged.
     #[must_use]
     pub fn per_second(mut self, events: u32) -> Tracing {
         self.per_second = events;
         self
     }
 
-    /// Emits the event `near_limit` when a key passes this share of its limit, such as 0.8. Off by default. See
+    /// Logs the event `near_limit` when a key passes this share of its limit, such as 0.8. Off by default. See
     /// [`Decided::passes`] for the exact condition.
     ///
     /// ```
@@ -305,7 +306,7 @@ fn is_enabled(level: Level) -> bool {
     }
 }
 
-/// Returns whole milliseconds, rounded up so that the same call succeeds after that time.
+/// Returns whole milliseconds, rounded up so that a retry after this time is not too early.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -29,7 +29,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// let ada: IpAddr = [198, 51, 100, 1].into();
 /// assert!(limiter.try_acquire(&LOGIN, ("ada", ada)).ip(ada).await?.is_allowed());
 ///
-/// // The other settings are as follows.
+/// // The remaining settings:
 /// let rules = AutoBlock::of_names([LOGIN.name().clone()]).escalate(4, 7 * DAY).reset_on_success();
 /// # Ok(()) }
 /// ```
@@ -42,7 +42,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 ///   that are [verified](crate::key#which-keys-a-client-can-invent) or contain the address.
 /// - **Addresses**: a block applies to every call with the address in its [`Signals`](crate::protection::Signals), even
 ///   if many people share the address. IPv6 addresses are compared by their first 64 bits.
-/// - **Counts**: the first denial starts a count, which ends after the [time window](AutoBlock::within). Denials by a
+/// - **Counts**: a count starts at the first denial and ends after the [time window](AutoBlock::within). Denials by a
 ///   block, denials of a [`check`](crate::RateLimiter::check) and denials that are not enforced do not count. Neither
 ///   do calls that are dropped before a remote backend has answered.
 /// - In [shadow mode](crate::RateLimitLayer::shadow), blocks are not enforced.
@@ -111,7 +111,8 @@ impl AutoBlock {
     }
 
     /// Makes each further block of a caller `factor` (at least 1) times as long as the previous block, up to `most`.
-    /// The length is reset once the caller has not been blocked for as long as its last block lasted. Off by default.
+    /// The length is reset after the caller has been free of blocks for as long as its last block lasted. Off by
+    /// default.
     #[must_use]
     pub fn escalate(mut self, factor: u32, most: Duration) -> AutoBlock {
         self.escalation = Some((factor.max(1), most));

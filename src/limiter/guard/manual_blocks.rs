@@ -13,10 +13,10 @@ use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 pub(in crate::limiter) struct ManualBlocks {
     /// The end and the origin of each block.
     until: Map<Digest, (Micros, Option<BlockOrigin>)>,
-    /// The same blocks, ordered by their ends. Every change locks this set, which keeps the two collections consistent.
-    /// Calls never lock this set.
+    /// The same blocks, ordered by their ends. Every change locks this set, so that the two collections stay
+    /// consistent. Calls never lock it.
     ends: Mutex<BTreeSet<(Micros, Digest)>>,
-    /// Whether a block was ever added. Until a block is added, calls skip the lookup.
+    /// Whether a block was ever added. Until then, calls skip the lookup.
     any: AtomicBool,
 }
 
@@ -96,7 +96,7 @@ mod tests {
         }
         assert_eq!(manual.len(now), MAX_MANUAL_BLOCKS);
         assert!(!manual.block(Digest::from_bits(u128::MAX), now, now.plus(9)));
-        assert!(manual.block(Digest::from_bits(7), now, now.plus(9)), "replaces a block");
+        assert!(manual.block(Digest::from_bits(7), now, now.plus(9)), "an existing block can be replaced");
         // An expired block is replaced.
         let later = now.plus(5);
         assert!(manual.block(Digest::from_bits(u128::MAX), later, later.plus(9)));

@@ -44,8 +44,8 @@ pub(super) struct NewBlock {
     pub(super) times: u32,
 }
 
-/// The time at which a block was made, and the rule for its signal. Only the process that made the block knows the
-/// rule.
+/// The time at which a block was made, and the rule for the blocked signal. Only the process that made the block knows
+/// the rule.
 #[derive(Clone)]
 pub(super) struct BlockOrigin {
     pub(super) since: Micros,
@@ -55,13 +55,13 @@ pub(super) struct BlockOrigin {
 impl BlockOrigin {
     /// Creates an entry in the list of blocks. `times` is `None` for a manual block.
     fn listed(origin: Option<BlockOrigin>, digest: Digest, now: Micros, until: Micros, times: Option<u32>) -> Block {
-        // A block has no origin yet while another thread makes it.
+        // While another thread is adding a block, the block has no origin yet.
         let (since, rule) = origin.map_or((now, None), |origin| (origin.since, origin.rule));
         let (left, by_hand) = (until.since(now), times.is_none());
         Block { digest, rule, age: now.since(since), left, times: times.unwrap_or(0), by_hand }
     }
 
-    /// Replaces the time of a block. Keeps the known rule if the other process did not publish one.
+    /// Replaces the origin of a block. Keeps the known rule if this origin has none.
     fn replace(self, known: Option<BlockOrigin>) -> BlockOrigin {
         BlockOrigin { rule: self.rule.or(known.and_then(|known| known.rule)), ..self }
     }
@@ -133,13 +133,13 @@ impl Guard {
         let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks());
         let by_signal = signal_ids.iter().map(|(id, signal)| (*id, signal.clone(), true));
         let keys = keys.filter_map(|(policy, key, digest)| {
-            // A manual block of a key applies under every policy. An automatic block applies under the policies
-            // whose denials count toward automatic blocks.
+            // A manual block of a key applies under every policy. An automatic block applies only under the policies
+            // whose denials are counted.
             let by_denials = self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy));
             Some((digest, Signal::key(key?.clone()), by_denials))
         });
         let blocks = by_signal.chain(keys).filter_map(|(id, signal, by_denials)| {
-            // Every lookup counts an attempt by the blocked caller, so the search must not stop at the first block.
+            // Every lookup counts an attempt by the blocked caller, so the search does not stop at the first block.
             let automatic = offenders.filter(|_| by_denials).and_then(|offenders| offenders.blocked(id, now));
             Some((self.manual.blocked(id, now).max(automatic)?, signal))
         });

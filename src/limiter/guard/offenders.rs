@@ -1,11 +1,11 @@
 //! The table of offenders, which has a fixed size and stores counted denials and automatic blocks.
 //!
 //! Each offender has an entry in one bucket. A client cannot choose keys that fall into the bucket of another client,
-//! even if it knows the limiter's secret.
+//! even if the client knows the limiter's secret.
 //!
 //! A new offender replaces the entry with the lowest rank in its bucket. Empty entries rank lowest, followed by entries
-//! without recent denials and entries with few denials. Therefore, in a flood of callers that are denied once, these
-//! callers displace only each other.
+//! without recent denials and entries with few denials. Therefore, many callers that are denied once displace only each
+//! other.
 
 use std::time::Duration;
 
@@ -34,10 +34,10 @@ struct Offender {
     /// The end of the block, or 0 if there was no block.
     until: u64,
     since: u64,
-    /// Denials and blocked attempts since the time `since`.
+    /// The number of denials and blocked attempts from the time `since` on.
     count: u32,
-    /// The count of the previous window. It prevents a blocked caller that keeps trying from being dropped when a new
-    /// window begins.
+    /// The count of the previous window. When a new window begins, this count keeps the entry of a blocked caller that
+    /// is still trying.
     before: u32,
     /// The number of successive blocks.
     times: u32,
@@ -79,7 +79,7 @@ impl Offenders {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);
         if entry.since < entry.until && entry.until <= now.get() {
-            // Attempts during a block affect which entries are kept, but do not count towards another block.
+            // Attempts during a block affect which entries are kept, but do not count toward another block.
             (entry.before, entry.count, entry.since) = (entry.count, 0, now.get());
         }
         let count = entry.count(now, self.window);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     /// Regression: the default secret of a Redis backend is derived from its prefix, so anyone can compute digests. A
-    /// blocked client could lift its block with 400 requests under eight names in its bucket.
+    /// blocked client could lift its block with 400 requests under eight names that fall into its bucket.
     #[test]
     fn keys_chosen_under_a_known_secret_do_not_free_a_blocked_client() {
         const BUCKETS: u64 = 1024;
@@ -314,8 +314,8 @@ mod tests {
         let rules = rules().threshold(30);
         let mut now = NOW;
         let worst: Vec<Digest> = (0..200).map(|i| id(1_000_000_000 + i)).collect();
-        // The worst offenders call during a flood of other callers. Every tenth of these is denied five times, and the
-        // others are denied once.
+        // The worst offenders make calls during a flood of other callers. Every tenth of the other callers is denied
+        // five times, and the rest are denied once.
         for caller in 0..400_000u64 {
             now = now.plus(100);
             for _ in 0..(if caller % 10 == 0 { 5 } else { 1 }) {

@@ -34,7 +34,7 @@ impl Pauses {
         until.iter().filter(|(_, end)| **end > now).map(|(row, end)| (*row, *end)).collect()
     }
 
-    /// Pauses a row, unless it is already paused for longer. Returns `false` if the table is full.
+    /// Pauses a row, unless the row is already paused until later. Returns `false` if the table is full.
     pub(in crate::limiter) fn pause(&self, row: Digest, now: Micros, end: Micros) -> bool {
         let mut until = self.until.write().unwrap_or_else(PoisonError::into_inner);
         if until.len() >= MAX_PAUSES {
@@ -75,7 +75,7 @@ mod tests {
             assert!(pauses.pause(Digest::from_bits(row), now, now.plus(1 + row as u64)));
         }
         assert!(!pauses.pause(Digest::from_bits(u128::MAX), now, now.plus(9)));
-        assert!(pauses.pause(Digest::from_bits(7), now, now.plus(99)), "extends a pause");
+        assert!(pauses.pause(Digest::from_bits(7), now, now.plus(99)), "an existing pause can be extended");
         assert!(pauses.pause(Digest::from_bits(u128::MAX), now.plus(1), now.plus(9)));
     }
 }

@@ -1,10 +1,10 @@
-//! The leases that this process holds on one window of a row. Pure functions of the local time.
+//! The lease logic of one window of a row, without I/O and without reading a clock.
 
 use std::time::Duration;
 
 use crate::algorithm::{Ask, Lease, LeaseId, LeaseReport, Micros, Quota, State, Step, Verdict, roll, step};
 
-/// The leases on one window of a row.
+/// The leases that this process holds on one window of a row.
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) quota: Quota,
@@ -12,17 +12,17 @@ pub(super) struct Holder {
     held: [Option<HeldLease>; 2],
     row: Option<KnownRow>,
     demand: Demand,
-    /// The tokens that were held after the last grant.
+    /// The number of tokens that were held after the last grant.
     full: u64,
     /// Whether a request for a lease is in flight.
     pub(super) is_asking: bool,
     /// The number of tokens in the last request.
     asked: u64,
-    /// Whether the backend granted only few of the tokens in the last request.
+    /// Whether the backend granted less than a quarter of the tokens in the last request.
     is_short: bool,
-    /// Until this time, the backend is not asked again, because it had only few tokens left.
+    /// Until this time, the backend is not asked again, because it had only a few tokens left.
     paused_until: Micros,
-    /// Changes with each report. A charge can be refunded to a lease only until it has been reported.
+    /// Changes with each report. A charge can be refunded to a lease only until the charge has been reported.
     pub(super) sequence: u32,
     pub(super) used: Micros,
 }
@@ -31,12 +31,13 @@ pub(super) struct Holder {
 struct HeldLease {
     id: LeaseId,
     tokens: u64,
-    /// The tokens that were spent and not yet reported.
+    /// The number of tokens that were spent and not yet reported.
     spent: u64,
     deadline: Micros,
 }
 
-/// The row after the last request, and the times of this request by the clocks of the server and of this process.
+/// The row as of the last answer. `seen` is the time of the answer by the server's clock, and `answered` by the local
+/// clock.
 #[derive(Clone, Copy, Debug)]
 struct KnownRow {
     state: State,
@@ -58,11 +59,11 @@ const REFRESH: Duration = Duration::from_millis(500);
 /// The period over which demand is measured.
 const MEASURED: Duration = Duration::from_millis(100);
 
-/// Clocks may differ by this part of the life of a lease.
+/// Because clocks may drift apart, this process stops using a lease when 1/100 of the lease's life is left.
 const DRIFT_DIVISOR: u32 = 100;
 
-/// The longest time for which the backend is not asked after it had no tokens, or only few. Without this pause, a process
-/// would ask the backend for each refilled token.
+/// The longest time for which the backend is not asked after it had no tokens or only a few. Without this pause, a
+/// process would ask the backend for each refilled token.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 impl Holder {
@@ -96,7 +97,7 @@ impl Holder {
         self.held.iter().flatten().filter(|lease| now < lease.deadline).map(|lease| lease.tokens).sum()
     }
 
-    /// Returns whether the leases cover a charge. A charge of 0 needs no tokens, but a lease.
+    /// Returns whether the leases cover a charge. A charge of 0 also needs a lease that has tokens left.
     #[inline]
     pub(super) fn covers(&self, cost: u64, now: Micros) -> bool {
         self.row.is_some() && self.tokens(now) >= cost.max(1)
@@ -118,7 +119,8 @@ impl Holder {
         true
     }
 
-    /// Gives tokens back to the leases, if they were spent since the last report. Returns whether they were.
+    /// Gives tokens of a charge back to the leases, unless the charge has been reported. Returns whether the tokens
+    /// were given back.
     pub(super) fn refund(&mut self, tokens: u64, sequence: u32, now: Micros) -> bool {
         let spent: u64 = self.held.iter().flatten().map(|lease| lease.spent).sum();
         if sequence != self.sequence || spent < tokens {
@@ -135,13 +137,13 @@ impl Holder {
         true
     }
 
-    /// Returns whether it is time to ask for another lease, although tokens are left.
+    /// Returns whether so few tokens are left that another lease should be requested.
     #[inline]
     pub(super) fn is_low(&self, now: Micros) -> bool {
         !self.is_asking && !self.is_paused(now) && self.tokens(now) <= self.full / 4
     }
 
-    /// Returns whether the backend has recently granted only few of the tokens that this process needs.
+    /// Returns whether the backend has recently granted only a few of the tokens that this process needs.
     #[inline]
     pub(super) fn is_paused(&self, now: Micros) -> bool {
         now < self.paused_until
@@ -167,8 +169,8 @@ impl Holder {
         Some((self.report(false, sequence, now), tokens))
     }
 
-    /// Returns how long the backend is not asked after it had no tokens, or only few. The time varies, because otherwise
-    /// a process could always ask just after another one has taken the tokens.
+    /// Returns how long the backend is not asked after it had no tokens or only a few. The time varies, because
+    /// otherwise a process might always ask just after another process has taken the tokens.
     pub(super) fn pause(&self, now: Micros) -> Duration {
         if self.wanted() < 2 {
             return Duration::ZERO;
@@ -177,13 +179,13 @@ impl Holder {
         MAX_PAUSE.min(Duration::from_micros(self.quota.fill_micros() / 8)) * (128 + part as u32) / 256
     }
 
-    /// Returns whether there are tokens to give back, or that must be reported.
+    /// Returns whether there are no tokens to give back or to report.
     pub(super) fn is_empty(&self) -> bool {
         self.held.iter().flatten().all(|lease| lease.tokens + lease.spent == 0)
     }
 
-    /// Takes the reports for a request. If `all` is set, all unused tokens are given back. Otherwise, only those of the
-    /// older lease are, if there are two, because there must be room for another lease.
+    /// Takes the reports for a request. If `all` is set, all unused tokens are given back. Otherwise, leases that have
+    /// ended are given back, and so is the older of two leases, to make space for a new lease.
     pub(super) fn report(&mut self, all: bool, sequence: u32, now: Micros) -> [LeaseReport; 2] {
         let (mut reports, is_full) = ([LeaseReport::default(); 2], self.held.iter().all(Option::is_some));
         for (i, (report, held)) in reports.iter_mut().zip(&mut self.held).enumerate() {
@@ -203,7 +205,8 @@ impl Holder {
         reports
     }
 
-    /// Adds a lease that was requested at `sent`. Returns it if there is no room for it.
+    /// Adds a lease that was requested at `sent`. If there is no space for the lease, returns a report that gives it
+    /// back.
     pub(super) fn granted(&mut self, lease: &Lease, sent: Micros, now: Micros) -> Option<LeaseReport> {
         self.row = Some(KnownRow { state: lease.state, seen: lease.now, answered: now });
         self.is_short = lease.tokens < self.asked / 4;
@@ -214,7 +217,7 @@ impl Holder {
         }
         let same = self.held.iter_mut().flatten().find(|held| held.id == lease.id);
         if let Some(held) = same {
-            // Both leases end with their generation.
+            // The leases are of the same generation, so they end together.
             (held.tokens, held.deadline) = (held.tokens + lease.tokens, held.deadline.max(deadline));
         } else if let Some(free) = self.held.iter_mut().find(|held| held.is_none()) {
             *free = Some(HeldLease { id: lease.id, tokens: lease.tokens, spent: 0, deadline });
@@ -236,7 +239,7 @@ impl Holder {
         Some(Step { verdict: Verdict::Deny { retry: Some(retry) }, ..estimated })
     }
 
-    /// Returns the step of a charge that was spent from the leases. The row is estimated from the last answer. Tokens
+    /// Returns the step of a charge that was spent from the leases, estimated from the row in the last answer. Tokens
     /// that are still held count as unspent.
     #[inline]
     pub(super) fn step(&self, now: Micros) -> Option<Step> {
@@ -255,7 +258,7 @@ impl Demand {
         let elapsed = now.since(self.since);
         if elapsed >= MEASURED {
             let measured = self.tokens as f64 / elapsed.as_secs_f64();
-            // The first measurement counts as it is. Later ones are smoothed.
+            // The first measurement is used directly. Later measurements are smoothed.
             let smoothed = (self.per_second + measured) / 2.0;
             self.per_second = if self.per_second == 0.0 { measured } else { smoothed };
             (self.tokens, self.since) = (0, now);
@@ -310,8 +313,8 @@ mod tests {
         assert!(holder.is_empty() && holder.tokens(NOW) == 0);
     }
 
-    /// The grant was compared with the demand when it arrived. After a surge of demand, calls were denied for up to 100 ms
-    /// although the row was nearly full.
+    /// Regression: a grant was compared with the demand at its arrival, not at the request. After a surge of demand,
+    /// calls were denied for up to 100 ms although the row was nearly full.
     #[test]
     fn a_full_grant_is_not_short_although_the_demand_has_grown_meanwhile() {
         let mut holder = Holder::new(QUOTA, 1, NOW);

@@ -1,8 +1,8 @@
 //! Leases (step 4): tokens of a remote backend that this process spends without asking the backend.
 //!
-//! A call is decided from leases only if all of its charges are under policies with leases, and the leases cover all of
-//! them. Otherwise, the process gives back what it holds of the call's rows, and the backend decides. One request per
-//! window asks for the next lease before the current one is used up.
+//! A call is decided from leases only if all of its charges are under policies with leases and are covered by leases.
+//! Otherwise, the process gives its leases on the call's rows back, and the backend decides. Before a lease on a window
+//! is used up, one request asks for the next lease.
 
 mod holder;
 #[cfg(test)]
@@ -31,7 +31,7 @@ pub(super) struct Leases {
     shards: Box<[Mutex<Shard>]>,
     placement: Placement,
     sequence: AtomicU32,
-    /// Whether the backend calls [`LeaseHolder::tick`], which it does from the first charge that may use a lease.
+    /// Whether the backend calls [`LeaseHolder::tick`]. The calls begin at the first charge that may use a lease.
     is_watched: AtomicBool,
 }
 
@@ -54,9 +54,9 @@ struct Request {
 
 /// The result of trying to decide a call from leases.
 pub(super) enum Spent {
-    /// For each take, the number of the last report before the charge, and the step.
+    /// For each take, the sequence number of the last report before the charge, and the step.
     All(SmallVec<[u32; 4]>, Steps),
-    /// The call is denied, because the backend has recently granted only few of the tokens that this process needs.
+    /// The call is denied, because the backend has recently granted only a few of the tokens that this process needs.
     Denied(Steps),
     /// The backend must decide. The flag is set if this process holds tokens of the call's rows.
     Nothing { holds: bool },
@@ -103,7 +103,8 @@ impl Leases {
             }
         }
         if !covers {
-            // The retry time of a call with several charges depends on all of their rows, so the backend computes it.
+            // The retry time of a call with several charges depends on all of their rows, so the backend computes this
+            // time.
             if let ([take], false) = (takes, holds) {
                 let holder = shards.entry(0, ids[0]).map(|entry| &entry.holder).filter(|_| is_leasable(take));
                 let paused = holder.filter(|holder| holder.quota == take.quota && holder.is_paused(now));
@@ -129,7 +130,7 @@ impl Leases {
         Spent::All(reports, steps.into_iter().collect())
     }
 
-    /// Gives back the tokens of a call's rows, before the backend decides the call.
+    /// Gives back the leased tokens of a call's rows, before the backend decides the call.
     pub(super) fn give_back(&self, takes: &[Take<'_>]) {
         for take in takes.iter().filter(|take| take.part.leased) {
             let (id, now) = (take.digest(), self.time.now());
@@ -185,7 +186,7 @@ impl Leases {
         }
     }
 
-    /// Returns how long a denial of a take is remembered although tokens have been refilled.
+    /// Returns how long a denial of a take is remembered, even if tokens have been refilled since.
     pub(super) fn pause(&self, take: &Take<'_>) -> Duration {
         let (id, now) = (take.digest(), self.time.now());
         if !take.part.leased {
@@ -194,14 +195,14 @@ impl Leases {
         self.shard(id).get(&id).map_or(Duration::ZERO, |entry| entry.holder.pause(now))
     }
 
-    /// Gives tokens of a charge back to its lease. Returns `false` if they are forfeited, because the charge has been
-    /// reported.
+    /// Gives tokens of a charge back to its lease. Returns `false` if the charge has been reported, in which case the
+    /// tokens are forfeited.
     pub(super) fn refund(&self, id: Digest, tokens: u64, sequence: u32) -> bool {
         let now = self.time.now();
         self.shard(id).get_mut(&id).is_some_and(|entry| entry.holder.refund(tokens, sequence, now))
     }
 
-    /// Takes more tokens for a charge from its lease. Returns whether there were enough.
+    /// Spends additional tokens of the leases for a charge. Returns whether there were enough.
     pub(super) fn surcharge(&self, id: Digest, tokens: u64) -> bool {
         let now = self.time.now();
         self.shard(id).get_mut(&id).is_some_and(|entry| entry.holder.spend(tokens, now))
@@ -253,7 +254,7 @@ impl Leases {
         requests
     }
 
-    /// Prepares a request for the next lease, unless it would save no calls.
+    /// Prepares a request for the next lease, unless a request is in flight or a lease would save no calls.
     fn request(&self, id: Digest, take: &OwnedTake, holder: &mut Holder, now: Micros) -> Option<Request> {
         let (reports, tokens) = holder.ask(self.next(), now)?;
         Some(Request { id, take: take.clone(), reports, tokens, sent: now })

@@ -46,7 +46,7 @@ fn the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost
             thread(move || due(&queues.leave(&ticket).unwrap()))
         });
         let mut mine = 3;
-        // The checker reports a caller that is not woken.
+        // The model checker reports an error if the caller is never woken.
         loom::future::block_on(std::future::poll_fn(|context| {
             if let Some(moved) = queues.moved(&last, context.waker()) {
                 mine = due(&moved);
@@ -61,7 +61,7 @@ fn the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost
 }
 
 /// A caller becomes due while the caller before it leaves. The caller that is due uses one of the two reservations, and
-/// the other is given back.
+/// the other reservation is given back.
 #[test]
 fn a_reservation_is_used_once_if_it_is_due_while_another_is_passed_on() {
     every_order(|| {
@@ -148,7 +148,7 @@ fn quotas_are_replaced_in_one_step() {
         let found = find();
         assert!(!found[0]);
         assert_eq!((overrides.len(), overrides.is_empty()), (usize::from(found[1]), !found[1]));
-        // Another change updates the count, which would show a quota that was lost.
+        // Another change recomputes the count, which would reveal a quota that a wrong count had hidden.
         overrides.set(change(3, Some(quota)), NOW);
         assert_eq!(find(), found);
     });
@@ -170,8 +170,8 @@ fn concurrent_inserts_lose_no_rule() {
     });
 }
 
-/// One caller reads the backend's row and stores its denial, while another caller gives tokens back and forgets the
-/// row.
+/// One caller reads the backend's row and stores its denial, while another caller gives tokens back and removes the row
+/// from the cache.
 #[test]
 fn a_denial_read_before_a_refund_is_not_cached_after_the_refund() {
     every_order(|| {

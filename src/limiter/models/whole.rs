@@ -157,7 +157,7 @@ fn clones_of_a_receipt_settle_a_charge_once() {
 fn denials_from_before_a_reset_are_not_cached_after_the_reset() {
     every_order(|| {
         let backend = OneRow::remote();
-        // The row is charged by another limiter, so that this limiter has not cached it.
+        // Another limiter charges the row, so that the limiter under test has not cached the row.
         assert!(now(RateLimiter::new(backend.clone()).try_acquire(&API, "eve").cost(2)).is_allowed());
         let limiter = RateLimiter::builder(backend).block_cache(4).build();
         let asking = {

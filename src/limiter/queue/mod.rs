@@ -1,15 +1,16 @@
 //! Waiting queues. When a caller in this process stops waiting, the callers behind it move up.
 //!
-//! The backend cannot take back a reservation if there are later reservations, because those keep their due times.
-//! Instead, each caller behind the departed caller takes over the reservation just before its own. The last reservation
-//! is given back to the backend. Costs and due times do not change, so every bound still holds.
+//! The backend cannot take back a reservation if there are later reservations, because the due times of the later ones
+//! do not change. Instead, each caller behind the departed caller takes over the reservation just before its own. The
+//! last reservation is given back to the backend. The costs and due times of the reservations do not change, so the
+//! quota is still respected.
 //!
 //! Only reservations with the same cost and quota can be exchanged, so each row has a separate queue for each cost and
 //! quota. The caller of rank `i` in a queue has the reservation of rank `i`. A departure removes one caller and the
 //! last reservation, in time logarithmic in the length of the queue.
 //!
 //! A departure wakes the callers behind it, so that they shorten their timers. Callers that were already woken and have
-//! not polled since are not woken again. If many callers leave together, each remaining caller is woken once.
+//! not polled since are not woken again. If many callers leave together, each remaining caller is woken only once.
 
 mod sequence;
 #[cfg(test)]
@@ -69,8 +70,8 @@ pub(super) struct Ticket {
 }
 
 impl Queues {
-    /// Adds the caller of a reservation. Returns `None` if the reservation cannot be passed on, because it is under
-    /// several policies or was not decided by the backend.
+    /// Adds the caller of a reservation. Returns `None` if the reservation has several decisions or was not decided by
+    /// the backend. Such a reservation cannot be passed on.
     pub(super) fn join(&self, decisions: &Decisions, waker: &Waker) -> Option<Ticket> {
         let decision = decisions.only()?;
         if decision.decided_by() != DecidedBy::Backend {
@@ -116,7 +117,8 @@ impl Queues {
 impl Queue {
     fn join(&mut self, reservation: Decision, waker: Waker) -> EntryId {
         self.joined += 1;
-        // Due times increase unless callers start to wait in an order that differs from that of their decisions.
+        // A new due time is the latest of the queue, unless callers start to wait in a different order from that of
+        // their decisions.
         let rank = self.reserved.partition_point(0, |last| last <= reservation.due());
         self.reserved.insert(rank, reservation);
         self.waiters.insert(rank, Waiter { number: self.joined, moved: false, waker })
@@ -152,7 +154,7 @@ impl Queue {
         Some((waiter, last, wakers))
     }
 
-    /// Sorts waiters that now have the same due time into the order in which they joined, starting at `begin`.
+    /// Starting at `begin`, sorts waiters that now have the same due time by the order in which they joined.
     fn sort(&mut self, mut begin: usize) {
         while let Some(late) = self.waiters.first_beyond(begin, |run| run.in_order) {
             begin = self.waiters.rank(late);
@@ -195,7 +197,7 @@ impl Summarize for Waiter {
     }
 }
 
-/// The summary of a run is its last due time.
+/// The summary of a run of reservations is the last due time.
 impl Summarize for Decision {
     type Summary = Micros;
 

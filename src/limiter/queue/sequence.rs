@@ -1,4 +1,4 @@
-//! A sequence of ranked entries. All operations take time logarithmic in its length.
+//! A sequence of ranked entries. All operations take logarithmic time.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -16,7 +16,8 @@ pub(super) trait Summarize {
 /// A sequence of entries that are ordered by rank, not by value.
 ///
 /// The sequence is a treap (Seidel and Aragon, "Randomized search trees", 1996). This is a binary tree with lower ranks
-/// on the left and higher random priorities at the top. Its depth is logarithmic after any insertions and removals.
+/// on the left and higher random priorities at the top. Its expected depth is logarithmic, whatever the order of
+/// insertions and removals.
 #[derive(Debug)]
 pub(super) struct Sequence<T: Summarize> {
     nodes: Slab<Node<T>>,

@@ -82,7 +82,7 @@ impl Wake for WakeLog {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
-    /// Reservations are joined in any order, and many share a due time.
+    /// Reservations join in any order, and many have the same due time.
     #[test]
     fn any_history_matches_the_model(
         acts in prop::collection::vec((0u8..10, any::<u16>(), 0u64..3, 0u64..12), 0..120),
@@ -94,7 +94,7 @@ proptest! {
         for (id, (act, pick, cost, wait)) in acts.into_iter().enumerate() {
             let waker = Waker::from(Arc::new(WakeLog(id, Arc::clone(&woken))));
             if act < 5 || tickets.is_empty() {
-                // Due times increase, and some are repeated.
+                // Later reservations tend to have later due times. Some due times are equal.
                 let reservation = reservation(7, cost, 1 + (id as u64 * spread / 4) + wait, id);
                 model.join(id, identity(reservation.only().unwrap()));
                 tickets.push((id, queues.join(&reservation, &waker).unwrap()));

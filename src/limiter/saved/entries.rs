@@ -20,7 +20,7 @@ impl Entry {
         Entry(Notice { age, ..content.to_notice() })
     }
 
-    /// Returns the content at a time `age` after it was saved, or `None` if it has expired.
+    /// Returns the content and its age as they are `age` after saving, or `None` if the entry has expired by then.
     pub(super) fn after(&self, age: Duration) -> Option<(NoticeContent, Duration)> {
         let lasts = match self.0.lasts {
             Some(lasts) => Some(lasts.checked_sub(age).filter(|left| !left.is_zero())?),
@@ -44,7 +44,7 @@ impl Entries {
         bytes
     }
 
-    /// Returns what is wrong if the bytes are invalid.
+    /// Parses the entries. The error states what is wrong with the bytes.
     pub(super) fn parse(bytes: &[u8]) -> Result<Entries, String> {
         let mut reader = ByteReader::new(bytes);
         let saved_at = Micros::new(reader.u64().ok_or("the time of saving is missing")?);

@@ -43,7 +43,7 @@ pub enum StateErrorKind {
 }
 
 impl StateError {
-    /// The kind of the error.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> StateErrorKind {
         self.kind
     }

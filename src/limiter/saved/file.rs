@@ -12,7 +12,7 @@ impl RateLimiter {
     /// [Saves](RateLimiter::save) the state to a file, for example at the end of a graceful shutdown.
     ///
     /// The state is written to a new file beside `path`, flushed to the disk, and renamed. If the process is killed or
-    /// the disk is full, `path` still contains the earlier state. A killed process may leave the new file behind. Its
+    /// the disk is full, `path` still contains the earlier state. A killed process may leave the new file behind, whose
     /// name is `path`, followed by the process ID and `.tmp`. On Unix, only the owner may read the file.
     ///
     /// If several processes save to the same path, the last one wins. Give each process its own path.
@@ -26,7 +26,7 @@ impl RateLimiter {
     /// match limiter.load_from_file(&path) {
     ///     Ok(Some(loaded)) => println!("loaded {} rows, saved {:?} ago", loaded.rows, loaded.age),
     ///     Ok(None) => println!("no saved state"),
-    ///     // Callers then have full quotas. To keep them out instead, return the error.
+    ///     // Callers then have full quotas. If this is not acceptable, return the error instead.
     ///     Err(error) => eprintln!("starting without the saved state: {error}"),
     /// }
     /// // ... serve until the shutdown ...
@@ -81,7 +81,7 @@ fn save(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
 }
 
 fn write(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
-    // An earlier process with the same ID may have left the file behind. An existing file is not opened, because it
+    // An earlier process with the same ID may have left the file behind. An existing file is never opened, because it
     // could be a link to another file.
     let _ = fs::remove_file(path);
     let mut options = OpenOptions::new();

@@ -3,7 +3,7 @@
 //! The state begins with a magic number, the version of the format, and a fingerprint of the secret. A frame consists
 //! of its kind (one byte), the length of its payload (four bytes, little-endian), the payload, and 16 bytes of SipHash
 //! under a secret that is derived from the limiter's secret. Each hash also covers the hash of the previous frame. The
-//! last frame is empty, so a state that was cut off between frames can be recognized.
+//! state ends with an empty frame, so a state that was cut off between frames is recognized.
 
 use std::io::{self, Read, Write};
 
@@ -18,7 +18,7 @@ pub(super) enum FrameKind {
     End = 3,
 }
 
-/// The secret for hashes, and the hash so far.
+/// The secret for hashes, and the hash of the last frame.
 struct Chain {
     secret: Secret,
     hash: [u8; HASH_BYTES],
@@ -30,7 +30,8 @@ impl Chain {
         Chain { hash: secret.hash(header).to_bits().to_le_bytes(), secret }
     }
 
-    /// Extends the chain by a frame. The first [`HASH_BYTES`] of `frame` are replaced with the hash so far.
+    /// Extends the chain by a frame. The first [`HASH_BYTES`] of `frame` are replaced with the hash of the previous
+    /// frame.
     fn extend(&mut self, frame: &mut [u8]) {
         frame[..HASH_BYTES].copy_from_slice(&self.hash);
         self.hash = self.secret.hash(frame).to_bits().to_le_bytes();
@@ -58,7 +59,7 @@ impl<W: Write> FrameWriter<W> {
         bytes.chunks(MAX_PAYLOAD).try_for_each(|payload| self.write_frame(kind, payload)).map_err(StateError::write)
     }
 
-    /// Writes the last frame, and returns the number of bytes of all frames.
+    /// Writes the last frame, and returns the number of bytes written in total.
     pub(super) fn finish(mut self) -> Result<u64, StateError> {
         self.write_frame(FrameKind::End, &[]).and_then(|()| self.to.flush()).map_err(StateError::write)?;
         Ok(self.written)

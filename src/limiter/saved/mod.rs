@@ -22,7 +22,7 @@ impl RateLimiter {
     /// blocks, and the [pauses](RateLimiter::pause). Use [`save_to_file`](RateLimiter::save_to_file) for files.
     ///
     /// The backend needs a [secret](crate::backend::MemoryBackendBuilder::secret), because only a process with the same
-    /// secret can find the rows again. The state contains digests instead of keys, addresses and other signals. It is
+    /// secret can find the rows again. The state contains digests instead of keys, addresses and other signals, and is
     /// authenticated with the secret.
     ///
     /// ```
@@ -44,17 +44,17 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// Decisions continue while the rows are copied, because only one shard is locked at a time. Each row is
-    /// consistent, but not all rows are copied at the same instant, so a charge that is made meanwhile may or may not
-    /// be included. If nothing is charged anymore, as at the end of a graceful shutdown, everything is included.
+    /// Decisions continue while the rows are copied, because only one shard of the table is locked at a time. Each row
+    /// is consistent, but not all rows are copied at the same instant, so a charge that is made meanwhile may or may
+    /// not be included. If no more charges are made, as at the end of a graceful shutdown, all charges are included.
     ///
     /// The following is not saved: rows that are fully refilled, [counts of denials](crate::protection::AutoBlock) that
     /// have not led to a block, the lengths of earlier blocks ([escalation](crate::protection::AutoBlock::escalate)
-    /// continues only for active blocks), receipts and reservations, the deny list, and the shared rows of new keys in a
-    /// [full table](crate::docs::design#the-memory-backend).
+    /// continues only for active blocks), receipts and reservations, the deny list, and the shared rows of new keys in
+    /// a [full table](crate::docs::design#the-memory-backend).
     ///
-    /// This method blocks the thread until everything is written. While it runs, a million rows take 40 MB of memory.
-    /// They take the same space in the file. In a service, call this method after the server has stopped, or in
+    /// This method blocks the thread until everything is written. A million rows take 40 MB of memory while this method
+    /// runs, and as much space in the file. In a service, call this method after the server has stopped, or in
     /// [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html).
     ///
     /// # Errors
@@ -76,14 +76,14 @@ impl RateLimiter {
     /// Loads a state that was [saved](RateLimiter::save) by a limiter with the same secret. Call this before the first
     /// request. See [`save`](RateLimiter::save) for an example.
     ///
-    /// - **Rows** continue as if the process had kept running, so tokens were refilled in the meantime. If a quota has
-    ///   changed since then, spent tokens [stay spent](crate::docs::design#the-algebra). A key that already has a row
-    ///   keeps that row. If the table is smaller than before, the rows of denied keys are loaded first, and rows
-    ///   without a free slot are [dropped](Loaded::dropped).
+    /// - **Rows** continue as if the process had kept running, so tokens are refilled for the time in between. If a
+    ///   quota has changed since then, spent tokens [stay spent](crate::docs::design#the-algebra). A key that already
+    ///   has a row keeps that row. If the table is smaller than before, the rows of denied keys are loaded first, and
+    ///   rows without a free slot are [dropped](Loaded::dropped).
     /// - **Quotas and enforcement** that were set at run time replace those of this limiter for the same policy and the
     ///   same callers. A quota is ignored while the policy has a different algorithm.
     /// - **Blocks and pauses** end when they would have ended without the restart. Like blocks from other processes,
-    ///   they are listed without a rule and an age; see [`Block`](crate::protection::Block).
+    ///   loaded blocks are listed without a rule; see [`Block`](crate::protection::Block).
     ///
     /// If the clock shows an earlier time than when the state was saved, the time in between counts as zero. Tokens
     /// stay spent, and rows that are far ahead of the clock start to refill now. If the quota is unchanged, a row
@@ -148,7 +148,7 @@ pub struct Loaded {
     pub blocks: usize,
     /// The pauses that are in effect.
     pub pauses: usize,
-    /// Rows, blocks and pauses that were skipped because they have ended in the meantime.
+    /// Rows, blocks and pauses that were skipped because they had expired.
     pub expired: usize,
     /// Rows that were skipped because their keys already had rows.
     pub existing: usize,

@@ -1,4 +1,4 @@
-//! What goes wrong in the simulation.
+//! The faults in the simulation.
 
 use super::{BEGIN, Process, Simulation, WARM_UP};
 use crate::algorithm::{Micros, SECOND};
@@ -9,16 +9,16 @@ pub(super) enum Fault {
     Loss,
     /// Every second, each process restarts with a probability of one half.
     Crashes,
-    /// A quarter of the processes is cut off from the server for three seconds.
+    /// A quarter of the processes are cut off from the server for three seconds.
     Partition,
     /// The clocks of the processes differ by up to one percent.
     Drift,
-    /// After four seconds, a replica takes over that does not have the writes of the last 100 ms.
+    /// After four seconds, a replica takes over. It lacks the writes of the last 100 ms.
     Failover,
 }
 
 impl Simulation {
-    /// Returns the time of a process's clock.
+    /// Returns the time that a process's clock shows.
     pub(super) fn local(&self, process: usize, now: Micros) -> Micros {
         if self.setting.fault != Some(Fault::Drift) {
             return now;
@@ -37,7 +37,7 @@ impl Simulation {
         }
     }
 
-    /// Is called every tenth of a second.
+    /// Applies crashes and failovers. Called every tenth of a second.
     pub(super) fn suffer(&mut self, now: Micros) {
         let tenths = now.since(BEGIN).as_millis() / 100;
         match self.setting.fault {

@@ -6,11 +6,11 @@ use crate::algorithm::SECOND;
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Load {
-    /// All processes ask for equally many tokens. The sum of their demand is this multiple of the limit.
+    /// All processes request the same number of tokens. The total demand is this multiple of the limit.
     Even(f64),
-    /// Twice the limit. Process `i` asks for a part that is proportional to `1 / (i + 1)`.
+    /// Twice the limit. The part of process `i` is proportional to `1 / (i + 1)`.
     Skewed,
-    /// Twice the limit on average. Each process asks only during one second of four.
+    /// Twice the limit on average. Each process makes calls only during one second of every four.
     Bursty,
 }
 
@@ -20,7 +20,7 @@ const CYCLE: f64 = 4.0;
 const BURST: f64 = 1.0;
 
 impl Load {
-    /// Returns the time of the next call of a process. All times are measured from the begin of the simulation.
+    /// Returns the time of the next call of a process. All times are measured from the start of the simulation.
     pub(super) fn next_arrival(
         self,
         process: usize,
@@ -39,14 +39,14 @@ impl Load {
         if self == Load::Bursty {
             wait = after_bursts(process, now.as_secs_f64(), wait);
         }
-        // Without the microsecond, the calls of a very busy process might never end.
+        // The minimum of a microsecond makes the time advance even for a very busy process.
         now + Duration::from_secs_f64(wait).max(SECOND / 1_000_000)
     }
 }
 
-/// Adds the silent parts of the cycles to a wait that counts only bursts.
+/// Adds the pauses between bursts to a wait that counts only the time in bursts.
 fn after_bursts(process: usize, now: f64, wait: f64) -> f64 {
-    // Each process has another phase.
+    // Each process has a different phase.
     let phase = (now + process as f64 * 0.618 * CYCLE) % CYCLE;
     let (until_next, left) = if phase < BURST { (0.0, BURST - phase) } else { (CYCLE - phase, BURST) };
     let rest = wait - left;

@@ -1,5 +1,6 @@
-//! A simulation of many processes that share the limit of one key, in virtual time, with the real algebra and the real
-//! code of the holders. It compares leases with calls to one row, with shards, and with a fixed share for each process.
+//! A simulation in virtual time of many processes that share the limit of one key. The algebra and the lease holders
+//! are those of the crate. The simulation compares leases with calls to one row, with shards, and with a fixed share
+//! for each process.
 //!
 //! `make simulate` writes the tables.
 
@@ -30,7 +31,7 @@ enum Mode {
     Plain,
     Leases,
     Shards,
-    /// Each process has a bucket of its own, with an equal part of the limit.
+    /// Each process has its own bucket, with an equal part of the limit.
     Shares,
 }
 
@@ -38,7 +39,7 @@ enum Mode {
 struct Setting {
     mode: Mode,
     processes: usize,
-    /// Tokens per second, and the capacity.
+    /// The number of tokens per second, which is also the capacity.
     limit: u64,
     load: Load,
     round_trip: Duration,
@@ -56,12 +57,12 @@ enum Event {
 }
 
 enum Message {
-    /// A call, with the reports that are sent before it, and the tokens to lease after it.
+    /// A call, with the reports that are applied before the call, and the request for a lease that follows it.
     Call([LeaseReport; 2], Option<([LeaseReport; 2], u64)>),
-    /// A request for a lease while the last one lasts.
+    /// A request for the next lease, sent before the current lease is used up.
     Renewal([LeaseReport; 2], u64),
     Reports([LeaseReport; 2]),
-    /// A call on a shard, and the shard that is tried next.
+    /// A call on a shard, and the shard to try if this one denies the call.
     OfShard(u8, Option<u8>),
 }
 
@@ -76,7 +77,8 @@ enum Answer {
 struct Process {
     started: Micros,
     holder: Holder,
-    /// For each shard, when it will be full, and until when it denies. Other modes use the first entry.
+    /// For each shard, the instant at which it will be full, and the time until which this process denies calls on it.
+    /// Modes without shards use the first entry.
     shards: Vec<(u64, Micros)>,
     share: State,
     used: Micros,
@@ -95,7 +97,7 @@ struct Simulation {
     next: u64,
     random: Random,
     row: (State, Outstanding),
-    /// The row some time ago, to which a failover returns.
+    /// An earlier copy of the row, which a failover restores.
     replica: (State, Outstanding),
     shards: Vec<State>,
     processes: Vec<Process>,
@@ -109,11 +111,11 @@ struct Simulation {
 struct Outcome {
     /// The admitted calls, relative to one central bucket.
     utilization: f64,
-    /// The admitted calls of the process with the fewest, relative to its part of the demand. `None` if this part is too
-    /// small to tell.
+    /// The lowest ratio of a process's admitted calls to its part of the demand. `None` if no part is at least 20
+    /// calls.
     unluckiest: Option<f64>,
     calls_per_decision: f64,
-    /// The most tokens that were admitted in any interval, beyond the bound.
+    /// The largest number of tokens that were admitted beyond the bound in any interval.
     over: f64,
 }
 
@@ -204,7 +206,7 @@ impl Simulation {
         self.at(now + self.setting.round_trip / 2, Event::Message(process, now, message));
     }
 
-    /// Sends an answer to a process, unless it is lost. Returns whether it will arrive.
+    /// Sends an answer to a process, unless it is lost. Returns whether the answer will arrive.
     fn answer(&mut self, process: usize, sent: Micros, now: Micros, answer: Answer) -> bool {
         let is_lost = self.loses(process, now) || sent < self.processes[process].started;
         let (time, answer) =
@@ -301,7 +303,7 @@ impl Simulation {
         self.send(process, now, message);
     }
 
-    /// What the server does with a message.
+    /// Handles a message on the server.
     fn receive(&mut self, process: usize, sent: Micros, now: Micros, message: Message) {
         match message {
             Message::Call(before, asks) => {
