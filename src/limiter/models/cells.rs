@@ -185,7 +185,7 @@ fn a_denial_read_before_a_refund_is_not_cached_after_the_refund() {
                 let take = Take::new(RowId { policy: &policy, key: KEY }, &quota, Ask::cost(1));
                 let permit = cache.permit(&[take], NOW);
                 let seen = step(&take.quota, &row.lock().unwrap(), NOW, take.ask);
-                cache.store(&[take], &seen.into(), false, &permit, NOW);
+                cache.store(&[take], &seen.into(), false, &permit, NOW, |_| Duration::ZERO);
             })
         };
         let policy = API;
@@ -211,7 +211,7 @@ fn the_block_cache_keeps_the_later_of_two_answers() {
                 let permit = cache.permit(&[take], NOW);
                 let state = State { spent, at: seen, stamp: take.quota.stamp(), ..State::default() };
                 let answer = step(&take.quota, &state, seen, Ask::cost(9));
-                cache.store(&[take], &answer.into(), true, &permit, NOW);
+                cache.store(&[take], &answer.into(), true, &permit, NOW, |_| Duration::ZERO);
             }
         };
         let (early, late) = (thread(reader(NOW, 0.0)), thread(reader(NOW.plus(1), 1.0)));
