@@ -55,7 +55,7 @@ fn model(requests: &[(u64, u128)]) -> HashMap<u64, u64> {
     refused
 }
 
-/// The requests of a caller in each second, evenly.
+/// Spreads the requests of a caller in each second evenly over that second.
 fn spread(requests: &[(u64, u64)]) -> Vec<(u64, u128)> {
     let mut counts: HashMap<(u64, u64), u128> = HashMap::new();
     requests.iter().for_each(|request| *counts.entry(*request).or_default() += 1);

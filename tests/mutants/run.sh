@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Mutation testing: changes the expressions of the modules below, one at a time. For each change, a test must fail.
-# `make mutants` runs all groups and writes `tests/mutants/results.md`. `tests/mutants/run.sh GROUP..` runs some groups, and
-# `tests/mutants/run.sh table` writes the table from the last run of each group.
+# `make mutants` runs all groups and writes `tests/mutants/results.md`. `tests/mutants/run.sh GROUP..` runs some groups,
+# and `tests/mutants/run.sh table` writes the table from the last run of each group.
 #
-# Each mutant needs a build. Building the whole crate with its test targets takes minutes, so each group is built as a small
-# crate with only the modules that it needs, which takes seconds. The mutants that survive the tests of the small crate are
-# retried on the whole crate. `.cargo/mutants.toml` lists the equivalent mutants, with reasons.
+# Each mutant needs a build. Building the whole crate with its test targets takes minutes, so each group is built as a
+# small crate with only the modules that it needs, which takes seconds. The mutants that survive the tests of the small
+# crate are retried on the whole crate. `.cargo/mutants.toml` lists the equivalent mutants, with reasons.
 set -euof pipefail
 repo="$(cd "$(dirname "$0")/../.." && pwd)"
 work="${CARGO_TARGET_DIR:-$repo/target}/mutants"
@@ -125,7 +125,7 @@ mutate() {
     local -a which=()
     for pattern in $(files "$group"); do which+=(--file "$pattern"); done
     for test in $tests; do which+=(--cargo-arg="$test"); done
-    # Each crate has its own target directory, because the crates have the same name and cargo would confuse their builds.
+    # Each crate has its own target directory: the crates have the same name, so cargo would confuse their builds.
     # Exit codes 2 (missed mutants) and 3 (timeouts) are results, not failures.
     (cd "$crate" && RUST_BACKTRACE=0 CARGO_TARGET_DIR="$crate/target" PROPTEST_CASES="${cases:-300}" cargo mutants --in-place --iterate \
         --output "$work/$group" --config "$config" --no-shuffle --colors never --annotations none \
