@@ -31,8 +31,7 @@ fn requests() -> Vec<(u64, u64)> {
     (0..LINES).map(|_| request()).collect()
 }
 
-/// A token bucket in exact integers: the tokens are counted in parts of a token, of which `RATE` are refilled in each
-/// microsecond.
+/// A token bucket in exact integers. Tokens are counted in small parts, and `RATE` parts are refilled per microsecond.
 #[derive(Clone, Copy)]
 struct Bucket {
     level: u128,

@@ -194,8 +194,8 @@ async fn calls_wait_only_if_the_quota_has_reservations() {
     assert_eq!(held.len(), 10_000, "the default max_waiting, for all keys together");
 }
 
-/// A bucket of ten per second admits a burst and the tokens that are refilled meanwhile, and so more than ten calls in
-/// a second.
+/// A bucket of ten per second admits a burst and the tokens that are refilled after it, which can be more than ten
+/// calls in a second.
 #[tokio::test]
 async fn a_burst_exceeds_ten_per_second_unless_the_capacity_is_1() {
     let pair = Pair::new(Duration::from_millis(100), 10);

@@ -71,7 +71,7 @@ fn counted(keys: usize) -> String {
     }
 }
 
-/// Prints the cost of three charges in one call, which makes either all of them or none, relative to one charge.
+/// Prints the cost of three charges in one call (all or none), relative to one charge.
 fn charges() {
     let keys = Keys::new(10_000);
     let ([one, of_one], [three, of_three]) = (rules(1, 10_000), rules(3, 10_000));
