@@ -3,7 +3,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := test
 
-# `make lint` lints each of these alone, and the crate without features, with the default and with all.
+# `make lint` lints the crate with each of these features alone, without features, with the default features, and with
+# all features.
 FEATURES := axum wait redis redis-tls serde tonic uuid tracing metrics admin conformance
 
 .PHONY: test tools fmt lint docs unit valkey servers features client client-tools node bench bench-redis bench-shards
@@ -53,7 +54,7 @@ lint:
 		cargo clippy --quiet --no-default-features --features $$feature -- -D warnings; \
 	done
 
-# Without features, axum, redis and tokio are not in the dependency tree.
+# Checks that without features, the crate does not depend on axum, redis or tokio.
 features:
 	@if cargo tree --no-default-features --edges normal --prefix none | grep -E '^(axum|redis|tokio|hyper|tower) '; then \
 		echo "the crate without features must not depend on the above"; exit 1; \
@@ -73,7 +74,7 @@ unit:
 valkey:
 	tests/redis/servers.sh valkey
 
-# The same on all supported servers: Redis 7.0 (Debian's), Valkey 9.1, Redis 6.2.
+# The same tests on all supported servers: Redis 7.0 (Debian's), Valkey 9.1, Redis 6.2.
 servers: tools
 	tests/redis/servers.sh redis valkey redis-6.2
 
@@ -88,7 +89,7 @@ cli:
 	cargo clippy --manifest-path cli/Cargo.toml --all-targets -- -D warnings
 	cargo test --manifest-path cli/Cargo.toml
 
-# Prints the speed of the command beside `wc -l` and goaccess.
+# Prints the speed of the command next to `wc -l` and goaccess.
 bench-cli:
 	cli/bench.sh
 
@@ -112,12 +113,13 @@ node:
 models:
 	cargo test --manifest-path proof/Cargo.toml --lib -- models:: --nocapture
 
-# Checks that each model fails when its code is weakened. Takes an hour on two cores, mostly to compile.
+# Checks that each model fails when its code is weakened. Takes an hour on two cores, mostly for compiling.
 models-weakened:
 	proof/weaken.sh
 
 # Benchmarks tollgate and other crates; writes benches/peers/RESULTS.md and the plots. Takes about twenty minutes;
-# TABLES="layer http" measures only these tables. --ignore-rust-version: one crate declares a newer Rust than it needs.
+# TABLES="layer http" measures only these tables. --ignore-rust-version is set because one crate declares a newer Rust
+# version than it needs.
 TABLES ?= all
 PEERS := --release --ignore-rust-version --manifest-path benches/peers/Cargo.toml --features tower-rate-limiter
 
@@ -128,7 +130,7 @@ bench:
 instructions:
 	benches/instructions/measure.sh
 
-# Fails if a count has grown by more than 3 %.
+# Fails if an instruction count has grown by more than 3 %.
 instructions-check:
 	benches/instructions/measure.sh --check
 
@@ -136,8 +138,8 @@ instructions-check:
 bench-redis:
 	cargo run $(PEERS) --bin redis
 
-# Measures quotas that are divided into shards, in memory and on a cluster that it starts; writes benches/shards.md and the
-# plots. Takes two minutes.
+# Measures quotas that are divided into shards, in memory and on a cluster that it starts; writes benches/shards.md and
+# the plots. Takes two minutes.
 bench-shards:
 	cargo run $(PEERS) --bin shards
 
@@ -193,12 +195,13 @@ theirs: node
 	cd migrating/typescript && npm ci --no-audit --no-fund --loglevel=error && npx tsc --noEmit
 	CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-$(CURDIR)/target}" cargo check --quiet --all-targets $(THEIRS)
 
-# Tests this code and tollgate's, in Rust and TypeScript, partly on a redis-server that it starts.
+# Tests the code in src/docs/migrating, in Rust and TypeScript, partly on a redis-server that it starts.
 migrating: tools node
 	cargo test $(THEIRS)
 	cd migrating/typescript && npm ci --no-audit --no-fund --loglevel=error && npm test
 
-# Breaks the code in about 1,250 places; a test must fail for each. Takes half an hour on two idle cores.
+# Changes the code in about 1,250 places, one at a time. For each change, a test must fail. Takes half an hour on two
+# idle cores.
 mutants:
 	@cargo mutants --version >/dev/null 2>&1 || cargo install cargo-mutants --locked
 	tests/mutants/run.sh

@@ -65,7 +65,7 @@ fn bench<B>(
         let Ok(response) = now(service.call(black_box(request)));
         response.status().as_u16()
     };
-    // A quota of one allows the first request.
+    // With a quota of one, this first request is allowed, and the measured requests are denied.
     call();
     bencher.bench_local(|| assert_eq!(call(), status));
 }

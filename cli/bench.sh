@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Prints how long the command takes for a log of a million lines, on one core, beside `wc -l` and, if it is there, goaccess.
+# Prints how long the command takes for a log of a million lines, on one core, next to `wc -l` and, if it is
+# installed, goaccess.
 set -euo pipefail
 cd "$(dirname "$0")"
 cargo build --quiet --release

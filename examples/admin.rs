@@ -1,4 +1,4 @@
-//! A service with a router and a page for operators, who see which callers are limited and help them.
+//! A service with a router and a page for operators, who can see which callers are limited and help them.
 //!
 //! ```text
 //! ADMIN_TOKEN=correct-horse-battery cargo run --example admin --features admin
@@ -20,7 +20,7 @@
 //! ```
 //!
 //! The page is at `http://127.0.0.1:3000/admin/limits/page`. In production, serve the router over HTTPS or on a port
-//! that only operators reach.
+//! that only operators can reach.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ static HELLO: Policy = Policy::new("hello", Quota::token_bucket(5, MINUTE));
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let token = std::env::var("ADMIN_TOKEN").map_err(|_| "set ADMIN_TOKEN to a text of at least 16 characters")?;
 
-    // The names in the path are no secrets, so operators may see them.
+    // The names in the path are not secret, so operators may see them.
     let top = Arc::new(Top::new().show_keys([&HELLO]));
     let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&top)).build();
     let layer = RateLimitLayer::new(&HELLO, key::path("name")).limiter(&limiter);

@@ -17,8 +17,8 @@
 //! ratelimit: "pages";r=9;t=3240
 //! ```
 //!
-//! A session is bound to the address that opened it, so from any other address, its cookie is ignored, just as an
-//! invented cookie would be:
+//! A session is bound to the address that opened it. From any other address, its cookie is ignored, just like an
+//! invented cookie:
 //! ```text
 //! $ curl -si -b cookies --interface 127.0.0.2 http://127.0.0.1:3000 | grep ratelimit-policy
 //! ratelimit-policy: "pages";q=3;w=3600
@@ -78,11 +78,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let caller = move |request: &Parts| {
         let address = key::client_ip().resolve(request);
         match address.and_then(|address| known.tier(&request.headers, address)) {
-            // Requests with an invented cookie have no tier, and share the limit of their address.
-            // The session has been checked.
+            // The session has been checked, so its cookie can be used as the key.
             Some(tier) => {
                 key::cookie("sid").and(key::client_ip()).map(move |session| session.tier(tier)).extract(request)
             }
+            // Requests with an invented cookie share the limit of their address.
             None => key::client_ip().extract(request),
         }
     };

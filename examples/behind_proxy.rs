@@ -1,5 +1,5 @@
-//! A limit for each client address behind a reverse proxy, where only those entries of `X-Forwarded-For` are trusted
-//! that your proxy wrote.
+//! A limit for each client address behind a reverse proxy. Only the entries of `X-Forwarded-For` that your proxy wrote
+//! are trusted.
 //!
 //! Run it with `cargo run --example behind_proxy`. The program runs a proxy and an app behind it. The app allows three
 //! requests per hour for each client address and trusts the proxy at 127.0.0.1. The clients below use other loopback

@@ -17,8 +17,8 @@
 //! ratelimit-policy: "api;1d";q=20000;w=86400
 //! ```
 //!
-//! If you change the limits in the database, the new limits apply from the next request on, and Ada's earlier request
-//! still counts:
+//! If you change the limits in the database, they apply from the next request on, and Ada's earlier request still
+//! counts:
 //! ```text
 //! $ curl -d '2/s; 3/d' http://127.0.0.1:3000/customers/ada
 //! ada: 2/s; 3/d

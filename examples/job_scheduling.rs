@@ -1,7 +1,7 @@
-//! A job queue that reserves tokens for each job when it is added, so that its due time is known immediately.
+//! A job queue that reserves the tokens of a job when the job is added, so that its due time is known immediately.
 //!
 //! Run it with `cargo run --example job_scheduling`. A team may do two units of work per second. A job of n units runs
-//! as soon as n units have been refilled after those of all earlier jobs. Job 4 is cancelled while it is the last in
+//! as soon as n units have been refilled after those of all earlier jobs. Job 4 is canceled while it is the last in
 //! the queue, so its units go to job 5, which is added next:
 //! ```text
 //! job 1 runs in 0.5 s
@@ -9,14 +9,14 @@
 //! job 3 runs in 2.0 s
 //! job 4 runs in 3.0 s
 //! at 0.5 s: job 1, planned for 0.5 s
-//! job 4 is cancelled
+//! job 4 is canceled
 //! job 5 runs in 2.5 s
 //! at 1.5 s: job 2, planned for 1.5 s
 //! at 2.0 s: job 3, planned for 2.0 s
 //! at 3.0 s: job 5, planned for 3.0 s
 //! ```
 //!
-//! If other jobs were added after a job, cancelling it returns no tokens, and the later jobs keep their due times.
+//! If other jobs were added after a job, canceling it returns no tokens, and the later jobs keep their due times.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -68,7 +68,7 @@ impl Queue {
         if let Some(reservation) = entry.and_then(|entry| self.jobs.remove(&entry)) {
             // Dropping the reservation would keep the charge.
             let given_back = reservation.cancel().await?;
-            println!("job {number} is cancelled{}", if given_back { "" } else { ", its reservation is forfeited" });
+            println!("job {number} is canceled{}", if given_back { "" } else { ", its reservation is forfeited" });
         }
         Ok(())
     }

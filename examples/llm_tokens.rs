@@ -120,7 +120,7 @@ async fn balance(State(limiter): State<RateLimiter>, request: Parts) -> axum::re
     Ok(format!("{tokens} tokens, {calls} calls\n"))
 }
 
-/// Returns as many words as the prompt requests.
+/// A model that returns as many words as the prompt requests.
 struct Model {
     words: u64,
     sent: u64,

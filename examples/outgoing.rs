@@ -1,8 +1,8 @@
 //! Limits on outgoing requests: a client that waits in order to stay within a third party's limit.
 //!
-//! Run it with `cargo run --example outgoing`. The third party allows 200 calls in each window of 2 seconds, which
-//! starts at its first call, and responds with 429 to any further calls. The example starts 500 calls together, which
-//! take at least 5 seconds. The example fails if a call is refused or if the calls take more than 5 % longer:
+//! Run it with `cargo run --example outgoing`. The third party allows 200 calls in each window of 2 seconds, and
+//! responds with 429 to further calls. A window starts with its first call. The example starts 500 calls together,
+//! which take at least 5 seconds. It fails if a call is refused or if the calls take more than 5 % longer:
 //! ```text
 //! outgoing: a third party that allows 200 calls in 2 s, on http://127.0.0.1:3000
 //! through the layer: 500 calls in 5.15 s, 0 refused

@@ -266,8 +266,8 @@ fn worst_window() -> Plot {
     Plot { svg: svg(title, &description, HEAD + 230, &drawn), summary }
 }
 
-/// Returns the maximum number of requests that pass within a length of time, over all starts within a window. There is
-/// one item for each length at which the maximum grows.
+/// Returns the maximum number of requests that pass within each length of time, over all starts within a window. There
+/// is one item for each length at which the maximum grows.
 fn worst(quota: &Quota) -> Vec<(Duration, u64)> {
     let quarter = Duration::from_millis(250);
     let mut most: Vec<u64> = vec![0; 480];

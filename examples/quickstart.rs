@@ -19,7 +19,7 @@
 //! ...
 //! ```
 //!
-//! Six seconds later, one more request is allowed. To use another port than 3000, set the environment variable `PORT`;
+//! Six seconds later, one more request is allowed. To use a port other than 3000, set the environment variable `PORT`;
 //! with `PORT=0`, any free port is used.
 
 use std::error::Error;

@@ -61,7 +61,7 @@ fn beside_the_handlers(limits: &RouteLimits) -> Router {
 }
 
 /// Looks the policies up in one layer around all routes. The default policy applies to requests that match no line of
-/// the table or no route.
+/// the table, including requests that match no route.
 fn in_a_table(limits: &RouteLimits) -> Router {
     Router::new().route("/todos", get(list).post(create)).layer(limits.table([("POST /todos", "todo/create")]))
 }

@@ -13,7 +13,7 @@
 //! {"policy":"chat","algorithm":"token_bucket","rate":1,"period":3000000,"capacity":3,"start":0,"max_reserved":0,...
 //! ```
 //!
-//! `x-user` stands in for your authentication. To use another port than 3000, set the environment variable `PORT`; with
+//! `x-user` stands in for your authentication. To use a port other than 3000, set the environment variable `PORT`; with
 //! `PORT=0`, any free port is used.
 
 use std::error::Error;

@@ -17,7 +17,7 @@ kept=$(mktemp -d)
 trap 'rm -rf "$kept"' EXIT
 for target in "${targets[@]}"; do
     mkdir -p "$kept/$target" "$work/$target"
-    # Without counters: they would keep ten times as many inputs.
+    # -use_counters=0, because counters would keep ten times as many inputs.
     cargo fuzz run --fuzz-dir . "$target" "$kept/$target" "corpus/$target" "$work/$target" -- \
         -set_cover_merge=1 -use_counters=0 -timeout=10 -detect_leaks=0 -close_fd_mask=1 >"$work/$target.keep.log" 2>&1
     rm -rf "corpus/$target"

@@ -12,7 +12,8 @@ cd "$(dirname "$0")"
 export RUSTC_BOOTSTRAP=1
 # Exports the crate's entry points for fuzzing.
 export RUSTFLAGS="--cfg tollgate_fuzzing ${RUSTFLAGS:-}"
-# A small quarantine for freed memory: it takes most of the time of a small input, and need not outlive one.
+# The quarantine for freed memory is small, because it takes most of the time of a small input and only needs to last
+# for one input.
 export ASAN_OPTIONS=quarantine_size_mb=4:malloc_context_size=0:${ASAN_OPTIONS:-}
 
 executions=${1:-10000000}
@@ -26,14 +27,14 @@ sanitizer=${SANITIZER:-address}
 work=${CARGO_TARGET_DIR:-target}/found
 mkdir -p "$work"
 
-# Replaces the table row of one target. Two runs may write at the same time.
+# Replaces the table row of one target, under a lock, because two runs may write at the same time.
 record() {
     (
         flock 9
         {
             echo "# Fuzzing results"
             echo
-            echo "Written by \`fuzz/run.sh\`, with overflow checks and debug assertions. The corpus holds the inputs that reach"
+            echo "Written by \`fuzz/run.sh\`, with overflow checks and debug assertions. Each input in a corpus reaches"
             echo "a code edge that no other input reaches. Each file in \`fuzz/src/\` documents what its"
             echo "target checks."
             echo

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lints the library with each pair of features, and the tests with each feature alone. `make lint` lints the library without
-# features, with each feature, with the default and with all.
+# Lints the library with each pair of features, and the tests with each feature alone. `make lint` lints the library
+# without features, with each feature, with the default features and with all features.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 features=("$@")

@@ -11,7 +11,8 @@ mkdir "$copy/benches"
 cp benches/*.rs "$copy/benches"
 cd "$copy"
 
-# Without dev-dependencies, whose higher bounds would hide ours. RUSTC_BOOTSTRAP enables the flag in a stable cargo.
+# The dev-dependencies are removed, because their higher bounds would hide the crate's bounds. RUSTC_BOOTSTRAP enables
+# the flag in a stable cargo.
 cp Cargo.toml whole.toml
 awk '/^\[/ { dev = /dev-dependencies/ } !dev' whole.toml >Cargo.toml
 RUSTC_BOOTSTRAP=1 cargo update --quiet -Z direct-minimal-versions

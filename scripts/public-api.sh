@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares the public items (with all features) with tests/public-api.txt, so that the diff of a commit shows API changes.
-# --write rewrites the file. rustdoc's JSON format depends on the compiler: cargo-public-api 0.52 reads that of Rust 1.95, and
-# other versions may render items differently.
+# --write rewrites the file. rustdoc's JSON format depends on the compiler: cargo-public-api 0.52 reads the format of
+# Rust 1.95, and other versions may render items differently.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kept=tests/public-api.txt

@@ -1,5 +1,5 @@
 //! Checks the order of the modules, which `tollgate::docs::design` describes. A file may name only modules whose level
-//! //! is lower than that of the file's own module.
+//! is lower than that of the file's own module.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const MODULES: [(&str, u8); 15] = [
     ("status", 6),
     ("admin", 7),
     ("fuzzing", 6),
-    // The following module contains only re-exports.
+    // The following two modules contain only re-exports.
     ("key", 6),
     ("protection", 6),
     // The following module contains the locks and atomics that model checkers replace.

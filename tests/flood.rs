@@ -70,7 +70,7 @@ fn reclaim() {
     let clock = ManualClock::new();
     let backend = Arc::new(MemoryBackend::builder().clock(clock.clone()).build());
     let limiter = RateLimiter::new(Arc::clone(&backend));
-    // In each millisecond, a hundred new keys are added, which expire after a second, so 100,000 rows are live.
+    // A hundred new keys are added each millisecond and expire after a second, so 100,000 rows are live.
     let policies = [
         Policy::new("tb", Quota::token_bucket(1, Duration::from_secs(1))),
         Policy::new("fw", Quota::fixed_window(1, Duration::from_millis(500))),

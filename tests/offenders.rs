@@ -129,8 +129,8 @@ fn first_then_silent() {
     flood.check("first, then silent");
 }
 
-/// The calls of the worst offenders are mixed with those of the others. Each worst offender makes one call in five
-/// thousand.
+/// The calls of the worst offenders are mixed with those of the others. Each worst offender calls once for every five
+/// thousand calls of the others.
 fn interleaved() {
     let flood = Flood::new();
     for other in 0..OTHERS {

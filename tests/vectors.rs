@@ -139,8 +139,8 @@ fn vectors_before_1970_match() {
 
 #[test]
 fn all_vectors_match_when_moved_before_1970() {
-    // Move all instants of a line back by whole periods. Skip lines whose instants are too large: moved back, they
-    // would become valid.
+    // Move all instants of a line back by whole periods. Skip lines whose instants are too large, because they would
+    // become valid.
     let text = include_str!("vectors/exact.jsonl");
     let mut moved = String::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -267,9 +267,9 @@ fn sequence_of_limiter(line: &Line, quota: Quota, clock: &Clock, others: usize) 
     let mut quotas = Quotas::from(quota);
     for seconds in [61, 3607, 86_413].into_iter().take(others) {
         let other = Quota::token_bucket(Quota::MAX_TOKENS, Duration::from_secs(seconds));
-        quotas = quotas.try_and(other).expect("the period differs");
+        quotas = quotas.try_and(other).expect("expected a different period");
     }
-    let policy = Policy::try_new("vector", quotas).expect("a valid policy");
+    let policy = Policy::try_new("vector", quotas).expect("expected a valid policy");
     let time = ManualClock::new();
     let limiter = RateLimiter::new(MemoryBackend::builder().clock(time.clone()).build());
     for (i, operation) in line.steps.iter().enumerate() {
@@ -290,7 +290,7 @@ fn sequence_of_limiter(line: &Line, quota: Quota, clock: &Clock, others: usize) 
             },
         };
         assert_eq!(decisions.iter().count(), others + 1, "{id}");
-        let step = decisions.get(0).expect("a decision").step();
+        let step = decisions.get(0).expect("expected a decision").step();
         verdict(&id, &step.verdict, operation.expect.as_ref().expect("expected the field `expect`"));
     }
 }
@@ -356,7 +356,7 @@ fn verdict(id: &str, verdict: &Verdict, expect: &Expect) {
     let (wait, ms) = wait;
     assert_eq!(wait.as_micros().div_ceil(1000), u128::from(*ms), "{id}: wait {wait:?}");
     if let Some(exact) = &expect.retry_after_exact {
-        // The wait may be at most one microsecond too long, but never too short.
+        // The wait may be up to one microsecond too long, but never too short.
         let exact = rational(exact);
         let micros = wait.as_micros() as f64 / 1000.0;
         assert!(micros >= exact - 1e-9 && micros <= exact + 0.001 + 1e-9, "{id}: expected {exact} ms, found {micros}");

@@ -1,4 +1,4 @@
-//! The callers in a log, as `--key` names them.
+//! The callers in a log, identified as `--key` specifies.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -89,7 +89,7 @@ impl fmt::Display for Caller {
             Caller::V4(address) => address.fmt(f),
             Caller::V6(address, 128) => address.fmt(f),
             Caller::V6(address, bits) => write!(f, "{address}/{bits}"),
-            // A log can contain anything. Control characters could change the terminal.
+            // A log can contain control characters, which could change the terminal.
             Caller::Text(text) => text.chars().take(60).flat_map(char::escape_debug).try_for_each(|c| write!(f, "{c}")),
             Caller::Global => f.write_str("all callers"),
             Caller::Anonymous => f.write_str("(no caller)"),

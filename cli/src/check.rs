@@ -87,7 +87,7 @@ fn as_json(config: &Config) -> serde_json::Value {
     })
 }
 
-/// Lists what can never decide a request.
+/// Lists the settings that can never affect a decision.
 fn without_effect(config: &Config) -> Vec<String> {
     let mut notes = Vec::new();
     for policy in config.policies() {
@@ -112,7 +112,7 @@ fn without_effect(config: &Config) -> Vec<String> {
         let policies: Vec<String> = config.default_policies().map(|policy| policy.name().to_string()).collect();
         if !policies.is_empty() {
             notes.push(format!(
-                "`default` ({}) applies only to the path /, because the route {line} has all others",
+                "`default` ({}) applies only to the path /, because the route {line} matches all others",
                 policies.join(", ")
             ));
         }
@@ -135,7 +135,7 @@ fn is_within(tight: &Quota, loose: &Quota) -> bool {
     if reserves(tight) || reserves(loose) {
         return false;
     }
-    // In any time t, `tight` admits at most `burst + rate * t / period` requests.
+    // In any period of length t, `tight` admits at most `burst + rate * t / period` requests.
     let burst = match tight.algorithm() {
         Algorithm::TokenBucket => u128::from(tight.get_capacity()),
         _ => 2 * u128::from(tight.get_capacity()),
@@ -154,7 +154,7 @@ fn covered_networks(config: &Config) -> Vec<String> {
     let rules: Vec<String> = config.deny_list().rules().iter().map(ToString::to_string).collect();
     let mut networks: Vec<IpNet> =
         rules.iter().filter_map(|rule| rule.strip_prefix("network ")?.parse().ok()).collect();
-    // A network comes before the networks inside it.
+    // After sorting, a network comes before the networks inside it.
     networks.sort();
     let (mut notes, mut cover) = (Vec::new(), None::<IpNet>);
     for network in networks {

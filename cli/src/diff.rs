@@ -1,4 +1,4 @@
-//! `tollgate diff`: the callers that one of two configurations would have refused, and the other one not.
+//! `tollgate diff`: the callers that only one of two configurations would have refused.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ pub struct Diff {
     /// The log, which may be compressed with gzip or Zstandard; `-` is the standard input
     #[arg(long, value_name = "FILE")]
     log: PathBuf,
-    /// Fail if the new configuration refuses more callers that the old one did not: a number, or a share such as 0.1%
+    /// Fail if more callers than this are newly refused: a number, or a share such as 0.1%
     #[arg(long, value_name = "CALLERS")]
     fail_over: Option<Limitation>,
     #[command(flatten)]
@@ -49,7 +49,7 @@ impl FromStr for Limitation {
 }
 
 impl Limitation {
-    /// The most callers, of this many.
+    /// Returns the maximum number of callers, given the number of all callers.
     pub fn of(self, callers: usize) -> usize {
         match self {
             Limitation::Callers(number) => number,

@@ -33,8 +33,8 @@ enum Command {
     Enforce(operate::Enforce),
 }
 
-/// Exits with 0 on success, 1 if the command fails or `diff` found too much, 2 if the arguments are wrong, and 3 if there
-/// was nothing to change or the key is limited.
+/// Exits with 0 on success, 1 if the command fails or `diff` exceeds `--fail-over`, 2 if the arguments are wrong, and 3
+/// if there was nothing to change or the key is limited.
 fn main() -> ExitCode {
     let result = match Command::parse() {
         Command::Check(check) => check.run().map(|()| 0),

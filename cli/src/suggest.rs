@@ -34,7 +34,7 @@ struct Suggestion {
     refused_requests: u64,
 }
 
-/// The words for the algorithms in a quota.
+/// The suffix of a quota for each algorithm.
 const ALGORITHMS: [&str; 3] = ["", " fixed", " sliding"];
 
 /// The number of quotas of each algorithm that are tried in one pass over the log.
@@ -62,7 +62,8 @@ impl Suggest {
 
     /// Narrows the range of rates of each algorithm, until it is a single rate.
     fn search(&self) -> Result<Vec<Suggestion>, String> {
-        // The rates below the first number refuse too many callers. The second number does not.
+        // In each range, all rates below the first rate refuse too many callers. The second rate does not, unless it is
+        // the maximum.
         let mut ranges = [(1, MAX_RATE); ALGORITHMS.len()];
         let mut found: [Option<Suggestion>; ALGORITHMS.len()] = [const { None }; ALGORITHMS.len()];
         while ranges.iter().any(|(low, high)| low < high) || found.iter().any(Option::is_none) {
@@ -97,7 +98,7 @@ impl Suggest {
     }
 }
 
-/// Rates between two rates, with both of them if there are few.
+/// Returns the rates to try between two rates, or all of them if there are few.
 fn rates((low, high): (u64, u64)) -> impl Iterator<Item = u64> {
     let ratio = (high as f64 / low as f64).powf(1.0 / (TRIED - 1) as f64);
     let mut rates: Vec<u64> = match high - low {

@@ -83,7 +83,7 @@ fn what_has_no_effect_is_listed() {
             "policy api, tier \"free\": 100000/h fixed never limits, because 10/s does not let so many requests through",
             "no request falls under the policy unused; add it to `routes`, `default` or `all_routes`",
             "policy unused: 5000/d never limits, because 1/min sliding does not let so many requests through",
-            "`default` (api) applies only to the path /, because the route /{*rest} has all others",
+            "`default` (api) applies only to the path /, because the route /{*rest} matches all others",
             "the deny rule for 10.1.0.0/16, because the rule for 10.0.0.0/8 includes it",
             "the deny rule for 10.200.3.4/32, because the rule for 10.0.0.0/8 includes it",
         ]

@@ -31,8 +31,7 @@ fn requests() -> Vec<(u64, u64)> {
     (0..LINES).map(|_| request()).collect()
 }
 
-/// A token bucket in exact integers: the tokens are counted in parts of a token, of which `RATE` are refilled in each
-/// microsecond.
+/// A token bucket in exact integers. Tokens are counted in small parts, and `RATE` parts are refilled per microsecond.
 #[derive(Clone, Copy)]
 struct Bucket {
     level: u128,
@@ -55,7 +54,7 @@ fn model(requests: &[(u64, u128)]) -> HashMap<u64, u64> {
     refused
 }
 
-/// The requests of a caller in each second, evenly.
+/// Spreads the requests of a caller in each second evenly over that second.
 fn spread(requests: &[(u64, u64)]) -> Vec<(u64, u128)> {
     let mut counts: HashMap<(u64, u64), u128> = HashMap::new();
     requests.iter().for_each(|request| *counts.entry(*request).or_default() += 1);

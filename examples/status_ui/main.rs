@@ -23,7 +23,7 @@
 //! client/scripts/bundle.sh
 //! ```
 //!
-//! To use another port than 3000, set the environment variable `PORT`; with `PORT=0`, any free port is used.
+//! To use a port other than 3000, set the environment variable `PORT`; with `PORT=0`, any free port is used.
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-// The page: three limits, a button and a gauge for the chosen one, and a plot of each.
+// The page: three limits, a button and a gauge for the chosen limit, and a plot of each limit.
 
 import { createRateLimit } from '/tollgate-client.js';
 import { createPlot } from '/plot.js';
@@ -49,7 +49,7 @@ function choose(name) {
 }
 
 async function send() {
-  // Not `disabled`, which would lose the keyboard focus.
+  // The button is never `disabled`, because it would lose the keyboard focus. It ignores clicks instead.
   if (sending || !chosen.store.getStatus().ok) {
     return;
   }
@@ -129,7 +129,7 @@ function drawGauge(now) {
     pip.append(document.createElement('i'));
     gauge.append(pip);
   }
-  // When the next token arrives, and the part of that time that has passed.
+  // The time at which the next token arrives, and the part of the wait for it that has passed.
   const more = value < capacity ? chosen.store.check(now, value + 1).retryAt : null;
   const step = config.period / 1000 / (config.algorithm === 'fixed_window' ? 1 : config.rate);
   const part = more === null ? 0 : Math.min(Math.max(1 - (more - now) / step, 0), 1);

@@ -28,7 +28,7 @@ export function createPlot(figure, title) {
     if (!last || last.value !== value) {
       points.push({ at, value });
     }
-    // Keeps one point before the left edge, for the value there.
+    // Keeps one point before the left edge, for the value at the edge.
     while (points.length > 1 && points[1].at < at - PAST - 1000) {
       points.shift();
     }

@@ -1,4 +1,5 @@
-//! The arithmetic: no input panics or admits more than the bound, and a denial's retry time is exact to the microsecond.
+//! The arithmetic: it never panics, never admits more than the bound, and returns retry times that are exact to the
+//! microsecond.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ pub fn run(data: &[u8]) {
     };
 }
 
-/// Realistic quotas, and a clock that never goes back: the bound holds over every interval.
+/// With realistic quotas and a clock that never goes back, the bound holds over every interval.
 fn realistic_history(u: &mut Unstructured<'_>) -> Result<()> {
     let quota = raw::quota(u)?;
     if quota.rate() > 1 << 30
@@ -82,7 +83,7 @@ fn arbitrary_history(u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An instant at an edge: now, a microsecond later, the end of a period, or the promised instant.
+/// Returns an instant at an edge: now, a microsecond later, the end of a period, or the promised instant.
 fn later(u: &mut Unstructured<'_>, quota: &Quota, now: Micros, promised: Micros) -> Result<Micros> {
     let (period, each) = (quota.period().as_micros() as u64, (quota.period() / quota.rate().max(1) as u32).as_micros());
     let step = match u.arbitrary::<u8>()? % 9 {
@@ -132,5 +133,5 @@ fn check_range(state: &State) {
 /// The largest integer up to which an `f64` is exact.
 const MOST: f64 = 9_007_199_254_740_991.0;
 
-/// Each admitted charge is compared with every other one.
+/// The maximum number of admitted charges, because each is compared with all others.
 const MAX_CHARGES: usize = 64;

@@ -10,12 +10,12 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use tollgate::key::{ClientIp, PeerAddr, client_ip};
 
-/// `X-Forwarded-For`.
+/// Checks `X-Forwarded-For`.
 pub fn x_forwarded_for(data: &[u8]) {
     Input::read(data, false).check();
 }
 
-/// `Forwarded`.
+/// Checks `Forwarded`.
 pub fn forwarded(data: &[u8]) {
     Input::read(data, true).check();
 }
@@ -57,7 +57,7 @@ struct Input<'a> {
     is_forwarded: bool,
     peer: IpAddr,
     hops: usize,
-    /// Whether the first proxy appends to the client's line, or adds one.
+    /// Whether the first proxy appends to the client's line instead of adding a line.
     joins: bool,
     /// The entries of the proxies, the nearest proxy's last.
     tail: Vec<Entry>,
@@ -124,7 +124,7 @@ impl<'a> Input<'a> {
         assert_eq!(other_found, found, "the other prefix changes the result: {self:?}");
     }
 
-    /// The first address from the right that is not trusted; an error with the leftmost hop if all are trusted.
+    /// Returns the first untrusted address from the right, or the leftmost hop as an error if all hops are trusted.
     fn walk(&self) -> Result<IpAddr, IpAddr> {
         let mut hop = self.peer;
         if !is_trusted(&hop) {

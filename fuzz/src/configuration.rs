@@ -7,7 +7,7 @@ use tollgate::{Config, MemoryBackend, config::ConfigError, key};
 
 use crate::quotas::reads_back;
 
-/// Reads `data` as JSON if it begins with a brace, else as TOML.
+/// Reads `data` as JSON if it begins with a brace, and as TOML otherwise.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match read(text) {

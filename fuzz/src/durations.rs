@@ -26,7 +26,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The duration by the documentation: an optional number and a unit.
+/// Parses a duration as the documentation describes: an optional number and a unit.
 fn expected(text: &str) -> Option<Duration> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());

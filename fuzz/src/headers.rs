@@ -104,7 +104,7 @@ fn check_three_fields(headers: &HeaderMap, decisions: &Decisions, x: &str, epoch
         let never = decision.is_violated() && decision.retry_after().is_none();
         let expected = if epoch { (at + wait).get().div_ceil(1_000_000) } else { seconds(wait) };
         let reset_fits = reset == (!never).then_some(expected);
-        // Only the draft's family has a policy.
+        // Only draft 6 has the field `RateLimit-Policy`.
         let policy = format!("{};w={}", decision.capacity(), seconds(window(&decision.quota())));
         reset_fits && headers.get("ratelimit-policy").is_none_or(|text| text == policy.as_str())
     });

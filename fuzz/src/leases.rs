@@ -1,4 +1,4 @@
-//! Leases: no input panics, what is outstanding always counts as spent, and honest holders never exceed the bound.
+//! Leases: no input panics, outstanding tokens always count as spent, and honest holders never exceed the bound.
 
 use arbitrary::{Result, Unstructured};
 use tollgate::Quota;
@@ -18,7 +18,7 @@ pub fn run(data: &[u8]) {
     };
 }
 
-/// The tokens that a holder can still spend, and those that it has spent and not yet reported.
+/// A lease: the tokens that its holder can still spend, and those that are spent but not yet reported.
 struct Held {
     id: LeaseId,
     tokens: u64,
@@ -26,7 +26,7 @@ struct Held {
     deadline: Micros,
 }
 
-/// Holders spend leases until their deadline, and report at most once, or never.
+/// Holders spend leases until the deadline, and report each lease at most once.
 fn honest_history(u: &mut Unstructured<'_>) -> Result<()> {
     let quota = raw::quota(u)?;
     if quota.rate() > 1 << 30 || quota.get_capacity() > 1 << 32 {
@@ -60,7 +60,7 @@ fn honest_history(u: &mut Unstructured<'_>) -> Result<()> {
                 let reports: Vec<_> = reported.map(report).filter(|_| !lost).into_iter().collect();
                 let answer = lease(&quota, &state, &outstanding, now, &reports, tokens);
                 (state, outstanding) = (answer.state, answer.outstanding);
-                // The request was sent before the row's time, by up to the life of a lease.
+                // The request was sent up to the life of a lease before the row's time.
                 let sent = Micros::new(now.get().saturating_sub(raw::number(u)? % LEASE_LIFE.as_micros() as u64));
                 if answer.tokens > 0 && kind & 16 == 0 {
                     let (id, tokens, deadline) = (answer.id, answer.tokens, sent + answer.life);
@@ -76,7 +76,7 @@ fn honest_history(u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Two alternating quotas, any clock, and reports that no honest holder sends.
+/// Two alternating quotas, any clock, and reports that an honest holder would not send.
 fn arbitrary_history(u: &mut Unstructured<'_>) -> Result<()> {
     let quotas = [raw::quota(u)?, raw::quota(u)?];
     let (mut state, mut outstanding) = (State::default(), Outstanding::default());
@@ -105,7 +105,7 @@ fn charge(tokens: u64, now: Micros) -> Option<AdmittedCharge> {
     (tokens > 0).then(|| AdmittedCharge::of(&record, now))
 }
 
-/// An instant at an edge: now, a microsecond later, or just before or after the end of a generation.
+/// Returns an instant at an edge: now, a microsecond later, or just before or after the end of a generation.
 fn later(u: &mut Unstructured<'_>, outstanding: &Outstanding, now: Micros) -> Result<Micros> {
     let until_turn = outstanding.turn.since(now).as_micros() as u64;
     let micros = match u.arbitrary::<u8>()? % 8 {
@@ -130,5 +130,5 @@ const LIFE: u64 = LEASE_LIFE.as_micros() as u64;
 /// The largest integer up to which an `f64` is exact.
 const MOST: f64 = 9_007_199_254_740_991.0;
 
-/// Each admitted charge is compared with every other one.
+/// The maximum number of admitted charges, because each is compared with all others.
 const MAX_CHARGES: usize = 64;

@@ -40,7 +40,8 @@ pub const TARGETS: [Target; 11] = [
     ("x_forwarded_for", client_address::x_forwarded_for),
 ];
 
-/// The address under which a client counts: IPv4 if it is IPv4-mapped, or public and in NAT64's well-known prefix.
+/// Returns the address that limits count: the embedded IPv4 address of an IPv4-mapped address, or of an address in
+/// NAT64's well-known prefix if the embedded address is public. Other addresses are returned unchanged.
 pub(crate) fn as_counted(address: std::net::IpAddr) -> std::net::IpAddr {
     use std::net::{IpAddr, Ipv4Addr};
     let IpAddr::V6(v6) = address.to_canonical() else { return address.to_canonical() };

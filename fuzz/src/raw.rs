@@ -6,7 +6,7 @@ use arbitrary::{Result, Unstructured};
 use tollgate::Quota;
 use tollgate::algorithm::{Ask, Micros, State};
 
-/// Reads a valid quota; an error if the numbers are invalid.
+/// Reads a valid quota, or returns an error if the numbers are invalid.
 pub fn quota(u: &mut Unstructured<'_>) -> Result<Quota> {
     let shape: u8 = u.arbitrary()?;
     let (rate, period) = (number(u)?.max(1), Duration::from_micros(number(u)?.max(1)));

@@ -19,7 +19,7 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
         return Ok(());
     }
     let operations = (0..=shape >> 2 & 3).map(|_| operation(u)).collect::<Result<Vec<_>>>()?;
-    // Mostly replies of the right length, since all others are rejected immediately.
+    // Most replies have the right length, because all others are rejected immediately.
     let reply = if shape >> 4 == 0 { u.bytes(u.len())?.to_vec() } else { reply(u, &operations)? };
     check_answers(&operations, &reply);
     if let [Operation::Decide(takes, _)] = &operations[..]
@@ -30,7 +30,8 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// For a single take, computes the decision from the instant and the row, and compares it with the server's.
+/// For a single take, computes the decision from the instant and the row, and compares it with the server's
+/// decision.
 fn check_decision(quota: Quota, ask: Ask, operations: &[Operation], reply: &[u8]) {
     let Ok(bytes) = <[u8; 49]>::try_from(reply) else { return };
     let number = |at: usize| f64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
@@ -72,7 +73,7 @@ fn protocol(bytes: &[u8]) {
     }
 }
 
-/// Checks that each operation gets an answer, and that its numbers are in range.
+/// Checks that each operation gets an answer, and that the numbers in the answer are in range.
 fn check_answers(operations: &[Operation], reply: &[u8]) {
     let answers = decided(operations, reply);
     assert_eq!(answers.len(), operations.len());
@@ -144,7 +145,7 @@ fn reply(u: &mut Unstructured<'_>, operations: &[Operation]) -> Result<Vec<u8>> 
         bytes.push(u.arbitrary::<u8>()? & 1);
     }
     for (_, quota) in rows {
-        // Mostly a row of one window; sometimes of several, or a missing or a foreign value.
+        // Most rows have one window. Some have several, and some are missing or contain a foreign value.
         let (kind, windows) = match u.arbitrary::<u8>()? {
             0 => (0, 0),
             1 => (u32::MAX, 0),

@@ -15,8 +15,8 @@ use tollgate::{Policy, Quota, RateLimiter, protection::Signal};
 
 static API: Policy = Policy::new("api", Quota::token_bucket(10, Duration::from_secs(60)));
 
-/// Reads `data` as the calls, whether the server accepts the handshake, and its output: pieces separated by `|`, each sent
-/// after it received something.
+/// Reads `data` as the calls, whether the server accepts the handshake, and the server's output. The output consists of
+/// pieces separated by `|`, each of which the server sends after it has received something.
 pub fn run(data: &[u8]) {
     let Some((shape, script)) = Script::read(data) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -62,7 +62,7 @@ pub(crate) fn builder(shape: u8) -> RedisBackendBuilder {
     RedisBackend::builder().deadline(DEADLINE).notices_every(notices)
 }
 
-/// A client that connects when necessary, each time to a server that starts the script from the beginning.
+/// A client that connects when necessary. Each time, the server starts the script from the beginning.
 #[derive(Clone)]
 struct Client {
     script: Arc<Script>,

@@ -1,5 +1,6 @@
-//! The same as [`redis_server`](crate::redis_server), over real sockets and in real time, so that the backend's own connection
-//! code runs. At a hundred inputs per second, only the stored inputs are run (`tests/replay.rs`).
+//! The same as [`redis_server`](crate::redis_server), over real sockets and in real time, so that the backend's own
+//! connection code runs. Because it runs only a hundred inputs per second, it is used only for the stored inputs
+//! (`tests/replay.rs`).
 
 use tokio::net::TcpListener;
 use tollgate::RateLimiter;

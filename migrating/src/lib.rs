@@ -69,7 +69,7 @@ where
     TestResponse { status: parts.status, headers: parts.headers, body: String::from_utf8(body.into()).expect("text") }
 }
 
-/// A service with a body that is not axum's. tower_governor's layer does not work around it, even with an error handler:
+/// A service with a body that is not axum's. tower_governor's layer cannot wrap it, even with an error handler:
 ///
 /// ```compile_fail,E0277
 /// # use tollgate_migrating::{assert_http_service, inner};
@@ -79,7 +79,7 @@ where
 /// assert_http_service(GovernorLayer::new(config).error_handler(|_| Default::default()).layer(inner()));
 /// ```
 ///
-/// tollgate's layer does:
+/// tollgate's layer can:
 ///
 /// ```
 /// # use tollgate_migrating::{assert_http_service, inner};
@@ -107,7 +107,7 @@ pub fn assert_http_service<S: Service<Request<()>>>(_: S) {}
 /// let route: MethodRouter = get(|| async {}).layer(theirs).layer(ours);
 /// ```
 ///
-/// Specify it:
+/// Specify the error type:
 ///
 /// ```
 /// # use axum::routing::{MethodRouter, get};

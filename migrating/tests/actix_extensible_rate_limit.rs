@@ -110,7 +110,7 @@ async fn real_ip_key_lets_a_client_choose_its_key() {
             let forged = if name == "forwarded" {
                 format!("for=198.51.100.{i}")
             } else {
-                format!("198.51.100.{i}, 203.0.113.9") // the proxy appended the second
+                format!("198.51.100.{i}, 203.0.113.9") // the proxy appended the second address
             };
             let theirs = call_service(&theirs, from("10.0.0.1").insert_header((name, forged.clone())).to_request());
             passed[0] += u32::from(theirs.await.status() == 200);
@@ -159,7 +159,7 @@ static LIVE: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: `System` does all the work; this only counts.
+// SAFETY: each call is forwarded to `System` unchanged, and counting touches no memory of the caller.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Ordering::Relaxed);
@@ -172,7 +172,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The sweeping task ends when any clone of the backend is dropped, and the middleware clones it for each request.
+/// The sweeping task ends when any clone of the backend is dropped, and the middleware clones the backend for each
+/// request.
 #[actix_web::test]
 async fn the_sweep_of_actix_ends_with_the_first_request() {
     const KEYS: usize = 50_000;
@@ -186,7 +187,7 @@ async fn the_sweep_of_actix_ends_with_the_first_request() {
         }
         tokio::time::advance(Duration::from_millis(1)).await;
         for key in 0..KEYS {
-            // Long keys, to exceed the allocations of other tests.
+            // Long keys, so that their memory exceeds the allocations of other tests.
             let input = SimpleInput { interval: MINUTE, max_requests: 1, key: format!("{key:0>1000}") };
             backend.request(input).await.unwrap();
         }

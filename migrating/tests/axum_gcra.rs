@@ -103,7 +103,7 @@ async fn axum_gcra_reads_the_forgeable_end_of_x_forwarded_for() {
     let ours = ours_by(key::client_ip().trust(["10.0.0.0/8"]));
     let mut passed = [0, 0];
     for i in 0..20 {
-        let forged = format!("198.51.100.{i}, 203.0.113.9"); // the proxy appended the second
+        let forged = format!("198.51.100.{i}, 203.0.113.9"); // the proxy appended the second address
         let forged = || with(request("/", "10.0.0.1"), "x-forwarded-for", &forged);
         passed[0] += u32::from(send(&theirs, forged()).await.status == 200);
         passed[1] += u32::from(send(&ours, forged()).await.status == 200);

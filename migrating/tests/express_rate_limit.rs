@@ -61,7 +61,7 @@ async fn without_trust_all_clients_behind_a_proxy_share_a_key() {
     assert_eq!(passed, 1);
 }
 
-/// A key has the same start with all limiters that share the secret.
+/// A key has the same window start under all limiters that share the secret.
 #[test]
 fn each_key_has_its_own_window_start() {
     let quota = Quota::fixed_window(100, 15 * MINUTE);

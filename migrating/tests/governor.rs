@@ -194,7 +194,8 @@ async fn calls_wait_only_if_the_quota_has_reservations() {
     assert_eq!(held.len(), 10_000, "the default max_waiting, for all keys together");
 }
 
-/// A bucket of ten per second admits a burst and the tokens refilled meanwhile, so more than ten in a second.
+/// A bucket of ten per second admits a burst and the tokens that are refilled after it, which can be more than ten
+/// calls in a second.
 #[tokio::test]
 async fn a_burst_exceeds_ten_per_second_unless_the_capacity_is_1() {
     let pair = Pair::new(Duration::from_millis(100), 10);
@@ -223,7 +224,7 @@ async fn a_burst_exceeds_ten_per_second_unless_the_capacity_is_1() {
         clock.advance(Duration::from_millis(1));
     }
     assert_eq!(passed.len(), 40);
-    // If calls arrive up to 100 ms late, a window of one second contains those of 1.1 s.
+    // If calls arrive up to 100 ms late, a window of one second contains the calls of 1.1 s.
     for window in [1000, 1100] {
         let most = passed.iter().map(|&from| passed.iter().filter(|&&it| (from..from + window).contains(&it)).count());
         assert!(most.max().unwrap() <= 10, "{passed:?}");

@@ -44,8 +44,8 @@ async fn an_inner_shadow_layer_sees_only_requests_that_the_outer_layer_allows() 
     }
 }
 
-/// On a route that has its own layer, tollgate's goes around it. The error type between the two must be specified; see the
-/// doctest of `tollgate_migrating`.
+/// On a route that has its own layer, tollgate's layer wraps that layer. The error type between the two must be
+/// specified; see the doctest of `tollgate_migrating`.
 #[tokio::test]
 async fn two_layers_on_one_route_need_an_explicit_error_type() {
     let by = |seconds, burst| {
@@ -69,7 +69,8 @@ async fn two_layers_on_one_route_need_an_explicit_error_type() {
     // The shadow layer is inside the outer layer of tower_governor, so it sees only requests that this layer allows.
     assert_eq!(send(&shadow, request("/login", "203.0.113.9")).await.header("x-shadow-login"), "");
 
-    // If tollgate enforces, the outer layer overwrites the headers of its refusals: one response mixes two limiters.
+    // If tollgate enforces its limit, the outer layer overwrites the headers of tollgate's refusals, so one response
+    // mixes the headers of two limiters.
     let enforced = app(login().headers(HeaderFamily::XRateLimit(ResetUnit::Seconds)));
     for _ in 0..3 {
         assert_eq!(send(&enforced, request("/login", "198.51.100.1")).await.status, 200);

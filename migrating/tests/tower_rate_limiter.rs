@@ -144,7 +144,7 @@ async fn the_peer_returns_500_for_an_unreadable_field() {
     let ours = ours_by(key::client_ip().trust(["10.0.0.0/8"]));
     let odd = || with(request("/", "10.0.0.1"), "x-forwarded-for", "unknown");
     assert_eq!(send(&theirs, odd()).await.status, 500);
-    assert_eq!(send(&ours, odd()).await.status, 200, "counted by the proxy");
+    assert_eq!(send(&ours, odd()).await.status, 200, "counted under the proxy's address");
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ async fn requests_from_pages_of_other_origins_are_refused() {
     }
 }
 
-/// A form of another page can send neither JSON nor its content type.
+/// An HTML form on another page can send neither JSON nor the content type of JSON.
 #[tokio::test]
 async fn bodies_must_be_json_and_small() {
     let server = TestServer::start().await;
@@ -144,7 +144,7 @@ async fn wrong_methods_paths_and_queries_have_clear_errors() {
     assert_problem(&server.get("key").await, 400, "key");
 }
 
-/// Servers and proxies log URLs.
+/// Servers and proxies log URLs, so a URL must not contain a credential.
 #[tokio::test]
 async fn credentials_are_refused_in_urls_and_never_shown() {
     let server = TestServer::start().await;

@@ -125,7 +125,7 @@ async fn a_change_is_audited_even_if_the_client_disconnects() {
     assert!(audit.starts_with(&format!("ada reset api digest:{digest} [] failed: the client disconnected")), "{audit}");
 }
 
-/// Never answers.
+/// A backend that never answers.
 #[derive(Debug)]
 struct SlowBackend;
 
@@ -163,7 +163,7 @@ async fn an_audit_event_has_one_short_line() {
     }
 }
 
-/// The list of blocks shows digests, with which an operator can lift them.
+/// The list of blocks shows digests, and an operator can lift a block by its digest.
 #[tokio::test]
 async fn any_listed_block_is_lifted_by_its_digest() {
     let server = TestServer::start().await;

@@ -1,4 +1,4 @@
-//! A server with the admin router, and a client of it.
+//! A server with the admin router, and its client.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

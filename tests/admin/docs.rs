@@ -1,4 +1,4 @@
-//! The answers in `docs::operate` have the fields of the real answers.
+//! The answers in `docs::operate` have the same fields as real answers.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What the router answers: policies, the heaviest keys, limited keys, blocks, and why a key is limited.
+//! The answers of the router: policies, the heaviest keys, limited keys, blocks, and why a key is limited.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ async fn the_heaviest_keys_have_counts_and_texts_if_shown() {
     assert_eq!((&worst["allowed"], &worst["retry_after_ms"]), (&json!(false), &json!(12_000)));
     assert_eq!((&second["text"], &second["refused"]), (&json!("2"), &json!(3)));
     server.clock.advance(MINUTE);
-    assert_eq!(server.read("limited").await["keys"][0]["allowed"], true, "it was refused, but is not limited now");
+    assert_eq!(server.read("limited").await["keys"][0]["allowed"], true, "the key was refused, but is free now");
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn a_limited_key_has_its_windows_and_what_helps() {
     assert_eq!(chat["helps"], helps);
 
     let free = why(&server, "key=%22eve%22").await;
-    assert_eq!(free["policies"].as_array().unwrap().len(), 2, "without a policy, all are answered");
+    assert_eq!(free["policies"].as_array().unwrap().len(), 2, "without a policy, the answer contains all policies");
     assert_eq!((&free["policies"][0]["allowed"], &free["policies"][0]["helps"]), (&json!(true), &json!([])));
 }
 
@@ -206,7 +206,7 @@ async fn blocks_deny_lists_pauses_and_shadow_mode_are_explained() {
     assert_eq!((&answer["on_deny_list"], &nine["reason"]), (&json!(true), &json!("deny_list")));
     assert_eq!(actions(&nine), ["deny_list"]);
     let by_digest = why(&server, &format!("policy=api&key={}", server.digest(9))).await;
-    assert_eq!(by_digest["on_deny_list"], Value::Null, "the list has keys, not digests");
+    assert_eq!(by_digest["on_deny_list"], Value::Null, "the deny list contains keys, not digests");
 
     limiter.pause(&API, 10, MINUTE).await.unwrap();
     let (ten, _) = api("10").await;

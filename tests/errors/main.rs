@@ -1,7 +1,7 @@
 //! Provokes all error messages through the public API and compares them with `texts.txt`. The messages about
 //! configuration files are in `tests/config/messages.txt`.
 //!
-//! `TOLLGATE_MESSAGES=write cargo test --all-features --test errors` rewrites the list; review the changes.
+//! `TOLLGATE_MESSAGES=write cargo test --all-features --test errors` rewrites the list. Review the changes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

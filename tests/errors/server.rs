@@ -1,5 +1,5 @@
-//! Errors of Redis servers, which a fake server sends, so that the list can be complete. `tests/redis` tests the errors
-//! of real servers.
+//! Error replies of Redis servers. A fake server sends them, so that the list is complete. `tests/redis` tests the
+//! errors of real servers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

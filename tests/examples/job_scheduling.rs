@@ -7,7 +7,7 @@ fn jobs_run_at_their_due_times_and_a_cancelled_time_is_reused() {
         check_line(&example.line(), example.promised(line));
     }
     check_line(&example.line(), example.promised("at 0.5 s: job 1, planned for 0.5 s"));
-    assert_eq!(example.line(), example.promised("job 4 is cancelled"));
+    assert_eq!(example.line(), example.promised("job 4 is canceled"));
     check_line(&example.line(), example.promised("job 5 runs in 2.5 s"));
     for line in [
         "at 1.5 s: job 2, planned for 1.5 s",

@@ -28,8 +28,8 @@ fn the_examples_of_the_draft_are_parsed() {
 #[test]
 fn fields_outside_the_grammar_are_rejected() {
     for (field, line) in [
-        // The fields are a dictionary as in draft 7, integers as in draft 6, a token as a name, and an integer of
-        // sixteen digits.
+        // The first four cases are a dictionary as in draft 7, integers as in draft 6, a token as a name, and an
+        // integer with sixteen digits.
         ("ratelimit", "limit=100, remaining=50, reset=5"),
         ("ratelimit-policy", "100;w=60"),
         ("ratelimit", "default;r=50;t=30"),

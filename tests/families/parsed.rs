@@ -45,7 +45,7 @@ fn quota() -> impl Strategy<Value = Quota> {
     )
 }
 
-/// Returns the seconds in a header, which are rounded up, at least 1, and have at most fifteen digits.
+/// Converts a duration to the seconds in a header: rounded up, at least 1, and at most fifteen digits.
 fn seconds(duration: Duration) -> u64 {
     duration.as_nanos().div_ceil(1_000_000_000).clamp(1, 999_999_999_999_999) as u64
 }

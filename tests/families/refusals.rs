@@ -156,6 +156,6 @@ async fn retry_jitter_only_adds_time() {
         assert!(answer.limits()[0].2.unwrap() <= retry, "`t` must not be after Retry-After");
         seen.insert(retry);
     }
-    // If a value is drawn 200 times from eleven values, it is practically impossible that five of them never occur.
+    // It is practically impossible that 200 random draws from eleven values miss five of the values.
     assert!(seen.len() > 6, "{seen:?}");
 }

@@ -1,8 +1,8 @@
 //! Checks that concurrent operations are linearizable (Herlihy and Wing).
 //!
-//! A history is linearizable if its events can be put into an order in which the algebra gives the same results. In
-//! this order, each event must follow all events that ended before it began. The time of a decision may be any reading
-//! of the clock since the decision began, because the clock is read before the rows.
+//! A history is linearizable if its events can be put into an order in which the algebra gives the same results. If an
+//! event ended before another event began, it must also come first in this order. The time of a decision may be any
+//! reading of the clock since the decision began, because the clock is read before the rows.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ impl Clock for YieldingClock {
     }
 }
 
-/// Runs `count` random operations of one thread. `random` is the seed of the random numbers.
+/// Runs `count` random operations on the current thread. `random` is the seed of the random numbers.
 pub(crate) fn run_operations(
     backend: &MemoryBackend,
     clock: &ManualClock,

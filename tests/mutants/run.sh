@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Mutation testing: breaks each expression of the modules below, one at a time; a test must fail for each. `make mutants` runs
-# all groups and writes `tests/mutants/results.md`; `tests/mutants/run.sh GROUP..` runs some groups. `tests/mutants/run.sh table`
-# writes the table from the last run of each group.
+# Mutation testing: changes the expressions of the modules below, one at a time. For each change, a test must fail.
+# `make mutants` runs all groups and writes `tests/mutants/results.md`. `tests/mutants/run.sh GROUP..` runs some groups,
+# and `tests/mutants/run.sh table` writes the table from the last run of each group.
 #
-# Each mutant needs a build. Each group is therefore built as a small crate with only the modules that it needs, in seconds;
-# the whole crate with its test targets takes minutes. The mutants that survive the tests of the small crate are retried on
-# the whole crate. `.cargo/mutants.toml` lists the equivalent mutants, with reasons.
+# Each mutant needs a build. Building the whole crate with its test targets takes minutes, so each group is built as a
+# small crate with only the modules that it needs, which takes seconds. The mutants that survive the tests of the small
+# crate are retried on the whole crate. `.cargo/mutants.toml` lists the equivalent mutants, with reasons.
 set -euof pipefail
 repo="$(cd "$(dirname "$0")/../.." && pwd)"
 work="${CARGO_TARGET_DIR:-$repo/target}/mutants"
@@ -23,7 +23,7 @@ files() {
     esac
 }
 
-# The tests of the small crate, fast ones first: each round tries only the mutants that survived the previous one.
+# The tests of the small crate, fastest first. Each round tries only the mutants that survived the previous round.
 small() {
     case "$1" in
         algebra) printf '%s\n' "--lib" "--test=properties" ;;
@@ -75,7 +75,8 @@ prepare_small() {
         printf 'pub mod headers;\npub mod items;\npub mod key;\npub use key::KeyExtractor;\n' \
             > "$crate/src/middleware/mod.rs"
     fi
-    # The versions are those of the lock file. Only dependencies are optimized, since the tests spend their time there.
+    # The versions are those of the lock file. Only dependencies are optimized, because the tests spend most of
+    # their time in them.
     cat > "$crate/Cargo.toml" <<'TOML'
 [package]
 name = "tollgate"
@@ -114,7 +115,7 @@ TOML
 prepare_whole() {
     rm -rf "$1/src" "$1/tests"
     mkdir -p "$1"
-    # New modification times: with the original ones, cargo would reuse the last mutant's build.
+    # `--touch` sets new modification times. With the original times, cargo would reuse the last mutant's build.
     (cd "$repo" && git ls-files -z | tar --create --null --files-from=-) | tar --extract --touch --directory "$1"
 }
 
@@ -124,7 +125,7 @@ mutate() {
     local -a which=()
     for pattern in $(files "$group"); do which+=(--file "$pattern"); done
     for test in $tests; do which+=(--cargo-arg="$test"); done
-    # A separate target directory for each crate: they have the same name, so cargo would confuse their builds.
+    # Each crate has its own target directory: the crates have the same name, so cargo would confuse their builds.
     # Exit codes 2 (missed mutants) and 3 (timeouts) are results, not failures.
     (cd "$crate" && RUST_BACKTRACE=0 CARGO_TARGET_DIR="$crate/target" PROPTEST_CASES="${cases:-300}" cargo mutants --in-place --iterate \
         --output "$work/$group" --config "$config" --no-shuffle --colors never --annotations none \
@@ -170,7 +171,7 @@ results() {
             | sort > "$work/$group/all"
         cargo mutants --list --colors never --config "$config" "${which[@]}" \
             | sort > "$work/$group/tried"
-        # A mutant that timed out in an early round may have been caught in a later one.
+        # A mutant that timed out in an early round may have been caught in a later round.
         comm -23 <(sort -u "$work/$group/timeout") <(sort -u "$work/$group/caught") > "$work/$group/timed_out"
         for module in $(cut -d: -f1 "$work/$group/all" | sort -u); do
             echo "| \`${module#src/}\` | $(of all) | $(of caught) | $(of unviable) | $(of timed_out)" \

@@ -1,4 +1,4 @@
-//! The event of a change by an operator.
+//! The log event for a change by an operator.
 
 use axum::body::Body;
 use http::Request;

@@ -1,4 +1,5 @@
-//! `Top` reports the heaviest keys of each policy, and shows the text of a key only where this was turned on.
+//! `Top` reports the heaviest keys of each policy, and shows the texts of keys only under the policies that were
+//! passed to `show_keys`.
 
 use std::sync::Arc;
 
@@ -97,7 +98,7 @@ async fn all_shards_of_a_key_count_as_one_key() {
 async fn the_text_of_a_key_is_shown_only_if_the_policy_shows_keys() {
     let (limiter, top) = limiter_with(Top::new().show_keys([&TWO]));
     let long = "ä".repeat(100);
-    // The values below stand for credentials that were checked.
+    // These keys contain credentials, so their texts are never shown.
     let credentials = [key::bearer().key("hunter2"), key::header("x-api-key").key("hunter2")];
     let inside = Key::from((key::cookie("session").key("hunter2"), 7));
     let shown = [Key::from("hunter2"), Key::from(long.as_str()), Key::from(("hunter2", 7))];

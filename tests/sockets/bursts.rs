@@ -1,4 +1,4 @@
-//! Bursts of requests, of which exactly the limit must be admitted, whatever the kind of connection.
+//! Bursts of requests over different kinds of connections. Exactly as many as the limit allows must be admitted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

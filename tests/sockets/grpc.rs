@@ -66,7 +66,7 @@ async fn a_cost_above_the_capacity_forbids_retries() {
 
 #[tokio::test]
 async fn the_retry_pushback_is_capped_at_its_maximum() {
-    // 2^31 ms are 24.8 days.
+    // The maximum is 2^31 - 1 ms, or 24.8 days.
     let year = Policy::new("year", Quota::token_bucket(1, 365 * tollgate::DAY));
     let (address, _echo) = serve(RateLimitLayer::new(year, key::client_ip()).limiter(&limiter().0)).await;
     let mut client = Client::connect(address).await;

@@ -137,7 +137,7 @@ impl ReportedLimit {
     /// Rebuilds the row from the reported fields.
     pub(crate) fn state(&self) -> State {
         let (at, own) = (Micros::new(self.ts as u64), tollgate::algorithm::stamp(&self.quota()));
-        // Of the quota that wrote the row, only the algorithm matters, which is stored in the low three bits.
+        // Only the algorithm of the quota that wrote the row matters. The low three bits of the stamp contain it.
         let stamp = self.written_by.as_ref().map_or(own, |writer| {
             let tag = ["token_bucket", "fixed_window", "sliding_window"].iter().position(|name| name == writer);
             (!own & !7) | (1 + tag.unwrap() as u32)

@@ -131,7 +131,7 @@ async fn a_snapshot_predicts_the_end_of_a_block() {
     let blocked = limiter.snapshot(&API, "ada").await.unwrap();
     let begin = blocked.now();
     assert_eq!(blocked.not_before(), Some(begin + 30 * SECOND));
-    // The row was not read. All tokens count as spent, and five have been refilled when the block ends.
+    // The row was not read, so all tokens count as spent. Five have been refilled when the block ends.
     for (after, available) in [(0, 0), (29, 0), (30, 5), (60, 10)] {
         assert_eq!(blocked.available(begin + after * SECOND), available, "{after} s");
     }
@@ -150,7 +150,7 @@ async fn a_snapshot_predicts_the_end_of_a_block() {
     assert_eq!(denied.project(denied.now() + HOUR, Ask::cost(1)).verdict, Verdict::Deny { retry: None });
 }
 
-/// Regression: the row reported to a blocked caller was outside of the window, so that no tokens counted as spent.
+/// Regression: the row reported to a blocked caller was outside the window, so no tokens counted as spent.
 #[tokio::test]
 async fn blocked_callers_have_no_tokens_left_under_any_algorithm() {
     for policy in [&API, &SLIDING, &FIXED] {

@@ -86,7 +86,7 @@ async fn a_table_reports_policies_with_their_own_keys_and_uses_each_extractor_on
     let expected = [("api", 1.0), ("daily", 0.0), ("tenant", 1.0)].map(|(name, spent)| (name.to_owned(), spent));
     assert_eq!(reported, expected);
     assert_eq!(lookups.load(Ordering::Relaxed), 1);
-    // Requests to other routes need no tenant, so the report omits only its policy.
+    // Requests to other routes need no tenant, so the report omits only the tenant's policy.
     assert_eq!(names(&statuses(&app, "ada").await), ["api", "daily"]);
 }
 
@@ -198,7 +198,7 @@ async fn limits_that_are_not_enforced_are_not_reported() {
         assert_eq!(answer == nothing, !refused, "{answer}");
         enforced += u32::from(refused);
     }
-    // With 40 fair coin tosses, the number of heads is outside of this range once in 10^8 runs.
+    // The number of heads in 40 tosses of a fair coin is outside this range about once in 10^8 runs.
     assert!((3..=37).contains(&enforced), "the limit is enforced for {enforced} of 40 users");
 }
 

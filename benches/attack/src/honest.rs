@@ -93,8 +93,8 @@ impl Client {
             if (count + u32::from(self.number)).is_multiple_of(REQUESTS_PER_CONNECTION) {
                 connection = None;
             }
-            // If a request is delayed by the previous request, its latency counts from the scheduled time. If it is
-            // delayed only by the timer's resolution of a millisecond, its latency does not.
+            // If the previous request delays a request, the latency counts from the scheduled time. If only the
+            // timer's resolution of a millisecond delays it, the latency counts from the actual start.
             let late = due.elapsed();
             let begin = if late > Duration::from_millis(5) { due.into_std() } else { Instant::now() };
             due += PACE;

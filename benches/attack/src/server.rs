@@ -1,12 +1,12 @@
 //! The server under attack: axum on hyper, limited by tollgate, with the timeouts and bounds that a limiter cannot set.
 //!
-//! tollgate limits requests, but it does not see requests whose headers never end or are too large, nor responses that
+//! tollgate limits requests, but it does not see requests whose headers never end or are too large, or responses that
 //! clients do not read. Against these, a server needs the following settings, which `axum::serve` does not have:
 //!
 //! - HTTP/1: a timeout and a maximum size for headers;
 //! - HTTP/2: maximums for concurrent streams, the header list and unsent data per stream; pings to detect dead peers;
-//! - connections: an idle timeout in both directions; a fixed send buffer, which the kernel would otherwise grow to
-//!   megabytes for clients that do not read; a maximum number;
+//! - connections: a maximum number; an idle timeout in both directions; a fixed send buffer, which the kernel would
+//!   otherwise grow to megabytes for clients that do not read;
 //! - handlers that read a body: a timeout.
 
 use std::io::{Read, Write};

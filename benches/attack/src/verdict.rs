@@ -156,7 +156,7 @@ fn confined(run: &Run) -> Verdict {
     }
 }
 
-/// Checks whether the attack took place at all, because otherwise the other promises mean nothing.
+/// Checks that the attack took place, because otherwise the other promises mean nothing.
 fn attacked(run: &Run) -> Verdict {
     let idle: Vec<&str> = run.hostile.iter().filter(|stats| stats.sent == 0).map(|stats| stats.name.as_str()).collect();
     let keys = stats_of(run, KEY_FLOOD).map_or(0, |stats| stats.ok);

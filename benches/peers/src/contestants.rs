@@ -175,7 +175,7 @@ fn tollgate(period: Duration, burst: u32, keys: usize) -> Contestant {
     Contestant::new("tollgate", move |key| limiter.limit_now(&policy, key).is_ok())
 }
 
-/// Makes the same call as a future, which is ready immediately.
+/// Makes the same call through a future, which is ready immediately.
 fn tollgate_awaited(period: Duration, burst: u32, keys: usize) -> Contestant {
     let (limiter, policy) = ours(period, burst, keys);
     Contestant::new("tollgate, awaited", move |key| {

@@ -31,7 +31,7 @@ impl Counting {
         PEAK.load(Relaxed)
     }
 
-    /// Starts counting.
+    /// Resets the maximum to the bytes that are allocated now.
     pub fn forget_peak() {
         PEAK.store(LIVE.load(Relaxed), Relaxed);
     }

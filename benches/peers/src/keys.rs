@@ -41,7 +41,7 @@ fn scatter(i: usize, count: usize, prime: usize) -> usize {
     (i as u128 * prime as u128 % count as u128) as usize
 }
 
-/// splitmix64 accepts any seed.
+/// A splitmix64 generator, which accepts any seed.
 pub struct Random(pub u64);
 
 impl Random {

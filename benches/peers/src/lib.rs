@@ -1,7 +1,7 @@
 //! Benchmarks of tollgate and other rate limiters: shared code. `make bench` prints all tables.
 //!
-//! The contestants are measured in one process, in interleaved rounds, except that servers are separate processes which
-//! run at the same time. Each figure is the median of the rounds. Because machines are noisy, compare ratios.
+//! The contestants are measured in one process, in interleaved rounds. Only servers are separate processes, which run
+//! at the same time. Each figure is the median of the rounds. Because machines are noisy, compare ratios.
 
 mod contestants;
 mod counting;

@@ -1,4 +1,4 @@
-//! The machine, the date and the core on which measurements are made.
+//! The machine and the date of the measurements, and the core on which they run.
 
 use std::process::Command;
 use std::{fs, mem};
@@ -45,7 +45,7 @@ pub fn resident() -> i64 {
 }
 
 /// Pins this thread and the threads that it starts to one core, if that core exists.
-#[allow(unsafe_code)] // The standard library has no call for it.
+#[allow(unsafe_code)] // The standard library cannot pin threads.
 pub fn pin(core: usize) {
     // SAFETY: a CPU set is plain bits, and the call reads at most the given size.
     unsafe {

@@ -24,7 +24,7 @@ pub struct FieldFormat {
     prefix: String,
     /// The fields, each with the text after it.
     fields: Vec<(Field, String)>,
-    /// Whether lines may go on after the last field, as those of the common format in a combined log.
+    /// Whether lines may continue after the last field, as combined lines do after the fields of the common format.
     is_open: bool,
     last: LastSecond,
 }
@@ -39,20 +39,21 @@ enum Field {
     Method,
     Target,
     UserAgent,
-    /// The duration of the request in seconds, which is subtracted, because nginx writes a line when a request ends.
+    /// The duration of the request in seconds. It is subtracted from the time, because nginx writes a line when a
+    /// request ends.
     Duration,
     Other,
 }
 
 impl Format {
-    /// The names of the formats that are known by name.
+    /// The names of the predefined formats.
     pub const NAMES: [&str; 4] = ["common", "combined", "caddy", "traefik"];
 
     pub fn combined() -> Format {
         Format::Fields(FieldFormat::new(COMBINED, true).unwrap_or_else(|error| unreachable!("{error}")))
     }
 
-    /// Parses JSON lines whose fields have these names, such as `time=ts` or `address=request.remote_ip`.
+    /// Creates a format for JSON lines whose fields have these names, such as `time=ts` or `address=request.remote_ip`.
     pub fn json(fields: &[String]) -> Result<Format, String> {
         JsonFields::new(fields).map(Format::Json)
     }
@@ -157,13 +158,13 @@ impl Field {
             Field::User => entry.user = value,
             Field::Request => match request_line(value) {
                 Some((method, path)) => (entry.method, entry.path) = (method, path),
-                // Servers log what they could not read, such as the start of a TLS handshake.
+                // Servers also log input that is not a request line, such as the start of a TLS handshake.
                 None => (entry.method, entry.path) = ("", ""),
             },
             Field::Method => entry.method = value,
             Field::Target => entry.path = path_of(value),
             Field::UserAgent => entry.user_agent = value,
-            // nginx writes `-` if there was none.
+            // nginx writes `-` if there was no duration.
             Field::Duration => *duration = value.parse().map_or(0, |seconds: f64| (seconds.max(0.0) * 1e6) as u64),
             Field::Other => {}
         }
@@ -222,7 +223,7 @@ mod tests {
         assert_eq!((entry.method, entry.path, entry.user), ("GET", "/a", "ada"));
         assert_eq!(entry.user_agent, r#"x \"y\" z\\"#);
         assert_eq!((entry.micros, entry.whole_second), (971_211_336_000_000, true));
-        // A combined line is also a common line, and may have more fields than those of its format.
+        // A combined line also has the common format, and a line may have more fields than its format.
         assert_eq!(parse("common", line).unwrap().path, "/a");
         assert!(parse("combined", &format!("{line} 0.5 more")).is_ok());
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
-/// Longer lines are cut, and the rest is skipped.
+/// The maximum length of a line in bytes. The rest of a longer line is skipped.
 pub const MAX_LINE: usize = 64 << 10;
 
 /// Opens a log. `-` is the standard input. Gzip and Zstandard are recognized by their first bytes.

@@ -32,7 +32,7 @@ impl JsonFields {
         }
     }
 
-    /// Traefik writes the time at which a request began.
+    /// The fields of Traefik's logs. Their time is the start of the request, so there is no duration to subtract.
     pub fn traefik() -> JsonFields {
         JsonFields {
             time: "StartUTC".to_owned(),
@@ -82,7 +82,7 @@ impl JsonFields {
             .find_map(|notation| notation.parse(&stamp, &mut LastSecond::default()));
         let (micros, whole_second) =
             time.ok_or_else(|| LineError::new(&format!("a time in the field {:?}", self.time), &stamp))?;
-        // The duration is in seconds.
+        // Convert the duration from seconds.
         let duration = text(&self.duration).parse().map_or(0, |seconds: f64| (seconds.max(0.0) * 1e6) as u64);
         let target = text(&self.path);
         let texts = [text(&self.user), text(&self.method), path_of(&target).to_owned(), text(&self.user_agent)];
@@ -107,7 +107,7 @@ fn get<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     value.get(name).or_else(|| name.split('.').try_fold(value, |value, part| value.get(part)))
 }
 
-/// Returns the text of a field. Of a list, as Caddy's headers are, it is the first item.
+/// Returns the text of a field. For a list, such as a header in Caddy's logs, returns the text of the first item.
 fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

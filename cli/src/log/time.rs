@@ -13,7 +13,7 @@ pub enum Stamp {
     Epoch,
 }
 
-/// The last second that was parsed, since many lines of a log have the same.
+/// The text and the result of the last parsed second, because many lines of a log have the same second.
 #[derive(Clone, Debug, Default)]
 pub struct LastSecond([u8; 26], u64);
 
@@ -51,7 +51,7 @@ fn common(text: &[u8; 26]) -> Option<u64> {
         return None;
     }
     let month = MONTHS.chunks(3).position(|month| *month == text[3..6])? as i8 + 1;
-    // A leap second is the last second of its minute.
+    // A leap second counts as the second before it.
     let second = small(18)?.min(59);
     let time = civil::DateTime::new(number(7, 11)?, month, small(0)?, small(12)?, small(15)?, second, 0).ok()?;
     let sign = match text[21] {
@@ -67,7 +67,7 @@ fn epoch(text: &str) -> Option<(u64, bool)> {
     let (whole, fraction) = text.split_once('.').map_or((text, None), |(whole, fraction)| (whole, Some(fraction)));
     let whole: u64 = whole.parse().ok()?;
     let Some(fraction) = fraction else {
-        // Beyond the year 5138 in seconds, the unit must be a smaller one.
+        // As seconds, larger numbers would be after the year 5138, so their unit must be smaller.
         return Some(match whole {
             0..100_000_000_000 => (whole * 1_000_000, true),
             100_000_000_000..100_000_000_000_000 => (whole * 1_000, false),

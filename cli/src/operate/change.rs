@@ -21,7 +21,7 @@ impl Server {
     }
 }
 
-/// Gives a key, or all keys of a policy, their whole quotas. Exits with 3 if the key has spent nothing.
+/// Restores the full quotas of a key, or of all keys of a policy. Exits with 3 if the key has spent nothing.
 #[derive(clap::Args, Debug)]
 pub struct Reset {
     /// The key in its text form: '"ada"', 42, 192.0.2.7, bearer:…, digest:…
@@ -125,7 +125,7 @@ impl Block {
     }
 }
 
-/// Lifts all blocks of a caller, manual and automatic. Exits with 3 if there was none.
+/// Lifts all blocks of a caller, manual and automatic. Exits with 3 if there were none.
 #[derive(clap::Args, Debug)]
 pub struct Unblock {
     #[command(flatten)]
@@ -140,7 +140,7 @@ impl Unblock {
     }
 }
 
-/// Sets a quota for a key, a tier or all callers of a policy, or restores the program's.
+/// Sets a quota for a key, a tier or all callers of a policy, or restores the program's quota.
 #[derive(clap::Args, Debug)]
 pub struct Quota {
     /// The quota, such as '100/min burst 200'
@@ -171,7 +171,7 @@ impl Quota {
     }
 }
 
-/// Sets the share of the keys for which a policy is enforced, or restores the program's.
+/// Sets the share of the keys for which a policy is enforced, or restores the program's setting.
 #[derive(clap::Args, Debug)]
 pub struct Enforce {
     /// From 0.0, for no key (shadow mode), to 1.0, for every key

@@ -43,7 +43,7 @@ impl Server {
         let agent = ureq::Agent::config_builder()
             .timeout_global(Some(Duration::from_secs(10)))
             .http_status_as_error(false)
-            .max_redirects(0) // The token is for this server only.
+            .max_redirects(0) // The token must not be sent to another server.
             .build()
             .new_agent();
         Ok(Client { agent, url: self.url.clone(), authorization: format!("Bearer {}", token.trim()) })
@@ -57,7 +57,7 @@ impl Client {
         self.read(request.call())
     }
 
-    /// Sends JSON. A key is sent only in this way, because servers log URLs.
+    /// Sends JSON. Keys are sent only in bodies, because servers log URLs.
     pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, String> {
         let request = self.agent.post(format!("{}/{path}", self.url)).header("authorization", &self.authorization);
         self.read(request.header("content-type", "application/json").send(body.to_string()))
@@ -83,7 +83,7 @@ impl Client {
     }
 }
 
-/// Returns a time in its largest unit.
+/// Formats milliseconds in the largest unit that fits.
 pub(super) fn duration(ms: &Value) -> String {
     let Some(ms) = ms.as_u64() else { return "never".to_owned() };
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")];
@@ -92,7 +92,7 @@ pub(super) fn duration(ms: &Value) -> String {
     if tenths % 10 == 0 { format!("{} {unit}", tenths / 10) } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
 }
 
-/// Returns a text from the router. Replaces control characters, which could change the terminal.
+/// Returns a text from the router, without control characters, which could change the terminal.
 pub(super) fn text(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
@@ -103,7 +103,7 @@ pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Names the processes for which an answer holds.
+/// Names the processes to which an answer applies.
 pub(super) fn scope(value: &Value) -> &'static str {
     if value == "all_processes" { "all processes" } else { "this process" }
 }

@@ -1,4 +1,4 @@
-//! The commands for operators, which ask the admin router of a running service.
+//! The commands for operators, which send requests to the admin router of a running service.
 
 mod change;
 mod client;

@@ -172,7 +172,7 @@ fn help_line(help: &Value) -> String {
     }
 }
 
-/// Prints the answer as JSON, or the text that `write` makes of it.
+/// Prints the answer as JSON, or as the text that `write` produces.
 pub(super) fn print(answer: &Value, json: bool, write: impl FnOnce(&mut String)) {
     let mut out = String::new();
     match json {

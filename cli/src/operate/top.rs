@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::client::{Client, Server, list, scope, text};
 use super::show::print;
 
-/// Shows the keys with the most requests, again and again. End it with Ctrl-C. Prints once if the output is not a
-/// terminal, and with --json.
+/// Shows a live table of the keys with the most requests, until Ctrl-C. Prints the table once if the output is not a
+/// terminal, or with --json.
 #[derive(clap::Args, Debug)]
 pub struct Top {
     /// Only the keys of this policy
     #[arg(long)]
     policy: Option<String>,
-    /// Seconds between two requests
+    /// Seconds between updates
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
     #[command(flatten)]
@@ -34,7 +34,7 @@ impl Top {
         let mut failed = None;
         loop {
             draw(&terminal, &last, failed.as_deref()).map_err(|error| error.to_string())?;
-            // A resized terminal is drawn anew within a quarter of a second.
+            // If the terminal is resized, redraw the table within a quarter of a second.
             let mut size = terminal.size();
             for _ in 0..4 * self.every {
                 std::thread::sleep(Duration::from_millis(250));
@@ -43,7 +43,7 @@ impl Top {
                     draw(&terminal, &last, failed.as_deref()).map_err(|error| error.to_string())?;
                 }
             }
-            // A server that goes away may come back.
+            // If the server cannot be reached, keep trying, because it may be restarting.
             failed = match self.ask(&client) {
                 Ok(answer) => {
                     last = answer;

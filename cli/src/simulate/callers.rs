@@ -11,10 +11,10 @@ pub struct Callers {
     names: IndexSet<Caller>,
     max: usize,
     requests: Vec<Requests>,
-    /// For each caller and each gate, its refused requests.
+    /// The refused requests of each caller at each gate.
     refusals: Vec<Refusals>,
     gates: usize,
-    /// The refused requests of each gate.
+    /// The refused requests of each gate over time.
     pub timelines: Vec<Timeline>,
     /// The requests of callers beyond the maximum.
     pub beyond: u64,
@@ -63,7 +63,7 @@ impl Callers {
         }
     }
 
-    /// Returns the number of a caller, or `None` if there are too many.
+    /// Returns the number of a caller, or `None` if there are too many callers.
     pub fn number(&mut self, caller: Caller) -> Option<u32> {
         if self.names.len() >= self.max && !self.names.contains(&caller) {
             self.beyond += 1;
@@ -94,11 +94,11 @@ impl Callers {
         requests.minute.add(second / 60);
     }
 
-    /// Returns how many requests of this second came before the next one of the caller, and how many there are.
+    /// Returns the index of the caller's next request in this second, and the number of its requests in this second.
     pub fn next_in_second(&mut self, caller: u32) -> (u64, u64) {
         let requests = &mut self.requests[caller as usize];
         let count = requests.second.count.max(1);
-        // Several limits place the same requests.
+        // Each limit goes through the same requests, so the index starts again after the last one.
         let next = requests.placed % count;
         requests.placed = next + 1;
         (next.into(), count.into())

@@ -1,4 +1,4 @@
-//! The drawing of `--svg`: refused requests over time, and the refused shares of each limit.
+//! The drawing for `--svg`: refused requests over time, and the refused shares of each limit.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A limit under test: the crate's own layer in a router, on a clock that shows the times of the log.
+//! A limit under test: the crate's own layer in a router, with a clock that is set to the times in the log.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -29,7 +29,8 @@ pub struct Limit {
     pub notes: Vec<String>,
 }
 
-/// A limit with the rows of its callers. A limit can be applied twice, to earliest and latest possible times.
+/// A limit with the rows of its callers. A limit has two gates if the log has whole seconds, one for each assumption
+/// about the times within a second.
 pub struct Gate {
     clock: ManualClock,
     service: BoxService<Request, StatusCode, Infallible>,
@@ -72,7 +73,7 @@ impl Limit {
         let clock = ManualClock::at(Micros::EPOCH);
         let limiter = self.config.limiter(MemoryBackend::builder().clock(clock.clone()).max_rows(max_rows).build());
         let layer = self.config.layer(&limiter.build(), caller()).client_ip(key::client_ip());
-        // A log needs no headers and no bodies, whose writing would take most of the time.
+        // A simulation needs no headers and no bodies, and writing them would take most of the time.
         let layer = layer.ignore_unmatched_deny_rules().headers(HeaderFamily::None).on_refusal(refused);
         let mut paths: Vec<&str> = self.config.routes().map(|(line, _)| path_of(line)).collect();
         paths.sort_unstable();
@@ -91,7 +92,7 @@ impl Limit {
 }
 
 impl Gate {
-    /// Moves the clock. Times before the last one change nothing.
+    /// Sets the clock, and completes the waiting requests that are due.
     pub fn at(&mut self, micros: u64) {
         self.clock.set(Micros::new(micros));
         self.waiting.retain_mut(|answer| answer.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -115,7 +116,7 @@ impl Gate {
             Poll::Ready(Ok(StatusCode::TOO_MANY_REQUESTS)) => Fate::Refused,
             Poll::Ready(_) => Fate::Allowed,
             Poll::Pending => {
-                // The request has reserved tokens. It is answered when the clock has reached its time.
+                // The request has reserved tokens. It is answered when it is due.
                 self.waiting.push(answer);
                 Fate::Delayed
             }
@@ -144,7 +145,8 @@ fn path_of(line: &str) -> &str {
     line.split_once(' ').map_or(line, |(_, path)| path)
 }
 
-/// Reads a configuration file. Key extractors that it names are the caller's key, since a log has no others.
+/// Reads a configuration file. All key extractors that the file names return the caller's key, because a log contains
+/// no other keys.
 pub fn read_config(path: &Path) -> Result<(Config, Vec<String>), String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let is_json = path.extension().is_some_and(|extension| extension == "json");
@@ -159,7 +161,8 @@ pub fn read_config(path: &Path) -> Result<(Config, Vec<String>), String> {
     Ok((config.map_err(|error| error.to_string())?, names.iter().map(note).collect()))
 }
 
-/// The key extractors that a file names. An invalid file has none; its faults are found when it is read.
+/// Returns the key extractors that a file names, or none if the file is invalid. In that case, reading the
+/// configuration reports the errors.
 fn key_names(text: &str, is_json: bool) -> Vec<String> {
     let file: Option<serde_json::Value> =
         if is_json { serde_json::from_str(text).ok() } else { toml::from_str(text).ok() };

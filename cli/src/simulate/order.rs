@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-/// A request, without what a limit does not need.
+/// The parts of a request that limits need.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub micros: u64,
     pub whole_second: bool,
     /// The number of the caller.
     pub caller: u32,
-    /// What rules of routes and deny lists need.
+    /// The parts that only routes and deny lists need.
     pub target: Option<Box<Target>>,
 }
 

@@ -106,7 +106,7 @@ impl Report {
         }
     }
 
-    /// Returns the shares of the refused requests and callers, of each limit.
+    /// Returns the shares of refused requests and refused callers for each limit.
     pub fn refused_shares(&self) -> impl Iterator<Item = [f64; 2]> {
         let first =
             |outcome: &Outcome| outcome.results.first().map(|refused| [refused.request_share, refused.caller_share]);
@@ -143,7 +143,7 @@ impl Refused {
 impl Worst {
     fn of(callers: &Callers, gate: usize, most: usize) -> Vec<Worst> {
         let mut refused: Vec<_> = callers.of_gate(gate).filter(|(.., refusals)| refusals.count > 0).collect();
-        // Callers with equal numbers are in the order of their first requests.
+        // The sort is stable, so callers with equal counts stay in the order of their first requests.
         refused.sort_by_key(|(.., refusals)| std::cmp::Reverse(refusals.count));
         let worst = refused.into_iter().take(most).map(|(caller, requests, refusals)| Worst {
             caller: caller.to_string(),

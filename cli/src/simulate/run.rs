@@ -22,7 +22,7 @@ pub struct Reading {
     /// A field of JSON lines, such as time=ts; one of time, address, user, method, path, user_agent, duration
     #[arg(long, value_name = "NAME=FIELD")]
     pub field: Vec<String>,
-    /// The most callers to remember; requests of further callers are only counted
+    /// The maximum number of callers to remember; requests of further callers are only counted
     #[arg(long, value_name = "NUMBER", default_value_t = 5_000_000)]
     pub max_callers: u32,
     /// For how many seconds requests are held to sort them by time
@@ -44,7 +44,7 @@ pub struct Applied {
     pub late: u64,
 }
 
-/// The most requests that are held to sort them.
+/// The maximum number of requests that are held for sorting.
 const MAX_HELD: usize = 1_000_000;
 
 impl Reading {
@@ -116,7 +116,7 @@ impl Applied {
     }
 }
 
-/// When the requests of a second were sent, if the log has whole seconds.
+/// An assumption about when the requests of a second were sent, for logs with whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Case {
     /// All requests of a caller in a second are sent at its beginning.

@@ -1,6 +1,6 @@
 //! Refused requests over time, in a bounded number of periods.
 
-/// Counts by period. The periods become longer as the log goes on.
+/// Counts of requests by period. The periods become longer as the log continues.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     first: u64,
@@ -17,7 +17,7 @@ impl Timeline {
         Timeline { first, width: 1, counts: Vec::new() }
     }
 
-    /// Counts a request. Seconds before the first count as the first.
+    /// Counts a request. A second before the first one counts as the first.
     pub fn add(&mut self, second: u64) {
         let since = second.saturating_sub(self.first);
         while since / self.width >= MAX_PERIODS as u64 {

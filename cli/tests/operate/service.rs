@@ -16,7 +16,8 @@ use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, 
 pub const TOKEN: &str = "correct-horse-battery";
 pub const READER: &str = "a token that may only read";
 
-/// Each name may send five requests an hour, so that a test never waits. The service ends with this value.
+/// Each name may send five requests an hour, so that a test never waits. The service stops when this value
+/// is dropped.
 pub struct Service {
     _runtime: Runtime,
     pub limiter: RateLimiter,

@@ -1,11 +1,11 @@
-//! The live table in a terminal multiplexer: it is drawn again, and survives resizing and a server that goes away.
+//! The live table in a terminal multiplexer: it is updated, and it survives resizing and a server that stops.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::service::{Service, TOKEN};
 
-/// A terminal multiplexer with its own socket, which ends with this value.
+/// A terminal multiplexer with its own socket, which is stopped when this value is dropped.
 struct Tmux {
     socket: String,
 }
@@ -54,7 +54,7 @@ fn the_live_table_survives_resizing_and_a_server_that_goes_away() {
     let tmux = Tmux::start(&command);
     tmux.wait_for("the first table", |screen| screen.contains("8            3  path(name):ada under hello"));
 
-    // New counts appear in the same place.
+    // New counts replace the old table.
     service.request("ada", 1);
     for i in 0..12 {
         service.request(&format!("user-{i}-{}", "x".repeat(60)), 2);
@@ -65,7 +65,7 @@ fn the_live_table_survives_resizing_and_a_server_that_goes_away() {
     assert!(fits(&screen, 80) && screen.starts_with("charges since"), "{screen}");
 
     tmux.run(&["resize-window", "-x", "40", "-y", "6"]);
-    // Until it is drawn again, the terminal breaks the lines of the large table.
+    // Until the table is redrawn, the terminal breaks the lines of the large table.
     let is_small =
         |screen: &str| screen.starts_with("charges since") && fits(screen, 40) && screen.lines().count() <= 6;
     tmux.wait_for("the small table", |screen| is_small(screen) && screen.contains("all keys"));

@@ -1,4 +1,4 @@
-//! Instead of actix-extensible-rate-limit.
+//! The code that replaces actix-extensible-rate-limit.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Instead of axum_gcra.
+//! The code that replaces axum_gcra.
 
 use std::net::SocketAddr;
 

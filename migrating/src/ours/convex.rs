@@ -1,4 +1,4 @@
-//! Instead of @convex-dev/rate-limiter.
+//! The code that replaces @convex-dev/rate-limiter.
 
 use tollgate::{HOUR, LimitError, MINUTE, Policy, Quota, RateLimiter, Subject};
 

@@ -1,4 +1,4 @@
-//! Instead of express-rate-limit.
+//! The code that replaces express-rate-limit.
 
 use axum::http::request::Parts;
 use axum::{Router, routing::get};

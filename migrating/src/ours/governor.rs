@@ -1,4 +1,4 @@
-//! Instead of governor.
+//! The code that replaces governor.
 
 use tollgate::{Charge, DAY, LimitError, Policy, Quota, RateLimiter, SECOND};
 

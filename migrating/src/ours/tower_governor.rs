@@ -1,4 +1,4 @@
-//! Instead of tower_governor.
+//! The code that replaces tower_governor.
 
 use std::net::SocketAddr;
 

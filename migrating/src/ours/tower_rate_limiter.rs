@@ -1,4 +1,4 @@
-//! Instead of tower-rate-limiter.
+//! The code that replaces tower-rate-limiter.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Instead of @upstash/ratelimit.
+//! The code that replaces @upstash/ratelimit.
 
 use std::time::Duration;
 

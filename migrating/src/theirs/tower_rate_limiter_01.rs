@@ -1,6 +1,6 @@
 //! tower-rate-limiter 0.1.
 
-// The name of the crate in projects with only this version.
+// In projects that use only this version, the crate has this name.
 use tower_rate_limiter_01 as tower_rate_limiter;
 
 use std::error::Error;

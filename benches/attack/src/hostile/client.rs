@@ -59,7 +59,7 @@ impl Client {
     }
 }
 
-/// A connection that reconnects when it breaks, which counts as cut.
+/// A client that reconnects when its connection breaks. Each broken connection counts as cut.
 pub struct ReconnectingClient {
     target: Target,
     from: Ipv4Addr,

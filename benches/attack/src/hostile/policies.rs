@@ -1,5 +1,5 @@
-//! A flood of invented keys under one policy, which exhaust their quotas, so all their rows deny requests. Also the
-//! honest newcomers who arrive in the meantime, under the flooded policy and under another policy.
+//! A flood under one policy. The invented keys exhaust their quotas, so all of their rows deny requests. Also the
+//! honest newcomers that arrive during the flood, under the flooded policy and under another policy.
 
 use std::net::Ipv4Addr;
 

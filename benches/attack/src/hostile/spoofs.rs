@@ -1,5 +1,4 @@
-//! Forged addresses, with which an attacker wants to appear as a new client each time, or to spend another client's
-//! tokens.
+//! Attackers that forge addresses to appear as a new client each time, or to spend another client's tokens.
 
 use std::net::Ipv4Addr;
 

@@ -12,13 +12,13 @@
 //! three rows. Latencies are those of requests.
 //!
 //! Contestants:
-//! - `PING`: a round trip without a decision, on redis-rs's `MultiplexedConnection`. The others use it too (actix in an older
-//!   version, inside a `ConnectionManager`).
+//! - `PING`: a round trip without a decision, on redis-rs's `MultiplexedConnection`. The other contestants use this
+//!   type too (actix in an older version, inside a `ConnectionManager`).
 //! - tollgate: token buckets; all charges of a request or none, in one script call. Coalesced: one limiter for all
 //!   tasks, whose concurrent decisions share a call. Un-coalesced: a backend per task on the same connection, so that
 //!   no call has more than one decision.
-//! - tollgate, three quotas: one charge under a policy of three quotas, coalesced. Its requests count as one decision, also
-//!   beside those with three charges.
+//! - tollgate, three quotas: one charge under a policy of three quotas, coalesced. Each request counts as one
+//!   decision, even next to requests with three charges.
 //! - tollgate, leases: the same charges under policies with leases. Each round begins with half a second that is not
 //!   measured, in which the leases are granted.
 //! - actix-extensible-rate-limit: fixed windows; `BITFIELD INCRBY`, `EXPIRE NX`, `TTL` in a transaction. Denials count
@@ -65,7 +65,7 @@ const NAMES: [&str; 3] = ["address", "user", "route"];
 static POLICIES: [Policy; 3] =
     [Policy::new(NAMES[0], QUOTA), Policy::new(NAMES[1], QUOTA), Policy::new(NAMES[2], QUOTA)];
 
-/// Leases need more tokens, because the leased decisions are many.
+/// The policies with leases need more tokens, because they make many more decisions.
 const LEASED_QUOTA: Quota = Quota::token_bucket(1_000_000, HOUR).capacity(50_000_000);
 static LEASED_POLICIES: [Policy; 3] = [
     Policy::new("leased address", LEASED_QUOTA).leases(),
@@ -274,7 +274,7 @@ enum Contestant {
 
 impl Contestant {
     async fn all(url: &str) -> Vec<Contestant> {
-        // The client has no timeout, because tollgate has its own, and the others need none here.
+        // The client has no timeout, because tollgate has its own timeout, and the other contestants need none here.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let client = Client::open(url).expect("a URL");
         let connection =
@@ -345,7 +345,7 @@ impl Contestant {
                     let limiter = limiter.clone();
                     spawn_local(turns.take(async move |key| {
                         decide(&limiter, &LEASED_POLICIES, charges, key).await;
-                        // A decision from a lease never waits, so other tasks would not run.
+                        // A decision from a lease never waits, so without this line, other tasks would not run.
                         tokio::task::coop::consume_budget().await;
                     }))
                 }
@@ -434,9 +434,9 @@ impl Turns {
 
 #[derive(Clone, Copy)]
 struct Round {
-    /// Requests.
+    /// Requests per second.
     per_second: f64,
-    /// Microseconds.
+    /// Latencies in microseconds.
     p50: f64,
     p99: f64,
     /// Microseconds of the server's main thread per request.
@@ -510,7 +510,7 @@ impl Drop for Server {
 struct Dice(u64);
 
 impl Dice {
-    /// splitmix64 accepts any seed.
+    /// Returns the next number of splitmix64, which accepts any seed.
     fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;

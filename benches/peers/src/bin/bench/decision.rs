@@ -31,7 +31,7 @@ pub fn print() {
 
 /// Prints the cost of a denial relative to an allowed call.
 fn refusals(counts: &[usize]) {
-    // Filling more of the largest tables takes longer than everything else.
+    // Use only one table of the largest size, because filling it takes longer than everything else.
     let measured: Vec<_> =
         counts.iter().map(|keys| refused_to_allowed(*keys, if *keys > 1_000_000 { 1 } else { 3 })).collect();
     let heads: Vec<_> = counts.iter().map(|keys| counted(*keys)).collect();
@@ -71,7 +71,7 @@ fn counted(keys: usize) -> String {
     }
 }
 
-/// Prints the cost of three charges in one call, made either all or none, relative to one charge.
+/// Prints the cost of three charges in one call (all or none), relative to one charge.
 fn charges() {
     let keys = Keys::new(10_000);
     let ([one, of_one], [three, of_three]) = (rules(1, 10_000), rules(3, 10_000));

@@ -5,9 +5,9 @@
 //! layer and the same server without that layer run right after each other, in alternating order. Prints, as Markdown,
 //! the medians of the rounds and the 95 % interval of the ratio within a round (bootstrap).
 //!
-//! All connections come from one address, so the key is hot. One of the layers does nothing, because axum boxes each
-//! layer's future, which costs more than most layers do. tollgate is also measured around the whole router, where axum
-//! boxes nothing.
+//! All connections come from one address, so the key is hot. axum boxes each layer's future, which costs more than most
+//! layers do, so a layer that does nothing is measured too. tollgate is also measured around the whole router, where
+//! axum boxes nothing.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};

@@ -16,9 +16,9 @@ use crate::{ENDLESS, SHARDS, policies, relative};
 
 pub const ABOUT: &str = "Three nodes and the clients share two cores, so the nodes cannot all work at full speed at the same time. The last column\n\
     shows what more cores would allow: decisions per second of CPU time of the busiest node, which reaches its limit first.\n\
-    \"The busiest node\" is its share of the CPU time of all nodes, of which a third is ideal. Each round uses another key,\n\
-    because the shards of some keys are on one or two nodes only. A client sends the calls that its tasks make at the same\n\
-    time to a node together. Shards make this less effective. Sixteen clients stand for processes with few calls each.";
+    \"The busiest node\" is the share of that node in the CPU time of all nodes. A third is ideal. Each round uses another\n\
+    key, because the shards of some keys are on only one or two nodes. A client sends concurrent calls to one node\n\
+    together, and shards make these batches smaller. Sixteen clients represent processes with few calls each.";
 
 pub const ABOUT_SATURATED: &str = "64 tasks ask for twice a limit of 2,000 per second for two seconds, on a real clock. Four limiters with their own\n\
     connections share the cluster. \"Skewed\": one of them makes 85 % of the calls.";
@@ -29,7 +29,7 @@ const CLIENTS: usize = 16;
 const RATE: u64 = 2000;
 const PACED_TASKS: u64 = 64;
 
-/// Returns the table of throughput and that of saturated quotas, and adds lines to the plot.
+/// Returns the table of throughput and the table of saturated quotas, and adds lines to the plot.
 pub fn measure(lines: &mut Vec<Line>) -> (String, String) {
     let cluster = Cluster::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -92,7 +92,7 @@ fn throughput(
     table
 }
 
-/// Makes calls in `tasks` tasks; returns their number.
+/// Makes calls in `tasks` tasks, and returns the number of calls.
 async fn run(limiters: &[RateLimiter], policy: &Arc<Policy>, key: &Arc<str>, tasks: usize, round: Duration) -> u64 {
     let (until, mut running) = (Instant::now() + round, JoinSet::new());
     for task in 0..tasks {

@@ -1,4 +1,4 @@
-//! How the calls are divided among the limiters, which share one backend, and what they cost.
+//! How the calls are divided among the limiters, which share one backend, and what the calls cost.
 
 use tollgate_peers::Random;
 
@@ -11,7 +11,7 @@ pub enum Demand {
     Uniform,
     /// One limiter makes 85 % of the calls, so the others know little about the shards.
     Skewed,
-    /// Skewed, and one call in fifty costs as much as the smallest of the shards contains.
+    /// Skewed, and one call in fifty costs as many tokens as one of 16 shards contains.
     Costs,
 }
 

@@ -116,7 +116,7 @@ fn simulate(quota: Quota, demand: Demand, shards: u64) -> Admitted {
         .collect();
     let policy = Policy::new("hot", quota.shards(shards));
     let largest = quota.get_capacity() / SHARDS[SHARDS.len() - 1];
-    // As many calls for each quota, but no fewer than 40 periods.
+    // Make the same number of calls for each quota, but run for at least 40 periods.
     let calls = if quick() { 2_000 } else { 100_000 };
     let periods = (calls / quota.rate()).max(40);
     let mean = quota.period().as_secs_f64() / quota.rate() as f64 * demand.mean_cost(largest) / 2.0;
