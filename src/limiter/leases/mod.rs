@@ -9,11 +9,11 @@ mod holder;
 #[path = "tests/simulation.rs"]
 mod simulation;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use self::holder::Holder;
@@ -27,17 +27,19 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) struct Leases {
     backend: Arc<dyn LeaseBackend>,
     time: LocalTime,
-    /// The holders, by the digest of the window.
     shards: Box<[Mutex<Shard>]>,
+    /// The positions of the windows. They are random, so that a client cannot choose keys that share a bucket.
     placement: Placement,
     sequence: AtomicU32,
     /// Whether the backend calls [`LeaseHolder::tick`]. The calls begin at the first charge that may use a lease.
     is_watched: AtomicBool,
 }
 
-type Shard = HashMap<Digest, Entry>;
+type Shard = HashTable<Entry>;
 
 struct Entry {
+    /// The digest of the window.
+    id: Digest,
     /// The row, for requests.
     take: OwnedTake,
     holder: Holder,
@@ -117,7 +119,7 @@ impl Leases {
         let (mut reports, mut steps) = (SmallVec::new(), SmallVec::<[Step; 2]>::new());
         let mut requests = SmallVec::<[Request; 1]>::new();
         for (i, (take, id)) in takes.iter().zip(&ids).enumerate() {
-            let Some(Entry { take: row, holder }) = shards.entry(i, *id) else { continue };
+            let Some(Entry { take: row, holder, .. }) = shards.entry(i, *id) else { continue };
             holder.spend(take.ask.tokens(), now);
             steps.extend(holder.step(now));
             reports.push(holder.sequence);
@@ -134,12 +136,12 @@ impl Leases {
     pub(super) fn give_back(&self, takes: &[Take<'_>]) {
         for take in takes.iter().filter(|take| take.part.leased) {
             let (id, now) = (take.digest(), self.time.now());
-            let mut shard = self.shard(id);
-            let Some(Entry { take: row, holder }) = shard.get_mut(&id) else { continue };
+            let mut window = self.window(id);
+            let Some(Entry { take: row, holder, .. }) = window.entry() else { continue };
             if holder.tokens(now) > 0 {
                 let reports = holder.report(true, self.next(), now);
                 let row = row.clone();
-                drop(shard);
+                drop(window);
                 drop(self.backend.lease(&request(&row, reports, 0)));
             }
         }
@@ -156,19 +158,19 @@ impl Leases {
         }
         for take in takes {
             let (id, now) = (take.digest(), self.time.now());
-            let mut shard = self.shard(id);
-            let has_room = shard.len() < MAX_PER_SHARD;
-            if shard.get(&id).is_none_or(|entry| entry.holder.quota != take.quota) {
-                if has_room || shard.contains_key(&id) {
+            let mut window = self.window(id);
+            let request = match window.entry() {
+                Some(Entry { take: row, holder, .. }) if holder.quota == take.quota => {
+                    self.request(id, row, holder, now)
+                }
+                _ => {
                     let mut holder = Holder::new(take.quota, self.next(), now);
                     holder.demand(take.ask.tokens(), now);
-                    shard.insert(id, Entry { take: OwnedTake::of(take), holder });
+                    window.insert(Entry { id, take: OwnedTake::of(take), holder });
+                    None
                 }
-                continue;
-            }
-            let Some(Entry { take: row, holder }) = shard.get_mut(&id) else { continue };
-            let request = self.request(id, row, holder, now);
-            drop(shard);
+            };
+            drop(window);
             request.into_iter().for_each(|request| self.send(request));
         }
     }
@@ -177,7 +179,7 @@ impl Leases {
     pub(super) fn add_held(&self, takes: &[Take<'_>], steps: &mut Steps) {
         for (take, answer) in takes.iter().zip(steps.iter_mut()).filter(|(take, _)| take.part.leased) {
             let (id, now) = (take.digest(), self.time.now());
-            let tokens = self.shard(id).get(&id).map_or(0, |entry| entry.holder.tokens(now));
+            let tokens = self.window(id).entry().map_or(0, |entry| entry.holder.tokens(now));
             if tokens > 0 {
                 let row = roll(&take.quota, &answer.state, answer.now);
                 let row = State { spent: (row.spent - tokens as f64).max(0.0), ..row };
@@ -192,25 +194,25 @@ impl Leases {
         if !take.part.leased {
             return Duration::ZERO;
         }
-        self.shard(id).get(&id).map_or(Duration::ZERO, |entry| entry.holder.pause(now))
+        self.window(id).entry().map_or(Duration::ZERO, |entry| entry.holder.pause(now))
     }
 
     /// Gives tokens of a charge back to its lease. Returns `false` if the charge has been reported, in which case the
     /// tokens are forfeited.
     pub(super) fn refund(&self, id: Digest, tokens: u64, sequence: u32) -> bool {
         let now = self.time.now();
-        self.shard(id).get_mut(&id).is_some_and(|entry| entry.holder.refund(tokens, sequence, now))
+        self.window(id).entry().is_some_and(|entry| entry.holder.refund(tokens, sequence, now))
     }
 
     /// Spends additional tokens of the leases for a charge. Returns whether there were enough.
     pub(super) fn surcharge(&self, id: Digest, tokens: u64) -> bool {
         let now = self.time.now();
-        self.shard(id).get_mut(&id).is_some_and(|entry| entry.holder.spend(tokens, now))
+        self.window(id).entry().is_some_and(|entry| entry.holder.spend(tokens, now))
     }
 
     /// Removes the leases on rows that were reset.
     pub(super) fn forget(&self, windows: impl Iterator<Item = Digest>) {
-        windows.for_each(|id| _ = self.shard(id).remove(&id));
+        windows.for_each(|id| self.window(id).remove());
     }
 
     /// Gives all leases back.
@@ -234,14 +236,14 @@ impl Leases {
             0 => (windows, tokens),
             held => (windows + 1, tokens + held),
         };
-        self.shards.iter().fold((0, 0), |counts, shard| locked(shard).values().fold(counts, count))
+        self.shards.iter().fold((0, 0), |counts, shard| locked(shard).iter().fold(counts, count))
     }
 
     /// Removes the holders that `is_due` selects, and returns the reports on their leases.
     fn take_back(&self, is_due: impl Fn(&Holder, Micros) -> bool) -> Vec<(OwnedTake, [LeaseReport; 2])> {
         let (mut requests, now) = (Vec::new(), self.time.now());
         for shard in &self.shards {
-            locked(shard).retain(|_, Entry { take, holder }| {
+            locked(shard).retain(|Entry { take, holder, .. }| {
                 if holder.is_asking || !is_due(holder, now) {
                     return true;
                 }
@@ -266,8 +268,8 @@ impl Leases {
         self.backend.spawn(Box::pin(async move {
             let answer = answer.await;
             let (Request { id, take, sent, .. }, now) = (asked, leases.time.now());
-            let mut shard = leases.shard(id);
-            let holder = shard.get_mut(&id).map(|entry| &mut entry.holder).filter(|holder| holder.quota == take.quota);
+            let mut window = leases.window(id);
+            let holder = window.entry().map(|entry| &mut entry.holder).filter(|holder| holder.quota == take.quota);
             // If the request failed, the tokens that it reported stay outstanding until their leases end.
             let unused = match (holder, &answer) {
                 (Some(holder), answer) => {
@@ -278,7 +280,7 @@ impl Leases {
                 (None, Ok(lease)) => Some(LeaseReport { id: lease.id, spent: 0, unused: lease.tokens }),
                 (None, Err(_)) => None,
             };
-            drop(shard);
+            drop(window);
             if let Some(report) = unused {
                 drop(leases.backend.lease(&request(&take, [report, LeaseReport::default()], 0)));
             }
@@ -289,28 +291,55 @@ impl Leases {
         self.sequence.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn place(&self, id: Digest) -> usize {
-        self.placement.place(id) as usize % SHARDS
-    }
-
-    fn shard(&self, id: Digest) -> MutexGuard<'_, Shard> {
-        locked(&self.shards[self.place(id)])
+    fn window(&self, id: Digest) -> Window<'_> {
+        let place = self.placement.place(id);
+        Window { shard: locked(&self.shards[shard_of(place)]), id, place, placement: &self.placement }
     }
 
     /// Locks the shards of a call in ascending order.
     fn lock(&self, ids: &[Digest]) -> Locked<'_> {
-        let places: SmallVec<[usize; 4]> = ids.iter().map(|id| self.place(*id)).collect();
-        let mut order = places.clone();
+        let places: SmallVec<[u64; 4]> = ids.iter().map(|id| self.placement.place(*id)).collect();
+        let mut order: SmallVec<[usize; 4]> = places.iter().map(|place| shard_of(*place)).collect();
         order.sort_unstable();
         order.dedup();
-        Locked { guards: order.iter().map(|place| (*place, locked(&self.shards[*place]))).collect(), places }
+        Locked { guards: order.iter().map(|shard| (*shard, locked(&self.shards[*shard]))).collect(), places }
+    }
+}
+
+/// The entry of a window in its locked shard.
+struct Window<'a> {
+    shard: MutexGuard<'a, Shard>,
+    id: Digest,
+    place: u64,
+    placement: &'a Placement,
+}
+
+impl Window<'_> {
+    fn entry(&mut self) -> Option<&mut Entry> {
+        let id = self.id;
+        self.shard.find_mut(self.place, |entry| entry.id == id)
+    }
+
+    /// Adds or replaces the entry, unless the shard is full.
+    fn insert(&mut self, new: Entry) {
+        if let Some(entry) = self.entry() {
+            *entry = new;
+        } else if self.shard.len() < MAX_PER_SHARD {
+            self.shard.insert_unique(self.place, new, |entry| self.placement.place(entry.id));
+        }
+    }
+
+    fn remove(&mut self) {
+        if let Ok(entry) = self.shard.find_entry(self.place, |entry| entry.id == self.id) {
+            entry.remove();
+        }
     }
 }
 
 /// The locked shards of a call.
 struct Locked<'a> {
-    /// The shard of each take.
-    places: SmallVec<[usize; 4]>,
+    /// The position of each take.
+    places: SmallVec<[u64; 4]>,
     guards: SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>,
 }
 
@@ -318,8 +347,14 @@ impl Locked<'_> {
     /// Returns the entry of the take with the given index.
     fn entry(&mut self, index: usize, id: Digest) -> Option<&mut Entry> {
         let place = self.places[index];
-        self.guards.iter_mut().find(|(of, _)| *of == place)?.1.get_mut(&id)
+        let (_, shard) = self.guards.iter_mut().find(|(number, _)| *number == shard_of(place))?;
+        shard.find_mut(place, |entry| entry.id == id)
     }
+}
+
+/// Returns the shard of a position. The table within a shard uses the lowest and the highest bits of the position.
+fn shard_of(place: u64) -> usize {
+    (place >> 32) as usize % SHARDS
 }
 
 impl LeaseHolder for Leases {
