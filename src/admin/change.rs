@@ -118,7 +118,7 @@ pub(super) async fn reset(
                 admin.limiter.reset_policy(policy).await?;
                 Ok(None)
             }
-            _ => Err(Problem::invalid("expected either `key`, or `all` with the value true for every key")),
+            _ => Err(Problem::invalid("expected either `key`, or `all: true` to reset every key")),
         }
     }
     .await;

@@ -92,7 +92,7 @@ fn check_wait(wait: Duration, policy: &Policy, value: &Value<'_>) -> Option<Dura
 
 #[cfg(not(feature = "wait"))]
 fn check_wait(_: Duration, _: &Policy, value: &Value<'_>) -> Option<Duration> {
-    value.refuse("waiting needs the feature `wait` of tollgate; enable it, or remove `wait`")
+    value.refuse("waiting requires tollgate's feature `wait`; enable the feature, or remove this line")
 }
 
 /// Adds a fault to `value` if a quota can never grant `cost`.

@@ -116,7 +116,7 @@ impl Refusal<'_> {
         self.retry_after().map(whole_seconds)
     }
 
-    /// Creates a response with the [status](Refusal::status) of this refusal, and with this content type and body.
+    /// Creates a response with the [status](Refusal::status) of this refusal and the given content type and body.
     pub fn respond(&self, content_type: &str, body: impl Into<Bytes>) -> Response<Bytes> {
         let mut response = Response::new(body.into());
         *response.status_mut() = self.status();
@@ -134,7 +134,7 @@ impl Refusal<'_> {
     pub fn message(&self) -> String {
         match self.cause {
             Cause::Denied(decisions) => decisions.to_string(),
-            Cause::Unavailable(_) => "the service cannot tell its limits at the moment".into(),
+            Cause::Unavailable(_) => "the service cannot check its rate limits at the moment".into(),
             Cause::NoKey(error) => error.to_string(),
         }
     }

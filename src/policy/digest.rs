@@ -34,11 +34,12 @@ impl Digest {
     /// Derives the digest of the key's row under `policy`.
     #[must_use]
     pub(crate) fn under(self, policy: &PolicyName) -> Digest {
-        // The digest is already pseudo-random. XOR with a 128-bit hash of the name separates the rows of policies.
+        // The digest is already pseudo-random. A key has another row under each policy, because the names of policies
+        // have different hashes.
         Digest::from_bits(self.to_bits() ^ policy.bits())
     }
 
-    /// Derives the digest of this row in a generation of its policy's rows. Generation 0 leaves the digest unchanged.
+    /// Derives the digest that this row has in a generation of the policy. Generation 0 leaves the digest unchanged.
     #[must_use]
     #[inline]
     pub(crate) fn at_generation(self, generation: u64) -> Digest {

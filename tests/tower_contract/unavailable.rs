@@ -45,7 +45,7 @@ async fn on_refusal_receives_the_backend_error() {
     let layer = RateLimitLayer::new(one, key::global()).limiter(&limiter).on_refusal(|refusal| {
         let error = refusal.error().expect("expected the backend's error");
         assert!(refusal.decisions().is_none() && refusal.status() == 503);
-        assert_eq!(refusal.message(), "the service cannot tell its limits at the moment");
+        assert_eq!(refusal.message(), "the service cannot check its rate limits at the moment");
         Response::new(Bytes::from(format!("{:?}", error.kind())))
     });
     let response = layer.layer(ContractService::default()).oneshot(Request::new(())).await.unwrap();

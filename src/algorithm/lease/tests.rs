@@ -14,8 +14,8 @@ fn retry(quota: &Quota, state: &State, outstanding: &Outstanding, now: Micros, a
 
 #[test]
 fn the_retry_time_includes_the_end_of_the_leases_and_the_refill_after_it() {
-    // The leases end in 4 seconds. Until then, 50 tokens stay spent. A cost of 60 fits once 10 more of them are
-    // refilled.
+    // The leases end in 4 seconds, and 50 tokens stay spent until then. A cost of 60 fits once 10 of these tokens have
+    // been refilled.
     let quota = Quota::token_bucket(1, SECOND).capacity(100);
     let outstanding = Outstanding { since: NOW, turn: NOW + LEASE_LIFE, current: 50, last: 0 };
     let state = step(&quota, &State::default(), NOW, Ask::cost(50)).state;

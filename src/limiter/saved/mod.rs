@@ -86,8 +86,9 @@ impl RateLimiter {
     ///   loaded blocks are listed without a rule; see [`Block`](crate::protection::Block).
     ///
     /// If the clock shows an earlier time than when the state was saved, the time in between counts as zero. Tokens
-    /// stay spent, and rows that are far ahead of the clock start to refill now. If the quota is unchanged, a row
-    /// therefore never gains tokens, and is full again after at most twice the time of a full refill.
+    /// stay spent, and rows that are far ahead of the clock start to refill now. If the quota is unchanged, loading
+    /// therefore never adds tokens to a row, and the row is full again after at most twice the time that a full refill
+    /// takes.
     ///
     /// The whole state is read into memory and checked before anything changes. Reading stops at the first part that
     /// was not written with the secret.
