@@ -1,3 +1,4 @@
+// The server's decision on a request, computed from a snapshot.
 import type { Row } from './algorithm/algebra.js';
 import { reservationsOf } from './algorithm/reservations.js';
 import { acrossShards, project, type Projected } from './project.js';

@@ -1,3 +1,4 @@
+// The rate-limit headers of a response, as rules that deny requests until a given time.
 import { parseRateLimit, parseRetryAfter, type HeaderSource, type RateLimitItem } from './headers.js';
 
 /** A rule that was derived from a response. Until a given time, it denies requests that cost more than `remaining`. */

@@ -1,3 +1,4 @@
+// The public items of the package, without React.
 export type { Row } from './algorithm/algebra.js';
 export { calculateRateLimit, type CalculateOptions, type RateLimitResult } from './calculate.js';
 export { parseRateLimit, parseRetryAfter, type HeaderSource, type RateLimitItem } from './headers.js';

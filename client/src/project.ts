@@ -1,3 +1,4 @@
+// The rows of a snapshot, projected to an instant.
 import { LAST, type Row } from './algorithm/algebra.js';
 import { isForeign } from './algorithm/changed.js';
 import { quotaOf, type Quota } from './algorithm/quota.js';

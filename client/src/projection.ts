@@ -1,3 +1,4 @@
+// A user's limits, projected to any instant, with the tokens spent since the last snapshot.
 import { LAST, type Row } from './algorithm/algebra.js';
 import type { ServerClock } from './clock.js';
 import { holdsOf, type Hold, type LimitedResponse } from './holds.js';

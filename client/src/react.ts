@@ -1,3 +1,4 @@
+// The hooks for React.
 import { useCallback, useEffect, useMemo, useReducer, useSyncExternalStore } from 'react';
 import { createRateLimit, identityOf } from './shared.js';
 import { UNKNOWN, type RateLimitOptions, type RateLimitStatus, type RateLimitStore } from './store.js';

@@ -1,3 +1,4 @@
+// Requests for snapshots and for the time of the server.
 import { parseRetryAfter } from './headers.js';
 
 /** A failed request for a snapshot or for the server's time. */

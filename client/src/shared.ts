@@ -1,3 +1,4 @@
+// Stores that several callers on a page share.
 import { createStore, type RateLimitOptions, type RateLimitStore } from './store.js';
 
 /**

@@ -1,3 +1,4 @@
+// Snapshots of limits, as the status endpoint sends them, and their validation.
 import { LAST, type Row } from './algorithm/algebra.js';
 
 /** How a limit recovers: smoothly, at window boundaries, or over a sliding window. */

@@ -1,3 +1,4 @@
+// The store of a limit: it fetches snapshots, and notifies listeners when the status changes.
 import { createAlarm } from './alarm.js';
 import { createServerClock } from './clock.js';
 import type { LimitedResponse } from './holds.js';

@@ -1,3 +1,4 @@
+// Tests of the timer for several due times.
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import { createAlarm } from '../src/alarm.js';

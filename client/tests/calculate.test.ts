@@ -1,3 +1,4 @@
+// Tests of decisions that are computed from a snapshot.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { calculateRateLimit } from '../src/index.js';

@@ -1,3 +1,4 @@
+// Tests of parsing the rate-limit headers and `Retry-After`.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseRateLimit, parseRetryAfter } from '../src/index.js';

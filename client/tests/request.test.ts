@@ -1,3 +1,4 @@
+// Tests of the time at which a response arrived.
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import { request } from '../src/request.js';

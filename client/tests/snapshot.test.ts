@@ -1,3 +1,4 @@
+// Tests of the validation of snapshots.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseSnapshots } from '../src/index.js';

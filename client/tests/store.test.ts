@@ -1,3 +1,4 @@
+// Tests of the store: snapshots, listeners, spent tokens and errors.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RateLimitError, createRateLimit } from '../src/index.js';

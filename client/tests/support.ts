@@ -1,3 +1,4 @@
+// Snapshots and headers for the tests.
 import type { RowSnapshot, Shard, ShardedSnapshot } from '../src/index.js';
 
 /** The time of the snapshots, in microseconds since the epoch. */

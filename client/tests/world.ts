@@ -1,3 +1,4 @@
+// A simulated server, network and browser for the tests of the store.
 import { mock, type TestContext } from 'node:test';
 import {
   calculateRateLimit,

@@ -1,3 +1,5 @@
+//! Tests of a limiter whose tiers, quotas and settings change.
+
 use super::*;
 use crate::algorithm::{MINUTE, Quota, Steps};
 use crate::backend::{ErrorKind, Take};

@@ -1,3 +1,4 @@
+// The operations that each algorithm implements, and the rows on which they work.
 import type { Algorithm } from '../snapshot.js';
 
 /** The stored state of one key under one policy. Spent tokens are a debt that is repaid as time passes. */

@@ -1,3 +1,4 @@
+// Rows that another quota wrote, as they are read after a quota has changed.
 import type { RateLimitConfig } from '../snapshot.js';
 import { LAST, type Row } from './algebra.js';
 import { windowsOf } from './windows.js';

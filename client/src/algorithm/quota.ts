@@ -1,3 +1,4 @@
+// A quota: one of the algorithms, together with reservations and rows of other quotas.
 import type { RateLimitConfig } from '../snapshot.js';
 import { LAST, type Row } from './algebra.js';
 import { first, isBoundary, isForeign, OWN, readingOf, rollFaster, rollWhole, WHOLE } from './changed.js';

@@ -1,3 +1,4 @@
+// Reservations: when tokens that are not yet available will be.
 import type { RateLimitConfig } from '../snapshot.js';
 import { LAST, type Row } from './algebra.js';
 import { FASTER_BUCKET, first, isForeign, OWN, readingOf } from './changed.js';

@@ -1,3 +1,4 @@
+// The sliding window.
 import type { RateLimitConfig } from '../snapshot.js';
 import { ALREADY, tighten, type Algebra, type Row } from './algebra.js';
 import { windowsOf } from './windows.js';

@@ -1,3 +1,4 @@
+// The token bucket.
 import type { RateLimitConfig } from '../snapshot.js';
 import { ALREADY, tighten, type Algebra } from './algebra.js';
 

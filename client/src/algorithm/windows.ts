@@ -1,3 +1,4 @@
+// The boundaries of windows.
 import type { RateLimitConfig } from '../snapshot.js';
 
 /** Numbered windows of equal length. Instants are in microseconds. */

@@ -1,3 +1,5 @@
+//! Tests of rows that another quota wrote.
+
 use std::time::Duration;
 
 use super::super::{DAY, HOUR, MINUTE, SECOND, Verdict, available, next_change, roll, step, when as first_within};
