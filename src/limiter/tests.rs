@@ -1,4 +1,4 @@
-//! Tests of a limiter whose tiers, quotas and settings change.
+//! Tests of limiters: tiers, digests, calls with several charges, and `limit_now`.
 
 use super::*;
 use crate::algorithm::{MINUTE, Quota, Steps};
