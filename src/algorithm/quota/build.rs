@@ -102,7 +102,7 @@ impl Quota {
     }
 
     const fn digest(&self) -> u32 {
-        // The stamp is the FNV-1a hash of the numbers, folded to the bits above the algorithm's tag.
+        // The stamp is the FNV-1a hash of the numbers, folded into the bits above the algorithm's tag.
         let numbers = [
             self.algorithm as u64,
             self.rate,
