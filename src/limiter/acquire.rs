@@ -194,7 +194,7 @@ impl Acquire<'_> {
         let (limiter, charge) = (self.limiter, self.charge.reserve_within(wait));
         let slot = limiter.wait_slot();
         let wait = if slot.is_some() { wait } else { Duration::ZERO };
-        // Without a slot, the call must not wait, but still fails if the quota does not allow reservations.
+        // Without a slot, the call must not wait, but it must still fail if the quota does not allow reservations.
         let charge =
             if slot.is_some() || !limiter.allows_reservations(&charge) { charge } else { charge.without_reservation() };
         let (answer, last) = (limiter.reserve_all(&[charge], wait), limiter.latest(wait));

@@ -1,4 +1,4 @@
-//! Setting and reading the keys for which a policy is enforced, at run time.
+//! Methods that set and return the keys for which a policy is enforced at run time.
 
 use super::overrides::Setting;
 use super::{RateLimiter, SetQuotaError};

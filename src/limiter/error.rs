@@ -7,8 +7,9 @@ use crate::policy::{Denied, KeyError, PolicyName};
 
 /// The reason why a call failed: the call was denied, the backend could not decide, or the program contains a mistake.
 ///
-/// With the `axum` feature, a handler can return the error as a response. A denial or a backend error gets the same
-/// status as from the layer (429 or 503), a key error gets its own status, and `NoReservations` gets 500.
+/// With the `axum` feature, a handler can return the error as a response. For a denial or a backend error, the response
+/// has the same status as the layer's response (429 or 503). For a key error, it has the error's own status, and for
+/// `NoReservations`, it has the status 500.
 ///
 /// ```
 /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};

@@ -221,7 +221,7 @@ const COUNTERS: [(&str, &str); 10] = [
     (names::BLOCKS, "Temporary blocks made in this process."),
     (names::SETTLEMENTS, "Charges settled at their actual cost or refunded."),
     (names::RESETS, "Rows and policies reset."),
-    (names::CREDITS, "Credits of keys."),
+    (names::CREDITS, "Credits to keys."),
     (names::MISTAKES, "Programming mistakes found by requests."),
     (names::EVICTIONS, "Rows evicted before they expired."),
     (names::OVERFLOWED, "Charges decided on a shared row because the table was full."),
