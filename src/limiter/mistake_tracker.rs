@@ -221,7 +221,7 @@ fn hash_of(value: &impl Hash) -> u64 {
 
 const SLOTS: usize = 256;
 
-/// Leaves the highest eight bits of a hash, which select one of 256 slots.
+/// Shifting a hash right by this many bits leaves its highest eight bits, which select one of 256 slots.
 const SHIFT: u32 = 56;
 
 const PROBES: u64 = 8;
