@@ -30,8 +30,8 @@ impl Chain {
         Chain { hash: secret.hash(header).to_bits().to_le_bytes(), secret }
     }
 
-    /// Extends the chain by a frame. The first [`HASH_BYTES`] of `frame` are replaced with the hash of the previous
-    /// frame.
+    /// Extends the chain by a frame. The first [`HASH_BYTES`] bytes of `frame` are replaced with the hash of the
+    /// previous frame.
     fn extend(&mut self, frame: &mut [u8]) {
         frame[..HASH_BYTES].copy_from_slice(&self.hash);
         self.hash = self.secret.hash(frame).to_bits().to_le_bytes();

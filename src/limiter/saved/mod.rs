@@ -18,8 +18,9 @@ pub use error::{StateError, StateErrorKind};
 
 impl RateLimiter {
     /// Writes the state of this limiter: the rows of its [`MemoryBackend`](crate::MemoryBackend), the quotas and the
-    /// enforcement [set](RateLimiter::set_quota) at run time, the [resets](RateLimiter::reset_policy) of policies, the
-    /// blocks, and the [pauses](RateLimiter::pause). Use [`save_to_file`](RateLimiter::save_to_file) for files.
+    /// enforcement settings that were [changed](RateLimiter::set_quota) at run time, the
+    /// [resets](RateLimiter::reset_policy) of policies, the blocks, and the [pauses](RateLimiter::pause). Use
+    /// [`save_to_file`](RateLimiter::save_to_file) for files.
     ///
     /// The backend needs a [secret](crate::backend::MemoryBackendBuilder::secret), because only a process with the same
     /// secret can find the rows again. The state contains digests instead of keys, addresses and other signals, and is
