@@ -129,9 +129,9 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     let before = match reading(quota, state) {
         Reading::FasterBucket => first(now, clear, holds),
         // Until the foreign row expires, rolling it to a later instant has the same result as converting it now and
-        // rolling the converted row.
+        // then rolling the converted row.
         Reading::Own => retry_own(quota, &super::roll(quota, state, now), now, ask),
-        // While the counts are not reduced, only the wait for a reservation changes: it becomes shorter towards the end
+        // While the counts are not reduced, only the wait for a reservation changes: it becomes shorter toward the end
         // of a window.
         Reading::Whole if quota.algorithm() == Algorithm::FixedWindow && quota.reserves() => {
             let end = fixed_window::boundary(quota, fixed_window::index(quota, now.max(state.at)) + 1);

@@ -3,8 +3,8 @@
 //!
 //! A lower cost needs care. Suppose that a row is charged `n` tokens, and that `r` of them are refunded later. If only
 //! `n - r` tokens had been charged in the first place, the row might have been fully repaid earlier, and a full bucket
-//! would have gained no tokens after that. Refunding all of `r` could therefore admit more than the quota's bound.
-//! Three rules keep the bound:
+//! would have gained no tokens after that. Refunding all `r` tokens could therefore admit more tokens than the quota's
+//! bound allows. Three rules keep the bound:
 //!
 //! 1. **A refund is at most the part of the charge that is still outstanding.** Charges are repaid in the order in
 //!    which they were made. Suppose that `x` tokens were outstanding just after the charge. Of these, the tokens that

@@ -247,8 +247,8 @@ pub(crate) fn denied_by_leases(
         } else {
             left.turn
         };
-        // If the ask fits above the floor, the floor does not delay it. For a sliding window, this is true only until
-        // the next boundary.
+        // If the cost fits in addition to the outstanding tokens, the floor does not delay the ask. For a sliding
+        // window, this is true only until the next boundary.
         let is_exact = match retry {
             Some(retry) if is_sliding => at + retry <= end,
             Some(_) => left.tokens() <= level,

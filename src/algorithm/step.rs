@@ -225,7 +225,7 @@ fn retry_reservation(quota: &Quota, row: &State, now: Micros, cost: u64, max_wai
         return Some(at);
     }
     // At `at`, the whole debt is repaid, but the cost exceeds the capacity and the wait is still too long. For a
-    // bucket, the wait no longer changes. For a window, the wait becomes shorter towards the end of the window.
+    // bucket, the wait no longer changes. For a window, the wait becomes shorter toward the end of the window.
     if quota.algorithm() != Algorithm::FixedWindow {
         return None;
     }

@@ -95,7 +95,7 @@ impl SystemClock {
         }
     }
 
-    /// Corrects the drift towards the system's time.
+    /// Corrects the drift toward the system's time.
     #[cold]
     fn follow(&self, ran: u64, checked: u64, system: Micros) {
         if self.checked.compare_exchange(checked, ran, Ordering::Relaxed, Ordering::Relaxed).is_err() {

@@ -45,7 +45,7 @@ pub enum Algorithm {
 impl Algorithm {
     pub(crate) const ALL: [Algorithm; 3] = [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow];
 
-    /// The algorithm's name in configuration files and for clients.
+    /// The algorithm's name in configuration files and in the JSON for clients.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Algorithm::TokenBucket => "token_bucket",

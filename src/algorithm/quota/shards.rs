@@ -112,8 +112,7 @@ impl Quota {
         }
     }
 
-    /// Estimates the number of tokens in all shards, given that the shards that were read, `read` in number, have
-    /// `tokens` tokens.
+    /// Estimates the number of tokens in all shards. Only `read` shards were read, which have `tokens` tokens in total.
     pub(crate) fn across_shards(&self, tokens: u64, read: usize) -> u64 {
         if self.division.index.is_none() {
             return tokens;

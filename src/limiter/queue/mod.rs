@@ -117,8 +117,8 @@ impl Queues {
 impl Queue {
     fn join(&mut self, reservation: Decision, waker: Waker) -> EntryId {
         self.joined += 1;
-        // A new due time is the latest in the queue, unless callers start to wait in a different order than their
-        // decisions were made.
+        // A new due time is the latest in the queue, unless callers start to wait in a different order from the one in
+        // which their decisions were made.
         let rank = self.reserved.partition_point(0, |last| last <= reservation.due());
         self.reserved.insert(rank, reservation);
         self.waiters.insert(rank, Waiter { number: self.joined, moved: false, waker })
