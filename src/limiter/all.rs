@@ -105,7 +105,7 @@ impl RateLimiter {
         take: bool,
         patience: Duration,
     ) -> DecisionFuture<Answer> {
-        // All charges are for one caller, so the signals of the first charge that has any apply to all charges.
+        // All charges are for one caller, so the first signals that are found apply to all charges.
         let none = Signals::new();
         let signals = charges.iter().find_map(|charge| charge.signals.as_deref()).unwrap_or(&none);
         let charges: SmallVec<[_; 4]> =

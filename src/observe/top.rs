@@ -200,7 +200,7 @@ impl TopKeys {
         &self.keys
     }
 
-    /// Returns the exact number of charges under the policy, over all keys.
+    /// Returns the exact number of charges under the policy, across all keys.
     pub const fn total(&self) -> u64 {
         self.total
     }

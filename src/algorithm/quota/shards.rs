@@ -112,7 +112,8 @@ impl Quota {
         }
     }
 
-    /// Estimates the number of tokens in all shards. Only `read` shards were read, which have `tokens` tokens in total.
+    /// Estimates the number of tokens in all shards. Of these shards, `read` were read, and those have `tokens` tokens
+    /// in total.
     pub(crate) fn across_shards(&self, tokens: u64, read: usize) -> u64 {
         if self.division.index.is_none() {
             return tokens;

@@ -62,8 +62,8 @@ const MEASURED: Duration = Duration::from_millis(100);
 /// Because clocks may drift apart, this process stops using a lease when 1/100 of the lease's life is left.
 const DRIFT_DIVISOR: u32 = 100;
 
-/// The longest time for which the backend is not asked after it had no tokens left, or only a few. Without this pause,
-/// a process would ask the backend for each refilled token.
+/// The longest time for which the backend is not asked after it had only a few tokens left, or none. Without this
+/// pause, a process would ask the backend for each refilled token.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 impl Holder {
@@ -169,7 +169,7 @@ impl Holder {
         Some((self.report(false, sequence, now), tokens))
     }
 
-    /// Returns how long the backend is not asked after it had no tokens left, or only a few. The time varies, because
+    /// Returns how long the backend is not asked after it had only a few tokens left, or none. The time varies, because
     /// otherwise a process might always ask just after another process has taken the tokens.
     pub(super) fn pause(&self, now: Micros) -> Duration {
         if self.wanted() < 2 {
@@ -184,7 +184,7 @@ impl Holder {
         self.held.iter().flatten().all(|lease| lease.tokens + lease.spent == 0)
     }
 
-    /// Takes the reports that a request sends. If `all` is true, all unused tokens are given back. Otherwise, leases
+    /// Takes the reports to send with a request. If `all` is true, all unused tokens are given back. Otherwise, leases
     /// that have ended are given back, and so is the older of two leases, to make space for a new lease.
     pub(super) fn report(&mut self, all: bool, sequence: u32, now: Micros) -> [LeaseReport; 2] {
         let (mut reports, is_full) = ([LeaseReport::default(); 2], self.held.iter().all(Option::is_some));

@@ -97,7 +97,7 @@ impl RateLimiter {
     /// # Errors
     /// Fails if the backend has no secret or cannot load rows, if reading fails, or if the state was saved with another
     /// secret or another version of the format. Also fails if the state is incomplete or has been modified. In all of
-    /// these cases, the limiter has not changed.
+    /// these cases, the limiter is unchanged.
     pub fn load(&self, from: impl Read) -> Result<Loaded, StateError> {
         let secret = self.inner.state_secret()?;
         let mut frames = FrameReader::start(from, secret)?;
