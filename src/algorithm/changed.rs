@@ -36,7 +36,7 @@ fn owed(state: &State) -> f64 {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// The row is repaid at the faster of the rates of two token buckets.
+    /// Both quotas are token buckets, and the row is repaid at the faster of their rates.
     FasterBucket,
     Own,
     /// The counts are not reduced until the row expires.
@@ -87,7 +87,8 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     }
 }
 
-/// Rolls the row at the rates of `quota` and of the bucket that wrote it. Returns the result with less debt.
+/// Rolls the row at the rate of `quota` and at the rate of the bucket that wrote the row. Returns the result that has
+/// less debt.
 fn roll_faster(quota: &Quota, row: &State, now: Micros) -> State {
     let rolled = token_bucket::roll(quota, row, now);
     if now <= row.at || row.clear == Micros::MAX {
@@ -120,17 +121,17 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (first < Micros::MAX).then_some(first)
 }
 
-/// Returns the first instant at which `ask` would be granted, for a foreign row that denies the ask at `now`.
+/// Returns the first instant at which `ask` would be granted. The row is foreign, and the ask is denied at `now`.
 #[cold]
 pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Option<Micros> {
     let holds = |at: Micros| granted(quota, &super::roll(quota, state, at), at, ask).is_some();
     let clear = state.clear;
     let before = match reading(quota, state) {
         Reading::FasterBucket => first(now, clear, holds),
-        // Until the foreign row expires, rolling it at a later instant has the same result as rolling the converted
-        // row.
+        // Until the foreign row expires, rolling it to a later instant has the same result as converting it now and
+        // then rolling the converted row.
         Reading::Own => retry_own(quota, &super::roll(quota, state, now), now, ask),
-        // While the counts are not reduced, only the wait for a reservation changes: it becomes shorter towards the end
+        // While the counts are not reduced, only the wait for a reservation changes: it becomes shorter toward the end
         // of a window.
         Reading::Whole if quota.algorithm() == Algorithm::FixedWindow && quota.reserves() => {
             let end = fixed_window::boundary(quota, fixed_window::index(quota, now.max(state.at)) + 1);
@@ -148,7 +149,8 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     if granted(quota, &unspent, clear, ask).is_some() { Some(clear) } else { retry_own(quota, &unspent, clear, ask) }
 }
 
-/// Returns the first instant in `from..end` at which `holds` returns `true`. From then on, `holds` must stay true.
+/// Returns the first instant in `from..end` at which `holds` returns `true`. It must also return `true` for all later
+/// instants.
 fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Micros> {
     if from >= end || !holds(end.minus(1)) {
         return None;
@@ -163,8 +165,8 @@ fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Mi
 
 /// Returns a foreign row after a settlement that charges `more` tokens. The stamp stays the same, and the time until
 /// `clear` grows in proportion to the debt. For a fixed window, `clear` can be up to one window before the boundary at
-/// which the row is repaid. `clear` is never earlier than the instant at which the debt is repaid at the average rate,
-/// so the quota's bound still holds.
+/// which the row is fully repaid. `clear` is never earlier than the instant at which the debt would be repaid at the
+/// average rate, so the quota's bound still holds.
 #[cold]
 pub(super) fn overrun(state: &State, more: u64) -> State {
     let spent = (state.spent + more.min(MAX_SPENT) as f64).min(MAX_SPENT as f64);

@@ -1,5 +1,5 @@
-//! Messages that can be built in a `const`, without allocation or `Display`. They allow the panic of a `const`
-//! constructor to show the same value as the error of its `try_` variant.
+//! Messages that can be built in a `const`, without allocation or `Display`. With such a message, a `const` constructor
+//! that panics shows the same value as the error of its `try_` variant.
 
 pub(crate) struct ConstMessage {
     bytes: [u8; MAX_LEN],
@@ -11,7 +11,7 @@ impl ConstMessage {
         ConstMessage { bytes: [0; MAX_LEN], length: 0 }.text("tollgate: ")
     }
 
-    /// Appends text, in which each byte that is not printable ASCII is replaced by `?`.
+    /// Appends `text`, and replaces each byte that is not printable ASCII with `?`.
     pub(crate) const fn text(self, text: &str) -> ConstMessage {
         self.bytes(text.as_bytes())
     }

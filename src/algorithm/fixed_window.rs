@@ -31,8 +31,8 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (instant < Micros::MAX).then_some(instant)
 }
 
-/// Returns the whole second at which the row expires, which is a whole number of windows after `at`. After an
-/// [overrun](super::changed::overrun), `at` may not be a boundary. Even then, the result is not too early.
+/// Returns the instant at which the row expires: a whole number of windows after `at`, rounded up to a whole second.
+/// After an [overrun](super::changed::overrun), `at` may not be a boundary. Even then, the result is not too early.
 pub(super) fn clear(quota: &Quota, state: &State) -> Micros {
     let micros = (state.spent / quota.rate() as f64).ceil() * quota.period_micros() as f64;
     state.at.plus(micros as u64).to_whole_second()
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn rolling_never_moves_a_row_back() {
         // A row written under another quota may begin inside a window. If `at` moved back to the start of that window,
-        // boundaries before the row was written would repay it.
+        // boundaries that passed before the row was written would repay it.
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
         let (begin, now) = (Micros::new(1_700_000_040_000_000), Micros::new(1_700_000_050_000_000));
         let row =
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn a_debt_that_outlasts_the_last_instant_is_never_repaid() {
-        // A debt of three centuries is never repaid, even though the third boundary is representable because the first
-        // window began before the epoch.
+        // The first window began before the epoch, so the third boundary is representable. Even so, a debt of three
+        // centuries is never repaid.
         let second = Duration::from_secs(1);
         let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
         let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);

@@ -1,16 +1,16 @@
-//! Settling a charge. A charge is settled if its actual cost turns out to be higher or lower than the charged cost, or
-//! if the charge is canceled.
+//! Settling a charge. A charge is settled when its actual cost turns out to be higher or lower than the charged cost,
+//! or when the charge is canceled.
 //!
 //! A lower cost needs care. Suppose that a row is charged `n` tokens, and that `r` of them are refunded later. If only
 //! `n - r` tokens had been charged in the first place, the row might have been fully repaid earlier, and a full bucket
-//! would have gained no tokens after that. Refunding all of `r` could therefore admit more than the quota's bound.
-//! Three rules keep the bound:
+//! would have gained no tokens after that. Refunding all `r` tokens could therefore admit more tokens than the quota's
+//! bound allows. Three rules keep the bound:
 //!
 //! 1. **A refund is at most the part of the charge that is still outstanding.** Charges are repaid in the order in
 //!    which they were made. Suppose that `x` tokens were outstanding just after the charge. Of these, the tokens that
-//!    were repaid since then and the tokens that were refunded since then for earlier charges are no longer
-//!    outstanding. [`State::carry`] counts the refunds of other charges. Without this count, two refunds with a refill
-//!    in between would allow a burst twice.
+//!    have been repaid since then, or refunded for earlier charges, are no longer outstanding. [`State::carry`] counts
+//!    the refunds of other charges. Without this count, two refunds with a refill in between could allow the same burst
+//!    twice.
 //! 2. **A reservation that is not due yet can be refunded only as a whole, and only if it is the last one.** Otherwise
 //!    a new reservation could get the due time of a reservation that is still pending.
 //! 3. **While reservations are pending, all other refunds are forfeited**, for the same reason.
@@ -21,7 +21,7 @@
 use super::{Algorithm, MAX_SPENT, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, is_foreign, roll, sliding_window, spent, when};
 
-/// The data that is needed for settling a charge later: the cost of the charge, and the row just after it.
+/// The data needed to settle a charge later: the cost of the charge, and the row just after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChargeRecord {
     /// The number of tokens charged.
@@ -38,9 +38,9 @@ impl ChargeRecord {
     ///
     /// A credit returns at most the tokens that are spent, so a row never has more tokens than its capacity. Unlike a
     /// refund, a credit is not forfeited if the tokens were charged under another quota; in that case, the row is
-    /// converted to this quota. A credit is also made while reservations are pending, and the reservations keep their
-    /// due times. The quota's bound grows by the credit, even for later intervals, because a charge may be refunded
-    /// after its tokens were credited.
+    /// converted to this quota. A credit takes effect even while reservations are pending, and the reservations keep
+    /// their due times. The quota's bound grows by the credited tokens, even for later intervals, because a charge may
+    /// be refunded after its tokens were credited.
     ///
     /// ```
     /// use tollgate::{algorithm::{settle, step, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
@@ -53,7 +53,7 @@ impl ChargeRecord {
         ChargeRecord { cost: tokens.min(MAX_SPENT), state: State::default(), due: Micros::EPOCH }
     }
 
-    /// Returns whether this is the record of a credit. A charge leaves at least its cost in the row.
+    /// Returns whether this is the record of a credit. In the record of a charge, `state.spent` is at least the cost.
     fn is_credit(&self) -> bool {
         self.cost > 0 && self.state.spent == 0.0
     }
@@ -106,7 +106,7 @@ pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros,
     cleared(quota, settled)
 }
 
-/// Returns whether [`settle`] with the same arguments has an effect. Returns `false` if the refund is forfeited.
+/// Returns whether [`settle`] would have an effect with the same arguments. Returns `false` if the refund is forfeited.
 /// Returns `true` if `actual` equals the cost, even though the row does not change in that case. See [`settle`] for an
 /// example.
 pub fn takes_effect(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> bool {
@@ -151,7 +151,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     }
     let refund = (receipt.cost - actual) as f64;
     if quota.stamp() != receipt.state.stamp {
-        // The quota has changed since the charge, so the charge may already be repaid under the other quota.
+        // The quota has changed since the charge, so the charge may already have been repaid under the other quota.
         return row;
     }
     if quota.algorithm() == Algorithm::SlidingWindow {
@@ -159,7 +159,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     }
 
     let outstanding = spent(quota, &row, now);
-    // The tokens that would be outstanding if there had been no later charges and refunds.
+    // The tokens that would be outstanding if there had been no later charges or refunds.
     let own = spent(quota, &roll(quota, &receipt.state, now), now);
     if receipt.due > now {
         let last = (outstanding - own).abs() <= ROUNDING;
@@ -192,8 +192,8 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if last || reduced == row { reduced } else { State { carry: row.carry + given, ..reduced } }
 }
 
-/// Settles a charge of a sliding window. The counts change only at boundaries, so the whole charge is in the current
-/// window, in the previous window, or already dropped.
+/// Settles a charge under a sliding window. As time passes, the counts change only at boundaries, so the whole charge
+/// is in the current window, in the previous window, or already dropped.
 fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, refund: f64) -> State {
     let then = sliding_window::roll(quota, &State { spent: refund, carry: 0.0, ..receipt.state }, now);
     if row.spent < then.spent || row.carry < then.carry {
@@ -214,7 +214,7 @@ fn reduced_by(row: State, given: f64, outstanding: f64, now: Micros) -> State {
     if whole >= outstanding { row } else { State { spent: whole, at: row.at.max(now), ..row } }
 }
 
-/// An upper bound on the rounding error between two sums that are equal in exact arithmetic.
+/// An upper bound on the difference that rounding causes between two sums that are equal in exact arithmetic.
 const ROUNDING: f64 = 1e-6;
 
 #[cfg(test)]

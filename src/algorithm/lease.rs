@@ -5,14 +5,14 @@
 //! never drops below the number of outstanding tokens. With this *floor*, leases keep the bound of the quota, no matter
 //! how many processes hold leases, and no matter which requests and reports are delayed or lost.
 //!
-//! To see why, let `C` be the capacity, `S` the spent tokens and `O` the outstanding tokens. The tokens that can be
-//! admitted without a refill are `C - S`, plus those that holders have not spent yet, which are at most `O`. Granting
-//! and returning a lease only move tokens between these two parts. A report changes neither part. When a lease ends,
-//! its tokens stay spent, so the sum can only decrease. Only a refill adds to the sum, at the rate of the quota, and
-//! because `S` is at least `O`, the sum never exceeds `C`.
+//! To see why, let `C` be the capacity, `S` the spent tokens and `O` the outstanding tokens. Without a refill, `C - S`
+//! tokens can be admitted, plus the leased tokens that their holders have not spent yet, of which there are at most
+//! `O`. Granting and returning a lease only move tokens between these two parts. A report changes neither part. When a
+//! lease ends, its tokens stay spent, so the sum can only decrease. Only a refill increases the sum, at the rate of the
+//! quota. Because `S` is at least `O`, the sum never exceeds `C`.
 //!
 //! A row does not list its leases. Each lease belongs to a *generation*, which is the period of [`LEASE_LIFE`] in which
-//! the lease was granted. A row stores the outstanding tokens of the current generation and of the last one. A
+//! the lease was granted. A row stores the outstanding tokens of the current generation and of the previous one. A
 //! generation ends after two periods, so a lease lasts for one to two periods.
 //!
 //! Fixed and sliding windows follow the same rule. The outstanding tokens of a sliding window always count in its
@@ -30,7 +30,7 @@ pub const LEASE_LIFE: Duration = Duration::from_secs(2);
 
 const LIFE: u64 = LEASE_LIFE.as_micros() as u64;
 
-/// The smallest lease. With fewer tokens, a lease would save no call to the backend.
+/// The smallest lease. With fewer tokens, a lease would not save a call to the backend.
 pub(crate) const MIN_LEASE: u64 = 2;
 
 /// The outstanding tokens of a window. The default is a window without leases. See [`lease`] for an example.
@@ -39,11 +39,11 @@ pub(crate) const MIN_LEASE: u64 = 2;
 pub struct Outstanding {
     /// The instant of the first lease, which distinguishes the row from an earlier row that was reset or lost.
     pub since: Micros,
-    /// The instant at which the current generation becomes the last one, and the last generation ends.
+    /// The instant at which the previous generation ends and the current generation becomes the previous one.
     pub turn: Micros,
     /// The outstanding tokens of the current generation.
     pub current: u64,
-    /// The outstanding tokens of the last generation.
+    /// The outstanding tokens of the previous generation.
     pub last: u64,
 }
 
@@ -53,7 +53,7 @@ impl Outstanding {
         self.current.saturating_add(self.last)
     }
 
-    /// Ends the last generation. The current generation becomes the last one.
+    /// Ends the previous generation. The current generation becomes the previous one.
     fn turned(&self) -> Outstanding {
         Outstanding { current: 0, last: self.current, turn: self.turn.plus(LIFE), ..*self }.or_none()
     }
@@ -82,8 +82,8 @@ pub struct LeaseId {
     pub turn: Micros,
 }
 
-/// A report on what a holder has done with tokens of a lease since its last report. A report must be sent at most once.
-/// If it is unknown whether a report has arrived, the tokens stay outstanding until the lease ends.
+/// A report on what a holder has done with the tokens of a lease since its last report. A report must be sent at most
+/// once. If it is unknown whether a report has arrived, the tokens stay outstanding until the lease ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the contract of backends.
 pub struct LeaseReport {
@@ -115,9 +115,9 @@ pub struct Lease {
 
 /// Applies `reports`, and then grants a lease of at most `tokens` tokens.
 ///
-/// All leases together hold at most half of the capacity. A new lease holds at most half of the rest of this half, and
-/// at most half of the available tokens, so that the first process leaves tokens for the others. If fewer than two
-/// tokens can be leased, no lease is granted.
+/// All leases together hold at most half of the capacity. A new lease takes at most half of the tokens that can still
+/// be leased under this limit, and at most half of the available tokens, so that the first process leaves tokens for
+/// the others. If fewer than two tokens can be leased, no lease is granted.
 ///
 /// ```
 /// use tollgate::{algorithm::{lease, LeaseReport, Micros, Outstanding, State}, Quota, MINUTE};
@@ -172,8 +172,8 @@ pub fn lease(
     Lease { tokens: granted, id, life, state: state.or_none(), outstanding, now }
 }
 
-/// Returns the row and its outstanding tokens at `now`: leases that have ended are removed, and the spent tokens are at
-/// least the outstanding ones. Backends call this function before [`step`](super::step) and
+/// Returns the row and its outstanding tokens at `now`, after removing leases that have ended and raising the spent
+/// tokens to at least the outstanding tokens. Backends call this function before [`step`](super::step) and
 /// [`settle`](super::settle()) if a window has outstanding tokens. See [`lease`] for an example.
 pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, now: Micros) -> (State, Outstanding) {
     let (mut state, mut left) = (*state, *outstanding);
@@ -185,8 +185,8 @@ pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, no
         left.turn = now.plus(LIFE);
     }
     // When a generation ends, the floor is lowered. Until that instant, tokens were repaid only down to the previous
-    // floor. The row is therefore first rolled to that instant, and other quotas also count the tokens that were spent
-    // at that time.
+    // floor. The row is therefore first rolled to that instant, and its `clear` is computed from the tokens that were
+    // still spent then, so that other quotas count them too.
     while left.turn <= now && left.tokens() > 0 {
         state = cleared(quota, rolled_to_floor(quota, &state, left.tokens(), left.turn));
         left = left.turned();
@@ -194,7 +194,8 @@ pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, no
     (floored(quota, &state, left.tokens(), now), left)
 }
 
-/// Returns a row of which at least `floor` tokens are spent at `now`. A row that has more spent tokens is unchanged.
+/// Returns the row with at least `floor` tokens spent at `now`. A row that already has at least that many is returned
+/// unchanged.
 pub(crate) fn floored(quota: &Quota, state: &State, floor: u64, now: Micros) -> State {
     if floor == 0 || spent_in_window(quota, &roll(quota, state, now), now) >= floor as f64 {
         return *state;
@@ -220,8 +221,8 @@ fn spent_in_window(quota: &Quota, row: &State, now: Micros) -> f64 {
     if quota.algorithm() == Algorithm::TokenBucket { token_bucket::spent(quota, row, now) } else { row.spent }
 }
 
-/// Returns the denial of `ask` at `now` by a row with outstanding tokens. The retry time accounts for the end of the
-/// leases.
+/// Returns the verdict on an `ask` that is denied at `now`, for a row with outstanding tokens. The retry time accounts
+/// for the end of the leases.
 #[cfg(any(feature = "redis", test))]
 pub(crate) fn denied_by_leases(
     quota: &Quota,
@@ -246,8 +247,8 @@ pub(crate) fn denied_by_leases(
         } else {
             left.turn
         };
-        // If the ask fits above the floor, the floor does not delay it. For a sliding window, this is true only until
-        // the next boundary.
+        // If the cost fits in addition to the outstanding tokens, the floor does not delay the ask. For a sliding
+        // window, this is true only until the next boundary.
         let is_exact = match retry {
             Some(retry) if is_sliding => at + retry <= end,
             Some(_) => left.tokens() <= level,

@@ -1,11 +1,11 @@
-//! The rate-limiting arithmetic, which decides an [`Ask`] from a quota, the state of a row and an instant.
+//! The rate-limiting arithmetic, which decides an [`Ask`] based on a quota, the state of a row and an instant.
 //!
 //! The functions are pure: they read no clock and never wait. All backends use these functions, so they all make the
 //! same decisions. To simulate a limit without a backend, call the functions directly.
 //!
 //! The state of a key consists of the number of tokens **spent** and the instant of that count. Spent tokens are a debt
-//! that is **repaid** over time, in the way that the algorithm defines. The rest of the capacity is available. A new
-//! key has spent no tokens.
+//! that is **repaid** over time, as the algorithm defines. The rest of the capacity is available. A new key has spent
+//! no tokens.
 //!
 //! ```
 //! use std::time::Duration;
@@ -188,8 +188,8 @@ impl Verdict {
 pub struct Step {
     /// The answer.
     pub verdict: Verdict,
-    /// The row after the decision. After a denial, the row is refilled but not charged; a row that another quota wrote
-    /// is unchanged.
+    /// The row after the decision. After a denial, the row is refilled but not charged; a row that was written under
+    /// another quota is unchanged.
     pub state: State,
     /// The instant of the decision.
     pub now: Micros,
@@ -277,7 +277,7 @@ pub(crate) fn available(quota: &Quota, row: &State, now: Micros) -> u64 {
 }
 
 /// Returns the first instant, not before `now`, at which at most `level` tokens are outstanding if nothing is spent in
-/// the meantime. The row must have been passed through [`roll_if_own`].
+/// the meantime. The row must have been returned by [`roll_if_own`].
 pub(crate) fn when(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micros> {
     if is_foreign(quota, row, now) {
         return changed::when(quota, row, now, level);
@@ -293,7 +293,7 @@ fn when_own(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micro
     }
 }
 
-/// Returns the next instant at which the number of available tokens changes. The row must have been passed through
+/// Returns the next instant at which the number of available tokens changes. The row must have been returned by
 /// [`roll_if_own`]. For windows, this instant is the end of the window, or the expiry of a foreign row if that is
 /// earlier. For a bucket, it is the time of the next whole token, or `now` if the bucket is full.
 pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Micros> {
@@ -313,7 +313,8 @@ fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     }
 }
 
-/// Returns the 32-bit number that identifies a quota in its rows, for authors of backends. It is never 0.
+/// Returns the 32-bit number that identifies a quota in its rows. The number is never 0. This function is for authors
+/// of backends.
 pub const fn stamp(quota: &Quota) -> u32 {
     quota.stamp()
 }
@@ -335,8 +336,8 @@ pub const fn seeded(quota: Quota, seed: u64) -> Quota {
     quota.seeded(seed)
 }
 
-/// Checks that a complete quota is valid: a quota with a capacity of 0 needs reservations. Creating a policy calls this
-/// function automatically.
+/// Checks that a complete quota is valid: a quota with a capacity of 0 needs reservations. This check is made
+/// automatically when a policy is created.
 ///
 /// # Errors
 /// Fails if the quota would deny every request.

@@ -190,7 +190,8 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
     due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
-/// Returns the first instant at which `ask` would be granted, for a rolled own row that denies the ask at `now`.
+/// Returns the first instant at which `ask` would be granted. The row is an own row that is already rolled, and the ask
+/// is denied at `now`.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => when_own(quota, row, now, quota.get_capacity().checked_sub(ask.cost)? as f64),
@@ -224,7 +225,7 @@ fn retry_reservation(quota: &Quota, row: &State, now: Micros, cost: u64, max_wai
         return Some(at);
     }
     // At `at`, the whole debt is repaid, but the cost exceeds the capacity and the wait is still too long. For a
-    // bucket, the wait no longer changes. For a window, the wait becomes shorter towards the end of the window.
+    // bucket, the wait no longer changes. For a window, the wait becomes shorter toward the end of the window.
     if quota.algorithm() != Algorithm::FixedWindow {
         return None;
     }

@@ -2,8 +2,8 @@
 //!
 //! Decisions move `at` only by whole *grains*. A grain is the time in which exactly `grain_tokens` tokens are repaid,
 //! where `grain_tokens / grain_micros` is `rate / period` in lowest terms. Stored rows therefore contain whole tokens,
-//! and no rounding errors accumulate. Only the current part of a grain is computed in floating point. This part is used
-//! for a single decision and is never stored.
+//! and no rounding errors accumulate. Only the tokens repaid within the current grain are computed in floating point.
+//! The result is used for a single decision and is never stored.
 
 use super::quota::Quota;
 use super::{Micros, State};
@@ -50,8 +50,8 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     if debt <= 0.0 {
         return Some(now);
     }
-    // The time of whole grains is exact, and `roll` advances the row by whole grains. Only the time within the last
-    // grain is rounded.
+    // The time that whole grains take is exact, and `roll` advances the row by whole grains. Only the time within the
+    // last grain is rounded.
     let grains = (debt / quota.grain_tokens as f64) as u64;
     if grains as f64 * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
         return None;

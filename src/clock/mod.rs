@@ -17,8 +17,8 @@ pub use manual::ManualClock;
 
 /// A source of instants.
 ///
-/// Limiters work with any clock, even with a clock that is stopped. Each jump of the clock can admit at most one
-/// additional burst of the quota's capacity.
+/// Limiters work with any clock, even one that is stopped. Each jump of the clock can admit at most one additional
+/// burst of the quota's capacity.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -40,7 +40,7 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     fn now(&self) -> Micros;
 
     /// Returns a future that completes once this clock reaches `instant`. The default implementation returns `None`,
-    /// which means that the clock runs at the speed of the system clock, so that any timer can be used.
+    /// which means that the clock runs at the speed of the system clock and that any timer can be used.
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None
@@ -61,7 +61,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 }
 
 /// A clock that shows the system's time. If the processor's time stamp counter is reliable, the clock reads this
-/// counter, which takes a third of the time of [`Instant::now`](std::time::Instant::now).
+/// counter, which takes a third as long as [`Instant::now`](std::time::Instant::now).
 ///
 /// The clock starts at the system's time. When it is read, it compares itself with the system's time, at most once a
 /// second. If the clock is more than a second behind, because the machine was asleep or the system clock was set
@@ -95,7 +95,7 @@ impl SystemClock {
         }
     }
 
-    /// Corrects the drift towards the system's time.
+    /// Corrects the drift toward the system's time.
     #[cold]
     fn follow(&self, ran: u64, checked: u64, system: Micros) {
         if self.checked.compare_exchange(checked, ran, Ordering::Relaxed, Ordering::Relaxed).is_err() {

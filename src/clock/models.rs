@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::sync::model::{every_order, thread};
 
-/// The times at which the first and the second comparison with the system's time are due.
+/// The times at which the first and second comparisons with the system's time are due.
 const FIRST: u64 = 1_100_000;
 const SECOND: u64 = 2_200_000;
 const HOUR: i64 = 3_600_000_000;

@@ -173,11 +173,12 @@ impl Acquire<'_> {
     /// ```
     ///
     /// Use the returned receipt to settle the charge. Dropping the receipt keeps the charge, but dropping the future
-    /// during the wait gives the charge back. While calls wait, other calls of the same key [get nothing
+    /// during the wait gives the charge back. While calls wait, other calls for the same key [get nothing
     /// back](Receipt#what-can-be-given-back) when they settle their charges.
     ///
-    /// `max_reserved` limits the number of tokens that all waiting calls of a key can reserve together. For waits of up
-    /// to `w`, set `max_reserved` to the larger of two numbers: the rate times `w`, and the cost of the largest call.
+    /// `max_reserved` limits the number of tokens that all waiting calls for a key can reserve together. For waits of
+    /// up to `w`, set `max_reserved` to the larger of two numbers: the rate times `w`, and the cost of the largest
+    /// call.
     ///
     /// If the key is [paused](RateLimiter::pause), the call waits for the end of the pause if the pause ends within
     /// `wait`. If [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls are already waiting, a call that would
@@ -194,7 +195,7 @@ impl Acquire<'_> {
         let (limiter, charge) = (self.limiter, self.charge.reserve_within(wait));
         let slot = limiter.wait_slot();
         let wait = if slot.is_some() { wait } else { Duration::ZERO };
-        // Without a slot, the call must not wait, but still fails if the quota does not allow reservations.
+        // Without a slot, the call must not wait, but it must still fail if the quota does not allow reservations.
         let charge =
             if slot.is_some() || !limiter.allows_reservations(&charge) { charge } else { charge.without_reservation() };
         let (answer, last) = (limiter.reserve_all(&[charge], wait), limiter.latest(wait));

@@ -1,7 +1,7 @@
 //! The user agent patterns of a deny list that contain a `*`.
 //!
 //! Most patterns have the form `*text*`. One automaton searches for all these texts in one pass, so searching for a
-//! thousand patterns takes little longer than for one. All other patterns are tried one by one.
+//! thousand patterns takes little longer than searching for one. All other patterns are tried one by one.
 
 use std::sync::Arc;
 

@@ -70,7 +70,7 @@ impl RateLimiter {
         self.reserve_all(&charges, Duration::ZERO)
     }
 
-    /// Makes charges that must not reserve, because the caller gets no [`Reservation`].
+    /// Makes charges that must not reserve tokens, because the caller gets no [`Reservation`].
     fn take_now<'a>(&self, charges: impl IntoIterator<Item = Charge<'a>>) -> DecisionFuture<Answer> {
         let charges: ChargeList<'a> = charges.into_iter().collect();
         match charges.iter().find(|charge| charge.reserves()) {
@@ -105,7 +105,7 @@ impl RateLimiter {
         take: bool,
         patience: Duration,
     ) -> DecisionFuture<Answer> {
-        // All charges are for one caller, so the first signals apply to all charges.
+        // All charges are for one caller, so the first signals that are found apply to all charges.
         let none = Signals::new();
         let signals = charges.iter().find_map(|charge| charge.signals.as_deref()).unwrap_or(&none);
         let charges: SmallVec<[_; 4]> =
@@ -114,7 +114,7 @@ impl RateLimiter {
     }
 
     /// Returns whether reservations are allowed by the quotas that the program defines, or by those that currently
-    /// apply. If only the current quotas disallow reservations, the call may be denied, but does not fail with an
+    /// apply. If only the current quotas disallow reservations, the call may be denied, but it does not fail with an
     /// error.
     pub(super) fn allows_reservations(&self, charge: &Charge<'_>) -> bool {
         let Charge { policy, subject, .. } = charge;

@@ -1,11 +1,12 @@
 //! The block cache, which denies calls based on recently read rows of a remote backend (step 4).
 //!
-//! The cache stores rows, not verdicts. Spending only adds to a row. Therefore, unless tokens are given back, a call
-//! that is denied by the cached row would also be denied by the backend, whatever the call's cost and wait. A different
-//! quota would refill the row at a different rate, so the backend is asked if the quota has changed.
+//! The cache stores rows, not verdicts. Further charges only add to the spent tokens of a row. Therefore, unless tokens
+//! are given back, a call that is denied by the cached row would also be denied by the backend, whatever the call's
+//! cost and wait. A different quota would refill the row at a different rate, so the backend is asked if the quota has
+//! changed.
 //!
 //! If this limiter gives tokens back, the row is removed from the cache. The cache does not see refunds, resets and
-//! quota changes made by other processes, so it uses a row only for [`MAX_AGE`].
+//! quota changes made by other processes, so it uses a row for at most [`MAX_AGE`].
 
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ struct CachedRow {
 }
 
 /// A permit to store the answer to a call. The permit is taken before the backend is asked. It becomes invalid if a row
-/// in the same buckets is removed.
+/// is removed from one of the call's buckets.
 pub(super) struct Permit {
     asked: Micros,
     forgotten: SmallVec<[u64; 2]>,

@@ -104,7 +104,7 @@ impl RateLimiterBuilder {
 
     /// Sets how many calls may wait at the same time in layers and in
     /// [`wait_up_to`](crate::limiter::Acquire::wait_up_to). Further calls are allowed or denied immediately. Defaults
-    /// to 10,000. To limit the waiting calls of each key, use [`Quota::max_reserved`](crate::Quota::max_reserved).
+    /// to 10,000. To limit the waiting calls for each key, use [`Quota::max_reserved`](crate::Quota::max_reserved).
     #[cfg(feature = "wait")]
     #[must_use]
     pub fn max_waiting(mut self, calls: usize) -> RateLimiterBuilder {

@@ -17,9 +17,9 @@ use crate::policy::{Digest, MAX_WINDOWS, Policy, PolicyName, Quotas, Signal, Sub
 use crate::sync::atomic::Ordering;
 
 impl RateLimiter {
-    /// Replaces a policy's quota for all callers, regardless of their tier, with a quota or [several](Quotas). `None`
-    /// restores the quota that the program defines. Callers with [their own quota](Subject::quota) keep that quota.
-    /// Tokens that callers have already spent stay spent. The policy is identified by its name.
+    /// Replaces a policy's quota for all callers, regardless of their tier, with the given quota or [quotas](Quotas).
+    /// `None` restores the quota that the program defines. Callers with [their own quota](Subject::quota) keep that
+    /// quota. Tokens that callers have already spent stay spent. The policy is identified by its name.
     ///
     /// ```
     /// # use tollgate::{limiter::SetQuotaError, Policy, Quota, RateLimiter, Subject, MINUTE};
@@ -71,8 +71,8 @@ impl RateLimiter {
     ) -> Result<(), SetQuotaError> {
         let quotas = quota.into().map(Arc::new);
         if quotas.is_some() {
-            // A quota can be removed even from a tier that this version of the program lacks, because another version
-            // may have set the quota.
+            // A quota can be removed even from a tier that this version of the program does not define, because another
+            // version may have set the quota.
             policy.check_change(Some(tier), quotas.as_deref())?;
         }
         self.change(policy, Setting::Quotas(QuotaScope::Tier(tier.to_owned()), quotas)).await
@@ -95,7 +95,8 @@ impl RateLimiter {
         self.change(policy, Setting::Quotas(QuotaScope::Key(key), quotas)).await
     }
 
-    /// Returns the tiers of a policy for which quotas are set at run time, including tiers that the policy lacks.
+    /// Returns the tiers of a policy for which quotas are set at run time, including tiers that the policy does not
+    /// define.
     #[cfg(feature = "serde")]
     pub(crate) fn changed_tiers(&self, policy: &crate::policy::PolicyName) -> Vec<String> {
         self.inner.overrides.tiers(policy)
@@ -245,7 +246,7 @@ impl RateLimiter {
 pub struct Stats {
     /// Rows that the backend holds in this process; `None` for a remote backend.
     pub rows: Option<usize>,
-    /// Rows that were evicted before they expired. The keys of these rows had their full quotas again too early. `None`
+    /// Rows that were evicted before they expired. The keys of these rows got their full quotas back too early. `None`
     /// for a remote backend.
     pub evictions: Option<u64>,
     /// Charges made against a row that several keys share because the table was full. A growing number means that a

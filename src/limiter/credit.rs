@@ -1,4 +1,4 @@
-//! Credits of keys, and resets of whole policies.
+//! Credits to keys, and resets of whole policies.
 
 use smallvec::SmallVec;
 
@@ -77,7 +77,7 @@ impl RateLimiter {
     }
 
     /// Resets all keys of a policy, so that each key has its whole quota again. The policy is identified by its name.
-    /// Blocks and pauses stay in effect, and so do quotas and enforcement that were set at run time.
+    /// Blocks and pauses stay in effect, and so do quotas and enforcement settings that were changed at run time.
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, DAY};

@@ -244,7 +244,7 @@ impl RateLimiter {
         self.observe(&CallState::of(true, true, &[]), denied);
     }
 
-    /// 5. The backend decides all takes at the same instant. Either all are granted, or none.
+    /// 5. The backend decides all takes at the same instant. Either all of them are granted, or none is.
     #[inline]
     fn ask(&self, mut call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         let Inner { backend, leases, observers, .. } = &*self.inner;

@@ -50,8 +50,8 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// A rule for a key matches only this exact key, including its type: the text `"7"` differs from the number 7 and from
 /// the bearer token `7`. A rule for a key found by [`bearer`](crate::key::bearer), [`header`](crate::key::header),
 /// [`cookie`](crate::key::cookie) or `path` (such as `bearer:sk_leaked`) also matches larger keys that contain this
-/// key, such as those of `bearer().and(client_ip())`. To deny a larger key that contains other types, deny the whole
-/// key. To deny an address, deny its network. [`Key::anonymous`] matches all callers without a key.
+/// key, such as those of `bearer().and(client_ip())`. To deny a larger key that contains keys of other types, deny the
+/// whole key. To deny an address, deny its network. [`Key::anonymous`] matches all callers without a key.
 ///
 /// If a layer can never apply a rule, the layer panics when it wraps a service. The message contains the rule and
 /// explains what to add, such as [`client_ip`](crate::RateLimitLayer::client_ip) or

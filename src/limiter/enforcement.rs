@@ -1,4 +1,4 @@
-//! Setting and reading the keys for which a policy is enforced, at run time.
+//! Run-time control of the keys for which a policy is enforced.
 
 use super::overrides::Setting;
 use super::{RateLimiter, SetQuotaError};

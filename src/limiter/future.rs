@@ -18,8 +18,8 @@ use crate::policy::{Allowed, Decision, Decisions};
 /// `T` is the output of the future: `Result<Allowed, LimitError>` for [`limit`](RateLimiter::limit), and
 /// `Result<Decision, Error>` for [`try_limit`](RateLimiter::try_limit).
 ///
-/// Charges are made when the method of the limiter is called, not when the future is awaited. Dropping the future does
-/// not refund the charge.
+/// Charges are made when the limiter's method is called, not when the future is awaited. Dropping the future does not
+/// refund the charge.
 ///
 /// ```
 /// # use tollgate::{limiter::DecisionFuture, LimitError, Policy, Quota, RateLimiter, MINUTE};

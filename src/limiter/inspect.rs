@@ -73,7 +73,7 @@ impl RateLimiter {
         self.inner.observers.iter().for_each(|observer| observer.audited(audited));
     }
 
-    /// Returns whether both are clones of one limiter.
+    /// Returns whether `self` and `other` are clones of the same limiter.
     pub(crate) fn is_same(&self, other: &RateLimiter) -> bool {
         std::sync::Arc::ptr_eq(&self.inner, &other.inner)
     }

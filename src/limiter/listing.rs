@@ -1,4 +1,4 @@
-//! Listings of the quotas, enforcement and blocks that were set at run time.
+//! Listings of the quotas, enforcement settings and blocks that were set at run time.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ impl RateLimiter {
     /// the quotas for tiers and the quotas for keys. See [`set_quota`](RateLimiter::set_quota) for an example.
     ///
     /// The list includes quotas that have no effect in this process, because they have a different algorithm from the
-    /// policy or are for a tier that the policy lacks. Another version of the program may have set such quotas.
+    /// policy or are for a tier that the policy does not define. Another version of the program may have set such
+    /// quotas.
     pub fn set_quotas(&self) -> Vec<SetQuota> {
         self.inner.overrides.list(self.inner.time.now())
     }
@@ -56,7 +57,7 @@ pub struct SetEnforcement {
     pub policy: PolicyName,
     /// The keys for which denials are enforced. This replaces the setting that the program defines.
     pub enforce: Enforce,
-    /// The time since the enforcement was set, in this or another process. The setting does not expire.
+    /// The time since the setting was made, in this or another process. The setting does not expire.
     pub age: Duration,
 }
 
@@ -64,7 +65,7 @@ pub struct SetEnforcement {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Block {
-    /// The digest of the blocked key or signal. For a key, it equals [`RateLimiter::digest`].
+    /// The digest of the blocked key or signal. For a key, this is the result of [`RateLimiter::digest`].
     pub digest: Digest,
     /// The blocked address, user agent or label. `None` for keys, which are not stored; for blocks made by other
     /// processes, which share only digests; and for texts longer than [`DenyRule::MAX_LENGTH`].

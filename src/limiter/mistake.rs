@@ -61,7 +61,8 @@ pub enum MistakeKind {
     PolicyConflict,
     /// The policy does not have the caller's tier, so the policy's own quota applies.
     UnknownTier,
-    /// A request without the extension of [`key::extension`](crate::key::extension) is counted under the anonymous key.
+    /// A request without the extension that [`key::extension`](crate::key::extension) needs is counted under the
+    /// anonymous key.
     MissingExtension,
     /// A cost is higher than the quota's capacity, so the request is always denied.
     ImpossibleCost,

@@ -72,7 +72,7 @@ impl MistakeTracker {
     }
 
     /// Adds a policy. If the policy differs from all known policies with the same name, returns the quotas of the first
-    /// of those.
+    /// of these policies.
     fn add(&self, policy: &Policy) -> Option<Quotas> {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +117,7 @@ impl Inner {
             if other == *quotas { "other tiers".to_owned() } else { format!("the quotas {other} and {quotas}") };
         self.mistake(MistakeKind::PolicyConflict, name.as_str(), || {
             format!(
-                "two policies named {name:?} have {differ}, and share what their callers spend; \
+                "two policies named {name:?} have {differ}, but share their rows; \
                  give one of them another name"
             )
         });
@@ -221,7 +221,7 @@ fn hash_of(value: &impl Hash) -> u64 {
 
 const SLOTS: usize = 256;
 
-/// Leaves the highest eight bits of a hash, which select one of 256 slots.
+/// Shifting a hash right by this many bits leaves its highest eight bits, which select one of 256 slots.
 const SHIFT: u32 = 56;
 
 const PROBES: u64 = 8;

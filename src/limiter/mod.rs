@@ -98,7 +98,7 @@ pub(crate) use waiting::WaitSlot;
 /// assert_eq!(limiter.try_limit(&LOGIN, "ada@example.com").await?.remaining(), 3);
 /// limiter.limit_now(&LOGIN, "ada@example.com")?; // without awaiting
 ///
-/// // Charge several policies together. Either all charges are made, or none.
+/// // Charge several policies together. Either all charges are made, or none is.
 /// limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?;
 /// assert_eq!(limiter.remaining(&CHAT, 7).await?, 8800);
 ///
@@ -119,7 +119,7 @@ pub(crate) use waiting::WaitSlot;
 /// 4. **Known**: with a remote backend, [leases](Policy::leases) of this process allow the call if they cover all of
 ///    its charges. The [block cache](RateLimiterBuilder::block_cache) denies the call if a recently read row shows that
 ///    the backend would deny the call.
-/// 5. The **backend** decides all charges at the same instant. Either all are granted, or none.
+/// 5. The **backend** decides all charges at the same instant. Either all of them are granted, or none is.
 /// 6. **Failure**: if the backend fails, the [`FailureMode`] decides.
 /// 7. **Protect**: denials are counted, and callers with too many denials are blocked ([`AutoBlock`]).
 /// 8. **Observe**: the decision is reported to [observers](Observer).

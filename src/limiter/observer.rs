@@ -202,7 +202,7 @@ impl<'a> Decided<'a> {
     }
 
     /// Returns the caller's [tier](crate::Subject::tier), if the policy has this tier. Of the tiers that a limiter
-    /// charges, only the first 64 are distinguished, and all others are reported as `(others)`.
+    /// encounters, only the first 64 are distinguished, and all others are reported as `(others)`.
     pub const fn tier(&self) -> Option<&'a str> {
         self.tier
     }

@@ -213,9 +213,10 @@ impl Overrides {
 }
 
 impl PolicyOverrides {
-    /// Returns the quotas set at run time that apply to a caller, if any. Quotas set for the caller's key come first.
-    /// Quotas set for a tier or for all callers apply only if the caller does not have its own quotas. Quotas with a
-    /// different algorithm from the policy's, which another version of the program may have set, are ignored.
+    /// Returns the quotas set at run time that apply to a caller, if any. Quotas set for the caller's key take
+    /// precedence. Quotas set for a tier or for all callers apply only if the caller does not have its own quotas.
+    /// Quotas with a different algorithm from the policy's, which another version of the program may have set, are
+    /// ignored.
     fn quotas(&self, policy: &Policy, subject: &Subject, key: Option<Digest>) -> Option<Arc<Quotas>> {
         if self.quotas.is_empty() {
             return None;

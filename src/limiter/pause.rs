@@ -24,7 +24,7 @@ impl RateLimiter {
     /// | is any other call | is denied immediately with [`Reason::Blocked`](crate::Reason::Blocked) |
     ///
     /// A denial contains the time until the end of the pause. Held calls spend nothing. At the end of the pause, each
-    /// held call reserves tokens after the existing reservations. The call is denied if the tokens would be due too
+    /// held call reserves tokens behind the existing reservations. The call is denied if the tokens would be due too
     /// late or the quota allows no further reservations. To pause the key of a request in a layer, use
     /// [`OnResponse::Pause`](crate::OnResponse::Pause).
     ///

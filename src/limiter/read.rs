@@ -141,7 +141,7 @@ impl RateLimiter {
         self.inner.overrides.quotas(policy, &subject, None).map_or(*policy.quotas_for(tier), |quotas| *quotas)
     }
 
-    /// Returns the digest of a key, which is equal in all limiters with the same
+    /// Returns the digest of a key. The digest is the same in all limiters that have the same
     /// [secret](crate::limiter::RateLimiterBuilder::secret). `None` is the anonymous key.
     /// [`Decision::key`](crate::Decision::key), log events and [`RowId`] contain this digest.
     pub fn digest(&self, key: Option<&Key>) -> Digest {

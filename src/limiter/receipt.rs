@@ -200,7 +200,7 @@ impl Receipt {
 }
 
 impl Inner {
-    /// Settles a charge that was spent from a lease. Returns whether a refund is forfeited, and the settlement that the
+    /// Settles a charge that was covered by leases. Returns whether a refund is forfeited, and the settlement that the
     /// backend must make if the lease has too few tokens.
     fn settle_leased<'a>(&self, charge: &Adjustment<'a>, sequence: u32) -> (bool, Option<Adjustment<'a>>) {
         let Some(leases) = &self.leases else { return (true, None) };

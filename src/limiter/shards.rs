@@ -1,8 +1,9 @@
 //! The choice of shards (step 3), for quotas that are divided among several rows.
 //!
 //! A charge spends tokens of one shard. Two shards are drawn at random. The limiter first tries the shard that had more
-//! tokens when last read. If this shard denies the charge, the other shard is tried once. The levels of the shards are
-//! only hints, so they are stored in a table of fixed size, in which shards may overwrite each other's entries.
+//! tokens when it was last read. If this shard denies the charge, the other shard is tried once. The levels of the
+//! shards are only hints, so they are stored in a table of fixed size, in which shards may overwrite each other's
+//! entries.
 
 use std::fmt;
 use std::sync::OnceLock;

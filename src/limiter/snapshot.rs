@@ -71,8 +71,8 @@ impl Snapshot {
         &self.quota
     }
 
-    /// Returns the state of the row, or of the first row of several [rows](Snapshot::rows). If the caller is blocked or
-    /// on a deny list, the row is not read, but reported as fully spent.
+    /// Returns the state of the row, or of the first row if there are several [rows](Snapshot::rows). If the caller is
+    /// blocked or on a deny list, the row is not read, but reported as fully spent.
     pub fn state(&self) -> &State {
         &self.rows[0].1
     }

@@ -83,7 +83,8 @@ impl RateLimiter {
         self.inner.waiting.load(Ordering::Relaxed)
     }
 
-    /// Takes a slot if one is free. Must be called before the decision, because a call without a slot must not reserve.
+    /// Takes a slot if one is free. Must be called before the decision, because a call without a slot must not reserve
+    /// tokens.
     pub(crate) fn wait_slot(&self) -> Option<WaitSlot> {
         // Incrementing the number first and then undoing the increment could deny a slot to another call in between.
         let one_more = |taken| (taken < self.inner.max_waiting).then_some(taken + 1);

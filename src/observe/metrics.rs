@@ -29,7 +29,7 @@ use crate::policy::PolicyName;
 /// [`names`] lists the metrics and their labels, and `examples/observability` contains a Grafana dashboard. No label
 /// contains a key or its digest. Each of the first 512 policies has its own series. Further policies share the label
 /// `(others)`. Decisions and checks of callers with a [tier](crate::Subject::tier) also have the label `tier`, which
-/// distinguishes the first 64 tiers of a limiter. Tiers that the policy lacks never become labels.
+/// distinguishes the first 64 tiers of a limiter. A tier that the policy does not define never becomes a label.
 ///
 /// Each decided charge is counted once in [`DECISIONS`](names::DECISIONS). An undecided charge is counted only in
 /// [`BACKEND_ERRORS`](names::BACKEND_ERRORS). If a call's future is dropped before a remote backend replies, its
@@ -63,8 +63,8 @@ impl Metrics {
         Metrics { limiter, cache_handles: true, described, policies: PerPolicy::new(), blocks: OnceLock::new() }
     }
 
-    /// Registers a series at each write. This is needed for exporters that drop idle series (`idle_timeout` of the
-    /// Prometheus exporter), because dropped series otherwise do not reappear.
+    /// Registers a series again at each write. This is needed for exporters that drop idle series (such as the
+    /// Prometheus exporter with an `idle_timeout`), because dropped series otherwise do not reappear.
     #[must_use]
     pub fn look_up_each_time(mut self) -> Metrics {
         self.cache_handles = false;
@@ -221,7 +221,7 @@ const COUNTERS: [(&str, &str); 10] = [
     (names::BLOCKS, "Temporary blocks made in this process."),
     (names::SETTLEMENTS, "Charges settled at their actual cost or refunded."),
     (names::RESETS, "Rows and policies reset."),
-    (names::CREDITS, "Credits of keys."),
+    (names::CREDITS, "Credits to keys."),
     (names::MISTAKES, "Programming mistakes found by requests."),
     (names::EVICTIONS, "Rows evicted before they expired."),
     (names::OVERFLOWED, "Charges decided on a shared row because the table was full."),

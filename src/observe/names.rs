@@ -12,7 +12,7 @@
 
 /// Counter: decided charges. Labels: `policy`, `outcome`, `reason`, `decided_by`, and `enforced`. In shadow mode,
 /// denials are ignored and `enforced` is `false`, so `{outcome="denied",enforced="false"}` counts the ignored denials.
-/// Callers with a tier of the policy also have the label `tier`; for other callers, this label is absent.
+/// For callers with one of the policy's tiers, there is also the label `tier`; for other callers, this label is absent.
 ///
 /// A request under several policies is counted once under each policy. If one of the policies denies the request, a
 /// denial is counted under each of them. The `reason` is `refused_elsewhere` under the policies that did not deny the
@@ -20,8 +20,8 @@
 /// ([`CHECKS`]), and requests without a rule or a key are not counted.
 pub const DECISIONS: &str = "tollgate_decisions_total";
 
-/// Counter: checks, which decide without charging. Labels: `policy`, `outcome` and, for callers with a tier of the
-/// policy, `tier`.
+/// Counter: checks, which decide without charging. Labels: `policy`, `outcome` and, for callers with one of the
+/// policy's tiers, `tier`.
 pub const CHECKS: &str = "tollgate_checks_total";
 
 /// Counter: charges and checks that the backend could not decide, including charges that the fallback decided instead.

@@ -17,8 +17,8 @@ impl<T> PerPolicy<T> {
         PerPolicy { known: DashMap::new(), others: OnceLock::new() }
     }
 
-    /// Returns the value of a policy, which `make` creates from the policy's name. Policies after the first
-    /// [`MAX_POLICIES`] share one value, which is created from [`OTHERS`].
+    /// Returns the value of a policy. When the value is first needed, `make` creates it from the policy's name.
+    /// Policies after the first [`MAX_POLICIES`] share one value, which is created from [`OTHERS`].
     pub(super) fn of(&self, policy: &PolicyName, make: impl Fn(&str) -> T) -> Arc<T> {
         if let Some(value) = self.known.get(policy) {
             return Arc::clone(&value);

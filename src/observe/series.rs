@@ -48,8 +48,8 @@ impl<K: Clone + PartialEq, V> AppendOnlyMap<K, V> {
 }
 
 impl<K, V> AppendOnlyMap<K, V> {
-    /// Returns the value of the first key that matches. If there is none, adds an entry with the results of `key`,
-    /// which must match, and `make`.
+    /// Returns the value of the first key that matches. If no key matches, adds an entry whose key and value are the
+    /// results of `key` and `make`. The new key must match.
     pub(super) fn find_or_insert(&self, matches: impl Fn(&K) -> bool, key: impl Fn() -> K, make: impl Fn() -> V) -> &V {
         let mut map = self;
         loop {

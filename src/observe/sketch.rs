@@ -1,9 +1,10 @@
-//! A sketch of the heaviest keys (those counted most often), with a fixed number of counters (Metwally, Agrawal and El
-//! Abbadi, "Efficient computation of frequent and top-k elements in data streams", ICDT 2005: "Space-Saving").
+//! A sketch of the heaviest keys (those counted most often), with a fixed number of counters. The algorithm is
+//! Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data
+//! streams", ICDT 2005).
 //!
-//! A key without a counter takes over the counter with the lowest count, and continues from this count. Therefore, a
-//! count is never too low, and too high by at most the count that was taken over. Each shard has its own lock and
-//! counters. Keys are assigned to shards at random, so that callers cannot choose keys that share a shard.
+//! A key without a counter takes over the counter with the lowest count, and continues from this count. A count is
+//! therefore never too low, and it is too high by at most the count that was taken over. Each shard has its own lock
+//! and counters. Keys are assigned to shards at random, so that callers cannot choose keys that share a shard.
 
 use hashbrown::HashTable;
 use slab::Slab;

@@ -5,7 +5,7 @@ use super::sketch::{Counted, Heaviest, SHARDS, Sketch};
 use crate::limiter::observer::{Decided, Observer, Outcome, Requested};
 use crate::policy::{Digest, Policy, PolicyName, Reason};
 
-/// Counts the charges of the heaviest keys of each policy (those with the most charges), in bounded memory.
+/// For each policy, counts the charges of the heaviest keys (those with the most charges), in bounded memory.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -50,9 +50,9 @@ use crate::policy::{Digest, Policy, PolicyName, Reason};
 /// same for each of these policies.
 ///
 /// While a policy has fewer keys than counters, counts are exact. Otherwise, a count is never too low, and it is too
-/// high by at most [`TopKey::max_error`]. A key that is not among the counters was counted at most
-/// [`TopKeys::max_error`] times. This is about the total divided by `max_keys`, or less if a few keys make up most of
-/// the total. Callers cannot choose keys that push out the key of another caller.
+/// high by at most [`TopKey::max_error`]. A key without a counter has had at most [`TopKeys::max_error`] charges. This
+/// bound is about the total divided by `max_keys`, or less if a few keys make up most of the total. Callers cannot
+/// choose keys that push out the key of another caller.
 #[derive(Debug)]
 pub struct Top {
     max_keys: usize,
@@ -72,7 +72,7 @@ impl Top {
         Top { max_keys: Top::DEFAULT_MAX_KEYS, shown: Vec::new(), policies: PerPolicy::new() }
     }
 
-    /// The default of [`max_keys`](Top::max_keys).
+    /// The default for [`max_keys`](Top::max_keys).
     pub const DEFAULT_MAX_KEYS: usize = 1024;
 
     /// Sets the number of counters in each sketch. The number is clamped to the range from 8 to 1,048,576, and rounded
@@ -200,13 +200,13 @@ impl TopKeys {
         &self.keys
     }
 
-    /// Returns the exact number of charges of all keys of the policy.
+    /// Returns the exact number of charges under the policy, across all keys.
     pub const fn total(&self) -> u64 {
         self.total
     }
 
-    /// Returns the maximum number of charges of a key that has no counter, which is 0 until all counters of a shard of
-    /// the sketch are used.
+    /// Returns the maximum number of charges that a key without a counter can have had. The number is 0 until all
+    /// counters of one of the sketch's shards are used.
     pub const fn max_error(&self) -> u64 {
         self.max_error
     }
@@ -221,14 +221,15 @@ impl TopKey {
         self.0.key
     }
 
-    /// Returns the [text form](crate::Key#text-form) of the key. `None` unless the policy was passed to
+    /// Returns the [text form](crate::Key#text-form) of the key. Returns `None` unless the policy was passed to
     /// [`show_keys`](Top::show_keys) and the key has been charged again since it got a counter. A text of more than 128
     /// bytes is shortened and ends with `…`.
     pub fn text(&self) -> Option<&str> {
         self.0.text.as_deref()
     }
 
-    /// Returns the number of charges, which is never too low, and too high by at most [`max_error`](TopKey::max_error).
+    /// Returns the number of charges. It is never too low, and it is too high by at most
+    /// [`max_error`](TopKey::max_error).
     pub const fn count(&self) -> u64 {
         self.0.count
     }

@@ -68,7 +68,7 @@ impl Tracing {
     /// The target of all events, for use in filters.
     pub const TARGET: &'static str = "tollgate";
 
-    /// Creates an observer that logs denials at INFO, at most ten per second and policy.
+    /// Creates an observer that logs denials at INFO, at most ten per second for each policy.
     pub fn new() -> Tracing {
         Tracing {
             level: Level::INFO,

@@ -35,7 +35,7 @@ fn orders(max_preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'stat
     println!("{} orders: {name}", count.load(Ordering::Relaxed));
 }
 
-/// Spawns a thread. A model may spawn at most three.
+/// Spawns a thread. A model may spawn at most three threads.
 pub(crate) fn thread<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     thread::Builder::new().stack_size(STACK).spawn(run).expect("loom allows one more thread")
 }

@@ -1,4 +1,4 @@
-//! Tests of the leases' arithmetic: retry times of denials, and reports.
+//! Tests of the arithmetic of leases: retry times of denials, and reports.
 
 use super::*;
 use crate::algorithm::{MINUTE, SECOND};
@@ -94,7 +94,7 @@ fn a_clock_that_is_set_back_delays_the_end_of_leases_by_at_most_two_periods() {
 }
 
 /// Found by fuzzing. The second quota is full again after ten microseconds, so a row that is further ahead of the clock
-/// is dropped.
+/// than that is dropped.
 #[test]
 fn reports_after_the_clock_was_set_back_leave_no_negative_spending() {
     let now = NOW;
@@ -149,7 +149,7 @@ fn the_time_at_which_a_row_is_cleared_is_computed_only_for_rows_with_leases() {
     let outstanding = Outstanding { since: NOW, turn: NOW + LEASE_LIFE, current: 5, last: 0 };
     assert_eq!(lease(&quota, &unknown, &outstanding, NOW, &[], 0).state, state);
     assert_eq!(lease(&quota, &unknown, &Outstanding::default(), NOW, &[], 0).state, unknown);
-    // A row that another quota wrote is unchanged.
+    // A row that was written under another quota is unchanged.
     let other = State { stamp: state.stamp ^ 1, clear: NOW + MINUTE, ..state };
     assert_eq!(lease(&quota, &other, &Outstanding::default(), NOW, &[], 0).state, other);
 }
@@ -174,7 +174,8 @@ fn a_row_below_the_floor_is_raised_at_this_instant() {
     assert_eq!((raised.spent, raised.at), (20.0, NOW + SECOND));
     assert_eq!(raised, step(&bucket, &State::default(), NOW + SECOND, Ask::cost(20)).state);
 
-    // In the next window, 5 tokens were spent, and 20 are outstanding, of which 15 were spent in the previous window.
+    // 5 tokens are spent in the second window. 20 tokens are outstanding, so at least 15 of them were spent in the
+    // first window.
     let sliding = Quota::sliding_window(50, SECOND).start(Duration::ZERO);
     let state = step(&sliding, &State::default(), NOW, Ask::cost(30)).state;
     let state = step(&sliding, &state, NOW + SECOND, Ask::cost(5)).state;
@@ -186,7 +187,7 @@ fn a_row_below_the_floor_is_raised_at_this_instant() {
 #[test]
 fn the_floor_of_a_bucket_is_spent_at_the_present() {
     let (quota, begin) = (Quota::token_bucket(10, MINUTE), Micros::new(1_000_000_000));
-    // After seven seconds, one of two spent tokens has been refilled, and a sixth of the other.
+    // After seven seconds, one of the two spent tokens and a sixth of the other have been refilled.
     let now = begin + 7 * SECOND;
     let row = State { spent: 2.0, at: begin, stamp: quota.stamp(), ..State::default() };
     let rolled = floored(&quota, &row, 5, now);

@@ -45,7 +45,7 @@ pub enum Algorithm {
 impl Algorithm {
     pub(crate) const ALL: [Algorithm; 3] = [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow];
 
-    /// The algorithm's name in configuration files and for clients.
+    /// The algorithm's name in configuration files and in the JSON for clients.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Algorithm::TokenBucket => "token_bucket",
@@ -147,7 +147,8 @@ impl Quota {
     /// The longest period: 100 years.
     pub const MAX_PERIOD: Duration = Duration::from_secs(3_155_760_000);
 
-    /// The longest time in which the capacity or the reservable tokens may refill: `2^53 - 1` microseconds (285 years).
+    /// The longest time that a refill of the capacity or of the reservable tokens may take: `2^53 - 1` microseconds
+    /// (285 years).
     pub const MAX_WINDOW: Duration = Duration::from_micros(Micros::MAX.get());
 
     /// Creates a token bucket, which refills `rate` tokens every `period`, continuously, and holds up to `rate` tokens.
@@ -216,7 +217,7 @@ impl Quota {
         Quota::base(Algorithm::SlidingWindow, limit, period)
     }
 
-    /// Sets how many tokens can be spent together after a long idle time. The default is `rate`.
+    /// Sets how many tokens can be spent at once after a long idle time. The default is `rate`.
     ///
     /// If the quota has reservations, the capacity may be 0. There are then no bursts, and requests are spaced evenly.
     ///
@@ -442,8 +443,8 @@ impl Quota {
         if self.max_reserved == UNLIMITED { MAX_SPENT - Quota::MAX_TOKENS } else { self.capacity + self.max_reserved }
     }
 
-    /// Creates a token bucket of `tokens` per second. In one second, a key can spend a full burst and the tokens that
-    /// are refilled meanwhile, almost twice `tokens` in total. For a hard limit, see [a strict
+    /// Creates a token bucket of `tokens` per second. In one second, a key can spend a full burst plus the tokens that
+    /// are refilled meanwhile, which is almost twice `tokens` in total. For a hard limit, see [a strict
     /// limit](crate::docs::choosing#a-strict-limit).
     ///
     /// ```

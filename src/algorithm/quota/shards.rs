@@ -112,8 +112,8 @@ impl Quota {
         }
     }
 
-    /// Estimates the number of tokens in all shards from the `tokens` in the shards that were read, of which there are
-    /// `read`.
+    /// Estimates the number of tokens in all shards. Of these shards, `read` were read, and those have `tokens` tokens
+    /// in total.
     pub(crate) fn across_shards(&self, tokens: u64, read: usize) -> u64 {
         if self.division.index.is_none() {
             return tokens;
@@ -122,7 +122,8 @@ impl Quota {
         all.min(self.whole_capacity().into()) as u64
     }
 
-    /// Returns how many shards, counted from the first, can grant `cost`. If `reserves`, tokens may be reserved.
+    /// Returns how many shards, counted from the first, can grant `cost`. If `reserves` is true, tokens may be
+    /// reserved.
     pub(crate) fn shards_for(&self, cost: u64, reserves: bool) -> u8 {
         let shards = self.division.shards;
         let max_cost = |index| {

@@ -1,4 +1,4 @@
-//! The rules of automatic blocking.
+//! The rules for automatic blocking.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 
 /// Rules for blocking callers that are denied repeatedly. If a caller is denied too often within a short time, its key
 /// and address are blocked for a longer time. Automatic blocking is off unless it is
-/// [set](crate::limiter::RateLimiterBuilder::auto_block) in the builder of the limiter.
+/// [set](crate::limiter::RateLimiterBuilder::auto_block) in the limiter's builder.
 ///
 /// ```
 /// use std::net::IpAddr;

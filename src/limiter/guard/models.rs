@@ -39,7 +39,7 @@ fn concurrent_denials_at_the_threshold_cause_one_block() {
 fn the_block_count_is_positive_while_a_block_is_active() {
     every_order(|| {
         let offenders = offenders();
-        // The digest is in another bucket, so that no lock orders the two threads.
+        // The other digest is in a different bucket, so that no lock orders the two threads.
         let mut others = (2..).map(Digest::from_bits);
         let other = others.find(|id| offenders.bucket_number(*id) != offenders.bucket_number(ONE)).unwrap();
         offenders.block(ONE, NOW, NOW + HOUR, 1);
@@ -86,7 +86,7 @@ fn manual_blocks_are_visible_to_later_calls() {
     });
 }
 
-/// If the two blocks counted twice, fewer other callers could be blocked.
+/// If the two blocks were counted separately, fewer other callers could be blocked.
 #[test]
 fn two_manual_blocks_of_one_caller_count_once() {
     every_order(|| {

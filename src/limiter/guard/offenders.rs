@@ -4,8 +4,8 @@
 //! even if the client knows the limiter's secret.
 //!
 //! A new offender replaces the entry with the lowest rank in its bucket. Empty entries rank lowest, followed by entries
-//! without recent denials and entries with few denials. Therefore, many callers that are denied once displace only each
-//! other.
+//! without recent denials and entries with few denials. As a result, callers that are denied only once displace only
+//! each other, no matter how many there are.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ struct Offender {
     since: u64,
     /// The number of denials and blocked attempts from the time `since` on.
     count: u32,
-    /// The count of the previous window. When a new window begins, this count keeps the entry of a blocked caller that
-    /// is still trying.
+    /// The count of the previous window. When a new window begins, this count protects the entry of a blocked caller
+    /// that keeps trying.
     before: u32,
     /// The number of successive blocks.
     times: u32,

@@ -36,8 +36,8 @@ struct HeldLease {
     deadline: Micros,
 }
 
-/// The row as of the last answer. `seen` is the time of the answer by the server's clock, and `answered` by the local
-/// clock.
+/// The row in the last answer. `seen` is the time of the answer by the server's clock, and `answered` is its time by
+/// the local clock.
 #[derive(Clone, Copy, Debug)]
 struct KnownRow {
     state: State,
@@ -62,8 +62,8 @@ const MEASURED: Duration = Duration::from_millis(100);
 /// Because clocks may drift apart, this process stops using a lease when 1/100 of the lease's life is left.
 const DRIFT_DIVISOR: u32 = 100;
 
-/// The longest time for which the backend is not asked after it had no tokens or only a few. Without this pause, a
-/// process would ask the backend for each refilled token.
+/// The longest time for which the backend is not asked after it had only a few tokens left, or none. Without this
+/// pause, a process would ask the backend for each refilled token.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 impl Holder {
@@ -97,7 +97,7 @@ impl Holder {
         self.held.iter().flatten().filter(|lease| now < lease.deadline).map(|lease| lease.tokens).sum()
     }
 
-    /// Returns whether the leases cover a charge. A charge of 0 also needs a lease that has tokens left.
+    /// Returns whether the leases cover a charge. Even a charge with a cost of 0 needs a lease that has tokens left.
     #[inline]
     pub(super) fn covers(&self, cost: u64, now: Micros) -> bool {
         self.row.is_some() && self.tokens(now) >= cost.max(1)
@@ -149,13 +149,13 @@ impl Holder {
         now < self.paused_until
     }
 
-    /// Returns the number of tokens to ask for, which is 0 if a lease would save no calls.
+    /// Returns the number of tokens to ask for, which is 0 if a lease would not save any calls.
     pub(super) fn wanted(&self) -> u64 {
         let tokens = (self.demand.per_second * REFRESH.as_secs_f64()) as u64;
         if tokens < 2 { 0 } else { tokens.min(self.quota.get_capacity() / 2) }
     }
 
-    /// Prepares a request for the next lease, unless a request is in flight or a lease would save no calls.
+    /// Prepares a request for the next lease, unless a request is in flight or a lease would not save any calls.
     pub(super) fn ask(&mut self, sequence: u32, now: Micros) -> Option<([LeaseReport; 2], u64)> {
         let tokens = self.wanted();
         if self.is_asking || tokens == 0 {
@@ -169,7 +169,7 @@ impl Holder {
         Some((self.report(false, sequence, now), tokens))
     }
 
-    /// Returns how long the backend is not asked after it had no tokens or only a few. The time varies, because
+    /// Returns how long the backend is not asked after it had only a few tokens left, or none. The time varies, because
     /// otherwise a process might always ask just after another process has taken the tokens.
     pub(super) fn pause(&self, now: Micros) -> Duration {
         if self.wanted() < 2 {
@@ -184,8 +184,8 @@ impl Holder {
         self.held.iter().flatten().all(|lease| lease.tokens + lease.spent == 0)
     }
 
-    /// Takes the reports for a request. If `all` is set, all unused tokens are given back. Otherwise, leases that have
-    /// ended are given back, and so is the older of two leases, to make space for a new lease.
+    /// Takes the reports to send with a request. If `all` is true, all unused tokens are given back. Otherwise, leases
+    /// that have ended are given back, and so is the older of two leases, to make space for a new lease.
     pub(super) fn report(&mut self, all: bool, sequence: u32, now: Micros) -> [LeaseReport; 2] {
         let (mut reports, is_full) = ([LeaseReport::default(); 2], self.held.iter().all(Option::is_some));
         for (i, (report, held)) in reports.iter_mut().zip(&mut self.held).enumerate() {
@@ -239,8 +239,8 @@ impl Holder {
         Some(Step { verdict: Verdict::Deny { retry: Some(retry) }, ..estimated })
     }
 
-    /// Returns the step of a charge that was spent from the leases, estimated from the row in the last answer. Tokens
-    /// that are still held count as unspent.
+    /// Returns the step for a charge that the leases covered, estimated from the row in the last answer. Tokens that
+    /// are still held count as unspent.
     #[inline]
     pub(super) fn step(&self, now: Micros) -> Option<Step> {
         let KnownRow { state, seen, answered } = self.row?;
@@ -313,8 +313,8 @@ mod tests {
         assert!(holder.is_empty() && holder.tokens(NOW) == 0);
     }
 
-    /// Regression: a grant was compared with the demand at its arrival, not at the request. After a surge of demand,
-    /// calls were denied for up to 100 ms although the row was nearly full.
+    /// Regression: a grant was compared with the demand at the time of its arrival, not at the time of the request.
+    /// After a surge of demand, calls were denied for up to 100 ms although the row was nearly full.
     #[test]
     fn a_full_grant_is_not_short_although_the_demand_has_grown_meanwhile() {
         let mut holder = Holder::new(QUOTA, 1, NOW);

@@ -1,7 +1,7 @@
 //! Leases (step 4): tokens of a remote backend that this process spends without asking the backend.
 //!
 //! A call is decided from leases only if all of its charges are under policies with leases and are covered by leases.
-//! Otherwise, the process gives its leases on the call's rows back, and the backend decides. Before a lease on a window
+//! Otherwise, the process gives back its leases on the call's rows, and the backend decides. Before a lease on a window
 //! is used up, one request asks for the next lease.
 
 mod holder;
@@ -40,7 +40,7 @@ type Shard = HashTable<Entry>;
 struct Entry {
     /// The digest of the window.
     id: Digest,
-    /// The row, for requests.
+    /// The take that provides the row, the window and the quota for requests.
     take: OwnedTake,
     holder: Holder,
 }
@@ -60,7 +60,7 @@ pub(super) enum Spent {
     All(SmallVec<[u32; 4]>, Steps),
     /// The call is denied, because the backend has recently granted only a few of the tokens that this process needs.
     Denied(Steps),
-    /// The backend must decide. The flag is set if this process holds tokens of the call's rows.
+    /// The backend must decide. `holds` is true if this process holds tokens of the call's rows.
     Nothing { holds: bool },
 }
 
@@ -229,7 +229,7 @@ impl Leases {
         })
     }
 
-    /// Returns the number of windows with leases, and the tokens that this process holds.
+    /// Returns the number of windows with leases, and the number of tokens that this process holds.
     pub(super) fn counts(&self) -> (usize, u64) {
         let now = self.time.now();
         let count = |(windows, tokens): (usize, u64), entry: &Entry| match entry.holder.tokens(now) {
@@ -256,7 +256,7 @@ impl Leases {
         requests
     }
 
-    /// Prepares a request for the next lease, unless a request is in flight or a lease would save no calls.
+    /// Prepares a request for the next lease, unless a request is in flight or a lease would not save any calls.
     fn request(&self, id: Digest, take: &OwnedTake, holder: &mut Holder, now: Micros) -> Option<Request> {
         let (reports, tokens) = holder.ask(self.next(), now)?;
         Some(Request { id, take: take.clone(), reports, tokens, sent: now })

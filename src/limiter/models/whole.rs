@@ -14,7 +14,7 @@ use crate::sync::model::{every_order, thread};
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 static API: Policy = Policy::new("api", Quota::token_bucket(2, HOUR));
 
-/// A backend with one row for all keys, which is protected by one lock.
+/// A backend with one row for all keys, protected by a lock.
 #[derive(Clone, Debug, Default)]
 struct OneRow(Arc<RowState>);
 
@@ -119,7 +119,7 @@ fn concurrent_calls_take_exactly_max_waiting_slots() {
     });
 }
 
-/// A call that is denied a slot does not reduce the slots of concurrent calls.
+/// A call that is denied a slot does not reduce the number of slots that concurrent calls can take.
 #[test]
 fn a_released_slot_goes_to_exactly_one_of_two_calls() {
     every_order(|| {

@@ -1,7 +1,7 @@
 //! Waiting queues. When a caller in this process stops waiting, the callers behind it move up.
 //!
 //! The backend cannot take back a reservation if there are later reservations, because the due times of the later ones
-//! do not change. Instead, each caller behind the departed caller takes over the reservation just before its own. The
+//! do not change. Instead, each caller behind the departed caller takes over the reservation just ahead of its own. The
 //! last reservation is given back to the backend. The costs and due times of the reservations do not change, so the
 //! quota is still respected.
 //!
@@ -117,8 +117,8 @@ impl Queues {
 impl Queue {
     fn join(&mut self, reservation: Decision, waker: Waker) -> EntryId {
         self.joined += 1;
-        // A new due time is the latest of the queue, unless callers start to wait in a different order from that of
-        // their decisions.
+        // A new due time is the latest in the queue, unless callers start to wait in a different order from the one in
+        // which their decisions were made.
         let rank = self.reserved.partition_point(0, |last| last <= reservation.due());
         self.reserved.insert(rank, reservation);
         self.waiters.insert(rank, Waiter { number: self.joined, moved: false, waker })

@@ -12,8 +12,8 @@ impl RateLimiter {
     /// [Saves](RateLimiter::save) the state to a file, for example at the end of a graceful shutdown.
     ///
     /// The state is written to a new file beside `path`, flushed to the disk, and renamed. If the process is killed or
-    /// the disk is full, `path` still contains the earlier state. A killed process may leave the new file behind, whose
-    /// name is `path`, followed by the process ID and `.tmp`. On Unix, only the owner may read the file.
+    /// the disk is full, `path` still contains the earlier state. A killed process may leave behind the new file, whose
+    /// name is `path` followed by a dot, the process ID and `.tmp`. On Unix, only the owner may read the file.
     ///
     /// If several processes save to the same path, the last one wins. Give each process its own path.
     ///

@@ -1,7 +1,7 @@
 //! The frames of a saved state, each of which is authenticated together with all frames before it.
 //!
 //! The state begins with a magic number, the version of the format, and a fingerprint of the secret. A frame consists
-//! of its kind (one byte), the length of its payload (four bytes, little-endian), the payload, and 16 bytes of SipHash
+//! of its kind (one byte), the length of its payload (four bytes, little-endian), the payload, and a 16-byte SipHash
 //! under a secret that is derived from the limiter's secret. Each hash also covers the hash of the previous frame. The
 //! state ends with an empty frame, so a state that was cut off between frames is recognized.
 
@@ -30,8 +30,8 @@ impl Chain {
         Chain { hash: secret.hash(header).to_bits().to_le_bytes(), secret }
     }
 
-    /// Extends the chain by a frame. The first [`HASH_BYTES`] of `frame` are replaced with the hash of the previous
-    /// frame.
+    /// Extends the chain by a frame. The first [`HASH_BYTES`] bytes of `frame` are replaced with the hash of the
+    /// previous frame.
     fn extend(&mut self, frame: &mut [u8]) {
         frame[..HASH_BYTES].copy_from_slice(&self.hash);
         self.hash = self.secret.hash(frame).to_bits().to_le_bytes();

@@ -18,8 +18,9 @@ pub use error::{StateError, StateErrorKind};
 
 impl RateLimiter {
     /// Writes the state of this limiter: the rows of its [`MemoryBackend`](crate::MemoryBackend), the quotas and the
-    /// enforcement [set](RateLimiter::set_quota) at run time, the [resets](RateLimiter::reset_policy) of policies, the
-    /// blocks, and the [pauses](RateLimiter::pause). Use [`save_to_file`](RateLimiter::save_to_file) for files.
+    /// enforcement settings that were [changed](RateLimiter::set_quota) at run time, the
+    /// [resets](RateLimiter::reset_policy) of policies, the blocks, and the [pauses](RateLimiter::pause). Use
+    /// [`save_to_file`](RateLimiter::save_to_file) for files.
     ///
     /// The backend needs a [secret](crate::backend::MemoryBackendBuilder::secret), because only a process with the same
     /// secret can find the rows again. The state contains digests instead of keys, addresses and other signals, and is
@@ -96,7 +97,7 @@ impl RateLimiter {
     /// # Errors
     /// Fails if the backend has no secret or cannot load rows, if reading fails, or if the state was saved with another
     /// secret or another version of the format. Also fails if the state is incomplete or has been modified. In all of
-    /// these cases, the limiter has not changed.
+    /// these cases, the limiter is unchanged.
     pub fn load(&self, from: impl Read) -> Result<Loaded, StateError> {
         let secret = self.inner.state_secret()?;
         let mut frames = FrameReader::start(from, secret)?;

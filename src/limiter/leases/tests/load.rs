@@ -8,9 +8,9 @@ use crate::algorithm::SECOND;
 pub(super) enum Load {
     /// All processes request the same number of tokens. The total demand is this multiple of the limit.
     Even(f64),
-    /// Twice the limit. The part of process `i` is proportional to `1 / (i + 1)`.
+    /// The total demand is twice the limit. The demand of process `i` is proportional to `1 / (i + 1)`.
     Skewed,
-    /// Twice the limit on average. Each process makes calls only during one second of every four.
+    /// The total demand is twice the limit on average. Each process makes calls only during one second of every four.
     Bursty,
 }
 
@@ -39,7 +39,7 @@ impl Load {
         if self == Load::Bursty {
             wait = after_bursts(process, now.as_secs_f64(), wait);
         }
-        // The minimum of a microsecond makes the time advance even for a very busy process.
+        // The minimum of a microsecond ensures that time advances even for a very busy process.
         now + Duration::from_secs_f64(wait).max(SECOND / 1_000_000)
     }
 }

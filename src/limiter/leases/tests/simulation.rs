@@ -1,4 +1,4 @@
-//! A simulation in virtual time of many processes that share the limit of one key. The algebra and the lease holders
+//! A simulation, in virtual time, of many processes that share the limit of one key. The algebra and the lease holders
 //! are those of the crate. The simulation compares leases with calls to one row, with shards, and with a fixed share
 //! for each process.
 //!
@@ -70,7 +70,7 @@ enum Answer {
     Decided(Step),
     Granted(Lease),
     OfShard(u8, Step, Option<u8>),
-    /// No answer has arrived in time.
+    /// No answer arrived in time.
     TimedOut,
 }
 
@@ -104,7 +104,7 @@ struct Simulation {
     calls: u64,
     excess: (f64, Micros),
     most: f64,
-    /// A bucket that decides all calls when they arrive.
+    /// A bucket that decides all calls as soon as they arrive.
     central: (State, u64),
 }
 
@@ -123,8 +123,8 @@ const BEGIN: Micros = Micros::new(1_700_000_000_000_000);
 const WARM_UP: Duration = Duration::from_secs(2);
 const TIME: Duration = Duration::from_secs(8);
 
-/// Limits of at most 100 calls per second are simulated for longer, because a few calls more or less would otherwise change
-/// the figures.
+/// Limits of at most 100 calls per second are simulated for longer, because a few calls more or less would change the
+/// figures of a short run.
 const TIME_OF_LOW_LIMITS: Duration = Duration::from_secs(80);
 
 /// The time after which a message counts as lost.

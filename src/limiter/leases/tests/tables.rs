@@ -24,7 +24,7 @@ const FAULTS: [(Option<Fault>, &str); 6] = [
     (None, "none"),
     (Some(Fault::Loss), "5 % of all messages are lost"),
     (Some(Fault::Crashes), "half of the processes restart every second"),
-    (Some(Fault::Partition), "a quarter of the processes is cut off for 3 s"),
+    (Some(Fault::Partition), "a quarter of the processes are cut off for 3 s"),
     (Some(Fault::Drift), "clocks differ by up to 1 %"),
     (Some(Fault::Failover), "a failover loses the last 100 ms"),
 ];
