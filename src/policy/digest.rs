@@ -11,7 +11,7 @@ use super::name::PolicyName;
 /// A 128-bit hash of a key, computed with the limiter's [`Secret`]. Backends receive digests instead of keys. A digest
 /// is safe to log. See [`Secret`] for an example.
 ///
-/// Two keys have the same digest with a probability of 2^-126. Without the secret, it is not possible to search for
+/// Two keys have the same digest with a probability of 2^-128. Without the secret, it is not possible to search for
 /// such keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
