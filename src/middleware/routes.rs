@@ -230,6 +230,9 @@ impl RouteLimits {
     /// (`"/todos"`) covers all methods. `HEAD` requests match the line for `GET`, unless there is a line for `HEAD`.
     /// Requests that match no line fall under the [default policy](RouteLimits::default_policy).
     ///
+    /// A line that ends with a wildcard, such as `/api/{*rest}`, covers all routes below `/api/`, unless they have lines of
+    /// their own. If several such lines cover a route, the longest one applies.
+    ///
     /// In axum, add the layer with `Router::layer` or `route_layer`. For a router that is nested at `/api`, write the
     /// whole route, such as `/api/users/{id}`. The route `/` of the nested router becomes `/api`. Requests to a service
     /// that was added with `Router::nest_service` match no route. A line for `/todos/` also covers `/todos`, and vice
@@ -238,10 +241,9 @@ impl RouteLimits {
     /// # Without axum
     /// Outside of axum's routers, as with tonic or plain hyper, lines are compared with the request's path. For
     /// example, `/package.Service/Method` matches one gRPC method, and `/package.Service/{*rest}` covers the other
-    /// methods of the service. A line that is equal to the path takes precedence. Otherwise, the longest matching line
-    /// that ends with a wildcard applies. Lines with other parameters, such as `/users/{id}`, match nothing. Inside of
-    /// axum's routers, the same applies to routes that end with a wildcard, such as tonic's routes. Paths are not
-    /// decoded, so `/%61` does not match `/a`. Therefore, set a default policy. See `docs::grpc` for an example.
+    /// methods of the service. Lines with other parameters, such as `/users/{id}`, match nothing. Paths are not decoded,
+    /// so `/%61` does not match `/a`. Therefore, set a default policy. See `docs::grpc` for an example. Requests to a
+    /// route of axum that ends with a wildcard, such as tonic's routes, are also compared by their path.
     ///
     /// # Mistakes
     /// A table does not know the router's routes. A line with a typo or with another parameter name (`/users/{user}`
@@ -300,7 +302,7 @@ impl RouteLimits {
 }
 
 fn duplicate(name: &str) -> String {
-    format!("tollgate: there are two policies named {name:?}, and routes choose policies by name; rename one of them")
+    format!("tollgate: there are two policies or groups named {name:?}, and routes choose them by name; rename one of them")
 }
 
 impl fmt::Debug for RouteLimits {

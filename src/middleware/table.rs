@@ -64,10 +64,9 @@ impl Table {
     pub(super) fn target(&self, parts: &Parts) -> Option<usize> {
         let (route, path) = route_and_path(parts);
         let exact = path.and_then(|path| self.routes.get(path));
-        let is_below = |path: &str, prefix: &str| path.len() > prefix.len() && path.starts_with(prefix);
-        let wildcard = path.and_then(|path| self.wildcards.iter().find(|(prefix, _)| is_below(path, prefix)));
         let matched = route.and_then(|route| self.routes.get(route));
-        let mut lines = exact.into_iter().chain(wildcard.map(|(_, methods)| methods)).chain(matched);
+        let wildcards = |path: Option<_>| path.into_iter().flat_map(|path| self.wildcards_above(path));
+        let mut lines = exact.into_iter().chain(wildcards(path)).chain(matched).chain(wildcards(route));
         let Some(Entry { target, line }) = lines.find_map(|methods| entry(methods, &parts.method)) else {
             self.unmatched.fetch_add(1, Relaxed);
             return None;
@@ -78,6 +77,12 @@ impl Table {
             is_used.store(true, Relaxed);
         }
         Some(*target)
+    }
+
+    /// Returns the entries of the wildcard lines that cover a path or a route, from the longest prefix to the shortest.
+    fn wildcards_above<'t>(&'t self, path: &str) -> impl Iterator<Item = &'t Methods> {
+        let is_above = move |prefix: &str| path.len() > prefix.len() && path.starts_with(prefix);
+        self.wildcards.iter().filter(move |(prefix, _)| is_above(prefix)).map(|(_, methods)| methods)
     }
 
     pub(super) fn unused(&self) -> impl Iterator<Item = &str> {
@@ -121,7 +126,7 @@ pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
         None => (None, line),
     };
     if !route.starts_with('/') || route.contains(' ') {
-        return Err("has no route; write \"POST /todos\" or \"/todos\"".into());
+        return Err("has no route that begins with \"/\"; write \"POST /todos\" or \"/todos\"".into());
     }
     if route.contains(['?', '#']) {
         return Err("has a \"?\" or a \"#\", and routes match paths only; write the path only".into());
@@ -139,7 +144,7 @@ pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
 fn parse_method(method: &str) -> Result<Method, String> {
     let known = match method.parse::<Method>() {
         Ok(known) if method.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'-')) => known,
-        _ => return Err("has no valid method; write \"POST /todos\" or \"/todos\"".into()),
+        _ => return Err("has no valid method; write the method in upper case, as in \"POST /todos\"".into()),
     };
     match nearest(method, METHODS) {
         Some(near) if near != method => Err(format!("has the method {method:?}; did you mean {near:?}?")),

@@ -60,3 +60,28 @@ async fn a_table_around_a_whole_router_matches_by_path() {
     }
     assert_eq!((layer.unused_routes(), layer.unmatched_requests()), (vec!["/users/{id}"], 2));
 }
+
+#[tokio::test]
+async fn a_wildcard_line_covers_the_routes_below_it() {
+    let table = [("/api/{*rest}", "all"), ("POST /api/export", "one"), ("GET /api/v2/{*rest}", "one")];
+    let routes = || {
+        let answer = || get(|| async {}).post(|| async {});
+        Router::new().route("/export", answer()).route("/users/{id}", answer()).route("/v2/a", answer())
+    };
+    let around = Router::new().nest("/api", routes()).route("/other", get(|| async {})).layer(limits().table(table));
+    let inside = Router::new().nest("/api", routes().layer(limits().table(table)));
+    for app in [&around, &inside] {
+        for (line, name) in [
+            ("POST /api/export", "one"),
+            ("GET /api/export", "all"),
+            ("GET /api/users/7", "all"),
+            ("GET /api/v2/a", "one"),
+            ("POST /api/v2/a", "all"),
+        ] {
+            assert_eq!(quota_headers(&call(app, line, &[]).await).0, name, "{line}");
+        }
+    }
+    assert_eq!(quota_headers(&call(&around, "GET /other", &[]).await).0, "rest");
+    // The router has no such route.
+    assert_eq!(quota_headers(&call(&around, "GET /api/none", &[]).await).0, "rest");
+}
