@@ -302,7 +302,9 @@ impl RouteLimits {
 }
 
 fn duplicate(name: &str) -> String {
-    format!("tollgate: there are two policies or groups named {name:?}, and routes choose them by name; rename one of them")
+    format!(
+        "tollgate: there are two policies or groups named {name:?}, and routes choose them by name; rename one of them"
+    )
 }
 
 impl fmt::Debug for RouteLimits {

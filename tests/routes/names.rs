@@ -53,12 +53,12 @@ fn routes_can_name_the_default_policy() {
 #[test]
 fn duplicate_policy_names_panic() {
     let twice = panic_of(|| limits().policy(policy("search", 20)));
-    assert_message(&twice, &["two policies named \"search\""]);
+    assert_message(&twice, &["two policies or groups named \"search\""]);
     for text in [
         panic_of(|| limits().default_policy(policy("search", 20))),
         panic_of(|| RouteLimits::new(key::global()).default_policy(policy("search", 20)).policy(policy("search", 10))),
     ] {
-        assert_message(&text, &["two policies named \"search\""]);
+        assert_message(&text, &["two policies or groups named \"search\""]);
     }
     assert_message(
         &panic_of(|| limits().default_policy(policy("default", 1)).default_policy(policy("default", 2))),
