@@ -70,6 +70,7 @@
 //! | [`docs::tiers_and_routes`] | plans, routes, several rules, limits that change at run time, files |
 //! | [`docs::several_quotas`] | policies with several quotas, and quotas of single callers from a database |
 //! | [`docs::shards`] | a quota of one busy key on several nodes of a cluster |
+//! | [`docs::leases`] | busy keys on Redis that are decided without asking the server each time |
 //! | [`docs::restarts`] | limits in memory that survive a restart |
 //! | [`docs::cookbook`] | ten limits that most services need, including failed logins, sign-ups, model tokens and plans |
 //! | [`docs::outgoing`] | a client that stays within another server's limit |

@@ -24,7 +24,7 @@ use super::Error;
 /// assert!(BackendFuture::boxed(async { Ok(7) }).try_ready().is_err()); // returns the pending future
 /// # Ok(()) }
 /// ```
-#[must_use = "a failure of the backend is only reported by awaiting its future"]
+#[must_use = "the call is made in any case; await this future to learn whether the backend failed"]
 pub struct BackendFuture<T>(Inner<T>);
 
 enum Inner<T> {

@@ -100,6 +100,10 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// assert_eq!(calls.load(Ordering::Relaxed), 1);
 /// # Ok(()) }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a backend",
+    note = "connecting to a server is `async` and may fail: write `RedisBackend::connect(url).await?`"
+)]
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides every take, and stores all of them, or none of them if one is denied. Returns one step for each take, in
     /// order. If a call is denied, the steps of takes that would have been granted contain their unchanged rows.

@@ -271,9 +271,10 @@ pub struct Stats {
     pub poll_failed: Option<bool>,
     /// Mistakes in the program that the limiter noticed; every count should be 0.
     pub mistakes: Mistakes,
-    /// The number of windows on which this process holds [leases](crate::Policy::leases).
+    /// The number of quotas of keys for which this process holds [leases](crate::Policy::leases).
     pub leases: usize,
-    /// The number of leased tokens that this process has not yet spent.
+    /// The number of leased tokens that this process has not yet spent. Tokens that it has spent but not yet reported to
+    /// the backend are not included.
     pub leased_tokens: u64,
 }
 

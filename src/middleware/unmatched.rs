@@ -77,7 +77,8 @@ impl LayerOptions {
             )),
             DenyKind::Key(key) if !self.rules.iter().any(|rule| rule.key.can_find(key)) => Some(format!(
                 "a key that is {}: this layer's key extractors find no such keys; make the key with the extractor, \
-                 such as `key::bearer().key(..)`, or write \"bearer:…\" in a file",
+                 such as `key::bearer().key(..)`; in a file, write its text form, such as \"bearer:…\" or \
+                 \"header(x-api-key):…\"",
                 key.kind()
             )),
             _ => None,

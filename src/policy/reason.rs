@@ -15,7 +15,8 @@ pub enum DecidedBy {
     /// The limiter's block cache, which remembers denials by a remote backend. See
     /// [`RateLimiterBuilder::block_cache`](crate::limiter::RateLimiterBuilder::block_cache).
     BlockCache,
-    /// A lease, which is a number of tokens that this process has taken from a remote backend in advance. See
+    /// A lease, which is a number of tokens that this process has taken from a remote backend in advance. Also denials
+    /// while the process pauses because the backend had only a few tokens left. See
     /// [`Policy::leases`](crate::Policy::leases).
     Lease,
 }
