@@ -51,6 +51,18 @@ impl CallerKey {
     }
 }
 
+impl CallerKey {
+    /// The field of a line that names the caller.
+    pub fn field(self) -> &'static str {
+        match self {
+            CallerKey::Address { .. } => "an address",
+            CallerKey::User => "a user",
+            CallerKey::UserAgent => "a user agent",
+            CallerKey::Global => "a caller",
+        }
+    }
+}
+
 impl FromStr for CallerKey {
     type Err = String;
 

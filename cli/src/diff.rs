@@ -1,17 +1,21 @@
 //! `tollgate diff`: the callers that only one of two configurations would have refused.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::simulate::limit::Limit;
+use crate::simulate::limit::{Limit, read_file};
 use crate::simulate::run::Reading;
 
 /// Compares two configurations on an access log, for the review of a change.
 #[derive(clap::Args, Debug)]
 pub struct Diff {
+    /// The configuration file that is in use
     old: PathBuf,
+    /// The changed configuration file
     new: PathBuf,
     /// The log, which may be compressed with gzip or Zstandard; `-` is the standard input
     #[arg(long, value_name = "FILE")]
@@ -60,11 +64,23 @@ impl Limitation {
 
 #[derive(Debug, Serialize)]
 struct Difference {
+    /// The fields that differ between the files.
+    changes: Vec<Change>,
+    /// The refused requests under the old and under the new configuration.
+    refused_requests: [u64; 2],
     callers: usize,
     newly_refused_callers: usize,
     no_longer_refused_callers: usize,
     newly_refused: Vec<Changed>,
     no_longer_refused: Vec<Changed>,
+    notes: Vec<String>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct Change {
+    field: String,
+    old: Option<String>,
+    new: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -99,12 +115,19 @@ impl Diff {
         let (newly_refused_callers, no_longer_refused_callers) = (new.len(), gone.len());
         new.truncate(self.worst);
         gone.truncate(self.worst);
+        let refused_requests =
+            gates.map(|gate| applied.callers.of_gate(gate).map(|(.., refusals)| u64::from(refusals.count)).sum());
+        let mut notes: Vec<String> = limits.iter().flat_map(|limit| limit.notes.iter().cloned()).collect();
+        notes.dedup();
         let difference = Difference {
+            changes: changes_of([read_file(&self.old)?, read_file(&self.new)?]),
+            refused_requests,
             callers,
             newly_refused_callers,
             no_longer_refused_callers,
             newly_refused: new,
             no_longer_refused: gone,
+            notes,
         };
         match self.json {
             true => println!("{}", serde_json::to_string_pretty(&difference).map_err(|error| error.to_string())?),
@@ -117,8 +140,43 @@ impl Diff {
     }
 }
 
+/// Returns the fields that differ, by name.
+fn changes_of(files: [Value; 2]) -> Vec<Change> {
+    let [old, mut new] = files.map(|file| {
+        let mut fields = BTreeMap::new();
+        flatten(&file, "", &mut fields);
+        fields
+    });
+    let mut changes: Vec<Change> = old
+        .into_iter()
+        .map(|(field, old)| Change { new: new.remove(&field), field, old: Some(old) })
+        .filter(|change| change.old != change.new)
+        .collect();
+    changes.extend(new.into_iter().map(|(field, new)| Change { field, old: None, new: Some(new) }));
+    changes.sort_by(|one, other| one.field.cmp(&other.field));
+    changes
+}
+
+fn flatten(value: &Value, path: &str, fields: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                flatten(value, &if path.is_empty() { name.clone() } else { format!("{path}.{name}") }, fields);
+            }
+        }
+        Value::String(text) => _ = fields.insert(path.to_owned(), text.clone()),
+        value => _ = fields.insert(path.to_owned(), value.to_string()),
+    }
+}
+
 impl Difference {
     fn print(&self) {
+        for Change { field, old, new } in &self.changes {
+            let [old, new] = [old, new].map(|value| value.as_deref().unwrap_or("(none)"));
+            println!("{field}: {old} → {new}");
+        }
+        let [old, new] = self.refused_requests;
+        println!("refused requests: {old} → {new}");
         let lists = [
             ("newly refused", self.newly_refused_callers, &self.newly_refused),
             ("no longer refused", self.no_longer_refused_callers, &self.no_longer_refused),
@@ -129,12 +187,30 @@ impl Difference {
                 println!("  {caller:40}  {refused} of {requests} requests");
             }
         }
+        self.notes.iter().for_each(|note| println!("note: {note}"));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changed_added_and_removed_fields_are_listed() {
+        let old = serde_json::json!({ "policies": { "api": { "quota": "60/min", "cost": 2 } }, "default": "api" });
+        let new = serde_json::json!({ "policies": { "api": { "quota": "30/min" } }, "default": ["api"] });
+        let change = |field: &str, old: &str, new: Option<&str>| Change {
+            field: field.to_owned(),
+            old: Some(old.to_owned()),
+            new: new.map(str::to_owned),
+        };
+        let expected = [
+            change("default", "api", Some("[\"api\"]")),
+            change("policies.api.cost", "2", None),
+            change("policies.api.quota", "60/min", Some("30/min")),
+        ];
+        assert_eq!(changes_of([old, new]), expected);
+    }
 
     #[test]
     fn a_limit_is_a_number_or_a_share() {

@@ -11,7 +11,8 @@ mod suggest;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 /// Tries rate limits on access logs, checks tollgate's configuration files, and operates a running service.
 #[derive(Parser, Debug)]
@@ -59,4 +60,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Ends the program because an argument is wrong.
+fn wrong_argument(message: &str) -> ! {
+    Command::command().error(ErrorKind::ValueValidation, message).exit()
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::diff::Limitation;
 use crate::simulate::limit::Limit;
 use crate::simulate::run::Reading;
+use crate::wrong_argument;
 
 /// Finds the tightest quota of each algorithm that would have refused at most a share of the callers in an access log.
 #[derive(clap::Args, Debug)]
@@ -46,11 +47,13 @@ const MAX_RATE: u64 = 1 << 32;
 impl Suggest {
     pub fn run(&self) -> Result<(), String> {
         if self.log.as_os_str() == "-" {
-            return Err(
-                "suggest reads the log several times, so it needs a file instead of the standard input".to_owned()
-            );
+            wrong_argument("suggest reads the log several times, so it needs a file instead of the standard input");
         }
         let suggestions = self.search()?;
+        let callers = suggestions.first().map_or(0, |suggestion| suggestion.callers);
+        if self.refuse_at_most.of(callers) == 0 {
+            eprintln!("note: --refuse-at-most allows no refused caller, since the log has {callers} callers");
+        }
         match self.json {
             true => println!("{}", serde_json::to_string_pretty(&suggestions).map_err(|error| error.to_string())?),
             false => suggestions.iter().for_each(|Suggestion { quota, refused_callers, callers, refused_requests }| {

@@ -139,18 +139,20 @@ fn the_tightest_quotas_are_suggested() {
 fn errors_say_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let log = file(&folder, "access.log", &log());
-    let error = |arguments: &[&str]| {
+    let is = |expected: i32, arguments: &[&str], text: &str| {
         let (code, out, error) = tollgate(arguments);
-        assert!(code != 0 && out.is_empty(), "{arguments:?}: {code} {out}");
-        error
+        assert!(code == expected && out.is_empty(), "{arguments:?}: {code} {out}");
+        assert!(error.contains(text), "{arguments:?}: {error}");
     };
-    assert!(error(&["simulate", &log]).contains("add --quota '100/min' or --config limits.toml"));
-    assert!(error(&["simulate", &log, "--quota", "100/m1n"]).contains("expected"));
-    assert!(error(&["simulate", &log, "--quota", "1/s", "--key", "ipp"]).contains("expected ip, ip/N"));
-    assert!(error(&["simulate", &log, "--quota", "1/s", "--format", "clf"]).contains("expected common, combined"));
-    assert!(
-        error(&["simulate", &log, "--quota", "1/s", "--format", "caddy"]).contains("no line of the log can be read")
-    );
-    assert!(error(&["simulate", "none.log", "--quota", "1/s"]).contains("none.log: No such file"));
-    assert!(error(&["suggest", "-"]).contains("a file instead of the standard input"));
+    is(2, &["simulate", &log], "add --quota '100/min' or --config limits.toml");
+    is(2, &["simulate", &log, "--quota", "100/m1n"], "expected");
+    is(2, &["simulate", &log, "--quota", "1/s", "--key", "ipp"], "expected ip, ip/N");
+    is(2, &["simulate", &log, "--quota", "1/s", "--format", "clf"], "expected common, combined");
+    is(2, &["simulate", &log, "--quota", "1/s", "--field", "tme=ts"], "expected one of time, address");
+    is(1, &["simulate", &log, "--quota", "1/s", "--format", "caddy"], "no line of the log can be read");
+    is(1, &["simulate", "none.log", "--quota", "1/s"], "none.log: No such file");
+    is(2, &["suggest", "-"], "a file instead of the standard input");
+    // A misspelled variable is not an address.
+    let misspelled = r#"$remote_adr - $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
+    is(1, &["simulate", &log, "--quota", "1/s", "--format", misspelled], "no line has an address");
 }

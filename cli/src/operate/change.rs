@@ -14,22 +14,23 @@ impl Server {
         let answer = self.connect()?.post(path, &body)?;
         let found = answer["found"] != false;
         print(&answer, self.json, |out| {
-            let nothing = if found { "" } else { "; there was nothing to change" };
-            *out += &format!("{done} in {}{nothing}\n", scope(&answer["scope"]));
+            let done = if found { done } else { "nothing to change" };
+            *out += &format!("{done} in {}\n", scope(&answer["scope"]));
         });
         Ok(if found { 0 } else { NOTHING_OR_LIMITED })
     }
 }
 
-/// Restores the full quotas of a key, or of all keys of a policy. Exits with 3 if the key has spent nothing.
+/// Restores the full quota of a key, or of all keys of a policy. Exits with 3 if the key has spent nothing.
 #[derive(clap::Args, Debug)]
 pub struct Reset {
-    /// The key in its text form: '"ada"', 42, 192.0.2.7, bearer:…, digest:…
+    /// The key in its text form: '"ada"', 42, 192.0.2.7, bearer:…, 'header(x-user):ada', digest:…
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     key: Option<String>,
     /// All keys of the policy
     #[arg(long)]
     all: bool,
+    /// The name of the policy
     #[arg(long)]
     policy: String,
     #[command(flatten)]
@@ -49,10 +50,12 @@ impl Reset {
 /// Gives spent tokens back to a key. Exits with 3 if it has spent nothing.
 #[derive(clap::Args, Debug)]
 pub struct Credit {
-    /// The key in its text form: '"ada"', 42, 192.0.2.7, bearer:…, digest:…
+    /// The key in its text form: '"ada"', 42, 192.0.2.7, bearer:…, 'header(x-user):ada', digest:…
     key: String,
+    /// The name of the policy
     #[arg(long)]
     policy: String,
+    /// How many tokens to give back
     #[arg(long)]
     tokens: u64,
     /// The caller's tier; without it, the tier under which the key was charged last
@@ -74,7 +77,7 @@ impl Credit {
 #[derive(clap::Args, Debug)]
 #[group(required = true, multiple = false)]
 struct Target {
-    /// The key in its text form: '"ada"', 42, 192.0.2.7, bearer:…, digest:…
+    /// The key in its text form: '"ada"', 42, 192.0.2.7, bearer:…, 'header(x-user):ada', digest:…
     key: Option<String>,
     /// The client address; for IPv6, its /64 network
     #[arg(long)]
@@ -125,7 +128,8 @@ impl Block {
     }
 }
 
-/// Lifts all blocks of a caller, manual and automatic. Exits with 3 if there were none.
+/// Lifts the manual and the automatic block of a key, an address, a user agent or a label, as `limited` lists them. Exits
+/// with 3 if there was none.
 #[derive(clap::Args, Debug)]
 pub struct Unblock {
     #[command(flatten)]
@@ -149,6 +153,7 @@ pub struct Quota {
     /// Restore the program's quota
     #[arg(long)]
     restore: bool,
+    /// The name of the policy
     #[arg(long)]
     policy: String,
     /// Only for this tier
@@ -180,6 +185,7 @@ pub struct Enforce {
     /// Restore the program's setting
     #[arg(long)]
     restore: bool,
+    /// The name of the policy
     #[arg(long)]
     policy: String,
     #[command(flatten)]

@@ -41,7 +41,7 @@ impl Policies {
                     _ = writeln!(out, "  enforced for {} of the keys", policy["enforce"]);
                 }
                 if policy["set_keys_total"] != 0 {
-                    _ = writeln!(out, "  {} keys have their own quotas", policy["set_keys_total"]);
+                    _ = writeln!(out, "  keys with their own quotas: {}", policy["set_keys_total"]);
                 }
             }
         });
@@ -97,7 +97,7 @@ fn block_line(block: &Value) -> String {
 /// Explains why a key is limited, and what would help. Exits with 3 if it is limited.
 #[derive(clap::Args, Debug)]
 pub struct Why {
-    /// The key in its text form: '"ada"', 42, 192.0.2.7, bearer:…, digest:…
+    /// The key in its text form: '"ada"', 42, 192.0.2.7, bearer:…, 'header(x-user):ada', digest:…
     key: String,
     /// Only under this policy
     #[arg(long)]
@@ -116,13 +116,13 @@ impl Why {
             value.iter().for_each(|value| body[name] = json!(value));
         }
         let answer = self.server.connect()?.post("key", &body)?;
-        print(&answer, self.server.json, |out| explain(out, &answer));
+        print(&answer, self.server.json, |out| explain(out, &answer, &self.key));
         let is_free = list(&answer["policies"]).iter().all(|found| found["allowed"] == true);
         Ok(if is_free { 0 } else { NOTHING_OR_LIMITED })
     }
 }
 
-fn explain(out: &mut String, answer: &Value) {
+fn explain(out: &mut String, answer: &Value, key: &str) {
     for found in list(&answer["policies"]) {
         let tier = if found["tier"].is_null() { String::new() } else { format!(", tier {}", text(&found["tier"])) };
         let shadow = if found["enforced"] == true { "" } else { " (not enforced)" };
@@ -138,7 +138,7 @@ fn explain(out: &mut String, answer: &Value) {
         }
         _ = writeln!(out, "  quotas {}", source(&found["quotas_from"]));
         for help in list(&found["helps"]) {
-            _ = writeln!(out, "  helps: {}", help_line(help));
+            _ = writeln!(out, "  helps: {}", help_line(help, &quoted(key), &quoted(&text(&found["policy"]))));
         }
     }
     list(&answer["blocks"]).iter().for_each(|block| _ = writeln!(out, "blocked {}", block_line(block)));
@@ -160,13 +160,19 @@ fn source(from: &Value) -> &'static str {
     }
 }
 
-fn help_line(help: &Value) -> String {
+/// Returns an argument as it is written in a shell.
+fn quoted(argument: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
+    if argument.chars().all(is_plain) { argument.to_owned() } else { format!("'{}'", argument.replace('\'', "'\\''")) }
+}
+
+fn help_line(help: &Value, key: &str, policy: &str) -> String {
     match help["action"].as_str() {
         Some("wait") => format!("waiting {}", duration(&help["ms"])),
-        Some("credit") => format!("tollgate credit KEY --policy … --tokens {}", help["tokens"]),
-        Some("reset") => "tollgate reset KEY --policy …".to_owned(),
-        Some("quota") => "tollgate quota QUOTA --policy … --key KEY".to_owned(),
-        Some("unblock") => "tollgate unblock KEY".to_owned(),
+        Some("credit") => format!("tollgate credit {key} --policy {policy} --tokens {}", help["tokens"]),
+        Some("reset") => format!("tollgate reset {key} --policy {policy}"),
+        Some("quota") => format!("tollgate quota QUOTA --policy {policy} --key {key}"),
+        Some("unblock") => format!("tollgate unblock {key}"),
         Some("deny_list") => "removing the key from the program's deny list".to_owned(),
         _ => text(&help["action"]),
     }

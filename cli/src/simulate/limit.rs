@@ -11,6 +11,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use axum::routing::any;
+use serde_json::Value;
 use tollgate::algorithm::Micros;
 use tollgate::clock::ManualClock;
 use tollgate::config::ConfigReader;
@@ -148,9 +149,10 @@ fn path_of(line: &str) -> &str {
 /// Reads a configuration file. All key extractors that the file names return the caller's key, because a log contains
 /// no other keys.
 pub fn read_config(path: &Path) -> Result<(Config, Vec<String>), String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let is_json = path.extension().is_some_and(|extension| extension == "json");
-    let names = key_names(&text, is_json);
+    let (text, is_json) = text_of(path)?;
+    // If the file is invalid, reading the configuration below reports the errors.
+    let file = parse(&text, is_json).unwrap_or_default();
+    let names = key_names(&file);
     let reader = names.iter().fold(ConfigReader::new(), |reader, name| reader.key(name.clone(), caller()));
     let name = path.display().to_string();
     let config = match is_json {
@@ -158,18 +160,39 @@ pub fn read_config(path: &Path) -> Result<(Config, Vec<String>), String> {
         false => reader.parse(name, &text, |text| toml::from_str(text)),
     };
     let note = |name: &String| format!("the key {name:?} in the file is not in a log; --key is used for it");
-    Ok((config.map_err(|error| error.to_string())?, names.iter().map(note).collect()))
+    let mut notes: Vec<String> = names.iter().map(note).collect();
+    if policies(&file).any(|policy| policy.get("tiers").is_some()) {
+        notes.push("a log shows no tiers, so all callers count as callers without a tier".to_owned());
+    }
+    Ok((config.map_err(|error| error.to_string())?, notes))
 }
 
-/// Returns the key extractors that a file names, or none if the file is invalid. In that case, reading the
-/// configuration reports the errors.
-fn key_names(text: &str, is_json: bool) -> Vec<String> {
-    let file: Option<serde_json::Value> =
-        if is_json { serde_json::from_str(text).ok() } else { toml::from_str(text).ok() };
-    let policies = file.as_ref().and_then(|file| file.get("policies")?.as_object());
-    let mut names: Vec<String> = policies
-        .into_iter()
-        .flat_map(|policies| policies.values())
+/// Reads the fields of a configuration file.
+pub fn read_file(path: &Path) -> Result<Value, String> {
+    let (text, is_json) = text_of(path)?;
+    parse(&text, is_json).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Reads a file. Also returns whether it contains JSON instead of TOML.
+fn text_of(path: &Path) -> Result<(String, bool), String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok((text, path.extension().is_some_and(|extension| extension == "json")))
+}
+
+fn parse(text: &str, is_json: bool) -> Result<Value, String> {
+    match is_json {
+        true => serde_json::from_str(text).map_err(|error| error.to_string()),
+        false => toml::from_str(text).map_err(|error| error.to_string()),
+    }
+}
+
+fn policies(file: &Value) -> impl Iterator<Item = &Value> {
+    file.get("policies").and_then(Value::as_object).into_iter().flat_map(|policies| policies.values())
+}
+
+/// Returns the key extractors that a file names.
+fn key_names(file: &Value) -> Vec<String> {
+    let mut names: Vec<String> = policies(file)
         .filter_map(|policy| policy.get("key")?.as_str().map(str::to_owned))
         .filter(|name| name != "global")
         .collect();

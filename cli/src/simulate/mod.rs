@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use self::limit::Limit;
 use self::report::Report;
 use self::run::Reading;
+use crate::wrong_argument;
 
 /// Shows what limits would have done to the requests in an access log.
 #[derive(clap::Args, Debug)]
@@ -40,11 +41,13 @@ pub struct Simulate {
 
 impl Simulate {
     pub fn run(&self) -> Result<(), String> {
-        let quotas = self.quota.iter().map(|quota| Limit::of_quota(quota));
-        let files = self.config.iter().map(|path| Limit::of_file(path));
-        let limits: Vec<Limit> = quotas.chain(files).collect::<Result<_, _>>()?;
+        let of_quota = |quota: &String| Limit::of_quota(quota).unwrap_or_else(|error| wrong_argument(&error));
+        let mut limits: Vec<Limit> = self.quota.iter().map(of_quota).collect();
+        for path in &self.config {
+            limits.push(Limit::of_file(path)?);
+        }
         if limits.is_empty() {
-            return Err("there is no limit to try; add --quota '100/min' or --config limits.toml".to_owned());
+            wrong_argument("there is no limit to try; add --quota '100/min' or --config limits.toml");
         }
         let applied = self.reading.apply(&self.log, &limits)?;
         let report = Report::new(&applied, &limits, self.worst);

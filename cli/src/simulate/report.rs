@@ -19,6 +19,8 @@ pub struct Report {
     first_unread_line: Option<Unread>,
     /// Requests that came too late to be sorted by time.
     late: u64,
+    /// Requests whose lines name no caller. They are limited together.
+    requests_without_caller: u64,
     first: Option<String>,
     last: Option<String>,
     callers: usize,
@@ -82,7 +84,8 @@ impl Report {
             worst_callers: Worst::of(callers, i * cases, worst),
         };
         let mut notes: Vec<String> = limits.iter().flat_map(|limit| limit.notes.iter().cloned()).collect();
-        if *cases == 2 {
+        let outcomes: Vec<Outcome> = limits.iter().enumerate().map(outcome).collect();
+        if outcomes.iter().any(Outcome::is_range) {
             notes.push(WHOLE_SECONDS.to_owned());
         }
         notes.push(OPEN_LOOP.to_owned());
@@ -95,13 +98,14 @@ impl Report {
                 Unread { line, error }
             }),
             late: applied.late,
+            requests_without_caller: applied.without_caller,
             first: callers.first_second.map(time),
             last: callers.first_second.map(|_| time(callers.last_second)),
             callers: callers.len(),
             requests_of_further_callers: callers.beyond,
             busiest_second_per_caller,
             busiest_minute_per_caller,
-            limits: limits.iter().enumerate().map(outcome).collect(),
+            limits: outcomes,
             notes,
         }
     }
@@ -137,6 +141,13 @@ impl Refused {
         let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
         let (request_share, caller_share) = (share(requests, all), share(refused, callers.len() as u64));
         Refused { requests, request_share, callers: refused, caller_share }
+    }
+}
+
+impl Outcome {
+    /// Whether the assumptions about the times within a second lead to different results.
+    fn is_range(&self) -> bool {
+        self.results.windows(2).any(|pair| pair[0].requests != pair[1].requests)
     }
 }
 
@@ -178,6 +189,9 @@ impl fmt::Display for Report {
         }
         if self.late > 0 {
             writeln!(f, "requests that came too late to be sorted by time: {}", self.late)?;
+        }
+        if self.requests_without_caller > 0 {
+            writeln!(f, "requests without a caller, which are limited together: {}", self.requests_without_caller)?;
         }
         if self.requests_of_further_callers > 0 {
             let further = self.requests_of_further_callers;

@@ -6,9 +6,9 @@ use std::path::Path;
 use super::callers::Callers;
 use super::limit::{Fate, Gate, Limit};
 use super::order::{Order, Request, Target};
-use crate::caller::CallerKey;
+use crate::caller::{Caller, CallerKey};
 use crate::log::{Format, LineError, input};
-use crate::progress;
+use crate::{progress, wrong_argument};
 
 /// How a log is read.
 #[derive(clap::Args, Clone, Debug)]
@@ -42,6 +42,8 @@ pub struct Applied {
     pub first_unread: Option<(u64, LineError)>,
     /// The requests that came too late to be sorted.
     pub late: u64,
+    /// The requests whose lines name no caller. They count as the requests of one caller.
+    pub without_caller: u64,
 }
 
 /// The maximum number of requests that are held for sorting.
@@ -52,13 +54,18 @@ impl Reading {
     pub fn apply(&self, log: &Path, limits: &[Limit]) -> Result<Applied, String> {
         let mut format = match self.field.is_empty() {
             true => self.format.clone().unwrap_or_else(Format::combined),
-            false => Format::json(&self.field)?,
+            false => Format::json(&self.field).unwrap_or_else(|error| wrong_argument(&error)),
         };
         let file = |error: io::Error| format!("{}: {error}", log.display());
         let mut input = input::open(log, progress::bar(log)).map_err(file)?;
         let applied = self.apply_to(&mut *input, &mut format, limits).map_err(file)?;
         match applied.requests {
             0 => Err(applied.nothing_read(log)),
+            all if all == applied.without_caller => Err(format!(
+                "{}: no line has {}; name the field with --format or --field, or choose another --key",
+                log.display(),
+                self.key.field()
+            )),
             _ => Ok(applied),
         }
     }
@@ -88,7 +95,9 @@ impl Reading {
                 (applied.cases, applied.callers) = (cases.len(), Callers::new(self.max_callers, gates.len()));
             }
             applied.requests += 1;
-            let Some(caller) = applied.callers.number(self.key.of(&entry)) else { continue };
+            let caller = self.key.of(&entry);
+            applied.without_caller += u64::from(caller == Caller::Anonymous);
+            let Some(caller) = applied.callers.number(caller) else { continue };
             let target = needs_targets.then(|| {
                 let [method, path, user_agent] = [entry.method, entry.path, entry.user_agent].map(str::to_owned);
                 Box::new(Target { method, path, user_agent, address: entry.address })
@@ -105,7 +114,7 @@ impl Reading {
 impl Applied {
     fn new() -> Applied {
         let callers = Callers::new(0, 0);
-        Applied { callers, cases: 0, lines: 0, requests: 0, unread: 0, first_unread: None, late: 0 }
+        Applied { callers, cases: 0, lines: 0, requests: 0, unread: 0, first_unread: None, late: 0, without_caller: 0 }
     }
 
     fn nothing_read(&self, log: &Path) -> String {

@@ -22,8 +22,11 @@ fn a_limited_key_is_found_explained_and_reset() {
     assert_eq!(code, 3);
     let expected = "hello: quota exceeded\n  5/h: 5 spent, 0 left, full in ";
     assert!(out.starts_with(expected), "{out}");
-    for help in ["helps: waiting ", "helps: tollgate reset KEY", "helps: tollgate credit KEY --policy … --tokens 1\n"]
-    {
+    for help in [
+        "helps: waiting ",
+        "reset 'path(name):ada' --policy hello\n",
+        "credit 'path(name):ada' --policy hello --tokens 1\n",
+    ] {
         assert!(out.contains(help), "{out}");
     }
     let (_, json, _) = service.tollgate(&["why", ADA, "--json"]);
@@ -34,7 +37,7 @@ fn a_limited_key_is_found_explained_and_reset() {
     assert_eq!(service.tollgate(&reset), (0, "reset in this process\n".into(), String::new()));
     assert_eq!(service.tollgate(&["why", ADA]).0, 0);
     let (code, out, _) = service.tollgate(&reset);
-    assert_eq!((code, &*out), (3, "reset in this process; there was nothing to change\n"));
+    assert_eq!((code, &*out), (3, "nothing to change in this process\n"));
     service.request("ada", 5);
     let credit = ["credit", ADA, "--policy", "hello", "--tokens", "2"];
     assert_eq!(service.tollgate(&credit).1, "credited in this process\n");
@@ -56,7 +59,7 @@ fn callers_are_blocked_and_unblocked() {
     service.tollgate(&["block", ADA, "--for", "1h"]);
     let (code, out, _) = service.tollgate(&["why", ADA, "--policy", "hello"]);
     assert_eq!(code, 3);
-    assert!(out.contains("hello: blocked\n") && out.contains("helps: tollgate unblock KEY"), "{out}");
+    assert!(out.contains("hello: blocked\n") && out.contains("helps: tollgate unblock 'path(name):ada'\n"), "{out}");
     let digest = out.lines().last().unwrap().split(' ').next().unwrap();
     assert_eq!(service.tollgate(&["unblock", digest]).0, 0, "{digest}");
 }
