@@ -1,4 +1,4 @@
-//! The endpoint that explains why a key is limited, and which actions would help.
+//! The endpoint that explains why a key is limited, and which actions would help its caller.
 
 use std::sync::Arc;
 

@@ -232,8 +232,8 @@ struct LimitedKey {
 }
 
 /// `GET /limited`. Reads the rows of each key from the backend. Reading the denials in the block cache would be
-/// cheaper, but they may be outdated after a second, and keys cannot be derived from the window digests under which
-/// they are stored.
+/// cheaper, but the cached denials may be up to a second old, and keys cannot be derived from the window digests under
+/// which the cache stores them.
 pub(super) async fn limited(
     State(admin): State<Arc<Admin>>,
     selection: Asked<Selection>,

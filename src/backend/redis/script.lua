@@ -29,7 +29,7 @@ local function has_lease(sections, window)
   return floor(sections / 2 ^ window) % 2 == 1
 end
 
--- Returns the number of leases in a row whose window is below `windows`.
+-- Returns the number of a row's leases whose window is below `windows`.
 local function leases_below(windows, sections)
   local count = 0
   for window = 0, windows - 1 do
@@ -286,8 +286,8 @@ local function is_whole(number)
   return number >= 0 and number <= LAST and number % 1 == 0
 end
 
--- Loads a window, and applies the current quota to its leases. Returns whether the value is a row in which the numbers
--- of the window are in range.
+-- Loads a window, and applies the current quota to its leases. Returns whether the value is a row and the numbers of
+-- the window are in range.
 local function load(row, window)
   drop = drops[row]
   if not drop then return false end

@@ -6,9 +6,9 @@
 //!
 //! A row starts with a header of 8 bytes: the layout version (1), the number of windows (1), a bit for each window with
 //! leases (2), and the second at which the server drops the row (4). The windows follow. Each window has 32 bytes:
-//! spent, at, carry, stamp (4), and the second from which the window is expired (4; 2^32 - 1 means never). Nothing is
-//! spent in a window of zeros, or in windows that are missing at the end of the row. After the windows, there are 32
-//! bytes for each window with leases: since, turn, and the outstanding tokens of the current and the last generation.
+//! spent, at, carry, stamp (4), and the second at which the window expires (4; 2^32 - 1 means never). Nothing is spent
+//! in a window of zeros, or in windows that are missing at the end of the row. After the windows, there are 32 bytes
+//! for each window with leases: since, turn, and the outstanding tokens of the current and the last generation.
 //!
 //! A call consists of:
 //! - a quota: algorithm (1), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
