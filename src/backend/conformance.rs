@@ -171,7 +171,7 @@ pub async fn keeps_rows_apart(backend: &dyn Backend) {
     }
 }
 
-/// Tests that a row that a call names twice is charged either twice or not at all. See the [module](self) for an
+/// Tests that if a call names a row twice, the row is charged twice or not at all. See the [module](self) for an
 /// example.
 pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance twice");
@@ -312,7 +312,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         }
     }
 
-    // A row remembers the tokens that were refunded before its last charge.
+    // A row remembers the tokens that were refunded for charges before its last one.
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let charges = [ask(backend, &[take], true).await[0], ask(backend, &[take], true).await[0]];
     let mut model = charges[1].state;

@@ -168,8 +168,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         Health::default()
     }
 
-    /// Returns the number of rows that each policy has in this process, in descending order. A backend may list a
-    /// limited number of policies and combine the others as `(others)`. Defaults to an empty list.
+    /// Returns the number of rows that each policy has in this process, with the largest number first. A backend may
+    /// list a limited number of policies and combine the others as `(others)`. Defaults to an empty list.
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         Vec::new()
     }

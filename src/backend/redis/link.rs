@@ -38,7 +38,7 @@ pub(super) struct Reconnecting<C: Connect> {
 
 struct Current<C> {
     connection: Option<C>,
-    /// The number of replacements so far, by which a late error is prevented from discarding a newer connection.
+    /// The number of replacements so far. It keeps a late error from discarding a newer connection.
     generation: u64,
     last_used: Instant,
 }

@@ -137,8 +137,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a label, such as a country, that deny lists and blocks can match. To match the user agent, no label is
-    /// needed. See [`client_ip`](RateLimitLayer::client_ip) for an example.
+    /// Adds a label, such as a country, that deny lists and blocks can match. The user agent can be matched without a
+    /// label. See [`client_ip`](RateLimitLayer::client_ip) for an example.
     #[must_use]
     pub fn label(
         mut self,
