@@ -232,8 +232,8 @@ struct LimitedKey {
 }
 
 /// `GET /limited`. Reads the rows of each key from the backend. Reading the denials in the block cache would be
-/// cheaper, but the cached denials may be up to a second old, and keys cannot be derived from the window digests under
-/// which the cache stores them.
+/// cheaper. However, cached denials may be up to a second old, and keys cannot be derived from the window digests under
+/// which the cache stores denials.
 pub(super) async fn limited(
     State(admin): State<Arc<Admin>>,
     selection: Asked<Selection>,

@@ -1,4 +1,5 @@
-//! A router and a web page that show operators which callers are limited and why, and let operators help them.
+//! A router and a web page that show operators which callers are limited and why, and let the operators help those
+//! callers.
 //!
 //! ```
 //! use std::sync::Arc;

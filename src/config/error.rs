@@ -66,7 +66,7 @@ impl ConfigError {
         self.kind
     }
 
-    /// Returns the faults that the message lists, which are at most twenty.
+    /// Returns the faults that the message lists. There are at most twenty.
     pub fn faults(&self) -> &[ConfigFault] {
         &self.faults
     }

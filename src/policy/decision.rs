@@ -235,7 +235,7 @@ impl Decision {
         self.of.quota.across_shards(tokens, self.shards_read())
     }
 
-    /// Returns the number of spent tokens, rounded up, which exceeds the capacity while the key is in debt.
+    /// Returns the number of spent tokens, rounded up. This number exceeds the capacity while the key is in debt.
     #[cfg(feature = "admin")]
     pub(crate) fn spent(&self) -> u64 {
         let now = self.step.now;

@@ -44,8 +44,9 @@ impl PolicyName {
     /// Creates a policy name from a string that is known at compile time.
     ///
     /// # Panics
-    /// Panics if the name is empty, is longer than [`PolicyName::MAX_LENGTH`] or contains anything but printable ASCII,
-    /// which strings in structured headers require (RFC 9651, section 3.3.3). In a `const`, this is a compile error.
+    /// Panics if the name is empty, is longer than [`PolicyName::MAX_LENGTH`] or contains a character other than
+    /// printable ASCII. In a `const`, this is a compile error. The name must be printable ASCII because structured
+    /// headers require it (RFC 9651, section 3.3.3).
     #[track_caller]
     pub const fn new(name: &'static str) -> PolicyName {
         if !is_valid(name) {
