@@ -47,7 +47,7 @@ const DEFAULT_MAX: usize = 20;
 /// The maximum number of entries in a list. Long lists occur only if many keys are blocked or have their own quotas.
 const MAX_LISTED: usize = 1000;
 
-/// The maximum number of keys in `/limited`, each of which requires a call to the backend.
+/// The maximum number of keys in `/limited`. Each key requires a call to the backend.
 const MAX_LIMITED: usize = 100;
 
 pub(super) fn shown(digest: Digest) -> String {

@@ -100,7 +100,7 @@ impl Admin {
         self
     }
 
-    /// Adds all policies of a layer, for example of a layer that was created from a configuration file.
+    /// Adds all policies of a layer, for example one that was created from a configuration file.
     ///
     /// ```
     /// use tollgate::admin::{self, Admin, Operator};

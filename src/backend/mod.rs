@@ -211,8 +211,7 @@ pub struct SavedRows {
     pub bytes: Vec<u8>,
 }
 
-/// The numbers of saved rows that a backend added or skipped, from [`Backend::load_rows`]. See [`SavedRows`] for an
-/// example.
+/// The numbers of saved rows that [`Backend::load_rows`] added or skipped. See [`SavedRows`] for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct LoadedRows {

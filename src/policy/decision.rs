@@ -162,9 +162,9 @@ impl Decision {
         matches!(self.reason, Reason::WithinQuota | Reason::Reserved | Reason::FailOpen)
     }
 
-    /// Returns whether this charge was denied by its quota, a deny list or a block, and not only because another charge
-    /// was denied. For a charge that [was let through](Decision::is_shadowed), returns whether it would have been
-    /// denied in this way.
+    /// Returns whether this charge was denied by its quota, a deny list or a block, rather than only because another
+    /// charge was denied. For a charge that [was let through](Decision::is_shadowed), returns whether it would have
+    /// been denied in this way.
     pub fn is_violated(&self) -> bool {
         !self.is_granted() && self.reason != Reason::RefusedElsewhere && (self.shadowed || self.is_enforced())
     }

@@ -1,5 +1,5 @@
--- Decides operations on rows. The script does the same arithmetic as the module `algorithm`, with the same names and
--- the same order of operations, on doubles.
+-- Decides operations on rows. The script does the same arithmetic as the module `algorithm`, on doubles, with the same
+-- names and the same order of operations.
 --
 -- KEYS contains the rows, ARGV[1] the quotas, and ARGV[2] the operations in the order of arrival. wire.rs documents the
 -- encoding of quotas, operations, rows and replies, and defines the constants that are not defined here.

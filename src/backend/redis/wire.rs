@@ -29,7 +29,7 @@ use crate::algorithm::{Algorithm, ChargeRecord, LEASE_LIFE, LeaseReport, MAX_SPE
 use crate::algorithm::{Outstanding, Quota, State};
 use crate::backend::{Error, ErrorKind};
 
-/// Defines constants, and a table with which they are passed to the script under the same names.
+/// Defines constants, and a table that passes them to the script under the same names.
 macro_rules! shared {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
         $($(#[$doc])* pub(super) const $name: $type = $value;)*
@@ -128,7 +128,7 @@ impl Arguments {
         self.push_numbers([to_double(quota.start_micros())]);
     }
 
-    /// Every number fits, because the batcher limits the number of rows, and with it the numbers of lines and quotas.
+    /// Every number fits, because the batcher limits the number of rows, and thereby the numbers of lines and quotas.
     fn push_u16(&mut self, number: usize) {
         self.operations.extend((number as u16).to_le_bytes());
     }

@@ -126,8 +126,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Delays each request that waits by a random extra time of up to `max`, so that requests with the same due time do
-    /// not all proceed together. With this extra time, a request may wait for longer than
+    /// Adds a random time of up to `max` to the delay of each request that waits, so that requests with the same due
+    /// time do not all proceed together. With this extra time, a request may wait for longer than
     /// [`wait_up_to`](RateLimitLayer::wait_up_to). The default is no extra time.
     #[cfg(feature = "wait")]
     #[must_use]

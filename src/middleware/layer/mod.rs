@@ -101,8 +101,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Exempts requests for which `skip` returns true from all limits, for example health checks, requests from trusted
-    /// addresses or CORS preflights. This method may be called repeatedly. A request is skipped if any of the
+    /// Exempts from all limits the requests for which `skip` returns true, for example health checks, requests from
+    /// trusted addresses or CORS preflights. This method may be called repeatedly. A request is skipped if any of the
     /// predicates matches. See [`client_ip`](RateLimitLayer::client_ip) for an example.
     #[must_use]
     pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> RateLimitLayer {
