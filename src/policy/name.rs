@@ -92,7 +92,8 @@ impl PolicyName {
         PolicyName { text: self.text.clone(), generation }
     }
 
-    /// Returns a 128-bit SipHash of the name, the same in every process. Names collide with a probability of 2^-128.
+    /// Returns a 128-bit SipHash of the name, which is the same in every process. Two names collide with a probability
+    /// of 2^-128.
     pub(crate) fn bits(&self) -> u128 {
         SipHasher13::new_with_key(HASH_KEY).hash(self.as_str().as_bytes()).as_u128()
     }

@@ -43,7 +43,7 @@ shared! {
     FOREIGN: u32 = u32::MAX;
     HEADER: usize = 8;
     WINDOW: usize = 32;
-    /// The bytes of the outstanding tokens of a window.
+    /// The number of bytes that the outstanding tokens of a window take.
     LEASE: usize = 32;
     LIFE: u64 = LEASE_LIFE.as_micros() as u64;
     MIN_LEASE: u64 = MIN;
