@@ -18,8 +18,8 @@
 //! # Which keys a client can invent
 //!
 //! A client that can invent keys gets a full bucket for each key that it invents. A client that can name another
-//! client's key can spend the other client's tokens or get it [blocked](crate::protection::AutoBlock). Therefore,
-//! clients must not be able to choose their keys.
+//! client's key can spend the other client's tokens or get that client [blocked](crate::protection::AutoBlock).
+//! Therefore, clients must not be able to choose their keys.
 //!
 //! | key | what guarantees it | a client can |
 //! | --- | --- | --- |

@@ -1,4 +1,4 @@
-//! Access control: authorization, rights, and the refusal of requests from pages of other origins.
+//! Access control: authorization, rights, and the refusal of cross-origin requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{Admin, change};
 use crate::limiter::observer::Audited;
 use crate::policy::Secret;
 
-/// A person or a program that uses the router, with its rights.
+/// A person or program that uses the router, and the rights that the router grants to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operator {
     name: Arc<str>,
@@ -43,7 +43,7 @@ impl Operator {
 /// that a comparison takes does not depend on the tokens. See the [module](super) for an example.
 ///
 /// # Panics
-/// Panics if a token has fewer than 16 bytes or contains a character that is not visible ASCII or a space, or if two
+/// Panics if a token has fewer than 16 bytes or contains a character other than visible ASCII and spaces, or if two
 /// tokens are equal.
 #[track_caller]
 pub fn bearer_tokens<T: AsRef<str>>(
@@ -117,7 +117,7 @@ fn authorize(admin: &Admin, parts: &Parts) -> Result<Operator, Problem> {
 }
 
 /// Returns whether a browser sent the request from a page of another origin. As in Go's `http.CrossOriginProtection`,
-/// `Sec-Fetch-Site` decides or, if the browser does not send this header, `Origin`.
+/// the header `Sec-Fetch-Site` decides. If the browser does not send it, `Origin` decides.
 fn is_cross_site(parts: &Parts) -> bool {
     match parts.headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
         Some(b"same-origin" | b"none") => false,

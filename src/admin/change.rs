@@ -202,7 +202,7 @@ pub(super) async fn unblock(
     change.end(done, admin.settings_scope())
 }
 
-/// Returns a blocked caller's name for audit events. For a key, this is the digest.
+/// Returns a caller's name for audit events. For a key, this is its digest.
 fn name(admin: &Admin, signal: &SignalKind, rule: impl ToString) -> String {
     match signal {
         SignalKind::Key(key) => shown(admin.limiter.digest(Some(key))),

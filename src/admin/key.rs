@@ -1,4 +1,4 @@
-//! The endpoint that explains why a key is limited, and which actions would help.
+//! The endpoint that explains why a key is limited, and which actions would help its caller.
 
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ struct AnswersScope {
     deny_list: Scope,
 }
 
-/// `GET /key`, which refuses credentials, because servers log URLs.
+/// `GET /key`. Refuses credentials, because servers log URLs.
 pub(super) async fn by_query(
     State(admin): State<Arc<Admin>>,
     question: Result<Query<Question>, QueryRejection>,
@@ -108,7 +108,7 @@ pub(super) async fn by_query(
     answer(&admin, &key, &question).await
 }
 
-/// `POST /key`, which changes nothing.
+/// `POST /key`. Changes nothing.
 pub(super) async fn by_body(
     State(admin): State<Arc<Admin>>,
     question: Result<Json<Question>, JsonRejection>,

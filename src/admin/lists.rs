@@ -47,7 +47,7 @@ const DEFAULT_MAX: usize = 20;
 /// The maximum number of entries in a list. Long lists occur only if many keys are blocked or have their own quotas.
 const MAX_LISTED: usize = 1000;
 
-/// The maximum number of keys in `/limited`, each of which requires a call to the backend.
+/// The maximum number of keys in `/limited`. Each key requires a call to the backend.
 const MAX_LIMITED: usize = 100;
 
 pub(super) fn shown(digest: Digest) -> String {
@@ -232,8 +232,8 @@ struct LimitedKey {
 }
 
 /// `GET /limited`. Reads the rows of each key from the backend. Reading the denials in the block cache would be
-/// cheaper, but they may be outdated after a second, and keys cannot be derived from the window digests under which
-/// they are stored.
+/// cheaper. However, cached denials may be up to a second old, and keys cannot be derived from the window digests under
+/// which the cache stores denials.
 pub(super) async fn limited(
     State(admin): State<Arc<Admin>>,
     selection: Asked<Selection>,

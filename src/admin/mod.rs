@@ -1,4 +1,5 @@
-//! A router and a web page with which operators see which callers are limited and why, and can help them.
+//! A router and a web page that show operators which callers are limited and why, and let the operators help those
+//! callers.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -20,13 +21,14 @@
 //!
 //! # Security
 //! - The router cannot be built without an authorization function, which is called first for every request, even if its
-//!   path does not exist. Only the page itself, which contains no data, needs no authorization.
+//!   path does not exist. The only exception is the page itself, which contains no data.
 //! - Reading and changing are separate rights; see [`Operator`].
-//! - Requests from pages of other origins are refused. They are detected by `Sec-Fetch-Site` or, without it, `Origin`.
+//! - Requests from pages of other origins are refused. They are detected by the header `Sec-Fetch-Site` or, if it is
+//!   missing, by `Origin`.
 //! - Request bodies are limited to 16 KiB, and each response contains a bounded number of entries.
 //! - Each change, and each attempt by an operator who has no right to make changes, is reported to the limiter's
 //!   observers as an [event](crate::observe::Observer::audited).
-//! - Responses contain the digests of keys. They contain the texts of keys only if [`Top`] shows these texts.
+//! - Responses contain the digests of keys. They contain the text of a key only if [`Top`] shows it.
 
 mod access;
 mod change;
@@ -98,7 +100,7 @@ impl Admin {
         self
     }
 
-    /// Adds all policies of a layer, for example of a layer that was created from a configuration file.
+    /// Adds all policies of a layer, for example one that was created from a configuration file.
     ///
     /// ```
     /// use tollgate::admin::{self, Admin, Operator};
@@ -127,7 +129,7 @@ impl Admin {
     }
 
     /// Sets the observer from which `/top` and `/limited` take the heaviest keys. Add the same observer to the limiter.
-    /// Without an observer, these endpoints list no such keys.
+    /// Without this observer, neither endpoint lists any keys.
     #[must_use]
     pub fn top(mut self, top: &Arc<Top>) -> Admin {
         self.top = Some(Arc::clone(top));

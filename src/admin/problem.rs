@@ -46,7 +46,7 @@ impl Problem {
     }
 
     pub(super) fn forbidden(operator: &str) -> Problem {
-        Problem::new(StatusCode::FORBIDDEN, format!("{operator} may only read; use an operator who may change"))
+        Problem::new(StatusCode::FORBIDDEN, format!("{operator} may only read; use an operator who may make changes"))
     }
 
     pub(super) fn cross_site() -> Problem {

@@ -58,7 +58,7 @@ fn within(text: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let (length, max) = (text.len(), DenyRule::MAX_LENGTH);
-    Err(Problem::invalid(format!("expected a text of 1 to {max} bytes, found {length}")))
+    Err(Problem::invalid(format!("expected a string of 1 to {max} bytes, found {length}")))
 }
 
 /// Parses the duration of a block, such as `15min`.

@@ -171,7 +171,8 @@ pub async fn keeps_rows_apart(backend: &dyn Backend) {
     }
 }
 
-/// Tests that a call that names a row twice charges the row twice or not at all. See the [module](self) for an example.
+/// Tests that if a call names a row twice, the row is charged twice or not at all. See the [module](self) for an
+/// example.
 pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance twice");
     let quota = Quota::token_bucket(3, HOUR);
@@ -184,8 +185,8 @@ pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     let steps = ask(backend, &[two, two], true).await;
     assert_eq!(steps[1].verdict, Verdict::Deny { retry: None });
 
-    // A take that does not wait and a take that accepts a reservation can be granted together as soon as the first take
-    // fits, because the second take can then be reserved.
+    // A take without a reservation, followed by one that accepts a reservation, can be granted as soon as the first
+    // take fits, because the second can then be reserved.
     let quota = Quota::token_bucket(2, HOUR).max_reserved(5);
     let row = fresh_row(&policy);
     let take = |ask| Take::new(row, &quota, ask);
@@ -283,8 +284,9 @@ pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend
     }
 }
 
-/// Tests that a settlement charges the difference to a higher actual cost, and refunds the difference to a lower one.
-/// If there are several reservations, only the last can be refunded. See the [module](self) for an example.
+/// Tests that a settlement charges the difference if the actual cost is higher than the charge, and refunds the
+/// difference if it is lower. If there are several reservations, only the last can be refunded. See the [module](self)
+/// for an example.
 pub async fn settles_by_the_rules(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance settle");
     let kinds = [
@@ -310,7 +312,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         }
     }
 
-    // A row remembers the tokens that were refunded before its last charge.
+    // A row remembers the tokens that were refunded for charges before its last one.
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let charges = [ask(backend, &[take], true).await[0], ask(backend, &[take], true).await[0]];
     let mut model = charges[1].state;
@@ -369,8 +371,8 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
 }
 
-/// Tests that a key has its full quota again after a reset. A reset returns how many rows existed, and also succeeds
-/// for missing rows. See the [module](self) for an example.
+/// Tests that a key has its full quota again after a reset. Also tests that a reset returns how many of the rows
+/// existed, and that it succeeds for missing rows. See the [module](self) for an example.
 pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance reset");
     for quota in [Quota::token_bucket(2, HOUR), Quota::fixed_window(2, HOUR), Quota::sliding_window(2, HOUR)] {
@@ -550,7 +552,8 @@ fn assert_same(answer: &Step, expected: &Step, round: usize) {
     }
 }
 
-/// The maximum number of peeks, 5 ms apart, while a test waits for the effect of a call whose future was dropped.
+/// The maximum number of peeks that a test makes, 5 ms apart, while it waits for the effect of a call whose future was
+/// dropped.
 const MAX_PEEKS: usize = 30;
 
 fn fresh_row(policy: &PolicyName) -> RowId<'_> {

@@ -29,7 +29,7 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The server sent an invalid reply or refused the command, because of a mistake in the configuration or the code.
+    /// The server sent an invalid reply or refused the command because of a mistake in the configuration or the code.
     Protocol,
     /// The server did not reply within the deadline. The charge may have been made.
     Timeout,

@@ -8,7 +8,7 @@ use std::sync::Weak;
 use super::{BackendFuture, RowId};
 use crate::algorithm::{Lease, LeaseReport, Quota};
 
-/// A remote backend that can lease tokens, from [`Backend::lease_backend`](super::Backend::lease_backend).
+/// A remote backend that can lease tokens. [`Backend::lease_backend`](super::Backend::lease_backend) returns it.
 ///
 /// All operations on rows with outstanding tokens must follow the rule of
 /// [`algorithm::lease`](crate::algorithm::lease()). [`acquire`](super::Backend::acquire),
@@ -21,8 +21,8 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync + 'static {
     /// the future is dropped. It must be sent at most once.
     ///
     /// # Errors
-    /// The future fails if the backend does not know whether the request was carried out. Its tokens then stay
-    /// outstanding until the leases end.
+    /// The future fails if the backend does not know whether the request was carried out. The tokens of the request
+    /// then stay outstanding until the leases end.
     fn lease(&self, request: &LeaseRequest<'_>) -> BackendFuture<Lease>;
 
     /// Runs a task in the background.

@@ -106,7 +106,7 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 )]
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides every take, and stores all of them, or none of them if one is denied. Returns one step for each take, in
-    /// order. If a call is denied, the steps of takes that would have been granted contain their unchanged rows.
+    /// order. If a call is denied, the steps of the takes that would have been granted contain the unchanged rows.
     ///
     /// # Errors
     /// The future fails if the backend cannot decide. A denial is not an error.
@@ -129,9 +129,9 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the backend does not know whether the rows were removed.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize>;
 
-    /// Returns the secret that limiters use to hash keys by default. A backend whose rows are shared by several
-    /// processes must return a secret. If the result is `None`, which is the default, each limiter generates a random
-    /// secret.
+    /// Returns the secret with which limiters hash keys unless they set their own. A backend whose rows are shared by
+    /// several processes must return a secret. If the result is `None`, which is the default, each limiter generates a
+    /// random secret.
     fn secret(&self) -> Option<Secret> {
         None
     }
@@ -185,12 +185,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Adds rows from [`save_rows`](Backend::save_rows) of a backend with the same [`secret`](Backend::secret).
-    /// Existing rows are not changed. The default implementation returns an error of the kind
-    /// [`Unsupported`](ErrorKind::Unsupported).
+    /// Adds rows that [`save_rows`](Backend::save_rows) returned from a backend with the same
+    /// [`secret`](Backend::secret). Existing rows are not changed. The default implementation returns an error of the
+    /// kind [`Unsupported`](ErrorKind::Unsupported).
     ///
     /// # Errors
-    /// Fails if the bytes cannot be read. In this case, nothing has changed.
+    /// Fails if the bytes cannot be read. In this case, no rows are added.
     fn load_rows(&self, bytes: &[u8]) -> Result<LoadedRows, Error> {
         let _ = bytes;
         Err(Error::new(ErrorKind::Unsupported, "this backend cannot load rows; use a MemoryBackend"))
@@ -215,18 +215,17 @@ pub struct SavedRows {
     pub bytes: Vec<u8>,
 }
 
-/// The numbers of saved rows that a backend added or skipped, from [`Backend::load_rows`]. See [`SavedRows`] for an
-/// example.
+/// The numbers of saved rows that [`Backend::load_rows`] added or skipped. See [`SavedRows`] for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct LoadedRows {
-    /// The rows that were added.
+    /// The number of rows that were added.
     pub loaded: usize,
-    /// The rows that were skipped because they have expired since.
+    /// The number of rows that were skipped because they have expired since they were saved.
     pub expired: usize,
-    /// The rows that were skipped because the backend already has a row for their key.
+    /// The number of rows that were skipped because the backend already has a row for the same key.
     pub existing: usize,
-    /// The rows that were skipped because the backend is full.
+    /// The number of rows that were skipped because the backend is full.
     pub dropped: usize,
 }
 
@@ -246,7 +245,7 @@ pub struct Health {
     pub evictions: Option<u64>,
     /// The number of charges against overflow rows, each of which is shared by several keys.
     pub overflowed: Option<u64>,
-    /// Whether the circuit breaker is open, so that calls fail immediately.
+    /// Whether the circuit breaker is open. If it is, calls fail immediately.
     pub circuit_open: Option<bool>,
     /// The number of notices that [wait to be published](NoticeChannel::publish_later).
     pub pending_notices: usize,

@@ -10,7 +10,7 @@ use super::BackendFuture;
 ///
 /// # Contract
 /// - The channel keeps the last notice of each topic until the notice is withdrawn or expires. The number of notices is
-///   bounded. A full channel drops notices that expire before it drops others.
+///   bounded. If the channel is full, it drops notices with a limited lifetime first.
 /// - A new [subscriber](NoticeChannel::subscribe) receives all current notices. After that, it receives every published
 ///   notice, in order and within a delay that the channel documents. If a subscriber may have missed a notice, it
 ///   receives all current notices again.

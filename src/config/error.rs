@@ -6,8 +6,8 @@ use std::fmt;
 
 use super::raw::shortened;
 
-/// An invalid configuration, or one that cannot be reloaded. The message shows the first twenty faults, including the
-/// text of their sources, and the number of further faults. Each line begins with the name of the file.
+/// The error returned if a configuration cannot be read or reloaded. The message shows the first twenty faults,
+/// including the text of their sources, and the number of further faults. Each line begins with the name of the file.
 ///
 /// ```
 /// use std::error::Error;
@@ -46,7 +46,7 @@ pub enum ConfigErrorKind {
     Invalid,
     /// The configuration is valid, but requires a restart to take effect.
     Restart,
-    /// The limiter lacks the deny list of the configuration, or it could not set a quota.
+    /// The limiter lacks the deny list of the configuration, or could not set a quota.
     Limiter,
     /// Another reload is in progress.
     Busy,
@@ -66,7 +66,7 @@ impl ConfigError {
         self.kind
     }
 
-    /// Returns the faults that the message lists, which are at most twenty.
+    /// Returns the faults that the message lists. There are at most twenty.
     pub fn faults(&self) -> &[ConfigFault] {
         &self.faults
     }

@@ -11,7 +11,7 @@ use crate::middleware::key::KeyExtractor;
 use crate::middleware::{RateLimitLayer, RouteLimits, Rule};
 
 impl Config {
-    /// Returns one layer for all routes, which uses `limiter`. For policies that name no extractor, `key` finds the
+    /// Returns a single layer for all routes, using `limiter`. For policies that name no extractor, `key` finds the
     /// caller. Add the layer to the router as described in [`RouteLimits::table`](crate::RouteLimits::table). See the
     /// [module](crate::config) for an example.
     ///

@@ -1,8 +1,8 @@
 //! Configuration files: policies, tiers, routes and deny lists (feature `serde`).
 //!
 //! [`Config::read`] reads a file in any serde format and checks the whole file. If it is invalid, the error lists all
-//! faults, each with its path, the value and how to fix it. [`Config::reload`] applies a new version of the file while
-//! the program runs. An invalid version changes nothing.
+//! faults, each with its path, the value and advice on how to fix it. [`Config::reload`] applies a new version of the
+//! file while the program runs. An invalid version changes nothing.
 //!
 //! ```
 //! use axum::{routing::{get, post}, Router};
@@ -232,8 +232,8 @@ impl Config {
         self.all_routes.iter().filter_map(|name| self.policy(name))
     }
 
-    /// Returns the lines of `routes`, such as `"POST /todos"`, with their policies. A line with several policies occurs
-    /// once for each of them.
+    /// Returns the lines of `routes`, such as `"POST /todos"`, with their policies. A line with several policies is
+    /// returned once for each of them.
     pub fn routes(&self) -> impl Iterator<Item = (&str, &Policy)> {
         self.routes.iter().flat_map(move |(line, choice)| {
             choice.policies.iter().filter_map(move |name| Some((line.as_str(), self.policy(name)?)))

@@ -140,7 +140,7 @@ impl Keys {
         self.0.get(name).cloned()
     }
 
-    /// Returns the name of an extractor in `value`, and adds a fault if there is no such extractor.
+    /// Returns the extractor name in `value`. Adds a fault if no extractor has this name.
     pub(super) fn name<'n>(&self, value: &Value<'n>) -> Option<&'n str> {
         let name = value.text()?;
         if self.0.contains_key(name) {

@@ -47,9 +47,9 @@ impl Config {
     /// Requests during a reload may be decided by old quotas in some policies and by new quotas in others.
     ///
     /// # Errors
-    /// - [`ConfigErrorKind::Restart`] if a change needs a restart. These are added or removed policies and tiers, and
-    ///   changes to the algorithm, key, cost, wait or shadow mode of a policy, to the default policy, to `all_routes`,
-    ///   to routes, or to automatic blocking. The error lists all such changes, and nothing is applied.
+    /// - [`ConfigErrorKind::Restart`] if a change needs a restart. Such changes are added or removed policies and
+    ///   tiers, and changes to the algorithm, key, cost, wait or shadow mode of a policy, to the default policy, to
+    ///   `all_routes`, to routes, or to automatic blocking. The error lists all of them, and nothing is applied.
     /// - [`ConfigErrorKind::Busy`] if another reload is in progress. Nothing is applied.
     /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter has a different deny list or none. In
     ///   this case, nothing is applied. This kind is also returned if the limiter cannot set a quota. In that case,
@@ -76,7 +76,7 @@ impl Config {
                 limiter.shares_quotas() || limiter.quotas_in_force(policy, tier) != *quotas
             };
             // The policy's own quota applies to all tiers for which no quota is set. If it changes, set the quotas of
-            // all tiers before it.
+            // all tiers first.
             let own_differs = differs(None, target.quotas());
             let tiers = target.tiers().map(|(tier, quotas)| (Some(tier), quotas));
             for (tier, quotas) in tiers.chain([(None, target.quotas())]) {

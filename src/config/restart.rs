@@ -1,4 +1,4 @@
-//! Changes that need a restart, since the layers were built with the old values.
+//! Changes that need a restart, because the layers were built with the old values.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -111,7 +111,7 @@ impl<'n> PolicyNames<'n> {
         }
     }
 
-    /// Returns the name of a policy in `value`, and adds a fault if there is no such policy.
+    /// Returns the policy name in `value`. Adds a fault if no policy has this name.
     pub(super) fn name<'v>(&self, value: &Value<'v>) -> Option<&'v str> {
         let name = value.text()?;
         if !self.0.contains(name) {

@@ -89,7 +89,7 @@ fn shape(value: &Shape) -> Object {
             vec![("type", Json::Text("object")), ("additionalProperties", Json::Object(shape(value)))]
         }
         Shape::OneOf(shapes) => any_of(shapes.iter().map(|choice| Json::Object(shape(choice))).collect()),
-        // Draft 7 ignores fields beside `$ref`, such as the description.
+        // Draft 7 ignores the fields next to `$ref`, such as the description.
         Shape::Quotas => {
             vec![("allOf", Json::List(vec![Json::Object(vec![("$ref", Json::Text("#/definitions/quotas"))])]))]
         }

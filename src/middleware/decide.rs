@@ -28,7 +28,7 @@ pub(super) enum Verdict {
     Refuse(Cause),
 }
 
-/// Data carried from an admitted request over to its response.
+/// Data carried over from an admitted request to its response.
 pub(super) struct Admission {
     pub(super) limit_headers: LimitHeaders,
     pub(super) status: Option<RateLimitStatus>,

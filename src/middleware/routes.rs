@@ -181,8 +181,8 @@ impl RouteLimits {
         RouteLimits { default: Some(self.expect_index(name)), ..self }
     }
 
-    /// Sets options of all layers that this set creates, such as headers, refusals, [`skip`](RateLimitLayer::skip), the
-    /// client's address, or the cost and the settlement for rules that do not set their own.
+    /// Sets options of all layers created from this set, such as headers, refusals, [`skip`](RateLimitLayer::skip), the
+    /// client's address, and the cost and the settlement for rules that do not set their own.
     ///
     /// Rules that the closure adds apply to all requests, in addition to those that a route chooses. See
     /// [`RouteLimits`](RouteLimits#several-limits-for-a-route) for an example.

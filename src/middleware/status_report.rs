@@ -55,7 +55,8 @@ impl LayerOptions {
                 let signals = self.signals(parts).map_err(Cause::NoKey)?;
                 self.snapshots(&signals, &charges).await.map_err(Cause::Unavailable)?
             }
-            // Limits in shadow mode are omitted, since a page that disables a button at a limit enforces it.
+            // Limits in shadow mode are omitted, since a page that disables a button when a limit is reached would
+            // enforce the limit.
             _ => Vec::new(),
         };
         let now = match limits.first() {

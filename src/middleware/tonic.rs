@@ -45,7 +45,7 @@ impl From<Error> for Status {
     }
 }
 
-/// Converts an error of [`or_reject`](crate::key::KeyExtractor::or_reject) to UNAUTHENTICATED, and any other error to
+/// Converts an error from [`or_reject`](crate::key::KeyExtractor::or_reject) to UNAUTHENTICATED, and any other error to
 /// the code that corresponds to its [status](KeyError::status).
 impl From<KeyError> for Status {
     fn from(error: KeyError) -> Status {

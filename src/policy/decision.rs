@@ -55,7 +55,7 @@ pub struct Decision {
     charged: bool,
     /// The rows of all shards that a check has read, if the quota has several shards.
     shards: Option<ShardRows>,
-    /// Whether this charge is in shadow mode, and the call was let through although it would have been denied.
+    /// Whether this charge is in shadow mode and its call was let through although it would have been denied.
     shadowed: bool,
 }
 
@@ -143,7 +143,7 @@ impl Decision {
         self.shadowed || self.is_granted()
     }
 
-    /// Returns whether the charge would have been denied, but was let through, because its policy is in [shadow
+    /// Returns whether the charge would have been denied but was let through because its policy is in [shadow
     /// mode](super::Enforce). Nothing was spent. See [`Enforce`](super::Enforce) for an example.
     ///
     /// The [`reason`](Decision::reason) is [`RefusedElsewhere`](Reason::RefusedElsewhere) if only another charge of the
@@ -162,9 +162,9 @@ impl Decision {
         matches!(self.reason, Reason::WithinQuota | Reason::Reserved | Reason::FailOpen)
     }
 
-    /// Returns whether this charge was denied by its quota, a deny list or a block, and not only because another charge
-    /// was denied. For a charge that [was let through](Decision::is_shadowed), returns whether it would have been
-    /// denied in this way.
+    /// Returns whether this charge was denied by its quota, a deny list or a block, rather than only because another
+    /// charge was denied. For a charge that [was let through](Decision::is_shadowed), returns whether it would have
+    /// been denied in this way.
     pub fn is_violated(&self) -> bool {
         !self.is_granted() && self.reason != Reason::RefusedElsewhere && (self.shadowed || self.is_enforced())
     }
@@ -235,7 +235,7 @@ impl Decision {
         self.of.quota.across_shards(tokens, self.shards_read())
     }
 
-    /// Returns the number of spent tokens, rounded up, which exceeds the capacity while the key is in debt.
+    /// Returns the number of spent tokens, rounded up. This number exceeds the capacity while the key is in debt.
     #[cfg(feature = "admin")]
     pub(crate) fn spent(&self) -> u64 {
         let now = self.step.now;
@@ -243,7 +243,7 @@ impl Decision {
         self.of.quota.across_shards(tokens.ceil() as u64, self.shards_read())
     }
 
-    /// Returns whether the charge took the row's spent tokens from below this share of the capacity to at least this
+    /// Returns whether the charge raised the row's spent tokens from below this share of the capacity to at least this
     /// share.
     pub(crate) fn passes(&self, share: f64) -> bool {
         let (row, now) = (self.row(), self.step.now);
@@ -253,8 +253,8 @@ impl Decision {
     }
 
     /// The number of shards that were read, which is 1 unless a check has read several
-    /// [shards](crate::limiter::RateLimiterBuilder::sample_shards). The number of shards of the quota is
-    /// [`Quota::get_shards`].
+    /// [shards](crate::limiter::RateLimiterBuilder::sample_shards). [`Quota::get_shards`] returns the total number of
+    /// shards.
     pub fn shards_read(&self) -> usize {
         self.shards.as_ref().map_or(1, |shards| shards.len())
     }

@@ -42,7 +42,7 @@ impl Decisions {
         self.0.iter().all(Decision::is_allowed)
     }
 
-    /// Returns whether a charge would have been denied, but [was let through](Decision::is_shadowed).
+    /// Returns whether any charge would have been denied but [was let through](Decision::is_shadowed).
     pub fn is_shadowed(&self) -> bool {
         self.iter().any(Decision::is_shadowed)
     }
@@ -151,8 +151,8 @@ impl Decisions {
         }
     }
 
-    /// Iterates over the decisions that [caused](Decision::is_violated) a denial, because a limit was exceeded, or
-    /// because a deny list or a block applied.
+    /// Iterates over the decisions that [caused](Decision::is_violated) a denial, either because a limit was exceeded
+    /// or because a deny list or a block applied.
     pub fn violated(&self) -> impl Iterator<Item = &Decision> {
         self.iter().filter(|decision| decision.is_violated())
     }
@@ -169,7 +169,7 @@ impl Decisions {
 
     /// Returns the decision with the smallest share of its limit left, or `None` if there are no decisions.
     pub fn tightest(&self) -> Option<&Decision> {
-        // Compares a / b with c / d without dividing by a limit of 0.
+        // Compare a / b with c / d without dividing by a limit of 0.
         self.iter().min_by(|one, other| {
             let product = |a: &Decision, b: &Decision| u128::from(a.remaining()) * u128::from(b.capacity());
             product(one, other).cmp(&product(other, one))
@@ -190,9 +190,9 @@ impl Decisions {
     }
 }
 
-/// Returns the decision on a charge that matters most to its caller. For a denial, this is the decision with the
-/// longest wait. For a reservation, it is the decision with the latest due time. Otherwise, it is the decision with the
-/// fewest tokens remaining.
+/// Of the decisions on a charge, returns the one that matters most to the caller. For a denial, this is the decision
+/// with the longest wait. For a reservation, it is the decision with the latest due time. Otherwise, it is the decision
+/// with the fewest tokens remaining.
 fn binding(charge: &[Decision]) -> Option<&Decision> {
     let violated = charge.iter().filter(|decision| decision.is_violated());
     // A missing retry time means that the charge never fits.

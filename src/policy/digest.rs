@@ -34,8 +34,8 @@ impl Digest {
     /// Derives the digest of the key's row under `policy`.
     #[must_use]
     pub(crate) fn under(self, policy: &PolicyName) -> Digest {
-        // The digest is already pseudo-random. A key has another row under each policy, because the names of policies
-        // have different hashes.
+        // The digest is already pseudo-random, and the names of policies have different hashes, so XOR gives a key a
+        // different row under each policy.
         Digest::from_bits(self.to_bits() ^ policy.bits())
     }
 
@@ -60,7 +60,7 @@ impl Digest {
     /// function twice restores the digest.
     #[must_use]
     pub(crate) const fn shard(self, index: u8) -> Digest {
-        // XOR with different constants separates the shards, as in `under`.
+        // XOR with a different constant for each shard keeps the shards apart, as in `under`.
         const SPREAD: u128 = 0xd6e8_feb8_6659_fd93_a076_1d64_78bd_642f;
         Digest::from_bits(self.to_bits() ^ (index as u128).wrapping_mul(SPREAD))
     }

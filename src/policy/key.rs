@@ -76,7 +76,8 @@ impl Key {
         Key::part(Tag::Anonymous, 0, &[])
     }
 
-    /// The key of [`key::global`](crate::key::global), for limits that all callers share. No caller has this key.
+    /// The key of [`key::global`](crate::key::global), for limits that all callers share. It differs from every
+    /// caller's own key.
     pub fn global() -> Key {
         Key::tuple(&[])
     }

@@ -1,4 +1,4 @@
-//! The text form of keys, and the parts of which keys consist.
+//! The text form of keys, and the parts that keys consist of.
 
 use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -164,7 +164,7 @@ fn write_part(text: &mut String, part: Part<'_>, shown: bool) {
         Part::Network(IpAddr::V4(_), prefix) => write!(text, "IPv4/{prefix}"),
         Part::Network(IpAddr::V6(_), prefix) => write!(text, "IPv6/{prefix}"),
         Part::Text(content) if shown => write!(text, "{:?}", String::from_utf8_lossy(content)),
-        Part::Text(_) => text.write_str("a text"),
+        Part::Text(_) => text.write_str("a string"),
         Part::Bytes(content) if shown => write!(text, "b\"{}\"", content.escape_ascii()),
         Part::Bytes(_) => text.write_str("bytes"),
         Part::Number { .. } | Part::Bool(_) if !shown => {
@@ -219,7 +219,7 @@ impl FromStr for Key {
 /// ```
 /// use tollgate::Key;
 /// let error = "sk_7f3a".parse::<Key>().unwrap_err().to_string();
-/// assert!(error.starts_with("expected a key at byte 0: write \"ada\" in quotes for a text, 7 for a number"));
+/// assert!(error.starts_with("expected a key at byte 0: write \"ada\" in quotes for a string, 7 for a number"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseKeyError {
@@ -237,8 +237,8 @@ impl fmt::Display for ParseKeyError {
 
 impl std::error::Error for ParseKeyError {}
 
-const KEY: &str = "a key: write \"ada\" in quotes for a text, 7 for a number, 192.0.2.0/24 for a network, or bearer:…, \
-    header(x-api-key):…, cookie(session):…, path(id):… for what a client sends";
+const KEY: &str = "a key: write \"ada\" in quotes for a string, 7 for a number, 192.0.2.0/24 for a network, or \
+    bearer:…, header(x-api-key):…, cookie(session):…, path(id):… for what a client sends";
 
 struct Reader<'t> {
     text: &'t str,

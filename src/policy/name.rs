@@ -44,8 +44,9 @@ impl PolicyName {
     /// Creates a policy name from a string that is known at compile time.
     ///
     /// # Panics
-    /// Panics if the name is empty, is longer than [`PolicyName::MAX_LENGTH`] or contains anything but printable ASCII,
-    /// which strings in structured headers require (RFC 9651, section 3.3.3). In a `const`, this is a compile error.
+    /// Panics if the name is empty, is longer than [`PolicyName::MAX_LENGTH`] or contains a character other than
+    /// printable ASCII. In a `const`, this is a compile error. The name must be printable ASCII because structured
+    /// headers require it (RFC 9651, section 3.3.3).
     #[track_caller]
     pub const fn new(name: &'static str) -> PolicyName {
         if !is_valid(name) {
@@ -91,7 +92,8 @@ impl PolicyName {
         PolicyName { text: self.text.clone(), generation }
     }
 
-    /// Returns a 128-bit SipHash of the name, the same in every process. Names collide with a probability of 2^-128.
+    /// Returns a 128-bit SipHash of the name, which is the same in every process. Two names collide with a probability
+    /// of 2^-128.
     pub(crate) fn bits(&self) -> u128 {
         SipHasher13::new_with_key(HASH_KEY).hash(self.as_str().as_bytes()).as_u128()
     }

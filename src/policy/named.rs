@@ -112,7 +112,7 @@ impl Policy {
     /// together still admit no more than the quota allows. Backends that run in the process do not need leases, and
     /// ignore this setting.
     ///
-    /// [Leases](crate::docs::leases) describes when leases help, and what they change.
+    /// [`docs::leases`](crate::docs::leases) describes when leases help and what they change.
     ///
     /// ```
     /// use tollgate::{Policy, Quota, SECOND};

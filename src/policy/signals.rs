@@ -162,7 +162,7 @@ impl Signal {
     }
 }
 
-/// Separates the keys of signals from the keys of callers.
+/// Keeps the keys of signals apart from the keys of callers.
 const SIGNAL_PREFIX: &str = "tollgate signal";
 
 #[cfg(test)]

@@ -94,8 +94,8 @@ where
 ///     .route("/rate-limit", status::of_layer(&layer));
 /// ```
 ///
-/// With one policy, the response is its snapshot. With several policies, the response is the following object. If the
-/// caller has no limits, the list is empty.
+/// If the layer has one policy, the response is a snapshot. If it has several, the response is the following object. If
+/// the caller has no limits, the list is empty.
 ///
 /// ```json
 /// {"limits": [..], "now": 1767225600123456}

@@ -1,4 +1,4 @@
-//! The endpoint for operators, in which the client names the key.
+//! The endpoint for operators, whose clients name the key.
 
 use axum::routing::MethodRouter;
 use http::StatusCode;

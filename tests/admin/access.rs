@@ -55,7 +55,7 @@ async fn a_reader_reads_but_changes_nothing_and_each_attempt_is_audited() {
     assert!(server.audits.take().is_empty());
     for (path, body) in CHANGES {
         assert_problem(&server.send("POST", path, &headers, body).await, 403, "eve may only read");
-        let failed = format!("eve {path} - - [] failed: eve may only read; use an operator who may change");
+        let failed = format!("eve {path} - - [] failed: eve may only read; use an operator who may make changes");
         assert_eq!(server.audits.take(), [failed]);
     }
     for (method, path) in [("POST", "policies"), ("POST", "missing"), ("PUT", "quota"), ("DELETE", "blocks")] {

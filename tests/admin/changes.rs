@@ -102,7 +102,7 @@ async fn keys_addresses_agents_and_labels_are_blocked_and_unblocked() {
         (r#"{"key":"7","lasts":"soon"}"#, "`lasts`: expected a time"),
         (r#"{"key":"7","lasts":"0s"}"#, "`lasts`: expected a time"),
         (r#"{"ip":"192.0.2.0/24","lasts":"1h"}"#, "IP address"),
-        (r#"{"user_agent":"","lasts":"1h"}"#, "expected a text of 1 to"),
+        (r#"{"user_agent":"","lasts":"1h"}"#, "expected a string of 1 to"),
     ] {
         refused(&server, "block", body, detail).await;
     }

@@ -69,7 +69,7 @@ pub(crate) fn deny_rules_and_networks(list: &mut List) {
     list.error("a prefix that is too long", DenyRule::network("10.0.0.0/33"));
     list.error("a host name as a network", key::client_ip().try_trust(["10.0.0.0/8", "proxy.example.com"]));
     list.error("a network with host bits", DenyRule::network("192.0.2.7/24"));
-    list.error("a text key without quotes", "sk_leaked".parse::<Key>());
+    list.error("a string key without quotes", "sk_leaked".parse::<Key>());
     list.error("a tuple without a comma", "(7)".parse::<Key>());
     list.error("an empty user agent", DenyRule::user_agent(""));
     list.error("a pattern for all user agents", DenyRule::user_agent("*"));

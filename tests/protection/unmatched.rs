@@ -116,7 +116,7 @@ fn a_layer_that_can_never_apply_a_deny_rule_panics_when_built() {
         (network("192.0.2.0/24"), || Box::new(key::bearer()), &["network 192.0.2.0/24", ".client_ip("]),
         (network("192.0.2.0/24"), || Box::new(crate::app::user), &["network 192.0.2.0/24", ".client_ip("]),
         (country(), || Box::new(key::client_ip()), &["country \"KP\"", ".label_from_header(\"country\""]),
-        (DenyRule::key("sk_leaked"), || Box::new(key::bearer()), &["a key that is a text", "bearer:…"]),
+        (DenyRule::key("sk_leaked"), || Box::new(key::bearer()), &["a key that is a string", "bearer:…"]),
         (DenyRule::key(4_711), || Box::new(key::header("x-user")), &["a key that is a number"]),
         (rule("bearer:sk_leaked"), || Box::new(key::header("x-api-key")), &["a key that is bearer:…"]),
         (
@@ -213,7 +213,7 @@ async fn unmatched_rules_added_at_run_time_are_reported_once_per_kind() {
     let warned = take_warnings().await;
     assert_eq!(warned.len(), 2, "{warned:?}");
     assert!(
-        warned[0].starts_with("unmatched_deny_rule / a key that is a text") && !warned[0].contains("sk_"),
+        warned[0].starts_with("unmatched_deny_rule / a key that is a string") && !warned[0].contains("sk_"),
         "{warned:?}"
     );
     assert!(

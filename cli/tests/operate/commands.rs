@@ -97,7 +97,7 @@ fn the_table_is_printed_once_without_a_terminal() {
 fn errors_say_what_was_expected_and_what_to_do() {
     let service = Service::start();
     for (arguments, part) in [
-        (&["why", "ada"][..], "`key`: expected a key at byte 0: write \"ada\" in quotes for a text"),
+        (&["why", "ada"][..], "`key`: expected a key at byte 0: write \"ada\" in quotes for a string"),
         (&["why", "7", "--policy", "helo"], "there is no policy \"helo\" (did you mean \"hello\"?)"),
         (&["why", "7", "--tier", "gold"], "no selected policy has the tier \"gold\""),
         (&["quota", "fast", "--policy", "hello"], "`quota`: "),

@@ -46,8 +46,8 @@ impl MemoryBackendBuilder {
     }
 
     /// Sets the secret with which limiters on this backend hash keys, and from which the backend derives the positions
-    /// of its rows. By default, both are random in each process. Rows can be [saved](crate::RateLimiter::save) only if
-    /// the secret is set, and loaded only by a backend with the same secret.
+    /// of its rows. By default, both the hashes and the positions are random in each process. Rows can be
+    /// [saved](crate::RateLimiter::save) only if the secret is set, and loaded only by a backend with the same secret.
     ///
     /// Clients that know the secret can choose keys whose rows displace those of other keys. Use 16 random bytes, and
     /// store them like a password.

@@ -1,4 +1,4 @@
-//! Executes a call. It locks the shards of the call's rows, loads the rows, decides, and stores the rows.
+//! Executes a call: locks the shards of its rows, loads the rows, decides, and stores the rows.
 
 use std::borrow::{Borrow, BorrowMut};
 

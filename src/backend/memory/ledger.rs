@@ -83,7 +83,7 @@ impl Ledger {
     }
 }
 
-/// The search for a row to evict, among a sample of rows, so that a new row gets its slot.
+/// A search through a sample of rows for the one to evict in favor of a new row.
 ///
 /// Prefers a row of a policy that has significantly more rows than the new row's policy. Otherwise, chooses a row that
 /// denies nothing, from the new row's policy or from another policy with at least as many rows. A row is senior if it

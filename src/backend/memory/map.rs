@@ -68,12 +68,12 @@ impl Rows<'_> {
     }
 
     /// Passes a few rows to `see`. Each call passes different rows, starting at the position in `cursor`. One call
-    /// covers a quarter of a group of 16 slots. Four calls per group visit every row, and visit some rows twice.
+    /// covers a quarter of a group of 16 slots. Four calls per group visit every row, and some rows twice.
     pub(super) fn sample(&self, cursor: &mut u32, mut see: impl FnMut(RowKey, Row)) {
         let groups = (self.0.buckets() / GROUP).max(1) as u32;
         *cursor = (*cursor + 1) % (groups * QUARTERS);
         let (group, quarter) = (*cursor / QUARTERS, *cursor % QUARTERS);
-        // A lookup compares the rows of a group whose seven-bit tag is equal to the tag of the hash. If every tag is
+        // Within a group, a lookup compares the rows whose seven-bit tag equals the tag of the hash. If every tag is
         // looked up with a comparison that never matches, all rows are visited.
         for tag in quarter * TAGS / QUARTERS..(quarter + 1) * TAGS / QUARTERS {
             let hash = (u64::from(tag) << 59) + u64::from(group) * GROUP as u64;

@@ -19,7 +19,7 @@ pub(super) struct Row {
     packed: u64,
     pub(super) stamp: u32,
     pub(super) policy: u32,
-    /// The second from which the row is expired; `u32::MAX` means never.
+    /// The second at which the row expires; `u32::MAX` means never.
     expires: u32,
 }
 
@@ -252,7 +252,7 @@ impl RowKey {
     }
 }
 
-/// Derives row keys with random numbers that differ from table to table, or that are derived from the backend's secret.
+/// Derives row keys, using numbers that are either random for each table or derived from the backend's secret.
 pub(super) struct RowHasher {
     digests: Placement,
     policies: Placement,

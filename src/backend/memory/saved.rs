@@ -105,8 +105,8 @@ fn add(table: &Table, now: Micros, rows: impl Iterator<Item = (RowKey, Row)>) ->
 /// Returns the rows, adapted to a clock that shows an earlier time than when they were saved.
 ///
 /// A row that is slightly ahead of the clock is kept, and the algorithms refill it once the clock catches up. A row
-/// that is further ahead than the time of a full refill would be dropped. Such a row is therefore changed to begin at
-/// `now`, so that its tokens stay spent for as long as if they had been spent at `now`.
+/// that is further ahead than the time that a full refill takes would be dropped. Such a row is therefore changed to
+/// begin at `now`, so that its tokens stay spent for as long as if they had been spent at `now`.
 fn adapted_to_clock(bytes: &[u8], now: Micros) -> Vec<(RowKey, Row)> {
     let rows: Vec<(RowKey, Row)> = saved_rows(bytes).flatten().collect();
     let carries: HashMap<RowKey, f64> =

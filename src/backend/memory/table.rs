@@ -239,12 +239,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// When a shard grows, it moves all of its rows. With small shards, this pause is short.
+/// A shard that grows moves all of its rows, and delays the calls that wait for its lock. Small shards keep this delay
+/// short.
 const ROWS_PER_SHARD: usize = 4096;
 const MIN_SHARDS: usize = 4;
 const MAX_NAMES: usize = 1024;
 /// The number of samples from a full shard, unless they contain too few rows. A sample contains three or four rows.
 const MAX_SAMPLES: u32 = 8;
-/// The minimum number of rows to sample. With fewer rows, the only sampled row of a small shard could be the row to
-/// keep.
+/// The minimum number of rows to sample. Otherwise, the only row sampled in a small shard could be one that should be
+/// kept.
 const MIN_SAMPLED_ROWS: u32 = 8;

@@ -199,8 +199,8 @@ impl Batch {
     }
 }
 
-/// Repeats the script's operation on the windows as they were before the call, to compute waits, retry times and new
-/// states. Fails if the decision differs from the script's decision.
+/// Computes waits, retry times and new states by repeating the script's operation on the windows as they were before
+/// the call. Fails if the decision differs from the script's decision.
 fn replay(action: &Action, indexes: &[usize], reply: &mut Reply, done: bool) -> Result<Outcome, Error> {
     let Reply { now, windows, outstanding, foreign, .. } = reply;
     let Outcome { mut steps, mut took_effect, lease: mut leased } = Outcome::default();
@@ -300,8 +300,8 @@ mod tests {
         assert_eq!((alike.len(), &alike[..7]), (one, &[1, 3, 0, 1, 0, 1, 0][..]));
         let alike = sent(&[(&[0, 1], quota, 1), (&[2, 3], quota, 1)]);
         assert_eq!((alike.len(), &alike[..7]), (one + LINE, &[1, 2, 0, 2, 0, 2, 0][..]));
-        // Operations are not grouped if they have a repeated row, another cost, another quota, another number of lines
-        // or rows that are not consecutive.
+        // Operations are not grouped if a row is repeated, if their costs, quotas or numbers of lines differ, or if
+        // their rows are not consecutive.
         assert_eq!(sent(&[(&[0], quota, 1), (&[0], quota, 1)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota, 2)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota.capacity(5), 1)]).len(), 2 * one);

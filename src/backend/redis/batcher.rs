@@ -67,11 +67,11 @@ const BREAKERS: usize = 16;
 /// The maximum number of script calls in flight per queue. The server computes one while the other is on the network.
 const MAX_WORKERS: usize = 2;
 
-/// The minimum number of waiting operations that are split into two script calls.
+/// If at least this many operations wait, they may be split between two script calls.
 const MIN_SPLIT: usize = 8;
 
-/// The maximum number of times that a worker with a reply yields to other tasks, so that callers with results can call
-/// again and share the next script call.
+/// The maximum number of times that a worker yields to other tasks after a reply. Meanwhile, the callers that have
+/// received results can call again and share the next script call.
 const MAX_YIELDS: usize = 6;
 
 /// The maximum number of operations per script call. A running script blocks all other clients of the server.
@@ -231,8 +231,8 @@ impl Batcher {
         self.breaker(slot).trip(reason, Instant::now());
     }
 
-    /// Returns whether the error is a redirection by a cluster. If redirections do not end, the node that had the slot
-    /// is gone.
+    /// Returns whether the error is a redirection by a cluster. Endless redirections mean that the node that had the
+    /// slot is gone.
     fn is_cluster_redirection(&self, error: &RedisError) -> bool {
         is_redirection(error) && self.link.has_slots()
     }

@@ -84,7 +84,7 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Postpones connecting until the first call. The process starts even if the server cannot be reached. In this
+    /// Postpones connecting until the first call, so the process starts even if the server cannot be reached. In this
     /// case, limiters apply their [failure mode](crate::FailureMode).
     #[must_use]
     pub fn lazy(mut self) -> RedisBackendBuilder {
@@ -102,9 +102,9 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// Sets how often each process polls for run-time changes of other processes
-    /// ([quotas](crate::RateLimiter::set_quota) and blocks). Defaults to 500 ms, so that a change reaches all processes
-    /// within a second. Zero disables both polling and publishing.
+    /// Sets how often each process polls for the run-time changes that other processes make to
+    /// [quotas](crate::RateLimiter::set_quota) and blocks. Defaults to 500 ms, so a change reaches all processes within
+    /// a second. Zero disables both polling and publishing.
     #[must_use]
     pub fn notices_every(mut self, period: Duration) -> RedisBackendBuilder {
         self.poll_interval = period;

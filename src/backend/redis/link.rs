@@ -38,7 +38,7 @@ pub(super) struct Reconnecting<C: Connect> {
 
 struct Current<C> {
     connection: Option<C>,
-    /// The number of replacements so far, so that a late error does not discard a newer connection.
+    /// The number of replacements so far. It keeps a late error from discarding a newer connection.
     generation: u64,
     last_used: Instant,
 }
@@ -72,7 +72,7 @@ impl Connect for ServerConnector {
 
     async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         let mut connection = (self.0)().await?;
-        // A server that hangs also accepts connections, so send a harmless command before the first charge.
+        // Even a server that hangs accepts connections, so send a harmless command before the first charge.
         connection.req_packed_command(&redis::cmd("TIME")).await?;
         Ok(connection)
     }

@@ -96,12 +96,12 @@ impl RedisBackend {
         RedisBackend::builder().connect_cluster(urls).await
     }
 
-    /// Returns a builder, which can set the prefix, the deadline, the secret and lazy connecting.
+    /// Returns a builder, which can set the prefix, the deadline and the secret, and can postpone connecting.
     pub fn builder() -> RedisBackendBuilder {
         RedisBackendBuilder::new()
     }
 
-    /// Returns the key of a row on the server, which `redis-cli` can look up. An example is
+    /// Returns the key under which the server stores a row, for use with `redis-cli`. An example is
     /// `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`. See [`RateLimiter::digest`](crate::RateLimiter::digest).
     ///
     /// After [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy), the policy's rows have other keys, with a

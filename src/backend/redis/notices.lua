@@ -1,13 +1,13 @@
 -- Publishes the given notices, and returns all notices published since the caller's last call.
 --
 -- KEYS contains notices (hash: topic -> end, '+' or '-', text), order (zset: topic by version) and ends (zset: topic by
--- end). ARGV contains the epoch, version and floor that the caller knows ('', 0 and 0 at first). For each notice to
--- publish, the topic, '+' (set) or '-' (withdrawn), the text and the lifetime in milliseconds (0 means until withdrawn)
--- follow.
+-- end). ARGV contains the epoch, version and floor that the caller knows ('', 0 and 0 at first). The notices to publish
+-- follow, each with its topic, '+' (set) or '-' (withdrawn), its text and its lifetime in milliseconds (0 means until
+-- withdrawn).
 --
 -- Returns the epoch, the time (ms), whether the reply contains all current notices, whether there are more notices, the
--- version and the floor. For each notice, the topic, mark, end, text and version follow. The version of a notice is
--- close to the instant at which the notice was published, in microseconds.
+-- version and the floor. The notices follow, each with its topic, mark, end, text and version. The version of a notice
+-- is close to the instant at which the notice was published, in microseconds.
 
 local NOTICES, ORDER, ENDS = KEYS[1], KEYS[2], KEYS[3]
 local MAX_NOTICES = 100000

@@ -1,5 +1,5 @@
--- Decides operations on rows. The script does the same arithmetic as the module `algorithm`, with the same names and
--- the same order of operations, on doubles.
+-- Decides operations on rows. The script does the same arithmetic as the module `algorithm`, on doubles, with the same
+-- names and the same order of operations.
 --
 -- KEYS contains the rows, ARGV[1] the quotas, and ARGV[2] the operations in the order of arrival. wire.rs documents the
 -- encoding of quotas, operations, rows and replies, and defines the constants that are not defined here.
@@ -29,7 +29,7 @@ local function has_lease(sections, window)
   return floor(sections / 2 ^ window) % 2 == 1
 end
 
--- Returns the number of leases in a row whose window is below `windows`.
+-- Returns the number of a row's leases whose window is below `windows`.
 local function leases_below(windows, sections)
   local count = 0
   for window = 0, windows - 1 do
@@ -286,8 +286,8 @@ local function is_whole(number)
   return number >= 0 and number <= LAST and number % 1 == 0
 end
 
--- Loads a window, and applies the current quota to its leases. Returns whether the value is a row in which the numbers
--- of the window are in range.
+-- Loads a window, and applies the current quota to its leases. Returns whether the value is a row and the numbers of
+-- the window are in range.
 local function load(row, window)
   drop = drops[row]
   if not drop then return false end

@@ -6,9 +6,9 @@
 //!
 //! A row starts with a header of 8 bytes: the layout version (1), the number of windows (1), a bit for each window with
 //! leases (2), and the second at which the server drops the row (4). The windows follow. Each window has 32 bytes:
-//! spent, at, carry, stamp (4), and the second from which the window is expired (4; 2^32 - 1 means never). Nothing is
-//! spent in a window of zeros, or in windows that are missing at the end of the row. After the windows, there are 32
-//! bytes for each window with leases: since, turn, and the outstanding tokens of the current and the last generation.
+//! spent, at, carry, stamp (4), and the second at which the window expires (4; 2^32 - 1 means never). Nothing is spent
+//! in a window of zeros, or in windows that are missing at the end of the row. After the windows, there are 32 bytes
+//! for each window with leases: since, turn, and the outstanding tokens of the current and the last generation.
 //!
 //! A call consists of:
 //! - a quota: algorithm (1), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
@@ -29,7 +29,7 @@ use crate::algorithm::{Algorithm, ChargeRecord, LEASE_LIFE, LeaseReport, MAX_SPE
 use crate::algorithm::{Outstanding, Quota, State};
 use crate::backend::{Error, ErrorKind};
 
-/// Defines constants, and a table with which they are passed to the script under the same names.
+/// Defines constants, and a table that passes them to the script under the same names.
 macro_rules! shared {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
         $($(#[$doc])* pub(super) const $name: $type = $value;)*
@@ -43,7 +43,7 @@ shared! {
     FOREIGN: u32 = u32::MAX;
     HEADER: usize = 8;
     WINDOW: usize = 32;
-    /// The bytes of the outstanding tokens of a window.
+    /// The number of bytes that the outstanding tokens of a window take.
     LEASE: usize = 32;
     LIFE: u64 = LEASE_LIFE.as_micros() as u64;
     MIN_LEASE: u64 = MIN;
@@ -128,7 +128,7 @@ impl Arguments {
         self.push_numbers([to_double(quota.start_micros())]);
     }
 
-    /// Every number fits, because the batcher limits the number of rows, and with it the numbers of lines and quotas.
+    /// Every number fits, because the batcher limits the number of rows, and thereby the numbers of lines and quotas.
     fn push_u16(&mut self, number: usize) {
         self.operations.extend((number as u16).to_le_bytes());
     }

@@ -116,15 +116,15 @@ impl ClientIp {
         self
     }
 
-    /// Trusts proxies in these networks, such as `.trust(["10.0.0.0/8", "192.0.2.7"])`, to report their clients'
-    /// addresses.
+    /// Trusts proxies in these networks to report their clients' addresses, as in
+    /// `.trust(["10.0.0.0/8", "192.0.2.7"])`.
     ///
     /// If the peer is trusted, all lines of `X-Forwarded-For` (or of the header set by
     /// [`from_forwarded`](ClientIp::from_forwarded) or [`from_header`](ClientIp::from_header)) are read from right to
     /// left, and the first address outside the networks is the client's. An invalid entry ends the search, and the last
     /// proxy before that entry counts as the client. No other header is read.
     ///
-    /// Clients in these networks are trusted as well. In a test, therefore do not run the client on a proxy's address.
+    /// Clients in these networks are trusted as well, so a test must not run its client on a proxy's address.
     ///
     /// # Panics
     /// Panics if a string is not a network.
@@ -192,7 +192,7 @@ impl ClientIp {
     ///
     /// Without this mapping, all IPv4 clients behind a translator with your own prefix count as one caller. Addresses
     /// with the well-known prefix `64:ff9b::/96` are always mapped, unless they contain a private IPv4 address, because
-    /// RFC 6052 forbids this combination. If your translator uses this combination nevertheless, list the prefix here.
+    /// RFC 6052 forbids this combination. If your translator uses it nevertheless, list the prefix here.
     ///
     /// Keys, trusted proxies, deny rules and blocks then use the IPv4 address, so write IPv4 networks in deny rules.
     ///

@@ -95,8 +95,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 
     /// Returns the type name of the extension that this extractor needs, if the request lacks that extension. If the
-    /// caller is anonymous for this reason, the layer counts this as a [mistake](crate::observe::Mistake), and reports
-    /// it once to observers. The default implementation returns `None`.
+    /// caller is anonymous for this reason, the layer counts a [mistake](crate::observe::Mistake) and reports it once
+    /// to observers. The default implementation returns `None`.
     fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
         let _ = parts;
         None
@@ -152,7 +152,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Or(self, Arc::new(other))
     }
 
-    /// Combines the keys of both extractors into a pair. Callers without either key are anonymous. The pair has the
+    /// Combines the keys of both extractors into a pair. A caller that lacks either key is anonymous. The pair has the
     /// tier of the first subject or, if the first has none, the tier of the second.
     ///
     /// If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys, they can invent pairs. To

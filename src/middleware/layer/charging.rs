@@ -28,7 +28,7 @@ impl RateLimitLayer {
     /// A request that costs more than the quota's capacity is refused without `Retry-After`. This
     /// [mistake](crate::observe::Mistake) is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes) and
     /// reported once to [observers](crate::limiter::RateLimiterBuilder::observer). A cost of 0 spends nothing, but the
-    /// request is denied while the key has overspent its quota. An outer layer can pass the cost in an extension, which
+    /// request is denied while the key has overspent its quota. An outer layer can pass the cost in an extension that
     /// the closure reads.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
@@ -126,8 +126,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Delays each request that waits by a random extra time of up to `max`, so that requests with the same due time do
-    /// not all proceed together. With this extra time, a request may wait for longer than
+    /// Adds a random time of up to `max` to the delay of each request that waits, so that requests with the same due
+    /// time do not all proceed together. With this extra time, a request may wait for longer than
     /// [`wait_up_to`](RateLimitLayer::wait_up_to). The default is no extra time.
     #[cfg(feature = "wait")]
     #[must_use]

@@ -101,8 +101,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Exempts requests for which `skip` returns true from all limits, for example health checks, requests from trusted
-    /// addresses or CORS preflights. This method may be called repeatedly. A request is skipped if any of the
+    /// Exempts from all limits the requests for which `skip` returns true, for example health checks, requests from
+    /// trusted addresses or CORS preflights. This method may be called repeatedly. A request is skipped if any of the
     /// predicates matches. See [`client_ip`](RateLimitLayer::client_ip) for an example.
     #[must_use]
     pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> RateLimitLayer {
@@ -137,8 +137,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a label, such as a country, that deny lists and blocks can match. To match the user agent, no label is
-    /// needed. See [`client_ip`](RateLimitLayer::client_ip) for an example.
+    /// Adds a label, such as a country, that deny lists and blocks can match. The user agent can be matched without a
+    /// label. See [`client_ip`](RateLimitLayer::client_ip) for an example.
     #[must_use]
     pub fn label(
         mut self,

@@ -68,9 +68,9 @@ proptest! {
 fn each_kind_of_key_has_a_text_form() {
     let network = |text: &str, v4, v6| Key::network(text.parse().expect("an address"), v4, v6);
     for (key, text, kind) in [
-        (Key::from("ada"), "\"ada\"", "a text"),
-        (Key::from("a\"\n\u{e9}"), "\"a\\\"\\n\u{e9}\"", "a text"),
-        (Key::from("7"), "\"7\"", "a text"),
+        (Key::from("ada"), "\"ada\"", "a string"),
+        (Key::from("a\"\n\u{e9}"), "\"a\\\"\\n\u{e9}\"", "a string"),
+        (Key::from("7"), "\"7\"", "a string"),
         (Key::from(7), "7", "a number"),
         (Key::from(-7), "-7", "a number"),
         (Key::from(u128::MAX), "340282366920938463463374607431768211455", "a number"),
@@ -89,8 +89,8 @@ fn each_kind_of_key_has_a_text_form() {
         (Key::found(KeySource::Header, "x-api-key", b"k7"), "header(x-api-key):k7", "header(x-api-key):…"),
         (Key::found(KeySource::Cookie, "a)b", b"\xff"), "cookie(\"a)b\"):\"\\xff\"", "cookie(\"a)b\"):…"),
         (Key::found(KeySource::Path, "id", b""), "path(id):\"\"", "path(id):…"),
-        (Key::from(("ada", 7)), "(\"ada\", 7)", "(a text, a number)"),
-        (Key::from((("ada",), Key::global())), "((\"ada\",), everybody)", "((a text,), everybody)"),
+        (Key::from(("ada", 7)), "(\"ada\", 7)", "(a string, a number)"),
+        (Key::from((("ada",), Key::global())), "((\"ada\",), everybody)", "((a string,), everybody)"),
     ] {
         assert_eq!((key.to_text().as_str(), key.kind().as_str()), (text, kind));
         assert_eq!(text.parse::<Key>(), Ok(key));

@@ -1,4 +1,4 @@
-//! Replaces the DashMap in models with ordinary maps behind locks of the model checker.
+//! In models, replaces the DashMap with ordinary maps behind the model checker's locks.
 
 use std::collections::BTreeMap;
 

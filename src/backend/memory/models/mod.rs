@@ -177,7 +177,7 @@ const OPERATIONS: [Operation; 7] = [
     Operation::Reset,
 ];
 
-/// For any three concurrent operations, there is a sequential order in which the functions of `algorithm` give the same
+/// For any three concurrent operations, there is a sequential order in which the functions of `algorithm` have the same
 /// effects and results.
 #[test]
 fn three_concurrent_operations_are_linearizable() {

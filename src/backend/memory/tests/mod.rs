@@ -349,7 +349,7 @@ fn carry_rows_without_a_row_are_evicted() {
         }
     }
     let refused = (10_000..10_100).filter(|key| !bench.take(*key, &quota, 1).is_allowed()).count();
-    assert_eq!(refused, 0, "a newcomer was denied although all rows are refilled");
+    assert_eq!(refused, 0, "a newcomer was denied although all rows were refilled");
 }
 
 #[test]
