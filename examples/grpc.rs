@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = format!("http://{}", listener.local_addr()?);
 
     let hello = Policy::new("hello", Quota::token_bucket(1, 3 * SECOND).capacity(3));
-    // With feature `tonic`, the client's address comes from the connection.
+    // With the `tonic` feature, the client's address comes from the connection.
     let limits = RouteLimits::new(key::client_ip()).policy(hello).table([("/demo.Greeter/Hello", "hello")]).grpc();
     let server = Server::builder().layer(limits).add_service(Greeter);
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));

@@ -103,7 +103,7 @@
 //! | `axum` | yes | conversion of denials and errors to responses, [`RateLimitStatus`] and [`Receipt`] as extractors, peer addresses from `ConnectInfo`, `key::path`, `status` | axum 0.8 |
 //! | `wait` | yes | waiting until a reservation is due: `wait_up_to` | tokio's timer |
 //! | `redis` | | `backend::RedisBackend`: limits shared by many processes; Rust 1.88 | redis 1.8, tokio |
-//! | `redis-tls` | | the feature `redis` with TLS (`rediss://`) | rustls |
+//! | `redis-tls` | | the `redis` feature with TLS (`rediss://`) | rustls |
 //! | `serde` | | quotas as text or tables in any serde format, and the module `config` | serde |
 //! | `tonic` | | peer addresses from tonic, conversion of denials and errors to `tonic::Status` | tonic 0.14 |
 //! | `uuid` | | `Uuid` as a key | uuid 1 |

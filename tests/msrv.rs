@@ -37,7 +37,7 @@ fn only_the_redis_feature_needs_a_newer_rust_version() {
     let (others, package) = needed(&["--no-default-features", "--features", others]);
     assert_eq!(others, minor(env!("CARGO_PKG_RUST_VERSION")), "without redis, {package} requires 1.{others}");
     assert!(
-        text("README.md").contains(&format!("with the feature `redis`, Rust 1.{all}.")),
+        text("README.md").contains(&format!("with the `redis` feature, Rust 1.{all}.")),
         "README.md: redis requires 1.{all}"
     );
     assert!(text("Cargo.toml").contains(&format!("Needs Rust 1.{all}.")), "Cargo.toml: redis requires 1.{all}");

@@ -1,4 +1,4 @@
-//! A test suite that every [`Backend`] must pass. Requires feature `conformance`. Any version may add tests to the
+//! A test suite that every [`Backend`] must pass. Requires the `conformance` feature. Any version may add tests to the
 //! suite, so semver does not apply to it.
 //!
 //! Each function tests a backend and panics if the backend violates the contract. The suite works with any clock: it

@@ -6,7 +6,7 @@ use std::fmt;
 /// An error that a backend returns if it cannot decide. A denial is not an error.
 ///
 /// The message begins with the [kind](ErrorKind) and ends with advice. It does not include the cause, so log the
-/// `source()` too. With the feature `axum`, the error can be converted into a 503 response.
+/// `source()` too. With the `axum` feature, the error can be converted into a 503 response.
 ///
 /// ```
 /// use std::error::Error as _;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::policy::{Decision, Decisions};
 
-/// The decisions on a request, for use in its handler. This is a request extension and, with feature `axum`, an
+/// The decisions on a request, for use in its handler. This is a request extension and, with the `axum` feature, an
 /// extractor. The layer must have [`with_status`](super::RateLimitLayer::with_status).
 ///
 /// ```

@@ -234,7 +234,7 @@ impl<'a> IntoIterator for &'a Decisions {
 
 /// A denial as an error, as in [`LimitError::Denied`](crate::LimitError::Denied).
 ///
-/// With the feature `axum`, this error also converts to a response: 429 with the headers and body of the layer's
+/// With the `axum` feature, this error also converts to a response: 429 with the headers and body of the layer's
 /// refusals.
 ///
 /// ```

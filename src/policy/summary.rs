@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::decision::Decision;
 
-/// The limit after a [decision](Decision::summary), for JSON responses. Serializable with the feature `serde`.
+/// The limit after a [decision](Decision::summary), for JSON responses. Serializable with the `serde` feature.
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};

@@ -87,7 +87,7 @@ impl Algorithm {
 /// whole numbers of microseconds.
 ///
 /// The constructors are `const`, so an invalid quota in a `const` does not compile. For values that are known only at
-/// run time, use the `try_` variants, [`FromStr`](std::str::FromStr) or, with the feature `serde`, a configuration
+/// run time, use the `try_` variants, [`FromStr`](std::str::FromStr) or, with the `serde` feature, a configuration
 /// file.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! The Redis backend, which enforces limits across machines. Requires feature `redis`.
+//! The Redis backend, which enforces limits across machines. Requires the `redis` feature.
 //!
 //! [`docs::redis`](crate::docs::redis) describes the setup, the requirements for the server, and outages.
 
