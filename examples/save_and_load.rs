@@ -22,6 +22,7 @@
 
 use std::error::Error;
 use std::fs;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Ok(Some(loaded)) => println!("loaded {}", rows(loaded.rows)),
         Ok(None) => println!("no saved state"),
         // Nothing was loaded, so all callers have their full quotas.
-        Err(error) => eprintln!("starting without the saved state: {error}"),
+        Err(error) => {
+            eprintln!("starting without the saved state: {error}");
+            // Without this, saving on shutdown would replace the file.
+            fs::rename(&state, state.with_extension("unreadable"))?;
+        }
     }
 
     let layer = RateLimitLayer::new(HELLO, key::client_ip()).limiter(&limiter);
@@ -68,7 +73,11 @@ fn secret(path: &Path) -> Result<Secret, Box<dyn Error>> {
     if !path.exists() {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)?;
-        fs::write(path, bytes)?;
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(path)?.write_all(&bytes)?;
     }
     let bytes: [u8; 16] = fs::read(path)?.try_into().map_err(|_| format!("{}: expected 16 bytes", path.display()))?;
     Ok(Secret::new(bytes))

@@ -20,7 +20,7 @@ fn the_default_features_need_the_stated_rust_version() {
     let (needed, package) = needed(&[]);
     assert_eq!(needed, stated, "Cargo.toml states 1.{stated}; {package} requires 1.{needed}");
     assert!(
-        text("README.md").contains(&format!("Rust 1.{stated} or newer")),
+        text("README.md").contains(&format!("Requires Rust 1.{stated},")),
         "README.md: does not state Rust 1.{stated}"
     );
 }
@@ -37,7 +37,7 @@ fn only_the_redis_feature_needs_a_newer_rust_version() {
     let (others, package) = needed(&["--no-default-features", "--features", others]);
     assert_eq!(others, minor(env!("CARGO_PKG_RUST_VERSION")), "without redis, {package} requires 1.{others}");
     assert!(
-        text("README.md").contains(&format!("with the `redis` feature, Rust 1.{all}.")),
+        text("README.md").contains(&format!("or 1.{all} with the `redis` feature.")),
         "README.md: redis requires 1.{all}"
     );
     assert!(text("Cargo.toml").contains(&format!("Needs Rust 1.{all}.")), "Cargo.toml: redis requires 1.{all}");

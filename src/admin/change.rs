@@ -151,7 +151,7 @@ pub(super) async fn credit(
         }
         policy.check_change(tier.as_deref(), None).map_err(|error| Problem::invalid(error.to_string()))?;
         // The number of tokens in a row depends on the quota, and therefore on the tier.
-        let tier = inspect(&admin, policy, &key, tier.as_deref()).await?.into_tier();
+        let tier = inspect(&admin, policy, &key, tier.as_deref(), None).await?.into_tier();
         let subject = tier.into_iter().fold(Subject::new(key), |subject, tier| subject.tier(tier));
         Ok(Some(admin.limiter.credit(policy, subject, tokens).await?))
     }

@@ -8,7 +8,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 
-use super::key::{Answer, inspect};
+use super::key::{Answer, address_of, inspect};
 use super::problem::Problem;
 use super::{Admin, Scope, target};
 use crate::limiter::{Block, SetQuota};
@@ -250,7 +250,8 @@ pub(super) async fn limited(
     heaviest.truncate(max);
     let mut keys = Vec::new();
     for (policy, _, Counted { key, text, count, max_error }) in heaviest {
-        let now = inspect(&admin, policy, &target::key(&key)?, None).await?;
+        let address = text.as_deref().and_then(address_of);
+        let now = inspect(&admin, policy, &target::key(&key)?, None, address).await?;
         keys.push(LimitedKey { text, refused: count, max_error, now });
     }
     let blocks = sorted_blocks(&admin);

@@ -24,7 +24,7 @@ pub(super) fn compare(old: &Config, new: &Config, faults: &Faults) {
             let (old_quotas, new_quotas) = (old.quotas(), new.quotas());
             if !old.accepts(new_quotas) {
                 let what = format!(
-                    "{new_quotas} has a different algorithm from {old_quotas}; restart the program to change it"
+                    "\"{new_quotas}\" has a different algorithm from \"{old_quotas}\"; restart the program to change it"
                 );
                 faults.add(&path.field("quota"), what);
             }

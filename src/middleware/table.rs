@@ -144,7 +144,12 @@ pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
 fn parse_method(method: &str) -> Result<Method, String> {
     let known = match method.parse::<Method>() {
         Ok(known) if method.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'-')) => known,
-        _ => return Err("has no valid method; write the method in upper case, as in \"POST /todos\"".into()),
+        _ => {
+            return Err(
+                "has no valid method; write it in upper case, as in \"POST /todos\", or leave it out: \"/todos\""
+                    .into(),
+            );
+        }
     };
     match nearest(method, METHODS) {
         Some(near) if near != method => Err(format!("has the method {method:?}; did you mean {near:?}?")),

@@ -44,7 +44,7 @@ use super::nat64::canonical;
 /// | `bearer:sk_7f3a` | a token found by [`key::bearer`](crate::key::bearer) |
 /// | `header(x-api-key):k7`, `cookie(session):s7`, `path(id):7` | a value found by the extractor of this name |
 /// | `("ada", 7)`, `("ada",)` | a tuple |
-/// | `anonymous`, `everybody` | [`Key::anonymous`], [`Key::global`] |
+/// | `anonymous`, `global` | [`Key::anonymous`], [`Key::global`] |
 /// | `digest:294e0d5fb181c1cb9574defe851b4208` | the key with this [digest](crate::key::Digest), from a log or a list |
 ///
 /// In the `bearer`, `header`, `cookie` and `path` forms, quote names and values that are empty or that contain a space,

@@ -157,7 +157,7 @@ fn write_part(text: &mut String, part: Part<'_>, shown: bool) {
     // Writing to a `String` never fails.
     let _ = match part {
         Part::Anonymous => text.write_str("anonymous"),
-        Part::Tuple(_) => text.write_str("everybody"),
+        Part::Tuple(_) => text.write_str("global"),
         Part::Network(IpAddr::V4(address), 32) if shown => write!(text, "{address}"),
         Part::Network(IpAddr::V6(address), 128) if shown => write!(text, "{address}"),
         Part::Network(address, prefix) if shown => write!(text, "{address}/{prefix}"),
@@ -310,7 +310,7 @@ impl<'t> Reader<'t> {
         let (start, word) = (self.rest, self.word());
         let key = match word {
             "anonymous" => Some(Key::anonymous()),
-            "everybody" => Some(Key::global()),
+            "global" => Some(Key::global()),
             "true" => Some(Key::from(true)),
             "false" => Some(Key::from(false)),
             _ => match word.split_once(':') {

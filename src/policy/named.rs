@@ -242,7 +242,7 @@ impl Policy {
         quotas.validate().map_err(|error| PolicyError::quota(&self.name, tier, error))?;
         if !self.accepts(quotas) {
             let what = format!(
-                "{quotas} has a different algorithm from {}; the new quota reuses the existing rows, so it must use \
+                "\"{quotas}\" has a different algorithm from \"{}\"; the new quota reuses the existing rows, so it must use \
                  the same algorithm",
                 self.quotas
             );

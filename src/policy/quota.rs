@@ -102,6 +102,9 @@ fn shortened(text: &str) -> String {
 }
 
 fn parse(text: &str) -> Result<QuotaParts, String> {
+    if text.contains(',') {
+        return Err("has a comma; write several quotas as \"10/s; 1000/d\"".to_owned());
+    }
     let (rate, rest) = text
         .split_once('/')
         .or_else(|| text.split_once(" per "))

@@ -32,8 +32,8 @@ async fn a_key_or_a_whole_policy_is_reset() {
     assert_eq!(limiter.remaining(&API, 8).await.unwrap(), 5);
 
     for (body, detail) in [
-        (r#"{"policy":"api"}"#, "expected either `key`, or `all`"),
-        (r#"{"policy":"api","key":"7","all":true}"#, "expected either `key`, or `all`"),
+        (r#"{"policy":"api"}"#, "expected either `key`, or `all: true`"),
+        (r#"{"policy":"api","key":"7","all":true}"#, "expected either `key`, or `all: true`"),
         (r#"{"policy":"apy","key":"7"}"#, r#"there is no policy "apy" (did you mean "api"?)"#),
         (r#"{"policy":"api","key":"ada"}"#, "`key`: expected a key at byte 0: write \"ada\" in quotes"),
     ] {

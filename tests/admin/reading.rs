@@ -1,5 +1,6 @@
 //! The answers of the router: policies, the heaviest keys, limited keys, blocks, and why a key is limited.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -215,6 +216,27 @@ async fn blocks_deny_lists_pauses_and_shadow_mode_are_explained() {
     limiter.set_enforcement(&API, Enforce::Never).await.unwrap();
     let (shadowed, _) = api("7").await;
     assert_eq!((&shadowed["enforced"], &shadowed["allowed"]), (&json!(false), &json!(true)));
+}
+
+/// Regression: the key of a client was reported as free while its address was blocked.
+#[tokio::test]
+async fn the_key_of_a_blocked_address_is_blocked() {
+    let server = TestServer::start().await;
+    for (address, key) in [("192.0.2.7", "192.0.2.7"), ("2001:db8::7", "2001:db8::/64")] {
+        let ip: IpAddr = address.parse().unwrap();
+        server.limiter.block(Signal::ip(ip), HOUR).await.unwrap();
+        let answer = why(&server, &format!("policy=api&key={key}")).await;
+        let api = &answer["policies"][0];
+        assert_eq!((&api["allowed"], &api["reason"]), (&json!(false), &json!("blocked")), "{key}");
+        assert_eq!(actions(api), ["wait", "unblock"]);
+        assert_eq!(api["helps"][1]["ip"], key.split('/').next().unwrap());
+        assert_eq!(answer["blocks"][0]["left_ms"], 3_600_000);
+        server.limiter.unblock(Signal::ip(ip)).await.unwrap();
+        assert_eq!(why(&server, &format!("policy=api&key={key}")).await["policies"][0]["allowed"], true);
+    }
+    server.denied.insert(DenyRule::ip([198, 51, 100, 7].into()));
+    let answer = why(&server, "policy=api&key=198.51.100.7").await;
+    assert_eq!((&answer["on_deny_list"], actions(&answer["policies"][0])), (&json!(true), vec!["deny_list"]));
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ async fn a_reload_lists_every_change_that_needs_a_restart() {
     let error = config.reload(&limiter, &toml(OTHER)).await.unwrap_err();
     assert_eq!(error.kind(), ConfigErrorKind::Restart);
     let message = "\
-limits.toml: policies.api.quota: 30/min sliding has a different algorithm from 30/min; restart the program to change it
+limits.toml: policies.api.quota: \"30/min sliding\" has a different algorithm from \"30/min\"; restart the program to change it
 limits.toml: policies.api.tiers.premium: missing, but in use; put it back, or restart the program to remove it
 limits.toml: policies.api.tiers.gold: new; restart the program to add it
 limits.toml: policies.web: missing, but in use; put it back, or restart the program to remove it

@@ -69,7 +69,7 @@ fn extractor_cases() -> Vec<(Box<dyn KeyExtractor>, &'static str, &'static str, 
         ),
         (Box::new(key::bearer().and(key::header("x-a")).or(key::client_ip())), "127.0.0.1", "x-a: 7", "no: header"),
         (Box::new(key::bearer()), "anonymous", "x-user: 7", "authorization: Bearer t"),
-        (Box::new(key::global()), "everybody", "x-user: 7", ""),
+        (Box::new(key::global()), "global", "x-user: 7", ""),
         (Box::new(crate::app::user), "\"7\"", "x-user: 7", "x-user: 8"),
     ]
 }
@@ -81,7 +81,7 @@ async fn a_rule_for_a_credential_denies_requests_with_that_credential() {
         let client = serve(built_with(&list, by).unwrap()).await;
         assert_eq!(client.send("GET", &[denied]).await.status, 429, "{text}");
         // All requests have the same address, and the global key is the same for all of them.
-        let expected = if matches!(text, "127.0.0.1" | "everybody") { 429 } else { 200 };
+        let expected = if matches!(text, "127.0.0.1" | "global") { 429 } else { 200 };
         if !other.is_empty() {
             assert_eq!(client.send("GET", &[other]).await.status, expected, "{text}");
         }

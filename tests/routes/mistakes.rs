@@ -95,7 +95,7 @@ fn two_policies_with_the_same_name_in_one_layer_panic() {
     let text = panic_of(|| RateLimitLayer::new(policy("api", 10), user).and(policy("api", 20), key::global()));
     assert!(text.contains("two rules of one layer have a policy named \"api\""), "{text}");
     let text = panic_of(|| RouteLimits::new(user).policy(policy("api", 10)).default_policy(policy("api", 20)));
-    assert!(text.contains("two policies named \"api\""), "{text}");
+    assert!(text.contains("two policies or groups named \"api\""), "{text}");
 }
 
 #[tokio::test]

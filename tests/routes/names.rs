@@ -62,7 +62,7 @@ fn duplicate_policy_names_panic() {
     }
     assert_message(
         &panic_of(|| limits().default_policy(policy("default", 1)).default_policy(policy("default", 2))),
-        &["two policies named \"default\""],
+        &["two policies or groups named \"default\""],
     );
     // Two rules of one layer that have the same policy name would charge the same rows.
     let rules = panic_of(|| RateLimitLayer::new(policy("api", 1), key::global()).and(policy("api", 2), key::global()));

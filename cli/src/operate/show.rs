@@ -172,6 +172,7 @@ fn help_line(help: &Value, key: &str, policy: &str) -> String {
         Some("credit") => format!("tollgate credit {key} --policy {policy} --tokens {}", help["tokens"]),
         Some("reset") => format!("tollgate reset {key} --policy {policy}"),
         Some("quota") => format!("tollgate quota QUOTA --policy {policy} --key {key}"),
+        Some("unblock") if help["ip"].is_string() => format!("tollgate unblock --ip {}", text(&help["ip"])),
         Some("unblock") => format!("tollgate unblock {key}"),
         Some("deny_list") => "removing the key from the program's deny list".to_owned(),
         _ => text(&help["action"]),

@@ -83,14 +83,14 @@ fn each_kind_of_key_has_a_text_form() {
         (network("2001:db8::7", 32, 64), "2001:db8::/64", "IPv6/64"),
         (network("2001:db8::7", 32, 128), "2001:db8::7", "IPv6/128"),
         (Key::anonymous(), "anonymous", "anonymous"),
-        (Key::global(), "everybody", "everybody"),
+        (Key::global(), "global", "global"),
         (Key::found(KeySource::Bearer, "", b"sk/7+f=="), "bearer:sk/7+f==", "bearer:…"),
         (Key::found(KeySource::Bearer, "", b" a b "), "bearer:\"a b\"", "bearer:…"),
         (Key::found(KeySource::Header, "x-api-key", b"k7"), "header(x-api-key):k7", "header(x-api-key):…"),
         (Key::found(KeySource::Cookie, "a)b", b"\xff"), "cookie(\"a)b\"):\"\\xff\"", "cookie(\"a)b\"):…"),
         (Key::found(KeySource::Path, "id", b""), "path(id):\"\"", "path(id):…"),
         (Key::from(("ada", 7)), "(\"ada\", 7)", "(a string, a number)"),
-        (Key::from((("ada",), Key::global())), "((\"ada\",), everybody)", "((a string,), everybody)"),
+        (Key::from((("ada",), Key::global())), "((\"ada\",), global)", "((a string,), global)"),
     ] {
         assert_eq!((key.to_text().as_str(), key.kind().as_str()), (text, kind));
         assert_eq!(text.parse::<Key>(), Ok(key));
