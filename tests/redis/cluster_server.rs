@@ -9,7 +9,7 @@ use tollgate::key::Digest;
 
 use crate::server::{FREE, PATIENCE, Server, is_redis_6};
 
-/// A running cluster, which is stopped when it is dropped.
+/// A running cluster. Dropping this value stops the cluster.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Server>,
 }

@@ -1,4 +1,4 @@
-//! Foreign values under the keys of rows. Operations on such a row fail with an error.
+//! Foreign values stored under the keys of rows. Operations on such a row fail with an error.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State};
@@ -103,8 +103,8 @@ fn arbitrary_rows_of_forty_bytes_do_not_cause_a_panic() {
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Regression: because of a foreign value of seven bytes, 128 of 501 calls failed. These calls were in the same batch
-/// as the call that needed the value.
+/// Regression: a foreign value of seven bytes made 128 of 501 calls fail, because they were in the same batch as the
+/// call that read the value.
 #[tokio::test]
 async fn a_foreign_value_fails_only_the_operations_that_name_it() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Notices, by which the limiters on one server inform each other of changed quotas and blocks.
+//! Notices, through which limiters that share a server inform each other of changed quotas and blocks.
 
 use std::time::{Duration, Instant};
 
@@ -412,7 +412,7 @@ async fn quotas_and_blocks_of_a_child_process_apply() {
         blocked.reason() == Reason::Blocked
     })
     .await;
-    // Automatic blocks of keys apply only to policies whose denials the process counts, and this process counts none.
+    // Automatic blocks of keys apply only under policies whose denials this process counts, and it counts none.
     assert_eq!(here.try_check(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
 }
 

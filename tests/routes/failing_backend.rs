@@ -1,4 +1,4 @@
-//! A failing backend refuses only the requests that an enforced limit applies to.
+//! If the backend fails, only requests under an enforced limit are refused.
 
 use axum::Router;
 use axum::http::request::Parts;

@@ -1,4 +1,4 @@
-//! Shadow mode decides and charges like an enforced limit, but refuses no request.
+//! Shadow mode decides and charges like an enforced limit, but never refuses a request.
 
 use axum::Router;
 use axum::routing::any;

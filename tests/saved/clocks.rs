@@ -55,7 +55,7 @@ proptest! {
     }
 }
 
-/// Returns the number of tokens left and the time until all of them are available.
+/// Returns the number of tokens left and the time until the whole quota is available.
 fn left_and_wait(backend: &tollgate::MemoryBackend, row: RowId<'_>, quota: &Quota) -> (u64, std::time::Duration) {
     let capacity = quota.get_capacity();
     let allowed = |cost| {

@@ -1,6 +1,6 @@
 //! Futures that are dropped at any await point leak no permit, no waiter and no reservation.
 //!
-//! Each test polls a future a number of times and then drops it. The number of polls varies so much that the future is
+//! Each test polls a future a number of times and then drops it. The number of polls varies, so that the future is
 //! dropped in each of its states. Because an earlier request has spent the capacity, the future is due after 100 ms,
 //! and the next call is due after 200 ms.
 
