@@ -42,7 +42,7 @@ fn limiter() -> RateLimiter {
     RateLimiter::new(FailingBackend)
 }
 
-/// A handler that extracts the status, which needs `with_status` on the layer.
+/// Returns a router whose handler extracts the status, so a layer around it needs `with_status`.
 fn hello() -> Router {
     Router::new().route("/", get(|status: RateLimitStatus| async move { status.is_shadowed().to_string() }))
 }

@@ -51,7 +51,7 @@ proptest! {
         let spent = now(after.peek(&[Take::new(row, &quota, Ask::cost(0))]))[0].state.spent;
         let refills = (spent / quota.get_capacity().max(1) as f64).ceil() + 2.0;
         let full = (quota.window() + quota.period()).mul_f64(2.0 * refills) + 2 * SECOND;
-        prop_assert!(wait <= full, "wait of {wait:?} until {spent} tokens are refilled");
+        prop_assert!(wait <= full, "{spent} tokens are refilled only after {wait:?}");
     }
 }
 

@@ -138,7 +138,7 @@ async fn response(polls_to_decide: usize, refund: bool, polls: usize) -> (Reache
         let Ok(_) = response.await;
     });
 
-    // After the decision, other requests hold all permits of the inner service, which they release after the due time.
+    // From the decision until shortly after the due time, other requests hold all permits of the inner service.
     let others = std::cell::RefCell::new(None);
     let done = trial.poll(&mut response, &instants(polls_to_decide, polls), |i| {
         if i == polls_to_decide + 1 {
