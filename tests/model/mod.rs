@@ -121,7 +121,7 @@ impl Model {
         now - (now - self.start).rem_euclid(self.period)
     }
 
-    /// Returns the wait of an ask at `now`: 0 if the ask is allowed immediately, or `None` if it is denied.
+    /// Returns how long an ask at `now` has to wait: 0 if it is allowed immediately, or `None` if it is denied.
     fn granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let cost = i128::from(ask.tokens());
         if self.over(row, now, cost, self.capacity) <= 0 {

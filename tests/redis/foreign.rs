@@ -187,7 +187,7 @@ async fn the_server_drops_a_row_at_the_second_in_its_header() {
         let now = backend.acquire(&[take]).await.unwrap()[0].now;
         let stored = window.rows(std::slice::from_ref(&name));
         let (_, expires) = rows::row(stored[0].as_deref().unwrap());
-        // Redis 6 lacks `EXPIRETIME`, so the script adds the remaining time to the present time. Rounding to the
+        // Redis 6 lacks `EXPIRETIME`, so the script adds the remaining time to the current time. Rounding to the
         // nearest second allows a delay of half a second.
         let expire_time = "local now, left = redis.call('TIME'), redis.call('PTTL', KEYS[1])
             return math.floor(now[1] + (now[2] / 1000 + left) / 1000 + 0.5)";

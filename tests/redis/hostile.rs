@@ -124,7 +124,7 @@ async fn an_endless_reply_is_abandoned() {
     assert!(grown < 400 << 20, "memory use grew by {} MiB", grown >> 20);
 }
 
-/// Every page announces another page, so a backend that reads all pages would never finish, and could not publish
+/// Every page announces another page, so a backend that read all pages would never finish, and could not publish
 /// anything.
 #[tokio::test]
 async fn endless_notices_are_abandoned() {

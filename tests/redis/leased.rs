@@ -117,7 +117,7 @@ async fn a_charge_from_a_lease_can_be_settled() {
     assert!(usage.settle(3).await.unwrap());
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), left - 3);
 
-    // The server charges the part of a higher cost that the lease does not cover.
+    // If the actual cost is higher, the server charges the part that the lease does not cover.
     let usage = limiter.acquire(&BUSY, "ada").hold().await.unwrap().into_receipt();
     assert!(usage.settle(60_000).await.unwrap());
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), left - 60_003);

@@ -219,7 +219,7 @@ fn restart(server: &mut Server) -> (f64, f64) {
     (most, rate_from(&admitted, restarted + 4_000_000))
 }
 
-/// The replica may lack the last writes of the failed primary, so leases may be granted again.
+/// The replica may lack the last writes of the failed primary, so tokens that are already leased may be leased again.
 #[test]
 fn a_failover_exceeds_the_bound_by_at_most_the_leases() {
     let mut cluster = Cluster::with_replica(SECOND);

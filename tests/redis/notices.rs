@@ -208,7 +208,8 @@ fn keys() -> [String; 3] {
     ["notices", "order", "ends"].map(|name| format!("tollgate:1:{{notices}}:{name}"))
 }
 
-/// Adds notices that expire in a day, until the channel is `free` notices below its maximum of a hundred thousand.
+/// Adds notices that expire in a day, until only `free` more notices fit into the channel, which holds at most a
+/// hundred thousand.
 fn fill(admin: &mut redis::Connection, free: usize) {
     let [notices, order, ends] = keys();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
