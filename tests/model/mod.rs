@@ -121,7 +121,7 @@ impl Model {
         now - (now - self.start).rem_euclid(self.period)
     }
 
-    /// Returns the wait of an ask at `now`: 0 if the ask is allowed immediately, or `None` if it is denied.
+    /// Returns how long an ask at `now` has to wait: 0 if it is allowed immediately, or `None` if it is denied.
     fn granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let cost = i128::from(ask.tokens());
         if self.over(row, now, cost, self.capacity) <= 0 {
@@ -146,9 +146,9 @@ impl Model {
         }
     }
 
-    /// Returns the first instant, not before `now`, at which the ask is granted if nothing else is spent. Time is
-    /// searched in spans: whole windows for a fixed window, single instants otherwise. An ask that is granted at some
-    /// instant is also granted in the rest of that span, and at the end of every later span.
+    /// Returns the first instant, not before `now`, at which the ask is granted if nothing else is spent. The search
+    /// proceeds in spans, which are whole windows for a fixed window and single instants otherwise. An ask that is
+    /// granted at some instant is also granted in the rest of that span, and at the end of every later span.
     fn first_granted(&self, row: &Row, now: i128, ask: &Ask) -> Option<i128> {
         let span = if self.algorithm == Algorithm::FixedWindow { self.period } else { 1 };
         let begin = if span == 1 { now } else { self.begin(now) };

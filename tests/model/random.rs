@@ -27,7 +27,7 @@ pub(crate) fn sized(bits: u32) -> impl Strategy<Value = u64> {
     (0..=bits, any::<u64>()).prop_map(|(bits, raw)| raw & ((1u64 << bits) - 1))
 }
 
-/// Generates a valid quota of a realistic or somewhat larger size.
+/// Generates a valid quota with realistic or somewhat larger numbers.
 pub(crate) fn quota() -> impl Strategy<Value = Quota> {
     prop_oneof![4 => bucket(), 4 => window(), 2 => sliding()]
 }

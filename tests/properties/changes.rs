@@ -1,6 +1,6 @@
-//! Quotas that change or alternate on one row. Together, the quotas admit only a bounded number of tokens beyond those
-//! of the largest quota. An upgrade takes effect immediately. After a downgrade, a caller is denied for no longer than
-//! it takes to repay the debt under the old quota.
+//! Quotas that change or alternate on one row. Together, the quotas admit only a bounded number of tokens more than the
+//! largest quota would admit alone. An upgrade takes effect immediately. After a downgrade, a caller is denied for no
+//! longer than it takes to repay the debt under the old quota.
 
 use std::time::Duration;
 
@@ -283,7 +283,7 @@ fn long_history() -> impl Strategy<Value = Vec<Raw>> {
     })
 }
 
-/// Regression: each change reduced the spent tokens to the new capacity, so 56,519 tokens were admitted in a minute.
+/// Regression: each change reduced the spent tokens to the new capacity, so 56,519 requests were admitted in a minute.
 #[test]
 fn alternating_quotas_admit_no_more_than_the_larger_quota_in_a_minute() {
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];

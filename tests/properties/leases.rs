@@ -94,7 +94,7 @@ impl History {
         self.events.insert((time, self.next), event);
     }
 
-    /// Draws a time that is usually short, but sometimes longer than a lease.
+    /// Draws a time that is usually short, but sometimes longer than a lease lasts.
     fn delay(&mut self) -> Duration {
         let longest = [1_000, 100_000, 1_000_000, 5_000_000][self.random.below(4) as usize];
         Duration::from_micros(1 + self.random.below(longest))

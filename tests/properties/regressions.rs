@@ -29,7 +29,7 @@ fn a_wait_of_many_grains_suffices() {
     check_retry_time(&quota, &full, NOW, Ask::cost(36_390_229));
 }
 
-/// A whole grain is repaid exactly at its last microsecond, even if the computation is rounded.
+/// The wait for a whole grain of tokens is exact to the microsecond, even if the computation is rounded.
 #[test]
 fn a_wait_of_one_whole_grain_is_tight() {
     let quota = Quota::token_bucket(999_999_937, Duration::from_micros(986_615_360));

@@ -1,4 +1,4 @@
-//! Several quotas on one row keep their joint bound, in all short histories of pairs and triples of quotas.
+//! Several quotas on one row stay within their joint bound in all short histories of two or three quotas.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The lookup time of a user agent hardly depends on the number of patterns.
+//! The time to look up a user agent hardly depends on the number of patterns.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

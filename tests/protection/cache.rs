@@ -1,4 +1,4 @@
-//! How often the calls of a denied key reach the backend, despite the block cache.
+//! How often calls for a denied key reach the backend despite the block cache.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! In random histories, the same calls are allowed with the block cache and without it.
 //!
 //! Each limiter has its own backend, and the clocks of both backends show the same time. Calls that reach both backends
-//! take equally long. If one limiter answers a call from its cache, the same call of the other limiter reaches that
-//! limiter's backend at the same instant.
+//! take equally long. If one limiter answers a call from its cache, the other limiter sends the same call to its own
+//! backend, which decides it at the same instant.
 
 use std::sync::Arc;
 use std::time::Duration;

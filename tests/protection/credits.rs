@@ -1,4 +1,4 @@
-//! Credits of keys and resets of policies, with the memory backend and with remembered denials.
+//! Credits to keys and resets of policies, with the memory backend and with remembered denials.
 
 use std::sync::Arc;
 

@@ -83,8 +83,8 @@ fn a_block_of_the_anonymous_key_has_no_effect() {
     assert!(now(limiter.try_limit(&API, Subject::anonymous())).is_allowed());
 }
 
-/// Regression: the user agents of requests were cut at 1,024 bytes, but those of blocks were not, so blocks on longer
-/// user agents never matched.
+/// Regression: the user agents of requests were truncated to 1,024 bytes, but those of blocks were not, so blocks on
+/// longer user agents never matched.
 #[test]
 fn blocks_and_requests_truncate_long_user_agents_alike() {
     let limiter = RateLimiter::new(TestBackend::local(&ManualClock::new()));

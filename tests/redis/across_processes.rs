@@ -15,8 +15,8 @@ async fn ask(limiter: &RateLimiter) -> Decision {
     limiter.try_limit(&API, "ada").await.unwrap()
 }
 
-/// Returns two limiters that represent two processes on one server, and a receipt. The receipt is for a charge by the
-/// first limiter, which spent all tokens. The second limiter has cached a denial.
+/// Returns two limiters that represent two processes on one server, and a receipt. The first limiter has spent all
+/// tokens in a single charge, which the receipt can settle. The second limiter has cached a denial.
 async fn two_limiters() -> (Server, RateLimiter, RateLimiter, tollgate::Receipt) {
     let server = Server::start();
     let (one, other) = (RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await));
@@ -65,8 +65,8 @@ async fn a_quota_raised_in_one_process_reaches_another_within_a_second() {
     assert_admitted_within_a_second(&other).await;
 }
 
-/// A process also lists the quotas and blocks of other processes, but without the rules of these blocks, because only
-/// digests are shared.
+/// A process also lists the quotas and blocks that other processes set. It lists these blocks without their rules,
+/// because processes share only digests.
 #[tokio::test]
 async fn quotas_and_blocks_of_another_process_are_listed() {
     let server = Server::start();

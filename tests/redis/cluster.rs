@@ -26,7 +26,7 @@ pub(crate) async fn spent(backend: &RedisBackend, take: &Take<'_>) -> f64 {
     backend.peek(&[nothing]).await.unwrap()[0].state.spent
 }
 
-/// Repeats the take until it is denied. Returns how many were granted.
+/// Repeats the take until it is denied. Returns how often it was granted.
 pub(crate) async fn drain(backend: &RedisBackend, take: &Take<'_>) -> usize {
     let mut granted = 0;
     while backend.acquire(&[*take]).await.unwrap().all_granted() {

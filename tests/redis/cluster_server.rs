@@ -9,7 +9,7 @@ use tollgate::key::Digest;
 
 use crate::server::{FREE, PATIENCE, Server, is_redis_6};
 
-/// A running cluster, which is stopped when it is dropped.
+/// A running cluster. Dropping this value stops the cluster.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Server>,
 }
@@ -37,7 +37,8 @@ impl Cluster {
         Cluster::of(PRIMARIES.into(), Duration::from_secs(5))
     }
 
-    /// Starts a replica of the first primary, which is promoted after `node_timeout`.
+    /// Starts a cluster with a replica of the first primary. If this primary fails, the replica is promoted after
+    /// `node_timeout`.
     pub(crate) fn with_replica(node_timeout: Duration) -> Cluster {
         Cluster::of(usize::from(PRIMARIES) + 1, node_timeout)
     }

@@ -1,4 +1,4 @@
-//! The conformance suite.
+//! The conformance suite on a single server.
 
 use tollgate::backend::conformance;
 

@@ -38,8 +38,8 @@ async fn all_rows_of_an_idle_server_expire() {
     let mut admin = server.admin();
     assert!(rows(&mut admin) > 0);
     let filled = begin.elapsed();
-    // A row expires after at most three periods. The limit is twice this time plus two seconds, because expiries are
-    // extended further than necessary and rounded.
+    // A row expires after at most three periods. The test allows twice this time plus two seconds, because the backend
+    // sets expiries later than necessary and rounds them.
     let latest = filled + 2 * 3 * period + 2 * Duration::from_secs(1);
     while rows(&mut admin) > 0 {
         assert!(begin.elapsed() < latest, "{} rows are left after {:?}", rows(&mut admin), begin.elapsed());

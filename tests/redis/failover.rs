@@ -77,14 +77,14 @@ async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
             Err(_) => refused += 1,
         }
         assert!(began.elapsed() < DEADLINE + SLACK, "{:?}", began.elapsed());
-        assert!(begin.elapsed() < PATIENCE, "the replica does not take over");
+        assert!(begin.elapsed() < PATIENCE, "the replica did not take over");
         tokio::time::sleep(Duration::from_millis(5)).await;
         if info(replica, "replication").contains("role:slave") {
             continue;
         }
         let promoted = Instant::now();
         while let Err(error) = backend.acquire(&[hit]).await {
-            assert!(promoted.elapsed() < Duration::from_secs(3) + SLACK, "the new primary is not found: {error}");
+            assert!(promoted.elapsed() < Duration::from_secs(3) + SLACK, "the new primary was not found: {error}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         granted += 1;

@@ -1,5 +1,5 @@
 //! Failure modes of different policies. If the backend fails, a policy can deny with an error, fail open, or fall back
-//! to a share of the quota in the process.
+//! to a share of the quota that the process enforces itself.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Foreign values under the keys of rows. Operations on such a row fail with an error.
+//! Foreign values stored under the keys of rows. Operations on such a row fail with an error.
 
 use proptest::prelude::*;
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State};
@@ -103,8 +103,8 @@ fn arbitrary_rows_of_forty_bytes_do_not_cause_a_panic() {
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Regression: because of a foreign value of seven bytes, 128 of 501 calls failed. These calls were in the same batch
-/// as the call that needed the value.
+/// Regression: a foreign value of seven bytes made 128 of 501 calls fail, because they were in the same batch as the
+/// call that read the value.
 #[tokio::test]
 async fn a_foreign_value_fails_only_the_operations_that_name_it() {
     let server = Server::start();
@@ -187,7 +187,7 @@ async fn the_server_drops_a_row_at_the_second_in_its_header() {
         let now = backend.acquire(&[take]).await.unwrap()[0].now;
         let stored = window.rows(std::slice::from_ref(&name));
         let (_, expires) = rows::row(stored[0].as_deref().unwrap());
-        // Redis 6 lacks `EXPIRETIME`, so the script adds the remaining time to the present time. Rounding to the
+        // Redis 6 lacks `EXPIRETIME`, so the script adds the remaining time to the current time. Rounding to the
         // nearest second allows a delay of half a second.
         let expire_time = "local now, left = redis.call('TIME'), redis.call('PTTL', KEYS[1])
             return math.floor(now[1] + (now[2] / 1000 + left) / 1000 + 0.5)";

@@ -1,6 +1,6 @@
 //! Random histories. The decisions and rows of the script and of the algebra must be equal, bit by bit.
 //!
-//! The tests read the resulting rows from the server themselves, because the backend does not read them, but computes
+//! The tests read the resulting rows from the server themselves, because the backend does not read rows; it computes
 //! them by repeating the script's operations.
 
 use std::time::Duration;
@@ -383,7 +383,7 @@ fn is_dropped_early(quota: &Quota, row: &State, now: Micros, expires: u32) -> bo
         && expires < u32::MAX
 }
 
-/// Returns whether the server keeps a row for more than twice the time until it is fully refilled, plus two seconds.
+/// Returns whether the server keeps a row for longer than two seconds plus twice the time that a full refill takes.
 /// Partial windows are counted as whole windows. Rows that are ahead of the clock are not checked, because they are
 /// kept in case the clock is corrected.
 fn is_dropped_late(quota: &Quota, row: &State, now: Micros, expires: u32) -> bool {

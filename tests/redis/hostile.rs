@@ -68,7 +68,7 @@ async fn a_truncated_reply_is_an_error() {
     }
 }
 
-/// The replies include errors within a script on Redis 6.2.
+/// The replies include errors that Redis 6.2 reports for a command within a script.
 #[tokio::test]
 async fn redirections_and_script_errors_are_recognized() {
     let within = |error: &str| {
@@ -120,11 +120,11 @@ async fn an_endless_reply_is_abandoned() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let grown = resident().saturating_sub(before);
-    // Other tests run in parallel. Reading the whole reply would take more than 700 MiB.
+    // The limit is high because other tests run in parallel. Reading the whole reply would take more than 700 MiB.
     assert!(grown < 400 << 20, "memory use grew by {} MiB", grown >> 20);
 }
 
-/// Every page announces another page, so a backend that reads all pages would never finish, and could not publish
+/// Every page announces another page, so a backend that read all pages would never finish, and could not publish
 /// anything.
 #[tokio::test]
 async fn endless_notices_are_abandoned() {

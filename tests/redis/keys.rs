@@ -14,7 +14,7 @@ use crate::server::{PATIENCE, Server};
 
 static ONCE: Policy = Policy::new("once", Quota::token_bucket(1, HOUR));
 
-/// Returns keys that a careless encoding would confuse.
+/// Returns keys that a careless encoding would confuse with each other.
 fn similar_keys() -> Vec<Key> {
     let mut long = "x".repeat(1 << 20);
     let mut keys: Vec<Key> = vec![Key::from(long.as_str())];

@@ -117,7 +117,7 @@ async fn a_charge_from_a_lease_can_be_settled() {
     assert!(usage.settle(3).await.unwrap());
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), left - 3);
 
-    // The server charges the part of a higher cost that the lease does not cover.
+    // If the actual cost is higher, the server charges the part that the lease does not cover.
     let usage = limiter.acquire(&BUSY, "ada").hold().await.unwrap().into_receipt();
     assert!(usage.settle(60_000).await.unwrap());
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), left - 60_003);
@@ -182,11 +182,11 @@ async fn eight_limiters_keep_the_bound_and_use_the_limit() {
     let utilization = admitted.len() as f64 / (RATE as f64 * (1.0 + time.as_secs_f64()));
     println!("{decisions} decisions, {} admitted, utilization {utilization:.3}, {calls} script calls", admitted.len());
     assert!(utilization > 0.8 && calls < decisions / 4, "too few calls were decided from leases");
-    // Each of the 32 tasks may record one call later than the call was decided.
+    // Each of the 32 tasks may record one call some time after its decision.
     check_bound(&admitted, RATE as f64 + 32.0, RATE as f64);
 }
 
-/// Checks that at most `capacity` calls beyond the refill ended within any interval.
+/// Checks that the number of calls that ended within any interval exceeds the refill by at most `capacity`.
 fn check_bound(ends: &[Instant], capacity: f64, rate: f64) {
     let mut ends = ends.to_vec();
     ends.sort();

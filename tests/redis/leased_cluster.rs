@@ -105,7 +105,7 @@ async fn leases_survive_a_slot_that_moves() {
     assert!(a.admitted + b.admitted > 1000, "{} + {}", a.admitted, b.admitted);
 }
 
-/// After the node of a key is lost, a process spends the rest of its lease. Then calls of that key fail, but calls of
+/// After a key's node is lost, a process spends the rest of its lease. Then calls for this key fail, while calls for
 /// other keys succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_node_ends_only_the_leases_of_its_keys() {

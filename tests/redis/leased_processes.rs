@@ -109,8 +109,8 @@ impl Processes {
     }
 }
 
-/// Returns the largest number of calls beyond the refill in any interval. A call is logged after it is decided, so each
-/// task may log one call too late.
+/// Returns the largest number by which the calls in an interval exceed the tokens refilled in that interval. A call is
+/// logged after it is decided, so each task may log one call too late.
 fn most_beyond_refill(times: impl Iterator<Item = u64>, rate: f64) -> f64 {
     let (mut excess, mut most, mut last) = (0f64, 0f64, 0);
     for time in times {
@@ -159,7 +159,7 @@ fn eight_processes_keep_the_bound_of_each_of_a_hundred_keys() {
         let most = most_beyond_refill(times, RATE as f64 / 100.0);
         assert!(most <= RATE as f64 / 100.0 + IN_FLIGHT, "key {key}: {most} calls beyond the refill");
     }
-    println!("{} admitted calls of 100 keys", admitted.len());
+    println!("{} admitted calls for 100 keys", admitted.len());
 }
 
 /// Half of the processes are killed while they hold leases, and one is stopped for longer than a lease lasts.
@@ -193,7 +193,8 @@ fn a_restart_of_a_server_that_saves_all_rows_keeps_the_bound() {
     assert!(recovered > 0.5 * RATE as f64, "{recovered} calls per second");
 }
 
-/// After a row is lost, its quota is full again, but the processes can still spend the leases that they hold.
+/// After a row is lost, the whole quota is available again, but the processes can still spend the leases that they
+/// hold.
 #[test]
 fn a_restart_of_a_server_that_loses_all_rows_exceeds_the_bound_by_one_capacity() {
     let mut server = Server::start();
@@ -203,8 +204,8 @@ fn a_restart_of_a_server_that_loses_all_rows_exceeds_the_bound_by_one_capacity()
     assert!(recovered > 0.5 * RATE as f64, "{recovered} calls per second");
 }
 
-/// Returns the most calls beyond the refill, and the rate in the three seconds that begin two lease durations after the
-/// restart.
+/// Returns the largest number of calls beyond the refill, and the average rate in three seconds that begin two lease
+/// durations after the restart.
 fn restart(server: &mut Server) -> (f64, f64) {
     let processes = Processes::on(server, 1);
     std::thread::sleep(3 * SECOND);
@@ -218,7 +219,7 @@ fn restart(server: &mut Server) -> (f64, f64) {
     (most, rate_from(&admitted, restarted + 4_000_000))
 }
 
-/// The replica may lack the last writes of the failed primary, so leases may be granted again.
+/// The replica may lack the last writes of the failed primary, so tokens that are already leased may be leased again.
 #[test]
 fn a_failover_exceeds_the_bound_by_at_most_the_leases() {
     let mut cluster = Cluster::with_replica(SECOND);

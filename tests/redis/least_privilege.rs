@@ -116,7 +116,7 @@ async fn reading_notices_needs_only_four_permissions() {
         cmd("ACL").arg("LOG").arg("RESET").exec(&mut admin).unwrap();
         let limiter = RateLimiter::new(connect(&server).await.unwrap());
         tokio::time::sleep(Duration::from_millis(700)).await;
-        // Without permission to read notices, the limiter applies the quotas in the code of the program.
+        // Without permission to read notices, the limiter applies the quotas that the program's code defines.
         assert_eq!(limiter.try_limit(&SLOW, fresh()).await.unwrap().capacity(), limit, "without {without:?}");
         assert_eq!(limiter.stats().poll_failed, Some(!without.is_empty()));
         let refused: Vec<redis::Value> = cmd("ACL").arg("LOG").query(&mut admin).unwrap();

@@ -1,4 +1,4 @@
-//! Notices, by which the limiters on one server inform each other of changed quotas and blocks.
+//! Notices, through which limiters that share a server inform each other of changed quotas and blocks.
 
 use std::time::{Duration, Instant};
 
@@ -208,7 +208,8 @@ fn keys() -> [String; 3] {
     ["notices", "order", "ends"].map(|name| format!("tollgate:1:{{notices}}:{name}"))
 }
 
-/// Adds notices that expire in a day, until the channel is `free` notices below its maximum of a hundred thousand.
+/// Adds notices that expire in a day, until only `free` more notices fit into the channel, which holds at most a
+/// hundred thousand.
 fn fill(admin: &mut redis::Connection, free: usize) {
     let [notices, order, ends] = keys();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -412,7 +413,7 @@ async fn quotas_and_blocks_of_a_child_process_apply() {
         blocked.reason() == Reason::Blocked
     })
     .await;
-    // Automatic blocks of keys apply only to policies whose denials the process counts, and this process counts none.
+    // Automatic blocks of keys apply only under policies whose denials this process counts, and it counts none.
     assert_eq!(here.try_check(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
 }
 

@@ -39,8 +39,8 @@ impl Application {
         application
     }
 
-    /// Calls the limiters repeatedly for `duration`. Checks that every call completes within the deadline, as its
-    /// failure mode requires. Returns the distinct kinds of errors.
+    /// Calls the limiters repeatedly for `duration`. Checks that no call exceeds the deadline, and that each failure
+    /// mode applies. Returns the distinct kinds of errors.
     pub(crate) async fn call_during_outage(&self, duration: Duration) -> Vec<ErrorKind> {
         let kinds = self.call_repeatedly(duration).await;
         let allowed = self.allow.try_limit(&SLOW, "ada").await.unwrap();
@@ -70,7 +70,7 @@ impl Application {
             .collect();
         let mut all = Vec::new();
         for caller in callers {
-            let (slowest, kinds) = caller.await.expect("a thread panicked");
+            let (slowest, kinds) = caller.await.expect("a task panicked");
             assert!(slowest < DEADLINE + SLACK, "a call took {slowest:?}, the deadline is {DEADLINE:?}");
             all.extend(kinds);
         }

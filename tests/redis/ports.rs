@@ -29,6 +29,6 @@ static RANGE: LazyLock<Range<u16>> = LazyLock::new(|| {
     let (low, high) = (bounds.next().unwrap_or(32768), bounds.next().unwrap_or(60999));
     let (below, above) = (10_000..low.max(10_000), high.saturating_add(1)..u16::MAX);
     let wider = if below.len() < above.len() { above } else { below };
-    // The ephemeral range may cover nearly all ports.
+    // If the ephemeral range covers nearly all ports, use ports within it.
     if wider.len() < 2000 { 10_000..60_000 } else { wider }
 });

@@ -39,7 +39,7 @@ fn four_processes_without_batching_admit_exactly_the_limit() {
     assert!(scripts >= decisions, "{scripts} script calls for {decisions} decisions");
 }
 
-/// At most `capacity + rate × time` tokens are admitted. The test also expects at least half of `rate × time`.
+/// At most `capacity + rate × time` calls are admitted. The test also expects at least half of `rate × time`.
 #[test]
 fn four_processes_respect_the_refill_rate() {
     let server = Server::start();
@@ -60,7 +60,7 @@ fn four_processes_share_the_shards_of_several_quotas() {
     assert!((900..=1003).contains(&admitted), "{admitted} calls were admitted, expected about 1000");
 }
 
-/// On a shared server, all limiters without a secret hash keys in the same way, so that they charge the same rows.
+/// On a shared server, all limiters without a secret hash keys in the same way, so they charge the same rows.
 #[test]
 fn processes_agree_on_digests_unless_their_secrets_differ() {
     let server = Server::start();
@@ -78,7 +78,7 @@ fn processes_agree_on_digests_unless_their_secrets_differ() {
         assert_eq!(
             also_keyed.remaining(&SLOW, "ada").await.unwrap(),
             999,
-            "a different secret must use a different row"
+            "a limiter with another secret must use another row"
         );
         assert_eq!(one.remaining(&SLOW, "ada").await.unwrap(), 999);
     });

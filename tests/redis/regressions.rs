@@ -92,8 +92,8 @@ async fn alternating_quotas_admit_no_more_than_the_larger_quota() {
             }
         }
     }
-    assert!(admitted <= 2000 + 1000, "{admitted} tokens were admitted");
-    assert!(admitted >= 1900, "only {admitted} tokens were admitted");
+    assert!(admitted <= 2000 + 1000, "{admitted} tokens were granted");
+    assert!(admitted >= 1900, "only {admitted} tokens were granted");
 }
 
 /// The actual cost was rounded to a double before the charged cost was subtracted from it.
@@ -130,7 +130,7 @@ async fn windows_are_exact_up_to_the_last_instant() {
     }
 }
 
-/// A call was denied if the caller had not awaited the refund before it. With two script calls in flight, the second
+/// A call was denied if the caller had not awaited the preceding refund. With two script calls in flight, the second
 /// sometimes reached the server first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_refund_is_available_to_the_next_call() {

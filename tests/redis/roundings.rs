@@ -29,8 +29,8 @@ async fn whole_periods_refill_whole_tokens() {
     for grains in found {
         for i in 0..2 {
             let mut row = Row::at(NOW).await;
-            // Spend only one more token than is refilled, because in a larger amount, rounding would hide the
-            // difference.
+            // Spend only one more token than is refilled, because rounding would hide the difference in a larger
+            // amount.
             row.take(&quota, asks(grains * rate + 1)[i]).await;
             row.later(NOW + micros(grains * period));
             row.take(&quota, asks(1)[i]).await;

@@ -32,7 +32,7 @@ async fn wait_until(mut condition: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Runs a task in a child process, waits for its end, and returns its result.
+/// Runs a task in a child process, waits until the process exits, and returns its result.
 async fn run(server: &Server, task: &str) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["run_time::child", "--exact", "--nocapture"]).env(CHILD, format!("{} {task}", server.url()));
@@ -70,7 +70,7 @@ fn child() {
                 return enforced(&limiter).await.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
             }
             "remaining" => {
-                // The notices may be read only after the first decision.
+                // The process may make its first decision before it has read the notices.
                 wait_until(async || limiter.remaining(&API, "ada").await.unwrap() == 100).await;
             }
             "list" => {
@@ -87,7 +87,8 @@ fn child() {
     println!("result={result};");
 }
 
-/// Returns those of 300 keys that are denied a cost above the capacity.
+/// Returns the keys out of 300 for which the policy is enforced. The cost exceeds the capacity, so an enforced check is
+/// denied.
 async fn enforced(limiter: &RateLimiter) -> Vec<u64> {
     let mut denied = Vec::new();
     for key in 0..300u64 {
@@ -164,13 +165,13 @@ async fn a_policy_reset_reaches_all_processes_within_a_second() {
     for key in ["eve", "bob", "cyd"] {
         assert_eq!(here.remaining(&API, key).await.unwrap(), 100, "{key}");
     }
-    assert!(here.limit(&TRIAL, "ada").await.unwrap().is_shadowed(), "another policy keeps its rows");
+    assert!(here.limit(&TRIAL, "ada").await.unwrap().is_shadowed(), "the other policy must keep its rows");
     // A process that starts later uses the new rows, and a late settlement changes the old rows.
     usage.settle(90).await.unwrap();
     assert_eq!(here.remaining(&API, "cyd").await.unwrap(), 100);
     run(&server, "remaining").await;
 
-    // The new rows have other names on the server. The reset neither deleted the old rows nor scanned for them.
+    // The new rows have different names on the server. The reset neither deleted the old rows nor scanned for them.
     here.acquire(&API, "ada").cost(7).await.unwrap();
     let decision = here.try_check(&API, "ada").await.unwrap();
     let backend = server.backend().await;

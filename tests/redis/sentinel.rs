@@ -57,7 +57,7 @@ async fn spent_tokens_survive_a_failover_by_sentinel() {
     let mut refused = 0;
     while let Err(error) = backend.acquire(&[take]).await {
         assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout), "{error}");
-        assert!(begin.elapsed() < PATIENCE, "the new primary is not found: {error}");
+        assert!(begin.elapsed() < PATIENCE, "the new primary was not found: {error}");
         refused += 1;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -1,4 +1,4 @@
-//! A Redis server for tests, which is Debian's redis-server or the program that `TOLLGATE_REDIS_SERVER` names.
+//! A Redis server for tests: Debian's redis-server, or the program that `TOLLGATE_REDIS_SERVER` names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tollgate::backend::RedisBackend;
 
 use crate::ports::free_port;
 
-/// A running server, which is stopped when it is dropped.
+/// A running server. Dropping this value stops the server.
 pub(crate) struct Server {
     child: Child,
     port: u16,
@@ -85,7 +85,7 @@ impl Server {
 
     pub(crate) fn restart(&mut self) {
         self.restart_with(&[]);
-        assert!(self.wait_until_ready(), "redis-server does not start again; its log is above");
+        assert!(self.wait_until_ready(), "redis-server did not start again; see its log above");
     }
 
     /// Restarts the server with additional settings, without waiting until it replies.
@@ -195,8 +195,8 @@ pub(crate) fn has_tls() -> bool {
 const OPTIONAL_TESTS: [(&str, &str); 1] =
     [("tls::tls_connections_require_a_trusted_certificate", "this server is built without TLS")];
 
-/// Returns whether a test applies to this server. If not, prints the test's name and the reason. Panics with Debian's
-/// server, because that server supports all tests.
+/// Returns whether a test applies to this server. If not, prints the test's name and the reason. Panics if the server
+/// is Debian's, which supports all tests.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn applies(test: &str, is_supported: bool) -> bool {
     if !is_supported {

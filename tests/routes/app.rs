@@ -1,4 +1,4 @@
-//! Limiters, policies and clients for the application that the tests call.
+//! Limiters, policies and clients that the tests share.
 
 use std::net::SocketAddr;
 
@@ -47,7 +47,8 @@ pub(crate) async fn send(app: &Router, request: Request) -> Answer {
     Answer::read(response).await
 }
 
-/// Returns the name, the limit and the remaining tokens in the headers of a response under one policy.
+/// Returns the policy's name, limit and remaining tokens from the headers of a response. Panics unless there is exactly
+/// one policy.
 pub(crate) fn quota_headers(answer: &Answer) -> (String, u64, u64) {
     let (policies, limits) = (answer.policies(), answer.limits());
     assert_eq!((policies.len(), limits.len(), &policies[0].0), (1, 1, &limits[0].0), "{policies:?} {limits:?}");

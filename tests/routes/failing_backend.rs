@@ -1,4 +1,4 @@
-//! A failing backend refuses only the requests that an enforced limit applies to.
+//! If the backend fails, only requests under an enforced limit are refused.
 
 use axum::Router;
 use axum::http::request::Parts;
@@ -42,7 +42,7 @@ fn limiter() -> RateLimiter {
     RateLimiter::new(FailingBackend)
 }
 
-/// A handler that extracts the status, which needs `with_status` on the layer.
+/// Returns a router whose handler extracts the status, so a layer around it needs `with_status`.
 fn hello() -> Router {
     Router::new().route("/", get(|status: RateLimitStatus| async move { status.is_shadowed().to_string() }))
 }

@@ -1,4 +1,4 @@
-//! Shadow mode decides and charges like an enforced limit, but refuses no request.
+//! Shadow mode decides and charges like an enforced limit, but never refuses a request.
 
 use axum::Router;
 use axum::routing::any;
@@ -26,8 +26,8 @@ fn layer(limiter: &RateLimiter) -> RateLimitLayer {
     RateLimitLayer::new(USER, user).and(ALL, key::global()).cost(cost).with_status().limiter(limiter)
 }
 
-/// The user and the cost of each request, and the number of seconds to wait before it. Some of the requests are denied
-/// by one rule, some by both rules, and one because its cost exceeds the capacity.
+/// The user and the cost of each request, and the number of seconds to wait before sending it. Some of the requests are
+/// denied by one rule, some by both rules, and one because its cost exceeds the capacity.
 const REQUESTS: [(&str, u64, u64); 12] = [
     ("ada", 1, 0),
     ("ada", 2, 0),

@@ -47,15 +47,15 @@ proptest! {
         prop_assert!(left_after <= left, "{left_after} tokens left after the restart, {left} before");
 
         // The whole quota is available again after at most twice the time that it takes to refill the spent tokens. The
-        // bound is larger because expiries are rounded up to whole seconds, and windows begin at boundaries.
+        // bound below is larger because expiries are rounded up to whole seconds, and windows begin at boundaries.
         let spent = now(after.peek(&[Take::new(row, &quota, Ask::cost(0))]))[0].state.spent;
         let refills = (spent / quota.get_capacity().max(1) as f64).ceil() + 2.0;
         let full = (quota.window() + quota.period()).mul_f64(2.0 * refills) + 2 * SECOND;
-        prop_assert!(wait <= full, "wait of {wait:?} until {spent} tokens are refilled");
+        prop_assert!(wait <= full, "{spent} tokens are refilled only after {wait:?}");
     }
 }
 
-/// Returns the number of tokens left and the time until all of them are available.
+/// Returns the number of tokens left and the time until the whole quota is available.
 fn left_and_wait(backend: &tollgate::MemoryBackend, row: RowId<'_>, quota: &Quota) -> (u64, std::time::Duration) {
     let capacity = quota.get_capacity();
     let allowed = |cost| {

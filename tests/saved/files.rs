@@ -128,7 +128,7 @@ fn child_that_saves_until_it_is_killed() {
     }
 }
 
-/// Kills a child process at different points of a save. Each time, the file must come from a completed save.
+/// Kills a child process at different points of a save. Each time, the file must be the result of a completed save.
 #[test]
 fn a_process_that_is_killed_while_it_saves_leaves_a_complete_file() {
     let directory = Directory::new("killed");

@@ -1,4 +1,4 @@
-//! Checks the maximum that a quota may admit over any interval, in exact integer arithmetic.
+//! Checks, in exact integer arithmetic, that a quota admits no more than its bound over any interval.
 
 use tollgate::Quota;
 use tollgate::algorithm::{Algorithm, Micros};
@@ -16,7 +16,7 @@ pub(crate) struct Used {
 pub(crate) fn check(quota: &Quota, used: &[Used]) -> Result<(), String> {
     let period = quota.period().as_micros() as i128;
     let micros = |at: Micros| i128::from(at.get());
-    // To avoid rounding, the unit is the number of tokens multiplied by the period.
+    // To avoid rounding, all amounts are tokens multiplied by the period.
     let refilled = |from: Micros, to: Micros| match quota.algorithm() {
         Algorithm::TokenBucket => (micros(to) - micros(from)) * i128::from(quota.rate()),
         Algorithm::FixedWindow => (micros(to) / period - micros(from) / period) * i128::from(quota.rate()) * period,

@@ -72,8 +72,8 @@ async fn after_a_reset_a_settlement_can_only_charge_the_difference() {
     }
 }
 
-/// A settlement cannot detect a reset after which at least as much was spent again. Even then, it refunds at most the
-/// charge.
+/// If at least as much is spent after a reset as before it, a settlement cannot detect the reset. Even then, it refunds
+/// at most the charge.
 #[tokio::test]
 async fn a_refund_after_an_undetected_reset_is_at_most_the_charge() {
     for (actual, max_refund) in [(0, 1000), (300, 700), (1000, 0)] {

@@ -38,7 +38,7 @@ pub(crate) fn policies() -> Vec<Policy> {
     policies
 }
 
-/// What the calls of one key have spent under each quota.
+/// What the calls for one key have spent under each quota.
 #[derive(Default)]
 pub(crate) struct Spending(Vec<QuotaSpending>);
 

@@ -112,7 +112,7 @@ fn has_heading(doc: &str) -> bool {
     fs::read_to_string(root().join(page)).is_ok_and(|text| text.lines().any(|line| line == heading))
 }
 
-/// Returns whether the target has a test with this path, which is a function below a `#[test]`-like attribute in the
+/// Returns whether the target has a test with this path. A test is a function below a `#[test]`-like attribute in the
 /// module's file.
 fn has_test(target: &str, path: &str) -> bool {
     if target == "client" {

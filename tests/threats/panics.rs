@@ -1,4 +1,4 @@
-//! Threat 30: a panic during one request that affects others.
+//! Threat 30: a panic that occurs during one request and affects other requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -48,7 +48,8 @@ proptest! {
         bad in prop::sample::select(vec!["", "unknown", "_hidden", "1.2.3", "010.0.0.1", "1.2.3.4:x", "fe80::1%eth0"]),
     ) {
         let at = at.index(chain.hops.len());
-        // The walk stops at the proxy that added the unreadable entry, whose address is in the entry to the right.
+        // The proxy that added the unreadable entry is treated as the client. Its address is in the next entry to the
+        // right.
         let last = chain.hops.get(at + 1).map_or(PEER.parse().unwrap(), |hop| hop.address);
         let mut entries: Vec<_> = chain.hops.iter().map(|hop| hop.spelled.clone().into_bytes()).collect();
         entries[at] = bad.into();

@@ -13,7 +13,7 @@ fn behind_proxies() -> ClientIp {
     client_ip().trust(["10.0.0.0/8", "fd00::/8"])
 }
 
-/// The header lines that reach the service. Each `{}` is replaced by the number of the attempt.
+/// The header lines that reach the service. Each `{}` is replaced with the number of the attempt.
 type Lines = &'static [(&'static str, &'static str)];
 
 /// A spoof: its name, the extractor, the peer address and the header lines.
@@ -119,7 +119,8 @@ fn t01_forwarded_headers_cannot_be_spoofed() {
         (behind_proxies(), PROXY, &[], PROXY),
         (behind_proxies(), "fd00::1", &[(xff, "2001:db8::9")], "2001:db8::9"),
         (forwarded(), PROXY, &[("forwarded", "for=\"[2001:db8::9]:4711\";proto=https, for=10.0.0.2")], "2001:db8::9"),
-        // An unreadable entry ends the walk. The last known proxy is the client.
+        // Entries are read from the right, up to an unreadable entry. The proxy that added this entry is treated as the
+        // client.
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6, unknown, 10.0.0.2")], "10.0.0.2"),
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6,, 10.0.0.2")], "10.0.0.2"),
         (behind_proxies(), PROXY, &[(xff, "6.6.6.6, 203.0.113.009")], PROXY),

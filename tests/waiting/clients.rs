@@ -1,4 +1,4 @@
-//! Layers around HTTP clients, which limit the requests sent to a remote server.
+//! Layers that wrap HTTP clients and limit the requests to a remote server.
 
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
 //! Futures that are dropped at any await point leak no permit, no waiter and no reservation.
 //!
-//! Each test polls a future a number of times and then drops it. The number of polls varies so much that the future is
+//! Each test polls a future a number of times and then drops it. The number of polls varies, so that the future is
 //! dropped in each of its states. Because an earlier request has spent the capacity, the future is due after 100 ms,
 //! and the next call is due after 200 ms.
 
@@ -138,7 +138,7 @@ async fn response(polls_to_decide: usize, refund: bool, polls: usize) -> (Reache
         let Ok(_) = response.await;
     });
 
-    // After the decision, other requests hold all permits of the inner service, which they release after the due time.
+    // From the decision until shortly after the due time, other requests hold all permits of the inner service.
     let others = std::cell::RefCell::new(None);
     let done = trial.poll(&mut response, &instants(polls_to_decide, polls), |i| {
         if i == polls_to_decide + 1 {

@@ -90,8 +90,8 @@ async fn a_large_request_among_small_ones_continues_when_due() {
     let layer = RateLimitLayer::new(PAGES, key::global()).limiter(&queue.limiter).wait_up_to(MINUTE);
     let service =
         layer.cost(|req: &http::request::Parts| if number(req) == 1000 { 50 } else { 1 }).layer(queue.inner());
-    // Requests arrive at twice the rate: 100 at the start, then two per refilled token. Request 1000 is the large
-    // request.
+    // Requests arrive at twice the refill rate: 100 at the start, then two per refilled token. Request 1000 is the
+    // large request.
     let mut answers: Vec<_> = (0..100).map(|number| send(&service, number)).collect();
     answers.push(send(&service, 1000));
     queue.at(Duration::ZERO).await;

@@ -42,7 +42,7 @@ struct Granted {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Kept,
-    /// The charge was canceled while it was the last reservation, so the row is as if it had never been granted.
+    /// The charge was canceled while it was the last reservation, so the row is as if the charge had never been made.
     Vanished,
     /// The charge was canceled after later reservations had been granted, so its tokens are lost.
     Forfeited,
@@ -52,7 +52,7 @@ enum Fate {
 struct Waiter {
     /// The id of the waiter, which is the index of the charge that was made on arrival.
     id: usize,
-    /// The index of the charge that the waiter waits for. The index changes when an earlier waiter leaves.
+    /// The index of the charge whose due time the waiter waits for. The index changes when an earlier waiter leaves.
     number: usize,
     due: Micros,
     future: Pin<Box<dyn Future<Output = bool>>>,
@@ -249,7 +249,7 @@ impl History {
         Ok(())
     }
 
-    /// Returns the row of the model with only the charges whose fate satisfies `counts`.
+    /// Returns the model's row after only the charges whose fate satisfies `counts`.
     fn row(&self, counts: impl Fn(Fate) -> bool) -> Row {
         let charges = self.charges.iter().filter(|charge| counts(charge.fate));
         charges.fold(Row::default(), |row, charge| self.model.charged(&row, charge.at, charge.turn.cost as u64))

@@ -24,7 +24,7 @@ async fn calls_beyond_max_waiting_are_denied_immediately() {
     let denied = immediate_response(&service, 4).await.unwrap();
     assert_eq!((denied.status().as_u16(), denied.body().is_refusal()), (429, true));
     // A new request would be allowed in 0.4 s, when all reservations are due. In the header, this time is rounded up to
-    // a second.
+    // one second.
     assert_eq!(denied.headers()["retry-after"], "1");
     let denied = queue.limiter.acquire(&SEARCH, 7).wait_up_to(5 * SECOND).await;
     assert!(matches!(denied, Err(LimitError::Denied(_))), "{denied:?}");

@@ -44,8 +44,7 @@ async fn send_all(layer: &RateLimitLayer, urls: &[String], calls: usize) -> (u64
     (by_server, by_layer)
 }
 
-/// Starts servers that each allow 20 requests per second and bursts of five, with token buckets that do not use the
-/// crate.
+/// Starts servers that each allow 20 requests per second and bursts of five. Their token buckets do not use this crate.
 async fn start_limited_servers(servers: usize) -> Vec<String> {
     const EACH: Duration = Duration::from_millis(50);
     let mut urls = Vec::new();
@@ -109,7 +108,8 @@ async fn a_single_server_refuses_none_of_1000_requests_in_53_seconds() {
     assert_in_one_of_three_runs(QUOTA_BELOW_LIMIT, 1, |refused| refused == (0, 0)).await;
 }
 
-/// A server refuses its tenth request. For the next second, it receives only requests that were already sent.
+/// A server refuses its tenth request. For the next second, it receives only requests that were sent before the 429
+/// arrived.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_429_pauses_requests_to_the_server_until_retry_after() {
     const RATE: u64 = 100;

@@ -45,8 +45,8 @@ async fn extractors_can_return_the_quota_of_a_caller() {
     }
 }
 
-/// Even if each call of a caller has different quotas, the caller can spend at most one capacity more than the largest
-/// quota admits.
+/// Even if each call passes different quotas for a caller, the caller can spend at most one capacity more than the
+/// largest quota admits.
 #[test]
 fn alternating_quotas_admit_no_more_than_the_largest() {
     let lists = ["10/s; 50/min", "20/s; 100/min", "5/s", "30/min", "100/min; 7/s", "2/s; 3000/h; 90/min"];

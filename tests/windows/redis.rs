@@ -89,8 +89,8 @@ async fn processes_share_all_windows() {
     assert_eq!(other.remaining(&API, "ada").await.unwrap(), 50);
 }
 
-/// Regression: a change of the quota with the shorter period shortened the expiry of the row, so the row expired before
-/// the window of the longer quota ended.
+/// Regression: changing the quota with the shorter period shortened the row's expiry, so the row expired before the
+/// longer window ended.
 #[tokio::test]
 async fn the_longest_window_determines_when_a_row_expires() {
     let server = Server::start();
