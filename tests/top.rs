@@ -1,5 +1,5 @@
-//! Ten million keys in three orders. The hundred heaviest keys must be among the first two hundred that `Top` reports,
-//! each count must be within its error bound, and memory must stay bounded.
+//! Counts ten million keys in three orders. The hundred heaviest keys must be among the first two hundred that `Top`
+//! reports, each count must be within its error bound, and memory must stay bounded.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
@@ -19,10 +19,10 @@ use support::now;
 static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
 const KEYS: u32 = 10_000_000;
-/// The number of charges of the heaviest key. The key of rank `k` makes this number divided by `k`, but at least 1.
+/// The number of charges of the heaviest key. The key of rank `k` has this number divided by `k`, but at least 1.
 const HEAVIEST: u32 = 500_000;
 const MAX_KEYS: usize = 8192;
-/// The memory bound, which allows for the two sketches of a policy, and 12 MiB for the rest of the process.
+/// The memory bound: the two sketches of a policy, and 12 MiB for the rest of the process.
 const MAX_BYTES: u64 = 2 * MAX_KEYS as u64 * 128 + (12 << 20);
 
 fn charges_of(rank: u32) -> u32 {

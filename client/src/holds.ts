@@ -11,7 +11,7 @@ export interface Hold {
   readonly remaining: number;
   /** The capacity in tokens. A request that costs more is never allowed. */
   readonly quota?: number | null;
-  /** `since` and `until` are milliseconds of the monotonic clock. */
+  /** `since` and `until` are milliseconds on the monotonic clock. */
   readonly since: number;
   readonly until: number;
 }
