@@ -147,7 +147,7 @@ function charged({ limit, rows }: ProjectedLimit, shard: number, count: number):
   return { ...limit, rows: limit.rows.map((old, index) => (index === shard ? { ...own(old), ...row, spent } : old)) };
 }
 
-/** Removes the fields of a row that another quota wrote, because spending tokens makes this quota the writer. */
+/** Removes the fields that mark a row as written by another quota. Spending tokens makes this quota the writer. */
 function own<T extends Row>({ clear: _, written_by: __, ...own }: T): Omit<T, 'clear' | 'written_by'> {
   return own;
 }
