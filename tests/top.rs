@@ -75,7 +75,7 @@ fn check(order: &str, keys: impl Iterator<Item = u32>, bare: Option<(u64, Durati
     let (calls, lasted) = time(&limiter, keys);
     let grown = resident_bytes().saturating_sub(before);
     let ns = |(calls, lasted): (u64, Duration)| lasted.as_nanos() as f64 / calls as f64;
-    println!("{order}: {calls} denied calls, {:.0} ns each; {} KiB grown", ns((calls, lasted)), grown >> 10);
+    println!("{order}: {calls} denied calls, {:.0} ns each; memory grew by {} KiB", ns((calls, lasted)), grown >> 10);
     assert!(grown < MAX_BYTES, "{order}: memory grew by {grown} bytes");
     if let Some(bare) = bare {
         let cost = ns((calls, lasted)) - ns(bare);

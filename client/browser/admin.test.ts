@@ -1,6 +1,6 @@
 /**
- * Tests the page for operators in a real browser, with the crate's example `admin` as the server (`ADMIN_URL`), whose
- * token is `ADMIN_TOKEN`. Without a server, the tests are skipped.
+ * Tests the page for operators in a real browser. The server is the crate's `admin` example at `ADMIN_URL`, and its
+ * token is `ADMIN_TOKEN`. If `ADMIN_URL` is not set, the tests are skipped.
  *
  * `CHROMIUM` is the browser's executable. `SHOTS` is a folder for screenshots.
  */

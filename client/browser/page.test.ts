@@ -114,7 +114,7 @@ test('an unexpected refusal disables the button until the server allows a reques
   await page.getByRole('button').click();
   await page.waitForFunction(() => document.querySelector('form')?.dataset['refused'] === '1');
   await page.waitForFunction(() => document.querySelector('button')?.textContent?.startsWith('Send again'));
-  // The refusal fetches the snapshot, which makes the countdown exact.
+  // After the refusal, the page fetches the snapshot, which makes the countdown exact.
   await page.waitForTimeout(500);
   const { retryAt } = await fetchLimit(user);
   const shownWait = await shownWaitOf(page);

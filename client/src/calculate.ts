@@ -25,8 +25,8 @@ export interface RateLimitResult {
   /** The shortest wait after which the same request is allowed. `null` if it is never allowed or if `ok` is true. */
   readonly retryAfter: number | null;
   /**
-   * The resulting row, which does not change if the request is denied. If the quota has shards, this is the row of the
-   * shard that can grant the request first.
+   * The row after the request. A denied request does not change the row. If the quota has shards, this is the row of
+   * the shard that can grant the request first.
    */
   readonly row: Row;
 }

@@ -36,7 +36,7 @@ export interface RateLimitOptions {
   readonly monotonic?: () => number;
 }
 
-/** Whether a request would be allowed now. A store returns the same object until the content changes. */
+/** Whether a request would be allowed now. A store returns the same object until the content of the status changes. */
 export interface RateLimitStatus {
   /** Whether the request would be allowed. `true` before the first snapshot, so the server decides. */
   readonly ok: boolean;

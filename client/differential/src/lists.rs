@@ -26,7 +26,7 @@ pub fn print(count: u64, random: &mut Random, out: &mut impl Write) {
         // Some limiters read a sample of the shards.
         let limiter = RateLimiter::builder(backend).sample_shards(if random.one_in(8) { 5 } else { 64 }).build();
         let limiter = Limiter { limiter, clock, policies: policies(random) };
-        // Some rows were written under other quotas of the same policies.
+        // Some rows were written under different quotas of the same policies.
         if random.one_in(3) {
             let policies = limiter.policies.iter().filter_map(|policy| changed(random, policy)).collect();
             Limiter { policies, ..limiter.clone() }.spend(random);

@@ -38,8 +38,8 @@ export interface Algebra {
 }
 
 /**
- * The last instant, which is in the year 2255, and the largest number of spent tokens. The value is 2^53 - 1, up to
- * which doubles represent all integers.
+ * The last instant, which is in the year 2255, and the largest number of spent tokens. Doubles represent all integers
+ * up to this value, which is 2^53 - 1.
  */
 export const LAST = Number.MAX_SAFE_INTEGER;
 
