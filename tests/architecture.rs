@@ -176,7 +176,7 @@ fn upward_imports_are_detected() {
     assert!(upward_names("middleware", "use super::key;\nuse crate::middleware::x;").is_empty());
 }
 
-/// Returns the names that the order forbids in `text`, a file of `module`.
+/// Returns the names in `text`, a file of `module`, that the order forbids.
 fn upward_names(module: &str, text: &str) -> Vec<String> {
     let Some(own) = level(module) else {
         return vec![format!("add the module {module:?} to MODULES in tests/architecture.rs")];
@@ -202,7 +202,7 @@ fn upward_names(module: &str, text: &str) -> Vec<String> {
     faults
 }
 
-/// Returns the names after each `crate::`, which may be single or in braces.
+/// Returns the single name or the names in braces after each `crate::`.
 fn crate_names(code: &str) -> Vec<String> {
     let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     let mut names = Vec::new();

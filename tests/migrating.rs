@@ -1,5 +1,5 @@
 //! Checks that the migration guides show only code that is compiled in `migrating/`, and that the tests they name
-//! exist. Checks that the comparison in PROOF.md names a test or a table for each claim.
+//! exist. Also checks that the comparison in PROOF.md names a test or a table for each claim.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ fn every_claim_in_the_comparison_names_a_test_or_table() {
 
 fn blocks(page: &str, heading: &str) -> Vec<String> {
     let Some((_, section)) = page.split_once(&format!("\n# {heading}\n")) else { return Vec::new() };
-    // A line inside a fence may look like a heading.
+    // Look for the next heading only outside code blocks, because a line inside one may look like a heading.
     let mut blocks = Vec::new();
     for (i, part) in section.split("\n```").enumerate() {
         match i % 2 {

@@ -51,7 +51,7 @@ fn the_library_has_no_let_chains() {
     assert!(found.is_empty(), "let chains require Rust 1.88, but this crate states 1.{stated}:\n{}", found.join("\n"));
 }
 
-/// Returns the highest `rust-version` of all dependencies that these features have on any platform, and the package
+/// Returns the highest `rust-version` of all dependencies that these features need on any platform, and the package
 /// that requires this version. The lock file determines the versions of the dependencies.
 fn needed(features: &[&str]) -> (Rust, String) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

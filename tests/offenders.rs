@@ -107,7 +107,7 @@ fn floods_neither_exceed_the_memory_bound_nor_end_blocks() {
         just_below_the_threshold();
     });
     let grown = resident_bytes().saturating_sub(before);
-    println!("more than ten million offenders in {:.1?}: {} KiB grown", begin.elapsed(), grown >> 10);
+    println!("more than ten million offenders in {:.1?}: memory grew by {} KiB", begin.elapsed(), grown >> 10);
     assert!(grown < 3 * MAX_BYTES, "memory grew by {grown} bytes");
 }
 
@@ -177,7 +177,7 @@ fn two_million_denied_keys() {
     };
     (0..2_000_000).for_each(ask);
     let grown = resident_bytes().saturating_sub(before);
-    println!("two million denied keys in {:.1?}: {} KiB grown", begin.elapsed(), grown >> 10);
+    println!("two million denied keys in {:.1?}: memory grew by {} KiB", begin.elapsed(), grown >> 10);
     assert!(grown < ROWS as u64 * 128 + (2 << 20), "memory grew by {grown} bytes");
     assert_eq!(backend.take_calls(), 2_000_000);
     // The cache does not exceed its capacity, and it contains most of the latest keys.

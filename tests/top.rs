@@ -1,5 +1,5 @@
-//! Ten million keys in three orders. The hundred heaviest keys must be among the first two hundred that `Top` reports,
-//! each count must be within its error bound, and memory must stay bounded.
+//! Counts ten million keys in three orders. The hundred heaviest keys must be among the first two hundred that `Top`
+//! reports, each count must be within its error bound, and memory must stay bounded.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 
@@ -19,10 +19,10 @@ use support::now;
 static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
 const KEYS: u32 = 10_000_000;
-/// The number of charges of the heaviest key. The key of rank `k` makes this number divided by `k`, but at least 1.
+/// The number of charges of the heaviest key. The key of rank `k` has this number divided by `k`, but at least 1.
 const HEAVIEST: u32 = 500_000;
 const MAX_KEYS: usize = 8192;
-/// The memory bound, which allows for the two sketches of a policy, and 12 MiB for the rest of the process.
+/// The memory bound: the two sketches of a policy, and 12 MiB for the rest of the process.
 const MAX_BYTES: u64 = 2 * MAX_KEYS as u64 * 128 + (12 << 20);
 
 fn charges_of(rank: u32) -> u32 {
@@ -75,7 +75,7 @@ fn check(order: &str, keys: impl Iterator<Item = u32>, bare: Option<(u64, Durati
     let (calls, lasted) = time(&limiter, keys);
     let grown = resident_bytes().saturating_sub(before);
     let ns = |(calls, lasted): (u64, Duration)| lasted.as_nanos() as f64 / calls as f64;
-    println!("{order}: {calls} denied calls, {:.0} ns each; {} KiB grown", ns((calls, lasted)), grown >> 10);
+    println!("{order}: {calls} denied calls, {:.0} ns each; memory grew by {} KiB", ns((calls, lasted)), grown >> 10);
     assert!(grown < MAX_BYTES, "{order}: memory grew by {grown} bytes");
     if let Some(bare) = bare {
         let cost = ns((calls, lasted)) - ns(bare);

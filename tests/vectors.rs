@@ -65,7 +65,7 @@ struct SequenceStep {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Expect {
-    /// The field is missing only for a `reset`.
+    /// Missing only for a `reset`.
     #[serde(default)]
     ok: bool,
     #[serde(default)]
@@ -139,8 +139,8 @@ fn vectors_before_1970_match() {
 
 #[test]
 fn all_vectors_match_when_moved_before_1970() {
-    // Move all instants of a line back by whole periods. Skip lines whose instants are too large, because they would
-    // become valid.
+    // Move all instants of a line back by whole periods. Skip lines with very large instants, because an instant that
+    // is out of range would become valid.
     let text = include_str!("vectors/exact.jsonl");
     let mut moved = String::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -381,7 +381,7 @@ fn tight(id: &str, quota: &Quota, state: &State, now: Micros, ask: Ask, verdict:
     }
 }
 
-/// Returns the number of tokens spent at `now`, computed from the definitions instead of by the crate.
+/// Returns the number of tokens spent at `now`, computed from the definitions and independently of the crate.
 fn spent_at(quota: &Quota, state: &State, now: Micros) -> f64 {
     let (rate, period) = (quota.rate() as f64, quota.period().as_micros() as f64);
     let elapsed = now.since(state.at).as_micros() as f64;

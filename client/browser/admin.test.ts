@@ -1,6 +1,6 @@
 /**
- * Tests the page for operators in a real browser, with the crate's example `admin` as the server (`ADMIN_URL`), whose
- * token is `ADMIN_TOKEN`. Without a server, the tests are skipped.
+ * Tests the page for operators in a real browser. The server is the crate's `admin` example at `ADMIN_URL`, and its
+ * token is `ADMIN_TOKEN`. If `ADMIN_URL` is not set, the tests are skipped.
  *
  * `CHROMIUM` is the browser's executable. `SHOTS` is a folder for screenshots.
  */
@@ -26,7 +26,7 @@ beforeEach(() => {
   user = `ada${Math.random()}`;
 });
 
-/** Requests of the page, and everything that the browser reports as an error. */
+/** An open page, its requests, and everything that the browser reports as an error. */
 interface Opened {
   page: Page;
   requests: string[];
@@ -175,7 +175,7 @@ for (const [name, context] of Object.entries({
     const back = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     assert.equal(back, name === 'dark' ? 'rgb(20, 22, 26)' : 'rgb(246, 247, 249)');
     const [width, shown] = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth]);
-    assert.ok((width ?? 0) <= (shown ?? 0), `${width} wide in a window of ${shown}`);
+    assert.ok((width ?? 0) <= (shown ?? 0), `the page is ${width} px wide in a window of ${shown} px`);
     await page.screenshot(shot(name));
     await page.context().close();
   });

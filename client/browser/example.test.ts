@@ -1,5 +1,5 @@
 /**
- * Tests the crate's example `status_ui`, a page without React, in a real browser whose clock is 90 s wrong.
+ * Tests the crate's `status_ui` example, a page without React, in a real browser whose clock is 90 s wrong.
  * `scripts/on-real-server.sh` starts the example and sets `STATUS_UI_URL` to its address. `CHROMIUM` is the browser's
  * executable.
  */

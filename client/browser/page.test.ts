@@ -80,7 +80,7 @@ for (const clockError of [0, 90_000, -90_000]) {
       .map(({ at, text }) => ({ text, at: Math.round(at - allowedAt) }))
       .slice(0, Math.ceil(serverWait / 1000))
       .map(({ text, at }) => at + 1000 * Number(/\d+/.exec(text)?.[0] ?? 0));
-    assert.equal(errors.length, Math.ceil(serverWait / 1000), 'one label per second, then `Send`');
+    assert.equal(errors.length, Math.ceil(serverWait / 1000), 'one label per second and then `Send`');
     console.log(
       `clock ${clockError / 1000} s wrong: off by ${Math.round(shownWait - serverWait)} ms; labels late by ${errors.join(', ')} ms`,
     );
@@ -114,7 +114,7 @@ test('an unexpected refusal disables the button until the server allows a reques
   await page.getByRole('button').click();
   await page.waitForFunction(() => document.querySelector('form')?.dataset['refused'] === '1');
   await page.waitForFunction(() => document.querySelector('button')?.textContent?.startsWith('Send again'));
-  // The refusal fetches the snapshot, which makes the countdown exact.
+  // After the refusal, the page fetches the snapshot, which makes the countdown exact.
   await page.waitForTimeout(500);
   const { retryAt } = await fetchLimit(user);
   const shownWait = await shownWaitOf(page);
@@ -152,7 +152,7 @@ test('the page fits any width in light and dark mode', async () => {
 
 declare global {
   interface Window {
-    /** The button's labels, and when each label appeared in milliseconds since the epoch, by the correct clock. */
+    /** The button's labels, and when each appeared by the correct clock, in milliseconds since the epoch. */
     labels: { at: number; text: string }[];
   }
 }

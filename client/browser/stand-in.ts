@@ -1,7 +1,7 @@
 /**
  * Replaces a tollgate server in the browser tests unless `TOLLGATE_URL` is set. Each `x-user` has a bucket of three
  * tokens, in which a token is refilled every three seconds. The server uses the client's algebra, which
- * `tests/differential.test.ts` compares with the algebra of the crate.
+ * `tests/differential.test.ts` compares with the crate's.
  */
 
 import { createServer, type Server } from 'node:http';

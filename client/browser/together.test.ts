@@ -1,6 +1,6 @@
 /**
  * Tests in a real browser. On the first page, users sign in and out, a hook and a button without React show the same
- * limit, and some responses are about another limit. The second page runs the README's code without React.
+ * limit, and some responses are about another limit. The second page runs the code without React from the README.
  * `scripts/on-real-server.sh` starts both servers: `TOLLGATE_URL`, for which there is a stand-in, and `STATUS_UI_URL`,
  * which has the other limit.
  */
@@ -196,7 +196,7 @@ function record(): void {
 
 declare global {
   interface Window {
-    /** The labels of each button, and when each label appeared in milliseconds since the epoch. */
+    /** The labels of each button, and when each label appeared, in milliseconds since the epoch. */
     changes: { at: number; id: string; text: string }[];
   }
 }

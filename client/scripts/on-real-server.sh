@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the browser tests with real servers, which are the crate's examples `status`, `status_ui` and `admin`.
+# Runs the browser tests with real servers, which are the crate's `status`, `status_ui` and `admin` examples.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cargo build --quiet --features admin --example status --example status_ui --example admin

@@ -4,7 +4,8 @@ import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
 /**
- * The bounds in gzipped bytes. A React page loads only `./react`, which contains the code it needs from the main entry.
+ * The bounds in gzipped bytes. A React page loads only `./react`, which includes the code of the main entry that the
+ * hooks need.
  */
 const BOUNDS = { '.': 6700, './react': 6300 };
 

@@ -1,4 +1,4 @@
-/** One timer for several due times, which are in milliseconds of the monotonic clock. */
+/** One timer for several due times, which are in milliseconds on the monotonic clock. */
 export interface Alarm {
   /**
    * Adds a due time. The alarm rings at the earliest of the due times, or earlier if the wait exceeds the longest

@@ -1,10 +1,10 @@
-// The server's decision on a request, computed from a snapshot.
+// Computes the server's decision on a request from a snapshot.
 import type { Row } from './algorithm/algebra.js';
 import { reservationsOf } from './algorithm/reservations.js';
 import { acrossShards, project, type Projected } from './project.js';
 import type { Snapshot } from './snapshot.js';
 
-/** Whether the request may make a reservation, provided that the quota allows reservations. By default, it may not. */
+/** Whether the request may make a reservation if the quota allows reservations. By default, it does not make one. */
 export interface CalculateOptions {
   /** Accepts a reservation regardless of the wait. */
   readonly reserve?: boolean;
@@ -18,23 +18,23 @@ export interface RateLimitResult {
   readonly ok: boolean;
   /** The whole tokens that are available before the request. */
   readonly available: number;
-  /** The whole tokens that are available after the request, which are the same as before if it is denied. */
+  /** The whole tokens that are available after the request. If the request is denied, this is equal to `available`. */
   readonly remaining: number;
   /** The time until the reservation is due, or 0 without a reservation. */
   readonly wait: number;
   /** The shortest wait after which the same request is allowed. `null` if it is never allowed or if `ok` is true. */
   readonly retryAfter: number | null;
   /**
-   * The resulting row, which does not change if the request is denied. If the quota has shards, this is the row of the
-   * shard that can grant the request first.
+   * The row after the request. A denied request does not change the row. If the quota has shards, this is the row of
+   * the shard that can grant the request first.
    */
   readonly row: Row;
 }
 
 /**
  * Computes the server's decision on a request of `count` tokens at `now` (microseconds since the Unix epoch, by the
- * server's clock). Assumes that no other request spends tokens in the meantime. A `count` of 0 checks that the key is
- * not in debt.
+ * server's clock). Assumes that no other request spends tokens in the meantime. A `count` of 0 checks whether the key
+ * is free of debt.
  *
  * Uses the same operations on the same doubles as the server, so the results are identical.
  *
@@ -61,7 +61,7 @@ export function calculateRateLimit(
   };
 }
 
-/** Decides a request by one row. In the result, `remaining` is the number of tokens in this row. */
+/** Computes the decision for one row. In the result, `remaining` is the number of tokens in this row. */
 function decide(projected: Projected, count: number, options: CalculateOptions): Omit<RateLimitResult, 'available'> {
   const { config, quota, at, row: before, state, available, retryAt: fitsAt, blocked } = projected;
   const maxWait = options.reserve ? Infinity : options.maxWaitMicros;

@@ -14,7 +14,7 @@ export interface ServerClock {
   at(monotonic: number): number;
 }
 
-/** Creates a clock. Until the first sample, the server is assumed to be `offset` milliseconds ahead. */
+/** Creates a clock. Until the first sample, it is assumed to be `offset` milliseconds ahead of the monotonic clock. */
 export function createServerClock(offset: number): ServerClock {
   let shortest = Infinity;
   let sampledAt = 0;
@@ -34,5 +34,5 @@ export function createServerClock(offset: number): ServerClock {
   };
 }
 
-/** Two computers' clocks drift apart by less than 100 microseconds per second. */
+/** The clocks of two computers drift apart by less than 100 microseconds per second. */
 const DRIFT = 1e-4;

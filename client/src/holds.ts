@@ -11,7 +11,7 @@ export interface Hold {
   readonly remaining: number;
   /** The capacity in tokens. A request that costs more is never allowed. */
   readonly quota?: number | null;
-  /** `since` and `until` are milliseconds of the monotonic clock. */
+  /** `since` and `until` are milliseconds on the monotonic clock. */
   readonly since: number;
   readonly until: number;
 }
@@ -23,8 +23,8 @@ export interface LimitedResponse {
 }
 
 /**
- * Returns the holds of a response that was received at `now` (milliseconds since the epoch), which is `since` by the
- * monotonic clock.
+ * Returns the holds of a response. The time of its arrival is `now` in milliseconds since the epoch, and `since` in
+ * milliseconds on the monotonic clock.
  */
 export function holdsOf({ status, headers }: LimitedResponse, now: number, since: number): Hold[] {
   const items = parseRateLimit(headers);

@@ -12,7 +12,7 @@ export interface Projected {
   readonly at: number;
   /** The row, rolled to `at`. */
   readonly row: Row;
-  /** The row, rolled to `at` unless another quota wrote it. Such a foreign row changes only when tokens are spent. */
+  /** The row, rolled to `at` unless another quota wrote the row. A foreign row changes only when tokens are spent. */
   readonly state: Row;
   /** The number of whole tokens that can be spent at `at`. */
   readonly available: number;
@@ -53,7 +53,7 @@ function projectRow(config: RateLimitConfig, from: Row, notBefore: number, at: n
   return { config, quota, at, row, state, retryAt, blocked, available: blocked ? 0 : quota.available(row, at) };
 }
 
-/** Returns the tokens in all shards of a limit, an estimate if `tokens` is about only a sample of the shards. */
+/** Returns the tokens in all shards of a limit. This is an estimate if `tokens` covers only a sample of the shards. */
 export function acrossShards({ capacity, shards = 1 }: Snapshot, tokens: readonly number[]): number {
   const [sum, read] = [tokens.reduce((sum, next) => sum + next), tokens.length];
   const rest = sum % read;

@@ -1,4 +1,4 @@
-// A user's limits, projected to any instant, with the tokens spent since the last snapshot.
+// A user's limits, projected to any instant, including the tokens that were spent since the last snapshot.
 import { LAST, type Row } from './algorithm/algebra.js';
 import type { ServerClock } from './clock.js';
 import { holdsOf, type Hold, type LimitedResponse } from './holds.js';
@@ -14,7 +14,7 @@ export interface Decision {
   readonly config: RateLimitConfig | null;
 }
 
-/** The limits of a user, projected to any instant. Instants are in milliseconds of the monotonic clock. */
+/** The limits of a user, projected to any instant. Instants are in milliseconds on the monotonic clock. */
 export interface Projection {
   decide(at: number, count: number): Decision;
   /** Replaces the limits with a snapshot that was requested at `sent`. */
@@ -131,13 +131,13 @@ function chargesOf(limits: readonly Snapshot[], at: number, count: number): (rea
   return [...charges.values()];
 }
 
-/** Returns the index of the shard with the highest rating. The rating of a shard is the lowest of its rows. */
+/** Returns the index of the shard with the highest rating. A shard's rating is the lowest rating of its rows. */
 function best(charge: readonly ProjectedLimit[], rating: (row: Projected) => number): number {
   const ratings = charge[0]!.rows.map((_, shard) => Math.min(...charge.map(({ rows }) => rating(rows[shard]!))));
   return ratings.indexOf(Math.max(...ratings));
 }
 
-/** Returns `limit` after a request of `count` tokens, which were spent from the row of `shard`. */
+/** Returns `limit` after `count` tokens were spent from the row of `shard`. */
 function charged({ limit, rows }: ProjectedLimit, shard: number, count: number): Snapshot {
   const { row } = rows[shard]!;
   const spent = Math.min(row.spent + count, LAST);
@@ -147,7 +147,7 @@ function charged({ limit, rows }: ProjectedLimit, shard: number, count: number):
   return { ...limit, rows: limit.rows.map((old, index) => (index === shard ? { ...own(old), ...row, spent } : old)) };
 }
 
-/** Removes the fields that mark a row of another quota, because spending tokens makes it a row of this quota. */
+/** Removes the fields that mark a row as written by another quota. Spending tokens makes this quota the writer. */
 function own<T extends Row>({ clear: _, written_by: __, ...own }: T): Omit<T, 'clear' | 'written_by'> {
   return own;
 }

@@ -19,7 +19,8 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
  * When `source`, `init` or `key` changes, for example because another user signs in, the status is unknown until the
  * next snapshot.
  *
- * @param source - the URL of the status endpoint, whose store is shared as with `createRateLimit`, or your own store.
+ * @param source - your own store, or the URL of the status endpoint. For a URL, the store is shared, as with
+ * `createRateLimit`.
  */
 export function useRateLimit(source: string | RateLimitStore, options: UseRateLimitOptions = {}): UseRateLimit {
   // Without the memo, each render would create a new store if stores are not shared.
@@ -36,8 +37,8 @@ export function useRateLimit(source: string | RateLimitStore, options: UseRateLi
 }
 
 /**
- * Returns the whole seconds until `retryAt` (milliseconds since the epoch), rounded up, or 0 if `retryAt` is
- * `null` or past. The component renders again whenever this number changes.
+ * Returns the whole seconds until `retryAt` (milliseconds since the epoch), rounded up, or 0 if `retryAt` is `null` or
+ * in the past. The component renders again whenever this number changes.
  */
 export function useCountdown(retryAt: number | null): number {
   const [, tick] = useReducer((ticks: number) => ticks + 1, 0);

@@ -17,7 +17,7 @@ export class RateLimitError extends Error {
   }
 }
 
-/** A JSON response. The times of the request and the response are in milliseconds of the monotonic clock. */
+/** A JSON response. The times of the request and the response are in milliseconds on the monotonic clock. */
 export interface JsonResponse {
   readonly body: unknown;
   readonly sent: number;
@@ -62,8 +62,8 @@ export async function request(url: string, options: RequestOptions): Promise<Jso
 }
 
 /**
- * Returns the time at which the response arrived. A busy page, for example one that is still loading, is notified
- * later.
+ * Returns the time at which the response arrived. A busy page, for example one that is still loading, is notified of
+ * the response later.
  */
 function arrivedAt(url: string, sent: number, notified: number): number {
   // The timing entry may be missing. For a response from another origin, `responseStart` is 0.

@@ -2,7 +2,7 @@
 import { createStore, type RateLimitOptions, type RateLimitStore } from './store.js';
 
 /**
- * Creates a store of one limit. The store does nothing until it has a listener or `refresh` is called.
+ * Creates a store for one limit. The store does nothing until it has a listener or `refresh` is called.
  *
  * On a page, all calls and hooks with the same `url`, `timeUrl`, `init` and `key` share one store. The first call or
  * hook sets the other options. The store is released when its last listener is removed, and the next listener starts

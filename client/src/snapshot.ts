@@ -12,15 +12,15 @@ export interface RateLimitConfig {
   readonly rate: number;
   /** The period in microseconds. */
   readonly period: number;
-  /** The most tokens that can be spent together. */
+  /** The most tokens that can be spent at once. */
   readonly capacity: number;
-  /** The offset of window boundaries from the epoch in microseconds, which is less than `period`. 0 for a bucket. */
+  /** The offset of window boundaries from the epoch, in microseconds. Less than `period`, and 0 for a bucket. */
   readonly start: number;
   /** The number of tokens that may be reserved beyond the capacity. `null` means unlimited. */
   readonly max_reserved: number | null;
 }
 
-/** What every snapshot contains. Instants are in microseconds since the Unix epoch. */
+/** The fields that every snapshot has. Instants are in microseconds since the Unix epoch. */
 interface CommonFields extends RateLimitConfig {
   /** The time of the snapshot by the server's clock. */
   readonly now: number;

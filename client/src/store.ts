@@ -13,7 +13,7 @@ export interface RateLimitOptions {
   readonly url: string;
   /** A server-time endpoint, which returns `{ now }`. Needed if responses from `url` may be cached. */
   readonly timeUrl?: string;
-  /** Options of both requests. */
+  /** The options of the requests to `url` and `timeUrl`. */
   readonly init?: RequestInit;
   /**
    * Identifies the user. This option is required if a cookie identifies the user. Stores with different keys share
@@ -36,7 +36,7 @@ export interface RateLimitOptions {
   readonly monotonic?: () => number;
 }
 
-/** Whether a request would be allowed now. A store returns the same object until the content changes. */
+/** Whether a request would be allowed now. A store returns the same object until the content of the status changes. */
 export interface RateLimitStatus {
   /** Whether the request would be allowed. `true` before the first snapshot, so the server decides. */
   readonly ok: boolean;
@@ -59,7 +59,7 @@ export interface RateLimitCheck {
   readonly retryAt: number | null;
 }
 
-/** The limit of one user, which this page projects. The functions do not use `this`. */
+/** A store for the limit of one user. The functions do not use `this`. */
 export interface RateLimitStore {
   /**
    * Calls `listener` after every change, until the returned function is called. While it has listeners, the store
@@ -281,11 +281,11 @@ function isSame(a: RateLimitStatus, b: RateLimitStatus): boolean {
 
 interface TimedStatus {
   readonly status: RateLimitStatus;
-  /** The time until which the status is valid, in milliseconds of the monotonic clock. */
+  /** The time until which the status is valid, in milliseconds on the monotonic clock. */
   readonly until: number;
 }
 
-/** The longest backoff, in milliseconds, which is reached only if there are more retries than by default. */
+/** The longest backoff, in milliseconds, which is reached only if `retries` is higher than the default. */
 const MAX_BACKOFF = 60_000;
 /** A larger change of `gap`, in milliseconds, cannot be caused by drift between the two clocks. */
 const CLOCK_JUMP = 1000;

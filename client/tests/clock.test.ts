@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createServerClock } from '../src/clock.js';
 
-/** The time of the server, in microseconds since the epoch. */
+/** The server's time, in microseconds since the epoch. */
 const NOW = 1_700_000_000_000_000;
 
 test('the browser clock is used until the first sample', () => {
@@ -30,7 +30,7 @@ test('the sample with the shortest round trip is used until clock drift may exce
   assert.equal(clock.at(20), NOW, 'a longer round trip is ignored');
   const hour = 3_600_000;
   clock.sample(NOW + hour * 1000, hour, hour + 200);
-  assert.equal(clock.at(hour + 200), NOW + hour * 1000, 'after an hour, it is used');
+  assert.equal(clock.at(hour + 200), NOW + hour * 1000, 'after an hour, a longer round trip is used');
 });
 
 test('the next sample after `distrust` is used', () => {

@@ -118,6 +118,6 @@ for (const [family, fields] of Object.entries({
     w.store.observe(refusal({ ...fields, 'retry-after': '20' }));
     await w.pass(110);
     const { retryAt } = w.store.getStatus(1);
-    assert.ok(retryAt !== null && retryAt - refusedAt <= 6050, 'the time is exact, because this limit refused it');
+    assert.ok(retryAt !== null && retryAt - refusedAt <= 6050, 'exact, because this limit refused the request');
   });
 }

@@ -47,7 +47,7 @@ test('a sample of the shards gives an estimate, which is at most the capacity', 
 });
 
 test('the tokens of all shards are exact beyond 2^53 tokens times shards', () => {
-  // 15,624,999,999,999 tokens in 63 of the 64 shards, 15,625,000,000,062 in the first.
+  // Of the 64 shards, 63 are read. The first has 15,625,000,000,000 tokens, and each of the others has one fewer.
   const rows = Array.from({ length: 63 }, (_, i) => ({ capacity: 15_624_999_999_999 + (i === 0 ? 1 : 0), rate: 1 }));
   const { available } = calculateRateLimit(sharded(rows, { shards: 64, capacity: 999_999_999_999_999 }), NOW, 0);
   assert.equal(BigInt(available), ((15_624_999_999_999n * 63n + 1n) * 64n) / 63n);

@@ -1,4 +1,4 @@
-/** Tests that stores with the same request on a page share their state. */
+/** Tests that the stores on a page share their state if they send the same request. */
 
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';

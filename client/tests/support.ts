@@ -4,7 +4,7 @@ import type { RowSnapshot, Shard, ShardedSnapshot } from '../src/index.js';
 /** The time of the snapshots, in microseconds since the epoch. */
 export const NOW = 1_700_000_000_000_000;
 
-/** Returns the snapshot of a full bucket of ten tokens per minute, in which `fields` are replaced. */
+/** Returns the snapshot of a full bucket of ten tokens per minute, after replacing `fields`. */
 export function snapshot(fields: Partial<RowSnapshot>): RowSnapshot {
   return {
     policy: 'chat',

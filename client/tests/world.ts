@@ -12,7 +12,7 @@ import { NOW, snapshot } from './support.js';
 /** A simulated server, network and browser, in which times are in milliseconds. */
 export interface World {
   readonly store: RateLimitStore;
-  /** The server's response, which is one or several snapshots, a response, or a network error. */
+  /** What the server returns: one or several snapshots, another response, or a network error. */
   answer: Snapshot | { limits: Snapshot[]; now: number } | Response | Error;
   /** The delay of a request and the delay of its response. */
   latency: [number, number];
@@ -91,7 +91,7 @@ export function world(test: TestContext, options: Partial<RateLimitOptions> = {}
     timers: () => set.size,
     async pass(milliseconds: number) {
       const end = Date.now() + milliseconds;
-      // The steps are small, because responses may be in flight. During long waits, no responses are in flight.
+      // The steps are small while responses may be in flight. During long waits, no responses are in flight.
       const tick = milliseconds > 100_000 ? milliseconds / 100 : 10;
       await settle();
       while (Date.now() < end) {

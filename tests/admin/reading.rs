@@ -86,7 +86,7 @@ async fn the_heaviest_keys_have_counts_and_texts_if_shown() {
     assert_eq!((&worst["allowed"], &worst["retry_after_ms"]), (&json!(false), &json!(12_000)));
     assert_eq!((&second["text"], &second["refused"]), (&json!("2"), &json!(3)));
     server.clock.advance(MINUTE);
-    assert_eq!(server.read("limited").await["keys"][0]["allowed"], true, "the key was refused, but is free now");
+    assert_eq!(server.read("limited").await["keys"][0]["allowed"], true, "the key was refused, but is allowed now");
 }
 
 #[tokio::test]

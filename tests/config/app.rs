@@ -12,7 +12,7 @@ use tower::ServiceExt;
 
 use crate::answer::Answer;
 
-/// Parses `text` in the format of the file extension in `name`. The JSON schema must accept each file that is valid.
+/// Parses `text` in the format that the file extension in `name` indicates. The JSON schema must accept valid files.
 pub(crate) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
     let reader = reader();
     let config = match name.rsplit_once('.').expect("expected a file extension").1 {

@@ -1,4 +1,4 @@
-//! Limits for routes that are read from a file, in an axum router.
+//! Route limits that are read from a file, in an axum router.
 
 use tollgate::{Config, DAY, key};
 

@@ -59,7 +59,7 @@ async fn routes_choose_several_policies_with_their_own_keys_and_costs() {
     ] {
         assert_eq!(left(&app, line, lines).await, (status, expected.to_owned()), "{line} {lines:?}");
     }
-    // The extractor `tenant` refuses requests without a tenant.
+    // The `tenant` extractor rejects requests without a tenant.
     assert_eq!(left(&app, "GET /todos", &["x-user: ada"]).await.0, 400);
     let routes: Vec<_> = config.routes().map(|(line, policy)| format!("{line} {}", policy.name())).collect();
     assert_eq!(routes, ["/users/{id} api", "GET /todos tenant", "GET /todos api", "POST /todos api"]);

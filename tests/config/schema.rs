@@ -1,4 +1,4 @@
-//! The JSON schema accepts every file that the reader accepts, and refuses unknown and missing fields.
+//! The JSON schema accepts every file that the reader accepts, and rejects files with unknown or missing fields.
 //!
 //! `TOLLGATE_MESSAGES=write cargo test --all-features --test config` rewrites `docs/tollgate.schema.json`.
 
@@ -21,13 +21,13 @@ fn schema() -> Value {
     serde_json::to_value(tollgate::config::schema()).unwrap()
 }
 
-/// Validates a file with the schema.
+/// Validates a file against the schema.
 pub(crate) fn check(file: &Value) -> Result<(), String> {
     let (schemas, index) = &*SCHEMA;
     schemas.validate(file, *index).map_err(|error| error.to_string())
 }
 
-/// Converts a file in the format of the file extension in `name` to JSON.
+/// Converts a file to JSON from the format that the file extension in `name` indicates.
 pub(crate) fn json(name: &str, text: &str) -> Value {
     let text = text.trim_start_matches('\u{feff}');
     match name.rsplit_once('.').unwrap().1 {

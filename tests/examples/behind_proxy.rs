@@ -1,4 +1,4 @@
-//! The clients use several addresses in 127.0.0.0/8, which are all assigned to the loopback interface only on Linux.
+//! The clients use several addresses in 127.0.0.0/8. Only Linux assigns all of them to the loopback interface.
 #![cfg(target_os = "linux")]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ async fn forged_addresses_do_not_bypass_the_limit() {
     assert!(other.has(example.promised(r#"ratelimit-policy: "app";q=3;w=3600"#)), "{other:?}");
     assert!(other.has(example.promised(r#"ratelimit: "app";r=2;t=2400"#)), "{other:?}");
 
-    // Requests that the same client sends directly use the same bucket, which is already empty.
+    // Requests that the same client sends directly to the app use the same bucket, which is already empty.
     assert_eq!(forging(2, ONE, app).await, "429 429");
 }
 

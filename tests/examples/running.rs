@@ -167,7 +167,7 @@ impl TestResponse {
         self.lines(name).next()
     }
 
-    /// The values of all lines of a header.
+    /// Returns the values of all lines of a header.
     pub(crate) fn lines(&self, name: &str) -> impl Iterator<Item = &str> {
         self.head.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(": "))
     }

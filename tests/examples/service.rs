@@ -27,7 +27,7 @@ impl Service {
     }
 }
 
-/// The remaining tokens of a policy in the headers.
+/// Returns the remaining tokens of a policy, as reported in the headers.
 fn left(response: &TestResponse, policy: &str) -> Option<u64> {
     let item =
         response.lines("ratelimit").find_map(|line| line.strip_prefix(&format!("{policy:?};r=")).map(str::to_owned))?;

@@ -77,7 +77,7 @@ async fn a_github_client_waits_until_the_unix_time_in_the_reset_header() {
     for left in [2, 1, 0] {
         let answer = take(&app, 1).await;
         assert_eq!(three_fields(&answer.headers, "x-", NOW), Some((3, left, 60)));
-        // When no requests are left, the client waits before it is refused.
+        // When no requests are left, the client waits without sending a request that would be refused.
         assert_eq!(octokit(&answer.headers, answer.status, NOW + 20), (left == 0).then_some(41));
     }
     let refused = take(&app, 1).await;

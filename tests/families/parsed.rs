@@ -50,7 +50,7 @@ fn seconds(duration: Duration) -> u64 {
     duration.as_nanos().div_ceil(1_000_000_000).clamp(1, 999_999_999_999_999) as u64
 }
 
-/// Returns `w`, the time window of the limit, computed independently as the draft defines it.
+/// Returns `w`, the time window of the limit, computed independently of the crate, as the draft defines it.
 fn window(quota: &Quota) -> Duration {
     let (period, limit, rate) =
         (quota.period().as_micros(), u128::from(quota.get_capacity()), u128::from(quota.rate()));

@@ -69,7 +69,7 @@ async fn a_handler_denies_with_the_same_response_as_the_layer() {
     }
 }
 
-/// Returns the response to the third request, where the app allows two.
+/// Returns the response to the third request to an app that allows two.
 async fn refusal_of(app: impl FnOnce(&RateLimiter) -> Router) -> crate::answer::Answer {
     let (limiter, _clock) = limiter();
     let client = serve(app(&limiter)).await;

@@ -71,7 +71,7 @@ async fn reset_returns_false_if_there_is_no_such_row() {
     assert!(!limiter.reset(&API, v6).await.unwrap(), "an address and its network must be different keys");
     assert!(
         !limiter.reset(&Policy::new("other", Quota::per_minute(10)), 1).await.unwrap(),
-        "another policy must have another row"
+        "a different policy must have a different row"
     );
     assert!(limiter.reset(&API, 1).await.unwrap());
     assert!(!limiter.reset(&API, 1).await.unwrap(), "the first reset must have removed the row");

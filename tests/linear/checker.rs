@@ -187,7 +187,7 @@ struct Table {
 }
 
 impl Table {
-    /// Returns the table after an operation, or `None` if the algebra gives other results. `readings` contains all
+    /// Returns the table after an operation, or `None` if the algebra gives different results. `readings` contains all
     /// readings of the clock since the operation began.
     fn after(&self, operation: &Operation, readings: &[Micros]) -> Option<Table> {
         let mut next = self.clone();

@@ -35,7 +35,7 @@ fn after_1100_quotas_a_surcharge_delays_the_next_call() {
     now(usage.settle(900));
     let denied = now(limiter.try_limit(&policy, "ada"));
     let wait = denied.retry_after().expect("expected a retry time");
-    assert!(wait > Duration::from_secs(5940), "expected the time for 892 tokens at 9 per minute, found {wait:?}");
+    assert!(wait > Duration::from_secs(5940), "expected the time to refill 892 tokens at 9 per minute, found {wait:?}");
 }
 
 #[test]

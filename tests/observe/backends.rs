@@ -1,4 +1,4 @@
-//! A memory backend that can become unavailable as a remote backend can.
+//! A memory backend that can become unavailable, like a remote backend.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! The event `near_limit` is emitted when a key passes a share of its limit.
+//! The `near_limit` event is emitted when a key has spent a given share of its limit.
 
 use tollgate::observe::Tracing;
 use tollgate::{HOUR, MINUTE, Policy, Quota, clock::ManualClock};

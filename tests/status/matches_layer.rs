@@ -86,7 +86,7 @@ async fn a_table_reports_policies_with_their_own_keys_and_uses_each_extractor_on
     let expected = [("api", 1.0), ("daily", 0.0), ("tenant", 1.0)].map(|(name, spent)| (name.to_owned(), spent));
     assert_eq!(reported, expected);
     assert_eq!(lookups.load(Ordering::Relaxed), 1);
-    // Requests to other routes need no tenant, so the report omits only the tenant's policy.
+    // Without a tenant, the report omits only the `tenant` policy, because requests to other routes need no tenant.
     assert_eq!(names(&statuses(&app, "ada").await), ["api", "daily"]);
 }
 

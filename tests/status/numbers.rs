@@ -57,7 +57,7 @@ async fn a_bucket_reports_no_start_and_no_previous_window() {
     let (limiter, clock) = limiter();
     let bucket = Policy::new("bucket", Quota::token_bucket(10, MINUTE).start(Duration::from_secs(7)));
     let app = Router::new().route("/rate-limit", status::of(&limiter, &bucket, user));
-    // For a bucket, the carry of the row is a refund, which must not be reported as the count of a previous window.
+    // For a bucket, the row's carry is a refund, which must not be reported as the count of a previous window.
     let early = limiter.acquire(&bucket, "ada".to_owned()).cost(5).hold().await.unwrap();
     limiter.acquire(&bucket, "ada".to_owned()).cost(3).await.unwrap();
     clock.advance(SECOND);

@@ -1,4 +1,4 @@
-//! Responses when the backend fails. They have a `Retry-After` and reveal nothing about the backend.
+//! The responses when the backend fails, which have a `Retry-After` and reveal nothing about the backend.
 
 use axum::body::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};

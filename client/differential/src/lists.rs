@@ -26,7 +26,7 @@ pub fn print(count: u64, random: &mut Random, out: &mut impl Write) {
         // Some limiters read a sample of the shards.
         let limiter = RateLimiter::builder(backend).sample_shards(if random.one_in(8) { 5 } else { 64 }).build();
         let limiter = Limiter { limiter, clock, policies: policies(random) };
-        // Some rows were written under other quotas of the same policies.
+        // Some rows were written under different quotas of the same policies.
         if random.one_in(3) {
             let policies = limiter.policies.iter().filter_map(|policy| changed(random, policy)).collect();
             Limiter { policies, ..limiter.clone() }.spend(random);
@@ -52,7 +52,7 @@ pub fn print(count: u64, random: &mut Random, out: &mut impl Write) {
 
 /// The number of decisions on each list of snapshots.
 const DECISIONS: u64 = 16;
-/// Enough for four quotas with 64 shards, each with two rows, if some parts of the table fill up before others.
+/// Enough for four quotas with 64 shards of two rows each, even if some parts of the table fill up before others.
 const MAX_ROWS: usize = 16_384;
 /// The year 2200. At the last instant, in 2255, a memory backend considers all rows expired.
 const LATEST: Micros = Micros::new(7_258_118_400_000_000);
@@ -149,7 +149,7 @@ fn projected(snapshot: &Snapshot, now: Micros, ask: Ask) -> String {
     ])
 }
 
-/// Returns one to four quotas, which belong to one policy or to several.
+/// Returns policies that have one to four quotas in total.
 fn policies(random: &mut Random) -> Vec<Policy> {
     let mut policies: Vec<Policy> = Vec::new();
     for index in 0..=random.below(4) {
@@ -165,7 +165,7 @@ fn policies(random: &mut Random) -> Vec<Policy> {
     policies
 }
 
-/// Returns a quota with the same number of shards as the quotas of `like`, or with a random number.
+/// Returns a quota with as many shards as the quotas of `like` or, without `like`, with a random number of shards.
 fn divided(random: &mut Random, like: Option<&Policy>) -> Quota {
     let shards = like.map_or([1, 2, 7, 64][random.below(4) as usize], |policy| policy.quotas()[0].get_shards());
     loop {
@@ -177,7 +177,7 @@ fn divided(random: &mut Random, like: Option<&Policy>) -> Quota {
     }
 }
 
-/// Returns a policy with the same name and other quotas, some of which have the same periods.
+/// Returns a policy with the same name and different quotas, some of which have the same periods as before.
 fn changed(random: &mut Random, policy: &Policy) -> Option<Policy> {
     let shards = policy.quotas()[0].get_shards();
     let mut quotas: Option<Quotas> = None;
@@ -195,7 +195,7 @@ fn changed(random: &mut Random, policy: &Policy) -> Option<Policy> {
     Policy::try_new(policy.name().to_string(), quotas?).ok()
 }
 
-/// Returns the instant of the next decision: `now`, a retry time or due time, a microsecond before that, or later.
+/// Returns the instant of the next decision: `now`, the retry time or due time, a microsecond before it, or later.
 fn later(random: &mut Random, quota: &Quota, now: Micros, decisions: &Decisions) -> Micros {
     let wait = if decisions.is_allowed() { Some(decisions.delay()) } else { decisions.retry_after() };
     let wait = wait.map_or(0, |wait| wait.as_micros() as u64);

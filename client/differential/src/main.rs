@@ -20,8 +20,8 @@ use tollgate::{Policy, Quota, RateLimiter};
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [kind, count, seed] = &arguments[..] else { panic!("usage: tollgate-differential rows|lists COUNT SEED") };
-    let count = count.parse().expect("a number of decisions");
-    let mut random = Random(seed.parse().expect("a number as the seed"));
+    let count = count.parse().expect("COUNT must be a number");
+    let mut random = Random(seed.parse().expect("SEED must be a number"));
     let mut out = BufWriter::new(std::io::stdout().lock());
     match kind.as_str() {
         "rows" => print_rows(count, &mut random, &mut out),
@@ -88,7 +88,7 @@ fn line(quota: &Quota, state: &State, now: Micros, ask: Ask, step: &Step, reader
     ])
 }
 
-/// Returns the kind of verdict, and the wait or the retry time in microseconds.
+/// Returns the kind of the verdict, and the wait or the retry time in microseconds.
 fn verdict(step: &Step) -> (&'static str, Option<u128>) {
     match step.verdict {
         Verdict::Allow => ("allow", Some(0)),

@@ -43,7 +43,7 @@ fn with_random_start(random: &mut Random, quota: Quota) -> Quota {
     quota.start(Duration::from_micros(start))
 }
 
-/// Returns an arbitrary row, which may have fractions, be in the distant past, or be ahead of the clock.
+/// Returns an arbitrary row, which may have fractional counts, be in the distant past, or be ahead of the clock.
 pub fn row(random: &mut Random, quota: &Quota, now: Micros) -> State {
     let fill = quota.window().as_micros() as u64;
     let at = match random.below(6) {
@@ -109,7 +109,8 @@ pub fn instant(random: &mut Random) -> Micros {
     }
 }
 
-/// Returns an instant after a decision: its retry time or due time, a microsecond before that, or any other instant.
+/// Returns the instant of the next decision: the retry time or due time of `step`, a microsecond before it, or any
+/// other instant.
 pub fn next(random: &mut Random, quota: &Quota, now: Micros, step: &Step) -> Micros {
     if let Verdict::Deny { retry: Some(time) } | Verdict::Reserve { wait: time } = step.verdict {
         let time = time.as_micros() as u64;

@@ -19,7 +19,7 @@ export interface Row {
 
 /** An algorithm's operations on a row under one quota. Instants are in microseconds. */
 export interface Algebra {
-  /** The time in which a debt of the full capacity is repaid, or a debt of one token if the capacity is 0. */
+  /** The time in which a debt of the full capacity is repaid or, if the capacity is 0, a debt of one token. */
   readonly fill: number;
   /** Returns the row at `now`, after subtracting the tokens that were repaid until then. */
   roll(row: Row, now: number): Row;
@@ -38,14 +38,14 @@ export interface Algebra {
 }
 
 /**
- * The last instant, which is in the year 2255, and the largest number of spent tokens. The value is 2^53 - 1, up to
- * which doubles represent all integers.
+ * The last instant, which is in the year 2255, and the largest number of spent tokens. Doubles represent all integers
+ * up to this value, which is 2^53 - 1.
  */
 export const LAST = Number.MAX_SAFE_INTEGER;
 
 export const ALREADY = -1;
 
-/** Searches from `guess`, which was rounded twice, for the first microsecond that is `enough`. */
+/** Searches from `guess`, which was rounded twice, for the first microsecond for which `enough` returns true. */
 export function tighten(guess: number, enough: (elapsed: number) => boolean): number {
   let elapsed = guess;
   for (let i = 0; i < 4; i++) {

@@ -1,4 +1,4 @@
-// Rows that another quota wrote, as they are read after a quota has changed.
+// Rows that another quota wrote, and how they are read after a quota has changed.
 import type { RateLimitConfig } from '../snapshot.js';
 import { LAST, type Row } from './algebra.js';
 import { windowsOf } from './windows.js';
@@ -11,7 +11,7 @@ export function isForeign(row: Row, now: number): row is ForeignRow {
   return row.written_by !== undefined && row.spent + row.previous > 0 && now < (row.clear ?? 0);
 }
 
-/** The debt is repaid at the rate of the faster of the two token buckets, the reader's or the writer's. */
+/** The debt is repaid at the rate of the reader's or the writer's token bucket, whichever is faster. */
 export const FASTER_BUCKET = 1;
 /** The row is read as if the quota had written it. */
 export const OWN = 2;
@@ -42,7 +42,7 @@ export function isBoundary(config: RateLimitConfig, ts: number): boolean {
   return begin(index(ts)) === ts;
 }
 
-/** Converts a foreign row whose counts are not reduced to a row of the reader's quota, repaid from `now` on. */
+/** Returns a foreign row as a row of the reader's quota that is repaid from `now` on. The counts are not reduced. */
 export function rollWhole(config: RateLimitConfig, row: Row, now: number): Row {
   const { index, begin } = windowsOf(config);
   const latest = Math.max(row.ts, now);

@@ -1,4 +1,4 @@
-// A quota: one of the algorithms, together with reservations and rows of other quotas.
+// A quota: one of the algorithms, extended to rows that other quotas wrote.
 import type { RateLimitConfig } from '../snapshot.js';
 import { LAST, type Row } from './algebra.js';
 import { first, isBoundary, isForeign, OWN, readingOf, rollFaster, rollWhole, WHOLE } from './changed.js';

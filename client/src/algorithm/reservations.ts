@@ -1,4 +1,4 @@
-// Reservations: when tokens that are not yet available will be.
+// Reservations of tokens that are not yet available.
 import type { RateLimitConfig } from '../snapshot.js';
 import { LAST, type Row } from './algebra.js';
 import { FASTER_BUCKET, first, isForeign, OWN, readingOf } from './changed.js';
@@ -18,7 +18,7 @@ export interface Reservations {
   retryAt(row: Row, now: number, cost: number): number;
 }
 
-/** Returns the operations of a quota that allows reservations which are due within `maxWait` (microseconds). */
+/** Returns a quota's operations for reservations that are due within `maxWait` (microseconds). */
 export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: number): Reservations {
   const { capacity, max_reserved: reservable } = config;
   const { roll, fits, within, when } = quota;

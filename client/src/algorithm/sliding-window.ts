@@ -20,10 +20,11 @@ export function slidingWindow(config: RateLimitConfig): Algebra {
   // The result is rounded twice, so at the start of a window it may exceed `count`.
   const weighted = (count: number, elapsed: number): number => Math.min((count * (period - elapsed)) / period, count);
   /**
-   * Returns the part of the previous window's count at `now`. A row ahead of the clock is at the start of its window.
+   * Returns the part of the previous window's count that still counts at `now`. For a row ahead of the clock, `now` is
+   * treated as the start of the row's window.
    */
   const previousAt = (row: Row, now: number): number => weighted(row.previous, now < row.ts ? 0 : offset(now));
-  /** Returns the microseconds into a window after which at most `level` of the previous window's `count` counts. */
+  /** Returns the microseconds into a window after which at most `level` of the previous `count` still counts. */
   const elapsedUntil = (count: number, level: number): number =>
     count <= level
       ? 0

@@ -5,7 +5,7 @@ import type { RateLimitConfig } from '../snapshot.js';
 export interface Windows {
   /** Returns the number of the window that contains `now`. Window 0 begins at or before the epoch. */
   index(now: number): number;
-  /** Returns the instant `offset` microseconds into window `index`, or the epoch if that instant is before it. */
+  /** Returns the instant `offset` microseconds into window `index`, but never an instant before the epoch. */
   begin(index: number, offset?: number): number;
   /** Returns the microseconds from the start of the window to `now`. */
   offset(now: number): number;
