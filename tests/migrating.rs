@@ -59,7 +59,7 @@ fn every_test_named_in_a_guide_exists() {
         let mut named: Vec<String> = quoted(changes).filter(|it| it.matches('_').count() > 4).collect();
         for row in rows {
             let shown = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
-            assert!(shown.contains('`'), "{peer}.md: no test is named for {row:?}");
+            assert!(shown.contains('`'), "{peer}.md: no test is listed for {row:?}");
             named.extend(quoted(shown).filter(|name| !name.contains('/')));
         }
         for name in named {
@@ -108,7 +108,7 @@ fn every_claim_in_the_comparison_names_a_test_or_table() {
                 "PROOF.md names the table {name:?}, which is not in RESULTS.md"
             );
         }
-        assert!(test_names.len() + table_names.len() > 0, "PROOF.md: no test or table is named for {row:?}");
+        assert!(test_names.len() + table_names.len() > 0, "PROOF.md: no test or table is listed for {row:?}");
     }
 }
 

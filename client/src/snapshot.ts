@@ -114,7 +114,7 @@ function checkState(fields: Record<string, unknown>): void {
   if (clear !== undefined || written_by !== undefined) {
     check(fields, 'clear', 0, LAST);
     if (!isAlgorithm(written_by)) {
-      throw new TypeError(`tollgate: "written_by" of the snapshot is the unknown algorithm "${written_by}"`);
+      throw new TypeError(`tollgate: the field "written_by" of the snapshot names an unknown algorithm, "${written_by}"`);
     }
   }
 }
@@ -125,7 +125,7 @@ const isAlgorithm = (name: unknown): boolean => ALGORITHMS.includes(name as Algo
 function check(fields: Record<string, unknown>, name: string, min: number, max: number): number {
   const value = fields[name];
   if (typeof value !== 'number' || !(value >= min && value <= max) || (value % 1 && !FRACTIONS.includes(name))) {
-    throw new TypeError(`tollgate: "${name}" of the snapshot is ${value}; does the url lead to a status endpoint?`);
+    throw new TypeError(`tollgate: the field "${name}" of the snapshot is ${value}; does the URL point to a status endpoint?`);
   }
   return value;
 }

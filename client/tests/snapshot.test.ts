@@ -64,6 +64,6 @@ test('the error names the field that is missing or out of range', () => {
     assert.throws(() => parseSnapshots({ ...divided, rows }), /"rows" of the snapshot is not a list of 1 to 2 shards/);
   }
   for (const body of [undefined, null, 'no', 1, []]) {
-    assert.throws(() => parseSnapshots(body), /does the url lead to a status endpoint/);
+    assert.throws(() => parseSnapshots(body), /does the URL point to a status endpoint/);
   }
 });

@@ -165,7 +165,7 @@ impl Bucket {
         self.rows.iter().flatten().find(|row| row.id == id && row.is_current(now))
     }
 
-    /// Replaces the entry of the same row or, if there is none, the entry whose backend call is the oldest.
+    /// Replaces the entry for the same row or, if there is none, the entry with the oldest backend call.
     fn put(&mut self, row: CachedRow) {
         let same = self.rows.iter().position(|known| known.is_some_and(|known| known.id == row.id));
         let place = same.unwrap_or_else(|| {

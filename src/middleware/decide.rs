@@ -45,14 +45,14 @@ pub(super) struct RequestCharges {
     has_ignored_error: bool,
 }
 
-/// A charge under the rule with this index.
+/// A charge under one of the rules. `rule` is the index of the rule.
 pub(super) struct RuleCharge {
     pub(super) rule: usize,
     pub(super) subject: Subject,
     pub(super) cost: u64,
 }
 
-/// A [`RuleCharge`] whose subject or cost may still be computed.
+/// A [`RuleCharge`] whose subject or cost may not be known yet.
 struct PendingCharge {
     rule: usize,
     extraction: Extraction,

@@ -103,7 +103,7 @@ impl Policy {
     #[track_caller]
     #[must_use]
     pub const fn enforce(mut self, enforce: Enforce) -> Policy {
-        assert!(enforce.is_valid(), "tollgate: expected a share to enforce from 0.0 to 1.0");
+        assert!(enforce.is_valid(), "tollgate: expected an enforced share from 0.0 to 1.0");
         self.enforce = enforce;
         self
     }
@@ -155,6 +155,6 @@ mod tests {
         }
         let api = Policy::new("api", Quota::per_second(5));
         let error = api.try_enforce(Enforce::Share(1.5)).expect_err("more than all keys");
-        assert_eq!(error.to_string(), "policy \"api\": expected a share to enforce from 0.0 to 1.0, found 1.5");
+        assert_eq!(error.to_string(), "policy \"api\": expected an enforced share from 0.0 to 1.0, found 1.5");
     }
 }

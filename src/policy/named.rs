@@ -255,7 +255,7 @@ impl Policy {
         if enforce.is_valid() {
             return Ok(());
         }
-        let what = format_args!("expected a share to enforce from 0.0 to 1.0, found {}", enforce.share());
+        let what = format_args!("expected an enforced share from 0.0 to 1.0, found {}", enforce.share());
         Err(PolicyError::new(&self.name, what))
     }
 

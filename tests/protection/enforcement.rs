@@ -191,5 +191,5 @@ fn enforcement_changes_at_run_time_and_reverts() {
 
     let error = crate::support::now(async { Ok::<_, ()>(limiter.set_enforcement(&REAL, Enforce::Share(-1.0)).await) });
     let error = error.unwrap_err().to_string();
-    assert_eq!(error, "policy \"real\": expected a share to enforce from 0.0 to 1.0, found -1");
+    assert_eq!(error, "policy \"real\": expected an enforced share from 0.0 to 1.0, found -1");
 }

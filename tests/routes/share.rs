@@ -17,7 +17,7 @@ use crate::app::{call, limiter, policy, user};
 
 const KEYS: usize = 2000;
 
-/// Returns a limiter with a fixed secret, as all processes of a service would have. The secret determines which keys
+/// Returns a limiter with a fixed secret, like the one that all processes of a service share. The secret determines which keys
 /// are in a share.
 fn shared_secret() -> RateLimiter {
     let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
