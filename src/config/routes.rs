@@ -133,7 +133,7 @@ impl<'n> PolicyNames<'n> {
         value.list(|value| {
             let name = self.name(&value)?.to_owned();
             if names.contains(&name) {
-                value.fault("duplicate; remove one of them");
+                value.fault("given more than once; write it only once");
             }
             names.push(name);
             Some(())

@@ -117,7 +117,7 @@ impl<'n> Value<'n> {
             if names.insert(name) {
                 unique.push((name.as_str(), value));
             } else {
-                value.fault("duplicate; remove one of them");
+                value.fault("given more than once; write it only once");
             }
         }
         Some(unique)

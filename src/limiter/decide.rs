@@ -369,7 +369,7 @@ impl RateLimiter {
     #[cold]
     fn failed(&self, call: &CallState, takes: &[Take<'_>], error: Error) -> Result<Decisions, Error> {
         let latency = call.began.map(|began| began.elapsed());
-        // The failure mode decides each quota as a whole, without shards.
+        // The failure mode ignores shards, and decides each quota as a whole.
         let takes: Takes<'_> = undivided(takes).collect();
         for take in takes.iter().filter(|take| take.part.is_first()) {
             let failed = Failed { policy: take.row.policy, key: take.row.key, error: &error, latency };

@@ -52,7 +52,7 @@ fn parse(text: &str) -> Result<IpNet, CidrError> {
 pub struct CidrError(String);
 
 const NOT_A_NETWORK: &str =
-    "is not a network; write an address and a prefix length, as in \"10.0.0.0/8\", or one address";
+    "is not a network; write one address, or an address and a prefix length, as in \"10.0.0.0/8\"";
 const ALL_OF_IPV4: &str = "covers all clients behind NAT64, which are identified by their IPv4 addresses; write the \
     IPv4 networks that you mean";
 
