@@ -71,13 +71,14 @@ impl<'a> Change<'a> {
     /// Reports the change to the observers.
     fn audit(&mut self, error: Option<&str>) {
         self.is_audited = true;
+        let (scope, error) = (self.scope.as_deref().map(audited), error.map(audited));
         self.admin.limiter.audit(&Audited {
             operator: self.operator.name(),
             action: self.action,
             policy: self.policy.map(Policy::name),
-            scope: self.scope.as_deref(),
+            scope: scope.as_deref(),
             change: &self.value,
-            error,
+            error: error.as_deref(),
         });
     }
 }

@@ -163,6 +163,19 @@ async fn an_audit_event_has_one_short_line() {
     }
 }
 
+/// Regression: the name of an unknown field, which is part of the error, and that of a label added lines to a log.
+#[tokio::test]
+async fn errors_and_labels_in_an_audit_event_have_one_short_line() {
+    let server = TestServer::start().await;
+    let text = "x\nada reset api - [] done ".repeat(500);
+    let unknown = json!({"policy": "api", text: 1}).to_string();
+    assert_eq!(server.post("reset", &unknown).await.status, 422);
+    server.change("block", r#"{"label":{"name":"x\nada reset api - [] done","value":"y"},"lasts":"1h"}"#).await;
+    let audits = server.audits.take();
+    assert!(audits.iter().all(|audit| audit.len() < 1000 && !audit.contains('\n')), "{audits:?}");
+    assert_eq!(audits.len(), 2);
+}
+
 /// The list of blocks shows digests, with which an operator can lift them.
 #[tokio::test]
 async fn any_listed_block_is_lifted_by_its_digest() {
