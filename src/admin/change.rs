@@ -13,6 +13,7 @@ use super::lists::shown;
 use super::problem::Problem;
 use super::target::{self, BlockTarget};
 use super::{Admin, Scope};
+use crate::algorithm::Quota;
 use crate::limiter::observer::Audited;
 use crate::policy::{Enforce, Key, Policy, Quotas, SignalKind, Subject};
 
@@ -113,7 +114,8 @@ pub(super) async fn reset(
         match (key, all) {
             (Some(key), false) => {
                 let key = change.key(&key)?;
-                Ok(Some(admin.limiter.reset(policy, key).await?))
+                // The router knows neither the caller's tier nor its own quota, which may have shards.
+                Ok(Some(admin.limiter.reset(policy, Subject::new(key).quota(MOST_SHARDS)).await?))
             }
             (None, true) => {
                 admin.limiter.reset_policy(policy).await?;
@@ -125,6 +127,8 @@ pub(super) async fn reset(
     .await;
     change.end(done, admin.rows_scope())
 }
+
+const MOST_SHARDS: Quota = Quota::per_second(Quota::MAX_SHARDS).shards(Quota::MAX_SHARDS);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
