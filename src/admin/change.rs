@@ -15,7 +15,7 @@ use super::target::{self, BlockTarget};
 use super::{Admin, Scope};
 use crate::algorithm::Quota;
 use crate::limiter::observer::Audited;
-use crate::policy::{Enforce, Key, Policy, Quotas, SignalKind, Subject};
+use crate::policy::{Enforce, Key, Policy, Quotas, Signal, SignalKind, Subject};
 
 /// The endpoints in this file. Their names are those of the audit events.
 pub(super) const ACTIONS: [&str; 6] = ["reset", "credit", "block", "unblock", "quota", "enforcement"];
@@ -198,9 +198,16 @@ pub(super) async fn unblock(
         }
         let signal = target.signal()?;
         change.scope = Some(name(&admin, &signal.0, signal.to_rule()));
-        let digest = admin.limiter.digest(Some(&signal.to_key()));
-        let found = admin.limiter.blocks().iter().any(|block| block.digest == digest);
-        admin.limiter.unblock(signal).await?;
+        let signals: Vec<Signal> = match &signal.0 {
+            SignalKind::Key(key) => target::signals(key).collect(),
+            _ => vec![signal],
+        };
+        let mut found = false;
+        for signal in signals {
+            let digest = admin.limiter.digest(Some(&signal.to_key()));
+            found |= admin.limiter.blocks().iter().any(|block| block.digest == digest);
+            admin.limiter.unblock(signal).await?;
+        }
         Ok(Some(found))
     }
     .await;

@@ -11,8 +11,8 @@ use super::lists::{BlockEntry, millis, shown};
 use super::problem::Problem;
 use super::{Admin, Scope, target};
 use crate::algorithm::{Ask, Verdict};
-use crate::limiter::{Block, Snapshot};
-use crate::policy::{Decision, Key, Policy, Reason, Signals, Subject};
+use crate::limiter::{Acquire, Block, Snapshot};
+use crate::policy::{Decision, Digest, Key, Policy, Reason, Signals, Subject};
 
 /// A question about a key.
 #[derive(Deserialize)]
@@ -129,9 +129,13 @@ async fn answer(admin: &Admin, key: &Key, question: &Question) -> Result<Json<An
         policies.push(inspect(admin, policy, key, question.tier.as_deref()).await?);
     }
     let digest = admin.limiter.digest(Some(key));
-    let blocks: Vec<Block> = admin.limiter.blocks().into_iter().filter(|block| block.digest == digest).collect();
+    let blocked: Vec<Digest> =
+        target::signals(key).map(|signal| admin.limiter.digest(Some(&signal.to_key()))).collect();
+    let blocks: Vec<Block> =
+        admin.limiter.blocks().into_iter().filter(|block| blocked.contains(&block.digest)).collect();
     let deny_list = admin.limiter.deny_list();
-    let is_denied = deny_list.is_some_and(|list| list.find(Some(key), &Signals::new()).is_some());
+    let signals = key.address().into_iter().fold(Signals::new(), Signals::ip);
+    let is_denied = deny_list.is_some_and(|list| list.find(Some(key), &signals).is_some());
     let is_unknown = key.as_digest().is_some() && deny_list.is_some();
     let scope =
         AnswersScope { rows: admin.rows_scope(), blocks: admin.settings_scope(), deny_list: Scope::ThisProcess };
@@ -166,7 +170,8 @@ pub(super) async fn inspect(
     }
     let (quotas, source) = limiter.quota_source(policy, &subject);
     let enforced = limiter.enforces(policy, &subject);
-    let decision = limiter.try_check(policy, subject.clone()).await?;
+    let check = limiter.try_acquire(policy, subject.clone());
+    let decision = key.address().into_iter().fold(check, Acquire::ip).check().await?;
     let windows: Vec<Window> = inspected.iter().map(Window::of).collect();
     Ok(Answer {
         policy: policy.name().to_string(),

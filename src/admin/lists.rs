@@ -249,7 +249,11 @@ pub(super) async fn limited(
     heaviest.truncate(max);
     let mut keys = Vec::new();
     for (policy, _, Counted { key, text, count, max_error }) in heaviest {
-        let now = inspect(&admin, policy, &target::key(&key)?, None).await?;
+        // A shown key may be an address that is blocked. A shortened text may be that of another key.
+        let shown_key = text.as_deref().and_then(|text| text.parse::<Key>().ok());
+        let is_same = |known: &Key| shown(admin.limiter.digest(Some(known))) == key;
+        let key = shown_key.filter(is_same).map_or_else(|| target::key(&key), Ok)?;
+        let now = inspect(&admin, policy, &key, None).await?;
         keys.push(LimitedKey { text, refused: count, max_error, now });
     }
     let blocks = sorted_blocks(&admin);
