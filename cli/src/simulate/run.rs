@@ -44,7 +44,7 @@ pub struct Applied {
     pub late: u64,
 }
 
-/// The most requests that are held to sort them.
+/// The most requests that are held to sort them. A request with long texts counts as several.
 const MAX_HELD: usize = 1_000_000;
 
 impl Reading {
