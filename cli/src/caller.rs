@@ -34,7 +34,8 @@ pub enum Caller {
 
 impl CallerKey {
     pub fn of(self, entry: &Entry<'_>) -> Caller {
-        let text = |text: &str| if matches!(text, "" | "-") { Caller::Anonymous } else { Caller::Text(text.into()) };
+        let text =
+            |text: &str| if matches!(text, "" | "-") { Caller::Anonymous } else { Caller::Text(cut(text).into()) };
         match self {
             CallerKey::Address { v6_bits } => match entry.address {
                 Some(IpAddr::V4(address)) => Caller::V4(address),
@@ -50,6 +51,14 @@ impl CallerKey {
         }
     }
 }
+
+/// Returns the beginning of a text. The texts of millions of callers are kept.
+fn cut(text: &str) -> &str {
+    let end = (0..=text.len().min(MAX_TEXT)).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
+const MAX_TEXT: usize = 512;
 
 impl CallerKey {
     /// The field of a line that names the caller.
@@ -126,5 +135,14 @@ mod tests {
         for key in ["ip/0", "ip/129", "ip/", "address", ""] {
             assert!(key.parse::<CallerKey>().is_err(), "{key}");
         }
+    }
+
+    /// Regression: a compressed log of a few megabytes filled the memory with long user agents.
+    #[test]
+    fn long_names_are_cut() {
+        let (long, other) = (format!("{}a", "ä".repeat(30_000)), format!("{}b", "ä".repeat(30_000)));
+        let of = |user_agent| CallerKey::UserAgent.of(&Entry { user_agent, ..Entry::default() });
+        assert_eq!(of(&long), of(&other));
+        assert!(matches!(of(&long), Caller::Text(text) if text.len() <= 512));
     }
 }

@@ -108,6 +108,23 @@ fn the_routes_of_a_configuration_apply_to_the_paths_in_a_log() {
     assert_eq!((&worst[1]["caller"], &worst[1]["refused"]), (&"192.0.2.2".into(), &2.into()));
 }
 
+/// Regression: every line polled all waiting requests, so this took minutes.
+#[test]
+fn many_waiting_requests_are_simulated_quickly() {
+    let folder = tempfile::tempdir().unwrap();
+    let quota = "{ rate = 1, period = \"1 s\", max_reserved = 20_000 }";
+    let config = format!("default = \"api\"\n[policies.api]\nquota = {quota}\nwait = \"6 h\"\n");
+    let lines = (0..9_000).map(|i| {
+        let second = i / 1000;
+        format!("192.0.2.1 - - [01/Jan/2026:00:00:0{second} +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"\n")
+    });
+    let (config, log) = (file(&folder, "wait.toml", &config), file(&folder, "access.log", &lines.collect::<String>()));
+    let begin = std::time::Instant::now();
+    let (code, out, error) = tollgate(&["simulate", &log, "--config", &config]);
+    assert!(code == 0 && out.contains("0 (0.00 %)"), "{out} {error}");
+    assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{:?}", begin.elapsed());
+}
+
 #[test]
 fn a_difference_beyond_the_limit_fails() {
     let folder = tempfile::tempdir().unwrap();

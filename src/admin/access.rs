@@ -43,7 +43,8 @@ impl Operator {
 /// that a comparison takes does not depend on the tokens. See the [module](super) for an example.
 ///
 /// # Panics
-/// Panics if a token has fewer than 16 bytes or contains a character other than visible ASCII and spaces, or if two
+/// Panics if a token has fewer than 16 bytes without the spaces around it, if it contains a character other than visible
+/// ASCII and spaces, or if two
 /// tokens are equal.
 #[track_caller]
 pub fn bearer_tokens<T: AsRef<str>>(
@@ -53,14 +54,14 @@ pub fn bearer_tokens<T: AsRef<str>>(
     let secret = Secret::random();
     let mut operators = HashMap::new();
     for (token, operator) in tokens {
-        let token = token.as_ref();
+        let token = token.as_ref().trim();
         let is_valid = token.len() >= MIN_TOKEN && token.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
         assert!(
             is_valid,
             "tollgate: expected a token of at least {MIN_TOKEN} visible ASCII characters for {:?}",
             operator.name()
         );
-        let other = operators.insert(secret.hash(token.trim().as_bytes()), operator);
+        let other = operators.insert(secret.hash(token.as_bytes()), operator);
         assert!(other.is_none(), "tollgate: two operators have the same token; give each its own");
     }
     move |parts| {

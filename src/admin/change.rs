@@ -13,8 +13,9 @@ use super::lists::shown;
 use super::problem::Problem;
 use super::target::{self, BlockTarget};
 use super::{Admin, Scope};
+use crate::algorithm::Quota;
 use crate::limiter::observer::Audited;
-use crate::policy::{Enforce, Key, Policy, Quotas, SignalKind, Subject};
+use crate::policy::{Enforce, Key, Policy, Quotas, Signal, SignalKind, Subject};
 
 /// The names of the endpoints in this file, which audit events use as well.
 pub(super) const ACTIONS: [&str; 6] = ["reset", "credit", "block", "unblock", "quota", "enforcement"];
@@ -71,13 +72,14 @@ impl<'a> Change<'a> {
     /// Reports the change to the observers.
     fn audit(&mut self, error: Option<&str>) {
         self.is_audited = true;
+        let (scope, error) = (self.scope.as_deref().map(audited), error.map(audited));
         self.admin.limiter.audit(&Audited {
             operator: self.operator.name(),
             action: self.action,
             policy: self.policy.map(Policy::name),
-            scope: self.scope.as_deref(),
+            scope: scope.as_deref(),
             change: &self.value,
-            error,
+            error: error.as_deref(),
         });
     }
 }
@@ -112,7 +114,8 @@ pub(super) async fn reset(
         match (key, all) {
             (Some(key), false) => {
                 let key = change.key(&key)?;
-                Ok(Some(admin.limiter.reset(policy, key).await?))
+                // The router knows neither the caller's tier nor its own quota, which may have shards.
+                Ok(Some(admin.limiter.reset(policy, Subject::new(key).quota(MOST_SHARDS)).await?))
             }
             (None, true) => {
                 admin.limiter.reset_policy(policy).await?;
@@ -124,6 +127,8 @@ pub(super) async fn reset(
     .await;
     change.end(done, admin.rows_scope())
 }
+
+const MOST_SHARDS: Quota = Quota::per_second(Quota::MAX_SHARDS).shards(Quota::MAX_SHARDS);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -151,7 +156,7 @@ pub(super) async fn credit(
         }
         policy.check_change(tier.as_deref(), None).map_err(|error| Problem::invalid(error.to_string()))?;
         // The number of tokens in a row depends on the quota, and therefore on the tier.
-        let tier = inspect(&admin, policy, &key, tier.as_deref(), None).await?.into_tier();
+        let tier = inspect(&admin, policy, &key, tier.as_deref()).await?.into_tier();
         let subject = tier.into_iter().fold(Subject::new(key), |subject, tier| subject.tier(tier));
         Ok(Some(admin.limiter.credit(policy, subject, tokens).await?))
     }
@@ -193,9 +198,16 @@ pub(super) async fn unblock(
         }
         let signal = target.signal()?;
         change.scope = Some(name(&admin, &signal.0, signal.to_rule()));
-        let digest = admin.limiter.digest(Some(&signal.to_key()));
-        let found = admin.limiter.blocks().iter().any(|block| block.digest == digest);
-        admin.limiter.unblock(signal).await?;
+        let signals: Vec<Signal> = match &signal.0 {
+            SignalKind::Key(key) => target::signals(key).collect(),
+            _ => vec![signal],
+        };
+        let mut found = false;
+        for signal in signals {
+            let digest = admin.limiter.digest(Some(&signal.to_key()));
+            found |= admin.limiter.blocks().iter().any(|block| block.digest == digest);
+            admin.limiter.unblock(signal).await?;
+        }
         Ok(Some(found))
     }
     .await;

@@ -1,6 +1,5 @@
 //! The endpoint that explains why a key is limited, and which actions would help its caller.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Json;
@@ -12,8 +11,8 @@ use super::lists::{BlockEntry, millis, shown};
 use super::problem::Problem;
 use super::{Admin, Scope, target};
 use crate::algorithm::{Ask, Verdict};
-use crate::limiter::{Block, Snapshot};
-use crate::policy::{Decision, Key, Policy, Reason, Signal, Signals, Subject};
+use crate::limiter::{Acquire, Block, Snapshot};
+use crate::policy::{Decision, Digest, Key, Policy, Reason, Signals, Subject};
 
 /// A question about a key.
 #[derive(Deserialize)]
@@ -71,11 +70,8 @@ enum Help {
     Credit { tokens: u64 },
     /// `POST /quota` with a larger quota.
     Quota,
-    /// `POST /unblock`, of this address if the address is blocked and not the key.
-    Unblock {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        ip: Option<IpAddr>,
-    },
+    /// `POST /unblock`.
+    Unblock,
     /// Removing a rule from the program's deny list.
     DenyList,
 }
@@ -128,17 +124,17 @@ async fn answer(admin: &Admin, key: &Key, question: &Question) -> Result<Json<An
             return Err(Problem::invalid(format!("`tier`: no selected policy has the tier {tier:?}")));
         }
     }
-    let address = address_of(&question.key);
     let mut policies = Vec::new();
     for policy in selected {
-        policies.push(inspect(admin, policy, key, question.tier.as_deref(), address).await?);
+        policies.push(inspect(admin, policy, key, question.tier.as_deref()).await?);
     }
     let digest = admin.limiter.digest(Some(key));
-    let of_address = address.map(|address| admin.limiter.digest(Some(&Signal::ip(address).to_key())));
-    let applies = |block: &Block| block.digest == digest || Some(block.digest) == of_address;
-    let blocks: Vec<Block> = admin.limiter.blocks().into_iter().filter(applies).collect();
+    let blocked: Vec<Digest> =
+        target::signals(key).map(|signal| admin.limiter.digest(Some(&signal.to_key()))).collect();
+    let blocks: Vec<Block> =
+        admin.limiter.blocks().into_iter().filter(|block| blocked.contains(&block.digest)).collect();
     let deny_list = admin.limiter.deny_list();
-    let signals = address.map_or_else(Signals::new, |address| Signals::new().ip(address));
+    let signals = key.address().into_iter().fold(Signals::new(), Signals::ip);
     let is_denied = deny_list.is_some_and(|list| list.find(Some(key), &signals).is_some());
     let is_unknown = key.as_digest().is_some() && deny_list.is_some();
     let scope =
@@ -152,19 +148,12 @@ async fn answer(admin: &Admin, key: &Key, question: &Question) -> Result<Json<An
     }))
 }
 
-/// Returns the address if the key is a client's address or IPv6 network. Such callers are also denied by blocks and deny
-/// rules for the address.
-pub(super) fn address_of(key: &str) -> Option<IpAddr> {
-    key.split_once('/').map_or(key, |(address, _)| address).parse().ok()
-}
-
 /// Reads the rows of a key under a policy. If no tier is given, takes the tier from the row.
 pub(super) async fn inspect(
     admin: &Admin,
     policy: &Policy,
     key: &Key,
     asked_tier: Option<&str>,
-    address: Option<IpAddr>,
 ) -> Result<Answer, Problem> {
     let limiter = &admin.limiter;
     let mut subject = Subject::new(key.clone());
@@ -181,11 +170,8 @@ pub(super) async fn inspect(
     }
     let (quotas, source) = limiter.quota_source(policy, &subject);
     let enforced = limiter.enforces(policy, &subject);
-    let call = limiter.try_acquire(policy, subject.clone());
-    let decision = match address {
-        Some(address) => call.ip(address).check().await?,
-        None => call.check().await?,
-    };
+    let check = limiter.try_acquire(policy, subject.clone());
+    let decision = key.address().into_iter().fold(check, Acquire::ip).check().await?;
     let windows: Vec<Window> = inspected.iter().map(Window::of).collect();
     Ok(Answer {
         policy: policy.name().to_string(),
@@ -199,7 +185,7 @@ pub(super) async fn inspect(
         reason: decision.reason().as_str(),
         decided_by: decision.decided_by().as_str(),
         retry_after_ms: decision.retry_after().map(millis),
-        helps: helps(&decision, &windows, address),
+        helps: helps(&decision, &windows),
         windows,
     })
 }
@@ -232,15 +218,14 @@ impl Window {
 }
 
 /// Returns the actions that help a caller: first those that end a block, and then those that restore tokens.
-fn helps(decision: &Decision, windows: &[Window], address: Option<IpAddr>) -> Vec<Help> {
+fn helps(decision: &Decision, windows: &[Window]) -> Vec<Help> {
     let mut helps = Vec::new();
     match decision.reason() {
         Reason::DenyList => helps.push(Help::DenyList),
         Reason::Blocked => {
             helps.extend(decision.retry_after().map(|wait| Help::Wait { ms: millis(wait) }));
             // A pause has no rule, so there is no block to lift. The program can resume a paused key.
-            let rule = decision.denied_rule();
-            helps.extend(rule.map(|rule| Help::Unblock { ip: address.filter(|_| rule.is_network()) }));
+            helps.extend(decision.denied_rule().map(|_| Help::Unblock));
         }
         _ => {}
     }

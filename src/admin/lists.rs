@@ -8,7 +8,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 
-use super::key::{Answer, address_of, inspect};
+use super::key::{Answer, inspect};
 use super::problem::Problem;
 use super::{Admin, Scope, target};
 use crate::limiter::{Block, SetQuota};
@@ -250,8 +250,11 @@ pub(super) async fn limited(
     heaviest.truncate(max);
     let mut keys = Vec::new();
     for (policy, _, Counted { key, text, count, max_error }) in heaviest {
-        let address = text.as_deref().and_then(address_of);
-        let now = inspect(&admin, policy, &target::key(&key)?, None, address).await?;
+        // A shown key may be an address that is blocked. A shortened text may be that of another key.
+        let shown_key = text.as_deref().and_then(|text| text.parse::<Key>().ok());
+        let is_same = |known: &Key| shown(admin.limiter.digest(Some(known))) == key;
+        let key = shown_key.filter(is_same).map_or_else(|| target::key(&key), Ok)?;
+        let now = inspect(&admin, policy, &key, None).await?;
         keys.push(LimitedKey { text, refused: count, max_error, now });
     }
     let blocks = sorted_blocks(&admin);

@@ -16,6 +16,11 @@ pub(super) fn key(text: &str) -> Result<Key, Problem> {
     text.parse().map_err(|error| Problem::invalid(format!("`key`: {error}; a digest is written as digest:…")))
 }
 
+/// Returns the signals by which a caller with this key can be blocked: the key and, if the key is an address, the address.
+pub(super) fn signals(key: &Key) -> impl Iterator<Item = Signal> {
+    std::iter::once(Signal::key(key.clone())).chain(key.address().map(Signal::ip))
+}
+
 /// The longest text form of a key in bytes.
 const MAX_KEY: usize = 4096;
 

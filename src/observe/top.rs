@@ -131,7 +131,11 @@ impl Top {
         let Some(sketches) = self.policies.get(policy) else {
             return TopKeys { keys: Vec::new(), total: 0, max_error: 0 };
         };
-        let Heaviest { keys, total, max_error } = sketch(&sketches).heaviest(max);
+        let Heaviest { mut keys, total, max_error } = sketch(&sketches).heaviest(max);
+        if !self.shown.contains(policy) {
+            // A policy that shares the sketches shows the key.
+            keys.iter_mut().for_each(|counted| counted.text = None);
+        }
         TopKeys { keys: keys.into_iter().map(TopKey).collect(), total, max_error }
     }
 }

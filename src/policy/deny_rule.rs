@@ -134,11 +134,6 @@ impl DenyRule {
 }
 
 impl DenyRule {
-    #[cfg(feature = "admin")]
-    pub(crate) fn is_network(&self) -> bool {
-        matches!(self.0, DenyKind::Network(_))
-    }
-
     /// Describes the type of the rule without the key's content. A layer can apply either all rules of a kind or none
     /// of them.
     pub(crate) fn kind(&self) -> String {

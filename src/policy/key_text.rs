@@ -81,6 +81,16 @@ impl Key {
         }
     }
 
+    /// Returns the address of a key that is an IPv4 address or an IPv6 network of at least 64 bits, as blocks are.
+    #[cfg(feature = "admin")]
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match Part::split(self.bytes())?.0 {
+            Part::Network(address, 32..) if address.is_ipv4() => Some(address),
+            Part::Network(address, 64..) => Some(address),
+            _ => None,
+        }
+    }
+
     pub(crate) fn pair(&self) -> Option<(Key, Key)> {
         let (Part::Tuple(2), rest) = Part::split(self.bytes())? else { return None };
         let (mut behind, mut left) = (rest, 1);

@@ -170,6 +170,13 @@ fn a_short_token_panics() {
     drop(bearer_tokens([("secret", Operator::editor("ada"))]));
 }
 
+/// Regression: spaces around a token are not sent, so that this token was empty.
+#[test]
+#[should_panic(expected = "expected a token of at least 16 visible ASCII characters for \"ada\"")]
+fn a_token_of_spaces_panics() {
+    drop(bearer_tokens([(format!("{:16}", ""), Operator::editor("ada"))]));
+}
+
 #[test]
 #[should_panic(expected = "two operators have the same token")]
 fn a_token_of_two_operators_panics() {

@@ -8,8 +8,9 @@ use http::Request;
 use serde_json::{Value, json};
 use tollgate::admin::{Admin, Operator};
 use tollgate::backend::{Adjustment, Backend, BackendFuture, RowId, Steps, Take};
+use tollgate::policy::Quotas;
 use tollgate::protection::Signal;
-use tollgate::{MINUTE, RateLimiter, Reason, Subject};
+use tollgate::{MINUTE, Quota, RateLimiter, Reason, Subject};
 use tower::ServiceExt;
 
 use crate::client::{API, AuditLog, TestServer, chat};
@@ -49,6 +50,21 @@ async fn a_key_or_a_whole_policy_is_reset() {
         ]
     );
     assert_eq!(audits.len(), 3 + 4, "refused changes are audited too: {audits:?}");
+}
+
+/// Regression: only the rows that the policy's own quota uses were deleted, but the answer was `found`.
+#[tokio::test]
+async fn a_key_is_reset_in_all_shards_of_its_tier_and_of_its_own_quota() {
+    let server = TestServer::start().await;
+    let (limiter, policy) = (&server.limiter, chat());
+    let sharded = Quota::token_bucket(80, MINUTE).shards(8);
+    limiter.set_tier_quota(&policy, "premium", Quotas::from(sharded)).await.unwrap();
+    for subject in [Subject::new(7).tier("premium"), Subject::new(8).quota(sharded)] {
+        while limiter.try_limit(&policy, subject.clone()).await.unwrap().is_allowed() {}
+        let key = subject.key().unwrap().to_text();
+        let answer = server.change("reset", &json!({"policy": "chat", "key": key}).to_string()).await;
+        assert_eq!((&answer["found"], limiter.remaining(&policy, subject).await.unwrap()), (&json!(true), 80));
+    }
 }
 
 async fn refused(server: &TestServer, path: &str, body: &str, detail: &str) {
@@ -161,6 +177,19 @@ async fn an_audit_event_has_one_short_line() {
         let (before, _) = audit.split_once("failed: ").unwrap();
         assert!(before.len() < 1000 && !audit.contains(['\n', '\r']), "{audit}");
     }
+}
+
+/// Regression: the name of an unknown field, which is part of the error, and that of a label added lines to a log.
+#[tokio::test]
+async fn errors_and_labels_in_an_audit_event_have_one_short_line() {
+    let server = TestServer::start().await;
+    let text = "x\nada reset api - [] done ".repeat(500);
+    let unknown = json!({"policy": "api", text: 1}).to_string();
+    assert_eq!(server.post("reset", &unknown).await.status, 422);
+    server.change("block", r#"{"label":{"name":"x\nada reset api - [] done","value":"y"},"lasts":"1h"}"#).await;
+    let audits = server.audits.take();
+    assert!(audits.iter().all(|audit| audit.len() < 1000 && !audit.contains('\n')), "{audits:?}");
+    assert_eq!(audits.len(), 2);
 }
 
 /// The list of blocks shows digests, and an operator can lift a block by its digest.

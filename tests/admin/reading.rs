@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tollgate::policy::Enforce;
 use tollgate::protection::{DenyRule, Signal};
-use tollgate::{DAY, HOUR, MINUTE, Quota, Subject};
+use tollgate::{DAY, HOUR, Key, MINUTE, Quota, Subject};
 
 use crate::client::{API, TestServer, chat};
 
@@ -182,6 +182,35 @@ async fn the_tier_of_a_key_is_found_from_its_row() {
     assert_eq!(found["windows"][0]["other_quota"], true, "{found}");
 }
 
+/// Regression: a caller whose address is blocked or on the deny list was reported as allowed.
+#[tokio::test]
+async fn blocks_and_deny_rules_for_the_address_of_a_key_are_found_and_lifted() {
+    let server = TestServer::start().await;
+    server.denied.insert(DenyRule::network("198.51.100.0/24").unwrap());
+    for (address, key) in [("192.0.2.7", "192.0.2.7"), ("2001:db8:1:2::3", "2001:db8:1:2::/64")] {
+        server.limiter.block(Signal::ip(address.parse().unwrap()), HOUR).await.unwrap();
+        let answer = why(&server, &format!("policy=api&key={key}")).await;
+        let found = &answer["policies"][0];
+        assert_eq!((&found["allowed"], &found["reason"]), (&json!(false), &json!("blocked")), "{answer}");
+        assert_eq!((actions(found), &answer["blocks"][0]["manual"]), (vec!["wait", "unblock"], &json!(true)));
+        let answer = server.change("unblock", &json!({ "key": key }).to_string()).await;
+        assert_eq!((&answer["found"], server.limiter.blocks().len()), (&json!(true), 0));
+    }
+    let key = Key::from(IpAddr::from([192, 0, 2, 8]));
+    for _ in 0..8 {
+        drop(server.limiter.try_limit(&API, &key).await.unwrap());
+    }
+    server.clock.advance(HOUR);
+    server.limiter.block(Signal::ip([192, 0, 2, 8].into()), HOUR).await.unwrap();
+    let limited = server.read("limited").await;
+    let found = &limited["keys"][0];
+    assert_eq!((&found["text"], &found["reason"]), (&json!("192.0.2.8"), &json!("blocked")), "{limited}");
+
+    let answer = why(&server, "policy=api&key=198.51.100.9").await;
+    assert_eq!((&answer["on_deny_list"], &answer["policies"][0]["reason"]), (&json!(true), &json!("deny_list")));
+    assert_eq!(why(&server, "policy=api&key=192.0.2.0/24").await["on_deny_list"], false);
+}
+
 #[tokio::test]
 async fn blocks_deny_lists_pauses_and_shadow_mode_are_explained() {
     let server = TestServer::start().await;
@@ -216,27 +245,6 @@ async fn blocks_deny_lists_pauses_and_shadow_mode_are_explained() {
     limiter.set_enforcement(&API, Enforce::Never).await.unwrap();
     let (shadowed, _) = api("7").await;
     assert_eq!((&shadowed["enforced"], &shadowed["allowed"]), (&json!(false), &json!(true)));
-}
-
-/// Regression: the key of a client was reported as free while its address was blocked.
-#[tokio::test]
-async fn the_key_of_a_blocked_address_is_blocked() {
-    let server = TestServer::start().await;
-    for (address, key) in [("192.0.2.7", "192.0.2.7"), ("2001:db8::7", "2001:db8::/64")] {
-        let ip: IpAddr = address.parse().unwrap();
-        server.limiter.block(Signal::ip(ip), HOUR).await.unwrap();
-        let answer = why(&server, &format!("policy=api&key={key}")).await;
-        let api = &answer["policies"][0];
-        assert_eq!((&api["allowed"], &api["reason"]), (&json!(false), &json!("blocked")), "{key}");
-        assert_eq!(actions(api), ["wait", "unblock"]);
-        assert_eq!(api["helps"][1]["ip"], key.split('/').next().unwrap());
-        assert_eq!(answer["blocks"][0]["left_ms"], 3_600_000);
-        server.limiter.unblock(Signal::ip(ip)).await.unwrap();
-        assert_eq!(why(&server, &format!("policy=api&key={key}")).await["policies"][0]["allowed"], true);
-    }
-    server.denied.insert(DenyRule::ip([198, 51, 100, 7].into()));
-    let answer = why(&server, "policy=api&key=198.51.100.7").await;
-    assert_eq!((&answer["on_deny_list"], actions(&answer["policies"][0])), (&json!(true), vec!["deny_list"]));
 }
 
 #[tokio::test]

@@ -157,6 +157,22 @@ async fn policies_after_the_first_512_are_counted_together() {
     assert_eq!(counts(&limiter, &top, &policy(512), "ada"), (600 - 512, 0));
 }
 
+/// Regression: the text of a key was shown under any other policy that shares the sketches, too.
+#[tokio::test]
+async fn policies_that_are_counted_together_show_only_their_own_keys() {
+    let policy = |name: String| Policy::try_new(name, TWO.quotas()[0]).unwrap();
+    let (shown, hidden) = (policy("shown".to_owned()), policy("hidden".to_owned()));
+    let (limiter, top) = limiter_with(Top::new().show_keys([&shown]));
+    for number in 0..512 {
+        drop(limiter.try_limit(&policy(format!("policy-{number}")), 1).await.unwrap());
+    }
+    for policy in [&hidden, &shown, &shown] {
+        drop(limiter.try_limit(policy, "ada").await.unwrap());
+    }
+    assert_eq!(top.requested(shown.name(), 1).keys()[0].text(), Some("\"ada\""));
+    assert_eq!(top.requested(hidden.name(), 1).keys()[0].text(), None);
+}
+
 #[test]
 fn charges_of_eight_threads_are_all_counted() {
     let top = Arc::new(Top::new());

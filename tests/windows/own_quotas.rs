@@ -1,6 +1,7 @@
 //! Quotas that are passed with the subject of a call, for example from a database row.
 
 use axum::http::request::Parts;
+use tollgate::key::KeyExtractor;
 use tollgate::policy::Quotas;
 use tollgate::{DAY, HOUR, MINUTE, Policy, Quota, RateLimitLayer, SECOND, Subject, key};
 
@@ -42,6 +43,17 @@ async fn extractors_can_return_the_quota_of_a_caller() {
         let answer = client.get_as(user).await;
         assert_eq!(answer.policies(), [("api".to_owned(), limit, 3600)]);
         assert_eq!(answer.limits()[0].1, limit - 1);
+    }
+}
+
+/// Regression: the pair of two keys lost the quota, so the caller got that of the policy.
+#[tokio::test]
+async fn a_pair_of_keys_keeps_the_quota_of_the_caller() {
+    let (limiter, _clock) = limiter();
+    let user = |_: &Parts| Subject::new("ada").quota(Quota::per_hour(3));
+    for pair in [RateLimitLayer::new(API, user.and(key::global())), RateLimitLayer::new(API, key::global().and(user))] {
+        let client = serve(hello().layer(pair.limiter(&limiter))).await;
+        assert_eq!(client.get_as("ada").await.policies(), [("api".to_owned(), 3, 3600)]);
     }
 }
 

@@ -16,8 +16,11 @@ pub fn open(path: &Path, wrap: impl FnOnce(Box<dyn Read>) -> Box<dyn Read>) -> i
 }
 
 fn decompress(mut raw: BufReader<Box<dyn Read>>) -> io::Result<Box<dyn BufRead>> {
-    let magic = raw.fill_buf()?;
-    Ok(match magic {
+    // A pipe may return fewer bytes than these at once.
+    let mut magic = Vec::new();
+    raw.by_ref().take(4).read_to_end(&mut magic)?;
+    let raw = io::Cursor::new(magic.clone()).chain(raw);
+    Ok(match magic[..] {
         [0x1f, 0x8b, ..] => Box::new(BufReader::with_capacity(256 << 10, MultiGzDecoder::new(raw))),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(BufReader::with_capacity(256 << 10, zstd::Decoder::with_buffer(raw)?)),
         _ => Box::new(raw),
@@ -79,6 +82,16 @@ mod tests {
         assert_eq!(lines([gzip(b"one\ntwo\r\n"), gzip(b"\nthree")].concat()), expected);
         assert_eq!(lines(zstd::encode_all(&text[..], 1).unwrap()), expected);
         assert!(lines(Vec::new()).is_empty());
+    }
+
+    /// Regression: a pipe may return less than the four bytes that identify a format.
+    #[test]
+    fn a_compressed_log_is_recognized_if_its_first_bytes_come_slowly() {
+        let bytes = zstd::encode_all(&b"one\ntwo"[..], 1).unwrap();
+        let slow = io::Cursor::new(bytes[..1].to_vec()).chain(io::Cursor::new(bytes[1..].to_vec()));
+        let mut line = Vec::new();
+        assert!(read_line(&mut decompress(BufReader::new(Box::new(slow))).unwrap(), &mut line).unwrap());
+        assert_eq!(line, b"one");
     }
 
     #[test]

@@ -180,7 +180,7 @@ impl Quota {
 #[derive(clap::Args, Debug)]
 pub struct Enforce {
     /// From 0.0, for no key (shadow mode), to 1.0, for every key
-    #[arg(required_unless_present = "restore", conflicts_with = "restore")]
+    #[arg(required_unless_present = "restore", conflicts_with = "restore", value_parser = parse_share)]
     share: Option<f64>,
     /// Restore the program's setting
     #[arg(long)]
@@ -190,6 +190,11 @@ pub struct Enforce {
     policy: String,
     #[command(flatten)]
     server: Server,
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "expected a share from 0.0 to 1.0".to_owned())
 }
 
 impl Enforce {

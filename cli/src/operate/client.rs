@@ -64,16 +64,14 @@ impl Client {
     }
 
     fn read(&self, response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Value, String> {
-        let mut response =
-            response.map_err(|error| format!("cannot reach {}: {error}; is the service running?", self.url))?;
+        let unreachable = |error| plain(&format!("cannot reach {}: {error}; is the service running?", self.url));
+        let mut response = response.map_err(unreachable)?;
         let status = response.status();
-        let text = response.body_mut().read_to_string().map_err(|error| format!("{}: {error}", self.url))?;
-        let answer: Option<Value> = serde_json::from_str(&text).ok();
+        let body = response.body_mut().read_to_string().map_err(|error| format!("{}: {error}", self.url))?;
+        let answer: Option<Value> = serde_json::from_str(&body).ok();
         match (status.is_success(), answer) {
             (true, Some(answer)) => Ok(answer),
-            (false, Some(Value::Object(problem))) if problem.contains_key("detail") => {
-                Err(problem["detail"].as_str().unwrap_or_default().to_owned())
-            }
+            (false, Some(Value::Object(problem))) if problem.contains_key("detail") => Err(text(&problem["detail"])),
             _ => Err(format!(
                 "expected an answer of the admin router at {}, found a response with status {status} of another server \
                  or route; check --url",
@@ -88,14 +86,24 @@ pub(super) fn duration(ms: &Value) -> String {
     let Some(ms) = ms.as_u64() else { return "never".to_owned() };
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")];
     let (size, unit) = units.into_iter().find(|(size, _)| ms >= *size).unwrap_or((1, "ms"));
-    let tenths = ms * 10 / size;
+    let tenths = u128::from(ms) * 10 / u128::from(size);
     if tenths % 10 == 0 { format!("{} {unit}", tenths / 10) } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
 }
 
-/// Returns a text from the router, without control characters, which could change the terminal.
+/// Returns a text from the router on one line, without characters that could change the terminal.
 pub(super) fn text(value: &Value) -> String {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    value.as_str().map_or_else(|| plain(&value.to_string()), plain)
+}
+
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if changes_terminal(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Returns whether a terminal could interpret a character, or show the text after it in another order.
+pub(super) fn changes_terminal(c: char) -> bool {
+    let is_invisible =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || is_invisible
 }
 
 /// Returns the entries of a list.
@@ -123,6 +131,7 @@ mod tests {
             (60_000, "1 min"),
             (5_400_000, "1.5 h"),
             (90_000_000, "1 d"),
+            (u64::MAX, "213503982334.6 d"),
         ] {
             assert_eq!(duration(&json!(ms)), expected);
         }
@@ -132,5 +141,7 @@ mod tests {
     #[test]
     fn control_characters_of_callers_do_not_reach_the_terminal() {
         assert_eq!(text(&json!("a\u{1b}[2Jb\n")), "a\u{fffd}[2Jb\u{fffd}");
+        // U+202E reverses the text after it.
+        assert_eq!(text(&json!("a\u{202e}b\u{9b}2J")), "a\u{fffd}b\u{fffd}2J");
     }
 }

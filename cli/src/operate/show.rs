@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::NOTHING_OR_LIMITED;
-use super::client::{Server, duration, list, scope, text};
+use super::client::{Server, changes_terminal, duration, list, scope, text};
 
 /// Shows the policies of a running service: quotas, tiers, and what was changed at run time.
 #[derive(clap::Args, Debug)]
@@ -172,7 +172,6 @@ fn help_line(help: &Value, key: &str, policy: &str) -> String {
         Some("credit") => format!("tollgate credit {key} --policy {policy} --tokens {}", help["tokens"]),
         Some("reset") => format!("tollgate reset {key} --policy {policy}"),
         Some("quota") => format!("tollgate quota QUOTA --policy {policy} --key {key}"),
-        Some("unblock") if help["ip"].is_string() => format!("tollgate unblock --ip {}", text(&help["ip"])),
         Some("unblock") => format!("tollgate unblock {key}"),
         Some("deny_list") => "removing the key from the program's deny list".to_owned(),
         _ => text(&help["action"]),
@@ -186,5 +185,13 @@ pub(super) fn print(answer: &Value, json: bool, write: impl FnOnce(&mut String))
         true => _ = writeln!(out, "{answer:#}"),
         false => write(&mut out),
     }
-    print!("{out}");
+    // JSON contains such characters only in strings. Texts for people contain none.
+    let mut shown = String::with_capacity(out.len());
+    for c in out.chars() {
+        match c != '\n' && changes_terminal(c) {
+            true => _ = write!(shown, "\\u{:04x}", u32::from(c)),
+            false => shown.push(c),
+        }
+    }
+    print!("{shown}");
 }

@@ -95,8 +95,13 @@ impl Limit {
 impl Gate {
     /// Sets the clock, and completes the waiting requests that are due.
     pub fn at(&mut self, micros: u64) {
-        self.clock.set(Micros::new(micros));
-        self.waiting.retain_mut(|answer| answer.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let now = Micros::new(micros);
+        let is_any_due = self.clock.next_wake().is_some_and(|due| due <= now);
+        self.clock.set(now);
+        if is_any_due {
+            let mut context = Context::from_waker(Waker::noop());
+            self.waiting.retain_mut(|answer| answer.as_mut().poll(&mut context).is_pending());
+        }
     }
 
     pub fn decide(&mut self, caller: Key, target: Option<&Target>) -> Fate {

@@ -21,13 +21,22 @@ pub struct Target {
     pub address: Option<std::net::IpAddr>,
 }
 
+impl Request {
+    /// 1, and 1 more for every 256 bytes of texts.
+    fn size(&self) -> usize {
+        let texts = |target: &Target| target.method.len() + target.path.len() + target.user_agent.len();
+        1 + self.target.as_deref().map_or(0, texts) / 256
+    }
+}
+
 /// Holds requests for some seconds, and returns them second by second.
 #[derive(Debug)]
 pub struct Order {
     seconds: BTreeMap<u64, Vec<Request>>,
     /// For how many seconds requests are held.
     held: u64,
-    count: usize,
+    /// The size of the requests that are held.
+    size: usize,
     max: usize,
     /// All requests before this second have been returned.
     next: u64,
@@ -36,8 +45,9 @@ pub struct Order {
 }
 
 impl Order {
+    /// Holds requests for `held` seconds, up to a total [size](Request::size) of `max`.
     pub fn new(held: u64, max: usize) -> Order {
-        Order { seconds: BTreeMap::new(), held, count: 0, max, next: 0, late: 0 }
+        Order { seconds: BTreeMap::new(), held, size: 0, max, next: 0, late: 0 }
     }
 
     /// Adds a request, and passes the seconds that are complete to `done`.
@@ -47,15 +57,16 @@ impl Order {
             (self.late, second) = (self.late + 1, self.next);
             request.micros = second * 1_000_000;
         }
+        self.size += request.size();
         self.seconds.entry(second).or_default().push(request);
-        self.count += 1;
         while let Some(first) = self.seconds.first_entry() {
             let last = second.max(self.next);
-            if *first.key() + self.held >= last && self.count <= self.max {
+            if first.key().saturating_add(self.held) >= last && self.size <= self.max {
                 break;
             }
             let (second, requests) = first.remove_entry();
-            (self.count, self.next) = (self.count - requests.len(), second + 1);
+            let size: usize = requests.iter().map(Request::size).sum();
+            (self.size, self.next) = (self.size - size, second + 1);
             done(second, requests);
         }
     }
@@ -89,6 +100,18 @@ mod tests {
     #[test]
     fn late_requests_are_counted_and_keep_their_order() {
         assert_eq!(order(5, 100, &[10, 20, 9, 21]), (vec![(10, 1), (11, 1), (20, 1), (21, 1)], 1));
+    }
+
+    /// Regression: a compressed log of a few megabytes filled the memory, because only the requests were counted.
+    #[test]
+    fn long_paths_and_user_agents_fill_the_buffer() {
+        let (mut order, mut done) = (Order::new(100, 1000), 0);
+        for second in 0..100 {
+            let target = Some(Box::new(Target { user_agent: "x".repeat(60_000), ..Target::default() }));
+            let request = Request { micros: second * 1_000_000, whole_second: true, caller: 0, target };
+            order.add(request, |_, requests| done += requests.len());
+        }
+        assert!((90..99).contains(&done), "{} of 100 requests are held", 100 - done);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub struct Applied {
     pub without_caller: u64,
 }
 
-/// The maximum number of requests that are held for sorting.
+/// The maximum number of requests that are held for sorting. A request with long texts counts as several.
 const MAX_HELD: usize = 1_000_000;
 
 impl Reading {

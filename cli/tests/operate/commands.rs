@@ -81,6 +81,18 @@ fn quotas_and_enforcement_are_set_and_restored() {
     assert!(!service.tollgate(&["policies"]).1.contains("enforced"));
 }
 
+/// Regression: JSON has no such numbers, so the program's setting was restored.
+#[test]
+fn a_share_that_is_not_a_number_is_refused() {
+    let service = Service::start();
+    service.tollgate(&["enforce", "0.25", "--policy", "hello"]);
+    for share in ["NaN", "inf", "1.5", "-0.1"] {
+        let (code, out, error) = service.tollgate(&["enforce", "--policy", "hello", "--", share]);
+        assert!(code == 2 && error.contains("from 0.0 to 1.0"), "{share}: {code} {out} {error}");
+    }
+    assert!(service.tollgate(&["policies"]).1.contains("enforced for 0.25 of the keys"));
+}
+
 #[test]
 fn the_table_is_printed_once_without_a_terminal() {
     let service = Service::start();

@@ -159,10 +159,14 @@ fn both(first: Found, second: Found) -> Found {
         (Found::Skip, _) | (_, Found::Skip) => Found::Skip,
         (Found::Subject(first), Found::Subject(second)) => {
             let Some((a, b)) = first.key().zip(second.key()) else {
-                // The tier is dropped, since all callers that lack a key share the anonymous row.
+                // The tier and the quotas are dropped, since all callers that lack a key share the anonymous row.
                 return Found::Subject(Subject::anonymous());
             };
             let subject = Subject::new((a, b));
+            let subject = match first.quotas().or(second.quotas()) {
+                Some(quotas) => subject.quota(*quotas),
+                None => subject,
+            };
             Found::Subject(match first.tier_name().or(second.tier_name()) {
                 Some(tier) => subject.tier(tier.to_owned()),
                 None => subject,
