@@ -4,7 +4,7 @@
 //! reads all notices again if the server lost data, or if the process missed a withdrawal that the server has
 //! forgotten.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -37,8 +37,9 @@ struct State {
     has_new_subscriber: bool,
     polling: bool,
     poll_failed: bool,
-    /// Notices from `publish_later`, with the instants at which they expire.
-    pending: VecDeque<(Notice, Option<Instant>)>,
+    /// Notices from `publish_later` in the order of their numbers, with the instants at which they expire.
+    pending: BTreeMap<u64, (Notice, Option<Instant>)>,
+    next_number: u64,
 }
 
 #[derive(Debug, Default)]
@@ -91,7 +92,7 @@ impl RedisNoticeChannel {
     /// whether more notices are pending.
     async fn exchange(&self, notices: &[Notice]) -> Result<bool, Error> {
         let mut cursor = self.cursor.lock().await;
-        let mut pending = Vec::new();
+        let (mut numbers, mut pending) = (Vec::new(), Vec::new());
         {
             let mut state = self.state();
             if std::mem::take(&mut state.has_new_subscriber) {
@@ -99,11 +100,12 @@ impl RedisNoticeChannel {
             }
             if notices.is_empty() {
                 let now = Instant::now();
-                state.pending.retain(|(_, until)| until.is_none_or(|until| until > now));
-                pending.extend(state.pending.iter().take(MAX_PUBLISHED_TOGETHER).map(|(notice, until)| Notice {
-                    lasts: until.map(|until| until.saturating_duration_since(now)),
-                    ..notice.clone()
-                }));
+                state.pending.retain(|_, (_, until)| until.is_none_or(|until| until > now));
+                for (number, (notice, until)) in state.pending.iter().take(MAX_PUBLISHED_TOGETHER) {
+                    let lasts = until.map(|until| until.saturating_duration_since(now));
+                    numbers.push(*number);
+                    pending.push(Notice { lasts, ..notice.clone() });
+                }
             }
         }
         let mut to_publish = if pending.is_empty() { notices } else { &pending };
@@ -137,8 +139,7 @@ impl RedisNoticeChannel {
         }
         let has_more = {
             let mut state = self.state();
-            let published = pending.len().min(state.pending.len());
-            state.pending.drain(..published);
+            numbers.iter().for_each(|number| _ = state.pending.remove(number));
             !state.pending.is_empty()
         };
         if all || !received.is_empty() {
@@ -190,6 +191,8 @@ impl RedisNoticeChannel {
 
 impl NoticeChannel for Arc<RedisNoticeChannel> {
     fn publish(&self, notice: Notice) -> BackendFuture<()> {
+        // An older notice of the same topic must not be published after this one.
+        self.state().pending.retain(|_, (pending, _)| pending.topic != notice.topic);
         let unavailable = |message| BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, message)));
         if self.batcher.circuit_open_at(self.slot) {
             let message = "the circuit breaker is open after a failure of the Redis server; the notice was not \
@@ -217,9 +220,11 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
         let mut state = self.state();
         if state.pending.len() >= MAX_PENDING {
             // Drop the oldest notice. If all lifetimes are equal, it expires first.
-            state.pending.pop_front();
+            state.pending.pop_first();
         }
-        state.pending.push_back((notice, until));
+        let number = state.next_number;
+        state.next_number += 1;
+        state.pending.insert(number, (notice, until));
         let is_first = state.pending.len() == 1;
         drop(state);
         // The exchange also publishes the notices that are added before it starts. If the exchange fails, the polling
