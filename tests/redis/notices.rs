@@ -247,6 +247,27 @@ async fn a_full_channel_does_not_drop_withdrawals() {
     assert_eq!(other.quotas(&SEARCH, "ada")[0].get_capacity(), 100);
 }
 
+/// Regression: a process with a block that the full channel refused received no notices until the block ended.
+#[tokio::test]
+async fn a_process_whose_block_is_refused_by_a_full_channel_still_receives_notices() {
+    let server = Server::start();
+    let rules = AutoBlock::new([&SEARCH]).threshold(1).within(MINUTE).block_for(HOUR);
+    let one = RateLimiter::builder(server.backend().await).auto_block(rules).build();
+    let other = limiter(&server).await;
+    other.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
+    fill(&mut server.admin(), 0);
+    // Notices without an end are not dropped.
+    cmd("DEL").arg(&keys()[2]).exec(&mut server.admin()).unwrap();
+    drop(one.try_acquire(&SEARCH, "eve").cost(100).await.unwrap());
+    assert!(!one.try_limit(&SEARCH, "eve").await.unwrap().is_allowed());
+    // Within this time, the process reads the other notices, and the server refuses the block.
+    tokio::time::sleep(MAX_DELAY).await;
+    assert_eq!(one.stats().pending_notices, 1);
+    other.set_quota(&SEARCH, Quota::token_bucket(6, HOUR)).await.unwrap();
+    wait_until(async || one.quotas(&SEARCH, "ada")[0].get_capacity() == 6).await;
+    assert_eq!(one.stats().pending_notices, 1);
+}
+
 /// Regression: after the server had evicted one of the three keys, publishing failed, or new subscribers received no
 /// notices.
 #[tokio::test]

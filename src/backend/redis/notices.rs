@@ -89,7 +89,7 @@ impl RedisNoticeChannel {
     }
 
     /// Publishes `notices`, or pending notices if `notices` is empty. Delivers new notices to the subscribers. Returns
-    /// whether more notices are pending.
+    /// whether more notices are pending, unless the server refuses them.
     async fn exchange(&self, notices: &[Notice]) -> Result<bool, Error> {
         let mut cursor = self.cursor.lock().await;
         let (mut numbers, mut pending) = (Vec::new(), Vec::new());
@@ -109,7 +109,7 @@ impl RedisNoticeChannel {
             }
         }
         let mut to_publish = if pending.is_empty() { notices } else { &pending };
-        let (mut received, mut all) = (Vec::new(), false);
+        let (mut received, mut all, mut is_refused) = (Vec::new(), false, false);
         loop {
             let result = self.call(&cursor, std::mem::take(&mut to_publish)).await;
             // If another program wrote the data on the server, the pages may never end.
@@ -118,6 +118,13 @@ impl RedisNoticeChannel {
             };
             let page = match result {
                 Ok(page) if !is_endless(&page) || page.all && !all => page,
+                // The server refuses the pending notices, for example because there are too many. They stay pending,
+                // but other notices must still be received.
+                Err(error) if error.kind() == ErrorKind::Protocol && !numbers.is_empty() => {
+                    numbers.clear();
+                    is_refused = true;
+                    continue;
+                }
                 result => {
                     let error = result.err().unwrap_or_else(invalid_data);
                     // The pages that were read so far are discarded, so the next call reads them again.
@@ -127,6 +134,9 @@ impl RedisNoticeChannel {
                     return Err(error);
                 }
             };
+            for number in numbers.drain(..) {
+                self.state().pending.remove(&number);
+            }
             all |= page.all;
             if page.all {
                 received.clear();
@@ -137,11 +147,7 @@ impl RedisNoticeChannel {
                 break;
             }
         }
-        let has_more = {
-            let mut state = self.state();
-            numbers.iter().for_each(|number| _ = state.pending.remove(number));
-            !state.pending.is_empty()
-        };
+        let has_more = !is_refused && !self.state().pending.is_empty();
         if all || !received.is_empty() {
             let subscribers: Vec<_> = self.state().subscribers.iter().filter_map(Weak::upgrade).collect();
             for subscriber in subscribers {
