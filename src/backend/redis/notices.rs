@@ -254,7 +254,11 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
 
 fn add(command: &mut Cmd, notice: &Notice) {
     let lasts = notice.lasts.map_or(0, |lasts| lasts.as_millis().clamp(1, MAX_LASTS_MILLIS));
-    let mark = if notice.text.is_some() { "+" } else { "-" };
+    let mark = match notice.text {
+        None => "-",
+        Some(_) if notice.topic.starts_with(PAUSES) => ">",
+        Some(_) => "+",
+    };
     command.arg(&notice.topic).arg(mark).arg(notice.text.as_deref().unwrap_or("")).arg(lasts as u64);
 }
 
@@ -303,6 +307,9 @@ fn invalid_data() -> Error {
 
 /// The minimum timeout of a call on the notice channel. Requests do not wait for these calls.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The beginning of the topics of pauses. Of several pauses of a row, the one that ends last stays in effect.
+const PAUSES: &[u8] = b"pause\0";
 
 const MAX_PUBLISHING: usize = 1000;
 
