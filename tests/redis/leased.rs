@@ -102,6 +102,16 @@ async fn a_reset_discards_the_lease() {
     warm_up(&limiter, &BUSY, "ada").await;
 }
 
+/// Regression: tokens that were spent from a lease were not credited until they were reported.
+#[tokio::test]
+async fn a_credit_returns_the_tokens_that_were_spent_from_the_lease() {
+    let server = Server::start();
+    let limiter = limiter(&server).await;
+    warm_up(&limiter, &BUSY, "ada").await;
+    assert!(limiter.credit(&BUSY, "ada", 100_000).await.unwrap());
+    assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), 100_000);
+}
+
 #[tokio::test]
 async fn a_charge_from_a_lease_can_be_settled() {
     let server = Server::start();

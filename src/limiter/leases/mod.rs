@@ -132,16 +132,23 @@ impl Leases {
     /// Gives back the tokens of a call's rows, before the backend decides the call.
     pub(super) fn give_back(&self, takes: &[Take<'_>]) {
         for take in takes.iter().filter(|take| take.part.leased) {
-            let (id, now) = (take.digest(), self.time.now());
-            let mut shard = self.shard(id);
-            let Some(Entry { take: row, holder }) = shard.get_mut(&id) else { continue };
-            if holder.tokens(now) > 0 {
-                let reports = holder.report(true, self.next(), now);
-                let row = row.clone();
-                drop(shard);
-                drop(self.backend.lease(&request(&row, reports, 0)));
-            }
+            self.give_back_if(take.digest(), |holder, now| holder.tokens(now) > 0);
         }
+    }
+
+    /// Reports the spent tokens of windows and gives the other tokens back, before the backend credits the windows.
+    pub(super) fn report(&self, windows: impl Iterator<Item = Digest>) {
+        windows.for_each(|id| self.give_back_if(id, |holder, _| !holder.is_empty()));
+    }
+
+    fn give_back_if(&self, id: Digest, is_due: impl Fn(&Holder, Micros) -> bool) {
+        let (mut shard, now) = (self.shard(id), self.time.now());
+        let Some(Entry { take: row, holder }) = shard.get_mut(&id).filter(|entry| is_due(&entry.holder, now)) else {
+            return;
+        };
+        let (reports, row) = (holder.report(true, self.next(), now), row.clone());
+        drop(shard);
+        drop(self.backend.lease(&request(&row, reports, 0)));
     }
 
     /// Asks for leases on the rows of a call that the backend decides.
