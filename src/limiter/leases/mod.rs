@@ -248,7 +248,7 @@ impl Leases {
         let (mut requests, now) = (Vec::new(), self.time.now());
         for shard in &self.shards {
             locked(shard).retain(|_, Entry { take, holder }| {
-                if holder.is_asking || !is_due(holder, now) {
+                if !is_due(holder, now) {
                     return true;
                 }
                 if !holder.is_empty() {
@@ -280,7 +280,7 @@ impl Leases {
                     holder.is_asking = false;
                     answer.as_ref().ok().and_then(|lease| holder.granted(lease, sent, now))
                 }
-                // The row was reset, or its quota has changed.
+                // The row was reset, its quota has changed, or this process shuts down.
                 (None, Ok(lease)) => Some(LeaseReport { id: lease.id, spent: 0, unused: lease.tokens }),
                 (None, Err(_)) => None,
             };
@@ -330,7 +330,7 @@ impl Locked<'_> {
 
 impl LeaseHolder for Leases {
     fn tick(&self) {
-        for (take, reports) in self.take_back(|holder, now| now.since(holder.used) >= IDLE) {
+        for (take, reports) in self.take_back(|holder, now| !holder.is_asking && now.since(holder.used) >= IDLE) {
             drop(self.backend.lease(&request(&take, reports, 0)));
         }
     }
