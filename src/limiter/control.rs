@@ -204,7 +204,8 @@ impl RateLimiter {
 
     /// Gives the [leases](crate::Policy::leases) of this process back to the backend. Call this method when the program
     /// ends, after the last call. Otherwise, the tokens that this process holds stay spent until its leases end (after
-    /// at most four seconds), and are then refilled. Without leases, this method does nothing.
+    /// at most four seconds), and are then refilled. A lease that was requested earlier is given back when the answer
+    /// arrives, which may be after this method completes. Without leases, this method does nothing.
     ///
     /// # Errors
     /// Fails if the backend fails.

@@ -59,6 +59,9 @@ impl RateLimiter {
             }
         }
         credits.retain(|credit| credit.receipt.cost > 0);
+        if let Some(leases) = &inner.leases {
+            leases.report(credits.iter().map(|credit| credit.row.digest().window(credit.window)));
+        }
         // Each window is settled separately, because the result of settling several together would not show whether any
         // of them took effect.
         let settle =

@@ -10,7 +10,7 @@ use super::notices::NoticeContent;
 use super::{DecisionFuture, Inner, LimitError, RateLimiter};
 use crate::algorithm::{Ask, Micros, State, Step, Verdict};
 use crate::backend::{BackendFuture, Error, ErrorKind, RowId, Take};
-use crate::policy::{ChargedQuota, DecidedBy, Decision, Decisions, Policy, Subject};
+use crate::policy::{ChargedQuota, DecidedBy, Decision, Decisions, Policy, PolicyName, Subject};
 
 impl RateLimiter {
     /// Pauses one key under a policy, for example because the API that the key stands for has answered 429 with
@@ -112,7 +112,12 @@ impl RateLimiter {
     pub(super) fn ask_again(&self, decisions: &Decisions, last: Option<Micros>) -> DecisionFuture<Answer> {
         let wait = last.map(|last| last.since(self.inner.time.now()));
         let ask = |cost| wait.map_or(Ask::cost(cost).reserve(), |wait| Ask::cost(cost).wait_up_to(wait));
-        self.decide_again(takes(decisions, ask))
+        // The policies may have been reset during the pause.
+        let current = |decision: &Decision| self.inner.overrides.current(decision.policy()).into_owned();
+        let policies: SmallVec<[PolicyName; 2]> = decisions.iter().map(current).collect();
+        let mut takes = takes(decisions, ask);
+        takes.iter_mut().zip(&policies).for_each(|(take, policy)| take.row.policy = policy);
+        self.decide_again(takes)
     }
 
     pub(crate) fn pause_row(&self, decision: &Decision, lasts: Duration) -> BackendFuture<()> {

@@ -55,6 +55,29 @@ async fn leases_are_given_back_on_shutdown() {
     assert_eq!((one.stats().leases, one.stats().leased_tokens), (0, 0));
 }
 
+/// Regression: a lease that was requested before the shutdown was kept until it ended.
+#[tokio::test]
+async fn a_lease_that_arrives_after_the_shutdown_is_given_back() {
+    let server = Server::start();
+    let (one, other) = (limiter(&server).await, limiter(&server).await);
+    let mut calls = warm_up(&one, &BUSY, "ada").await;
+    server.signal("STOP");
+    // The next lease is requested when a quarter is left.
+    while one.stats().leased_tokens > 1 {
+        assert_eq!(one.try_limit_now(&BUSY, "ada").unwrap().decided_by(), DecidedBy::Lease);
+        calls += 1;
+    }
+    let shutdown = one.shutdown();
+    server.signal("CONT");
+    shutdown.await.unwrap();
+    let begin = Instant::now();
+    while other.remaining(&BUSY, "ada").await.unwrap() < 100_000 - calls {
+        assert!(begin.elapsed() < SECOND, "the lease was not given back");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(one.stats().leases, 0);
+}
+
 #[tokio::test]
 async fn an_idle_process_gives_its_leases_back() {
     let server = Server::start();
@@ -100,6 +123,16 @@ async fn a_reset_discards_the_lease() {
     assert_eq!(limiter.stats().leases, 0);
     assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), 100_000);
     warm_up(&limiter, &BUSY, "ada").await;
+}
+
+/// Regression: tokens that were spent from a lease were not credited until they were reported.
+#[tokio::test]
+async fn a_credit_returns_the_tokens_that_were_spent_from_the_lease() {
+    let server = Server::start();
+    let limiter = limiter(&server).await;
+    warm_up(&limiter, &BUSY, "ada").await;
+    assert!(limiter.credit(&BUSY, "ada", 100_000).await.unwrap());
+    assert_eq!(limiter.remaining(&BUSY, "ada").await.unwrap(), 100_000);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use redis::cmd;
 use tollgate::backend::RedisBackend;
 use tollgate::{
-    DAY, HOUR, MINUTE, Policy, Quota, RateLimiter, Reason, Subject,
+    DAY, HOUR, MINUTE, Policy, Quota, RateLimiter, Reason, SECOND, Subject,
     limiter::SetQuotaError,
     protection::{AutoBlock, Signal},
 };
@@ -248,6 +248,27 @@ async fn a_full_channel_does_not_drop_withdrawals() {
     assert_eq!(other.quotas(&SEARCH, "ada")[0].get_capacity(), 100);
 }
 
+/// Regression: a process with a block that the full channel refused received no notices until the block ended.
+#[tokio::test]
+async fn a_process_whose_block_is_refused_by_a_full_channel_still_receives_notices() {
+    let server = Server::start();
+    let rules = AutoBlock::new([&SEARCH]).threshold(1).within(MINUTE).block_for(HOUR);
+    let one = RateLimiter::builder(server.backend().await).auto_block(rules).build();
+    let other = limiter(&server).await;
+    other.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
+    fill(&mut server.admin(), 0);
+    // Notices without an end are not dropped.
+    cmd("DEL").arg(&keys()[2]).exec(&mut server.admin()).unwrap();
+    drop(one.try_acquire(&SEARCH, "eve").cost(100).await.unwrap());
+    assert!(!one.try_limit(&SEARCH, "eve").await.unwrap().is_allowed());
+    // Within this time, the process reads the other notices, and the server refuses the block.
+    tokio::time::sleep(MAX_DELAY).await;
+    assert_eq!(one.stats().pending_notices, 1);
+    other.set_quota(&SEARCH, Quota::token_bucket(6, HOUR)).await.unwrap();
+    wait_until(async || one.quotas(&SEARCH, "ada")[0].get_capacity() == 6).await;
+    assert_eq!(one.stats().pending_notices, 1);
+}
+
 /// Regression: after the server had evicted one of the three keys, publishing failed, or new subscribers received no
 /// notices.
 #[tokio::test]
@@ -431,4 +452,30 @@ fn child() {
         }
         limiter.set_quota(&SEARCH, Quota::token_bucket(5, HOUR)).await.unwrap();
     });
+}
+
+/// Regression: the block that could not be published while the server was down was published after the caller was
+/// unblocked, and blocked the caller again.
+#[tokio::test]
+async fn a_block_that_was_not_yet_published_does_not_return_after_the_caller_is_unblocked() {
+    let server = Server::start();
+    let backend = RedisBackend::builder().deadline(SECOND).notices_every(4 * SECOND);
+    let rules = AutoBlock::new([&SEARCH]).threshold(2).within(MINUTE).block_for(HOUR);
+    let limiter = RateLimiter::builder(backend.connect(&server.url()).await.unwrap()).auto_block(rules).build();
+    drop(limiter.try_acquire(&SEARCH, "eve").cost(100).await.unwrap());
+    assert_eq!(limiter.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
+    // Wait until the first poll has ended. The next poll begins after four seconds.
+    tokio::time::sleep(SECOND / 4).await;
+    server.signal("STOP");
+    // The block cache denies this call, and the notice of the block is not published within a second.
+    assert_eq!(limiter.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
+    assert_eq!(limiter.try_limit(&SEARCH, "eve").await.unwrap().reason(), Reason::Blocked);
+    tokio::time::sleep(SECOND * 3 / 2).await;
+    server.signal("CONT");
+    limiter.unblock(Signal::key("eve")).await.unwrap();
+    let begin = Instant::now();
+    while begin.elapsed() < 5 * SECOND {
+        assert_eq!(limiter.stats().blocked, 0, "the caller is blocked again");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }

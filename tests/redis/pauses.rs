@@ -47,3 +47,28 @@ async fn a_pause_delays_requests_that_wait_in_another_process() {
         }
     }
 }
+
+/// Regression: the notice of a shorter pause replaced that of a longer pause, so processes that had not yet received the
+/// longer pause never did.
+#[tokio::test]
+async fn of_two_pauses_by_different_processes_the_longer_stays_in_effect_everywhere() {
+    let server = Server::start();
+    let limiters = [RateLimiter::new(server.backend().await), RateLimiter::new(server.backend().await)];
+    limiters[0].pause(&UPSTREAM, "host", 60 * SECOND).await.unwrap();
+    limiters[1].pause(&UPSTREAM, "host", 5 * SECOND).await.unwrap();
+    let later = RateLimiter::new(server.backend().await);
+    for limiter in [&limiters[0], &limiters[1], &later] {
+        let begin = Instant::now();
+        while limiter.try_check(&UPSTREAM, "host").await.unwrap().retry_after() < Some(50 * SECOND) {
+            assert!(begin.elapsed() < 2 * SECOND, "the limiter did not receive the longer pause within two seconds");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    // A pause that was ended does not count.
+    limiters[0].resume(&UPSTREAM, "host").await.unwrap();
+    limiters[0].pause(&UPSTREAM, "host", 5 * SECOND).await.unwrap();
+    let last = RateLimiter::new(server.backend().await);
+    tokio::time::sleep(SECOND).await;
+    let left = last.try_check(&UPSTREAM, "host").await.unwrap().retry_after();
+    assert!(left > Some(2 * SECOND) && left <= Some(5 * SECOND), "{left:?}");
+}

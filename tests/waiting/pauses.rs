@@ -183,6 +183,26 @@ async fn a_waiting_reservation_is_held_by_a_pause_and_charged_once() {
     assert!(matches!(reservation.wait().await, Err(LimitError::Denied(_))));
 }
 
+/// Regression: at the end of the pause, the call was charged to the row from before the reset.
+#[tokio::test]
+async fn a_call_that_is_held_while_its_policy_is_reset_is_charged_to_the_new_row() {
+    let queue = Queue::new();
+    let limiter = queue.limiter.clone();
+    drop(limiter.acquire(&REMOTE, 7).cost(1).reserve().await.unwrap());
+    drop(limiter.acquire(&REMOTE, 7).cost(40).reserve().await.unwrap());
+    limiter.pause(&REMOTE, 7, SECOND).await.unwrap();
+    let held = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.acquire(&REMOTE, 7).wait_up_to(2 * SECOND).await }
+    });
+    run_tasks().await;
+    limiter.reset_policy(&REMOTE).await.unwrap();
+    queue.at(SECOND).await;
+    assert!(held.is_finished(), "expected no wait for the reservations from before the reset");
+    held.await.unwrap().unwrap();
+    assert_eq!(limiter.remaining(&REMOTE, 7).await.unwrap(), 0);
+}
+
 /// The server answers 429 once. Requests that are due but still wait for a connection are held as well.
 #[tokio::test]
 async fn after_a_429_no_request_is_sent_before_retry_after() {

@@ -2,8 +2,8 @@
 --
 -- KEYS contains notices (hash: topic -> end, '+' or '-', text), order (zset: topic by version) and ends (zset: topic by
 -- end). ARGV contains the epoch, version and floor that the caller knows ('', 0 and 0 at first). The notices to publish
--- follow, each with its topic, '+' (set) or '-' (withdrawn), its text and its lifetime in milliseconds (0 means until
--- withdrawn).
+-- follow, each with its topic, '+' (set), '>' (set, unless the current notice ends later) or '-' (withdrawn), its text and
+-- its lifetime in milliseconds (0 means until withdrawn).
 --
 -- Returns the epoch, the time (ms), whether the reply contains all current notices, whether there are more notices, the
 -- version and the floor. The notices follow, each with its topic, mark, end, text and version. The version of a notice
@@ -43,6 +43,11 @@ end
 
 local function publish(topic, mark, text, lasts, version)
   local is_known = call('HMGET', NOTICES, topic)[1]
+  if mark == '>' then
+    local ends = is_known and is_known:match('^(%d+)%+')
+    if ends and tonumber(ends) > now + lasts then return end
+    mark = '+'
+  end
   if not is_known and count >= MAX_NOTICES then
     local first = call('ZRANGE', ENDS, 0, 0)[1]
     if not first then return redis.error_reply('FULL there are ' .. MAX_NOTICES .. ' notices that have no end') end

@@ -4,7 +4,7 @@
 //! reads all notices again if the server lost data, or if the process missed a withdrawal that the server has
 //! forgotten.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -37,8 +37,9 @@ struct State {
     has_new_subscriber: bool,
     polling: bool,
     poll_failed: bool,
-    /// Notices from `publish_later`, with the instants at which they expire.
-    pending: VecDeque<(Notice, Option<Instant>)>,
+    /// Notices from `publish_later` in the order of their numbers, with the instants at which they expire.
+    pending: BTreeMap<u64, (Notice, Option<Instant>)>,
+    next_number: u64,
 }
 
 #[derive(Debug, Default)]
@@ -88,10 +89,10 @@ impl RedisNoticeChannel {
     }
 
     /// Publishes `notices`, or pending notices if `notices` is empty. Delivers new notices to the subscribers. Returns
-    /// whether more notices are pending.
+    /// whether more notices are pending, unless the server refuses them.
     async fn exchange(&self, notices: &[Notice]) -> Result<bool, Error> {
         let mut cursor = self.cursor.lock().await;
-        let mut pending = Vec::new();
+        let (mut numbers, mut pending) = (Vec::new(), Vec::new());
         {
             let mut state = self.state();
             if std::mem::take(&mut state.has_new_subscriber) {
@@ -99,15 +100,16 @@ impl RedisNoticeChannel {
             }
             if notices.is_empty() {
                 let now = Instant::now();
-                state.pending.retain(|(_, until)| until.is_none_or(|until| until > now));
-                pending.extend(state.pending.iter().take(MAX_PUBLISHED_TOGETHER).map(|(notice, until)| Notice {
-                    lasts: until.map(|until| until.saturating_duration_since(now)),
-                    ..notice.clone()
-                }));
+                state.pending.retain(|_, (_, until)| until.is_none_or(|until| until > now));
+                for (number, (notice, until)) in state.pending.iter().take(MAX_PUBLISHED_TOGETHER) {
+                    let lasts = until.map(|until| until.saturating_duration_since(now));
+                    numbers.push(*number);
+                    pending.push(Notice { lasts, ..notice.clone() });
+                }
             }
         }
         let mut to_publish = if pending.is_empty() { notices } else { &pending };
-        let (mut received, mut all) = (Vec::new(), false);
+        let (mut received, mut all, mut is_refused) = (Vec::new(), false, false);
         loop {
             let result = self.call(&cursor, std::mem::take(&mut to_publish)).await;
             // If another program wrote the data on the server, the pages may never end.
@@ -116,6 +118,13 @@ impl RedisNoticeChannel {
             };
             let page = match result {
                 Ok(page) if !is_endless(&page) || page.all && !all => page,
+                // The server refuses the pending notices, for example because there are too many. They stay pending,
+                // but other notices must still be received.
+                Err(error) if error.kind() == ErrorKind::Protocol && !numbers.is_empty() => {
+                    numbers.clear();
+                    is_refused = true;
+                    continue;
+                }
                 result => {
                     let error = result.err().unwrap_or_else(invalid_data);
                     // The pages that were read so far are discarded, so the next call reads them again.
@@ -125,6 +134,9 @@ impl RedisNoticeChannel {
                     return Err(error);
                 }
             };
+            for number in numbers.drain(..) {
+                self.state().pending.remove(&number);
+            }
             all |= page.all;
             if page.all {
                 received.clear();
@@ -135,12 +147,7 @@ impl RedisNoticeChannel {
                 break;
             }
         }
-        let has_more = {
-            let mut state = self.state();
-            let published = pending.len().min(state.pending.len());
-            state.pending.drain(..published);
-            !state.pending.is_empty()
-        };
+        let has_more = !is_refused && !self.state().pending.is_empty();
         if all || !received.is_empty() {
             let subscribers: Vec<_> = self.state().subscribers.iter().filter_map(Weak::upgrade).collect();
             for subscriber in subscribers {
@@ -190,6 +197,8 @@ impl RedisNoticeChannel {
 
 impl NoticeChannel for Arc<RedisNoticeChannel> {
     fn publish(&self, notice: Notice) -> BackendFuture<()> {
+        // An older notice of the same topic must not be published after this one.
+        self.state().pending.retain(|_, (pending, _)| pending.topic != notice.topic);
         let unavailable = |message| BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, message)));
         if self.batcher.circuit_open_at(self.slot) {
             let message = "the circuit breaker is open after a failure of the Redis server; the notice was not \
@@ -217,9 +226,11 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
         let mut state = self.state();
         if state.pending.len() >= MAX_PENDING {
             // Drop the oldest notice. If all lifetimes are equal, it expires first.
-            state.pending.pop_front();
+            state.pending.pop_first();
         }
-        state.pending.push_back((notice, until));
+        let number = state.next_number;
+        state.next_number += 1;
+        state.pending.insert(number, (notice, until));
         let is_first = state.pending.len() == 1;
         drop(state);
         // The exchange also publishes the notices that are added before it starts. If the exchange fails, the polling
@@ -243,7 +254,11 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
 
 fn add(command: &mut Cmd, notice: &Notice) {
     let lasts = notice.lasts.map_or(0, |lasts| lasts.as_millis().clamp(1, MAX_LASTS_MILLIS));
-    let mark = if notice.text.is_some() { "+" } else { "-" };
+    let mark = match notice.text {
+        None => "-",
+        Some(_) if notice.topic.starts_with(PAUSES) => ">",
+        Some(_) => "+",
+    };
     command.arg(&notice.topic).arg(mark).arg(notice.text.as_deref().unwrap_or("")).arg(lasts as u64);
 }
 
@@ -292,6 +307,9 @@ fn invalid_data() -> Error {
 
 /// The minimum timeout of a call on the notice channel. Requests do not wait for these calls.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The beginning of the topics of pauses. Of several pauses of a row, the one that ends last stays in effect.
+const PAUSES: &[u8] = b"pause\0";
 
 const MAX_PUBLISHING: usize = 1000;
 

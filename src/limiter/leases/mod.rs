@@ -135,16 +135,23 @@ impl Leases {
     /// Gives back the leased tokens of a call's rows, before the backend decides the call.
     pub(super) fn give_back(&self, takes: &[Take<'_>]) {
         for take in takes.iter().filter(|take| take.part.leased) {
-            let (id, now) = (take.digest(), self.time.now());
-            let mut window = self.window(id);
-            let Some(Entry { take: row, holder, .. }) = window.entry() else { continue };
-            if holder.tokens(now) > 0 {
-                let reports = holder.report(true, self.next(), now);
-                let row = row.clone();
-                drop(window);
-                drop(self.backend.lease(&request(&row, reports, 0)));
-            }
+            self.give_back_if(take.digest(), |holder, now| holder.tokens(now) > 0);
         }
+    }
+
+    /// Reports the spent tokens of windows and gives the other tokens back, before the backend credits the windows.
+    pub(super) fn report(&self, windows: impl Iterator<Item = Digest>) {
+        windows.for_each(|id| self.give_back_if(id, |holder, _| !holder.is_empty()));
+    }
+
+    fn give_back_if(&self, id: Digest, is_due: impl Fn(&Holder, Micros) -> bool) {
+        let (mut window, now) = (self.window(id), self.time.now());
+        let Some(Entry { take: row, holder, .. }) = window.entry().filter(|entry| is_due(&entry.holder, now)) else {
+            return;
+        };
+        let (reports, row) = (holder.report(true, self.next(), now), row.clone());
+        drop(window);
+        drop(self.backend.lease(&request(&row, reports, 0)));
     }
 
     /// Asks for leases on the rows of a call that the backend decides.
@@ -244,7 +251,7 @@ impl Leases {
         let (mut requests, now) = (Vec::new(), self.time.now());
         for shard in &self.shards {
             locked(shard).retain(|Entry { take, holder, .. }| {
-                if holder.is_asking || !is_due(holder, now) {
+                if !is_due(holder, now) {
                     return true;
                 }
                 if !holder.is_empty() {
@@ -276,7 +283,7 @@ impl Leases {
                     holder.is_asking = false;
                     answer.as_ref().ok().and_then(|lease| holder.granted(lease, sent, now))
                 }
-                // The row was reset, or its quota has changed.
+                // The row was reset, its quota has changed, or this process shuts down.
                 (None, Ok(lease)) => Some(LeaseReport { id: lease.id, spent: 0, unused: lease.tokens }),
                 (None, Err(_)) => None,
             };
@@ -359,7 +366,7 @@ fn shard_of(place: u64) -> usize {
 
 impl LeaseHolder for Leases {
     fn tick(&self) {
-        for (take, reports) in self.take_back(|holder, now| now.since(holder.used) >= IDLE) {
+        for (take, reports) in self.take_back(|holder, now| !holder.is_asking && now.since(holder.used) >= IDLE) {
             drop(self.backend.lease(&request(&take, reports, 0)));
         }
     }
