@@ -9,7 +9,7 @@ use serde_json::Value;
 #[derive(clap::Args, Debug)]
 pub(super) struct Server {
     /// The address of the admin router, such as https://example.com/admin/limits
-    #[arg(long, env = "TOLLGATE_ADMIN_URL", value_parser = parse_url)]
+    #[arg(long, env = "TOLLGATE_ADMIN_URL", hide_env_values = true, value_parser = parse_url)]
     url: String,
     /// A file with your token; without it, the variable TOLLGATE_ADMIN_TOKEN contains the token
     #[arg(long)]
@@ -35,6 +35,9 @@ pub(super) struct Client {
 
 impl Server {
     pub(super) fn connect(&self) -> Result<Client, String> {
+        if self.url.contains('@') {
+            return Err("--url: leave out the user name and the password, since errors show the URL".to_owned());
+        }
         let token = match &self.token_file {
             Some(file) => std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?,
             None => std::env::var("TOLLGATE_ADMIN_TOKEN")

@@ -121,6 +121,8 @@ fn errors_say_what_was_expected_and_what_to_do() {
         assert_eq!((code, &*out), (1, ""), "{arguments:?}");
         assert!(error.starts_with("error: ") && error.contains(part), "{arguments:?}: {error}");
     }
+    let (code, _, error) = service.tollgate(&["limited", "--url", "http://ada:hunter2@127.0.0.1:1/admin"]);
+    assert!(code == 1 && error.contains("leave out the user name") && !error.contains("hunter2"), "{error}");
     let elsewhere = format!("http://{}/hello", service.address);
     let (code, _, error) = service.tollgate(&["limited", "--url", &elsewhere]);
     assert!(code == 1 && error.contains("of another server or route; check --url"), "{error}");
