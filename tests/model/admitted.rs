@@ -75,7 +75,7 @@ fn check_windows(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), Strin
     Ok(())
 }
 
-/// Returns the largest number of units refilled in excess because a wait is rounded up to a microsecond or a boundary.
+/// Returns the largest number of excess units refilled because a wait is rounded up to a microsecond or a boundary.
 fn less_than_a_tick(model: &Model) -> i128 {
     match model.algorithm {
         Algorithm::FixedWindow => (model.rate - 1) * model.period,

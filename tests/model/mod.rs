@@ -50,7 +50,8 @@ impl Model {
             ceiling: match quota.get_max_reserved() {
                 Some(0) => None,
                 Some(tokens) => Some(capacity + i128::from(tokens)),
-                // Even unlimited reservations are limited to the integers that are exact in an `f64`.
+                // Even unlimited reservations are capped so that the total stays within the integers that an `f64`
+                // represents exactly.
                 None => Some((1 << 53) - 1 - i128::from(Quota::MAX_TOKENS)),
             },
             start: quota.get_start().map_or(0, |start| start.as_micros() as i128),
@@ -135,8 +136,7 @@ impl Model {
         (wait <= longest.as_micros() as i128).then_some(wait)
     }
 
-    /// Returns the wait for `tokens` that are charged at `now`, which is the time until all debt over the capacity is
-    /// repaid.
+    /// Returns how long a charge of `tokens` at `now` has to wait: until all debt over the capacity is repaid.
     pub(crate) fn wait(&self, row: &Row, now: i128, tokens: u64) -> i128 {
         let over = self.over(row, now, i128::from(tokens), self.capacity);
         if self.algorithm == Algorithm::FixedWindow {

@@ -125,12 +125,12 @@ pub(crate) fn history(operations: usize) -> impl Strategy<Value = Vec<Raw>> {
     prop::collection::vec(raw, 1..=operations)
 }
 
-/// Generates the first instant of a history, which is the epoch, a recent instant or a random instant.
+/// Generates the first instant of a history: the epoch, a recent instant or a random instant.
 pub(crate) fn begin() -> impl Strategy<Value = Micros> {
     prop_oneof![Just(Micros::EPOCH), Just(Micros::new(1_700_000_000_000_000)), sized(51).prop_map(Micros::new)]
 }
 
-/// The longest time by which a single operation advances the clock, which is about 400 days.
+/// The longest time by which a single operation advances the clock: about 400 days.
 const MAX_ADVANCE: u64 = 1 << 45;
 
 impl Raw {

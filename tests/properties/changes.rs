@@ -137,7 +137,7 @@ fn play(
             let is_foreign =
                 before.stamp != tollgate::algorithm::stamp(&quota) && now < before.clear && before.spent > 0.0;
             if is_foreign && actual <= receipt.cost {
-                prop_assert_eq!(state, before, "a row of another quota was refunded");
+                prop_assert_eq!(state, before, "a row that was written under another quota was refunded");
             }
             continue;
         }

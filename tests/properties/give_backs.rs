@@ -1,7 +1,7 @@
 //! Refunds and cancellations in any order and at any time. The number of tokens used stays within the bound, and no
 //! tokens are lost unnecessarily.
 //!
-//! If a charge is settled to a higher cost, the difference becomes debt, which the bound does not cover. Therefore,
+//! If a charge is settled at a higher cost, the difference becomes debt, which the bound does not cover. Therefore,
 //! only the charged tokens count as used.
 
 use proptest::prelude::*;

@@ -17,7 +17,7 @@ const QUOTA: Quota = Quota::token_bucket(1, STEP).capacity(CAPACITY);
 const BEGIN: Micros = Micros::new(1_700_000_000_000_000);
 const STEPS: u64 = 5;
 
-/// A lease of a process: its ID, the tokens left, the tokens that are spent but not reported, and the time of its end.
+/// A lease that a process holds: its ID, the tokens left, the tokens spent but not yet reported, and when it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Held {
     id: (u64, u64),

@@ -73,7 +73,7 @@ fn the_last_window_is_as_long_as_the_others() {
     check_retry_time(&quota, &full, begin, Ask::cost(1));
 }
 
-/// With unlimited reservations, a row grew beyond the integers that are exact in an `f64`, so tokens were granted
+/// With unlimited reservations, a row grew beyond the integers that an `f64` represents exactly, so tokens were granted
 /// without a charge.
 #[test]
 fn unlimited_reservations_are_all_counted() {
@@ -92,8 +92,8 @@ fn unlimited_reservations_are_all_counted() {
     assert!(state.spent < 9_007_199_254_740_992.0);
 }
 
-/// After the clock stepped back, the refund compared the receipt at the clock's time with the row at the row's later
-/// time.
+/// After the clock stepped back, the refund compared the receipt as of the clock's time with the row as of its own,
+/// later time.
 #[test]
 fn a_refund_after_a_step_back_is_at_most_the_outstanding_tokens() {
     let quota = Quota::fixed_window(3, 5 * SECOND).start(Duration::ZERO).capacity(6);

@@ -279,7 +279,7 @@ async fn checks_and_shadow_mode_do_not_count() {
 fn only_denied_charges_under_the_configured_policies_count() {
     let fixture = fixture(block_after_three(&[&API]));
     for _ in 0..10 {
-        // The charge under `API` fits, but the charge under `ONE` never does.
+        // The quota of `API` allows the first charge, but the second charge costs more than the capacity of `ONE`.
         let charges = [Charge::new(&API, "eve"), Charge::new(&ONE, "eve").cost(2)];
         let decisions = now(fixture.limiter.try_limit_all(charges));
         assert_eq!(decisions.get(0).unwrap().reason(), Reason::RefusedElsewhere);

@@ -178,7 +178,7 @@ fn a_call_with_several_charges_is_denied_locally_if_all_rows_are_known() {
         assert_eq!((decisions.get(0).unwrap().remaining(), decisions.retry_after()), (10, Some(HOUR / 5)));
         assert_eq!(backend.take_calls(), calls);
     }
-    // Two charges on one row always reach the backend, which adds up their costs.
+    // Two charges to one row always reach the backend, which adds up their costs.
     let twice = || [Charge::new(&other, "eve"), Charge::new(&other, "eve")];
     for _ in 0..3 {
         assert!(!now(limiter.try_limit_all(twice())).is_allowed());

@@ -208,8 +208,8 @@ fn compare(
         return Ok(());
     }
     let Some(longest) = longest else { return Ok(()) };
-    // The cache reports every policy that denies the call. The cached retry time is sufficient, and it is
-    // too long by at most one trip.
+    // The cache reports every policy that denies the call. The cached retry time is sufficient, and is too long by at
+    // most one trip.
     for (one, other) in decided.iter().zip(expected) {
         prop_assert!(one.is_violated() || !other.is_violated(), "found {:?}\nexpected {:?}", one, other);
     }

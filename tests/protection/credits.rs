@@ -1,4 +1,4 @@
-//! Credits to keys and resets of policies, with the memory backend and with remembered denials.
+//! Credits to keys and resets of policies, with the memory backend and with cached denials.
 
 use std::sync::Arc;
 

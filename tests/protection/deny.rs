@@ -12,8 +12,8 @@ use crate::app::{API, Spy, behind, ip};
 use crate::support::now;
 use crate::test_backend::TestBackend;
 
-/// Returns rules of each kind. Each rule has the headers of a request that it denies, and of a similar request that it
-/// allows.
+/// Returns rules of each kind. Each rule comes with the headers of a request that it denies, and with those of a
+/// similar request that it allows.
 fn rule_cases() -> Vec<(DenyRule, Vec<&'static str>, Vec<&'static str>)> {
     let network = |text: &str| DenyRule::network(text).unwrap();
     let agent = |text: &str| DenyRule::user_agent(text).unwrap();

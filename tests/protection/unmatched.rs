@@ -42,7 +42,7 @@ fn built_with(list: &DenyList, by: impl KeyExtractor) -> Result<Router, String> 
 }
 
 /// Returns extractors, each with a key that it finds, the header of a request with that key, and the header of a
-/// request with another key.
+/// request with a different key.
 fn extractor_cases() -> Vec<(Box<dyn KeyExtractor>, &'static str, &'static str, &'static str)> {
     vec![
         (

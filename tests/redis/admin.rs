@@ -153,5 +153,5 @@ async fn a_server_that_is_gone_gives_503_and_an_audited_error() {
         let detail = problem["detail"].as_str().unwrap();
         assert!(status == 503 && detail.starts_with("the backend failed: "), "{method} {path}: {status} {detail}");
     }
-    assert_eq!(admin.send("GET", "top", "").0, 200, "data of this process must be available without the server");
+    assert_eq!(admin.send("GET", "top", "").0, 200, "the process's own data must be available without the server");
 }

@@ -26,7 +26,7 @@ pub(crate) async fn spent(backend: &RedisBackend, take: &Take<'_>) -> f64 {
     backend.peek(&[nothing]).await.unwrap()[0].state.spent
 }
 
-/// Repeats the take until it is denied. Returns how often it was granted.
+/// Repeats the take until it is denied. Returns how many times it was granted.
 pub(crate) async fn drain(backend: &RedisBackend, take: &Take<'_>) -> usize {
     let mut granted = 0;
     while backend.acquire(&[*take]).await.unwrap().all_granted() {
@@ -58,7 +58,7 @@ async fn charges_across_several_slots_are_made_completely_or_not_at_all() {
             let [granted, denied] = if takes[0].row.key == wide_key { [0, 1] } else { [1, 0] };
             assert!(
                 steps[granted].is_allowed() && !steps[denied].is_allowed(),
-                "expected a denial by the narrow row only"
+                "expected only the narrow row to deny the call"
             );
             assert_eq!(steps[granted].state.spent, 3.0, "a denied call must not report a charge");
             assert_eq!(spent(&backend, &wide).await, 3.0, "a denied call must not charge a row");
@@ -94,8 +94,8 @@ async fn concurrent_calls_across_several_slots_exceed_no_limit() {
     for task in tasks {
         admitted += task.await.unwrap();
     }
-    // Until a denied call's charge is refunded, it may cause the denial of another call, so fewer than 60 may be
-    // admitted.
+    // Until a denied call's charge is refunded, that charge may cause other calls to be denied, so fewer than 60 calls
+    // may be admitted.
     assert!((30..=60).contains(&admitted), "{admitted} calls were admitted, expected 30 to 60");
     for i in 0..3 {
         let take = Take::new(RowId { policy: &policies[i], key: keys[i] }, &quotas[i], Ask::cost(1));

@@ -18,9 +18,8 @@ pub(crate) const PRIMARIES: u16 = 3;
 
 pub(crate) const SLOTS: u16 = 16384;
 
-/// The setting for the port of the cluster bus. The default, which is the server's port plus 10000, may be in use.
-/// Redis 6 lacks this setting, so a server does not start if the default port is in use, and the test tries another
-/// pair of ports.
+/// The setting for the cluster bus port. The default, which is the server's port plus 10000, may be in use. Redis 6
+/// lacks this setting. If the default port is in use, a Redis 6 server does not start, and the test tries other ports.
 const BUS: &str = "--cluster-port";
 
 pub(crate) fn node() -> &'static [&'static str] {
@@ -89,7 +88,7 @@ impl Cluster {
         ask(&mut self.nodes[node].admin(), &["CLUSTER", "MYID"])
     }
 
-    /// Assigns a slot to another primary on all nodes. The rows of the slot are not moved.
+    /// Assigns a slot to another primary on all nodes. The slot's rows are not moved.
     pub(crate) fn give_slot(&self, slot: u16, to: usize) {
         let id = self.id(to);
         for node in self.nodes.iter().take(PRIMARIES.into()) {
@@ -109,7 +108,7 @@ pub(crate) fn add_slots(node: &mut Connection, slots: Range<u16>) {
     redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots.collect::<Vec<_>>()).exec(node).unwrap();
 }
 
-/// Waits until a replica is up to date. `WAIT` would cover only the writes of its own connection.
+/// Waits until a replica is up to date. `WAIT` would cover only writes made on its own connection.
 pub(crate) fn wait_until_synced(primary: &Server, replica: &Server) {
     let (primary, replica) = (&mut primary.admin(), &mut replica.admin());
     let number = |text: &str, name: &str| {

@@ -1,5 +1,5 @@
-//! Requests that wait at the same time share a script call. The script decides each of these requests separately, and
-//! in order.
+//! Requests that are waiting at the same time share a script call. The script decides each of these requests
+//! separately, and in order.
 
 use std::time::{Duration, Instant};
 

@@ -105,7 +105,7 @@ async fn concurrent_calls_to_a_dead_server_fail_within_the_deadline() {
     assert!(sent > 0);
     server.signal("CONT");
     application.assert_recovers().await;
-    // Only the operations of the two script calls in flight can have been charged.
+    // Only the operations in the two script calls that were in flight can have been charged.
     let rows: usize = cmd("DBSIZE").query(&mut server.admin()).unwrap();
     assert!(rows < 200, "{rows} rows were charged");
 }

@@ -104,7 +104,7 @@ async fn calls_that_spend_nothing_do_not_store_rows() {
     let limiter = RateLimiter::new(server.backend().await);
     let policy = Policy::new("bucket", Quota::token_bucket(4, HOUR));
     let mut admin = server.admin();
-    // The calls are peeks, calls with a zero or an impossible cost, resets and denied calls.
+    // The calls are peeks, charges of 0, charges above the capacity, resets, and denied calls.
     drop(limiter.try_check(&policy, 1).await.unwrap());
     drop(limiter.try_acquire(&policy, 2).cost(0).await.unwrap());
     drop(limiter.try_acquire(&policy, 3).cost(5).await.unwrap());

@@ -45,7 +45,7 @@ async fn fail_primary(break_it: impl FnOnce(&mut Server)) {
     let others =
         [1, 2].map(|i| Take::new(rows[i], &Quota::token_bucket(1_000_000, Duration::from_secs(1)), Ask::cost(1)));
     assert_eq!(conformance::spend(&backend, &[hit], 30).await, 30);
-    // If the replica did not know about some of the spent tokens, these tokens would be available again.
+    // If the replica lacked some of the spent tokens, these tokens would be available again after the failover.
     wait_until_synced(&cluster.nodes[0], &cluster.nodes[3]);
     // All script calls on this node have ended, so the count of its tokens is exact.
     break_it(&mut cluster.nodes[0]);

@@ -112,7 +112,7 @@ async fn the_strictest_mode_of_several_rules_applies() {
     let three = RateLimitLayer::new(PAGES.clone(), key::global()).and(SEARCH.clone(), key::global());
     let three = app(three.and(LOGIN.clone(), key::global()), &limiter);
     server.kill();
-    // Without Redis, the policy `login` denies, so the other policies are not charged.
+    // Without Redis, the policy `login` denies the call, so the other policies are not charged.
     for _ in 0..10 {
         assert_eq!(ask(&three).await.0, 503);
     }

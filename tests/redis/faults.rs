@@ -1,5 +1,5 @@
-//! Real failures of a server. During a failure, no call exceeds the deadline and the failure mode applies. Within a
-//! second after the failure ends, decisions are exact again.
+//! Real server failures. During a failure, no call exceeds the deadline and the failure mode applies. Within a second
+//! after the failure ends, decisions are exact again.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Random histories. The decisions and rows of the script and of the algebra must be equal, bit by bit.
+//! Random histories. The script and the algebra must compute the same decisions and rows, bit for bit.
 //!
 //! The tests read the resulting rows from the server themselves, because the backend does not read rows; it computes
 //! them by repeating the script's operations.
@@ -104,8 +104,8 @@ fn replay_with(
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Six rows, with the state of each row in the algebra. The last three rows have other keys. Operation 2 sends the same
-/// takes to the first three rows and to the last three.
+/// Six rows, with the state of each row in the algebra. The last three rows have different keys. Operation 2 sends the
+/// same takes to the first three rows and to the last three.
 struct History<'a> {
     backend: RedisBackend,
     clock: &'a SetClock,
@@ -113,7 +113,7 @@ struct History<'a> {
     quotas: [Quota; 3],
     names: Vec<String>,
     model: [State; ROWS],
-    /// Whether each row was written since the last comparison with the server.
+    /// Whether each row has been written since the last comparison with the server.
     dirty: [bool; ROWS],
     /// The quota that last wrote each row.
     by: [Quota; ROWS],
@@ -258,7 +258,7 @@ impl<'a> History<'a> {
         steps
     }
 
-    /// Settles any earlier charge, even if its row has changed since then or the charge was settled before.
+    /// Settles one of the earlier charges. Its row may have changed since, and the charge may already be settled.
     fn settle(&mut self, raw: &Raw) -> Sent {
         let last = self.receipts.len() - 1;
         let most = if raw.what.1 >> 63 == 0 { last } else { last.min(2) };
@@ -280,7 +280,7 @@ impl<'a> History<'a> {
         Sent::Settled { expected, answer }
     }
 
-    /// Credits a row, under the quota of any of the rows.
+    /// Credits a row under one of the three quotas.
     fn credit(&mut self, raw: &Raw, row: usize) -> Sent {
         let other = if self.mixed { (raw.how.1 >> 20) as usize % 3 } else { 0 };
         let quota = Take::new(id(row), &self.quotas[(row + other) % 3], Ask::cost(0)).quota;

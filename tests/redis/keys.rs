@@ -103,7 +103,7 @@ async fn all_rows_of_a_key_are_in_one_slot() {
         .map(|name| Policy::new(name, Quota::token_bucket(9, HOUR)));
     let mut slots = HashSet::new();
     for key in similar_keys() {
-        // The server refuses a script call with keys of several slots.
+        // The server refuses a script call with keys in several slots.
         let all = policies.iter().map(|policy| Charge::new(policy, &key));
         assert!(limiter.try_limit_all(all).await.unwrap().is_allowed(), "{key:?}");
         let of_key: HashSet<u16> = policies

@@ -223,7 +223,7 @@ async fn eight_limiters_keep_the_bound_and_use_the_limit() {
 fn check_bound(ends: &[Instant], capacity: f64, rate: f64) {
     let mut ends = ends.to_vec();
     ends.sort();
-    // The largest excess of any interval that ends at `last`.
+    // The largest excess in any interval that ends at `last`.
     let (mut excess, mut most, mut last) = (0f64, 0f64, ends[0]);
     for end in ends {
         excess = (excess - rate * (end - last).as_secs_f64()).max(0.0) + 1.0;

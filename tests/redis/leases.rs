@@ -1,4 +1,4 @@
-//! Leases on a real server. The decisions, leases and rows of the script and of the algebra must be equal, bit by bit.
+//! Leases on a real server. The script and the algebra must compute the same decisions, leases and rows, bit for bit.
 
 use std::time::Duration;
 

@@ -55,8 +55,8 @@ async fn the_documented_permissions_suffice() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// The client must not send `CLIENT SETINFO`, because the documented user may not run this command. Since Redis 7.2,
-/// each connection would add an entry to `ACL LOG`. Redis 7.0 even rejects an ACL rule that allows the command.
+/// The client must not send `CLIENT SETINFO`, because the documented user may not run this command. In Redis 7.2 and
+/// later, each connection would add an entry to `ACL LOG`. Redis 7.0 even rejects an ACL rule that allows the command.
 #[tokio::test]
 async fn a_connection_starts_with_an_allowed_command() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -49,7 +49,7 @@ async fn the_error_for_a_missing_permission_names_the_acl_rule() {
     for command in ["evalsha", "eval", "get", "set"] {
         let error = without(&server, &[&format!("-{command}")]).await;
         assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
-        // Before Redis 7.2, the error of a script does not name the command.
+        // Before Redis 7.2, a script's error does not name the command.
         let is_named = error.source().unwrap().to_string().contains(&format!("'{command}'"));
         assert!(is_named || !command.starts_with("eval"), "{error:?}");
         let parts = match is_named {

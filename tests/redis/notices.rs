@@ -434,7 +434,7 @@ async fn quotas_and_blocks_of_a_child_process_apply() {
         blocked.reason() == Reason::Blocked
     })
     .await;
-    // Automatic blocks of keys apply only under policies whose denials this process counts, and it counts none.
+    // Automatic blocks of keys apply only under policies whose denials the process counts. This process counts none.
     assert_eq!(here.try_check(&SEARCH, "eve").await.unwrap().reason(), Reason::QuotaExceeded);
 }
 
@@ -454,7 +454,7 @@ fn child() {
     });
 }
 
-/// Regression: the block that could not be published while the server was down was published after the caller was
+/// Regression: a block that could not be published while the server was down was published after the caller had been
 /// unblocked, and blocked the caller again.
 #[tokio::test]
 async fn a_block_that_was_not_yet_published_does_not_return_after_the_caller_is_unblocked() {

@@ -64,7 +64,7 @@ async fn of_two_pauses_by_different_processes_the_longer_stays_in_effect_everywh
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
-    // A pause that was ended does not count.
+    // After the longer pause has been ended, a shorter pause applies.
     limiters[0].resume(&UPSTREAM, "host").await.unwrap();
     limiters[0].pause(&UPSTREAM, "host", 5 * SECOND).await.unwrap();
     let last = RateLimiter::new(server.backend().await);

@@ -78,7 +78,7 @@ fn processes_agree_on_digests_unless_their_secrets_differ() {
         assert_eq!(
             also_keyed.remaining(&SLOW, "ada").await.unwrap(),
             999,
-            "a limiter with another secret must use another row"
+            "limiters with a secret and limiters without one must use different rows"
         );
         assert_eq!(one.remaining(&SLOW, "ada").await.unwrap(), 999);
     });

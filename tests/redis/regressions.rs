@@ -65,7 +65,7 @@ impl Row {
     }
 }
 
-/// The script compared the stamp of the receipt only after it had converted the row to the new quota.
+/// The script compared the receipt's stamp with the row's only after it had converted the row to the new quota.
 #[tokio::test]
 async fn a_refund_is_forfeited_after_another_tier_writes_the_row() {
     let (small, large) = (Quota::token_bucket(10, HOUR), Quota::token_bucket(20, HOUR));

@@ -87,8 +87,7 @@ fn child() {
     println!("result={result};");
 }
 
-/// Returns the keys out of 300 for which the policy is enforced. The cost exceeds the capacity, so an enforced check is
-/// denied.
+/// Returns which of 300 keys the policy is enforced for. The cost exceeds the capacity, so an enforced check is denied.
 async fn enforced(limiter: &RateLimiter) -> Vec<u64> {
     let mut denied = Vec::new();
     for key in 0..300u64 {
@@ -184,7 +183,7 @@ async fn a_policy_reset_reaches_all_processes_within_a_second() {
     let calls: String = redis::cmd("INFO").arg("commandstats").query(&mut admin).unwrap();
     assert!(!calls.contains("cmdstat_scan:") && !calls.contains("cmdstat_keys:"), "{calls}");
 
-    // A reset of one key deletes the new row of the key.
+    // A reset of one key deletes that key's new row.
     assert!(here.reset(&API, "ada").await.unwrap());
     assert_eq!(here.remaining(&API, "ada").await.unwrap(), 100);
 }

@@ -179,7 +179,8 @@ pub(crate) fn is_redis_7_0() -> bool {
     VERSION.starts_with("Redis server v=7.0.")
 }
 
-/// Returns whether the server supports TLS. A server with TLS does not start here, because it has no certificates.
+/// Returns whether the server supports TLS. A server that supports TLS does not start here, because it has no
+/// certificates.
 #[cfg(feature = "redis-tls")]
 pub(crate) fn has_tls() -> bool {
     let output = Command::new(program()).args(["--port", "0", "--tls-port", "1", "--save", ""]).output();

@@ -58,7 +58,7 @@ async fn a_layer_on_a_method_router_also_counts_405_responses() {
 async fn a_closure_can_choose_the_policy_by_any_part_of_the_request() {
     let by_kind = |req: &Parts| match header(req, "x-kind").as_deref() {
         Some("none") => None,
-        // An unregistered name falls under the default policy.
+        // If the name is not registered, the default policy applies to the request.
         Some("unheard-of") => Some("unheard-of"),
         Some("rest") => Some("rest"),
         _ => Some(if req.method.is_safe() { "read" } else { "write" }),

@@ -179,7 +179,7 @@ async fn only_requests_under_rules_that_wait_are_delayed() {
     let began = std::time::Instant::now();
     assert_eq!(statuses("POST /export", ADA).await, [200, 200]);
     assert!(began.elapsed() >= std::time::Duration::from_millis(80), "{:?}", began.elapsed());
-    // The rule that does not wait denies the request, although the other rule of the group would wait.
+    // The rule that does not wait denies the request, although the group's other rule would wait.
     assert_eq!(statuses("GET /fail", &["x-user: bob"]).await, [500, 429]);
 }
 

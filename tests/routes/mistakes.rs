@@ -295,7 +295,7 @@ async fn a_computed_cost_above_the_capacity_is_reported_once_and_counted() {
     let by_plan = |req: &Parts| Subject::from(user(req)).tier("free");
     let layer = RateLimitLayer::new(policy("api", 60).tier("free", Quota::per_minute(5)), by_plan).limiter(&limiter);
     let app = hello().layer(layer.cost(|req: &Parts| if req.uri.query().is_some() { 10 } else { 5 }));
-    // If the tokens for a cost will be available later, the call is denied without reporting a mistake.
+    // If enough tokens will be available later, the call is denied, and no mistake is reported.
     for status in [200, 429, 429] {
         assert_eq!(call(&app, "GET /", &["x-user: ada"]).await.status, status);
     }

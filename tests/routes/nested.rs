@@ -21,8 +21,8 @@ fn todos() -> Router {
         .route("/{id}/files/{*path}", get(|| async { "file" }))
 }
 
-/// The table for the router `todos`, which is nested at `/api/todos`. The route `/` of this router becomes
-/// `/api/todos`, without a trailing slash.
+/// The table for the router `todos`, which is nested at `/api/todos`. This router's route `/` becomes `/api/todos`,
+/// without a trailing slash.
 const TABLE: [(&str, &str); 3] =
     [("GET /api/todos", "read"), ("GET /api/todos/{id}", "read"), ("/api/todos/{id}/files/{*path}", "files")];
 

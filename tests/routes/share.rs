@@ -17,8 +17,8 @@ use crate::app::{call, limiter, policy, user};
 
 const KEYS: usize = 2000;
 
-/// Returns a limiter with a fixed secret, like the one that all processes of a service share. The secret determines which keys
-/// are in a share.
+/// Returns a limiter with a fixed secret, which several processes of a service could share. The secret determines which
+/// keys are in a share.
 fn shared_secret() -> RateLimiter {
     let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
     RateLimiter::builder(backend).secret(Secret::new([7; 16])).build()

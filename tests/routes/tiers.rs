@@ -37,7 +37,7 @@ async fn todos(create: Policy) -> (Server, RateLimiter, ManualClock) {
     (serve(app).await, limiter, clock)
 }
 
-/// Returns the header lines of a caller, or none if `plan` is empty.
+/// Returns a caller's header lines, or none if `plan` is empty.
 fn header_lines<'a>(plan: &'a str, user: &'a str) -> Vec<&'a str> {
     if plan.is_empty() { Vec::new() } else { vec![plan, user] }
 }

@@ -114,7 +114,7 @@ fn on_system_clock() -> RateLimiter {
     RateLimiter::new(MemoryBackend::builder().secret(Secret::new(SECRET)).build())
 }
 
-/// Spends one token of each key and saves, prints a line, and then saves in a loop until the process is killed.
+/// Spends one token of each key, saves the state, prints a line, and then keeps saving until the process is killed.
 #[test]
 #[ignore = "runs only as the child process of another test"]
 fn child_that_saves_until_it_is_killed() {

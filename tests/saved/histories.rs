@@ -184,7 +184,7 @@ fn states_of_format_version_1_can_be_loaded() {
     let left = policies().map(|policy| now(after.remaining(&policy, 7u64)));
     assert_eq!(left, [3, 5, 4, 3]);
     assert_eq!(after.digest(Some(&7u64.into())), Secret::new(SECRET).digest(&7u64.into()));
-    // Saving the state again produces the same state, except that the rows may be in another order.
+    // Saving the state again produces the same state, except that the rows may be in a different order.
     let saved = crate::saved(&after);
     assert_eq!((saved.len(), &saved[..20]), (state.len(), &state[..20]));
 }

@@ -1,4 +1,4 @@
-//! Saving the state of a limiter and loading it into another one.
+//! Saving a limiter's state and loading it into another limiter.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 

@@ -70,7 +70,8 @@ async fn a_request_dropped_before_its_cost_is_known_holds_nothing() {
     }
 }
 
-/// Combines costs of rules and of layers with keys. Each cost and each key is computed synchronously or asynchronously.
+/// Combines the costs of rules and layers with keys. Each cost and each key is computed synchronously or
+/// asynchronously.
 #[tokio::test]
 async fn every_kind_of_cost_works_with_every_kind_of_key() {
     let slow_key = |_: &Parts| {

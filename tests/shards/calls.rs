@@ -1,4 +1,4 @@
-//! Calls under divided quotas: denials, several charges, settlements, resets and changes of the quota.
+//! Calls under divided quotas: denials, calls with several charges, settlements, resets and quota changes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn decisions_report_the_whole_quota() {
     let first = now(limiter.try_limit(&API, "ada"));
     assert_eq!((first.quota(), first.capacity(), first.shards_read()), (API.quotas()[0], 101, 1));
     assert_eq!(first.key(), limiter.digest(Subject::new("ada").key()));
-    // The shard that was charged has 24 or 25 of its 25 or 26 tokens left.
+    // The charged shard has a capacity of 25 or 26 tokens, and one of them is spent.
     assert!([96, 100].contains(&first.remaining()), "{}", first.remaining());
     let check = now(limiter.try_check(&API, "ada"));
     assert_eq!((check.remaining(), check.shards_read(), check.quota()), (100, 4, API.quotas()[0]));

@@ -18,7 +18,7 @@ fn a_check_spends_nothing_and_reads_all_shards() {
         assert_eq!((check.remaining(), check.is_allowed(), check.shards_read()), (130 - spent, spent < 130, 7));
         let snapshot = now(limiter.snapshot(&API, "ada"));
         assert_eq!((snapshot.available(snapshot.now()), snapshot.rows().len()), (130 - spent, 7));
-        // The two shards that a call tries may be empty even if others are not.
+        // The two shards that a call tries may be empty even if other shards have tokens left.
         while spent < 130 && !now(limiter.try_limit(&API, "ada")).is_allowed() {}
     }
 }

@@ -56,7 +56,7 @@ async fn t03_ipv4_mapped_addresses_share_the_bucket_of_the_ipv4_address() {
     }
     assert_eq!((statuses[0], backend.len()), (200, 1));
     assert!(statuses[1..].iter().all(|status| *status == 429), "{statuses:?}");
-    // The neighboring IPv4 address is another client, whatever the length of the IPv6 prefix.
+    // The neighboring IPv4 address is a different client, whatever the length of the IPv6 prefix.
     let wide = hello().layer(RateLimitLayer::new(ONE, client_ip().prefixes(32, 0)).limiter(&limiter));
     assert_eq!(send(&wide, request::<&str, &str>("::ffff:1.2.3.5", &[])).await.status, 200);
     assert_eq!(send(&by_peer, request::<&str, &str>("1.2.3.5", &[])).await.status, 429);

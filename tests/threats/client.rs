@@ -16,8 +16,8 @@ use tokio::net::{TcpListener, TcpSocket};
 use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, clock::ManualClock};
 use tower::ServiceExt;
 
-/// A policy that allows one request per minute. If a second request is admitted, it has another key or bypassed the
-/// limit.
+/// A policy that allows one request per minute. If a second request is admitted, it has a different key or has bypassed
+/// the limit.
 pub(crate) const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
 /// The client address that the honest proxies of these tests report.

@@ -84,7 +84,7 @@ fn private_addresses_in_the_well_known_prefix_are_not_trusted() {
 
 #[test]
 fn operator_prefixes_of_every_rfc_6052_length_are_mapped() {
-    // The examples of RFC 6052, section 2.4, embed 192.0.2.33 in each prefix.
+    // The examples in RFC 6052, section 2.4, embed 192.0.2.33 in each prefix.
     for (prefix, address) in [
         ("2001:db8::/32", "2001:db8:c000:221::"),
         ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),

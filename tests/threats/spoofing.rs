@@ -78,7 +78,7 @@ const SPOOFS: [Spoof; 17] = [
         &[("x-forwarded-for", "6.6.6.{}, 7.7.7.{}, 203.0.113.9, 10.0.0.2")],
     ),
     (
-        "a client line before the line of the proxy",
+        "a client line before the proxy's line",
         || behind_proxies().from_header("cf-connecting-ip"),
         PROXY,
         &[("cf-connecting-ip", "6.6.6.{}"), ("cf-connecting-ip", CLIENT)],

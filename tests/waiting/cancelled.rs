@@ -1,4 +1,4 @@
-//! Clients disconnect while their requests wait. Later requests take over the reservations.
+//! Clients disconnect while their requests are waiting. Later requests take over the reservations.
 
 use std::time::Duration;
 

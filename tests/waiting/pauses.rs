@@ -1,4 +1,4 @@
-//! Pauses and blocks that begin while requests wait. No request continues before the pause or the block ends.
+//! Pauses and blocks that begin while requests are waiting. No request continues before the pause or the block ends.
 
 use http::request::Parts;
 use http::{Request, Response};
@@ -203,7 +203,7 @@ async fn a_call_that_is_held_while_its_policy_is_reset_is_charged_to_the_new_row
     assert_eq!(limiter.remaining(&REMOTE, 7).await.unwrap(), 0);
 }
 
-/// The server answers 429 once. Requests that are due but still wait for a connection are held as well.
+/// The server answers 429 once. Requests that are due but are still waiting for a connection are held as well.
 #[tokio::test]
 async fn after_a_429_no_request_is_sent_before_retry_after() {
     for retry_after in ["2", "Sun, 06 Nov 1994 08:49:39 GMT"] {

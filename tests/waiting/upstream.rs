@@ -64,8 +64,8 @@ async fn start_limited_servers(servers: usize) -> Vec<String> {
     urls
 }
 
-/// Sends 1,000 requests concurrently to `servers` limited servers. Returns the number of refusals by the servers and by
-/// the layer.
+/// Sends 1,000 requests concurrently to `servers` limited servers. Returns how many requests the servers refused, and
+/// how many the layer refused.
 async fn refusals(quota: Quota, servers: usize) -> (u64, u64) {
     let policy = Policy::try_new("remote", quota.max_reserved(1000)).unwrap();
     let layer = RateLimitLayer::new(policy, key::host()).wait_up_to(2 * MINUTE);

@@ -17,8 +17,8 @@ fn a_callers_own_quotas_replace_those_of_the_policy() {
     assert_eq!(now(limiter.limit(&API, ada())).remaining(), 2);
     assert_eq!(limiter.quotas(&API, ada()).to_string(), "3/s; 100/d");
     assert_eq!(now(limiter.limit(&API, "eve")).remaining(), 9);
-    // A quota that is set for the key takes precedence over the caller's own quotas. A quota that is set for the policy
-    // does not.
+    // The caller's own quotas take precedence over a quota that is set for the policy, but not over one that is set for
+    // the key.
     now(limiter.set_quota(&API, Quota::per_minute(1)));
     assert_eq!(limiter.quotas(&API, ada()).len(), 2);
     now(limiter.set_key_quota(&API, "ada", Quota::per_minute(2)));
@@ -46,7 +46,7 @@ async fn extractors_can_return_the_quota_of_a_caller() {
     }
 }
 
-/// Regression: the pair of two keys lost the quota, so the caller got that of the policy.
+/// Regression: the pair of two keys lost the quota, so the caller got the policy's quota.
 #[tokio::test]
 async fn a_pair_of_keys_keeps_the_quota_of_the_caller() {
     let (limiter, _clock) = limiter();

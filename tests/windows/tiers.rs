@@ -26,7 +26,8 @@ fn after_a_tier_change_spent_tokens_count_in_quotas_with_the_same_period() {
     let pro = [("api;1s".to_owned(), 5.0), ("api;1d".to_owned(), 5.0)];
     assert_eq!(spent(&limiter, &api, ada("pro")), pro);
     now(limiter.acquire(&api, ada("pro")).cost(45));
-    // A tier with only a daily quota shares the tokens spent per day. A tier with a monthly quota does not.
+    // A tier with only a daily quota shares the tokens that were spent under the other daily quotas. Nothing has been
+    // spent under a monthly quota.
     assert_eq!(spent(&limiter, &api, ada("unlimited bursts")), [("api".to_owned(), 50.0)]);
     let monthly = [("api;1s".to_owned(), 50.0), ("api;30d".to_owned(), 0.0)];
     assert_eq!(spent(&limiter, &api, ada("monthly")), monthly);
@@ -43,7 +44,7 @@ fn spent_tokens_stay_spent_when_a_reload_adds_a_quota() {
     assert_eq!(spent(&limiter, &before, "ada".into()), expected);
     // The program restarts with the new policy.
     assert_eq!(spent(&limiter, &after, "ada".into()), expected);
-    // Replace both quotas with a single quota that has another period.
+    // Replace both quotas with a single quota that has a different period.
     now(limiter.set_quota(&before, Quota::per_hour(50)));
     assert_eq!(now(limiter.remaining(&before, "ada")), 0);
     clock.advance(HOUR);
