@@ -1,4 +1,4 @@
-//! A slow, simple limiter in exact integer arithmetic, written from the definitions of the algorithms and not from the
+//! A slow, simple limiter in exact integer arithmetic, written from the algorithms' definitions and not from their
 //! code.
 //!
 //! A token consists of `period` *units*, so a bucket refills exactly `rate` units per microsecond, and all amounts are

@@ -243,7 +243,7 @@ proptest! {
         play(&quotas, begin, &history, Kind::Any, inspect)?;
     }
 
-    /// After spending under other quotas, the rest of the new capacity is available immediately.
+    /// After tokens have been spent under other quotas, the rest of the new capacity is available immediately.
     #[test]
     fn an_upgrade_takes_effect_immediately(quotas in any_quotas(), begin in begin(), history in history(20)) {
         let inspect = |quota: &Quota, before: &State, _: Ask, step: &tollgate::algorithm::Step| {

@@ -1,4 +1,4 @@
-//! Policies in shadow mode: calls by handlers, observers, blocks and failures.
+//! Policies in shadow mode: calls by handlers, events for observers, blocks, and backend failures.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

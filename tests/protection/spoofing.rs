@@ -1,4 +1,4 @@
-//! Deny lists and blocks use the same client address as rules. Clients cannot spoof this address.
+//! Deny lists and blocks use the same client address as a layer's rules. Clients cannot spoof this address.
 
 use tollgate::key::KeyExtractor;
 use tollgate::{

@@ -1,5 +1,5 @@
-//! Errors that the server returns. An error's kind shows whether a retry may help, its message gives advice, and its
-//! source is the server's error. No error contains credentials.
+//! Errors that the backend reports. An error's kind shows whether a retry may help, its message gives advice, and its
+//! source is the underlying error. No error contains credentials.
 
 use std::error::Error as _;
 use std::time::{Duration, Instant};

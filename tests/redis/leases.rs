@@ -42,7 +42,7 @@ struct History {
 }
 
 impl History {
-    /// Returns the quota of a row, or sometimes the quota of another row.
+    /// Returns a row's quota or, sometimes, another row's quota.
     fn quota(&mut self, row: usize) -> Quota {
         let other = usize::from(self.random.below(6) == 0);
         Take::new(id(row), &self.quotas[(row + other) % ROWS], Ask::cost(0)).quota

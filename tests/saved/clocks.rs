@@ -38,11 +38,11 @@ proptest! {
             }
         }
         let (left, _) = left_and_wait(&before, row, &quota);
-        let rows = before.save_rows().expect("a memory backend");
+        let rows = before.save_rows().expect("expected a memory backend");
         let earlier = Micros::new(at.get() - back.min(at.get()));
         clock.set(earlier);
         let after = backend(&clock);
-        after.load_rows(&rows.bytes).expect("valid rows");
+        after.load_rows(&rows.bytes).expect("expected valid rows");
         let (left_after, wait) = left_and_wait(&after, row, &quota);
         prop_assert!(left_after <= left, "{left_after} tokens left after the restart, {left} before");
 

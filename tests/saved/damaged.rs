@@ -100,7 +100,7 @@ proptest! {
         for key in 0..4u64 {
             policies.iter().for_each(|policy| drop(now(before.try_limit(policy, key))));
         }
-        let mut bytes = rows.save_rows().expect("a memory backend").bytes;
+        let mut bytes = rows.save_rows().expect("expected a memory backend").bytes;
         for (position, byte) in changes {
             let length = bytes.len();
             bytes[position % length] = byte;

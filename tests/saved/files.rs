@@ -156,7 +156,7 @@ fn a_process_that_is_killed_while_it_saves_leaves_a_complete_file() {
             killed_while_writing += 1;
         }
         let after = on_system_clock();
-        let loaded = after.load_from_file(&path).expect("a complete file").expect("a file");
+        let loaded = after.load_from_file(&path).expect("expected a complete file").expect("expected a file");
         assert_eq!(loaded.rows as u64, ROWS);
         assert_eq!(now(after.remaining(&api(), ROWS / 2)), 9);
     }

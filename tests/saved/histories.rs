@@ -42,8 +42,8 @@ proptest! {
             match kind {
                 0 | 1 => {
                     let next = backend(&clock);
-                    let saved = restarting.save_rows().expect("a memory backend");
-                    let loaded = next.load_rows(&saved.bytes).expect("valid rows");
+                    let saved = restarting.save_rows().expect("expected a memory backend");
+                    let loaded = next.load_rows(&saved.bytes).expect("expected valid rows");
                     prop_assert_eq!((loaded.dropped, loaded.existing), (0, 0));
                     restarting = next;
                     receipts.clear();
@@ -179,7 +179,7 @@ fn states_of_format_version_1_can_be_loaded() {
     let clock = ManualClock::new();
     clock.advance(20 * SECOND);
     let after = limiter(&clock);
-    let loaded = after.load(&state[..]).expect("a state of version 1");
+    let loaded = after.load(&state[..]).expect("expected a state of version 1");
     assert_eq!((loaded.rows, loaded.changes, loaded.blocks, loaded.pauses), (4, 1, 1, 1));
     let left = policies().map(|policy| now(after.remaining(&policy, 7u64)));
     assert_eq!(left, [3, 5, 4, 3]);
@@ -205,6 +205,6 @@ fn write_the_state_of_this_version() {
     clock.advance(20 * SECOND);
     now(before.acquire(&policies()[2], 7u64).cost(1));
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/saved/version_1.state");
-    let saved = before.save_to_file(path).expect("saved");
+    let saved = before.save_to_file(path).expect("failed to save the state");
     println!("{saved:?}");
 }

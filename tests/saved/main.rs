@@ -31,7 +31,7 @@ fn backend(clock: &ManualClock) -> MemoryBackend {
 
 fn saved(limiter: &RateLimiter) -> Vec<u8> {
     let mut state = Vec::new();
-    let saved = limiter.save(&mut state).expect("saved");
+    let saved = limiter.save(&mut state).expect("failed to save the state");
     assert_eq!(saved.bytes, state.len() as u64);
     state
 }
@@ -39,6 +39,6 @@ fn saved(limiter: &RateLimiter) -> Vec<u8> {
 /// Returns a new limiter with the state of `before`, as after a restart.
 fn restarted(before: &RateLimiter, clock: &ManualClock) -> RateLimiter {
     let after = limiter(clock);
-    after.load(&saved(before)[..]).expect("loaded");
+    after.load(&saved(before)[..]).expect("failed to load the state");
     after
 }

@@ -1,4 +1,4 @@
-//! Calls under divided quotas: denials, calls with several charges, settlements, resets and quota changes.
+//! Calls under divided quotas: denials, several charges in one call, settlements, resets and quota changes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Eight threads spend the tokens of one key, on the system clock.
+//! Eight threads spend one key's tokens, using the system clock.
 
 use std::sync::Barrier;
 use std::thread;

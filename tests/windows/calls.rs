@@ -65,7 +65,7 @@ fn several_charges_have_one_decision_for_each_quota() {
     let decisions = now(limiter.try_limit_all([Charge::new(&API, 1), Charge::new(&USER, 2).cost(3)]));
     let shown: Vec<_> = decisions.iter().map(|it| (it.name().into_owned(), it.remaining())).collect();
     assert_eq!(shown, [("api;1s".to_owned(), 1), ("api;1h".to_owned(), 4), ("user".to_owned(), 7)]);
-    // If a call charges the same key twice, the second charge includes the tokens of the first.
+    // If a call charges the same key twice, the second charge is decided as if the first had already been made.
     let decisions = now(limiter.try_limit_all([Charge::new(&API, 7), Charge::new(&API, 7)]));
     assert_eq!(decisions.iter().map(|it| it.remaining()).collect::<Vec<_>>(), [1, 4, 0, 3]);
 }

@@ -1,4 +1,4 @@
-//! Tiers with several quotas. Quotas with the same period share the spent tokens of a key.
+//! Tiers with several quotas. Quotas with the same period share a key's spent tokens.
 
 use tollgate::{DAY, HOUR, MINUTE, Policy, Quota, SECOND, Subject};
 
@@ -65,7 +65,7 @@ fn quotas_with_the_same_period_must_have_the_same_algorithm() {
         "policy \"api\": tier \"pro\" (50/s; 500/d): two quotas per 1 d have different algorithms; a key has one row for \
          all tiers, so quotas of one period must use the same algorithm"
     );
-    // A tier may omit periods of the policy and add other periods, in any order.
+    // A tier may omit some of the policy's periods and add others, in any order.
     let mixed = api().tier("daily", Quota::fixed_window(500, DAY)).tier("hourly", Quota::sliding_window(7, HOUR));
     assert_eq!(mixed.quotas_for(Some("hourly")).len(), 1);
     let (limiter, _clock) = limiter();
