@@ -139,7 +139,7 @@ mod tests {
                 "period: expected a duration such as \"10 min\" (units: us ms s min h d w), found the string \"soon\"",
             ),
             (r#"{"rate": 1, "period": "1s", "rat": 2}"#, "rat: unknown field (did you mean \"rate\"?)"),
-            (r#"{"rate": 1, "rate": 2, "period": "1s"}"#, "rate: duplicate"),
+            (r#"{"rate": 1, "rate": 2, "period": "1s"}"#, "rate: given more than once"),
             (
                 r#"{"rate": 0, "period": "1s"}"#,
                 "rate: expected a whole number from 1 to 999999999999999, found the number 0",
