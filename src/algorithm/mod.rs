@@ -525,7 +525,7 @@ mod tests {
     fn a_cost_that_fits_only_after_the_last_instant_has_no_retry_time() {
         let century = Quota::MAX_PERIOD;
         for quota in [Quota::token_bucket(1, century), Quota::fixed_window(1, century).start(Duration::ZERO)] {
-            // This debt would be repaid in 2423 (bucket) or in 2370 (window).
+            // This debt would be repaid in the year 2423 (bucket) or 2370 (window).
             let owed = State { spent: 4.0, at: NOW, stamp: quota.stamp(), ..State::default() };
             for spent in [1e9, MAX_SPENT as f64] {
                 assert_eq!(when(&quota, &State { spent, ..owed }, NOW, 0.0), None, "{quota:?}");
