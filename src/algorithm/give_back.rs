@@ -34,7 +34,7 @@ pub struct ChargeRecord {
 
 impl ChargeRecord {
     /// Creates the record of a credit, which returns tokens to a row independently of any charge. To credit the row,
-    /// [settle](settle()) this record at a cost of 0.
+    /// [settle](settle()) this record at an actual cost of 0.
     ///
     /// A credit returns at most the tokens that are spent, so a row never has more tokens than its capacity. Unlike a
     /// refund, a credit is not forfeited if the tokens were charged under another quota; in that case, the row is
