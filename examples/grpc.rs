@@ -1,8 +1,8 @@
 //! A gRPC server with a limit, and a client that exceeds it, with tonic and without protoc.
 //!
-//! Run it with `cargo run --example grpc --features tonic`. For each client address, the server allows three calls of
-//! the method `Hello`, then one every three seconds. The client prints the results, waits as long as
-//! `grpc-retry-pushback-ms` says, and then calls again:
+//! Run it with `cargo run --example grpc --features tonic`. For each client address, the server allows three calls to
+//! the `Hello` method, then one every three seconds. The client prints the results, waits for the time in
+//! `grpc-retry-pushback-ms`, and then calls again:
 //! ```text
 //! call 1: Ok "hello, ada"
 //! call 2: Ok "hello, ada"

@@ -1,4 +1,4 @@
-//! A job queue that reserves the tokens of a job when the job is added, so that its due time is known immediately.
+//! A job queue that reserves a job's tokens when the job is added, so that the job's due time is known immediately.
 //!
 //! Run it with `cargo run --example job_scheduling`. A team may do two units of work per second. A job of n units runs
 //! as soon as n units have been refilled after those of all earlier jobs. Job 4 is canceled while it is the last in

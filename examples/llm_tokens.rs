@@ -14,7 +14,7 @@
 //! ```
 //!
 //! An answer that is longer than the estimate is charged in full. If the client disconnects early, the estimate stays
-//! charged. If the model is down, neither tokens nor a call are charged:
+//! charged. If the model is down, neither tokens nor a call is charged:
 //! ```text
 //! $ curl -s -o /dev/null -H 'x-team: blue' -d 60 http://127.0.0.1:3000/complete
 //! $ curl -H 'x-team: blue' http://127.0.0.1:3000/balance

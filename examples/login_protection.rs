@@ -22,8 +22,8 @@
 //! ...
 //! ```
 //!
-//! A successful login resets the count of the account, but not that of the address. Eve therefore gains nothing by
-//! logging in to her own account after each guess at another account:
+//! A successful login resets the account's count, but not the address's. Eve therefore gains nothing by logging in to
+//! her own account after each guess at another account:
 //! ```text
 //! $ for i in $(seq 11); do for login in "account=user$i&password=123456" 'account=eve&password=polastri'; do
 //!       curl -s -o /dev/null -w '%{http_code} ' --interface 127.0.0.2 -d "$login" http://127.0.0.1:3000/login
@@ -57,7 +57,7 @@ const CODE: Policy = Policy::new("code", Quota::token_bucket(3, HOUR));
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // The key is not the address, because attackers could then reset the count of their address with their own account.
+    // The key is not the address, because attackers could then reset their address's count with their own account.
     let codes = RateLimitLayer::new(CODE, key::path("account")).on_response(OnResponse::reset_on_success);
     let app = Router::new()
         .route("/reset/{account}", post(reset).layer(codes))

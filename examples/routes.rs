@@ -49,7 +49,7 @@ fn limits() -> RouteLimits {
     let create = Policy::new("todo/create", Quota::token_bucket(5, MINUTE))
         .tier("free", Quota::token_bucket(10, MINUTE))
         .tier("premium", Quota::token_bucket(40, MINUTE));
-    // The key is the id of a user or, for all other callers, the address.
+    // The key is the user's id or, for all other callers, the address.
     RouteLimits::new(user.or(key::client_ip())).default_policy(default).policy(create)
 }
 

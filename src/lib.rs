@@ -68,9 +68,9 @@
 //! | --- | --- |
 //! | [`docs::choosing`] | algorithms and their parameters, the worst window, strict limits |
 //! | [`docs::tiers_and_routes`] | plans, routes, several rules, limits that change at run time, files |
-//! | [`docs::several_quotas`] | policies with several quotas, and quotas of single callers from a database |
-//! | [`docs::shards`] | a quota of one busy key on several nodes of a cluster |
-//! | [`docs::leases`] | busy keys on Redis that are decided without asking the server each time |
+//! | [`docs::several_quotas`] | policies with several quotas, and individual quotas for callers, from a database |
+//! | [`docs::shards`] | one busy key whose quota is divided among several nodes of a cluster |
+//! | [`docs::leases`] | decisions on busy keys in Redis, without asking the server each time |
 //! | [`docs::restarts`] | limits in memory that survive a restart |
 //! | [`docs::cookbook`] | ten limits that most services need, including failed logins, sign-ups, model tokens and plans |
 //! | [`docs::outgoing`] | a client that stays within another server's limit |
@@ -86,7 +86,7 @@
 //! | [`docs::mistakes`] | mistakes in writing limits, and how to notice them |
 //! | [`docs::limitations`] | what the crate cannot do, and what is lost in a restart or an eviction |
 //! | [`docs::glossary`] | the terms that these pages use |
-//! | [`docs::design`] | the structure of the crate, and the reasons for it |
+//! | [`docs::design`] | the crate's structure, and the reasons for it |
 //!
 //! # Algorithms
 //! Use a [token bucket](Quota::token_bucket) unless you have a reason not to. A token bucket refills smoothly and
@@ -104,12 +104,12 @@
 //! | `wait` | yes | waiting until a reservation is due: `wait_up_to` | tokio's timer |
 //! | `redis` | | `backend::RedisBackend`: limits shared by many processes; Rust 1.88 | redis 1.8, tokio |
 //! | `redis-tls` | | the `redis` feature with TLS (`rediss://`) | rustls |
-//! | `serde` | | quotas as text or tables in any serde format, and the module `config` | serde |
+//! | `serde` | | quotas as text or tables in any serde format, and the `config` module | serde |
 //! | `tonic` | | peer addresses from tonic, conversion of denials and errors to `tonic::Status` | tonic 0.14 |
 //! | `uuid` | | `Uuid` as a key | uuid 1 |
 //! | `tracing` | | `observe::Tracing`: decisions as events; denials are sampled | tracing |
 //! | `metrics` | | `observe::Metrics`: counters, latencies and gauges, with a dashboard | metrics 0.24 |
-//! | `admin` | | the module `admin`: a router and a page for operators | axum, serde, serde_json |
+//! | `admin` | | the `admin` module: a router and a page for operators | axum, serde, serde_json |
 //! | `conformance` | | the tests that every backend must pass; exempt from semver | |
 //!
 //! Features are additive. Without any features, the crate depends on neither axum nor an async runtime. It requires

@@ -52,7 +52,7 @@ impl CallerKey {
     }
 }
 
-/// Returns the beginning of a text. The texts of millions of callers are kept.
+/// Returns the beginning of a string. Strings are cut because those of millions of callers are kept in memory.
 fn cut(text: &str) -> &str {
     let end = (0..=text.len().min(MAX_TEXT)).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]

@@ -125,7 +125,7 @@ fn without_effect(config: &Config) -> Vec<String> {
 fn slack(quotas: &Quotas) -> impl Iterator<Item = String> {
     quotas.iter().filter_map(|loose| {
         let tight = quotas.iter().find(|tight| *tight != loose && is_within(tight, loose))?;
-        Some(format!("{loose} never limits, because {tight} does not let so many requests through"))
+        Some(format!("{loose} never denies a request, because {tight} never admits that many"))
     })
 }
 

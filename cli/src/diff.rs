@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::simulate::limit::{Limit, read_file};
 use crate::simulate::run::Reading;
 
-/// Compares two configurations on an access log, for the review of a change.
+/// Compares what two configurations would have done to the requests in an access log, to review a change.
 #[derive(clap::Args, Debug)]
 pub struct Diff {
     /// The configuration file that is in use
@@ -53,7 +53,7 @@ impl FromStr for Limitation {
 }
 
 impl Limitation {
-    /// Returns the maximum number of callers, given the number of all callers.
+    /// Returns the maximum number of callers, given the total number of callers.
     pub fn of(self, callers: usize) -> usize {
         match self {
             Limitation::Callers(number) => number,

@@ -1,4 +1,4 @@
-//! The command `tollgate`: tries limits on access logs, checks configuration files, and operates a running service.
+//! The `tollgate` command: tries limits on access logs, checks configuration files, and operates a running service.
 
 mod caller;
 mod check;

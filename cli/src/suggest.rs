@@ -65,8 +65,8 @@ impl Suggest {
 
     /// Narrows the range of rates of each algorithm, until it is a single rate.
     fn search(&self) -> Result<Vec<Suggestion>, String> {
-        // In each range, all rates below the first rate refuse too many callers. The second rate does not, unless it is
-        // the maximum.
+        // In each range, all rates below the first rate refuse too many callers. The second rate refuses few enough,
+        // unless it is the maximum.
         let mut ranges = [(1, MAX_RATE); ALGORITHMS.len()];
         let mut found: [Option<Suggestion>; ALGORITHMS.len()] = [const { None }; ALGORITHMS.len()];
         while ranges.iter().any(|(low, high)| low < high) || found.iter().any(Option::is_none) {

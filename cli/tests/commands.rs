@@ -78,11 +78,11 @@ fn what_has_no_effect_is_listed() {
     assert_eq!(
         notes,
         [
-            "policy api: 100000/h fixed never limits, because 10/s does not let so many requests through",
+            "policy api: 100000/h fixed never denies a request, because 10/s never admits that many",
             "policy api: the tier \"free\" has the same quotas as callers without a tier",
-            "policy api, tier \"free\": 100000/h fixed never limits, because 10/s does not let so many requests through",
+            "policy api, tier \"free\": 100000/h fixed never denies a request, because 10/s never admits that many",
             "no request falls under the policy unused; add it to `routes`, `default` or `all_routes`",
-            "policy unused: 5000/d never limits, because 1/min sliding does not let so many requests through",
+            "policy unused: 5000/d never denies a request, because 1/min sliding never admits that many",
             "`default` (api) applies only to the path /, because the route /{*rest} matches all others",
             "the deny rule for 10.1.0.0/16, because the rule for 10.0.0.0/8 includes it",
             "the deny rule for 10.200.3.4/32, because the rule for 10.0.0.0/8 includes it",

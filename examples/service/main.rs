@@ -59,7 +59,7 @@ async fn authenticate(mut request: Request, next: Next) -> axum::response::Respo
     let user = request.headers().get(header::AUTHORIZATION).map(|token| user_of(token.as_bytes()));
     match user {
         Some(Some(user)) => drop(request.extensions_mut().insert(user)),
-        Some(None) => drop(request.extensions_mut().insert(WrongToken)), // refused after it is charged
+        Some(None) => drop(request.extensions_mut().insert(WrongToken)), // the request is charged and then refused
         None => {}                                                       // an anonymous caller
     }
     next.run(request).await

@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn a_debt_that_outlasts_the_last_instant_is_never_repaid() {
-        // The first window began before the epoch, so the third boundary is representable. Even so, a debt of three
-        // centuries is never repaid.
+        // The first window began before the epoch, so the third boundary is representable. Even so, a debt that takes
+        // three centuries to repay is never repaid.
         let second = Duration::from_secs(1);
         let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
         let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);

@@ -34,7 +34,7 @@ pub struct ChargeRecord {
 
 impl ChargeRecord {
     /// Creates the record of a credit, which returns tokens to a row independently of any charge. To credit the row,
-    /// [settle](settle()) this record at 0.
+    /// [settle](settle()) this record at an actual cost of 0.
     ///
     /// A credit returns at most the tokens that are spent, so a row never has more tokens than its capacity. Unlike a
     /// refund, a credit is not forfeited if the tokens were charged under another quota; in that case, the row is
@@ -76,8 +76,8 @@ impl ChargeRecord {
 /// is forfeited. Settle a charge at most once.
 ///
 /// If the row was written under another quota and has not [expired](State::clear), refunds are forfeited. If the actual
-/// cost is higher, the difference is added to that row. The stamp of the row stays the same, and `clear` moves to the
-/// time at which the row would be repaid under the other quota.
+/// cost is higher, the difference is added to that row. The row's stamp stays the same, and `clear` moves to the time
+/// at which the row would be repaid under the other quota.
 ///
 /// ```
 /// use tollgate::{algorithm::{settle, step, takes_effect, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
@@ -130,7 +130,7 @@ pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
     when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
 }
 
-/// Returns the row without up to `tokens` of its spent tokens.
+/// Returns the row with up to `tokens` of its spent tokens removed.
 fn credited(quota: &Quota, state: &State, tokens: u64, now: Micros) -> State {
     let (row, tokens) = (roll(quota, state, now), tokens as f64);
     let now = now.max(row.at);
@@ -193,11 +193,11 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
 }
 
 /// Settles a charge under a sliding window. As time passes, the counts change only at boundaries, so the whole charge
-/// is in the current window, in the previous window, or already dropped.
+/// is counted in the current window or in the previous one, or has already been dropped.
 fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, refund: f64) -> State {
     let then = sliding_window::roll(quota, &State { spent: refund, carry: 0.0, ..receipt.state }, now);
     if row.spent < then.spent || row.carry < then.carry {
-        return *row; // The row was reset or evicted since the charge.
+        return *row; // The row has been reset or evicted since the charge.
     }
     State { spent: (row.spent - then.spent).max(0.0), carry: (row.carry - then.carry).max(0.0), ..*row }
 }

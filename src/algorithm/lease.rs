@@ -2,14 +2,14 @@
 //!
 //! A leased token counts as spent. It is also *outstanding* until the process that holds the lease reports the token as
 //! spent, returns it unused, or loses it because the lease ends. Spent tokens are repaid as usual, but their number
-//! never drops below the number of outstanding tokens. With this *floor*, leases keep the bound of the quota, no matter
-//! how many processes hold leases, and no matter which requests and reports are delayed or lost.
+//! never drops below the number of outstanding tokens. With this *floor*, the quota's bound holds, no matter how many
+//! processes hold leases, and no matter which requests and reports are delayed or lost.
 //!
 //! To see why, let `C` be the capacity, `S` the spent tokens and `O` the outstanding tokens. Without a refill, `C - S`
 //! tokens can be admitted, plus the leased tokens that their holders have not spent yet, of which there are at most
 //! `O`. Granting and returning a lease only move tokens between these two parts. A report changes neither part. When a
-//! lease ends, its tokens stay spent, so the sum can only decrease. Only a refill increases the sum, at the rate of the
-//! quota. Because `S` is at least `O`, the sum never exceeds `C`.
+//! lease ends, its tokens stay spent, so the sum can only decrease. Only a refill increases the sum, at the quota's
+//! rate. Because `S` is at least `O`, the sum never exceeds `C`.
 //!
 //! A row does not list its leases. Each lease belongs to a *generation*, which is the period of [`LEASE_LIFE`] in which
 //! the lease was granted. A row stores the outstanding tokens of the current generation and of the previous one. A

@@ -241,8 +241,9 @@ fn is_too_far_ahead(quota: &Quota, row: &State, now: Micros) -> bool {
     if row.at <= now || row.at.micros_since(now) <= quota.fill_micros() {
         return false;
     }
-    // A denial stores nothing, so a repayment that started at `now` would start again at every retry. The row is
-    // therefore dropped, unless its reservations are so large that even a row written now would not be repaid by `at`.
+    // Repayment cannot start at `now` instead: a denial stores nothing, so the repayment would start again at every
+    // retry. The row is therefore dropped, unless its reservations are so large that even a row written now would not
+    // be repaid by `at`.
     let begun = State { at: now, ..*row };
     when_own(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at)
 }
@@ -525,7 +526,7 @@ mod tests {
     fn a_cost_that_fits_only_after_the_last_instant_has_no_retry_time() {
         let century = Quota::MAX_PERIOD;
         for quota in [Quota::token_bucket(1, century), Quota::fixed_window(1, century).start(Duration::ZERO)] {
-            // This debt would be repaid in 2423 (bucket) or in 2370 (window).
+            // This debt would be repaid in the year 2423 (bucket) or 2370 (window).
             let owed = State { spent: 4.0, at: NOW, stamp: quota.stamp(), ..State::default() };
             for spent in [1e9, MAX_SPENT as f64] {
                 assert_eq!(when(&quota, &State { spent, ..owed }, NOW, 0.0), None, "{quota:?}");

@@ -50,9 +50,9 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (then < Micros::MAX).then_some(then)
 }
 
-/// Returns the row without up to `tokens` of its spent tokens. The tokens of the current window are returned first,
-/// because they would count for longer. The rest is returned from the previous window, whose tokens have the weight
-/// that applies at `now`.
+/// Returns the row with up to `tokens` of its spent tokens removed. The tokens of the current window are returned
+/// first, because they would count for longer. The rest is returned from the previous window, whose tokens have the
+/// weight that applies at `now`.
 pub(super) fn credited(quota: &Quota, state: &State, now: Micros, tokens: f64) -> State {
     let rest = (tokens - state.spent).max(0.0);
     let weight = (quota.period_micros() - elapsed(quota, state, now)) as f64;
@@ -70,8 +70,8 @@ fn weighted(quota: &Quota, count: f64, elapsed: u64) -> f64 {
     (count * (quota.period_micros() - elapsed) as f64 / quota.period_micros() as f64).min(count)
 }
 
-/// Returns the number of microseconds since the start of a window after which the weighted `count` of the previous
-/// window is at most `level`.
+/// Returns how many microseconds into a window the weighted `count` of the previous window first drops to `level` or
+/// below.
 fn elapsed_until(quota: &Quota, count: f64, level: f64) -> u64 {
     if count <= level {
         return 0;

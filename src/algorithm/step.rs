@@ -61,9 +61,9 @@ pub struct Steps(List<Step>);
 /// Decides all lines of a call at the instant `now`: either all of them are granted, or nothing is spent.
 ///
 /// `rows` contains each row of the call once. Each line is decided as if the lines before it had been charged. If all
-/// lines are granted, `rows` is updated, and a fully refilled row becomes the default, which need not be stored. If any
-/// line is denied, `rows` and the states in the returned steps are unchanged. If several lines refer to the same row,
-/// the retry time of a denied line accounts for all lines on that row, because a retry repeats all of them.
+/// lines are granted, `rows` is updated, and a fully refilled row becomes the default row, which need not be stored. If
+/// any line is denied, `rows` and the states in the returned steps are unchanged. If several lines refer to the same
+/// row, the retry time of a denied line accounts for all lines on that row, because a retry repeats all of them.
 ///
 /// ```
 /// use tollgate::{algorithm::{step_all, Ask, Line, Micros, State, Verdict}, Quota, MINUTE};

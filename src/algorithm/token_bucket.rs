@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_grain_of_several_tokens_is_repaid_smoothly() {
-        // 7 tokens are refilled in 3 s, so the debt of the row covers two whole grains and part of a third.
+        // 7 tokens are refilled in 3 s, so the row's debt covers two whole grains and part of a third.
         let quota = Quota::token_bucket(7, 3 * super::super::SECOND).capacity(100);
         let at = Micros::new(1_700_000_000_000_000);
         let row = State { spent: 20.0, at, stamp: quota.stamp(), ..State::default() };

@@ -57,8 +57,7 @@ impl Enforce {
         match self {
             Enforce::Always => true,
             Enforce::Never => false,
-            // The upper bits are independent of the lower bits, which determine window boundaries and the layer's
-            // share.
+            // The lower bits determine window boundaries and the layer's share. The upper bits are independent of them.
             Enforce::Share(share) => share >= 1.0 || (((row().to_bits() >> 64) as u64) as f64) < share * 2f64.powi(64),
         }
     }

@@ -12,9 +12,10 @@ use super::nat64::canonical;
 /// Identifies what a policy limits: a user, an address, a tenant, or a combination of these. `Debug` does not show the
 /// content of the key.
 ///
-/// Keys are typed: the string `"7"` and the number 7 are different keys, but the number 7 is the same key as a `u32`
-/// and as a `u64`. Each part is encoded with its type and length, so `("ab", "c")` and `("a", "bc")` are different keys
-/// too. IPv4-mapped IPv6 addresses and addresses in NAT64's well-known prefix, `64:ff9b::/96`, count as IPv4 addresses.
+/// Keys are typed: the string `"7"` and the number 7 are different keys, but the number 7 is the same key whether it is
+/// a `u32` or a `u64`. Each part is encoded with its type and length, so `("ab", "c")` and `("a", "bc")` are different
+/// keys too. IPv4-mapped IPv6 addresses and addresses in NAT64's well-known prefix, `64:ff9b::/96`, count as IPv4
+/// addresses.
 ///
 /// A `SocketAddr` cannot be a key, because its port changes with each connection. Use its `.ip()` instead.
 ///
@@ -42,7 +43,7 @@ use super::nat64::canonical;
 /// | `b"\x00ada"` | bytes |
 /// | `uuid:67e55044-10b1-426f-9247-bb680e5fe0c8` | a UUID |
 /// | `bearer:sk_7f3a` | a token found by [`key::bearer`](crate::key::bearer) |
-/// | `header(x-api-key):k7`, `cookie(session):s7`, `path(id):7` | a value found by the extractor of this name |
+/// | `header(x-api-key):k7`, `cookie(session):s7`, `path(id):7` | a value found by the extractor with this name |
 /// | `("ada", 7)`, `("ada",)` | a tuple |
 /// | `anonymous`, `global` | [`Key::anonymous`], [`Key::global`] |
 /// | `digest:294e0d5fb181c1cb9574defe851b4208` | the key with this [digest](crate::key::Digest), from a log or a list |

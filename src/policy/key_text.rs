@@ -81,7 +81,8 @@ impl Key {
         }
     }
 
-    /// Returns the address of a key that is an IPv4 address or an IPv6 network of at least 64 bits, as blocks are.
+    /// Returns the address of a key that is an IPv4 address or an IPv6 network with a prefix of at least 64 bits.
+    /// Blocks on addresses use the same prefixes.
     #[cfg(feature = "admin")]
     pub(crate) fn address(&self) -> Option<IpAddr> {
         match Part::split(self.bytes())?.0 {

@@ -1,4 +1,4 @@
-//! Policies, which are named quotas, optionally with other quotas for tiers.
+//! Policies, which are named quotas, optionally with different quotas for tiers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -281,7 +281,7 @@ impl Policy {
     }
 }
 
-/// Returns a description of two policies that have limits of the same name, such as a policy `api;1d` and the daily
+/// Returns a description of two policies that have limits with the same name, such as a policy `api;1d` and the daily
 /// quota of `api`.
 pub(crate) fn limit_conflict<'p>(policies: impl Iterator<Item = &'p Policy>) -> Option<String> {
     let mut limits: HashMap<Cow<'p, str>, &'p PolicyName> = HashMap::new();

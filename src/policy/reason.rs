@@ -15,9 +15,9 @@ pub enum DecidedBy {
     /// The limiter's block cache, which remembers denials by a remote backend. See
     /// [`RateLimiterBuilder::block_cache`](crate::limiter::RateLimiterBuilder::block_cache).
     BlockCache,
-    /// A lease, which is a number of tokens that this process has taken from a remote backend in advance. Also denials
-    /// while the process pauses because the backend had only a few tokens left. See
-    /// [`Policy::leases`](crate::Policy::leases).
+    /// A lease, which is a number of tokens that this process has taken from a remote backend in advance. This variant
+    /// is also used for denials during a pause, in which the process does not ask the backend because the backend had
+    /// only a few tokens left. See [`Policy::leases`](crate::Policy::leases).
     Lease,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Part {
     pub(crate) leased: bool,
     /// For a charge that was spent from a lease, the number of this process's last report before the charge.
     pub(crate) lease: u32,
-    /// The number of the caller's tier in its limiter, or 0 if there is no tier or no observer.
+    /// The number that the limiter has assigned to the caller's tier, or 0 if there is no tier or no observer.
     pub(crate) tier: u8,
 }
 

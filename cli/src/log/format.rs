@@ -9,7 +9,7 @@ use super::{Entry, LineError, address, path_of, request_line};
 /// The format of the lines of a log.
 #[derive(Clone, Debug)]
 pub enum Format {
-    /// Fields between literal texts, as in nginx's `log_format`.
+    /// Fields separated by literal text, as in nginx's `log_format`.
     Fields(FieldFormat),
     /// A JSON object in each line.
     Json(JsonFields),
@@ -18,7 +18,7 @@ pub enum Format {
 const COMMON: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
 const COMBINED: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#;
 
-/// A format of fields between literal texts.
+/// A format of fields separated by literal text.
 #[derive(Clone, Debug)]
 pub struct FieldFormat {
     prefix: String,
@@ -79,7 +79,7 @@ impl FromStr for Format {
             "traefik" => Ok(Format::Json(JsonFields::traefik())),
             _ if text.contains('$') => FieldFormat::new(text, false).map(Format::Fields),
             _ => Err(format!(
-                "expected {}, or a log_format string of nginx such as '$remote_addr [$time_local] \"$request\"'; for other \
+                "expected {}, or an nginx log_format string such as '$remote_addr [$time_local] \"$request\"'; for other \
                  JSON lines, name the fields with --field",
                 Format::NAMES.join(", ")
             )),

@@ -20,7 +20,7 @@ const FORMATS: [&str; 6] = [
     "common",
 ];
 
-/// Texts that confuse parsers.
+/// Strings that confuse parsers.
 const PIECES: [&str; 20] = [
     "\"",
     "\\",

@@ -71,7 +71,7 @@ impl JsonFields {
         Ok(named)
     }
 
-    /// Reads a line. The texts of the entry are kept in `buffer`.
+    /// Reads a line. The entry's strings are stored in `buffer`.
     pub fn parse<'a>(&self, line: &str, buffer: &'a mut String) -> Result<Entry<'a>, LineError> {
         let value: Value =
             serde_json::from_str(line).map_err(|error| LineError(format!("expected a JSON object: {error}")))?;

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 pub use self::format::Format;
 
-/// A request, as a line of a log describes it. Texts are empty if the line has no such field.
+/// A request, as a line of a log describes it. A string is empty if the line does not have that field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry<'a> {
     /// Microseconds since 1970-01-01 UTC at which the request began.
@@ -24,7 +24,7 @@ pub struct Entry<'a> {
     pub user_agent: &'a str,
 }
 
-/// What is missing or wrong in a line.
+/// Describes what is missing or wrong in a line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineError(pub String);
 

@@ -128,8 +128,8 @@ impl Block {
     }
 }
 
-/// Lifts the manual and the automatic block of a key, an address, a user agent or a label, as `limited` lists them. Exits
-/// with 3 if there was none.
+/// Lifts the manual and automatic blocks of a key, an address, a user agent or a label, as listed by `limited`. Exits
+/// with 3 if there was no block.
 #[derive(clap::Args, Debug)]
 pub struct Unblock {
     #[command(flatten)]

@@ -76,8 +76,8 @@ impl Client {
             (true, Some(answer)) => Ok(answer),
             (false, Some(Value::Object(problem))) if problem.contains_key("detail") => Err(text(&problem["detail"])),
             _ => Err(format!(
-                "expected an answer of the admin router at {}, found a response with status {status} of another server \
-                 or route; check --url",
+                "expected an answer from the admin router at {}, found a response with status {status} from another \
+                 server or route; check --url",
                 self.url
             )),
         }
@@ -93,7 +93,7 @@ pub(super) fn duration(ms: &Value) -> String {
     if tenths % 10 == 0 { format!("{} {unit}", tenths / 10) } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
 }
 
-/// Returns a text from the router on one line, without characters that could change the terminal.
+/// Returns text from the router on one line, without characters that could change the terminal.
 pub(super) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| plain(&value.to_string()), plain)
 }

@@ -185,7 +185,7 @@ pub(super) fn print(answer: &Value, json: bool, write: impl FnOnce(&mut String))
         true => _ = writeln!(out, "{answer:#}"),
         false => write(&mut out),
     }
-    // JSON contains such characters only in strings. Texts for people contain none.
+    // Escape the characters that could change the terminal. JSON has them only in strings, where escapes are valid.
     let mut shown = String::with_capacity(out.len());
     for c in out.chars() {
         match c != '\n' && changes_terminal(c) {

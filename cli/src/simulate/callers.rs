@@ -98,7 +98,7 @@ impl Callers {
     pub fn next_in_second(&mut self, caller: u32) -> (u64, u64) {
         let requests = &mut self.requests[caller as usize];
         let count = requests.second.count.max(1);
-        // Each limit goes through the same requests, so the index starts again after the last one.
+        // Each limit is applied to the same requests, so the index starts again after the last request.
         let next = requests.placed % count;
         requests.placed = next + 1;
         (next.into(), count.into())

@@ -1,4 +1,4 @@
-//! The drawing for `--svg`: refused requests over time, and the refused shares of each limit.
+//! The drawing for `--svg`: refused requests over time, and the shares of requests and callers that each limit refuses.
 
 use std::error::Error;
 use std::path::Path;

@@ -80,7 +80,7 @@ impl Limit {
         paths.sort_unstable();
         paths.dedup();
         let service = match paths.is_empty() {
-            // Without routes, the layer needs no router, which would take most of the time.
+            // Without routes, the layer does not need a router. A router would take most of the time.
             true => BoxService::new(layer.layer(service_fn(no_content)).map_response(|response| response.status())),
             false => {
                 let router =

@@ -31,7 +31,7 @@ pub struct Simulate {
     /// How many of the most refused callers to list
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     worst: usize,
-    /// Draw the refused requests over time and the refused shares of each limit
+    /// Draw the refused requests over time, and the shares of requests and callers that each limit refuses
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Print JSON

@@ -1,4 +1,4 @@
-//! Puts requests in the order of their times, as far as a bounded buffer allows.
+//! Sorts requests by time, as far as a bounded buffer allows.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 impl Request {
-    /// 1, and 1 more for every 256 bytes of texts.
+    /// Returns 1, plus 1 for every 256 bytes of text.
     fn size(&self) -> usize {
         let texts = |target: &Target| target.method.len() + target.path.len() + target.user_agent.len();
         1 + self.target.as_deref().map_or(0, texts) / 256
@@ -33,7 +33,7 @@ impl Request {
 #[derive(Debug)]
 pub struct Order {
     seconds: BTreeMap<u64, Vec<Request>>,
-    /// For how many seconds requests are held.
+    /// The number of seconds for which requests are held.
     held: u64,
     /// The size of the requests that are held.
     size: usize,

@@ -19,7 +19,7 @@ pub struct Report {
     first_unread_line: Option<Unread>,
     /// Requests that came too late to be sorted by time.
     late: u64,
-    /// Requests whose lines name no caller. They are limited together.
+    /// Requests whose lines do not name a caller. They are limited together.
     requests_without_caller: u64,
     first: Option<String>,
     last: Option<String>,

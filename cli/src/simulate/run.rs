@@ -16,7 +16,7 @@ pub struct Reading {
     /// What identifies a caller: ip, ip/N, user, user-agent or global
     #[arg(long, value_name = "KEY", default_value = "ip")]
     pub key: CallerKey,
-    /// common, combined, caddy, traefik, or a log_format string of nginx [default: combined]
+    /// common, combined, caddy, traefik, or an nginx log_format string [default: combined]
     #[arg(long, value_name = "FORMAT", conflicts_with = "field")]
     pub format: Option<Format>,
     /// A field of JSON lines, such as time=ts; one of time, address, user, method, path, user_agent, duration
@@ -42,11 +42,11 @@ pub struct Applied {
     pub first_unread: Option<(u64, LineError)>,
     /// The requests that came too late to be sorted.
     pub late: u64,
-    /// The requests whose lines name no caller. They count as the requests of one caller.
+    /// The requests whose lines do not name a caller. They count as the requests of one caller.
     pub without_caller: u64,
 }
 
-/// The maximum number of requests that are held for sorting. A request with long texts counts as several.
+/// The maximum number of requests that are held for sorting. A request with long strings counts as several.
 const MAX_HELD: usize = 1_000_000;
 
 impl Reading {

@@ -125,7 +125,7 @@ fn errors_say_what_was_expected_and_what_to_do() {
     assert!(code == 1 && error.contains("leave out the user name") && !error.contains("hunter2"), "{error}");
     let elsewhere = format!("http://{}/hello", service.address);
     let (code, _, error) = service.tollgate(&["limited", "--url", &elsewhere]);
-    assert!(code == 1 && error.contains("of another server or route; check --url"), "{error}");
+    assert!(code == 1 && error.contains("from another server or route; check --url"), "{error}");
     for arguments in [&["why"][..], &["block", "7"], &["block", "--for", "1h"], &["limited", "--url", "ftp://x"]] {
         let (code, _, error) = service.tollgate(arguments);
         assert!(code == 2 && error.contains("Usage") || error.contains("expected a URL"), "{arguments:?}: {error}");

@@ -16,14 +16,14 @@ impl Limits {
         Limits { limiter }
     }
 
-    /// Charges both, or neither. `denied()` of the error has the policy and the retry time.
+    /// Charges both policies, or neither. The error's `denied()` returns the policy and the retry time.
     pub async fn search(&self, user: u64) -> Result<(), LimitError> {
         let charges = [Charge::new(&DAILY, user), Charge::new(&BURST, user)];
         self.limiter.limit_all(charges).await?;
         Ok(())
     }
 
-    /// Call this before each call of the upstream API. Fails if the wait would exceed thirty seconds.
+    /// Call this before each call to the upstream API. Fails if the wait would exceed thirty seconds.
     pub async fn upstream(&self) -> Result<(), LimitError> {
         self.limiter.acquire(&UPSTREAM, "their API").wait_up_to(30 * SECOND).await?;
         Ok(())

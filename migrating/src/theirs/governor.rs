@@ -32,7 +32,7 @@ impl Limits {
         self.burst.check_key(&user).map_err(|not_until| not_until.wait_time_from(now))
     }
 
-    /// Call this before each call of the upstream API.
+    /// Call this before each call to the upstream API.
     pub async fn upstream(&self) {
         self.upstream.until_ready().await;
     }

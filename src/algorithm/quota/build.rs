@@ -87,8 +87,8 @@ impl Quota {
     }
 
     pub(super) const fn micros_to_fill(&self) -> u128 {
-        // Use at least one token. With a capacity of 0, the refill time would be 0, and even the smallest step back of
-        // the clock would count as a jump.
+        // Use at least one token. With a capacity of 0, the refill time would be 0, and even the smallest backward step
+        // of the clock would count as a jump.
         self.micros_to_repay(if self.capacity == 0 { 1 } else { self.capacity })
     }
 

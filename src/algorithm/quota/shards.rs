@@ -4,7 +4,7 @@ use super::super::error::QuotaError;
 use super::build::built;
 use super::{Quota, UNLIMITED};
 
-/// Describes how a quota is divided, or which shard of another quota it is.
+/// Describes how a quota is divided, or which shard of a divided quota it represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Division {
     /// The number of shards, which is 1 if the quota is not divided.
@@ -112,8 +112,8 @@ impl Quota {
         }
     }
 
-    /// Estimates the number of tokens in all shards. Of these shards, `read` were read, and those have `tokens` tokens
-    /// in total.
+    /// Estimates the total number of tokens in all shards from the `read` shards that were read, which have `tokens`
+    /// tokens in total.
     pub(crate) fn across_shards(&self, tokens: u64, read: usize) -> u64 {
         if self.division.index.is_none() {
             return tokens;
