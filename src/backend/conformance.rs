@@ -339,7 +339,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
 
     // If another quota has written the row since the charge, the row keeps that quota. The settlement must not cap the
-    // spent tokens at the capacity of the old quota.
+    // spent tokens at the old quota's capacity.
     let row = fresh_row(&policy);
     let small = Take::new(row, &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let large = Take::new(row, &Quota::token_bucket(1000, HOUR), Ask::cost(500));

@@ -106,7 +106,7 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 )]
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides every take, and stores all of them, or none of them if one is denied. Returns one step for each take, in
-    /// order. If a call is denied, the steps of the takes that would have been granted contain the unchanged rows.
+    /// order. If a call is denied, the steps for the takes that would have been granted contain the unchanged rows.
     ///
     /// # Errors
     /// The future fails if the backend cannot decide. A denial is not an error.

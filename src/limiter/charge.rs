@@ -63,7 +63,7 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// Sets the signals of the caller, for [deny lists](crate::protection::DenyList) and
+    /// Sets the caller's signals, for [deny lists](crate::protection::DenyList) and
     /// [blocks](crate::protection::AutoBlock). If several charges of a call have signals, the signals of the first such
     /// charge are used.
     #[must_use]

@@ -165,7 +165,7 @@ impl RateLimiter {
         self.inner.publish(&NoticeContent::ManualBlock(id, Some(lasts))).await
     }
 
-    /// Lifts all manual and automatic blocks on a signal, and resets the count of the signal's denials.
+    /// Lifts all manual and automatic blocks on a signal, and resets the signal's count of denials.
     ///
     /// # Errors
     /// Fails if the backend cannot notify the other processes. The blocks are still lifted in this process.

@@ -228,7 +228,7 @@ impl Holder {
         None
     }
 
-    /// Returns the denial of a charge during a pause.
+    /// Returns the denial for a charge during a pause.
     pub(super) fn denial(&self, ask: Ask, now: Micros) -> Option<Step> {
         let estimated = self.step(now)?;
         let (pause, decided) = (self.paused_until.since(now), step(&self.quota, &estimated.state, estimated.now, ask));

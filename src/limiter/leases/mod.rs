@@ -182,7 +182,7 @@ impl Leases {
         }
     }
 
-    /// Adds the tokens that this process holds to the answer of a check.
+    /// Adds the tokens that this process holds to the answer to a check.
     pub(super) fn add_held(&self, takes: &[Take<'_>], steps: &mut Steps) {
         for (take, answer) in takes.iter().zip(steps.iter_mut()).filter(|(take, _)| take.part.leased) {
             let (id, now) = (take.digest(), self.time.now());

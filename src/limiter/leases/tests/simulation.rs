@@ -1,6 +1,6 @@
-//! A simulation, in virtual time, of many processes that share the limit of one key. The algebra and the lease holders
-//! are the crate's own. The simulation compares leases with calls to one row, with shards, and with a fixed share for
-//! each process.
+//! A simulation, in virtual time, of many processes that share one key's limit. The algebra and the lease holders are
+//! the crate's own. The simulation compares leases with calls to one row, with shards, and with a fixed share for each
+//! process.
 //!
 //! `make simulate` writes the tables.
 
