@@ -312,7 +312,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         }
     }
 
-    // A row remembers the tokens that were refunded for charges before its last one.
+    // A row remembers the tokens that were refunded for charges before the last one.
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let charges = [ask(backend, &[take], true).await[0], ask(backend, &[take], true).await[0]];
     let mut model = charges[1].state;
@@ -339,7 +339,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
 
     // If another quota has written the row since the charge, the row keeps that quota. The settlement must not cap the
-    // spent tokens at the capacity of the old quota.
+    // spent tokens at the old quota's capacity.
     let row = fresh_row(&policy);
     let small = Take::new(row, &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let large = Take::new(row, &Quota::token_bucket(1000, HOUR), Ask::cost(500));

@@ -10,8 +10,8 @@ use crate::algorithm::{Lease, LeaseReport, Quota};
 
 /// A remote backend that can lease tokens. [`Backend::lease_backend`](super::Backend::lease_backend) returns it.
 ///
-/// All operations on rows with outstanding tokens must follow the rule of
-/// [`algorithm::lease`](crate::algorithm::lease()). [`acquire`](super::Backend::acquire),
+/// All operations on rows with outstanding tokens must follow the rule that
+/// [`algorithm::lease`](crate::algorithm::lease()) describes. [`acquire`](super::Backend::acquire),
 /// [`peek`](super::Backend::peek) and [`settle`](super::Backend::settle) apply
 /// [`settle_leases`](crate::algorithm::settle_leases) first, and a refund never leaves fewer spent tokens than
 /// outstanding ones. [`reset`](super::Backend::reset) removes outstanding tokens. A row must be kept at least until its

@@ -43,15 +43,15 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 /// # Contract
 /// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, in order: each take sees
 ///   what the earlier takes would spend. The backend stores all takes, or none of them if one is denied. Two concurrent
-///   calls on a row never both start from the same state. If two takes name the same window of a row and are denied,
-///   the retry time is the time after which both can be granted.
+///   calls that charge the same row never both start from the same state. If two takes name the same window of a row
+///   and are denied, the retry time is the time after which both can be granted.
 /// - **Exact.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) for the same rows, takes
 ///   and time. `spent` is bit-identical, and waits are equal to the microsecond.
 /// - **One clock.** The backend determines the time. If processes share rows, the server's clock is used.
 /// - **Rows may be lost.** If a row is lost, its key has its full quota again. A backend must never record tokens that
 ///   were not spent, and must never allow a denied key because its storage is full.
 /// - **Eager.** `acquire`, `settle` and `reset` start when they are called, and finish even if the future is dropped
-///   without being polled. A client cannot avoid a charge by disconnecting, and refunds of canceled callers take
+///   without being polled. A client cannot avoid a charge by disconnecting, and refunds for canceled callers take
 ///   effect. A network backend spawns a task for this purpose.
 /// - **At most once.** A backend never undoes or repeats a charge without the caller's knowledge. It never sends a
 ///   charge again after a timeout. A charge that waits too long in a queue may fail without being made.
@@ -106,7 +106,7 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 )]
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Decides every take, and stores all of them, or none of them if one is denied. Returns one step for each take, in
-    /// order. If a call is denied, the steps of the takes that would have been granted contain the unchanged rows.
+    /// order. If a call is denied, the steps for the takes that would have been granted contain the unchanged rows.
     ///
     /// # Errors
     /// The future fails if the backend cannot decide. A denial is not an error.
@@ -243,7 +243,7 @@ pub struct Health {
     pub rows: Option<usize>,
     /// The number of rows that were evicted before they expired.
     pub evictions: Option<u64>,
-    /// The number of charges against overflow rows, each of which is shared by several keys.
+    /// The number of charges made to overflow rows, each of which is shared by several keys.
     pub overflowed: Option<u64>,
     /// Whether the circuit breaker is open. If it is, calls fail immediately.
     pub circuit_open: Option<bool>,
@@ -365,7 +365,7 @@ impl RowId<'_> {
     }
 }
 
-/// A charge against one window of a row under a quota, as the backend sees it.
+/// A charge to one window of a row under a quota, as the backend sees it.
 ///
 /// A row has a [state](crate::algorithm::State) for each window. If a policy has several
 /// [quotas](crate::policy::Quotas), a charge consists of one take for each quota, on different windows of one row.

@@ -98,7 +98,7 @@ pub struct Notice {
     pub text: Option<String>,
     /// The time from now until the notice expires. `None` if the notice stays until it is withdrawn.
     pub lasts: Option<Duration>,
-    /// The time since the notice was published, by the clock of the channel. It is zero when a notice is published. A
+    /// The time since the notice was published, by the channel's clock. It is zero when a notice is published. A
     /// channel that does not know the time leaves it at zero.
     pub age: Duration,
 }

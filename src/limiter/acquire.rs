@@ -57,8 +57,8 @@ impl<'a, T> Acquire<'a, T> {
         Acquire { limiter, charge, finish }
     }
 
-    /// Sets the number of tokens to spend, which is 1 by default. A cost above the quota's capacity is always denied. A
-    /// call with a cost of 0 spends nothing, and is denied while the key is in debt.
+    /// Sets the number of tokens to spend, which is 1 by default. A call that costs more than the quota's capacity is
+    /// always denied. A call with a cost of 0 spends nothing, and is denied while the key is in debt.
     pub fn cost(mut self, tokens: u64) -> Acquire<'a, T> {
         self.charge = self.charge.cost(tokens);
         self
@@ -127,8 +127,8 @@ impl Acquire<'_> {
     /// charge back.
     ///
     /// # Errors
-    /// Fails if the call is denied or the backend cannot decide. Fails with [`LimitError::NoReservations`] if the quota
-    /// allows [no reservations](crate::Quota::max_reserved).
+    /// Fails if the call is denied, or if the backend cannot decide. Fails with [`LimitError::NoReservations`] if the
+    /// quota allows [no reservations](crate::Quota::max_reserved).
     pub fn reserve(self) -> impl Future<Output = Result<Reservation, LimitError>> + Send + use<> {
         let held = self.limiter.hold_all([self.charge.reserve()]);
         async { held.await.map(Reservation::kept) }
@@ -154,7 +154,7 @@ impl Acquire<'_> {
     /// its attempt back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
     ///
     /// # Errors
-    /// Fails if the call is denied, or the backend cannot decide.
+    /// Fails if the call is denied, or if the backend cannot decide.
     pub fn hold(self) -> DecisionFuture<Result<Reservation, LimitError>> {
         self.limiter.hold_all([self.charge])
     }
@@ -173,12 +173,12 @@ impl Acquire<'_> {
     /// ```
     ///
     /// Use the returned receipt to settle the charge. Dropping the receipt keeps the charge, but dropping the future
-    /// during the wait gives the charge back. While calls wait, other calls for the same key [get nothing
+    /// during the wait gives the charge back. While calls are waiting, other calls for the same key [get nothing
     /// back](Receipt#what-can-be-given-back) when they settle their charges.
     ///
     /// `max_reserved` limits the number of tokens that all waiting calls for a key can reserve together. For waits of
-    /// up to `w`, set `max_reserved` to the larger of two numbers: the rate times `w`, and the cost of the largest
-    /// call.
+    /// up to `w`, set `max_reserved` to the larger of two numbers: the rate times `w`, and the cost of the most
+    /// expensive call.
     ///
     /// If the key is [paused](RateLimiter::pause), the call waits for the end of the pause if the pause ends within
     /// `wait`. If [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls are already waiting, a call that would

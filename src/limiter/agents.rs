@@ -1,6 +1,6 @@
 //! The user agent patterns of a deny list that contain a `*`.
 //!
-//! Most patterns have the form `*text*`. One automaton searches for all these texts in one pass, so searching for a
+//! Most patterns have the form `*text*`. One automaton searches for all of these texts in one pass, so searching for a
 //! thousand patterns takes little longer than searching for one. All other patterns are tried one by one.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::policy::{DenyRule, Pattern};
 #[derive(Default)]
 pub(super) struct Agents {
     texts: Option<AhoCorasick>,
-    /// The rule of each text, in the order of the texts in the automaton.
+    /// The rule for each text, in the order in which the automaton holds the texts.
     by_text: Vec<Arc<DenyRule>>,
     others: Vec<(Pattern, Arc<DenyRule>)>,
 }
@@ -35,7 +35,7 @@ impl Agents {
         }
     }
 
-    /// Returns the rule of a pattern that matches `agent`, which must be lowercase.
+    /// Returns a rule whose pattern matches `agent`, which must be lowercase.
     pub(super) fn find(&self, agent: &str) -> Option<&Arc<DenyRule>> {
         let found = self.texts.as_ref().and_then(|texts| texts.find(agent));
         let by_text = found.and_then(|found| self.by_text.get(found.pattern().as_usize()));

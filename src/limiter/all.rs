@@ -60,8 +60,8 @@ impl RateLimiter {
     /// Like [`limit_all`](RateLimiter::limit_all), but the charges can be given back or settled.
     ///
     /// # Errors
-    /// Fails if a charge is denied or the backend cannot decide. Fails with [`LimitError::NoReservations`] if a charge
-    /// [reserves](Charge::reserve) tokens under a quota that allows no reservations.
+    /// Fails if a charge is denied, or if the backend cannot decide. Fails with [`LimitError::NoReservations`] if a
+    /// charge [reserves](Charge::reserve) tokens under a quota that allows no reservations.
     pub fn hold_all<'a>(
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,

@@ -153,7 +153,7 @@ impl BlockCache {
 }
 
 /// Returns whether a denied take may be granted earlier than computed. This is the case for a wait that spans several
-/// windows: the later in a window it begins, the shorter it is.
+/// windows. Such a wait is shorter the later it begins within a window.
 fn may_be_granted_earlier(take: &Take<'_>) -> bool {
     take.quota.algorithm().has_windows()
         && take.ask.max_wait().is_some()

@@ -38,8 +38,8 @@ impl<'a> Charge<'a> {
         Charge { policy, subject: subject.into(), ask: Ask::cost(1), signals: None }
     }
 
-    /// Sets the number of tokens to spend, which is 1 by default. A cost above the quota's capacity is always denied. A
-    /// charge with a cost of 0 spends nothing, and is denied while the key is in debt.
+    /// Sets the number of tokens to spend, which is 1 by default. A charge that costs more than the quota's capacity is
+    /// always denied. A charge with a cost of 0 spends nothing, and is denied while the key is in debt.
     #[must_use]
     pub fn cost(mut self, tokens: u64) -> Charge<'a> {
         self.ask = self.ask.for_cost(tokens);
@@ -63,7 +63,7 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// Sets the signals of the caller, for [deny lists](crate::protection::DenyList) and
+    /// Sets the caller's signals, for [deny lists](crate::protection::DenyList) and
     /// [blocks](crate::protection::AutoBlock). If several charges of a call have signals, the signals of the first such
     /// charge are used.
     #[must_use]

@@ -165,7 +165,7 @@ impl RateLimiter {
         self.inner.publish(&NoticeContent::ManualBlock(id, Some(lasts))).await
     }
 
-    /// Lifts all manual and automatic blocks on a signal, and resets the count of the signal's denials.
+    /// Lifts all manual and automatic blocks on a signal, and resets the signal's count of denials.
     ///
     /// # Errors
     /// Fails if the backend cannot notify the other processes. The blocks are still lifted in this process.
@@ -202,10 +202,10 @@ impl RateLimiter {
         }
     }
 
-    /// Gives the [leases](crate::Policy::leases) of this process back to the backend. Call this method when the program
+    /// Gives this process's [leases](crate::Policy::leases) back to the backend. Call this method when the program
     /// ends, after the last call. Otherwise, the tokens that this process holds stay spent until its leases end (after
-    /// at most four seconds), and are then refilled. A lease that was requested earlier is given back when the answer
-    /// arrives, which may be after this method completes. Without leases, this method does nothing.
+    /// at most four seconds), and are then refilled. A lease that has been requested but not yet granted is given back
+    /// when the answer arrives, possibly after this method has completed. Without leases, this method does nothing.
     ///
     /// # Errors
     /// Fails if the backend fails.
@@ -250,8 +250,8 @@ pub struct Stats {
     /// Rows that were evicted before they expired. The keys of these rows got their full quotas back too early. `None`
     /// for a remote backend.
     pub evictions: Option<u64>,
-    /// Charges made against a row that several keys share because the table was full. A growing number means that a
-    /// policy is being flooded with keys; see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
+    /// Charges made to a row that several keys share because the table was full. A growing number means that a policy
+    /// is being flooded with keys; see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
     pub overflowed: Option<u64>,
     /// Whether the circuit breaker is open, in which case calls fail immediately. `None` for a backend without a
     /// circuit breaker.
@@ -270,12 +270,13 @@ pub struct Stats {
     /// stay in effect. `None` if there is no notice channel, either because the backend is in memory or because the
     /// channel is turned off.
     pub poll_failed: Option<bool>,
-    /// Mistakes in the program that the limiter noticed; every count should be 0.
+    /// Mistakes that the limiter has noticed in the program; every count should be 0.
     pub mistakes: Mistakes,
-    /// The number of quotas of keys for which this process holds [leases](crate::Policy::leases).
+    /// The number of [leases](crate::Policy::leases) that this process holds. Two leases on the same quota of the same
+    /// key count as one.
     pub leases: usize,
-    /// The number of leased tokens that this process has not yet spent. Tokens that it has spent but not yet reported to
-    /// the backend are not included.
+    /// The number of leased tokens that this process has not yet spent. Tokens that it has spent but not yet reported
+    /// to the backend are not included.
     pub leased_tokens: u64,
 }
 

@@ -187,8 +187,8 @@ impl RateLimiter {
         self.attempt(call, &takes)
     }
 
-    /// 4. Known: allow the call if leases of this process cover it, or deny it if a recently read row shows that the
-    ///    backend would deny it.
+    /// 4. Known: allow the call if the leases that this process holds cover it, or deny it if a recently read row shows
+    ///    that the backend would deny it.
     #[inline]
     fn attempt(&self, mut call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         let Inner { backend, leases, block_cache, time, .. } = &*self.inner;
@@ -227,7 +227,7 @@ impl RateLimiter {
         self.ask(call, takes)
     }
 
-    /// Returns the settings changed at run time that apply to each charge, or an empty list if there are none.
+    /// Returns the run-time settings for each charge, or an empty list if no settings have been changed at run time.
     #[inline]
     fn overridden(&self, charges: &[(&Policy, &Subject, Ask)]) -> SmallVec<[Overridden; 1]> {
         let Inner { overrides, .. } = &*self.inner;
@@ -244,7 +244,7 @@ impl RateLimiter {
         self.observe(&CallState::of(true, true, &[]), denied);
     }
 
-    /// 5. The backend decides all takes at the same instant. Either all of them are granted, or none is.
+    /// 5. The backend decides all takes at the same instant, and grants either all of them or none of them.
     #[inline]
     fn ask(&self, mut call: CallState, takes: &[Take<'_>]) -> DecisionFuture<Answer> {
         let Inner { backend, leases, observers, .. } = &*self.inner;
@@ -369,7 +369,7 @@ impl RateLimiter {
     #[cold]
     fn failed(&self, call: &CallState, takes: &[Take<'_>], error: Error) -> Result<Decisions, Error> {
         let latency = call.began.map(|began| began.elapsed());
-        // The failure mode ignores shards, and decides each quota as a whole.
+        // The failure mode ignores shards and treats each quota as a whole.
         let takes: Takes<'_> = undivided(takes).collect();
         for take in takes.iter().filter(|take| take.part.is_first()) {
             let failed = Failed { policy: take.row.policy, key: take.row.key, error: &error, latency };

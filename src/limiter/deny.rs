@@ -47,7 +47,7 @@ use crate::sync::{Mutex, PoisonError, RwLock};
 /// rules for these signals stop only clients that do not disguise themselves.
 ///
 /// # Rules that can never match
-/// A rule for a key matches only this exact key, including its type: the text `"7"` differs from the number 7 and from
+/// A rule for a key matches only that exact key, including its type: the text `"7"` differs from the number 7 and from
 /// the bearer token `7`. A rule for a key found by [`bearer`](crate::key::bearer), [`header`](crate::key::header),
 /// [`cookie`](crate::key::cookie) or `path` (such as `bearer:sk_leaked`) also matches larger keys that contain this
 /// key, such as those of `bearer().and(client_ip())`. To deny a larger key that contains keys of other types, deny the
@@ -137,7 +137,7 @@ impl DenyList {
         self.compiled().rules.is_empty()
     }
 
-    /// Returns the rule that denies a caller with this key and these signals. If several networks match, returns the
+    /// Returns the rule that denies a caller with the given key and signals. If several networks match, returns the
     /// rule for the smallest network.
     pub fn find(&self, key: Option<&Key>, signals: &Signals) -> Option<Arc<DenyRule>> {
         let compiled = self.compiled();
@@ -149,7 +149,7 @@ impl DenyList {
         network().or_else(label).or_else(agent).or_else(key).cloned()
     }
 
-    /// Returns whether both lists are clones that share their rules.
+    /// Returns whether the two lists are clones of each other, which share their rules.
     #[cfg(feature = "serde")]
     pub(crate) fn is_same(&self, other: &DenyList) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)

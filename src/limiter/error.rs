@@ -8,7 +8,7 @@ use crate::policy::{Denied, KeyError, PolicyName};
 /// The reason why a call failed: the call was denied, the backend could not decide, or the program contains a mistake.
 ///
 /// With the `axum` feature, a handler can return the error as a response. Denials and backend errors then have the same
-/// status as in responses of the layer (429 or 503), key errors have their own status, and `NoReservations` has the
+/// status as in the layer's responses (429 or 503), key errors have their own status, and `NoReservations` has the
 /// status 500.
 ///
 /// ```

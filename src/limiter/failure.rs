@@ -26,7 +26,7 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// # Ok(()) }
 /// ```
 ///
-/// A call that charges several policies fails if one of their modes is `Deny`. Policies in [shadow
+/// A call that charges several policies fails if any of them has the mode `Deny`. Policies in [shadow
 /// mode](crate::policy::Enforce) always have the mode `Allow`. A call that the backend does not support
 /// ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] shows whether the backend or the failure
 /// mode decided. After the backend has recovered, it decides again, but does not know about the charges that were made

@@ -13,7 +13,7 @@ use crate::algorithm::Steps;
 use crate::backend::{BackendFuture, Error, OwnedTake, Take};
 use crate::policy::{Allowed, Decision, Decisions};
 
-/// The future that a call returns. It is ready immediately on a memory backend.
+/// The future that a call returns. With a memory backend, it is ready immediately.
 ///
 /// `T` is the output of the future: `Result<Allowed, LimitError>` for [`limit`](RateLimiter::limit), and
 /// `Result<Decision, Error>` for [`try_limit`](RateLimiter::try_limit).

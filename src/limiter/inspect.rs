@@ -38,8 +38,8 @@ impl RateLimiter {
         self.decide(&[(policy, subject, Ask::cost(0))], context)
     }
 
-    /// Finds the tier of a caller from its row, which contains the stamp of the quota that was last charged. Returns
-    /// `None` if this quota is the policy's own, belongs to several tiers, or is unknown.
+    /// Finds a caller's tier from its row, which contains the stamp of the last quota that was charged. Returns `None`
+    /// if this quota is the policy's own, belongs to several tiers, or is unknown.
     pub(crate) fn tier_of(&self, policy: &Policy, subject: &Subject, decisions: &Decisions) -> Option<String> {
         let (quota, row) = decisions.iter().next()?.rows().next()?;
         let shard = quota.shard_index().unwrap_or(0);

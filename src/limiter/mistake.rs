@@ -1,8 +1,8 @@
-//! Mistakes in the program, which are reported to observers and counted in `Stats`.
+//! Mistakes that a limiter notices in the program. They are reported to observers and counted in `Stats`.
 
 use std::fmt;
 
-/// A mistake in the program that a limiter noticed and reported to an [`Observer`](crate::observe::Observer).
+/// A mistake that a limiter noticed in the program and reported to an [`Observer`](crate::observe::Observer).
 ///
 /// Every occurrence is counted in [`Stats::mistakes`](crate::limiter::Stats). Each mistake is also reported once to the
 /// observers, up to 256 mistakes in total. There are no observers by default. The `Display` output describes the
@@ -96,14 +96,14 @@ impl MistakeKind {
 pub struct Mistakes {
     /// Policies that have the same name as another policy, but different quotas or tiers. The policies of a layer are
     /// compared when the layer wraps a service, and other policies at their first call. Policies of different limiters
-    /// are not compared, even on one backend. Names after the first 10,000, and policies created for single calls after
-    /// the first 65,536, are not compared either. Quotas that are [set](crate::RateLimiter::set_quota) at run time or
-    /// reloaded do not conflict.
+    /// are not compared, even if the limiters share a backend. Names after the first 10,000, and policies created for
+    /// single calls after the first 65,536, are not compared either. Quotas that are
+    /// [set](crate::RateLimiter::set_quota) at run time or reloaded do not conflict.
     pub policy_conflicts: u64,
-    /// Charges of callers with a tier that the policy does not have. Charges under policies without tiers are not
+    /// Charges for callers with a tier that the policy does not have. Charges under policies without tiers are not
     /// counted.
     pub unknown_tiers: u64,
-    /// Charges of requests that lack the extension that contains the key.
+    /// Charges for requests that lack the extension that contains the key.
     pub missing_extensions: u64,
     /// Charges that were denied because they cost more than the quota's capacity.
     pub impossible_costs: u64,

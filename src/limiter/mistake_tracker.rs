@@ -16,7 +16,7 @@ pub(super) struct MistakeTracker {
     counts: [AtomicU64; 7],
     /// Hashes of the reported mistakes; 0 marks a free slot.
     reported: Slots,
-    /// Identities of the policies that have been compared with the others of the same name.
+    /// The identities of policies that have been compared with all others of the same name.
     compared: Slots,
     comparisons: AtomicU64,
     policies: Mutex<HashMap<PolicyName, PolicyVersions>>,
@@ -71,8 +71,8 @@ impl MistakeTracker {
         false
     }
 
-    /// Adds a policy. If the policy differs from all known policies with the same name, returns the quotas of the first
-    /// of these policies.
+    /// Adds a policy. If other policies of the same name are known and the policy differs from all of them, returns the
+    /// quotas of the first one.
     fn add(&self, policy: &Policy) -> Option<Quotas> {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +91,7 @@ impl MistakeTracker {
 }
 
 impl Inner {
-    /// Compares a policy with the others of the same name, unless it has already been compared.
+    /// Compares a policy with all others of the same name, unless it has already been compared.
     #[inline]
     pub(super) fn check_conflicts(&self, policy: &Policy) {
         let identity = policy.identity();
@@ -169,7 +169,7 @@ impl RateLimiter {
         policies.for_each(|policy| self.inner.register(policy));
     }
 
-    /// Adds the policies of a reload. They do not conflict with the policies that they replace.
+    /// Adds reloaded policies. They do not conflict with the policies that they replace.
     #[cfg(feature = "serde")]
     pub(crate) fn succeed<'p>(&self, policies: impl Iterator<Item = &'p Policy>) {
         for policy in policies {

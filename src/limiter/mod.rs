@@ -98,7 +98,7 @@ pub(crate) use waiting::WaitSlot;
 /// assert_eq!(limiter.try_limit(&LOGIN, "ada@example.com").await?.remaining(), 3);
 /// limiter.limit_now(&LOGIN, "ada@example.com")?; // without awaiting
 ///
-/// // Charge several policies together. Either all charges are made, or none is.
+/// // Charge several policies together. Either all of the charges are made, or none of them.
 /// limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?;
 /// assert_eq!(limiter.remaining(&CHAT, 7).await?, 8800);
 ///
@@ -116,10 +116,10 @@ pub(crate) use waiting::WaitSlot;
 /// 2. **Blocked**: the call is denied if the caller is on a [deny list](DenyList) or [blocked](AutoBlock).
 /// 3. **Shards**: if a quota has [shards](crate::Quota::shards), the limiter chooses one. If that shard denies the
 ///    call, the limiter tries one other shard.
-/// 4. **Known**: with a remote backend, [leases](Policy::leases) of this process allow the call if they cover all of
-///    its charges. The [block cache](RateLimiterBuilder::block_cache) denies the call if a recently read row shows that
-///    the backend would deny the call.
-/// 5. The **backend** decides all charges at the same instant. Either all of them are granted, or none is.
+/// 4. **Known**: with a remote backend, the [leases](Policy::leases) that this process holds allow the call if they
+///    cover all of its charges. The [block cache](RateLimiterBuilder::block_cache) denies the call if a recently read
+///    row shows that the backend would deny the call.
+/// 5. The **backend** decides all charges at the same instant, and grants either all of them or none of them.
 /// 6. **Failure**: if the backend fails, the [`FailureMode`] decides.
 /// 7. **Protect**: denials are counted, and callers with too many denials are blocked ([`AutoBlock`]).
 /// 8. **Observe**: the decision is reported to [observers](Observer).
@@ -163,7 +163,7 @@ impl RateLimiter {
     /// Spends one token of `subject` under `policy`. A denial is returned as an error.
     ///
     /// # Errors
-    /// Fails if the call is denied, or the backend fails and the [`FailureMode`] of the policy does not allow the call.
+    /// Fails if the call is denied, or if the backend fails and the policy's [`FailureMode`] does not allow the call.
     pub fn limit(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
         self.acquire(policy, subject).send()
     }
@@ -188,7 +188,7 @@ impl RateLimiter {
     /// Like [`limit`](RateLimiter::limit), but for code that cannot await, such as a gRPC interceptor.
     ///
     /// # Errors
-    /// Fails if the call is denied, or the backend cannot decide. With a remote backend, the error has the kind
+    /// Fails if the call is denied, or if the backend cannot decide. With a remote backend, the error has the kind
     /// [`Unsupported`](crate::backend::ErrorKind::Unsupported), and nothing is charged.
     pub fn limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Allowed, LimitError> {
         Ok(self.try_limit_now(policy, subject)?.into_result()?)

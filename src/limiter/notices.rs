@@ -10,11 +10,11 @@ use crate::policy::{Digest, Enforce, PolicyName};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NoticeContent {
     Override(Override),
-    /// An automatic block, with its length and its position among successive blocks, or `None` if the block ended.
+    /// An automatic block, with its length and its position among successive blocks, or `None` if the block has ended.
     Block(Digest, Option<(Duration, u32)>),
-    /// A manual block and its length, or `None` if the block ended.
+    /// A manual block and its length, or `None` if the block has ended.
     ManualBlock(Digest, Option<Duration>),
-    /// A pause of a row and its length, or `None` if the pause ended.
+    /// A pause of a row and its length, or `None` if the pause has ended.
     Pause(Digest, Option<Duration>),
 }
 

@@ -11,9 +11,9 @@ use crate::policy::{Decision, DenyRule, Digest, Key, PolicyName};
 /// Receives the decisions and events of a limiter. The module `tollgate::observe` provides observers for `tracing` and
 /// `metrics`.
 ///
-/// Methods are called in the middle of a request, on the thread that decides. They must not block, and should be fast.
-/// By default, a limiter has no observers and spends no time on events. If a call's future is dropped before a remote
-/// backend has answered, the call is charged, but observers are not notified of the decision.
+/// Methods are called in the middle of a request, on the thread that makes the decision. They must not block, and
+/// should be fast. By default, a limiter has no observers and spends no time on events. If a call's future is dropped
+/// before a remote backend has answered, the charges are made, but observers are not notified of the decision.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -74,7 +74,7 @@ pub trait Observer: Send + Sync + 'static {
     fn decided(&self, observed: &Decided<'_>);
 
     /// Called for each charge of a call, before the decision, if [`needs_keys`](Observer::needs_keys) returns true. Not
-    /// called for checks. Only this method receives keys; all others receive digests. Default: does nothing.
+    /// called for checks. Only this method receives keys; all other methods receive digests. Default: does nothing.
     fn requested(&self, requested: &Requested<'_>) {
         let _ = requested;
     }
@@ -461,7 +461,7 @@ impl<'a> Audited<'a> {
         self.scope
     }
 
-    /// Returns the new value, such as `20/min`, `500 tokens` or `1h`. Empty if the action has no value.
+    /// Returns the new value, such as `20/min`, `500 tokens` or `1h`. Empty if the change has no value.
     pub const fn change(&self) -> &'a str {
         self.change
     }

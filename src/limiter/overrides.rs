@@ -63,7 +63,7 @@ pub(super) enum QuotaScope {
 pub(super) struct Overridden {
     pub(super) quotas: Option<Arc<Quotas>>,
     pub(super) enforcement: Option<Enforce>,
-    /// The policy's name in the current [generation](PolicyName::generation), if the policy was reset.
+    /// The policy's name in the current [generation](PolicyName::generation), if the policy has been reset.
     pub(super) name: Option<PolicyName>,
 }
 

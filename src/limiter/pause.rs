@@ -25,7 +25,7 @@ impl RateLimiter {
     ///
     /// A denial contains the time until the end of the pause. Held calls spend nothing. At the end of the pause, each
     /// held call reserves tokens behind the existing reservations. The call is denied if the tokens would be due too
-    /// late or the quota allows no further reservations. To pause the key of a request in a layer, use
+    /// late or the quota allows no further reservations. To pause a request's key in a layer, use
     /// [`OnResponse::Pause`](crate::OnResponse::Pause).
     ///
     /// ```

@@ -16,7 +16,7 @@ impl RateLimiter {
     /// [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer.
     ///
     /// # Errors
-    /// Fails if the call would be denied, or the backend cannot decide.
+    /// Fails if the call would be denied, or if the backend cannot decide.
     pub fn check(&self, policy: &Policy, subject: impl Into<Subject>) -> DecisionFuture {
         self.acquire(policy, subject).check()
     }
@@ -34,7 +34,7 @@ impl RateLimiter {
     /// [`hold_all`](RateLimiter::hold_all) would return. Nothing is spent.
     ///
     /// # Errors
-    /// Fails if a charge would be denied, or the backend cannot decide.
+    /// Fails if a charge would be denied, or if the backend cannot decide.
     pub fn check_all<'a>(
         &self,
         charges: impl IntoIterator<Item = Charge<'a>>,
@@ -60,7 +60,7 @@ impl RateLimiter {
     ///
     /// To identify a caller of a layer, pass the same key **and the same tier** as the layer. The layer's extractor
     /// creates the key from a request with [`KeyExtractor::subject`](crate::key::KeyExtractor::subject). To create the
-    /// key from a value, use for example `key::client_ip().key(address)` or `key::bearer().key(token)`. Without the
+    /// key from a value, use `key::client_ip().key(address)` or `key::bearer().key(token)`, for example. Without the
     /// tier, the policy's own quota is used. The text `"7"` and the number `7` are different keys; `None` is the
     /// anonymous key. If the returned number never changes, the layer probably uses [another
     /// limiter](crate::RateLimitLayer::limiter).
@@ -89,8 +89,8 @@ impl RateLimiter {
         Ok(decision.remaining())
     }
 
-    /// Returns the row of a key and the key's quota. As long as nothing is spent, later answers can be computed from
-    /// the snapshot. If there are several quotas, the snapshot shows the quota with the fewest remaining tokens. If the
+    /// Returns the row and the quota of a key. As long as nothing is spent, later answers can be computed from the
+    /// snapshot. If there are several quotas, the snapshot shows the quota with the fewest remaining tokens. If the
     /// caller is blocked or on a deny list, the row is not read, but reported as fully spent. See
     /// [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer. See [`Snapshot`] for an example.
     ///
@@ -111,7 +111,7 @@ impl RateLimiter {
         Ok(decisions.iter().map(Snapshot::of).collect())
     }
 
-    /// Returns the current time of the backend's clock, for comparison with the instants of a [`Snapshot`].
+    /// Returns the current time of the backend's clock, for comparison with the instants in a [`Snapshot`].
     ///
     /// # Errors
     /// Fails if the backend fails and the failure mode is `Deny`.

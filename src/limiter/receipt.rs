@@ -96,7 +96,7 @@ impl Receipt {
         self.charges.contains(&first).then(|| self.at(first, charge))
     }
 
-    /// Returns the decisions on each charge of the call, with the index of the first of these decisions.
+    /// Returns, for each charge of the call, its decisions and the index of the first one.
     pub(crate) fn charges(&self) -> impl Iterator<Item = (usize, &[Decision])> {
         self.inner.decisions.charges().scan(0, |next, charge| {
             let first = *next;
@@ -110,8 +110,9 @@ impl Receipt {
         Receipt { inner: Arc::clone(&self.inner), charges: first..first + charge.len() }
     }
 
-    /// Adjusts each charge that is not yet settled to the actual cost. If several policies were charged, the charge
-    /// under each of them is adjusted to `actual`. To settle the charge under only one policy, use [`of`](Receipt::of).
+    /// Adjusts each charge that has not yet been settled to the actual cost. If several policies were charged, the
+    /// charge under each of them is adjusted to `actual`. To settle the charge under only one policy, use
+    /// [`of`](Receipt::of).
     ///
     /// Returns `false` if part of the difference is [forfeited](Receipt#what-can-be-given-back) instead of being given
     /// back. The settlement is carried out even if the future is dropped, so `drop(receipt.settle(n))` works in a
@@ -124,7 +125,7 @@ impl Receipt {
         if !self.charges.is_empty() && self.is_settled() {
             return BackendFuture::ready(Ok(false));
         }
-        // The newest charge is settled first. If two charges are on the same row, only the last charge can be given
+        // The newest charge is settled first. If two charges were made to the same row, only the last one can be given
         // back in full.
         let (mut charges, mut local, mut leased) = (Adjustments::new(), Adjustments::new(), true);
         for index in self.charges.clone().rev() {
@@ -190,7 +191,8 @@ impl Receipt {
         first.then_some((decision, receipt))
     }
 
-    /// Marks a decision as settled. Returns the row for the first decision on each charge.
+    /// Marks a decision as settled. If it is the first decision on its charge, returns the charge's row and number of
+    /// shards.
     fn close(&self, index: usize) -> Option<(RowId<'_>, u8)> {
         let decision = self.inner.decisions.get(index)?;
         self.inner.settled[index].store(true, Ordering::Relaxed);

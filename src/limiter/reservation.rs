@@ -54,7 +54,7 @@ pub struct Reservation {
     extra_delay: Duration,
     /// The latest due time to accept after a pause, by the limiter's clock, or `None` if any due time is accepted.
     latest_due: Option<Micros>,
-    /// The answer to charges that are retried after a pause.
+    /// The pending answer to charges that are retried after a pause.
     retry: Option<DecisionFuture<Answer>>,
 }
 

@@ -87,7 +87,7 @@ impl Shards {
         all
     }
 
-    /// Records the levels of the shards in an answer.
+    /// Records the shards' levels from an answer.
     #[inline]
     pub(super) fn observe(&self, takes: &[Take<'_>], steps: &[Step]) {
         for (take, step) in takes.iter().zip(steps) {

@@ -142,7 +142,7 @@ impl Snapshot {
     /// - `algorithm`: `token_bucket`, `fixed_window` or `sliding_window`, with `rate` tokens per `period`.
     /// - `capacity`: [`Quota::get_capacity`]. `max_reserved`: [`Quota::get_max_reserved`], `null` if unlimited.
     /// - `start`: the offset of window boundaries, modulo `period`; 0 for a bucket.
-    /// - `spent` and `ts`: [`State::spent`] (without the tokens refilled until `now`) and [`State::at`].
+    /// - `spent` and `ts`: [`State::spent`] (tokens refilled after `ts` are not yet subtracted) and [`State::at`].
     /// - `previous`: the count of the previous window ([`State::carry`]) for a sliding window, otherwise 0.
     /// - `now`: [`now`](Snapshot::now).
     /// - `clear` and `written_by`: [`State::clear`] and the algorithm of the quota that wrote the row. These are

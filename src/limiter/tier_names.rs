@@ -1,4 +1,4 @@
-//! Numbers for the names of tiers, so that a decision can refer to the tier of its charge.
+//! Numbers for tier names, so that a decision can refer to the tier of its charge.
 
 use std::sync::OnceLock;
 

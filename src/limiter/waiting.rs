@@ -14,7 +14,7 @@ pub(crate) struct DueTimer {
     /// The due time by the backend's clock.
     due: Micros,
     extra_delay: Duration,
-    /// The due time by the clock of this machine, or `None` if it is too late to be represented.
+    /// The due time by this machine's clock, or `None` if it is too late to be represented.
     instant: Option<Instant>,
     sleep: Option<Sleep>,
 }

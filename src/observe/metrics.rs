@@ -35,8 +35,8 @@ use crate::policy::PolicyName;
 /// [`BACKEND_ERRORS`](names::BACKEND_ERRORS). If a call's future is dropped before a remote backend replies, its
 /// charges are not counted, although they are spent.
 ///
-/// Counts from before the exporter is installed are lost. Each series is registered once, and stays with the exporter
-/// that is installed at that time. For an exporter that drops idle series, use
+/// Counts recorded before the exporter is installed are lost. Each series is registered once, and stays with the
+/// exporter that is installed at that time. For an exporter that drops idle series, use
 /// [`look_up_each_time`](Metrics::look_up_each_time).
 #[derive(Debug)]
 pub struct Metrics {
@@ -230,7 +230,7 @@ const COUNTERS: [(&str, &str); 10] = [
 const GAUGES: [(&str, &str); 6] = [
     (names::ROWS, "Rows that the backend holds in this process."),
     (names::POLICY_ROWS, "Rows that the backend holds in this process for each policy."),
-    (names::WAITING, "Requests that wait for a reservation."),
+    (names::WAITING, "Requests waiting for a reservation."),
     (names::BLOCKED, "Blocked keys and signals."),
     (names::CHANGED_QUOTAS, "Quotas changed at run time."),
     (names::CIRCUIT_OPEN, "1 while the circuit breaker is open and calls fail immediately."),

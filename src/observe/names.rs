@@ -1,7 +1,7 @@
 //! The names and labels of [`Metrics`](super::Metrics). They are stable.
 //!
-//! The values of labels are policy names (or `(others)` for policies after the first 512), names of tiers (or
-//! `(others)` for tiers after the first 64), fixed words, and the name of a [named](super::Metrics::named) limiter.
+//! The values of labels are policy names (or `(others)` for policies after the first 512), tier names (or `(others)`
+//! for tiers after the first 64), fixed words, and the name of a [named](super::Metrics::named) limiter.
 //!
 //! ```
 //! use tollgate::observe::names;
@@ -54,15 +54,15 @@ pub const DECISION_DURATION: &str = "tollgate_decision_duration_seconds";
 /// Gauge: rows that the backend holds in this process. Not reported for a remote backend.
 pub const ROWS: &str = "tollgate_rows";
 
-/// Gauge: rows of each policy that the backend holds in this process. Label: `policy`, which is `(others)` for policies
-/// after the first 1,024.
+/// Gauge: rows that the backend holds in this process for each policy. Label: `policy`, which is `(others)` for
+/// policies after the first 1,024.
 pub const POLICY_ROWS: &str = "tollgate_policy_rows";
 
 /// Counter: rows evicted before they expired.
 pub const EVICTIONS: &str = "tollgate_evictions_total";
 
-/// Counter: charges made against a row that several keys share because the table was full. If this counter rises, look
-/// in [`POLICY_ROWS`] for the policy that is being flooded with keys.
+/// Counter: charges made to a row that several keys share because the table was full. If this counter rises, look in
+/// [`POLICY_ROWS`] for the policy that is being flooded with keys.
 pub const OVERFLOWED: &str = "tollgate_overflowed_total";
 
 /// Gauge: requests waiting for a reservation.

@@ -157,7 +157,8 @@ impl Shard {
         self.index.insert_unique(hash_of(&counter), counter, hash_of);
     }
 
-    /// Increments a count. The counter moves to the front of its group, and from there to the group of the next count.
+    /// Increments a count. The counter moves to the front of its group, and from there to the group with the next
+    /// count.
     fn increment(&mut self, counter: u32) {
         let Counter { rank, group, .. } = self.counters[counter as usize];
         let Group { count, first, len } = self.groups[group as usize];

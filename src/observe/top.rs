@@ -45,14 +45,14 @@ use crate::policy::{Digest, Policy, PolicyName, Reason};
 ///
 /// # Memory and error bound
 /// For each policy, there are two sketches (one for requested and one for refused charges), with up to
-/// [`max_keys`](Top::max_keys) counters each. A counter takes about 100 bytes, plus the text of the key if it is shown.
-/// Each of the first 512 policies has its own sketches. All other policies share two sketches, so the results are the
-/// same for each of these policies.
+/// [`max_keys`](Top::max_keys) counters each. A counter takes about 100 bytes, plus the key's text if it is shown. Each
+/// of the first 512 policies has its own sketches. All other policies share two sketches, so the results are the same
+/// for each of these policies.
 ///
 /// While a policy has fewer keys than counters, counts are exact. Otherwise, a count is never too low, and it is too
 /// high by at most [`TopKey::max_error`]. A key without a counter has had at most [`TopKeys::max_error`] charges. This
 /// bound is about the total divided by `max_keys`, or less if a few keys make up most of the total. Callers cannot
-/// choose keys that push out the key of another caller.
+/// choose keys that push out another caller's key.
 #[derive(Debug)]
 pub struct Top {
     max_keys: usize,
@@ -133,7 +133,7 @@ impl Top {
         };
         let Heaviest { mut keys, total, max_error } = sketch(&sketches).heaviest(max);
         if !self.shown.contains(policy) {
-            // A policy that shares the sketches shows the key.
+            // The texts may be stored because another policy that shares these sketches shows its keys.
             keys.iter_mut().for_each(|counted| counted.text = None);
         }
         TopKeys { keys: keys.into_iter().map(TopKey).collect(), total, max_error }
@@ -185,7 +185,7 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// The maximum length of the text of a key in bytes, without the ellipsis.
+/// The maximum length of a key's text in bytes, without the ellipsis.
 const MAX_TEXT_LEN: usize = 128;
 
 const MAX_KEYS: usize = 1 << 20;

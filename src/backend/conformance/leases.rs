@@ -31,7 +31,7 @@ pub async fn leases_tokens_by_the_rule(backend: &dyn Backend, pass: impl AsyncFn
                 let answer = backend.acquire(&[take]).await.expect("the backend failed")[0];
                 let (before, left) = settle_leases(&quota, &state, &outstanding, answer.now);
                 let expected = step(&quota, &before, answer.now, take.ask);
-                assert_eq!(answer.is_allowed(), expected.is_allowed(), "a charge of a row with leases, {quota}");
+                assert_eq!(answer.is_allowed(), expected.is_allowed(), "a charge to a row with leases, {quota}");
                 if answer.is_allowed() {
                     (state, outstanding) = (expected.state.or_none(), left);
                 }

@@ -106,8 +106,8 @@ impl<'a> LockedCall<'a> {
         steps
     }
 
-    /// Decides charges against overflow rows. An overflow row has its own window boundaries. If it used the boundaries
-    /// of its keys, it would reset once for every key. The returned steps use the boundaries of each key.
+    /// Decides charges to overflow rows. An overflow row has its own window boundaries. If it used the boundaries of
+    /// its keys, it would reset once for every key. The returned steps use the boundaries of each key.
     #[cold]
     fn decide_overflow(
         &mut self,
@@ -157,7 +157,7 @@ impl<'a> LockedCall<'a> {
         last
     }
 
-    /// Returns the quota for charges on this row. An overflow row has its own seed.
+    /// Returns the quota for charges to this row. An overflow row has its own seed.
     pub(super) fn quota_for(&self, row: &LoadedRow<'_>, quota: &Quota) -> Quota {
         match row.location {
             Location::Overflow((_, index, _)) => {

@@ -100,8 +100,9 @@ pub(super) struct Victim<'a> {
     from_equal: Option<(Rank, RowKey)>,
 }
 
-/// The sort key of rows for eviction. The fields are whether the row is senior, the number of rows of its policy
-/// (largest first), whether the row denies something, the time when it expires, and the number of its spent tokens.
+/// The sort key that orders rows for eviction. The fields are whether the row is senior, the number of rows of its
+/// policy (largest first), whether the row denies something, the time when it expires, and the number of its spent
+/// tokens.
 type Rank = (bool, u32, bool, Micros, u64);
 
 impl<'a> Victim<'a> {
@@ -121,7 +122,7 @@ impl<'a> Victim<'a> {
             least(&mut self.from_larger, rank, key);
         }
         if !denies && size >= self.size && (self.size <= self.small || !row.is_senior()) {
-            // Here, the rank does not depend on the size of the policy.
+            // Here, the rank does not depend on how many rows the policy has.
             least(&mut self.from_equal, (rank.0, 0, rank.2, rank.3, rank.4), key);
         }
     }

@@ -266,7 +266,7 @@ impl RowHasher {
         RowHasher { digests: Placement::random(), policies: Placement::random() }
     }
 
-    /// Creates the hasher that belongs to a secret. Saved rows depend on its results.
+    /// Creates the hasher for a secret. Saved rows depend on its results.
     pub(super) fn of(secret: &Secret) -> RowHasher {
         let placement = |purpose| Placement::of(&secret.derive(purpose));
         RowHasher { digests: placement("keys of rows"), policies: placement("policies of rows") }

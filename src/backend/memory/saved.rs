@@ -1,7 +1,7 @@
 //! Saving the rows of a table as bytes, and loading them into another table.
 //!
-//! The bytes consist of the version, the time of saving, the names of the policies, and 40 bytes for each row. All
-//! numbers are little-endian. A row has the same key in every table with the same secret.
+//! The bytes consist of the version, the time at which they were saved, the names of the policies, and 40 bytes for
+//! each row. All numbers are little-endian. A row has the same key in every table with the same secret.
 
 use std::collections::HashMap;
 

@@ -67,7 +67,7 @@ const BREAKERS: usize = 16;
 /// The maximum number of script calls in flight per queue. The server computes one while the other is on the network.
 const MAX_WORKERS: usize = 2;
 
-/// If at least this many operations wait, they may be split between two script calls.
+/// If at least this many operations are waiting, they may be split between two script calls.
 const MIN_SPLIT: usize = 8;
 
 /// The maximum number of times that a worker yields to other tasks after a reply. Meanwhile, the callers that have
@@ -81,8 +81,8 @@ const MAX_BATCH: usize = 128;
 /// stack.
 const MAX_ROWS: usize = 1000;
 
-/// The maximum number of operations that wait in all queues together. More operations could not be decided within their
-/// deadline.
+/// The maximum number of operations that may be waiting in all queues together. More operations could not be decided
+/// within their deadline.
 const MAX_WAITING: usize = 100_000;
 
 /// The maximum number of redirections per script call. After a slot has moved, the nodes soon agree on its new node.
@@ -115,7 +115,8 @@ impl Batcher {
         let mut queues = self.queues();
         if queues.waiting >= MAX_WAITING {
             drop(queues);
-            let message = format!("{MAX_WAITING} operations already wait for the Redis server; nothing was charged");
+            let message =
+                format!("{MAX_WAITING} operations are already waiting for the Redis server; nothing was charged");
             return operation.fail(Error::new(ErrorKind::Unavailable, message));
         }
         queues.waiting += 1;
@@ -183,8 +184,8 @@ impl Batcher {
         self.queues().by_slot.get(&slot).is_some_and(|queue| queue.in_flight > 0)
     }
 
-    /// If two replies arrive together, delays the second reply until the callers that wait for the first have had time
-    /// to call again. This keeps the server busy between bursts.
+    /// If two replies arrive together, delays the second reply until the callers that were waiting for the first have
+    /// had time to call again. This keeps the server busy between bursts.
     async fn pace(&self, slot: u16, batch: &Batch) {
         if batch.len() < MIN_SPLIT {
             return;
@@ -264,7 +265,7 @@ impl Batcher {
         }
     }
 
-    /// Starts a task that checks whether the server of a row is available again.
+    /// Starts a task that checks whether a row's server is available again.
     fn probe(self: &Arc<Self>, slot: u16, row: RowKey) {
         let mut probe = Probe { batcher: Arc::clone(self), slot, failure: Some(TripReason::Timeout) };
         self.runtime.spawn(async move {

@@ -60,7 +60,7 @@ impl RedisBackendBuilder {
     }
 
     /// Sets the prefix of all keys on the server. Defaults to `tollgate`. Applications with different prefixes do not
-    /// share rows or notices. The key pattern of the Redis user must match the prefix. For example, `~shop:*` matches
+    /// share rows or notices. The Redis user's key pattern must match the prefix. For example, `~shop:*` matches
     /// `shop`.
     ///
     /// # Panics
@@ -136,7 +136,7 @@ impl RedisBackendBuilder {
     ///
     /// ```no_run
     /// use std::sync::Arc;
-    /// use redis::sentinel::{SentinelClient, SentinelServerType::Master}; // feature `sentinel` of the crate `redis`
+    /// use redis::sentinel::{SentinelClient, SentinelServerType::Master}; // needs the `sentinel` feature of `redis`
     /// use tokio::sync::Mutex;
     /// use tollgate::backend::RedisBackend;
     ///

@@ -30,9 +30,9 @@ pub(super) fn server_status(error: &RedisError) -> ServerStatus {
 /// Returns the server's error code. For an error within a script, returns the code that the command would have reported
 /// outside of the script.
 ///
-/// Within a script, a missing permission is reported as an `ERR`, whose text depends on the version of the server.
-/// Before Redis 7, every error within a script is an `ERR` whose text ends with the original error: `@user_script: 1:
-/// -OOM command ...`, `@user_script:1: WRONGTYPE Operation ...`.
+/// Within a script, a missing permission is reported as an `ERR`, whose text depends on the server's version. Before
+/// Redis 7, every error within a script is an `ERR` whose text ends with the original error: `@user_script: 1: -OOM
+/// command ...`, `@user_script:1: WRONGTYPE Operation ...`.
 fn code(error: &RedisError) -> &str {
     let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
     if code != "ERR" {

@@ -104,8 +104,8 @@ impl RedisBackend {
     /// Returns the key under which the server stores a row, for use with `redis-cli`. An example is
     /// `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`. See [`RateLimiter::digest`](crate::RateLimiter::digest).
     ///
-    /// After [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy), the policy's rows have other keys, with a
-    /// number after the brace. Pass the name that [`Decision::policy`](crate::Decision::policy) returns.
+    /// After [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy), the policy's rows have different keys,
+    /// with a number after the brace. Pass the name that [`Decision::policy`](crate::Decision::policy) returns.
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
         // The version separates incompatible layouts. The text in braces puts all rows of a key in one slot.
         let generation = match policy.generation() {

@@ -88,8 +88,8 @@ impl RedisNoticeChannel {
         }
     }
 
-    /// Publishes `notices`, or pending notices if `notices` is empty. Delivers new notices to the subscribers. Returns
-    /// whether more notices are pending, unless the server refuses them.
+    /// Publishes `notices`, or the pending notices if `notices` is empty. Delivers new notices to the subscribers.
+    /// Returns whether more notices are pending, unless the server refuses them.
     async fn exchange(&self, notices: &[Notice]) -> Result<bool, Error> {
         let mut cursor = self.cursor.lock().await;
         let (mut numbers, mut pending) = (Vec::new(), Vec::new());
@@ -207,7 +207,8 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
         }
         let Ok(permit) = Arc::clone(&self.publish_permits).try_acquire_owned() else {
             return unavailable(format!(
-                "{MAX_PUBLISHING} notices already wait for the Redis server; this one was not published, so retry later"
+                "{MAX_PUBLISHING} notices are already waiting for the Redis server; this one was not published, so \
+                 retry later"
             ));
         };
         let channel = Arc::clone(self);

@@ -123,7 +123,7 @@ end
 
 -- Spent tokens --------------------------------------------------------------------------------------------------------
 
--- Returns the tokens that were refilled since `at` (for a bucket).
+-- Returns the tokens that have been refilled since `at` (for a bucket).
 local function repaid(instant)
   return max(instant - at, 0) * rate / period
 end
@@ -529,7 +529,7 @@ local function available()
   return guess
 end
 
--- Applies a report of a holder. The prefix `r_` marks fields of the report.
+-- Applies a report from a holder. The prefix `r_` marks fields of the report.
 local function report(r_since, r_turn, r_spent, r_unused)
   local left
   if r_since ~= since then return end

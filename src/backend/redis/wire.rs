@@ -173,7 +173,7 @@ pub(super) struct Reply {
 /// A value under a row's key that is not a valid row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Foreign {
-    /// A value of another type, such as a list or a hash.
+    /// A value of a different type, such as a list or a hash.
     OtherType,
     /// A string that has another length or version, or unknown sections.
     Bytes { length: u32, first: u8 },

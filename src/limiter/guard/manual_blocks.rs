@@ -16,7 +16,7 @@ pub(in crate::limiter) struct ManualBlocks {
     /// The same blocks, ordered by their ends. Every change locks this set, so that the two collections stay
     /// consistent. Calls never lock it.
     ends: Mutex<BTreeSet<(Micros, Digest)>>,
-    /// Whether a block was ever added. Until then, calls skip the lookup.
+    /// Whether a block has ever been added. Until then, calls skip the lookup.
     any: AtomicBool,
 }
 

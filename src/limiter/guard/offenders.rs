@@ -31,7 +31,7 @@ const WAYS: usize = 8;
 #[derive(Default)]
 struct Offender {
     id: u128,
-    /// The end of the block, or 0 if there was no block.
+    /// The end of the block, or 0 if there has been no block.
     until: u64,
     since: u64,
     /// The number of denials and blocked attempts from the time `since` on.

@@ -34,7 +34,8 @@ impl Pauses {
         until.iter().filter(|(_, end)| **end > now).map(|(row, end)| (*row, *end)).collect()
     }
 
-    /// Pauses a row, unless the row is already paused until later. Returns `false` if the table is full.
+    /// Pauses a row until `end`, unless the row is already paused until a later time. Returns `false` if the table is
+    /// full.
     pub(in crate::limiter) fn pause(&self, row: Digest, now: Micros, end: Micros) -> bool {
         let mut until = self.until.write().unwrap_or_else(PoisonError::into_inner);
         if until.len() >= MAX_PAUSES {

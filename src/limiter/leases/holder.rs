@@ -31,7 +31,7 @@ pub(super) struct Holder {
 struct HeldLease {
     id: LeaseId,
     tokens: u64,
-    /// The number of tokens that were spent and not yet reported.
+    /// The number of tokens that have been spent but not yet reported.
     spent: u64,
     deadline: Micros,
 }
@@ -103,7 +103,7 @@ impl Holder {
         self.row.is_some() && self.tokens(now) >= cost.max(1)
     }
 
-    /// Spends tokens of the leases. Returns whether there were enough.
+    /// Spends tokens from the leases. Returns whether there were enough.
     #[inline]
     pub(super) fn spend(&mut self, cost: u64, now: Micros) -> bool {
         if !self.covers(cost, now) {
@@ -119,8 +119,8 @@ impl Holder {
         true
     }
 
-    /// Gives tokens of a charge back to the leases, unless the charge has been reported. Returns whether the tokens
-    /// were given back.
+    /// Gives a charge's tokens back to the leases, unless the charge has been reported. Returns whether the tokens were
+    /// given back.
     pub(super) fn refund(&mut self, tokens: u64, sequence: u32, now: Micros) -> bool {
         let spent: u64 = self.held.iter().flatten().map(|lease| lease.spent).sum();
         if sequence != self.sequence || spent < tokens {
@@ -217,7 +217,7 @@ impl Holder {
         }
         let same = self.held.iter_mut().flatten().find(|held| held.id == lease.id);
         if let Some(held) = same {
-            // The leases are of the same generation, so they end together.
+            // The leases belong to the same generation, so they end together.
             (held.tokens, held.deadline) = (held.tokens + lease.tokens, held.deadline.max(deadline));
         } else if let Some(free) = self.held.iter_mut().find(|held| held.is_none()) {
             *free = Some(HeldLease { id: lease.id, tokens: lease.tokens, spent: 0, deadline });
@@ -228,7 +228,7 @@ impl Holder {
         None
     }
 
-    /// Returns the denial of a charge during a pause.
+    /// Returns the denial for a charge during a pause.
     pub(super) fn denial(&self, ask: Ask, now: Micros) -> Option<Step> {
         let estimated = self.step(now)?;
         let (pause, decided) = (self.paused_until.since(now), step(&self.quota, &estimated.state, estimated.now, ask));
@@ -313,7 +313,7 @@ mod tests {
         assert!(holder.is_empty() && holder.tokens(NOW) == 0);
     }
 
-    /// Regression: a grant was compared with the demand at the time of its arrival, not at the time of the request.
+    /// Regression: a grant was compared with the demand at the time when the grant arrived, not when it was requested.
     /// After a surge of demand, calls were denied for up to 100 ms although the row was nearly full.
     #[test]
     fn a_full_grant_is_not_short_although_the_demand_has_grown_meanwhile() {

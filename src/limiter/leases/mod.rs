@@ -60,7 +60,7 @@ pub(super) enum Spent {
     All(SmallVec<[u32; 4]>, Steps),
     /// The call is denied, because the backend has recently granted only a few of the tokens that this process needs.
     Denied(Steps),
-    /// The backend must decide. `holds` is true if this process holds tokens of the call's rows.
+    /// The backend must decide. `holds` is true if this process holds leases on the call's rows.
     Nothing { holds: bool },
 }
 
@@ -182,7 +182,7 @@ impl Leases {
         }
     }
 
-    /// Adds the tokens that this process holds to the answer of a check.
+    /// Adds the tokens that this process holds to the answer to a check.
     pub(super) fn add_held(&self, takes: &[Take<'_>], steps: &mut Steps) {
         for (take, answer) in takes.iter().zip(steps.iter_mut()).filter(|(take, _)| take.part.leased) {
             let (id, now) = (take.digest(), self.time.now());
@@ -204,14 +204,14 @@ impl Leases {
         self.window(id).entry().map_or(Duration::ZERO, |entry| entry.holder.pause(now))
     }
 
-    /// Gives tokens of a charge back to its lease. Returns `false` if the charge has been reported, in which case the
-    /// tokens are forfeited.
+    /// Gives a charge's tokens back to the lease that covered it. Returns `false` if the charge has been reported, in
+    /// which case the tokens are forfeited.
     pub(super) fn refund(&self, id: Digest, tokens: u64, sequence: u32) -> bool {
         let now = self.time.now();
         self.window(id).entry().is_some_and(|entry| entry.holder.refund(tokens, sequence, now))
     }
 
-    /// Spends additional tokens of the leases for a charge. Returns whether there were enough.
+    /// Spends additional tokens from the leases for a charge. Returns whether there were enough.
     pub(super) fn surcharge(&self, id: Digest, tokens: u64) -> bool {
         let now = self.time.now();
         self.window(id).entry().is_some_and(|entry| entry.holder.spend(tokens, now))

@@ -1,4 +1,4 @@
-//! Models of the parts of a limiter: the waiting queue, set quotas, deny lists and the block cache.
+//! Models of parts of a limiter: the waiting queue, set quotas, deny lists and the block cache.
 
 use std::sync::Arc;
 use std::task::Poll;

@@ -70,8 +70,8 @@ pub(super) struct Ticket {
 }
 
 impl Queues {
-    /// Adds the caller of a reservation. Returns `None` if the reservation has several decisions or was not decided by
-    /// the backend. Such a reservation cannot be passed on.
+    /// Adds a caller with its reservation. Returns `None` if the reservation has several decisions or was not decided
+    /// by the backend. Such a reservation cannot be passed on.
     pub(super) fn join(&self, decisions: &Decisions, waker: &Waker) -> Option<Ticket> {
         let decision = decisions.only()?;
         if decision.decided_by() != DecidedBy::Backend {
@@ -197,7 +197,7 @@ impl Summarize for Waiter {
     }
 }
 
-/// The summary of a run of reservations is the last due time.
+/// The summary of a run of reservations is its last due time.
 impl Summarize for Decision {
     type Summary = Micros;
 

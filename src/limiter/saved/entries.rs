@@ -48,7 +48,7 @@ impl Entries {
     /// Parses the entries. The error states what is wrong with the bytes.
     pub(super) fn parse(bytes: &[u8]) -> Result<Entries, String> {
         let mut reader = ByteReader::new(bytes);
-        let saved_at = Micros::new(reader.u64().ok_or("the time of saving is missing")?);
+        let saved_at = Micros::new(reader.u64().ok_or("the time at which the state was saved is missing")?);
         let mut all = Vec::new();
         while !reader.is_empty() {
             let notice = notice(&mut reader).ok_or_else(|| format!("entry {} is incomplete", all.len()))?;

@@ -137,7 +137,7 @@ fn newcomers_to_full_shards_share_a_quota_and_do_not_deadlock() {
             let exhausted: [Digest; 4] = keys(&backend, shard);
             exhausted.iter().for_each(|key| drop(take(&backend, &quota, &[(*key, 2)])));
         }
-        // In each shard, two newcomers share an overflow row. Their keys differ from the exhausted keys.
+        // In each shard, two newcomers share an overflow row. None of the newcomers' keys is exhausted.
         let newcomers = |shard| {
             let here = |key: RowKey| backend.table.shard_of(key) == shard && key.hash() % 16 == 5;
             let [.., one, other]: [Digest; 8] = keys_where(&backend, here);
@@ -148,7 +148,7 @@ fn newcomers_to_full_shards_share_a_quota_and_do_not_deadlock() {
             let backend = Arc::clone(&backend);
             thread(move || take(&backend, &quota, &charges).all_granted())
         });
-        // Each caller takes one of the two tokens that the newcomers to the first shard share.
+        // The newcomers to the first shard share two tokens, and each caller tries to take one of them.
         let admitted = callers.map(|caller| caller.join().unwrap());
         assert_eq!(admitted.iter().filter(|admitted| **admitted).count(), 2, "{admitted:?}");
         assert_eq!(backend.len(), 8);
@@ -158,11 +158,11 @@ fn newcomers_to_full_shards_share_a_quota_and_do_not_deadlock() {
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     One(u64),
-    /// Charges one token of each row, in either order.
+    /// Charges one token to each row, in either order.
     Both(bool),
-    /// Refunds an earlier charge of the first row.
+    /// Refunds an earlier charge to the first row.
     Refund,
-    /// Settles an earlier charge of the first row to a higher cost.
+    /// Settles an earlier charge to the first row at a higher cost.
     Surcharge,
     Reset,
 }

@@ -13,7 +13,7 @@ pub(super) enum Fault {
     Partition,
     /// The clocks of the processes differ by up to one percent.
     Drift,
-    /// After four seconds, a replica takes over. It lacks the writes of the last 100 ms.
+    /// After four seconds, a replica takes over. It lacks the writes made in the last 100 ms.
     Failover,
 }
 

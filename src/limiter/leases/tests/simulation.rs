@@ -1,6 +1,6 @@
-//! A simulation, in virtual time, of many processes that share the limit of one key. The algebra and the lease holders
-//! are those of the crate. The simulation compares leases with calls to one row, with shards, and with a fixed share
-//! for each process.
+//! A simulation, in virtual time, of many processes that share one key's limit. The algebra and the lease holders are
+//! the crate's own. The simulation compares leases with calls to one row, with shards, and with a fixed share for each
+//! process.
 //!
 //! `make simulate` writes the tables.
 
@@ -111,8 +111,8 @@ struct Simulation {
 struct Outcome {
     /// The admitted calls, relative to one central bucket.
     utilization: f64,
-    /// The lowest ratio of a process's admitted calls to its part of the demand. `None` if no part is at least 20
-    /// calls.
+    /// The lowest ratio of a process's admitted calls to its part of the demand. `None` if no process's part is at
+    /// least 20 calls.
     unluckiest: Option<f64>,
     calls_per_decision: f64,
     /// The largest number of tokens that were admitted beyond the bound in any interval.
