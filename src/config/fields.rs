@@ -98,7 +98,7 @@ pub(super) const ROUTE: Table = Table {
     example: r#"policies = ["api"], cost = 10"#,
     fields: &[
         Field::new("policies", POLICIES, "The route's policies.").required("[\"api\"]"),
-        Field::new("cost", COST, "The cost of a request under the policies that have no cost of their own."),
+        Field::new("cost", COST, "The cost of a request under those policies that have no cost of their own."),
     ],
 };
 

@@ -245,7 +245,7 @@ interface Page {
   pass(milliseconds: number): Promise<void>;
 }
 
-/** Creates a page in a new world. If `html` is given, the page hydrates it. Any warning of React fails the test. */
+/** Creates a page in a new world. If `html` is given, the page hydrates it. Any warning from React fails the test. */
 async function pageOf(
   test: TestContext,
   html?: string,
