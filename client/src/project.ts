@@ -23,7 +23,7 @@ export interface Projected {
 }
 
 /**
- * Projects each row of `snapshot` to `now` (microseconds since the epoch), for a request of `count` tokens.
+ * Projects each row of `snapshot` to `now` (microseconds since the epoch), for a request that costs `count` tokens.
  *
  * @throws RangeError if `count` is not a whole number from 0 to 2^53 - 1.
  */

@@ -66,11 +66,11 @@ export interface RateLimitStore {
    * fetches the snapshot, retries failed requests and keeps one timer for the next change.
    */
   subscribe(listener: () => void): () => void;
-  /** Returns whether a request of `count` tokens (default 1) is allowed now. */
+  /** Returns whether a request that costs `count` tokens (default 1) is allowed now. */
   getStatus(count?: number): RateLimitStatus;
   /**
-   * Returns the outcome of a request of `count` tokens (default 1) at `ts` (milliseconds since the epoch, default
-   * `Date.now()`) if no other request spends tokens until then. Returns `null` before the first snapshot.
+   * Returns the outcome of a request that costs `count` tokens (default 1) at `ts` (milliseconds since the epoch,
+   * default `Date.now()`) if no other request spends tokens until then. Returns `null` before the first snapshot.
    */
   check(ts?: number, count?: number): RateLimitCheck | null;
   /**

@@ -23,7 +23,8 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Creates an operator who may only read. The name appears in [audit events](crate::observe::Audited::operator).
+    /// Creates an operator who may read but not make changes. The name appears in [audit
+    /// events](crate::observe::Audited::operator).
     pub fn reader(name: impl Into<String>) -> Operator {
         Operator { name: name.into().into(), changes: false }
     }

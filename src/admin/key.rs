@@ -31,7 +31,7 @@ pub(super) struct Answer {
     tier: Option<String>,
     /// `asked`, `row` or `none`.
     tier_from: &'static str,
-    /// The origin of the quotas.
+    /// Where the quotas come from.
     quotas_from: &'static str,
     quotas: String,
     /// Whether one more token could be spent now.

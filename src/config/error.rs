@@ -7,7 +7,7 @@ use std::fmt;
 use super::raw::shortened;
 
 /// The error returned if a configuration cannot be read or reloaded. The message shows the first twenty faults,
-/// including the text of their sources, and the number of further faults. Each line begins with the name of the file.
+/// including the text of their sources, and the number of further faults. Each line begins with the file's name.
 ///
 /// ```
 /// use std::error::Error;

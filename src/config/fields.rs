@@ -32,7 +32,7 @@ pub(super) enum Shape {
     Word(&'static [&'static str]),
     List(&'static Shape),
     Table(&'static Table),
-    /// A table whose names are chosen by the author of the file.
+    /// A table whose names are chosen by the file's author.
     Entries(&'static Shape),
     OneOf(&'static [Shape]),
     /// One or several quotas.

@@ -11,8 +11,8 @@ use crate::limiter::{RateLimiter, SetQuotaError};
 use crate::policy::{DenyRule, PolicyName, Quotas};
 
 impl Config {
-    /// Applies `new` to `limiter`. The reload sets the quotas of policies and tiers, and the rules of the deny list.
-    /// Spent tokens stay spent.
+    /// Applies `new` to `limiter`. The reload sets the quotas of policies and tiers, and the deny list's rules. Spent
+    /// tokens stay spent.
     ///
     /// Call every reload on the configuration that the limiter was built from, not on the one that was applied last.
     ///

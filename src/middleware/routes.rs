@@ -74,7 +74,7 @@ use crate::policy::{Policy, suggestion};
 #[derive(Clone)]
 pub struct RouteLimits {
     key: Arc<dyn KeyExtractor>,
-    /// The options of all layers. Routes choose from its `chosen` rules.
+    /// The options for all layers. Routes choose from this layer's `chosen` rules.
     layer: RateLimitLayer,
     /// The name and the target of each policy or group, in the order in which they were added.
     targets: Vec<(String, Target)>,

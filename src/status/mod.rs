@@ -30,8 +30,7 @@
 //! other clients may have spent tokens in the meantime.
 //!
 //! If the caller is [blocked](crate::protection::AutoBlock) or on a [deny list](crate::protection::DenyList), the
-//! snapshot also has the field `not_before`, and every request is denied until that instant. The reason is not
-//! reported.
+//! snapshot also has a `not_before` field, and every request is denied until that instant. The reason is not reported.
 //!
 //! # Access
 //! The endpoint reports the limit for the key that its extractor finds. A request cannot select a key in any other way.

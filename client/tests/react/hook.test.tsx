@@ -239,7 +239,7 @@ interface SendProps {
 }
 
 interface Page {
-  /** Returns the labels of the buttons. Checks that exactly the buttons labeled `send` are enabled. */
+  /** Returns the buttons' labels. Checks that exactly the buttons labeled `send` are enabled. */
   buttons(): string[];
   show(node: ReactNode): Promise<void>;
   pass(milliseconds: number): Promise<void>;

@@ -41,8 +41,8 @@ use crate::policy::{DenyRule, Policy};
 /// gRPC status for a [gRPC service](RateLimitLayer::grpc). `status::of_layer` (feature `axum`) creates a status
 /// endpoint.
 ///
-/// The inner service must be `Clone`; wrap it in a `Buffer` if it is not. The data of its response body must implement
-/// `From<Bytes>`. To use a limited `Router` outside of axum, map the body back as shown in `docs::axum`.
+/// The inner service must be `Clone`; wrap it in a `Buffer` if it is not. Its response body's `Data` type must
+/// implement `From<Bytes>`. To use a limited `Router` outside of axum, map the body back as shown in `docs::axum`.
 ///
 /// # Where to put it
 /// - Inside CORS, so that browsers can read a 429 and preflights are not charged.

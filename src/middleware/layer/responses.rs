@@ -106,8 +106,8 @@ impl RateLimitLayer {
     }
 
     /// Sets a closure that creates the responses to refused requests. The closure usually calls [`Refusal::respond`],
-    /// which sets the status of the refusal instead of 200: `refusal.respond("application/json", json.to_string())`.
-    /// See [`Refusal`] for an example.
+    /// which sets the refusal's status instead of 200: `refusal.respond("application/json", json.to_string())`. See
+    /// [`Refusal`] for an example.
     ///
     /// The layer then adds its headers to the response, and also `Retry-After` and `Cache-Control` if they are missing.
     /// If the response already has a `Retry-After` that is earlier than the limiter's, the layer keeps it and omits
