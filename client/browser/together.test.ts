@@ -1,8 +1,8 @@
 /**
  * Tests in a real browser. On the first page, users sign in and out, a hook and a button without React show the same
- * limit, and some responses are about another limit. The second page runs the code without React from the README.
- * `scripts/on-real-server.sh` starts both servers: `TOLLGATE_URL`, for which there is a stand-in, and `STATUS_UI_URL`,
- * which has the other limit.
+ * limit, and some responses concern another limit. The second page runs the code without React from the README.
+ * `scripts/on-real-server.sh` starts two servers and sets their URLs: `TOLLGATE_URL`, which a stand-in can replace, and
+ * `STATUS_UI_URL`, where the other limit is.
  */
 
 import assert from 'node:assert/strict';

@@ -27,7 +27,7 @@ SCRIPT
 bash -euo pipefail install.sh
 rm -r "$folder/tollgate/client/src" # The installed package does not need the sources.
 
-# Like any React project, the project has React and its types.
+# Like any React project, this project has React and its types.
 tools=$folder/tollgate/client/node_modules
 ln -s "$tools/react" "$tools/@types" node_modules/
 "$tools/.bin/tsc" --noEmit --strict --target es2022 --module nodenext --jsx react-jsx --types react readme*.ts*

@@ -2,7 +2,7 @@
 export interface ServerClock {
   /**
    * Records that the server reported `now` (microseconds). `sent` and `received` are the times of the request and the
-   * response by the monotonic clock (milliseconds). The estimate must never be ahead of the server, because that would
+   * response on the monotonic clock (milliseconds). The estimate must never be ahead of the server, because that would
    * enable a button too early. For this reason, the estimate assumes that the response took no time to arrive.
    *
    * Keeps the sample with the shortest round trip, until clock drift may have made a newer sample more accurate.

@@ -3,9 +3,9 @@ import { parseRateLimit, parseRetryAfter, type HeaderSource, type RateLimitItem 
 
 /** A rule that was derived from a response. Until a given time, it denies requests that cost more than `remaining`. */
 export interface Hold {
-  /** The policy of the hold, which is absent if the hold comes from `Retry-After`. */
+  /** The hold's policy, which is absent if the hold comes from `Retry-After`. */
   readonly policy?: string;
-  /** The policies that the response names. The list is empty if the headers of the response contain no policy names. */
+  /** The policies that the response names. The list is empty if the response's headers contain no policy names. */
   readonly items: readonly RateLimitItem[];
   /** The remaining tokens; -1 denies every request. */
   readonly remaining: number;
@@ -23,8 +23,8 @@ export interface LimitedResponse {
 }
 
 /**
- * Returns the holds of a response. The time of its arrival is `now` in milliseconds since the epoch, and `since` in
- * milliseconds on the monotonic clock.
+ * Returns a response's holds. The response arrived at `now` (milliseconds since the epoch), which is `since` on the
+ * monotonic clock (milliseconds).
  */
 export function holdsOf({ status, headers }: LimitedResponse, now: number, since: number): Hold[] {
   const items = parseRateLimit(headers);

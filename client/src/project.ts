@@ -6,7 +6,7 @@ import type { RateLimitConfig, Snapshot } from './snapshot.js';
 
 /** A row at an instant, for a request without a reservation. Times are in microseconds. */
 export interface Projected {
-  /** The quota of the row, which is only a part of the limit's quota if the limit has shards. */
+  /** The row's quota. If the limit has shards, this is only a part of the limit's quota. */
   readonly config: RateLimitConfig;
   readonly quota: Quota;
   readonly at: number;
@@ -23,7 +23,7 @@ export interface Projected {
 }
 
 /**
- * Projects each row of `snapshot` to `now` (microseconds since the epoch), for a request of `count` tokens.
+ * Projects each row of `snapshot` to `now` (microseconds since the epoch), for a request that costs `count` tokens.
  *
  * @throws RangeError if `count` is not a whole number from 0 to 2^53 - 1.
  */
@@ -53,7 +53,10 @@ function projectRow(config: RateLimitConfig, from: Row, notBefore: number, at: n
   return { config, quota, at, row, state, retryAt, blocked, available: blocked ? 0 : quota.available(row, at) };
 }
 
-/** Returns the tokens in all shards of a limit. This is an estimate if `tokens` covers only a sample of the shards. */
+/**
+ * Returns the number of tokens in all of a limit's shards together. This is an estimate if `tokens` covers only a
+ * sample of the shards.
+ */
 export function acrossShards({ capacity, shards = 1 }: Snapshot, tokens: readonly number[]): number {
   const [sum, read] = [tokens.reduce((sum, next) => sum + next), tokens.length];
   const rest = sum % read;

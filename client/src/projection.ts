@@ -76,11 +76,12 @@ export function createProjection(
     dropHolds();
   }
 
-  /** Drops the holds that have ended, those that a row already reflects, and those that are about another limit. */
+  /** Drops the holds that have ended, those that a row already reflects, and those that concern other limits. */
   function dropHolds(): void {
     const now = monotonic();
-    // A row with at most as many tokens as the headers report is more exact, because times in headers are rounded up to
-    // seconds. For a limit with shards, headers report an estimate from the shard that was charged.
+    // If a row has no more tokens than the headers report, the row is used: it is more precise, because times in
+    // headers are rounded up to whole seconds. For a limit with shards, headers report an estimate from the charged
+    // shard.
     const reflected = ({ items, policy: own }: Hold): boolean =>
       items.some(({ policy, remaining }) => {
         const limit = limitOf(policy);
@@ -99,12 +100,12 @@ export function createProjection(
   }
 
   /**
-   * Returns whether a hold applies. A hold without policy names may be about this limit, so it applies until the next
+   * Returns whether a hold applies. A hold without policy names may concern this limit, so it applies until the next
    * snapshot.
    */
   const isOwn = ({ items }: Hold): boolean =>
     !items.length || items.some(({ policy }) => limitOf(policy) || policies.includes(policy));
-  /** Returns whether a hold may apply, which is true of every hold until the first snapshot names the policies. */
+  /** Returns whether a hold may apply. Every hold may apply until the first snapshot names the policies. */
   const mayBeOwn = (hold: Hold): boolean => !limits.length || isOwn(hold);
   const limitOf = (policy: string): Snapshot | undefined => limits.find((limit) => limit.policy === policy);
 
@@ -118,8 +119,8 @@ interface ProjectedLimit {
 }
 
 /**
- * Projects the limits, grouped by policy. A request spends tokens of one shard, under all quotas of the policy. The
- * limits of a policy have the same shards in the same order, and names such as `api;1s`, which end with the period.
+ * Projects the limits, grouped by policy. A request spends tokens from one shard, under all of the policy's quotas. A
+ * policy's limits have the same shards in the same order. The limits' names end with the period, as in `api;1s`.
  */
 function chargesOf(limits: readonly Snapshot[], at: number, count: number): (readonly ProjectedLimit[])[] {
   const charges = new Map<string, ProjectedLimit[]>();

@@ -13,8 +13,8 @@ export interface UseRateLimit extends Pick<RateLimitStore, 'check' | 'spend' | '
 }
 
 /**
- * Returns the state of a limit for requests of `count` tokens. The component renders again exactly when the status
- * changes.
+ * Returns the state of a limit for requests that cost `count` tokens. The component renders again exactly when the
+ * status changes.
  *
  * When `source`, `init` or `key` changes, for example because another user signs in, the status is unknown until the
  * next snapshot.

@@ -1,4 +1,4 @@
-// Requests for snapshots and for the time of the server.
+// Requests for snapshots and for the server's time.
 import { parseRetryAfter } from './headers.js';
 
 /** A failed request for a snapshot or for the server's time. */
@@ -62,8 +62,8 @@ export async function request(url: string, options: RequestOptions): Promise<Jso
 }
 
 /**
- * Returns the time at which the response arrived. A busy page, for example one that is still loading, is notified of
- * the response later.
+ * Returns the time at which the response arrived. A busy page, for example one that is still loading, may be notified
+ * of the response only later.
  */
 function arrivedAt(url: string, sent: number, notified: number): number {
   // The timing entry may be missing. For a response from another origin, `responseStart` is 0.

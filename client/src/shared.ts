@@ -29,7 +29,7 @@ export function createRateLimit(options: RateLimitOptions): RateLimitStore {
 }
 
 /**
- * Returns the identity of a user's limit, which consists of `key` and everything that is sent, with normalized headers.
+ * Returns the identity of a user's limit: `key` and everything that requests contain, with normalized headers.
  */
 export function identityOf({ url, timeUrl, init, key }: RateLimitOptions): string {
   return JSON.stringify([url, timeUrl, key, { ...init, headers: [...new Headers(init?.headers)] }]);

@@ -33,7 +33,7 @@ export interface RowSnapshot extends CommonFields, Row {
   readonly shards?: undefined;
 }
 
-/** The snapshot of a limit whose quota is divided into shards. A request spends tokens of one shard. */
+/** The snapshot of a limit whose quota is divided into shards. A request spends tokens from one shard. */
 export interface ShardedSnapshot extends CommonFields {
   /** The number of shards. */
   readonly shards: number;

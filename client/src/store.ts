@@ -1,4 +1,4 @@
-// The store of a limit: it fetches snapshots, and notifies listeners when the status changes.
+// The store for a limit. It fetches snapshots, and notifies listeners when the status changes.
 import { createAlarm } from './alarm.js';
 import { createServerClock } from './clock.js';
 import type { LimitedResponse } from './holds.js';
@@ -13,7 +13,7 @@ export interface RateLimitOptions {
   readonly url: string;
   /** A server-time endpoint, which returns `{ now }`. Needed if responses from `url` may be cached. */
   readonly timeUrl?: string;
-  /** The options of the requests to `url` and `timeUrl`. */
+  /** The options for requests to `url` and `timeUrl`. */
   readonly init?: RequestInit;
   /**
    * Identifies the user. This option is required if a cookie identifies the user. Stores with different keys share
@@ -21,7 +21,7 @@ export interface RateLimitOptions {
    */
   readonly key?: string | number | null | undefined;
   /**
-   * The names of the policies, for `observe` without a status endpoint. The policies of a snapshot are added to them.
+   * The names of the policies, for `observe` without a status endpoint. A snapshot's policies are added to them.
    */
   readonly policies?: readonly string[];
   /** The time after which a request fails. Default 10,000. */
@@ -30,7 +30,7 @@ export interface RateLimitOptions {
   readonly retries?: number;
   /** Replaces the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch;
-  /** Replaces `Date.now`, the clock of all instants in arguments and results. */
+  /** Replaces `Date.now`, the clock for all instants in arguments and results. */
   readonly now?: () => number;
   /** Replaces `performance.now`, the clock that measures waits. */
   readonly monotonic?: () => number;
@@ -44,7 +44,7 @@ export interface RateLimitStatus {
   readonly retryAt: number | null;
   /** Whether a snapshot has been received. */
   readonly known: boolean;
-  /** The error of the last request; `null` if it succeeded. */
+  /** The error from the last request, or `null` if that request succeeded. */
   readonly error: Error | null;
 }
 
@@ -59,27 +59,28 @@ export interface RateLimitCheck {
   readonly retryAt: number | null;
 }
 
-/** A store for the limit of one user. The functions do not use `this`. */
+/** A store for one user's limit. The functions do not use `this`. */
 export interface RateLimitStore {
   /**
    * Calls `listener` after every change, until the returned function is called. While it has listeners, the store
    * fetches the snapshot, retries failed requests and keeps one timer for the next change.
    */
   subscribe(listener: () => void): () => void;
-  /** Returns whether a request of `count` tokens (default 1) is allowed now. */
+  /** Returns whether a request that costs `count` tokens (default 1) is allowed now. */
   getStatus(count?: number): RateLimitStatus;
   /**
-   * Returns the outcome of a request of `count` tokens (default 1) at `ts` (milliseconds since the epoch, default
-   * `Date.now()`) if no other request spends tokens until then. Returns `null` before the first snapshot.
+   * Returns the outcome of a request that costs `count` tokens (default 1) at `ts` (milliseconds since the epoch,
+   * default `Date.now()`) if no other request spends tokens until then. Returns `null` before the first snapshot.
    */
   check(ts?: number, count?: number): RateLimitCheck | null;
   /**
    * Subtracts the `count` tokens (default 1) of an allowed request without fetching a snapshot. `ts` is the time at
-   * which the server charged the request. With the default, which is now, the wait may be too long but never too short.
+   * which the server charged the request. With the default, the current time, the wait may be too long but never too
+   * short.
    */
   spend(count?: number, ts?: number): void;
   /**
-   * Reads the headers of any response of the server. `RateLimit`, `RateLimit-Policy` and `Retry-After` apply if they
+   * Reads the headers of any response from the server. `RateLimit`, `RateLimit-Policy` and `Retry-After` apply if they
    * name policies of this limit and are stricter than the snapshot. `Retry-After` without policy names applies until
    * the next snapshot. After an unexpected refusal, the store fetches the snapshot again.
    */
@@ -168,8 +169,8 @@ export function createStore(options: RateLimitOptions, idle?: () => void): RateL
   function observe(response: LimitedResponse): void {
     const unexpected = projection.observe(response, now());
     changed();
-    // Do not fetch if the refused request may be a pending fetch, or if a scheduled retry will fetch the snapshot
-    // anyway.
+    // Do not fetch if the refused request may itself be a pending fetch, or if a scheduled retry will fetch the
+    // snapshot anyway.
     if (unexpected && !pending && fetchAt === Infinity) {
       void refresh();
     }
@@ -287,7 +288,7 @@ interface TimedStatus {
 
 /** The longest backoff, in milliseconds, which is reached only if `retries` is higher than the default. */
 const MAX_BACKOFF = 60_000;
-/** A larger change of `gap`, in milliseconds, cannot be caused by drift between the two clocks. */
+/** A larger change in `gap`, in milliseconds, cannot be caused by drift between the two clocks. */
 const CLOCK_JUMP = 1000;
 /** The last instant that a `Date` can represent. */
 const LAST_DATE = 8.64e15;

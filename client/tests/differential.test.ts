@@ -1,6 +1,7 @@
 /**
- * Checks that the client makes exactly the same decisions as the crate, which `differential/` prints. For single rows,
- * the crate's algebra decides. For lists of limits, most of which have shards, the crate's limiter decides.
+ * Checks that the client makes exactly the same decisions as the crate. `differential/` prints the crate's decisions.
+ * For single rows, the crate's algebra decides. For lists of limits, most of which have shards, the crate's limiter
+ * decides.
  *
  * `TOLLGATE_CASES` is the number of random cases of each kind (default 200,000), and `TOLLGATE_SEED` is their seed.
  */

@@ -1,4 +1,4 @@
-/** Tests that a store observes all responses on a page but applies only those of its own policies. */
+/** Tests that a store observes all responses on a page but applies only those that concern its own policies. */
 
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';

@@ -15,7 +15,7 @@ test('items have the remaining tokens and the reset time', () => {
   assert.deepEqual(limits('"api";r=42'), [{ ...item, reset: null }]);
   assert.deepEqual(limits('"api";r=42;t=18', '"api";q=100;w=60'), [{ ...item, quota: 100, window: 60 }]);
   assert.deepEqual(limits('"api";r=42;t=18', '"other";q=100;w=60'), [item]);
-  // The name of a limit in a policy with several quotas ends with the limit's period.
+  // In a policy with several quotas, a limit's name ends with the limit's period.
   const daily = { ...item, policy: 'api;1d', quota: 1000, window: 86400 };
   assert.deepEqual(limits('"api;1d";r=42;t=18', '"api;1s";q=10;w=1, "api;1d";q=1000;w=86400'), [daily]);
 });

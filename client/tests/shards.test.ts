@@ -91,7 +91,7 @@ test('tokens are spent from the same shard for all quotas of a policy', async (t
   await settle();
   w.store.spend(9); // the first shard has 9 tokens under both quotas
   assert.deepEqual([w.store.getStatus(8).ok, w.store.getStatus(9).ok], [true, false]);
-  w.store.spend(8); // the second shard has 8
+  w.store.spend(8); // the second shard has 8 tokens
   assert.deepEqual([w.store.getStatus(7).ok, w.store.getStatus(8).ok], [true, false]);
 });
 

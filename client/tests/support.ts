@@ -4,7 +4,7 @@ import type { RowSnapshot, Shard, ShardedSnapshot } from '../src/index.js';
 /** The time of the snapshots, in microseconds since the epoch. */
 export const NOW = 1_700_000_000_000_000;
 
-/** Returns the snapshot of a full bucket of ten tokens per minute, after replacing `fields`. */
+/** Returns the snapshot of a full bucket with ten tokens per minute, in which `fields` are replaced. */
 export function snapshot(fields: Partial<RowSnapshot>): RowSnapshot {
   return {
     policy: 'chat',
@@ -23,8 +23,8 @@ export function snapshot(fields: Partial<RowSnapshot>): RowSnapshot {
 }
 
 /**
- * Returns the snapshot of a divided bucket, in which `fields` are replaced. Each shard has ten tokens, refilled in a
- * minute, unless `rows` replaces its fields.
+ * Returns the snapshot of a divided bucket, in which `fields` are replaced. Each shard has ten tokens, which are
+ * refilled within a minute, unless `rows` replaces the shard's fields.
  */
 export function sharded(rows: readonly Partial<Shard>[], fields: Partial<ShardedSnapshot> = {}): ShardedSnapshot {
   const { spent, previous, ts, rate, capacity, max_reserved, ...common } = snapshot({});

@@ -1,6 +1,6 @@
 /**
- * Checks the client with the crate's exact vectors, as `tests/vectors.rs` checks the crate. The vectors, whose times
- * are in milliseconds, were computed in rational arithmetic, independently of the client and the crate.
+ * Checks the client against the crate's exact vectors, as `tests/vectors.rs` checks the crate. The vectors were
+ * computed in rational arithmetic, independently of the client and the crate. Their times are in milliseconds.
  */
 
 import assert from 'node:assert/strict';
@@ -165,7 +165,7 @@ function checkVerdict(id: string, { ok, wait, retryAfter }: RateLimitResult, exp
   }
 }
 
-/** Checks that the same request is allowed at the promised microsecond, but not one microsecond earlier. */
+/** Checks that the same request is allowed at the reported microsecond, but not one microsecond earlier. */
 function checkTight(
   id: string,
   quota: Omit<RowSnapshot, keyof Row>,

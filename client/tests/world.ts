@@ -1,4 +1,4 @@
-// A simulated server, network and browser for the tests of the store.
+// A simulated server, network and browser for the store's tests.
 import { mock, type TestContext } from 'node:test';
 import {
   calculateRateLimit,

@@ -23,7 +23,8 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Creates an operator who may only read. The name appears in [audit events](crate::observe::Audited::operator).
+    /// Creates an operator who may read but not make changes. The name appears in [audit
+    /// events](crate::observe::Audited::operator).
     pub fn reader(name: impl Into<String>) -> Operator {
         Operator { name: name.into().into(), changes: false }
     }
@@ -43,9 +44,8 @@ impl Operator {
 /// that a comparison takes does not depend on the tokens. See the [module](super) for an example.
 ///
 /// # Panics
-/// Panics if a token has fewer than 16 bytes without the spaces around it, if it contains a character other than visible
-/// ASCII and spaces, or if two
-/// tokens are equal.
+/// Panics if a token has fewer than 16 bytes without the spaces around it, if it contains characters other than visible
+/// ASCII and spaces, or if two tokens are equal.
 #[track_caller]
 pub fn bearer_tokens<T: AsRef<str>>(
     tokens: impl IntoIterator<Item = (T, Operator)>,
@@ -118,7 +118,7 @@ fn authorize(admin: &Admin, parts: &Parts) -> Result<Operator, Problem> {
 }
 
 /// Returns whether a browser sent the request from a page of another origin. As in Go's `http.CrossOriginProtection`,
-/// the header `Sec-Fetch-Site` decides. If the browser does not send it, `Origin` decides.
+/// the `Sec-Fetch-Site` header decides. If the browser does not send it, the `Origin` header decides.
 fn is_cross_site(parts: &Parts) -> bool {
     match parts.headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
         Some(b"same-origin" | b"none") => false,

@@ -101,7 +101,7 @@ pub(super) struct Reset {
     all: bool,
 }
 
-/// `POST /reset`: restores the full quota of a key, or of all keys of a policy.
+/// `POST /reset`: restores the full quota of one key, or of every key under a policy.
 pub(super) async fn reset(
     State(admin): State<Arc<Admin>>,
     Extension(operator): Extension<Operator>,
@@ -114,7 +114,7 @@ pub(super) async fn reset(
         match (key, all) {
             (Some(key), false) => {
                 let key = change.key(&key)?;
-                // The router knows neither the caller's tier nor its own quota, which may have shards.
+                // The router knows neither the caller's tier nor the caller's own quota, so it assumes the most shards.
                 Ok(Some(admin.limiter.reset(policy, Subject::new(key).quota(MOST_SHARDS)).await?))
             }
             (None, true) => {
@@ -184,7 +184,7 @@ pub(super) async fn block(
     change.end(done, admin.settings_scope())
 }
 
-/// `POST /unblock`: lifts all blocks of a caller.
+/// `POST /unblock`: lifts all blocks on a caller.
 pub(super) async fn unblock(
     State(admin): State<Arc<Admin>>,
     Extension(operator): Extension<Operator>,
@@ -296,7 +296,7 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Res
     Option::deserialize(deserializer)
 }
 
-/// Shortens a text for an audit event, and replaces control characters, which could add lines to a log.
+/// Shortens text for an audit event, and replaces control characters, which could add lines to a log.
 fn audited(text: &str) -> String {
     text.chars().take(MAX_AUDITED).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -31,7 +31,7 @@ pub(super) struct Answer {
     tier: Option<String>,
     /// `asked`, `row` or `none`.
     tier_from: &'static str,
-    /// The origin of the quotas.
+    /// Where the quotas come from.
     quotas_from: &'static str,
     quotas: String,
     /// Whether one more token could be spent now.
@@ -148,7 +148,7 @@ async fn answer(admin: &Admin, key: &Key, question: &Question) -> Result<Json<An
     }))
 }
 
-/// Reads the rows of a key under a policy. If no tier is given, takes the tier from the row.
+/// Reads a key's rows under a policy. If no tier is given, takes the tier from the row.
 pub(super) async fn inspect(
     admin: &Admin,
     policy: &Policy,

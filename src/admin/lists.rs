@@ -33,7 +33,7 @@ impl Selection {
         is_valid.then_some(max).ok_or_else(|| Problem::invalid(format!("`max`: expected 1 to {most}, found {max}")))
     }
 
-    /// Returns the last digest of the previous page.
+    /// Returns the last digest on the previous page.
     fn after(&self) -> Result<Option<Digest>, Problem> {
         let Some(text) = &self.after else { return Ok(None) };
         let digest = text.parse::<Key>().ok().and_then(|key| key.as_digest());
@@ -250,7 +250,8 @@ pub(super) async fn limited(
     heaviest.truncate(max);
     let mut keys = Vec::new();
     for (policy, _, Counted { key, text, count, max_error }) in heaviest {
-        // A shown key may be an address that is blocked. A shortened text may be that of another key.
+        // Use the key itself if its text is known: the key may be an address, and blocks of addresses cannot be found
+        // by a digest. A shortened text may be that of a different key, so compare the digests.
         let shown_key = text.as_deref().and_then(|text| text.parse::<Key>().ok());
         let is_same = |known: &Key| shown(admin.limiter.digest(Some(known))) == key;
         let key = shown_key.filter(is_same).map_or_else(|| target::key(&key), Ok)?;

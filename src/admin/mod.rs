@@ -23,8 +23,8 @@
 //! - The router cannot be built without an authorization function, which is called first for every request, even if its
 //!   path does not exist. The only exception is the page itself, which contains no data.
 //! - Reading and changing are separate rights; see [`Operator`].
-//! - Requests from pages of other origins are refused. They are detected by the header `Sec-Fetch-Site` or, if it is
-//!   missing, by `Origin`.
+//! - Requests from pages of other origins are refused. They are detected by the `Sec-Fetch-Site` header or, if it is
+//!   missing, by the `Origin` header.
 //! - Request bodies are limited to 16 KiB, and each response contains a bounded number of entries.
 //! - Each change, and each attempt by an operator who has no right to make changes, is reported to the limiter's
 //!   observers as an [event](crate::observe::Observer::audited).
@@ -114,8 +114,8 @@ impl Admin {
     /// ```
     ///
     /// # Panics
-    /// Panics if the layer uses another limiter, because the router would show and change rows that the layer does not
-    /// charge.
+    /// Panics if the layer uses a different limiter, because the router would show and change rows that the layer does
+    /// not charge.
     #[must_use]
     #[track_caller]
     pub fn layer(self, layer: &RateLimitLayer) -> Admin {

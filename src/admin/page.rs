@@ -11,7 +11,7 @@ const PAGE: &str = include_str!("page.html");
 /// The placeholder for the nonce in the page.
 const NONCE: &str = "NONCE";
 
-/// `GET /page`. The page contains no data, so it needs no authorization. The requests that it sends do.
+/// `GET /page`. The page contains no data, so it needs no authorization, but the requests that it sends do.
 pub(super) async fn page() -> Response {
     let nonce = format!("{:016x}{:016x}", random(), random());
     let policy = format!(

@@ -36,7 +36,7 @@ impl Problem {
     }
 
     pub(super) fn wrong_method() -> Problem {
-        let detail = "this endpoint needs another method; the header `Allow` lists its methods";
+        let detail = "this endpoint requires a different method; the `Allow` header lists its methods";
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
     }
 

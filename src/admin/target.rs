@@ -16,7 +16,8 @@ pub(super) fn key(text: &str) -> Result<Key, Problem> {
     text.parse().map_err(|error| Problem::invalid(format!("`key`: {error}; a digest is written as digest:…")))
 }
 
-/// Returns the signals by which a caller with this key can be blocked: the key and, if the key is an address, the address.
+/// Returns the signals by which a caller with this key can be blocked: the key itself and, if the key is an address,
+/// the address.
 pub(super) fn signals(key: &Key) -> impl Iterator<Item = Signal> {
     std::iter::once(Signal::key(key.clone())).chain(key.address().map(Signal::ip))
 }

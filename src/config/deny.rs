@@ -70,5 +70,5 @@ const MAX_RULES: usize = 100_000;
 /// patterns change.
 const MAX_PATTERNS: usize = 1_000;
 
-/// Each of these patterns is searched for separately, which takes up to a microsecond per request.
+/// Each of these patterns is searched for separately, and each search takes up to a microsecond per request.
 const MAX_SLOW_PATTERNS: usize = 100;

@@ -7,7 +7,7 @@ use std::fmt;
 use super::raw::shortened;
 
 /// The error returned if a configuration cannot be read or reloaded. The message shows the first twenty faults,
-/// including the text of their sources, and the number of further faults. Each line begins with the name of the file.
+/// including the text of their sources, and the number of further faults. Each line begins with the file's name.
 ///
 /// ```
 /// use std::error::Error;
@@ -40,13 +40,13 @@ pub enum ConfigErrorKind {
     Read,
     /// The text is larger than [`Config::MAX_BYTES`](super::Config::MAX_BYTES).
     TooLarge,
-    /// The parser of the format rejects the text.
+    /// The format's parser rejects the text.
     Syntax,
     /// The values are not a valid configuration.
     Invalid,
     /// The configuration is valid, but requires a restart to take effect.
     Restart,
-    /// The limiter lacks the deny list of the configuration, or could not set a quota.
+    /// The limiter lacks the configuration's deny list, or could not set a quota.
     Limiter,
     /// Another reload is in progress.
     Busy,

@@ -32,7 +32,7 @@ pub(super) enum Shape {
     Word(&'static [&'static str]),
     List(&'static Shape),
     Table(&'static Table),
-    /// A table whose names are chosen by the author of the file.
+    /// A table whose names are chosen by the file's author.
     Entries(&'static Shape),
     OneOf(&'static [Shape]),
     /// One or several quotas.
@@ -61,12 +61,12 @@ pub(super) const FILE: Table = Table {
     fields: &[
         Field::new("policies", Entries(&Shape::Table(&POLICY)), "The policies by name.")
             .required(r#"{ api = { quota = "60/min" } }"#),
-        Field::new("default", CHOICE, "The policies of requests that no entry in `routes` matches."),
-        Field::new("all_routes", POLICIES, "Policies that apply to all requests, in addition to those of the route."),
+        Field::new("default", CHOICE, "The policies for requests that no entry in `routes` matches."),
+        Field::new("all_routes", POLICIES, "Policies that apply to all requests, in addition to the route's own."),
         Field::new(
             "routes",
             Entries(&CHOICE),
-            "The policies of routes such as \"POST /todos\", \"/users/{id}\" or \"/package.Service/Method\".",
+            "The policies for routes such as \"POST /todos\", \"/users/{id}\" or \"/package.Service/Method\".",
         ),
         Field::new("deny", Shape::Table(&DENY), "The callers that are always refused."),
         Field::new("auto_block", Shape::Table(&AUTO_BLOCK), "Temporary blocks after repeated denials."),
@@ -76,10 +76,10 @@ pub(super) const FILE: Table = Table {
 pub(super) const POLICY: Table = Table {
     example: r#"quota = "60/min""#,
     fields: &[
-        Field::new("quota", Quotas, "The quota of callers without a tier.").required("\"60/min\""),
+        Field::new("quota", Quotas, "The quota for callers without a tier.").required("\"60/min\""),
         Field::new("tiers", Entries(&Quotas), "The quotas of tiers, with the same algorithm."),
         Field::new("key", Text, "The key extractor: \"global\", or a name that the program has registered."),
-        Field::new("cost", COST, "The cost of a request. The default is the cost of the route, or 1."),
+        Field::new("cost", COST, "The cost of a request. The default is the route's cost, or 1."),
         Field::new("wait", Duration, "Delays requests by up to this time instead of refusing them."),
         Field::new("shadow", Boolean, "Whether the policy only counts the requests that it would refuse."),
         Field::new(
@@ -97,8 +97,8 @@ const CHOICE: Shape = OneOf(&[Text, NAMES, Shape::Table(&ROUTE)]);
 pub(super) const ROUTE: Table = Table {
     example: r#"policies = ["api"], cost = 10"#,
     fields: &[
-        Field::new("policies", POLICIES, "The policies of the route.").required("[\"api\"]"),
-        Field::new("cost", COST, "The cost of a request under these policies, unless they have a cost."),
+        Field::new("policies", POLICIES, "The route's policies.").required("[\"api\"]"),
+        Field::new("cost", COST, "The cost of a request under those policies that have no cost of their own."),
     ],
 };
 
@@ -109,7 +109,7 @@ pub(super) const DENY: Table = Table {
     fields: &[
         Field::new("ips", NAMES, "Addresses and networks such as \"192.0.2.0/24\"."),
         Field::new("user_agents", NAMES, "User agents, in which `*` stands for any text."),
-        Field::new("countries", NAMES, "Country codes of two letters, compared with the label `country`."),
+        Field::new("countries", NAMES, "Two-letter country codes, compared with the label `country`."),
         Field::new(
             "keys",
             List(&OneOf(&[Text, Integer])),

@@ -64,7 +64,7 @@ impl Config {
 }
 
 impl ConfiguredPolicy {
-    /// Creates the rule of this policy. If the policy names no extractor, the rule uses `key`.
+    /// Creates the rule for this policy. If the policy names no extractor, the rule uses `key`.
     fn rule(&self, keys: &Keys, key: &Arc<dyn KeyExtractor>) -> Rule {
         let own = self.settings.key.as_ref().and_then(|name| keys.get(name));
         let mut rule = Rule::shared(self.policy.clone(), own.unwrap_or_else(|| Arc::clone(key)));

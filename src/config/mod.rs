@@ -64,19 +64,19 @@
 //! | field | value | default |
 //! | --- | --- | --- |
 //! | `policies.NAME.quota` | a [quota](crate::Quota): a string (`"10/s burst 50"`) or a table (see below) | required |
-//! | `policies.NAME.tiers.TIER` | the quota of a tier, with the same algorithm | the quota of the policy |
+//! | `policies.NAME.tiers.TIER` | the quota of a tier, with the same algorithm | the policy's quota |
 //! | `policies.NAME.key` | the name of a key extractor: `"global"`, or one that the [`ConfigReader`] knows | the extractor that is passed to [`Config::layer`] |
-//! | `policies.NAME.cost` | the [cost](crate::Rule::fixed_cost) of a request | the cost of the route, or else of the layer |
+//! | `policies.NAME.cost` | the [cost](crate::Rule::fixed_cost) of a request | the route's cost or, without one, the layer's cost |
 //! | `policies.NAME.wait` | how long requests may [wait](crate::RateLimitLayer#method.wait_up_to) for reserved tokens | requests do not wait |
 //! | `policies.NAME.shadow` | whether the policy is in [shadow mode](crate::policy::Enforce) | false |
 //! | `policies.NAME.enforce` | the [share](crate::policy::Enforce::Share) of keys, from 0.0 to 1.0, for which the policy is enforced | 1 |
 //! | `policies.NAME.leases` | whether processes [lease](crate::Policy::leases) tokens from a remote backend | `false` |
-//! | `routes."METHOD /route"`, `routes."/route"` | the policies of this route, see [`RouteLimits`](crate::RouteLimits) and below | none |
-//! | `default` | the policies of routes without an entry in `routes` | the policy named `default`, if any |
-//! | `all_routes` | policies that apply to all requests, in addition to those of the route | none |
+//! | `routes."METHOD /route"`, `routes."/route"` | the policies for this route, see [`RouteLimits`](crate::RouteLimits) and below | none |
+//! | `default` | the policies for routes without an entry in `routes` | the policy named `default`, if any |
+//! | `all_routes` | policies that apply to all requests, in addition to the route's own | none |
 //! | `deny.ips` | networks and addresses, see [`DenyRule`](crate::protection::DenyRule) | none |
 //! | `deny.user_agents` | user agents, in which `*` stands for any text | none |
-//! | `deny.countries` | country codes of two letters, compared with the label `country` | none |
+//! | `deny.countries` | two-letter country codes, compared with the label `country` | none |
 //! | `deny.keys` | keys, in their [text form](crate::Key#text-form) or as numbers; messages never show them | none |
 //! | `deny.labels.LABEL` | values of another label | none |
 //! | `auto_block.policies` | the policies whose denials are counted, see [`AutoBlock`] | required in `auto_block` |
@@ -86,16 +86,16 @@
 //! | `auto_block.escalate` | multiplies the duration of each further block by `factor` (2 or more), up to `most` | off |
 //! | `auto_block.reset_on_success` | whether an allowed charge resets the count of denials | false |
 //! | `auto_block.keys`, `auto_block.ips` | whether to block keys and addresses | true |
-//! | `auto_block.user_agents`, `auto_block.labels` | whether to block user agents; the labels to use | false, none |
+//! | `auto_block.user_agents`, `auto_block.labels` | whether to block user agents; the labels to block | false, none |
 //! | `auto_block.max_entries` | the number of offenders to remember, from 64 to 10,000,000 | 100,000 |
 //!
 //! A quota table has `rate` and `period`, and optionally `algorithm` (`"token_bucket"`, `"fixed_window"`,
 //! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`), `start` (a duration) and `shards`.
 //!
-//! The value of a route is a policy (`"api"`), a list of policies (`["api", "tenant"]` or `[]`), or a table with a cost
-//! (`{ policies = ["api"], cost = 10 }`). Several policies are charged together: all of them, or none. The cost applies
-//! to those policies of the route that have no `cost`, but not to the policies in `all_routes`. Routes of gRPC services
-//! are paths such as `"/package.Service/Method"`.
+//! A route's value is a policy (`"api"`), a list of policies (`["api", "tenant"]` or `[]`), or a table with a cost, as
+//! in `{ policies = ["api"], cost = 10 }`. If a route has several policies, a request is charged under all of them or
+//! under none. The cost applies to the route's policies that have no `cost` of their own, but not to the policies in
+//! `all_routes`. The routes for gRPC services are paths such as `"/package.Service/Method"`.
 //!
 //! [`schema`] returns a JSON schema that lets editors complete and check these fields.
 //!
@@ -105,8 +105,8 @@
 //! A file may have at most 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes
 //! with 16 policies each, and 100,000 deny rules.
 //!
-//! A file can refer to key extractors only by name. The program defines these extractors, the client's address, the
-//! tiers of users, and which requests are skipped.
+//! A file can refer to key extractors only by name. The program defines these extractors, how the client's address is
+//! found, which tier each user has, and which requests are skipped.
 //!
 //! # Format
 //! You choose the crate that parses the format, for example with `|text| toml::from_str(text)` or `|text|
@@ -152,7 +152,7 @@ pub use reader::ConfigReader;
 pub use reload::{QuotaChange, Reloaded};
 pub use schema::schema;
 
-/// A configuration that has been checked. See the [module](self) for its fields and an example.
+/// A configuration that has been checked. See the [module](self) for the fields and an example.
 ///
 /// A [reload](Config::reload) does not change the policies in this value; [`RateLimiter::quotas`] returns the quotas
 /// that are in force. Clones of a configuration share one deny list.
@@ -227,7 +227,7 @@ impl Config {
         self.default.iter().flat_map(|choice| &choice.policies).filter_map(|name| self.policy(name))
     }
 
-    /// Returns the policies that apply to all requests, in addition to those of the route.
+    /// Returns the policies that apply to all requests, in addition to the route's own.
     pub fn all_routes(&self) -> impl Iterator<Item = &Policy> {
         self.all_routes.iter().filter_map(|name| self.policy(name))
     }

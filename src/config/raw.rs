@@ -58,7 +58,7 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    /// Charges the budget for a value with `text_len` bytes of text.
+    /// Charges a value with `text_len` bytes of text to the budget.
     fn charge<E: Error>(self, text_len: usize) -> Result<(), E> {
         let Some(rest) = self.budget.get().checked_sub(size_of::<(String, Node)>() + text_len) else {
             return Err(E::custom(format_args!(

@@ -131,7 +131,7 @@ impl Default for ConfigReader {
     }
 }
 
-/// The registered key extractors by name.
+/// The registered key extractors, by name.
 #[derive(Clone)]
 pub(super) struct Keys(Arc<BTreeMap<String, Arc<dyn KeyExtractor>>>);
 

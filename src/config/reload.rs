@@ -11,8 +11,8 @@ use crate::limiter::{RateLimiter, SetQuotaError};
 use crate::policy::{DenyRule, PolicyName, Quotas};
 
 impl Config {
-    /// Applies `new` to `limiter`. The reload sets the quotas of policies and tiers, and the rules of the deny list.
-    /// Spent tokens stay spent.
+    /// Applies `new` to `limiter`. The reload sets the quotas of policies and tiers, and the deny list's rules. Spent
+    /// tokens stay spent.
     ///
     /// Call every reload on the configuration that the limiter was built from, not on the one that was applied last.
     ///
@@ -44,11 +44,12 @@ impl Config {
     /// process only, or reload the same file in each process. The quotas also outlive the program; see
     /// [`limiter`](Config::limiter). Each process has a deny list of its own.
     ///
-    /// Requests during a reload may be decided by old quotas in some policies and by new quotas in others.
+    /// A request that is decided during a reload may be checked against the old quotas of some policies and the new
+    /// quotas of others.
     ///
     /// # Errors
     /// - [`ConfigErrorKind::Restart`] if a change needs a restart. Such changes are added or removed policies and
-    ///   tiers, and changes to the algorithm, key, cost, wait or shadow mode of a policy, to the default policy, to
+    ///   tiers, and changes to a policy's algorithm, key, cost, wait or shadow mode, to the default policy, to
     ///   `all_routes`, to routes, or to automatic blocking. The error lists all of them, and nothing is applied.
     /// - [`ConfigErrorKind::Busy`] if another reload is in progress. Nothing is applied.
     /// - [`ConfigErrorKind::Limiter`] if there are deny rules and the limiter has a different deny list or none. In

@@ -1,4 +1,4 @@
-//! The `default`, `all_routes` and `routes` fields, which select the policies of requests.
+//! The `default`, `all_routes` and `routes` fields, which select the policies for requests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::algorithm::Quota;
 use crate::middleware::parse_line;
 use crate::policy::suggestion;
 
-/// The policies of a route, and the cost under those policies that have no cost of their own.
+/// A route's policies, and the cost for those policies that have no cost of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) policies: Vec<String>,

@@ -26,7 +26,7 @@ pub fn schema() -> impl Serialize {
 
     let mut schema = vec![
         ("$schema", Json::Text("http://json-schema.org/draft-07/schema#")),
-        ("title", Json::Text("Limits of tollgate")),
+        ("title", Json::Text("tollgate limits")),
     ];
     schema.extend(table(&FILE));
     schema.push(("definitions", Json::Object(vec![("quotas", Json::Object(definition))])));

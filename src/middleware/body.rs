@@ -9,7 +9,7 @@ use pin_project_lite::pin_project;
 
 pin_project! {
     /// The body of a [`RateLimit`](super::RateLimit) response: either the inner service's body or a refusal. See
-    /// [`RateLimit`](super::RateLimit) for an example. This type implements [`Body`] if the inner body's data
+    /// [`RateLimit`](super::RateLimit) for an example. This type implements [`Body`] if the inner body's `Data` type
     /// implements `From<Bytes>`.
     #[derive(Debug)]
     pub struct RefusalBody<B> {

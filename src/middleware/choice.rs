@@ -1,4 +1,4 @@
-//! Chooses the rules of a layer that apply to a request, by its route or with a closure.
+//! Chooses which of a layer's rules apply to a request, by the request's route or with a closure.
 
 use http::request::Parts;
 
@@ -6,12 +6,12 @@ use super::table::Table;
 
 pub(super) struct RouteChoice {
     targets: Vec<Target>,
-    /// The target of requests for which `chooser` returns `None`.
+    /// The target for requests for which `chooser` returns `None`.
     default: Option<usize>,
     chooser: Chooser,
 }
 
-/// The limits of a route: the indexes of its rules in the layer, and the cost for rules that have no cost of their own.
+/// A route's limits: the indexes of its rules in the layer, and the cost for rules that have no cost of their own.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) rules: Vec<usize>,
@@ -23,7 +23,7 @@ pub(super) enum Chooser {
     Closure(Box<ChooseFn>),
 }
 
-/// Returns the index of a target.
+/// Chooses the target for a request, and returns the target's index.
 pub(super) type ChooseFn = dyn Fn(&Parts) -> Option<usize> + Send + Sync;
 
 impl RouteChoice {

@@ -32,7 +32,7 @@ pub(super) enum Verdict {
 pub(super) struct Admission {
     pub(super) limit_headers: LimitHeaders,
     pub(super) status: Option<RateLimitStatus>,
-    /// The charges of the request, or `None` if neither a rule nor a handler can settle them.
+    /// The request's charges, or `None` if neither a rule nor a handler can settle them.
     pub(super) settlement: Option<PendingSettlement>,
 }
 
@@ -78,7 +78,7 @@ impl LayerOptions {
         }
     }
 
-    /// Returns the charges of a request under the rules that its route chooses and the rules that apply to all
+    /// Returns a request's charges under the rules that its route chooses and under the rules that apply to all
     /// requests.
     fn charges(self: &Arc<Self>, parts: &Parts) -> MaybeReady<RequestCharges> {
         let chosen = self.choice.as_ref().and_then(|choice| choice.of(parts));
@@ -170,7 +170,7 @@ impl LayerOptions {
         }
     }
 
-    /// `slot` contains the wait slot and the deadline of the wait.
+    /// `slot` contains the wait slot and the deadline for the wait.
     fn verdict(
         self: &Arc<Self>,
         answer: Result<Decisions, Error>,

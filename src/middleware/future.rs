@@ -69,8 +69,8 @@ impl<S: Service<Request<B>> + Clone, B> State<S, B> {
         match verdict {
             Verdict::Admit(admission) => State::inner(admission, service, parts, body),
             Verdict::Wait(reservation, slot) => {
-                // The clone is polled when the reservation is due, so a waiting request holds no capacity of the
-                // service.
+                // The clone is polled when the reservation is due, so a waiting request holds none of the service's
+                // capacity.
                 let held = HeldRequest { options: Arc::clone(options), service: service.clone(), parts, body };
                 State::Waiting { reservation: Some((reservation, slot)), held: Some(Box::new(held)) }
             }
@@ -80,7 +80,7 @@ impl<S: Service<Request<B>> + Clone, B> State<S, B> {
 
     fn inner(admission: Admission, service: &mut S, mut parts: Parts, body: B) -> State<S, B> {
         let Admission { limit_headers, status, settlement } = admission;
-        // A layer that charged nothing leaves the extensions of an outer layer in place.
+        // A layer that charged nothing keeps the extensions that an outer layer inserted.
         if let Some(status) = status {
             if !status.decisions().is_empty() || parts.extensions.get::<RateLimitStatus>().is_none() {
                 parts.extensions.insert(status);
@@ -151,7 +151,7 @@ where
                     State::Settling { pending, response: Some(response) }
                 }
                 StateProj::Settling { pending, response } => {
-                    // Errors are ignored, because a failure to settle must not withhold the response.
+                    // Errors are ignored, because the response must be sent even if settling fails.
                     pending.retain_mut(|settled| Pin::new(settled).poll(context).is_pending());
                     if !pending.is_empty() {
                         return Poll::Pending;

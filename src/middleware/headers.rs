@@ -118,8 +118,8 @@ impl LimitHeaders {
         }
     }
 
-    /// A denial has `RateLimit` items only for the limits that were exceeded. The windows of other policies may end
-    /// later than `Retry-After`, which section 6 of draft-11 forbids.
+    /// A denial has `RateLimit` items only for the limits that were exceeded. Section 6 of draft-11 forbids windows
+    /// that end after `Retry-After`, and the windows of other policies may end later.
     fn draft_11<'a>(decisions: &Decisions, items: impl Fn(&Decision) -> Option<&'a PolicyItems>) -> LimitHeaders {
         let allowed = decisions.is_allowed();
         let mut limit_headers = LimitHeaders::default();
@@ -170,7 +170,7 @@ impl LimitHeaders {
             return;
         }
         // No window may end after a `Retry-After` that an inner limiter or a handler sent (see `draft_11`). An inner
-        // limiter that sends the three fields of draft 6 uses another syntax in `RateLimit-Policy`.
+        // limiter that sends the three fields of draft 6 uses a different syntax in `RateLimit-Policy`.
         let (refused, three_fields) = (headers.contains_key(RETRY_AFTER), headers.contains_key(DRAFT_6[0]));
         for (name, value) in self.fields {
             let conflicts = name == RATELIMIT && (refused || three_fields) || name == RATELIMIT_POLICY && three_fields;

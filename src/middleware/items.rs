@@ -1,4 +1,4 @@
-//! The items of a policy in the lists `RateLimit-Policy` and `RateLimit`. Their constant parts are rendered only once.
+//! A policy's items in the `RateLimit-Policy` and `RateLimit` headers. Their constant parts are rendered only once.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl Item {
         self.policy.clone()
     }
 
-    /// Returns the `RateLimit` item, which contains the remaining tokens and, if given, the seconds.
+    /// Returns the `RateLimit` item, which contains `remaining` and, if given, `seconds`.
     pub(super) fn limit(&self, remaining: u64, seconds: Option<u64>) -> HeaderValue {
         let [mut r, mut t] = [itoa::Buffer::new(), itoa::Buffer::new()];
         let r = digits(&mut r, remaining);

@@ -5,7 +5,7 @@
 //! 2. Unless the request is [skipped](RateLimitLayer::skip), each rule creates a charge from the request's parts. A
 //!    charge consists of a policy, a subject from the [key extractor](crate::key), and a cost.
 //! 3. The limiter decides all charges together:
-//!    - Allowed: the request goes to the inner service. Its extensions contain a [`RateLimitStatus`] if this is
+//!    - Allowed: the request goes to the inner service, with a [`RateLimitStatus`] in its extensions if this is
 //!      enabled.
 //!    - Reserved: the request waits until it is due. While it waits, it does not hold a ready instance of the inner
 //!      service. The request then goes to a clone of the service, once that clone is ready. If the client disconnects,

@@ -1,4 +1,4 @@
-//! Settling the charges of a request based on its response.
+//! Settles a request's charges based on its response.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -95,7 +95,7 @@ impl LayerOptions {
         });
     }
 
-    /// Panics if two policies have limits of the same name, such as the policy `api;1d` and the daily limit of `api`.
+    /// Panics if two policies have limits with the same name, such as the policy `api;1d` and the daily limit of `api`.
     #[track_caller]
     fn check_names(&self) {
         if let Some(conflict) = limit_conflict(self.policies()) {
@@ -103,7 +103,8 @@ impl LayerOptions {
         }
     }
 
-    /// Panics if a quota of `rule` can never grant the fixed cost of a request. `cost` applies if the rule has none.
+    /// Panics if a quota of `rule` can never grant the fixed cost of a request. `cost` applies if the rule has no cost
+    /// of its own.
     #[track_caller]
     fn check_cost(&self, rule: &Rule, cost: &Cost) {
         let Cost::Fixed(cost) = *rule.cost.as_ref().unwrap_or(cost) else { return };

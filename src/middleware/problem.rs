@@ -40,7 +40,7 @@ fn body(refusal: &Refusal<'_>) -> Bytes {
         }
         body.push(']');
     }
-    // If waiting helps, the headers of a denial already state how long to wait, so no detail is needed.
+    // If waiting helps, a denial's headers already state how long to wait, so no detail is needed.
     if problem_type.is_none() || refusal.decisions().is_some_and(|decisions| decisions.retry_after().is_none()) {
         body.push_str(r#","detail":"#);
         json_string(&mut body, &refusal.message());

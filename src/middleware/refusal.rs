@@ -116,7 +116,7 @@ impl Refusal<'_> {
         self.retry_after().map(whole_seconds)
     }
 
-    /// Creates a response with the [status](Refusal::status) of this refusal and the given content type and body.
+    /// Creates a response with this refusal's [status](Refusal::status) and the given content type and body.
     pub fn respond(&self, content_type: &str, body: impl Into<Bytes>) -> Response<Bytes> {
         let mut response = Response::new(body.into());
         *response.status_mut() = self.status();

@@ -30,7 +30,7 @@ use crate::policy::{Policy, suggestion};
 ///     .route("/todos", post(|| async {}).layer(limits.route("todo/create")))
 ///     .route("/search", get(|| async {}).layer(limits.route("search")));
 ///
-/// // Or choose them in a table around all routes. Other requests fall under the default policy.
+/// // Or choose them in one table, in a layer around all routes. All other requests fall under the default policy.
 /// let limits = limits.default_policy(Policy::new("default", Quota::token_bucket(60, MINUTE)));
 /// let app: Router = Router::new()
 ///     .route("/todos", post(|| async {}).get(|| async {}))
@@ -74,17 +74,18 @@ use crate::policy::{Policy, suggestion};
 #[derive(Clone)]
 pub struct RouteLimits {
     key: Arc<dyn KeyExtractor>,
-    /// The options of all layers. Routes choose from its `chosen` rules.
+    /// The options for all layers. Routes choose from this layer's `chosen` rules.
     layer: RateLimitLayer,
     /// The name and the target of each policy or group, in the order in which they were added.
     targets: Vec<(String, Target)>,
-    /// The indexes of the targets by name.
+    /// The index of each target, by name.
     names: HashMap<String, usize>,
     default: Option<usize>,
 }
 
 impl RouteLimits {
-    /// Creates an empty set of policies. `key` applies to the policies that are added without their own extractor.
+    /// Creates an empty set of policies. `key` applies to the policies that are added without an extractor of their
+    /// own.
     pub fn new(key: impl KeyExtractor) -> RouteLimits {
         RouteLimits::shared(Arc::new(key))
     }
@@ -135,7 +136,7 @@ impl RouteLimits {
         self.group_with_cost(name.into(), policies, None)
     }
 
-    /// Adds a group whose rules have the cost `cost`, unless they have a cost of their own.
+    /// Adds a group in which `cost` applies to every rule that has no cost of its own.
     #[track_caller]
     pub(crate) fn group_with_cost<'a>(
         mut self,
@@ -181,8 +182,8 @@ impl RouteLimits {
         RouteLimits { default: Some(self.expect_index(name)), ..self }
     }
 
-    /// Sets options of all layers created from this set, such as headers, refusals, [`skip`](RateLimitLayer::skip), the
-    /// client's address, and the cost and the settlement for rules that do not set their own.
+    /// Sets options for all layers created from this set, such as headers, refusals, [`skip`](RateLimitLayer::skip),
+    /// the client's address, and the cost and the settlement for rules that do not set their own.
     ///
     /// Rules that the closure adds apply to all requests, in addition to those that a route chooses. See
     /// [`RouteLimits`](RouteLimits#several-limits-for-a-route) for an example.
@@ -197,7 +198,7 @@ impl RouteLimits {
         let is_same = self.layer.options.chosen == chosen;
         assert!(
             is_same,
-            "tollgate: `configure` must change the layer that its closure gets; it returned another layer"
+            "tollgate: `configure` must change the layer that its closure gets; it returned a different layer"
         );
         self
     }
@@ -230,31 +231,31 @@ impl RouteLimits {
     /// (`"/todos"`) covers all methods. `HEAD` requests match the line for `GET`, unless there is a line for `HEAD`.
     /// Requests that match no line fall under the [default policy](RouteLimits::default_policy).
     ///
-    /// A line that ends with a wildcard, such as `/api/{*rest}`, covers all routes below `/api/`, unless they have lines of
-    /// their own. If several such lines cover a route, the longest one applies.
+    /// A line that ends with a wildcard, such as `/api/{*rest}`, covers all routes below `/api/`, unless they have
+    /// lines of their own. If several such lines cover a route, the longest one applies.
     ///
     /// In axum, add the layer with `Router::layer` or `route_layer`. For a router that is nested at `/api`, write the
-    /// whole route, such as `/api/users/{id}`. The route `/` of the nested router becomes `/api`. Requests to a service
-    /// that was added with `Router::nest_service` match no route. A line for `/todos/` also covers `/todos`, and vice
-    /// versa, unless the table has lines for both.
+    /// whole route, such as `/api/users/{id}`. The nested router's route `/` becomes `/api`. Requests to a service that
+    /// was added with `Router::nest_service` match no route. A line for `/todos/` also covers `/todos`, and vice versa,
+    /// unless the table has lines for both.
     ///
     /// # Without axum
     /// Outside of axum's routers, as with tonic or plain hyper, lines are compared with the request's path. For
-    /// example, `/package.Service/Method` matches one gRPC method, and `/package.Service/{*rest}` covers the other
-    /// methods of the service. Lines with other parameters, such as `/users/{id}`, match nothing. Paths are not decoded,
-    /// so `/%61` does not match `/a`. Therefore, set a default policy. See `docs::grpc` for an example. Requests to a
-    /// route of axum that ends with a wildcard, such as tonic's routes, are also compared by their path.
+    /// example, `/package.Service/Method` matches one gRPC method, and `/package.Service/{*rest}` covers the service's
+    /// other methods. Lines with other parameters, such as `/users/{id}`, match nothing. Paths are not decoded, so
+    /// `/%61` does not match `/a`. Therefore, set a default policy. See `docs::grpc` for an example. Requests to axum
+    /// routes that end with a wildcard, such as tonic's, are also matched by path.
     ///
     /// # Mistakes
-    /// A table does not know the router's routes. A line with a typo or with another parameter name (`/users/{user}`
-    /// instead of `/users/{id}`) therefore applies to no request. After some requests, for instance in a test,
-    /// [`RateLimitLayer::unused_routes`] lists such lines, and [`RateLimitLayer::unmatched_requests`] counts the
-    /// requests that match no line.
+    /// A table does not know the router's routes. A line with a typo or with a different parameter name
+    /// (`/users/{user}` instead of `/users/{id}`) therefore applies to no request. After some requests, for instance in
+    /// a test, [`RateLimitLayer::unused_routes`] lists such lines, and [`RateLimitLayer::unmatched_requests`] counts
+    /// the requests that match no line.
     ///
     /// # Panics
-    /// Panics if a line names an unknown policy, occurs twice or can never apply. A line can never apply if it has no
-    /// route, axum 0.7 syntax (`:id`, `*rest`), a query, an unmatched brace, or a method that is misspelled or not in
-    /// upper case.
+    /// Panics if a line names an unknown policy, occurs twice or can never apply. A line can never apply if it lacks a
+    /// route, if it contains axum 0.7 syntax (`:id`, `*rest`), a query or an unmatched brace, or if its method is
+    /// misspelled or not in upper case.
     #[track_caller]
     pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
         let mut table = Table::default();

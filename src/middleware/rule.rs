@@ -76,7 +76,7 @@ impl Rule {
     }
 
     /// Sets the same [`cost`](Rule::cost) for every request. Adding the layer to a service panics if a quota can never
-    /// grant this cost; for tiers that cannot use a route at all, see
+    /// grant this cost. If some tiers cannot use a route at all, see
     /// [`RateLimitLayer::fixed_cost`](super::RateLimitLayer::fixed_cost).
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> Rule {

@@ -1,4 +1,5 @@
-//! The service that the layer creates. It decides on each request, and then calls the inner service or refuses.
+//! The service that the layer creates. It decides on each request, and then calls the inner service or refuses the
+//! request.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

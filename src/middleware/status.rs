@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::policy::{Decision, Decisions};
 
 /// The decisions on a request, for use in its handler. This is a request extension and, with the `axum` feature, an
-/// extractor. The layer must have [`with_status`](super::RateLimitLayer::with_status).
+/// extractor. Enable it with [`with_status`](super::RateLimitLayer::with_status).
 ///
 /// ```
 /// use axum::{routing::get, Router};
@@ -43,8 +43,8 @@ impl RateLimitStatus {
         self.decisions.tightest()
     }
 
-    /// Returns whether shadow mode, of the [layer](super::RateLimitLayer::shadow) or of a
-    /// [policy](crate::policy::Enforce), prevented a refusal. The cause may be a denial or a missing key.
+    /// Returns whether a refusal was prevented by the shadow mode of the [layer](super::RateLimitLayer::shadow) or of a
+    /// [policy](crate::policy::Enforce). The reason for the refusal may be a denial or a missing key.
     pub fn is_shadowed(&self) -> bool {
         self.shadowed
     }

@@ -103,8 +103,8 @@ fn entry<'t>(methods: &'t Methods, method: &Method) -> Option<&'t Entry> {
 }
 
 /// Returns the route that axum matched, and the path to compare with the lines. The path is `Some` if there is no axum
-/// router or if the route ends with a wildcard, as tonic's routes do. Both are `None` if an axum router has no route
-/// for the request.
+/// router or if the route ends with a wildcard, such as a route to a tonic service. Both are `None` if an axum router
+/// has no route for the request.
 fn route_and_path(parts: &Parts) -> (Option<&str>, Option<&str>) {
     #[cfg(feature = "axum")]
     if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {

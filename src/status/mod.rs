@@ -26,26 +26,25 @@
 //!
 //! From a snapshot, a client can compute the available tokens at any later instant, and when a request will be allowed.
 //! The arithmetic is that of the [`algorithm`](crate::algorithm) module. The browser package `tollgate-client`
-//! implements the same arithmetic in TypeScript, with bit-identical results. The client needs a new snapshot only after
-//! other clients may have spent tokens.
+//! implements the same arithmetic in TypeScript, with bit-identical results. The client needs a new snapshot only if
+//! other clients may have spent tokens in the meantime.
 //!
 //! If the caller is [blocked](crate::protection::AutoBlock) or on a [deny list](crate::protection::DenyList), the
-//! snapshot also has the field `not_before`, and every request is denied until that instant. The reason is not
-//! reported.
+//! snapshot also has a `not_before` field, and every request is denied until that instant. The reason is not reported.
 //!
 //! # Access
-//! The endpoint reports the limit of the key that its extractor finds. No other part of the request selects a key. Use
-//! the same extractor as the [layer](crate::RateLimitLayer), or use [`of_layer`], which takes the extractor and all
+//! The endpoint reports the limit for the key that its extractor finds. A request cannot select a key in any other way.
+//! Use the same extractor as the [layer](crate::RateLimitLayer), or use [`of_layer`], which takes the extractor and all
 //! other settings from the layer. Put the endpoint where the extractor works, for example inside the authentication
 //! layer and under the same path parameters.
 //!
 //! Requests to the endpoints spend no tokens and write nothing. Responses have the header `Cache-Control: private,
-//! no-store`. Only `GET` and `HEAD` are supported. Endpoints set no CORS headers.
+//! no-store`. Only `GET` and `HEAD` are supported. The endpoints set no CORS headers.
 //!
 //! # Limiting these endpoints
 //! The endpoints are not limited by default, and each request reads the backend. Put them inside a layer, as in the
-//! example above. Do not put them under the limit that they report, because a denied client could then not ask how long
-//! to wait.
+//! example above. Do not put them under the limit that they report, because a denied client could then not find out how
+//! long to wait.
 
 mod named;
 
@@ -65,8 +64,8 @@ pub use named::of_any_caller;
 /// [snapshot](crate::limiter::Snapshot::to_json). See the [module](self) for an example.
 ///
 /// If `key` [skips](crate::key::Extraction::skip) the caller, there is no limit to report, and the response is an empty
-/// list, as with [`of_layer`]. If `key` refuses the request or the backend fails, the response is the same as that of
-/// the layer.
+/// list, as with [`of_layer`]. If `key` refuses the request or the backend fails, the response is the same as the
+/// layer's.
 ///
 /// # Panics
 /// Panics if `policy` is a bare quota that denies everything (capacity 0 and no reservations).
@@ -124,7 +123,7 @@ where
 }
 
 /// Creates an endpoint that returns the time of the limiter's backend in microseconds since the Unix epoch, as in
-/// `{"now": 1767225600123456}`. The limiter decides by this time.
+/// `{"now": 1767225600123456}`. The limiter bases its decisions on this time.
 ///
 /// Snapshots also contain this time. The endpoint is for clients that received a snapshot in another way, for example
 /// as part of a page. See the [module](self) for an example.

@@ -1,4 +1,4 @@
-//! The endpoint for operators, whose clients name the key.
+//! The endpoint for operators. The client names the key in the query.
 
 use axum::routing::MethodRouter;
 use http::StatusCode;
@@ -9,8 +9,8 @@ use crate::limiter::RateLimiter;
 use crate::middleware::key::{Found, percent_decoded};
 use crate::policy::{KeyError, Policy};
 
-/// Creates an endpoint that reports the limit of any key. The client names the key in the query, as in `GET /limits/chat?key=ada@example.com`.
-/// `subject` converts this text to the key that the layer uses.
+/// Creates an endpoint that reports the limit for any key. The client names the key in the query, for example with
+/// `GET /limits/chat?key=ada@example.com`. `subject` converts this text to the key that the layer uses.
 ///
 /// **Anyone who can reach this endpoint can read the state of every key**, and learn which callers were active and
 /// when. Make the endpoint available only to authenticated operators. For users, use [`of`](super::of).

@@ -39,7 +39,7 @@ pub fn print(count: u64, random: &mut Random, out: &mut impl Write) {
             let rows = snapshots[random.below(snapshots.len() as u64) as usize].rows();
             let (quota, state) = rows[random.below(rows.len() as u64) as usize];
             let ask = ask(random, &quota, state.spent);
-            // The client supports lists only without reservations.
+            // For lists, the client supports only requests without reservations.
             let ask = if random.one_in(2) { Ask::cost(ask.tokens()) } else { ask };
             let decisions = limiter.check(ask);
             writeln!(out, "{}", line(&snapshots, limiter.clock_now(), ask, &decisions))
@@ -215,7 +215,7 @@ fn is_sampled(snapshot: &Snapshot) -> bool {
     (snapshot.rows().len() as u64) < snapshot.quota().get_shards()
 }
 
-/// Returns the output of a future that is ready. The futures of a memory backend always are.
+/// Returns the output of a future that is ready. A memory backend's futures are always ready.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,

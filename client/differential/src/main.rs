@@ -1,7 +1,8 @@
-//! Prints random decisions of the crate, in JSON. The client's tests compare these decisions with those of the client.
+//! Prints the crate's decisions on random requests, in JSON. The client's tests compare these decisions with the
+//! client's.
 //!
-//! The arguments are `rows` for decisions of the algebra on one row or `lists` for decisions of a limiter on several
-//! quotas with shards, the number of decisions, and the random seed.
+//! The first argument is `rows` for decisions by the algebra on single rows, or `lists` for decisions by a limiter on
+//! several quotas with shards. The second argument is the number of decisions, and the third is the random seed.
 
 mod lists;
 mod random;

@@ -211,5 +211,5 @@ impl Random {
     }
 }
 
-/// The most tokens that can be spent with unlimited reservations, which are `2^53 - 1` minus the largest cost.
+/// The largest number of tokens that can be spent with unlimited reservations: `2^53 - 1` minus the largest cost.
 const UNLIMITED_CEILING: u64 = (1 << 53) - 1 - Quota::MAX_TOKENS;

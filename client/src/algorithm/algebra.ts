@@ -13,7 +13,7 @@ export interface Row {
   readonly previous: number;
   /** If another quota wrote the row, the instant at which the row expires, where 2^53 - 1 means never. */
   readonly clear?: number;
-  /** If another quota wrote the row, the algorithm of that quota. */
+  /** If another quota wrote the row, that quota's algorithm. */
   readonly written_by?: Algorithm;
 }
 

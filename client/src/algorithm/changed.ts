@@ -27,7 +27,7 @@ export function readingOf(config: RateLimitConfig, { written_by, ts, clear }: Fo
   if (algorithm !== 'sliding_window') {
     return algorithm === 'token_bucket' ? FASTER_BUCKET : OWN;
   }
-  // The row of a sliding window expires two periods after `ts`, rounded up to whole seconds.
+  // A sliding window's row expires two periods after `ts`, rounded up to whole seconds.
   const seconds = Math.ceil((ts + 2 * period) / 1e6);
   const expected = seconds < NEVER ? seconds * 1e6 : LAST;
   return period % 1e6 === 0 && expected === clear && isBoundary(config, ts) ? OWN : WHOLE;

@@ -6,7 +6,8 @@ import type { Quota } from './quota.js';
 import { windowsOf } from './windows.js';
 
 /**
- * A quota's operations for reservations. Results are instants in microseconds, or `Infinity` if there is no instant.
+ * A quota's operations for reservations. Results are instants in microseconds, or `Infinity` if there is no such
+ * instant.
  */
 export interface Reservations {
   /** Returns the due time of a reservation of `cost` tokens that is made at `now`. */

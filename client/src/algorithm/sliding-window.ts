@@ -24,7 +24,10 @@ export function slidingWindow(config: RateLimitConfig): Algebra {
    * treated as the start of the row's window.
    */
   const previousAt = (row: Row, now: number): number => weighted(row.previous, now < row.ts ? 0 : offset(now));
-  /** Returns the microseconds into a window after which at most `level` of the previous `count` still counts. */
+  /**
+   * Returns how many microseconds into a window the weighted `count` of the previous window first drops to `level` or
+   * below.
+   */
   const elapsedUntil = (count: number, level: number): number =>
     count <= level
       ? 0

@@ -239,13 +239,13 @@ interface SendProps {
 }
 
 interface Page {
-  /** Returns the labels of the buttons. Checks that exactly the buttons labeled `send` are enabled. */
+  /** Returns the buttons' labels. Checks that exactly the buttons labeled `send` are enabled. */
   buttons(): string[];
   show(node: ReactNode): Promise<void>;
   pass(milliseconds: number): Promise<void>;
 }
 
-/** Creates a page in a new world. If `html` is given, the page hydrates it. Any warning of React fails the test. */
+/** Creates a page in a new world. If `html` is given, the page hydrates it. Any warning from React fails the test. */
 async function pageOf(
   test: TestContext,
   html?: string,

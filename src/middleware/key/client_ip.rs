@@ -18,7 +18,7 @@ use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network
 /// Uses the client's address as the key. By default, this is the address of the connection's peer, and no header is
 /// [trusted](ClientIp::trust).
 ///
-/// Each IPv4 address is a separate key. All IPv6 addresses with the same first 64 bits are one key, since one client
+/// Each IPv4 address is a separate key. All IPv6 addresses with the same first 64 bits share one key, since one client
 /// usually has a whole /64 network. IPv4-mapped addresses are treated as IPv4 addresses. The same applies to addresses
 /// that a NAT64 translator maps with the well-known prefix `64:ff9b::/96` or with [your own prefix](ClientIp::nat64).
 ///

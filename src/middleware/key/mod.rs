@@ -38,7 +38,7 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 ///
 /// - a type that converts to a key, or an `Option` of such a type (`None` stands for the anonymous caller),
 /// - a [`Subject`], which may have a tier,
-/// - a `Result` of one of these with a [`KeyError`] as the error,
+/// - a `Result` with one of these types as its value and a [`KeyError`] as its error,
 /// - an [`Extraction`].
 ///
 /// ```
@@ -54,7 +54,7 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 ///     None => Subject::anonymous(),
 /// });
 ///
-/// // Combined: the key is the user's ID or, without a user, the address, with a tier for visitors.
+/// // Combined: the key is the user's ID. Without a user, it is the address, with a tier for visitors.
 /// let by_user = || key::extension(|user: &User| user.id);
 /// RateLimitLayer::new(quota, by_user().or(key::client_ip().map(|subject| subject.tier("visitor"))));
 /// // Limit each pair of user and address separately.
@@ -102,9 +102,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
-    /// Finds the key and tier of the caller. Use this in handlers that limit the same callers as the layer. Returns
-    /// `None` if a rule with this extractor would not limit the request. In that case, do not call the limiter, because
-    /// it treats `None` as the anonymous caller.
+    /// Finds the caller's key and tier. Use this in handlers that limit the same callers as the layer. Returns `None`
+    /// if a rule with this extractor would not limit the request. In that case, do not call the limiter, because it
+    /// treats `None` as the anonymous caller.
     ///
     /// ```
     /// use axum::{extract::State, http::request::Parts};

@@ -36,8 +36,8 @@ pub struct PathParam {
 }
 
 impl PathParam {
-    /// Returns the key of requests whose path parameter has this percent-decoded value, for example to inspect, reset
-    /// or deny this key.
+    /// Returns the key of requests whose path parameter has this percent-decoded value. Use it to inspect, reset or
+    /// deny the key.
     pub fn key(&self, value: impl AsRef<[u8]>) -> Key {
         Key::found(KeySource::Path, &self.name, value.as_ref())
     }
@@ -46,7 +46,7 @@ impl PathParam {
 impl KeyExtractor for PathParam {
     fn extract(&self, parts: &Parts) -> Extraction {
         let Some(route) = parts.extensions.get::<MatchedPath>() else { return None::<u64>.into() };
-        // A nested router sees only its part of the path, while the matched route is complete.
+        // A nested router sees only its own part of the path, but the matched route covers the whole path.
         let path = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |uri| uri.path());
         parameter(route.as_str(), path, &self.name).map(|value| self.key(value)).into()
     }

@@ -154,9 +154,9 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
 
 /// Uses the value of a cookie, such as a session ID, as the key. Only a hash of the value is stored.
 ///
-/// All spellings that the `cookie` crate reads as the same value are the same key: percent escapes in the name and the
-/// value are decoded, and surrounding quotes are removed. A cookie may be repeated with the same value. If the values
-/// differ, the caller is anonymous, since the service might read either value.
+/// All spellings that the `cookie` crate reads as the same value yield the same key: percent escapes in the name and
+/// the value are decoded, and surrounding quotes are removed. A cookie may be repeated with the same value. If the
+/// values differ, the caller is anonymous, since the service might read either value.
 ///
 /// Clients can [invent](crate::key#which-keys-a-client-can-invent) cookies and get a row for each cookie. If a layer
 /// outside the limiter checks the session, use the result of that check as the key (see [`extension`]). See [`header`]
@@ -197,7 +197,7 @@ impl KeyExtractor for Cookie {
 }
 
 /// Returns the decoded value of a cookie without quotes. Some parsers remove quotes before decoding and others after
-/// decoding. Values that either kind of parser considers equal must be the same key.
+/// decoding. Values that either kind of parser considers equal must yield the same key.
 fn cookie_value(text: &[u8]) -> Cow<'_, [u8]> {
     let decoded = percent_decoded(text);
     let value = without_quotes(&decoded);

@@ -40,8 +40,8 @@ impl RateLimitLayer {
     ///
     /// # Panics
     /// Adding the layer to a service panics if the quota of a policy or tier can never grant the cost. If some tiers
-    /// cannot use a route at all, use [`.cost(|_| n)`](RateLimitLayer::cost) instead, which is not checked: requests of
-    /// these tiers are then refused.
+    /// cannot use a route at all, use [`.cost(|_| n)`](RateLimitLayer::cost) instead, which is not checked: requests
+    /// from these tiers are then refused.
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> RateLimitLayer {
         self.options_mut().cost = Cost::Fixed(tokens);
@@ -102,17 +102,17 @@ impl RateLimitLayer {
     ///
     /// ```
     /// # use tollgate::{key, Policy, Quota, RateLimitLayer, SECOND};
-    /// // Ten requests per second are allowed, evenly spaced. Up to fifty per client wait, each for up to five seconds.
+    /// // Ten requests per second are allowed, evenly spaced. Up to fifty per client wait for up to five seconds.
     /// const SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
     /// RateLimitLayer::new(SEARCH, key::client_ip()).wait_up_to(5 * SECOND);
     /// ```
     ///
-    /// Each request reserves its tokens when it arrives, so the requests of a key proceed in the order of their
-    /// arrival. If there are several rules, the request waits until the latest of its due times. A waiting request
-    /// holds no capacity of the inner service. If a client disconnects, the requests behind it move up (see
-    /// [`Reservation`](crate::Reservation)). The number of requests that wait for their due time or for the reply of a
-    /// remote backend is [bounded](crate::limiter::RateLimiterBuilder::max_waiting). To limit outgoing requests, see
-    /// [`docs::outgoing`](crate::docs::outgoing).
+    /// Each request reserves its tokens when it arrives, so a key's requests proceed in order of arrival. If there are
+    /// several rules, the request waits until the latest of its due times. A waiting request holds none of the inner
+    /// service's capacity. If a client disconnects, the requests behind it move up (see
+    /// [`Reservation`](crate::Reservation)). The number of requests that are waiting for their due time or for a reply
+    /// from a remote backend is [bounded](crate::limiter::RateLimiterBuilder::max_waiting). To limit outgoing requests,
+    /// see [`docs::outgoing`](crate::docs::outgoing).
     ///
     /// # Panics
     /// Panics if no policy of the rules added so far allows reservations. The service panics if a request has to wait

@@ -18,7 +18,7 @@ use super::service::RateLimit;
 use crate::limiter::RateLimiter;
 use crate::policy::{DenyRule, Policy};
 
-/// Applies rate limits to the requests of a service.
+/// Applies rate limits to a service's requests.
 ///
 /// A layer has one or more rules, each with a policy and a key extractor. The rules decide together: if one of them
 /// denies a request, no rule charges it. The request does not reach the service, and the client gets a 429 response.
@@ -35,14 +35,14 @@ use crate::policy::{DenyRule, Policy};
 ///     .layer(RateLimitLayer::new(PER_CLIENT, key::client_ip()).and(GLOBAL, key::global()));
 /// ```
 ///
-/// All services that are created by one layer or its clones share their rows. Every response carries `RateLimit-Policy`
-/// and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) unless [`headers`](RateLimitLayer::headers) selects
-/// another family. A denial also carries `Retry-After`, `Cache-Control: no-store` and an `application/problem+json`
-/// body, or a gRPC status for a [gRPC service](RateLimitLayer::grpc). `status::of_layer` (feature `axum`) creates a
-/// status endpoint.
+/// All services that are created by one layer or its clones share rows. Every response carries `RateLimit-Policy` and
+/// `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) unless [`headers`](RateLimitLayer::headers) selects another
+/// family. A denial also carries `Retry-After`, `Cache-Control: no-store` and an `application/problem+json` body, or a
+/// gRPC status for a [gRPC service](RateLimitLayer::grpc). `status::of_layer` (feature `axum`) creates a status
+/// endpoint.
 ///
-/// The inner service must be `Clone`; wrap it in a `Buffer` if it is not. The data of its response body must implement
-/// `From<Bytes>`. To use a limited `Router` outside of axum, map the body back as shown in `docs::axum`.
+/// The inner service must be `Clone`; wrap it in a `Buffer` if it is not. Its response body's `Data` type must
+/// implement `From<Bytes>`. To use a limited `Router` outside of axum, map the body back as shown in `docs::axum`.
 ///
 /// # Where to put it
 /// - Inside CORS, so that browsers can read a 429 and preflights are not charged.
@@ -101,8 +101,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Exempts from all limits the requests for which `skip` returns true, for example health checks, requests from
-    /// trusted addresses or CORS preflights. This method may be called repeatedly. A request is skipped if any of the
+    /// Skips all limits for requests for which `skip` returns true, such as health checks, requests from trusted
+    /// addresses or CORS preflights. This method may be called repeatedly. A request is skipped if any of the
     /// predicates matches. See [`client_ip`](RateLimitLayer::client_ip) for an example.
     #[must_use]
     pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> RateLimitLayer {
@@ -166,9 +166,9 @@ impl RateLimitLayer {
     }
 
     /// Accepts [deny rules](crate::protection::DenyList) that this layer can never apply. These are rules for networks
-    /// if the layer does not know the client's address, for labels that it does not set, and for keys that its
-    /// extractors cannot find. Use this option if another layer or a handler with the same limiter applies these rules.
-    /// Without this option, adding the layer to a service panics if there are such rules.
+    /// (if the layer does not know the client's address), for labels that the layer does not set, and for keys that the
+    /// layer's extractors cannot find. Use this option if another layer or a handler with the same limiter applies
+    /// these rules. Without this option, adding the layer to a service panics if there are such rules.
     #[must_use]
     pub fn ignore_unmatched_deny_rules(mut self) -> RateLimitLayer {
         self.options_mut().unmatched.ignored = true;

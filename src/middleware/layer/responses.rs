@@ -79,10 +79,10 @@ impl RateLimitLayer {
     /// another suitable code, and the time to wait in `grpc-retry-pushback-ms` and `google.rpc.RetryInfo`.
     ///
     /// Enable this on gRPC services only. The layer detects gRPC by the request's `Content-Type`, which clients choose.
-    /// On other services, a client could send this header to have its refusals counted as successes. The option is off
-    /// by default: gRPC requests are then refused with 429, which gRPC clients report as INTERNAL or UNAVAILABLE. Such
-    /// a refusal over HTTP/2 is counted as a [mistake](crate::observe::Mistake), and the first one is reported to
-    /// observers. See `docs::grpc` for an example.
+    /// On other services, a client could send a gRPC content type to have its refusals counted as successes. The option
+    /// is off by default: gRPC requests are then refused with 429, which gRPC clients report as INTERNAL or
+    /// UNAVAILABLE. Such a refusal over HTTP/2 is counted as a [mistake](crate::observe::Mistake), and the first one is
+    /// reported to observers. See `docs::grpc` for an example.
     #[must_use]
     pub fn grpc(mut self) -> RateLimitLayer {
         self.options_mut().grpc = true;
@@ -106,8 +106,8 @@ impl RateLimitLayer {
     }
 
     /// Sets a closure that creates the responses to refused requests. The closure usually calls [`Refusal::respond`],
-    /// which sets the status of the refusal instead of 200: `refusal.respond("application/json", json.to_string())`.
-    /// See [`Refusal`] for an example.
+    /// which sets the refusal's status instead of 200: `refusal.respond("application/json", json.to_string())`. See
+    /// [`Refusal`] for an example.
     ///
     /// The layer then adds its headers to the response, and also `Retry-After` and `Cache-Control` if they are missing.
     /// If the response already has a `Retry-After` that is earlier than the limiter's, the layer keeps it and omits
