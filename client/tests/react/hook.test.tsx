@@ -142,7 +142,7 @@ test(`React ${version}`, async (t) => {
     assert.deepEqual(urls, ['/own']);
   });
 
-  await t.test('point 5b login and logout replace the state of the previous user', async (t) => {
+  await t.test('login and logout replace the state of the previous user', async (t) => {
     const { page, w } = await pageOf(t);
     const users: (string | null)[] = [];
     const fetch = async (_url: unknown, init?: RequestInit): Promise<Response> => {
@@ -172,7 +172,7 @@ test(`React ${version}`, async (t) => {
     assert.equal(w.timers(), 0);
   });
 
-  await t.test('point 5b `key` identifies the user if a cookie does', async (t) => {
+  await t.test('`key` identifies the user if a cookie does', async (t) => {
     const { page } = await pageOf(t);
     let cookie = 'ada';
     const fetch = async (): Promise<Response> => Response.json(cookie === 'ada' ? EMPTY : snapshot({}));
@@ -185,7 +185,7 @@ test(`React ${version}`, async (t) => {
     assert.deepEqual(page.buttons(), ['send']);
   });
 
-  await t.test('point 5c a hook and a store without React share one state until both are released', async (t) => {
+  await t.test('a hook and a store without React share one state until both are released', async (t) => {
     const { page, urls, options, w } = await pageOf(t);
     const vanilla = createRateLimit({ ...options, url: '/both' });
     let calls = 0;
