@@ -19,7 +19,7 @@ use support::now;
 static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
 const KEYS: u32 = 10_000_000;
-/// The number of charges of the heaviest key. The key of rank `k` has this number divided by `k`, but at least 1.
+/// The number of charges to the heaviest key. The key with rank `k` gets this number divided by `k`, but at least 1.
 const HEAVIEST: u32 = 500_000;
 const MAX_KEYS: usize = 8192;
 /// The memory bound: the two sketches of a policy, and 12 MiB for the rest of the process.
@@ -108,9 +108,9 @@ fn check_counts(order: &str, list: &TopKeys, rank_of: impl Fn(tollgate::key::Dig
         list.total()
     );
     assert!(last < Some(200), "{order}: {last:?}");
-    let missing = (1..=KEYS).find(|rank| !listed.contains_key(rank)).expect("more keys than counters");
+    let missing = (1..=KEYS).find(|rank| !listed.contains_key(rank)).expect("expected more keys than counters");
     assert!(u64::from(charges_of(missing)) <= list.max_error(), "{order}: rank {missing} is missing");
-    // The documented estimate, with a margin, because the keys are distributed among the shards at random.
+    // The bound is the documented estimate plus a margin, because the keys are distributed among the shards at random.
     assert!(list.max_error() <= list.total() / MAX_KEYS as u64 * 5 / 4, "{order}: {}", list.max_error());
 }
 

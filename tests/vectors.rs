@@ -350,7 +350,7 @@ fn verdict(id: &str, verdict: &Verdict, expect: &Expect) {
         (Verdict::Deny { retry: None }, false, Retry::Never(text)) if text == "Infinity" => return,
         (Verdict::Reserve { wait }, true, Retry::Millis(ms)) => (wait, ms),
         (Verdict::Deny { retry: Some(wait) }, false, Retry::Millis(ms)) => (wait, ms),
-        (verdict, ok, _) => panic!("{id}: expected ok = {ok} with the retry time of the vector, found {verdict:?}"),
+        (verdict, ok, _) => panic!("{id}: expected ok = {ok} with the vector's retry time, found {verdict:?}"),
     };
     // In the vectors, waits are rounded up to milliseconds.
     let (wait, ms) = wait;
