@@ -139,7 +139,7 @@ fn second_definitions_and_new_callers_are_detected() {
     assert_eq!(counted("algorithm::step(a)\nmod tests {\n step(a)"), (0, 1));
 }
 
-/// Counts the definitions and the calls of a function in `text`, except in tests and comments.
+/// Counts the definitions of a function and the calls to it in `text`, except in tests and comments.
 fn definitions_and_calls(text: &str, name: &str) -> (usize, usize) {
     let (mut defines, mut calls) = (0, 0);
     for line in text.lines().take_while(|line| !line.contains("mod tests {")) {

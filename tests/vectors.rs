@@ -262,7 +262,7 @@ fn sequence(line: &Line) {
     }
 }
 
-/// Makes the calls of a sequence with a limiter, under the vector's quota and other quotas that never deny.
+/// Makes the calls in a sequence with a limiter, under the vector's quota and other quotas that never deny.
 fn sequence_of_limiter(line: &Line, quota: Quota, clock: &Clock, others: usize) {
     let mut quotas = Quotas::from(quota);
     for seconds in [61, 3607, 86_413].into_iter().take(others) {

@@ -20,7 +20,7 @@ fn limiter_with(top: Top) -> (RateLimiter, Arc<Top>) {
     (FlakyBackend::new().limiter().observer(Arc::clone(&top)).build(), top)
 }
 
-/// Returns the requested and the refused charges of a key.
+/// Returns the number of requested charges to a key and the number of refused ones.
 fn counts(limiter: &RateLimiter, top: &Top, policy: &Policy, key: impl Into<Key>) -> (u64, u64) {
     let digest = limiter.digest(Some(&key.into()));
     let count = |keys: &[TopKey]| keys.iter().find(|key| key.digest() == digest).map_or(0, TopKey::count);
