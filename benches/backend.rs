@@ -39,7 +39,7 @@ fn three_takes(bencher: Bencher, keys: u64) {
     bencher.bench_local(|| assert!(acquire(&backend, &names, turn(), &LARGE).all_granted()));
 }
 
-/// Measures calls of a limiter under a policy with this number of quotas.
+/// Measures calls to a limiter under a policy with this number of quotas.
 #[divan::bench(args = [1, 2, 3, 4], sample_count = 300, sample_size = 1000)]
 fn quotas_of_a_policy(bencher: Bencher, quotas: usize) {
     let periods = [MINUTE, HOUR, DAY, WEEK].into_iter().take(quotas);
@@ -67,7 +67,7 @@ fn new_keys(bencher: Bencher) {
     });
 }
 
-/// Creates a backend with rows of `keys` keys, each under `policies` policies.
+/// Creates a backend with a row for each of `keys` keys under each of `policies` policies.
 fn filled(keys: u64, quota: &Quota, policies: usize) -> (MemoryBackend, Vec<PolicyName>) {
     let backend = MemoryBackend::builder().max_rows(50_000_000).build();
     let names: Vec<_> =

@@ -12,8 +12,8 @@ cd "$(dirname "$0")"
 export RUSTC_BOOTSTRAP=1
 # Exports the crate's entry points for fuzzing.
 export RUSTFLAGS="--cfg tollgate_fuzzing ${RUSTFLAGS:-}"
-# The quarantine for freed memory is small, because it takes most of the time of a small input and only needs to last
-# for one input.
+# The quarantine for freed memory is small, because its upkeep takes most of the time of a small input, and freed memory
+# needs to be kept only for the duration of one input.
 export ASAN_OPTIONS=quarantine_size_mb=4:malloc_context_size=0:${ASAN_OPTIONS:-}
 
 executions=${1:-10000000}

@@ -1,5 +1,5 @@
-//! Checks the order of the modules, which `tollgate::docs::design` describes. A file may name only modules whose level
-//! is lower than that of the file's own module.
+//! Checks the module order that `tollgate::docs::design` describes. A file may name only modules whose level is lower
+//! than that of the file's own module.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -139,7 +139,7 @@ fn second_definitions_and_new_callers_are_detected() {
     assert_eq!(counted("algorithm::step(a)\nmod tests {\n step(a)"), (0, 1));
 }
 
-/// Counts the definitions and the calls of a function in `text`, except in tests and comments.
+/// Counts the definitions of a function and the calls to it in `text`, except in tests and comments.
 fn definitions_and_calls(text: &str, name: &str) -> (usize, usize) {
     let (mut defines, mut calls) = (0, 0);
     for line in text.lines().take_while(|line| !line.contains("mod tests {")) {
@@ -176,7 +176,7 @@ fn upward_imports_are_detected() {
     assert!(upward_names("middleware", "use super::key;\nuse crate::middleware::x;").is_empty());
 }
 
-/// Returns the names in `text`, a file of `module`, that the order forbids.
+/// Returns the names that the module order forbids in `text`, which is the contents of a file in `module`.
 fn upward_names(module: &str, text: &str) -> Vec<String> {
     let Some(own) = level(module) else {
         return vec![format!("add the module {module:?} to MODULES in tests/architecture.rs")];

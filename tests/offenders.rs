@@ -33,7 +33,7 @@ const THRESHOLD: u32 = 20;
 /// process.
 const MAX_BYTES: u64 = MAX_ENTRIES as u64 * 72 + (12 << 20);
 
-/// A backend that is fast because it stores no rows. The calls of this test would not store rows in any backend.
+/// A backend that is fast because it stores no rows. This test's calls would not store rows in any backend.
 #[derive(Debug)]
 struct NoRows(ManualClock);
 
@@ -129,8 +129,8 @@ fn first_then_silent() {
     flood.check("first, then silent");
 }
 
-/// The calls of the worst offenders are mixed with those of the others. Each worst offender calls once for every five
-/// thousand calls of the others.
+/// The worst offenders' calls are mixed with those of the other offenders. Each worst offender calls once for every
+/// five thousand calls of the others.
 fn interleaved() {
     let flood = Flood::new();
     for other in 0..OTHERS {

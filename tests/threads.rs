@@ -1,4 +1,5 @@
-//! Many threads call one limiter whose clock is stopped. Exactly the limit is admitted, and no thread hangs.
+//! Many threads call one limiter whose clock is stopped. Exactly as many calls as the limit allows are admitted, and no
+//! thread hangs.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};

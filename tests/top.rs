@@ -19,7 +19,7 @@ use support::now;
 static ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
 const KEYS: u32 = 10_000_000;
-/// The number of charges of the heaviest key. The key of rank `k` has this number divided by `k`, but at least 1.
+/// The number of charges to the heaviest key. The key with rank `k` gets this number divided by `k`, but at least 1.
 const HEAVIEST: u32 = 500_000;
 const MAX_KEYS: usize = 8192;
 /// The memory bound: the two sketches of a policy, and 12 MiB for the rest of the process.
@@ -64,7 +64,8 @@ fn the_heaviest_of_ten_million_keys_are_found_in_bounded_memory() {
     let bare = time(&RateLimiter::new(NoRows(ManualClock::new())), shuffled.iter().copied());
     check("shuffled", shuffled.iter().copied(), Some(bare));
     check("heaviest first", (1..=KEYS).flat_map(|rank| (0..charges_of(rank)).map(move |_| rank)), None);
-    // Each round contains every key that has charges left, so that light keys come between the charges of heavy ones.
+    // Each round contains every key that has charges left, so that charges to light keys come between the charges to
+    // heavy ones.
     check("in rounds", (1..=HEAVIEST).flat_map(|round| 1..=if round == 1 { KEYS } else { HEAVIEST / round }), None);
 }
 
@@ -108,9 +109,9 @@ fn check_counts(order: &str, list: &TopKeys, rank_of: impl Fn(tollgate::key::Dig
         list.total()
     );
     assert!(last < Some(200), "{order}: {last:?}");
-    let missing = (1..=KEYS).find(|rank| !listed.contains_key(rank)).expect("more keys than counters");
+    let missing = (1..=KEYS).find(|rank| !listed.contains_key(rank)).expect("expected more keys than counters");
     assert!(u64::from(charges_of(missing)) <= list.max_error(), "{order}: rank {missing} is missing");
-    // The documented estimate, with a margin, because the keys are distributed among the shards at random.
+    // The bound is the documented estimate plus a margin, because the keys are distributed among the shards at random.
     assert!(list.max_error() <= list.total() / MAX_KEYS as u64 * 5 / 4, "{order}: {}", list.max_error());
 }
 

@@ -262,7 +262,7 @@ fn sequence(line: &Line) {
     }
 }
 
-/// Makes the calls of a sequence with a limiter, under the vector's quota and other quotas that never deny.
+/// Makes the calls in a sequence with a limiter, under the vector's quota and other quotas that never deny.
 fn sequence_of_limiter(line: &Line, quota: Quota, clock: &Clock, others: usize) {
     let mut quotas = Quotas::from(quota);
     for seconds in [61, 3607, 86_413].into_iter().take(others) {
@@ -350,7 +350,7 @@ fn verdict(id: &str, verdict: &Verdict, expect: &Expect) {
         (Verdict::Deny { retry: None }, false, Retry::Never(text)) if text == "Infinity" => return,
         (Verdict::Reserve { wait }, true, Retry::Millis(ms)) => (wait, ms),
         (Verdict::Deny { retry: Some(wait) }, false, Retry::Millis(ms)) => (wait, ms),
-        (verdict, ok, _) => panic!("{id}: expected ok = {ok} with the retry time of the vector, found {verdict:?}"),
+        (verdict, ok, _) => panic!("{id}: expected ok = {ok} with the vector's retry time, found {verdict:?}"),
     };
     // In the vectors, waits are rounded up to milliseconds.
     let (wait, ms) = wait;

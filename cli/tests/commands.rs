@@ -27,7 +27,7 @@ const OLD: &str = r#"
     "GET /search/{topic}" = "search"
 "#;
 
-/// 15 requests of `192.0.2.1` and 5 requests of `192.0.2.2`, of which 4 are searches, in one second.
+/// 15 requests from `192.0.2.1` and 5 requests from `192.0.2.2`, all in one second. Four of the latter are searches.
 fn log() -> String {
     let line = |host: u8, path: &str| {
         format!("192.0.2.{host} - - [01/Jan/2026:00:00:00 +0000] \"GET {path} HTTP/1.1\" 200 1 \"-\" \"-\"\n")

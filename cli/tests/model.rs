@@ -38,7 +38,7 @@ struct Bucket {
     at: u128,
 }
 
-/// Returns the refused requests of each caller.
+/// Returns the number of refused requests for each caller.
 fn model(requests: &[(u64, u128)]) -> HashMap<u64, u64> {
     let (mut buckets, mut refused) = (HashMap::new(), HashMap::new());
     for (caller, micros) in requests {

@@ -96,12 +96,12 @@ fn later(u: &mut Unstructured<'_>, quota: &Quota, now: Micros, promised: Micros)
         7 => (promised.since(now).as_micros() as u64).saturating_sub(1),
         _ => raw::number(u)?,
     };
-    // At most about 400 days, so that a history ends long before the last instant.
+    // A step is at most about 400 days, so that a history ends long before the last instant.
     Ok(if step > 1 << 45 { now } else { now + Duration::from_micros(step) })
 }
 
-/// Checks that the same ask is granted at the promised instant but not a microsecond earlier, and that a reservation is due
-/// exactly when the tokens spent beyond the capacity are repaid.
+/// Checks that the same ask is granted at the promised instant, but not a microsecond earlier, and that a reservation
+/// is due exactly when the tokens spent beyond the capacity are repaid.
 fn check_promise(quota: &Quota, state: &State, ask: Ask, answer: &Step) {
     let (wait, state, ask) = match answer.verdict {
         Verdict::Deny { retry: Some(retry) } => (retry, state, ask),
@@ -125,12 +125,12 @@ fn check_promise(quota: &Quota, state: &State, ask: Ask, answer: &Step) {
     );
 }
 
-/// Checks that the stored numbers are not negative and small enough to be exact.
+/// Checks that the stored numbers are not negative, and are small enough to be exact.
 fn check_range(state: &State) {
     assert!((0.0..=MOST).contains(&state.spent) && (0.0..=MOST).contains(&state.carry), "{state:?}");
 }
 
-/// The largest integer up to which an `f64` is exact.
+/// The largest integer up to which an `f64` represents every integer exactly.
 const MOST: f64 = 9_007_199_254_740_991.0;
 
 /// The maximum number of admitted charges, because each is compared with all others.

@@ -22,7 +22,8 @@ pub fn forwarded(data: &[u8]) {
 
 const TRUSTED: [&str; 3] = ["10.0.0.0/8", "fd00::/8", "192.0.2.64/26"];
 
-/// Extractors that trust these networks: for lists in `X-Forwarded-For` and `Forwarded`, and for a single address in each.
+/// Extractors that trust these networks: two for lists in `X-Forwarded-For` and `Forwarded`, and two for a single
+/// address in these headers.
 static EXTRACTORS: LazyLock<[ClientIp; 4]> = LazyLock::new(|| {
     let trusting = || client_ip().trust(TRUSTED);
     [trusting(), trusting().from_forwarded(), trusting().from_header(X), trusting().from_header("forwarded")]
@@ -59,7 +60,7 @@ struct Input<'a> {
     hops: usize,
     /// Whether the first proxy appends to the client's line instead of adding a line.
     joins: bool,
-    /// The entries of the proxies, the nearest proxy's last.
+    /// The entries that the proxies append. The nearest proxy's entry is the last one.
     tail: Vec<Entry>,
     one: &'a [u8],
     other: &'a [u8],
@@ -142,7 +143,7 @@ impl<'a> Input<'a> {
 
     /// Checks that the found address is the peer's, or occurs in the header.
     fn check_origin(&self, found: Option<IpAddr>, parts: &Parts) {
-        let found = found.expect("the peer at least");
+        let found = found.expect("expected at least the peer");
         let name = if self.is_forwarded { "forwarded" } else { X };
         let mut lines = parts.headers.get_all(name).iter();
         assert!(
@@ -172,7 +173,7 @@ impl<'a> Input<'a> {
         if self.is_forwarded { client_ip().from_forwarded() } else { client_ip() }
     }
 
-    /// A request with this prefix and the entries of the proxies.
+    /// Returns a request with this prefix and the proxies' entries.
     fn parts(&self, prefix: &[u8]) -> Parts {
         let (mut parts, ()) = http::Request::new(()).into_parts();
         // Servers reject invalid header values.

@@ -117,7 +117,7 @@ fn check_three_fields(headers: &HeaderMap, decisions: &Decisions, x: &str, epoch
     }
 }
 
-/// The strings of a structured list, with their parameters.
+/// Returns the strings in a structured list, with their parameters.
 fn items(headers: &HeaderMap, name: &str) -> Vec<(String, Vec<(String, u64)>)> {
     let lines: Vec<&[u8]> = headers.get_all(name).iter().map(|line| line.as_bytes()).collect();
     let text = lines.join(&b", "[..]);
@@ -143,7 +143,8 @@ fn seconds(duration: Duration) -> u64 {
     duration.as_nanos().div_ceil(1_000_000_000).clamp(1, 999_999_999_999_999) as u64
 }
 
-/// `w` as the draft defines it: the time window of the limit. For capacity 0, the time of one token.
+/// `w` as the draft defines it: the time window of the limit. For a capacity of 0, it is the time in which one token is
+/// refilled.
 fn window(quota: &Quota) -> Duration {
     let (period, limit, rate) =
         (quota.period().as_micros(), u128::from(quota.get_capacity().max(1)), u128::from(quota.rate()));

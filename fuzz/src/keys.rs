@@ -112,7 +112,7 @@ impl From<Part> for Key {
     }
 }
 
-/// A tuple of the first six parts, the maximum length.
+/// Returns a tuple of the first six parts. Six is the maximum length.
 fn tuple(parts: Vec<Part>) -> Key {
     let mut keys = parts.into_iter().take(6).map(Key::from);
     let six = [(); 6].map(|()| keys.next());
@@ -127,7 +127,7 @@ fn tuple(parts: Vec<Part>) -> Key {
     }
 }
 
-/// Checks that the hashed bytes parse back to the meaning of the key.
+/// Checks that the hashed bytes parse back to the key's meaning.
 fn reads_back(meaning: &Meaning, key: &Key) {
     let mut recorded = RecordingHasher::default();
     key.hash(&mut recorded);

@@ -60,7 +60,7 @@ fn honest_history(u: &mut Unstructured<'_>) -> Result<()> {
                 let reports: Vec<_> = reported.map(report).filter(|_| !lost).into_iter().collect();
                 let answer = lease(&quota, &state, &outstanding, now, &reports, tokens);
                 (state, outstanding) = (answer.state, answer.outstanding);
-                // The request was sent up to the life of a lease before the row's time.
+                // The request was sent before the row's time, by less than the life of a lease.
                 let sent = Micros::new(now.get().saturating_sub(raw::number(u)? % LEASE_LIFE.as_micros() as u64));
                 if answer.tokens > 0 && kind & 16 == 0 {
                     let (id, tokens, deadline) = (answer.id, answer.tokens, sent + answer.life);
@@ -127,7 +127,7 @@ fn check_floor(quota: &Quota, state: &State, outstanding: &Outstanding) {
 
 const LIFE: u64 = LEASE_LIFE.as_micros() as u64;
 
-/// The largest integer up to which an `f64` is exact.
+/// The largest integer up to which an `f64` represents every integer exactly.
 const MOST: f64 = 9_007_199_254_740_991.0;
 
 /// The maximum number of admitted charges, because each is compared with all others.

@@ -1,7 +1,7 @@
 //! The bodies of the fuzz targets: each accepts any bytes, and panics if a property is violated.
 //!
-//! The expected results are computed independently, as the documentation describes, since a round trip alone could repeat
-//! the same mistake in both directions.
+//! The expected results are computed independently, as the documentation describes, because a round trip alone does not
+//! reveal a mistake that is made in both directions.
 
 #[path = "../../tests/model/admitted.rs"]
 #[allow(dead_code)]
@@ -22,7 +22,7 @@ pub mod redis_replies;
 pub mod redis_server;
 pub mod redis_socket;
 
-/// The name of a target and of its corpus, and its body.
+/// A target: its name, which is also the name of its corpus, and its body.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, to replay their corpora.

@@ -14,7 +14,7 @@ pub fn run(data: &[u8]) {
         Err(error) => {
             let message = error.to_string();
             assert!(message.starts_with("quota \""), "{message}");
-            // The message quotes two texts of up to 80 characters, all of which may be escaped.
+            // The message quotes two strings of up to 80 characters, all of which may be escaped.
             assert!(message.len() < 2500, "{} bytes: {message}", message.len());
         }
     }

@@ -1,4 +1,4 @@
-//! Replies of a Redis server: any bytes result in an error, or in decisions with numbers in range.
+//! Replies from a Redis server: any bytes result in an error, or in decisions with numbers in range.
 
 use arbitrary::{Result, Unstructured};
 use tollgate::algorithm::{Ask, ChargeRecord, Micros, State, step};
@@ -120,7 +120,7 @@ fn operation(u: &mut Unstructured<'_>) -> Result<Operation> {
     })
 }
 
-/// Returns a window of a row, usually the first.
+/// Returns the index of one of a row's windows, usually the first.
 fn window(u: &mut Unstructured<'_>) -> u8 {
     [0, 0, 0, 1, 2, 7][usize::from(u.arbitrary::<u8>().unwrap_or(0)) % 6]
 }

@@ -1,6 +1,6 @@
 //! A malicious server: whatever it sends and whenever it disconnects, each decision completes, and errors have messages.
 //!
-//! The client is that of redis-rs, over an in-memory pipe. It reconnects after a disconnect. Time is simulated: it advances
+//! The client is redis-rs's, over an in-memory pipe. It reconnects after a disconnect. Time is simulated, and advances
 //! while all tasks are idle.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,7 +41,7 @@ pub(crate) async fn ask(limiter: &RateLimiter, shape: u8) {
     }
 }
 
-/// The output of the server.
+/// The server's output.
 pub(crate) struct Script {
     accepts_handshake: bool,
     pieces: Vec<Vec<u8>>,
@@ -56,7 +56,7 @@ impl Script {
     }
 }
 
-/// The builder of the backend, with or without a notice channel.
+/// Returns the backend's builder, with or without a notice channel.
 pub(crate) fn builder(shape: u8) -> RedisBackendBuilder {
     let notices = if shape & 2 == 0 { Duration::ZERO } else { Duration::from_secs(3600) };
     RedisBackend::builder().deadline(DEADLINE).notices_every(notices)
@@ -119,7 +119,7 @@ pub(crate) async fn mislead(mut socket: impl AsyncRead + AsyncWrite + Unpin, scr
     let mut has_greeted = !script.accepts_handshake;
     let mut pieces = script.pieces.iter();
     loop {
-        // A client that waits for the rest of a reply sends nothing, so the next piece is sent after a pause.
+        // A client that is waiting for the rest of a reply sends nothing, so the next piece is sent after a pause.
         let length = match timeout(PAUSE, socket.read(&mut buffer)).await {
             Ok(Ok(0) | Err(_)) => return,
             Ok(Ok(length)) => length,

@@ -170,7 +170,7 @@ fn a_short_token_panics() {
     drop(bearer_tokens([("secret", Operator::editor("ada"))]));
 }
 
-/// Regression: spaces around a token are not sent, so that this token was empty.
+/// Regression: clients do not send spaces around a token, so a token of spaces was in effect empty.
 #[test]
 #[should_panic(expected = "expected a token of at least 16 visible ASCII characters for \"ada\"")]
 fn a_token_of_spaces_panics() {

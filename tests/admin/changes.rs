@@ -179,7 +179,8 @@ async fn an_audit_event_has_one_short_line() {
     }
 }
 
-/// Regression: the name of an unknown field, which is part of the error, and that of a label added lines to a log.
+/// Regression: the name of an unknown field, which the error contains, and the name of a label could add lines to a
+/// log.
 #[tokio::test]
 async fn errors_and_labels_in_an_audit_event_have_one_short_line() {
     let server = TestServer::start().await;

@@ -76,7 +76,11 @@ async fn the_heaviest_keys_have_counts_and_texts_if_shown() {
     assert_eq!(api["refused"]["total"], 3 + 7);
     let first = json!({"key": server.digest(3), "text": "3", "count": 12, "max_error": 0});
     assert_eq!((&api["requested"]["keys"][0], api["requested"]["keys"].as_array().unwrap().len()), (&first, 2));
-    assert_eq!(chat["requested"]["keys"][0]["text"], Value::Null, "only policies passed to `show_keys` show texts");
+    assert_eq!(
+        chat["requested"]["keys"][0]["text"],
+        Value::Null,
+        "the text of keys is shown only for policies passed to `show_keys`"
+    );
 
     let limited = server.read("limited?policy=api").await;
     let expected = json!({"refused": "this_process", "now": "this_process", "blocks": "this_process"});

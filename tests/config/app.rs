@@ -25,7 +25,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-/// A reader that knows the keys `user` and `tenant`, which are the headers `x-user` and `x-tenant`.
+/// A reader that knows the keys `user` and `tenant`, which are read from the headers `x-user` and `x-tenant`.
 pub(crate) fn reader() -> ConfigReader {
     let header =
         |name: &'static str| move |req: &Parts| req.headers.get(name).map(|value| value.to_str().unwrap().to_owned());

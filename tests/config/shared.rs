@@ -1,4 +1,5 @@
-//! Reloads on a shared backend. A reload in one process applies to all processes, whatever file they started with.
+//! Reloads on a shared backend. A reload in one process applies to all processes, regardless of the files that they
+//! started with.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -100,7 +101,7 @@ fn file(own: u32, free: u32) -> Config {
     ))
 }
 
-/// Returns the rates that `limiter` applies to the policy and to the tier.
+/// Returns the rates that `limiter` applies to the policy `api` and to its tier.
 fn rates(config: &Config, limiter: &RateLimiter) -> (u64, u64) {
     let api = config.policy("api").unwrap();
     let rate = |subject: tollgate::Subject| limiter.quotas(api, subject)[0].rate();

@@ -19,7 +19,7 @@ fn limiter(list: &DenyList) -> RateLimiter {
 }
 
 pub(crate) async fn denials(list: &mut List) {
-    list.section("Denials: Denied and LimitError, with the same texts");
+    list.section("Denials: Denied and LimitError, with the same messages");
     let limiter = limiter(&DenyList::from_iter([DenyRule::key("mallory")]));
     limiter.limit_all([Charge::new(&API, 7).cost(10), Charge::new(&DAILY, 7).cost(3)]).await.unwrap();
 

@@ -29,8 +29,8 @@ impl List {
         let mut source = error.source();
         while let Some(cause) = source {
             if !is_own(cause) {
-                // The list omits the texts of other crates, because these may change. The message must not repeat its
-                // cause.
+                // The list omits the messages of other crates' errors, because they may change. The message must not
+                // repeat its cause.
                 assert!(!text.contains(&cause.to_string()), "{text} repeats {cause}");
                 writeln!(self.0, "source: (text of another library)").unwrap();
                 break;
@@ -77,7 +77,7 @@ fn without_port(text: &str) -> String {
     format!("{}PORT{}", &text[..start], &text[start + digits..])
 }
 
-/// Returns whether the error is from this crate, so that its text is stable.
+/// Returns whether this crate defines the error, and therefore controls its text.
 fn is_own(cause: &(dyn Error + 'static)) -> bool {
     cause.is::<QuotaError>() || cause.is::<ParseQuotaError>() || cause.is::<PolicyError>() || cause.is::<CidrError>()
 }

@@ -29,7 +29,7 @@ pub(crate) fn quotas(list: &mut List) {
 }
 
 pub(crate) fn texts_of_quotas(list: &mut List) {
-    list.section("Texts of quotas: ParseQuotaError");
+    list.section("Quotas as text: ParseQuotaError");
     for text in [
         "",
         "100",

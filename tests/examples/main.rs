@@ -1,5 +1,5 @@
-//! Runs the examples as separate processes, in real time and on real sockets. The tests quote the expected texts from
-//! the top comment of each example.
+//! Runs the examples as separate processes, in real time and on real sockets. The tests quote the expected output from
+//! each example's top comment.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Panicking is how tests and their helpers fail.
 

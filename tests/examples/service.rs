@@ -53,7 +53,7 @@ async fn each_route_and_caller_has_the_limits_of_the_file() {
     assert_eq!(body["retry_in"], refused.number("retry-after"));
     assert_eq!(get("/me", &[]).await.body, "1 left\n");
 
-    // Users have the quota of their plan, and the members of a team share one quota of exports.
+    // Users have the quota of their plan, and the members of a team share one quota for exports.
     let ada = get("/export", &[ADA]).await;
     assert_eq!((left(&ada, "api"), left(&ada, "exports"), left(&ada, "strangers")), (Some(20), Some(40), None));
     assert_eq!(get("/me", &[ADA]).await.body, service.example.promised("20 left\n"));
@@ -61,13 +61,13 @@ async fn each_route_and_caller_has_the_limits_of_the_file() {
     assert_eq!((left(&bob, "api"), left(&bob, "exports")), (Some(20), Some(30)));
     let eve = get("/export", &[EVE]).await;
     assert_eq!((left(&eve, "api"), left(&eve, "exports")), (Some(290), Some(40)));
-    // If the team's quota is spent, nothing is charged to its members.
+    // If the team's quota is spent, nothing is charged to the team's members.
     for (user, status) in [(ADA, 200), (ADA, 200), (BOB, 200), (BOB, 429)] {
         assert_eq!(get("/export", &[user]).await.status(), status);
     }
     assert_eq!(get("/me", &[BOB]).await.body, "10 left\n");
 
-    // Admins have only the limit of the whole service.
+    // Only the limit for the whole service applies to admins.
     let admin = get("/export", &[KIM]).await;
     assert!(admin.status() == 200 && left(&admin, "api").is_none() && left(&admin, "exports").is_none(), "{admin:?}");
     assert_eq!(get("/me", &[KIM]).await.body, "no limit\n");

@@ -11,7 +11,7 @@ const NOW: u64 = 1_767_225_600;
 
 #[tokio::test]
 async fn each_family_reproduces_the_example_of_express_rate_limit() {
-    // These values are from the tests of express-rate-limit, for the first of five requests per minute.
+    // These values are from the tests of express-rate-limit, for the first request under a limit of five per minute.
     for (family, expected) in [
         (
             HeaderFamily::Draft6,
@@ -122,7 +122,7 @@ async fn headers_describe_the_tightest_rule_or_the_longest_wait_of_a_denial() {
 
 #[tokio::test]
 async fn resets_are_rounded_as_in_express_rate_limit() {
-    // The milliseconds left are rounded up to the header value: 59999 -> 60, 1001 -> 2, 1 -> 1.
+    // The remaining milliseconds are rounded up to whole seconds: 59999 -> 60, 1001 -> 2, 1 -> 1.
     for (passed, seconds) in [(1_000, 60), (58_999_000, 2), (59_000_000, 1), (59_999_000, 1), (59_999_999, 1)] {
         for (family, field, expected) in [
             (HeaderFamily::Draft6, "ratelimit-reset", seconds),

@@ -1,4 +1,4 @@
-//! The layer adds missing headers to the responses of `on_refusal`.
+//! The layer adds missing headers to responses from `on_refusal`.
 
 use axum::body::Bytes;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER};
@@ -7,7 +7,7 @@ use tollgate::{HeaderFamily, MINUTE, Quota, RateLimitLayer, Refusal, middleware:
 
 use crate::app::{app, layer, lines, take};
 
-/// Returns the response of `on_refusal` to the second request within a minute.
+/// Returns the response that `on_refusal` creates for the second request within a minute.
 async fn refused(
     change: impl Fn(RateLimitLayer) -> RateLimitLayer,
     refuse: impl Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync + 'static,

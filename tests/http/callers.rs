@@ -52,7 +52,7 @@ async fn an_upgrade_keeps_spent_tokens_and_raises_the_limit_immediately() {
 
     let pro = client.send("GET", &["x-user: ada", "x-plan: pro"]).await;
     assert_eq!((pro.status, pro.policies(), pro.limits()[0].1), (200, vec![("two".into(), 60, 60)], 57));
-    // A key has one bucket for all its tiers. An unknown tier has the policy's own quota.
+    // A key has one bucket for all its tiers. A caller with an unknown tier has the policy's own quota.
     let refused = client.send("GET", &["x-user: ada", "x-plan: unheard-of"]).await;
     assert_eq!((refused.status, refused.policies()), (429, vec![("two".into(), 2, 60)]));
     assert_eq!(client.get_as("bob").await.status, 200);

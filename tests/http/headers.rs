@@ -67,8 +67,8 @@ async fn an_outer_limiter_appends_to_the_headers_of_an_inner_limiter() {
     assert_eq!(answer.policies(), [("inner".into(), 1, 60), ("outer".into(), 60, 3600)]);
     assert_eq!(answer.limits(), [("inner".into(), 0, Some(60)), ("outer".into(), 59, Some(59 * 60))]);
 
-    // The inner layer refuses the request, and its Retry-After is kept. The outer layer has already charged the
-    // request.
+    // The inner layer refuses the request, and its Retry-After is kept. The outer layer has already made its own
+    // charge.
     let refused = client.get().await;
     assert_eq!((refused.status, refused.retry_after()), (429, Some(60)));
     assert_eq!(refused.policies(), answer.policies());

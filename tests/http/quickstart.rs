@@ -35,7 +35,7 @@ fn an_occupied_port_is_named_in_the_error_with_the_variable_to_set() {
     assert!(message.contains(&format!("port {port}")) && message.contains("Set PORT"), "{message}");
 }
 
-/// The process of the example, which is killed when this value is dropped.
+/// The running example process. It is killed when this value is dropped.
 struct Example(Child);
 
 impl Example {

@@ -36,8 +36,8 @@ fn a_key_denied_for_an_expensive_request_stays_denied_during_a_flood() {
         assert!(now(limiter.try_acquire(&policy, ("known", *key)).cost(9_100)).is_allowed());
         assert!(!now(limiter.try_acquire(&policy, ("known", *key)).cost(1_000)).is_allowed());
     }
-    // Each newcomer spends more tokens than the known keys. If denials were not recorded, the known keys would be
-    // evicted first.
+    // Each newcomer spends more tokens than any of the known keys. If denials were not recorded, the known keys would
+    // be evicted first.
     for key in 0..50_000 {
         drop(now(limiter.try_acquire(&policy, ("flood", key)).cost(9_500)));
     }

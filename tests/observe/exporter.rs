@@ -30,7 +30,7 @@ impl Page {
         )
     }
 
-    /// Returns the sum of a metric over the series with these labels, or `None` if there are none.
+    /// Returns the sum of a metric over the series with these labels, or `None` if there are no such series.
     pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let has = |series: &&Series| {
             let matches = |(key, value): &(&str, &str)| series.labels.get(*key).is_some_and(|known| known == value);

@@ -8,7 +8,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
-/// The events of a thread. Clones of a log share its lines.
+/// The events that a thread emits. Clones of a log share its lines.
 #[derive(Clone)]
 pub(crate) struct Log {
     level: Level,

@@ -1,5 +1,5 @@
-//! `Top` reports the heaviest keys of each policy, and shows the texts of keys only under the policies that were
-//! passed to `show_keys`.
+//! `Top` reports the heaviest keys of each policy, and shows the text of keys only for policies that were passed to
+//! `show_keys`.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn limiter_with(top: Top) -> (RateLimiter, Arc<Top>) {
     (FlakyBackend::new().limiter().observer(Arc::clone(&top)).build(), top)
 }
 
-/// Returns the requested and the refused charges of a key.
+/// Returns the number of requested charges to a key and the number of refused ones.
 fn counts(limiter: &RateLimiter, top: &Top, policy: &Policy, key: impl Into<Key>) -> (u64, u64) {
     let digest = limiter.digest(Some(&key.into()));
     let count = |keys: &[TopKey]| keys.iter().find(|key| key.digest() == digest).map_or(0, TopKey::count);
@@ -98,7 +98,7 @@ async fn all_shards_of_a_key_count_as_one_key() {
 async fn the_text_of_a_key_is_shown_only_if_the_policy_shows_keys() {
     let (limiter, top) = limiter_with(Top::new().show_keys([&TWO]));
     let long = "ä".repeat(100);
-    // These keys contain credentials, so their texts are never shown.
+    // These keys contain credentials, so their text is never shown.
     let credentials = [key::bearer().key("hunter2"), key::header("x-api-key").key("hunter2")];
     let inside = Key::from((key::cookie("session").key("hunter2"), 7));
     let shown = [Key::from("hunter2"), Key::from(long.as_str()), Key::from(("hunter2", 7))];
@@ -157,7 +157,7 @@ async fn policies_after_the_first_512_are_counted_together() {
     assert_eq!(counts(&limiter, &top, &policy(512), "ada"), (600 - 512, 0));
 }
 
-/// Regression: the text of a key was shown under any other policy that shares the sketches, too.
+/// Regression: the text of a key was also shown for any other policy that shares the sketches.
 #[tokio::test]
 async fn policies_that_are_counted_together_show_only_their_own_keys() {
     let policy = |name: String| Policy::try_new(name, TWO.quotas()[0]).unwrap();

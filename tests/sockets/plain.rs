@@ -187,7 +187,8 @@ async fn a_table_around_plain_hyper_matches_by_path() {
         ("/files/a", r#""files";r=2;t=40"#),
         ("/files/pictures/a/b", r#""pictures";r=3;t=45"#),
         ("/files/pictures", r#""files";r=1;t=20"#),
-        // No table entry matches an empty wildcard, another spelling, or a parameter that only a router can match.
+        // No table entry matches an empty wildcard, a different spelling of a path, or a parameter that only a router
+        // can match.
         ("/files/", r#""rest";r=8;t=54"#),
         ("/%77ords", r#""rest";r=7;t=47"#),
         ("/users/7", r#""rest";r=6;t=40"#),

@@ -16,7 +16,7 @@ use crate::echo::{METHOD, serve};
 
 const ONE: Policy = Policy::new("one", Quota::token_bucket(1, MINUTE));
 
-/// Builds a call of `test.Echo/Say` with an uncompressed message of two bytes.
+/// Builds a call to `test.Echo/Say` with an uncompressed message of two bytes.
 fn call(address: SocketAddr, content_type: &str) -> Request<Full<Bytes>> {
     Request::post(format!("http://{address}{METHOD}"))
         .header("host", address.to_string())

@@ -1,4 +1,4 @@
-//! Errors of a status endpoint, which match those of the layer.
+//! The errors of a status endpoint match the layer's errors.
 
 use axum::Router;
 use axum::http::StatusCode;

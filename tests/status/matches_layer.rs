@@ -1,4 +1,4 @@
-//! The status matches the layer in its keys, tiers, routes, skipped requests and quotas changed at run time.
+//! The status endpoints use the same keys, tiers, routes, skipped requests and changed quotas as the layer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

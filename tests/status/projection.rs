@@ -93,7 +93,7 @@ proptest! {
                     let charge = if ask.max_wait().is_some() { charge.reserve() } else { charge };
                     let answered = *limiter.try_check_all([charge]).await.unwrap().get(0).unwrap().step();
                     let projected = step(&quota, &state, now, ask);
-                    // The spent tokens in an answer do not include that call's own charge.
+                    // An answer's spent tokens do not include the charge of the call that it answers.
                     let charged = if projected.is_allowed() { cost as f64 } else { 0.0 };
                     let left = (projected.state.spent - charged).max(0.0);
                     assert_eq!((projected.verdict, left), (answered.verdict, answered.state.spent));

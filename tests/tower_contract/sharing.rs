@@ -14,7 +14,8 @@ use crate::contract_service::ContractService;
 
 const HUNDRED: Policy = Policy::new("hundred", Quota::token_bucket(100, MINUTE));
 
-/// This struct names the types of the layer and the service, whose parameters contain no closures or `impl Trait`.
+/// This struct can name the types of the layer and the service, because their parameters contain neither closures nor
+/// `impl Trait`.
 struct Site {
     layer: RateLimitLayer,
     service: RateLimit<ContractService>,

@@ -1,4 +1,4 @@
-//! The responses when the backend fails, which have a `Retry-After` and reveal nothing about the backend.
+//! When the backend fails, responses have a `Retry-After` and reveal nothing about the backend.
 
 use axum::body::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};

@@ -30,14 +30,14 @@ pub struct PhaseStats {
     pub phase: Phase,
     /// The requests in the whole phase.
     pub whole: Honest,
-    /// The requests in the seconds without CPU steal in that second or the previous second, and the number of these
-    /// seconds.
+    /// The requests in undisturbed seconds, and the number of these seconds. A second is undisturbed if there was no
+    /// CPU steal in it or in the second before it.
     pub undisturbed: Honest,
     pub seconds: usize,
 }
 
 impl Run {
-    /// The seconds of a phase.
+    /// Returns the samples that were taken in a phase.
     pub fn of(&self, phase: Phase) -> impl Iterator<Item = &Sample> {
         self.samples.iter().filter(move |sample| sample.phase == phase)
     }

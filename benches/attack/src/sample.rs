@@ -103,7 +103,7 @@ fn field(text: &str, name: &str) -> Result<u64> {
 /// Returns the CPU time of a process, which is zero if the process has ended.
 pub fn used_by(pid: u32) -> Duration {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return Duration::ZERO };
-    // The second field is a name in parentheses, which may contain blanks. utime and stime are the 14th and 15th.
+    // The second field is a name in parentheses, which may contain spaces. utime and stime are the 14th and 15th.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     ticks(fields.split_whitespace().skip(11).take(2))
 }
@@ -119,7 +119,7 @@ pub fn stolen() -> Duration {
     of_machine(&[7])
 }
 
-/// Returns the sum of these fields of the CPU times of all processors.
+/// Returns the sum of these fields of the machine's total CPU time.
 fn of_machine(which: &[usize]) -> Duration {
     let Ok(stat) = fs::read_to_string("/proc/stat") else { return Duration::ZERO };
     let fields = stat.lines().next().unwrap_or("").split_whitespace().skip(1);

@@ -40,12 +40,12 @@ const KEY_QUOTA: Quota = Quota::fixed_window(KEY_LIMIT, KEY_WINDOW);
 pub const KEY_LIMIT: u64 = 1_000;
 pub const KEY_WINDOW: Duration = Duration::from_secs(300);
 
-/// A limit for each address of callers without a valid key.
+/// A limit for each address, for callers without a valid key.
 pub const CLIENT: Policy = Policy::new("client", Quota::token_bucket(CLIENT_RATE, SECOND).capacity(CLIENT_CAPACITY));
 pub const CLIENT_RATE: u64 = 10;
 pub const CLIENT_CAPACITY: u64 = 20;
 
-/// A limit for each API key and day. Attackers flood this policy with invented keys, and exhaust the quota of each key.
+/// A daily limit for each API key. Attackers flood this policy with invented keys, and exhaust the quota of each key.
 const TRIAL: Policy = Policy::new("trial", Quota::token_bucket(3, DAY));
 
 /// A limit for each API key that delays requests instead of refusing them.
@@ -164,7 +164,8 @@ fn http() -> Builder<TokioExecutor> {
     http
 }
 
-/// Serves the status page, which can be read with `curl`, on a separate thread, so that it responds under load.
+/// Serves the status page, which can be read with `curl`. A separate thread serves it, so that it responds even under
+/// load.
 fn serve_status(admin: &AdminListener, metrics: &RuntimeMetrics, limiter: &RateLimiter) {
     for stream in admin.incoming() {
         let Ok(mut stream) = stream else { continue };

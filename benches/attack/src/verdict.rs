@@ -123,7 +123,7 @@ fn honest(run: &Run) -> Verdict {
     }
 }
 
-/// Only the flooded policy bears the cost of the flood.
+/// Checks that the flood affects only the flooded policy.
 fn fair(run: &Run) -> Verdict {
     let of = |name| stats_of(run, name).map_or((0, 0), |stats| (stats.ok, stats.sent));
     let ((ok, sent), (own_ok, own_sent)) = (of(NEWCOMERS_OF_ANOTHER), of(NEWCOMERS));

@@ -22,13 +22,13 @@ use crate::rounds::{ROUND, interleaved, median, rounds, rounds_of};
 pub enum Kind {
     /// A limit that never denies. No key is fully refilled during the run, so limiters must keep all state.
     Allowed,
-    /// A limit of one, which is spent while filling the table.
+    /// A limit of one, which is spent while the table is filled.
     Denied,
 }
 
 impl Kind {
-    /// Returns the period of a token and the burst. governor stores their product in 64 bits, in nanoseconds. If there
-    /// are few keys, each is used often, and if there are many keys, each is used rarely.
+    /// Returns the time in which one token is refilled, and the burst. governor stores their product in 64 bits, in
+    /// nanoseconds. If there are few keys, each is used often, and if there are many keys, each is used rarely.
     fn quota(self, keys: usize) -> (Duration, u32) {
         match self {
             Kind::Denied => (HOUR, 1),
@@ -126,8 +126,9 @@ pub fn decisions(kinds: &[Kind], keys: usize, threads: &[usize], few: bool) -> V
     named.chunks(tables[0].1.len()).map(<[_]>::to_vec).collect()
 }
 
-/// Returns the ratio of the cost of a denial to that of an allowed call, for some limiters and each round. Because the
-/// location in memory matters, each limiter has several tables of each kind, and the ratio is that of their medians.
+/// Returns, for some limiters and each round, the ratio of a denial's cost to that of an allowed call. Because a
+/// table's location in memory matters, each limiter has several tables of each kind, and the ratio is that of their
+/// medians.
 pub fn refused_to_allowed(keys: usize, tables: usize) -> Vec<(&'static str, Vec<f64>)> {
     // Alternate the kinds, so that neither is always filled first.
     let kinds = [Kind::Allowed, Kind::Denied].into_iter().cycle().take(2 * tables);
@@ -188,8 +189,8 @@ fn ours(period: Duration, burst: u32, keys: usize) -> (RateLimiter, Policy) {
     (limiter, Policy::new("bench", Quota::token_bucket(1, period).capacity(burst.into())))
 }
 
-/// Makes several charges in one call, either all or none. governor needs a limiter for each charge, and calls them in
-/// order.
+/// Makes several charges in one call, either all or none. governor needs a limiter for each charge, and the limiters
+/// are called in order.
 pub fn rules(count: usize, keys: usize) -> [Contestant; 2] {
     const NAMES: [&str; 8] = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
     let (period, burst) = Kind::Allowed.quota(keys);

@@ -1,4 +1,4 @@
-//! The system's allocator, with counting that can be turned off, because it costs time.
+//! The system's allocator, with counters that can be turned off, because counting costs time.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -21,17 +21,17 @@ impl Counting {
         COUNT.load(Relaxed)
     }
 
-    /// The allocated bytes.
+    /// The number of allocated bytes.
     pub fn live() -> i64 {
         LIVE.load(Relaxed)
     }
 
-    /// The maximum of the allocated bytes.
+    /// The maximum number of allocated bytes.
     pub fn peak() -> i64 {
         PEAK.load(Relaxed)
     }
 
-    /// Resets the maximum to the bytes that are allocated now.
+    /// Resets the maximum to the number of bytes that are allocated now.
     pub fn forget_peak() {
         PEAK.store(LIVE.load(Relaxed), Relaxed);
     }

@@ -22,7 +22,7 @@ impl Keys {
         Keys { list: (0..length).map(|i| key(i % count, count)).collect(), distinct: count }
     }
 
-    /// Returns each name once, in another order.
+    /// Returns each name once, in a different order.
     pub fn shuffled(&self) -> impl Iterator<Item = &String> {
         (0..self.distinct).map(|i| &self.list[scatter(i, self.distinct, 0x85eb_ca77)])
     }

@@ -143,7 +143,7 @@ pub fn layers(kind: Kind) -> Vec<Stack> {
     all
 }
 
-/// Returns every layer that is served. They include a layer that does nothing, as the baseline for axum's cost per
+/// Returns all stacks that are served. They include a layer that does nothing, as the baseline for axum's cost per
 /// layer, and tollgate around the whole router, where axum adds no such cost.
 pub fn served(kind: Kind) -> Vec<Stack> {
     let mut all = layers(kind);
@@ -184,7 +184,7 @@ pub async fn serve(stack: &str, kind: Kind, listener: TcpListener) -> std::io::R
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await
 }
 
-/// The period of a token and the burst. They are chosen for a few keys, which are used often.
+/// Returns the time in which one token is refilled, and the burst. Both are chosen for a few keys that are used often.
 fn quota(kind: Kind) -> (Duration, u32) {
     if kind == Kind::Allowed { (SECOND, 4_000_000_000) } else { (HOUR, 1) }
 }
@@ -211,7 +211,7 @@ fn tower_governor_headers(kind: Kind) -> GovernorLayer<PeerIpKeyExtractor, State
     GovernorLayer::new(config)
 }
 
-/// The headers of this layer cannot be disabled.
+/// This layer's headers cannot be disabled.
 fn axum_governor(kind: Kind) -> axum_governor::GovernorLayer<IpAddr> {
     let quota = match quota(kind) {
         (SECOND, burst) => axum_governor::Quota::requests_per_second(NonZeroU32::MIN).burst(some(burst)),

@@ -81,7 +81,7 @@ fn quotas_and_enforcement_are_set_and_restored() {
     assert!(!service.tollgate(&["policies"]).1.contains("enforced"));
 }
 
-/// Regression: JSON has no such numbers, so the program's setting was restored.
+/// Regression: JSON cannot represent NaN or infinity, so the program's setting was restored instead.
 #[test]
 fn a_share_that_is_not_a_number_is_refused() {
     let service = Service::start();

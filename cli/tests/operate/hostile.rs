@@ -1,4 +1,5 @@
-//! Answers of a server that is not the router, or that wants to harm the operator's terminal or find out the token.
+//! Answers from a server that is not the admin router, or that tries to harm the operator's terminal or obtain the
+//! token.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};

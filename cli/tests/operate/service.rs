@@ -16,7 +16,7 @@ use tollgate::{HOUR, MemoryBackend, Policy, Quota, RateLimitLayer, RateLimiter, 
 pub const TOKEN: &str = "correct-horse-battery";
 pub const READER: &str = "a token that may only read";
 
-/// Each name may send five requests an hour, so that a test never waits. The service stops when this value
+/// Each name may send five requests per hour, so no token is refilled during a test. The service stops when this value
 /// is dropped.
 pub struct Service {
     _runtime: Runtime,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::service::{Service, TOKEN};
 
-/// A terminal multiplexer with its own socket, which is stopped when this value is dropped.
+/// A terminal multiplexer with its own socket. It is stopped when this value is dropped.
 struct Tmux {
     socket: String,
 }
@@ -65,7 +65,7 @@ fn the_live_table_survives_resizing_and_a_server_that_goes_away() {
     assert!(fits(&screen, 80) && screen.starts_with("charges since"), "{screen}");
 
     tmux.run(&["resize-window", "-x", "40", "-y", "6"]);
-    // Until the table is redrawn, the terminal breaks the lines of the large table.
+    // Until the table is redrawn, the terminal wraps the lines of the large table.
     let is_small =
         |screen: &str| screen.starts_with("charges since") && fits(screen, 40) && screen.lines().count() <= 6;
     tmux.wait_for("the small table", |screen| is_small(screen) && screen.contains("all keys"));

@@ -1,5 +1,5 @@
-//! A flood under one policy. The invented keys exhaust their quotas, so all of their rows deny requests. Also the
-//! honest newcomers that arrive during the flood, under the flooded policy and under another policy.
+//! A flood under one policy. The invented keys exhaust their quotas, so all of their rows deny requests. Honest
+//! newcomers also arrive during the flood, under the flooded policy and under another policy.
 
 use std::net::Ipv4Addr;
 
@@ -22,7 +22,8 @@ pub async fn flood(target: Target, keys_per_second: u64) {
     }
 }
 
-/// Sends one request each from new callers of the flooded policy, some of whom share a quota while the table is full.
+/// Sends requests under the flooded policy, each from a new caller. While the table is full, some of these callers
+/// share a quota.
 pub async fn newcomers(target: Target, per_second: u64) {
     let mut connection = ReconnectingClient::new(target, Ipv4Addr::new(127, 68, 0, 1));
     start(async move {
@@ -34,7 +35,7 @@ pub async fn newcomers(target: Target, per_second: u64) {
     });
 }
 
-/// Sends one request each from new callers of another policy, who must not be affected by the flood.
+/// Sends requests under another policy, each from a new caller. The flood must not affect these callers.
 pub async fn newcomers_of_another(target: Target, per_second: u64) {
     let mut connection = ReconnectingClient::new(target, PROXY);
     start(async move {

@@ -40,7 +40,7 @@ async fn burst(connection: &mut Option<SendRequest<bytes::Bytes>>, from: Ipv4Add
     };
     let mut ready = ready.ready().await?;
     for i in 0..BATCH {
-        // Half of the streams are reset while their requests wait.
+        // Half of the streams are reset while their requests are waiting.
         let path = if i % 2 == 0 { "api" } else { "wait" };
         let request = Request::get(format!("http://resets/{path}")).header("x-api-key", "resets").body(())?;
         let (_response, mut stream) = ready.send_request(request, true)?;

@@ -1,6 +1,6 @@
 //! Compares decisions on Redis with a bare round trip and with other crates' Redis backends, interleaved in one run.
 //! Run it with `make bench-redis`. The run can be changed with the arguments `keys=100000`, `rounds=1`, `tasks=64`,
-//! `charges=1` and `only=PING,coalesced` (words of names).
+//! `charges=1` and `only=PING,coalesced` (words in the contestants' names).
 //!
 //! Starts a redis-server and prints Markdown tables: requests and decisions per second, latency, and the cost of a
 //! decision on the server's main thread. The server has the first core, and the client has the second. Each contestant
@@ -131,7 +131,7 @@ impl Choice {
     }
 }
 
-/// The results of each contestant by number of tasks and round.
+/// Each contestant's results, by number of tasks and round.
 type Results = Vec<(&'static str, [Vec<Round>; TASKS.len()])>;
 
 /// Returns the results, indexed by the number of charges.
@@ -196,7 +196,7 @@ fn decisions(name: &str, charges: usize) -> f64 {
 fn print_targets(results: &[Results]) {
     println!("| ratio | target | 1 charge | 3 charges |");
     println!("| --- | --- | --- | --- |");
-    // Returns a figure of a contestant in a round.
+    // Returns one of a contestant's figures in a round.
     type Figure<'a> = &'a dyn Fn((usize, &Results), usize) -> Option<f64>;
     let line = |label: &str, target: &str, of: Figure, to: Figure| {
         let cells = CHARGES.into_iter().zip(results).map(|results| {
@@ -411,7 +411,7 @@ async fn all(charges: usize, charge: impl AsyncFn(usize) -> bool) {
     });
 }
 
-/// The part of one task in a round.
+/// One task's part of a round.
 struct Turns {
     keys: Rc<[String]>,
     dice: Dice,
@@ -439,7 +439,7 @@ struct Round {
     /// Latencies in microseconds.
     p50: f64,
     p99: f64,
-    /// Microseconds of the server's main thread per request.
+    /// The CPU time of the server's main thread per request, in microseconds.
     server: f64,
 }
 
@@ -452,7 +452,7 @@ impl Round {
     }
 }
 
-/// A redis-server, which ends with the run.
+/// A redis-server process, which ends with the run.
 struct Server {
     child: Child,
     port: u16,

@@ -15,7 +15,7 @@ const LENGTHS: [usize; 4] = [10, 1_000, 10_000, 100_000];
 pub fn print() {
     println!("| callers | networks | ns per lookup | to 10 networks |");
     println!("| --- | ---: | ---: | ---: |");
-    // The last number means that one of so many callers is denied.
+    // The last field is the `n` in "one of `n` callers is denied".
     for (label, callers, v6, one_in) in [
         ("1,000 by IPv4, a tenth denied", 1_000, false, 10),
         ("1,000 by IPv6, a tenth denied", 1_000, true, 10),

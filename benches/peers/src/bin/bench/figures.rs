@@ -27,7 +27,7 @@ fn table(results: &str) -> String {
     out
 }
 
-/// The figure in the first row of the table that begins with the peer's name and the figure's other cells.
+/// Returns the figure from the table's first row whose name is that of the peer and whose second cell matches.
 fn cell(section: &str, figure: &Figure, peer: &str) -> String {
     let name = format!("{peer}{}", figure.suffix);
     let name = [name.replace(" GCRA", ", GCRA"), name];

@@ -1,4 +1,4 @@
-//! Measures real servers on loopback, with and without layers, under 64 connections with one request each at a time.
+//! Measures real servers on loopback, with and without layers, over 64 connections, each with one request at a time.
 //! Part of `make bench`.
 //!
 //! Each stack is served by a separate process on the first core, and the client has the second. In each of 20 rounds, a

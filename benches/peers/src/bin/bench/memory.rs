@@ -1,15 +1,14 @@
 //! Measures the memory per key, and the longest call while a table grows. Part of `make bench`.
 //!
 //! Each table grows from empty in a separate process, three times for each limiter, in turns. Each key is created, used
-//! once and dropped, so that the remaining memory is that of the limiter. Prints the medians as Markdown.
+//! once and dropped, so that only the limiter's memory remains. Prints the medians as Markdown.
 
 use std::process::Command;
 use std::time::Instant;
 
 use tollgate_peers::{Counting, Kind, interleaved, key, limiters, quick, ratio, resident};
 
-/// The bytes per key (allocated, maximum, resident), and the nanoseconds of a call (median, 99.9th percentile,
-/// maximum).
+/// The bytes per key (allocated, maximum, resident), and the nanoseconds per call (median, 99.9th percentile, maximum).
 type Measured = [f64; 6];
 
 pub fn print() {

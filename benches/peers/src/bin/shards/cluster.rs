@@ -109,7 +109,7 @@ async fn run(limiters: &[RateLimiter], policy: &Arc<Policy>, key: &Arc<str>, tas
     running.join_all().await.into_iter().sum()
 }
 
-/// The CPU seconds of each node's main thread.
+/// Returns the CPU seconds of each node's main thread.
 fn cpu(cluster: &Cluster) -> Vec<f64> {
     let of = |info: &str, name: &str| -> f64 {
         let value = info.lines().find_map(|line| line.strip_prefix(name));
@@ -130,7 +130,8 @@ fn saturated(runtime: &tokio::runtime::Runtime, limiters: &[RateLimiter]) -> Str
     table
 }
 
-/// Makes calls at twice the rate. Returns the numbers of calls and of admitted calls in relation to the limit.
+/// Makes calls at twice the rate. Returns the number of calls and the number of admitted calls, both relative to the
+/// limit.
 async fn paced(limiters: &[RateLimiter], policy: &Arc<Policy>, demand: Demand) -> (f64, f64) {
     let counts: Arc<[AtomicU64; 2]> = Arc::default();
     let mut running = JoinSet::new();

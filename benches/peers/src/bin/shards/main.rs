@@ -86,12 +86,12 @@ fn described_lines(what: &str, lines: &[Line]) -> String {
     format!("{what} with 1, 4 and 16 shards. {}.", each.collect::<Vec<_>>().join("; "))
 }
 
-/// The policy of the busy key for each number of shards.
+/// Returns the busy key's policy for each number of shards.
 fn policies(quota: Quota) -> [Arc<Policy>; SHARDS.len()] {
     SHARDS.map(|shards| Arc::new(Policy::new("hot", quota.shards(shards))))
 }
 
-/// The median ratio of two figures of the same round, and a text that contains its 95 % interval.
+/// Returns the median ratio of two figures from the same round, and a text that contains the ratio's 95 % interval.
 fn relative(figures: &[f64], to: &[f64]) -> (f64, String) {
     let ratios: Vec<f64> = figures.iter().zip(to).map(|(figure, to)| figure / to).collect();
     let (middle, low, high) = spread(&ratios);

@@ -22,7 +22,7 @@ pub const ABOUT: &str = "The calls ask for twice the limit, at random (Poisson) 
 struct Case {
     quota: Quota,
     demand: Demand,
-    /// The name of its line in the plot, if it has one.
+    /// The name of this case's line in the plot, if there is one.
     line: Option<&'static str>,
 }
 
@@ -82,9 +82,9 @@ fn algorithm(quota: &Quota) -> &'static str {
 
 /// The outcome of a simulation.
 struct Admitted {
-    /// Admitted tokens in relation to the refilled ones.
+    /// The number of admitted tokens relative to the number of refilled tokens.
     share: f64,
-    /// The share of calls with the largest cost that were admitted.
+    /// The share that was admitted of the calls with the largest cost.
     of_large: Option<f64>,
     /// The mean number of tokens in all shards when a call is denied.
     left: f64,
@@ -153,5 +153,5 @@ fn simulate(quota: Quota, demand: Demand, shards: u64) -> Admitted {
     }
 }
 
-/// Periods until a full quota is saturated.
+/// The number of periods until a full quota is saturated.
 const WARM_UP: u64 = 3;
