@@ -80,7 +80,10 @@ fn check(order: &str, keys: impl Iterator<Item = u32>, bare: Option<(u64, Durati
     assert!(grown < MAX_BYTES, "{order}: memory grew by {grown} bytes");
     if let Some(bare) = bare {
         let cost = ns((calls, lasted)) - ns(bare);
-        println!("  {:.0} ns each without `Top`: {cost:.0} ns per observed denial, which counts twice", ns(bare));
+        println!(
+            "  {:.0} ns each without `Top`: observing a denial costs {cost:.0} ns (it is counted twice)",
+            ns(bare)
+        );
     }
     let ranks: HashMap<_, _> = (1..=KEYS).map(|rank| (limiter.digest(Some(&Key::from(rank))), rank)).collect();
     assert_eq!(ranks.len(), KEYS as usize);

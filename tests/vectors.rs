@@ -373,9 +373,12 @@ fn tight(id: &str, quota: &Quota, state: &State, now: Micros, ask: Ask, verdict:
             assert!(!step(quota, state, before, ask).is_allowed(), "{id}: also granted a microsecond before {retry:?}");
         }
         Verdict::Reserve { wait } if ask.tokens() <= quota.get_capacity() => {
-            assert!(step(quota, state, now + wait, plain).is_allowed(), "{id}: due time after {wait:?} is too early");
+            assert!(
+                step(quota, state, now + wait, plain).is_allowed(),
+                "{id}: the due time, in {wait:?}, is too early"
+            );
             let before = now + (wait - Duration::from_micros(1));
-            assert!(!step(quota, state, before, plain).is_allowed(), "{id}: due time after {wait:?} is too late");
+            assert!(!step(quota, state, before, plain).is_allowed(), "{id}: the due time, in {wait:?}, is too late");
         }
         _ => {}
     }

@@ -119,8 +119,9 @@ interface ProjectedLimit {
 }
 
 /**
- * Projects the limits, grouped by policy. A request spends tokens from one shard, under all of the policy's quotas. A
- * policy's limits have the same shards in the same order. The limits' names end with the period, as in `api;1s`.
+ * Projects the limits, grouped by policy. A request is charged under all of the policy's quotas, and spends tokens from
+ * the same shard of each. A policy's limits have the same shards in the same order. The limits' names end with the
+ * period, as in `api;1s`.
  */
 function chargesOf(limits: readonly Snapshot[], at: number, count: number): (readonly ProjectedLimit[])[] {
   const charges = new Map<string, ProjectedLimit[]>();
@@ -138,7 +139,7 @@ function best(charge: readonly ProjectedLimit[], rating: (row: Projected) => num
   return ratings.indexOf(Math.max(...ratings));
 }
 
-/** Returns `limit` after `count` tokens were spent from the row of `shard`. */
+/** Returns a copy of `limit` with `count` tokens spent from the row of `shard`. */
 function charged({ limit, rows }: ProjectedLimit, shard: number, count: number): Snapshot {
   const { row } = rows[shard]!;
   const spent = Math.min(row.spent + count, LAST);

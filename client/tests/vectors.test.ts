@@ -181,8 +181,8 @@ function checkTight(
     assert.ok(at(retryAfter, reserve), `${id}: still denied after ${retryAfter} us`);
     assert.ok(!at(retryAfter - 1, reserve), `${id}: allowed a microsecond before ${retryAfter} us`);
   } else if (wait > 0 && count <= quota.capacity) {
-    assert.ok(at(wait, false), `${id}: due time after ${wait} us is too early`);
-    assert.ok(!at(wait - 1, false), `${id}: due time after ${wait} us is too late`);
+    assert.ok(at(wait, false), `${id}: the due time, in ${wait} us, is too early`);
+    assert.ok(!at(wait - 1, false), `${id}: the due time, in ${wait} us, is too late`);
   }
 }
 
@@ -211,7 +211,7 @@ function rational(text: string): number {
 
 type Clock = (ms: number) => number;
 
-/** Moves vectors that begin before the epoch forward by whole periods, because no instant may be before the epoch. */
+/** Shifts vectors forward by whole periods if they begin before the epoch, because no instant may be before the epoch. */
 function clockOf({ steps = [], now_ms, state_before: before, config: { period } }: Line): Clock {
   const times = steps.map((step) => step.now_ms);
   const earliest = Math.min(...times, now_ms ?? Infinity, before ? before.ts - period : Infinity);

@@ -179,7 +179,8 @@ fn denied(quota: &Quota, state: State, now: Micros, ask: Ask) -> Step {
     Step { verdict: Verdict::Deny { retry: at.map(|at| at.since(now)) }, state, now }
 }
 
-/// Grants or reserves the tokens of `ask` from an own row that is already rolled. Returns `None` if the ask is denied.
+/// Grants or reserves the tokens of `ask` from a row of the same quota, which must already be
+/// rolled. Returns `None` if the ask is denied.
 #[inline]
 pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Verdict> {
     let cost = ask.cost;
@@ -190,7 +191,7 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
     due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
-/// Returns the first instant at which `ask` would be granted. The row is an own row that is already rolled, and the ask
+/// Returns the first instant at which `ask` would be granted. The row is of the same quota and already rolled, and the ask
 /// is denied at `now`.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
@@ -297,7 +298,7 @@ mod tests {
         let later = NOW + SECOND;
         let nothing = step(&new, &row, later, Ask::cost(0));
         assert_eq!((nothing.verdict, nothing.state), (Verdict::Allow, row));
-        // A cost above 0 converts the row to the new quota. A cost of 0 changes only an own row.
+        // A cost above 0 converts the row to the new quota. A cost of 0 changes only a row of the same quota.
         assert_eq!(step(&new, &row, later, Ask::cost(1)).state.stamp, new.stamp());
         let own = step(&old, &row, NOW + MINUTE, Ask::cost(0));
         assert_eq!((own.verdict, own.state.spent, own.state.at), (Verdict::Allow, 0.0, NOW + MINUTE));

@@ -88,7 +88,7 @@ pub trait NoticeSubscriber: Send + Sync + 'static {
     fn receive(&self, notices: Vec<Notice>, all: bool);
 }
 
-/// A message on a [`NoticeChannel`], with a topic, a text and a lifetime. See [`NoticeChannel`] for an example.
+/// A message on a [`NoticeChannel`], with a topic, text and a lifetime. See [`NoticeChannel`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct Notice {

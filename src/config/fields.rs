@@ -162,7 +162,7 @@ pub(super) const QUOTA: Table = Table {
             "The number of tokens that can be reserved for later.",
         ),
         Field::new("shards", Number(1, Quota::MAX_SHARDS), "The number of rows among which the quota is divided."),
-        Field::new("start", Duration, "The start of the windows, as a time after midnight UTC."),
+        Field::new("start", Duration, "The start of the windows, as an offset from midnight UTC."),
     ],
 };
 

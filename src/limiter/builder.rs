@@ -127,8 +127,8 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets how many rows of a remote backend are cached. Each row takes 100 bytes, and 0 turns the cache off. Backends
-    /// in this process do not use the cache. Defaults to 16,384.
+    /// Sets how many rows of a remote backend are cached. Each row takes 100 bytes. If the number is 0, nothing is
+    /// cached. Backends in this process do not use the cache. Defaults to 16,384.
     ///
     /// For one second after a row was read, a call is denied without asking the backend if the cached row shows that
     /// the backend would deny it. Refunds, resets and quota changes made by this limiter take effect immediately.

@@ -129,7 +129,7 @@ pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
         return Err("has no route that begins with \"/\"; write \"POST /todos\" or \"/todos\"".into());
     }
     if route.contains(['?', '#']) {
-        return Err("has a \"?\" or a \"#\", and routes match paths only; write the path only".into());
+        return Err("has a \"?\" or a \"#\", but routes match only the path; write just the path".into());
     }
     if route.split('/').any(|part| part.starts_with([':', '*'])) {
         return Err("would match no request; write \"{id}\" for \":id\", \"{*rest}\" for \"*rest\"".into());

@@ -109,7 +109,7 @@ impl Top {
         self
     }
 
-    /// Returns up to `max` keys with the most requested charges under a policy, the heaviest first.
+    /// Returns the keys that requested the most charges under a policy, at most `max` of them, the heaviest first.
     pub fn requested(&self, policy: &PolicyName, max: usize) -> TopKeys {
         self.heaviest(policy, max, |sketches| &sketches.requested)
     }

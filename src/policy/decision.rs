@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(denied.retry_after(), None);
         assert_eq!(
             denied.to_string(),
-            "rate limit exceeded: \"api\" cannot grant 11 tokens together (10 at most); retrying will not help"
+            "rate limit exceeded: \"api\" cannot grant 11 tokens at once (10 at most); retrying will not help"
         );
     }
 

@@ -258,7 +258,7 @@ impl Denied {
         Denied(Box::new(decisions))
     }
 
-    /// All decisions on the call in the order of the charges, including those on charges that fit.
+    /// All decisions on the call, in the order of the charges, including those on charges within their limits.
     pub fn decisions(&self) -> &Decisions {
         &self.0
     }
@@ -306,7 +306,7 @@ impl fmt::Display for Decisions {
                 Reason::CostTooLarge => {
                     write!(
                         f,
-                        " cannot grant {} tokens together ({} at most)",
+                        " cannot grant {} tokens at once ({} at most)",
                         decision.cost(),
                         decision.quota().ceiling()
                     )?;
@@ -316,7 +316,7 @@ impl fmt::Display for Decisions {
                     let (shards, capacity) = (quota.get_shards(), quota.shard(0).get_capacity());
                     write!(
                         f,
-                        " cannot grant {cost} tokens together: each of its {shards} shards grants {capacity} at most"
+                        " cannot grant {cost} tokens at once: each of its {shards} shards grants {capacity} at most"
                     )?;
                 }
                 Reason::WaitTooLong => {

@@ -67,7 +67,7 @@ impl fmt::Display for WindowFault {
                 let (count, unit) = duration::parts(Duration::from_micros(*period));
                 write!(
                     f,
-                    "two quotas per {count} {unit} have different algorithms; a key has one row for all tiers, so quotas \
+                    "two quotas with the period {count} {unit} have different algorithms; a key has one row for all tiers, so quotas \
                      of one period must use the same algorithm"
                 )
             }

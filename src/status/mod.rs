@@ -125,8 +125,8 @@ where
 /// Creates an endpoint that returns the time of the limiter's backend in microseconds since the Unix epoch, as in
 /// `{"now": 1767225600123456}`. The limiter bases its decisions on this time.
 ///
-/// Snapshots also contain this time. The endpoint is for clients that received a snapshot in another way, for example
-/// as part of a page. See the [module](self) for an example.
+/// Snapshots also contain this time. The endpoint is for clients that did not get their snapshot from a status
+/// endpoint, for example because the snapshot is embedded in a page. See the [module](self) for an example.
 pub fn time<S>(limiter: &RateLimiter) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,

@@ -39,7 +39,7 @@ async fn each_route_and_caller_has_the_limits_of_the_file() {
     let service = Service::start();
     let get = async |path: &str, headers: &[&str]| service.get(path, headers).await;
 
-    // An anonymous caller can send one request and one export, but no second export.
+    // An anonymous caller can send one request and one export, but not a second export.
     let hello = get("/", &[]).await;
     assert_eq!((hello.status(), left(&hello, "api"), left(&hello, "exports")), (200, Some(11), None));
     assert_eq!((left(&hello, "strangers"), left(&hello, "service")), (Some(99), Some(999)));

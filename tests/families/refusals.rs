@@ -156,6 +156,6 @@ async fn retry_jitter_only_adds_time() {
         assert!(answer.limits()[0].2.unwrap() <= retry, "`t` must not be after Retry-After");
         seen.insert(retry);
     }
-    // It is practically impossible that 200 random draws from eleven values miss five of the values.
+    // It is practically impossible for 200 random draws from eleven values to miss five of them.
     assert!(seen.len() > 6, "{seen:?}");
 }

@@ -136,7 +136,7 @@ async fn a_cost_above_the_capacity_is_denied_without_retry_after() {
     assert_eq!(never.limits(), [("ten".into(), 3, None)]);
     assert_eq!(never.violated_policies(), ["ten"]);
     // Regression: the body had no detail.
-    let detail = "rate limit exceeded: \"ten\" cannot grant 11 tokens together (10 at most); retrying will not help";
+    let detail = "rate limit exceeded: \"ten\" cannot grant 11 tokens at once (10 at most); retrying will not help";
     assert_eq!((&never.problem()["detail"], refused.problem().get("detail")), (&detail.into(), None));
     assert_eq!(client.get().await.limits()[0].1, 2);
 }

@@ -136,7 +136,8 @@ impl Model {
         (wait <= longest.as_micros() as i128).then_some(wait)
     }
 
-    /// Returns how long a charge of `tokens` at `now` has to wait: until all debt over the capacity is repaid.
+    /// Returns how long a charge of `tokens` at `now` has to wait until the debt has been repaid down to the
+    /// capacity.
     pub(crate) fn wait(&self, row: &Row, now: i128, tokens: u64) -> i128 {
         let over = self.over(row, now, i128::from(tokens), self.capacity);
         if self.algorithm == Algorithm::FixedWindow {

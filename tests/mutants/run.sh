@@ -31,7 +31,7 @@ small() {
     esac
 }
 
-# The filter for these tests. The exhaustive tests take longer than all others together.
+# The filter for these tests. The exhaustive tests take longer than all the others combined.
 which_tests() {
     case "$1" in
         algebra) echo "--skip exhaustive --skip million --skip interleaving" ;;
@@ -40,7 +40,7 @@ which_tests() {
     esac
 }
 
-# The test targets of the whole crate that cover the group, for the mutants that survived.
+# The test targets in the whole crate that cover the group. They are run on the mutants that survived.
 whole() {
     case "$1" in
         algebra) echo "--lib --test=vectors --test=properties --test=settlement --test=status" ;;

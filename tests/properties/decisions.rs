@@ -120,7 +120,7 @@ fn on_the_edge(model: &Model, row: &Row, now: i128, ask: &Ask) -> bool {
 }
 
 /// Checks that the same ask is granted at the retry time, but not a microsecond earlier. A reservation must be due
-/// exactly when all debt over the capacity is repaid.
+/// exactly when the debt has been repaid down to the capacity.
 pub(crate) fn check_promise(quota: &Quota, state: &State, ask: &Ask, answer: &Step) -> Result<(), TestCaseError> {
     match answer.verdict {
         Verdict::Allow | Verdict::Deny { retry: None } => {}

@@ -215,10 +215,10 @@ fn compare(
     }
     match (decided.retry_after(), expected.retry_after()) {
         (Some(cached), Some(actual)) => {
-            prop_assert!(cached >= actual, "the cached retry time {cached:?} is earlier than {actual:?}");
+            prop_assert!(cached >= actual, "the cached retry time {cached:?} is shorter than {actual:?}");
             prop_assert!(
                 cached <= actual + longest,
-                "the cached retry time {cached:?} is later than {actual:?} plus {longest:?}"
+                "the cached retry time {cached:?} is longer than {actual:?} plus {longest:?}"
             );
         }
         (cached, actual) => prop_assert_eq!(cached, actual),

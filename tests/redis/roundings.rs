@@ -112,7 +112,7 @@ async fn a_sliding_window_multiplies_before_it_divides() {
     }
 }
 
-/// The row is ahead of the clock, so the row and the receipt are compared as of the row's instant.
+/// The row is ahead of the clock, so the row and the receipt are compared at the row's time.
 #[tokio::test]
 async fn a_settlement_takes_effect_after_the_clock_steps_back() {
     let quota = Quota::sliding_window(10, MINUTE).start(Duration::ZERO);

@@ -56,7 +56,7 @@ async fn a_cost_above_the_capacity_is_refused_with_a_detail_and_no_retry_after()
         let detail = refused.problem()["detail"].as_str().unwrap().to_owned();
         assert_eq!(
             detail,
-            "rate limit exceeded: \"ten\" cannot grant 11 tokens together (10 at most); retrying will not help"
+            "rate limit exceeded: \"ten\" cannot grant 11 tokens at once (10 at most); retrying will not help"
         );
         // The refusal spent nothing. If a refused request can be retried, the refusal has no detail.
         assert_eq!(client.send("GET", &["x-cost: 10"]).await.status, 200);

@@ -85,7 +85,7 @@ fn a_cost_that_fits_into_no_shard_has_its_own_reason() {
     assert_eq!((denied.reason(), denied.retry_after()), (Reason::CostAboveShard, None));
     assert_eq!(
         denied.into_result().unwrap_err().to_string(),
-        "rate limit exceeded: \"api\" cannot grant 5 tokens together: each of its 3 shards grants 4 at most; retrying will not help"
+        "rate limit exceeded: \"api\" cannot grant 5 tokens at once: each of its 3 shards grants 4 at most; retrying will not help"
     );
     let larger = now(limiter.try_acquire(&API, "ada").cost(11));
     assert_eq!((larger.reason(), larger.retry_after()), (Reason::CostTooLarge, None));

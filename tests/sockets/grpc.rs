@@ -59,7 +59,7 @@ async fn a_cost_above_the_capacity_forbids_retries() {
     assert!(refused.metadata().get("retry-after").is_none());
     assert_eq!(
         refused.message(),
-        "rate limit exceeded: \"three\" cannot grant 4 tokens together (3 at most); retrying will not help"
+        "rate limit exceeded: \"three\" cannot grant 4 tokens at once (3 at most); retrying will not help"
     );
     assert_eq!(echo.calls.load(Ordering::Relaxed), 0);
 }

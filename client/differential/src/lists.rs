@@ -195,7 +195,8 @@ fn changed(random: &mut Random, policy: &Policy) -> Option<Policy> {
     Policy::try_new(policy.name().to_string(), quotas?).ok()
 }
 
-/// Returns the instant of the next decision: `now`, the retry time or due time, a microsecond before it, or later.
+/// Returns the instant of the next decision: `now`, the retry or due time, one microsecond before
+/// that time, or a random time after `now`.
 fn later(random: &mut Random, quota: &Quota, now: Micros, decisions: &Decisions) -> Micros {
     let wait = if decisions.is_allowed() { Some(decisions.delay()) } else { decisions.retry_after() };
     let wait = wait.map_or(0, |wait| wait.as_micros() as u64);

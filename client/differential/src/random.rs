@@ -181,7 +181,7 @@ impl Random {
         ((self.bits() | 1 << 63) >> shift).clamp(1, most)
     }
 
-    /// Returns a part or a small multiple of `number`, or a number close to `number`.
+    /// Returns a fraction or a small multiple of `number`, or a number close to it.
     pub fn near(&mut self, number: u64) -> u64 {
         match self.below(4) {
             0 => number.saturating_sub(self.below(3)),

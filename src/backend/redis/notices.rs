@@ -197,7 +197,7 @@ impl RedisNoticeChannel {
 
 impl NoticeChannel for Arc<RedisNoticeChannel> {
     fn publish(&self, notice: Notice) -> BackendFuture<()> {
-        // An older notice of the same topic must not be published after this one.
+        // An older notice on the same topic must not be published after this one.
         self.state().pending.retain(|_, (pending, _)| pending.topic != notice.topic);
         let unavailable = |message| BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, message)));
         if self.batcher.circuit_open_at(self.slot) {

@@ -25,7 +25,7 @@ fn identity(decision: &Decision) -> (u64, u64, usize) {
     (decision.cost(), decision.due().get() - NOW.get(), decision.step().state.spent as usize)
 }
 
-/// A model of the queues of one row, for all costs. A departure moves the waiters behind it one by one.
+/// A model of a row's queues, one for each cost. A departure moves the waiters behind it one by one.
 #[derive(Default)]
 struct Model {
     queue: Vec<Modelled>,
