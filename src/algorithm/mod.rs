@@ -264,8 +264,8 @@ pub(crate) fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
     }
 }
 
-/// Converts a row written under another quota to a row of this quota. A row of this quota, which must already be rolled, is
-/// returned unchanged.
+/// Converts a row written under another quota to a row of this quota. A row of this quota, which must already be
+/// rolled, is returned unchanged.
 fn own(quota: &Quota, row: &State, now: Micros) -> State {
     if row.stamp == quota.stamp() { *row } else { roll(quota, row, now) }
 }

@@ -191,8 +191,8 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
     due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
-/// Returns the first instant at which `ask` would be granted. The row is of the same quota and already rolled, and the ask
-/// is denied at `now`.
+/// Returns the first instant at which `ask` would be granted. The row is of the same quota and already rolled, and the
+/// ask is denied at `now`.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => when_own(quota, row, now, quota.get_capacity().checked_sub(ask.cost)? as f64),

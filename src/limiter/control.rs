@@ -337,8 +337,8 @@ impl Inner {
                 NoticeContent::Override(change) => changes.push((change, since)),
                 NoticeContent::Block(id, Some((lasts, times))) => self.guard.block(id, now, since, lasts, times),
                 NoticeContent::Block(id, None) => self.guard.unblock(id),
-                // If the table is full, the block is ignored. The process that tried to create the block has returned an
-                // error.
+                // If the table is full, the block is ignored. The process that tried to create the block has returned
+                // an error.
                 NoticeContent::ManualBlock(id, Some(lasts)) => {
                     self.guard.manual.block(id, now, now + lasts);
                     self.guard.manual.describe(id, BlockOrigin { since, rule: None });

@@ -58,11 +58,11 @@ impl RateLimiter {
     /// [`Snapshot::available`]. If the backend fails, the policy's [failure mode](crate::FailureMode) provides the
     /// answer. Use [`try_check`](RateLimiter::try_check) to find out which of the two decided.
     ///
-    /// To look up a client that a layer limits, pass the same key **and the same tier** as the layer. The layer's extractor
-    /// creates the key from a request with [`KeyExtractor::subject`](crate::key::KeyExtractor::subject). To create the
-    /// key from a value, use `key::client_ip().key(address)` or `key::bearer().key(token)`, for example. Without the
-    /// tier, the policy's own quota is used. The text `"7"` and the number `7` are different keys; `None` is the
-    /// anonymous key. If the returned number never changes, the layer probably uses [another
+    /// To look up a client that a layer limits, pass the same key **and the same tier** as the layer. The layer's
+    /// extractor creates the key from a request with [`KeyExtractor::subject`](crate::key::KeyExtractor::subject). To
+    /// create the key from a value, use `key::client_ip().key(address)` or `key::bearer().key(token)`, for example.
+    /// Without the tier, the policy's own quota is used. The text `"7"` and the number `7` are different keys; `None`
+    /// is the anonymous key. If the returned number never changes, the layer probably uses [another
     /// limiter](crate::RateLimitLayer::limiter).
     ///
     /// ```

@@ -210,8 +210,8 @@ impl<'a> History<'a> {
         Sent::Takes { expected, answer }
     }
 
-    /// Computes the expected decisions with the algebra. Each take is decided as if the earlier takes had been made. The
-    /// takes are actually made only if all of them are granted.
+    /// Computes the expected decisions with the algebra. Each take is decided as if the earlier takes had been made.
+    /// The takes are actually made only if all of them are granted.
     fn decide(&mut self, rows: &[usize], takes: &[Take<'_>], store: bool) -> Vec<Step> {
         let mut tried = self.model;
         let mut steps = Vec::new();
