@@ -48,7 +48,7 @@ fn the_library_has_no_let_chains() {
     let stated = minor(env!("CARGO_PKG_RUST_VERSION"));
     assert!(stated < 88, "let chains are stable from 1.88: delete this test");
     let found: Vec<String> = rust_files(&root().join("src")).into_iter().flat_map(|file| let_chains(&file)).collect();
-    assert!(found.is_empty(), "let chains require Rust 1.88, but this crate states 1.{stated}:\n{}", found.join("\n"));
+    assert!(found.is_empty(), "let chains require Rust 1.88, but Cargo.toml states 1.{stated}:\n{}", found.join("\n"));
 }
 
 /// Returns the highest `rust-version` of all dependencies that these features need on any platform, and the package

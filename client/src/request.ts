@@ -62,8 +62,8 @@ export async function request(url: string, options: RequestOptions): Promise<Jso
 }
 
 /**
- * Returns the time at which the response arrived. A busy page, for example one that is still loading, may be notified
- * of the response only later.
+ * Returns the time at which the response arrived. A busy page, for example one that is still loading, may not be
+ * notified of the response until later.
  */
 function arrivedAt(url: string, sent: number, notified: number): number {
   // The timing entry may be missing. For a response from another origin, `responseStart` is 0.

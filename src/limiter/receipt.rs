@@ -45,14 +45,14 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// ```
 ///
 /// # What can be given back
-/// If the actual cost is higher than the charge, the difference is always charged, even if the key has then spent more
-/// than its capacity. If the actual cost is lower, the difference is given back, with the following exceptions, because
+/// If the actual cost is higher than the charge, the difference is always charged, even if this takes the key over its
+/// capacity. If the actual cost is lower, the difference is given back, with the following exceptions, because
 /// giving tokens back must never let the key exceed its quota.
 ///
 /// - Tokens that were refilled in the meantime are not given back a second time. You can settle the charges of one key
 ///   in any order, but a refill between two settlements may reduce the number of tokens given back.
-/// - The difference is forfeited while other calls for the key, such as requests waiting in `wait_up_to`, hold
-///   reservations that are not yet due. The due times of those calls are fixed, so the returned tokens would go to
+/// - The difference is forfeited if, at the time of settlement, other calls for the key (such as requests waiting in
+///   `wait_up_to`) hold reservations that are not yet due. The due times of those calls are fixed, so the returned tokens would go to
 ///   later calls instead. If requests may wait, estimate their costs closely.
 /// - If the key's quota has changed since the charge, nothing is given back.
 /// - Tokens that a [credit](crate::RateLimiter::credit) has returned are not given back again. After a credit, the

@@ -24,10 +24,11 @@ impl AdmittedCharge {
 /// Checks the tokens used in every interval between two charges.
 ///
 /// For a bucket and a fixed window, the limit is the capacity plus the tokens refilled since the start of the interval.
-/// An interval that *begins* with a reservation has a higher limit. The reservation may cost more than the capacity,
-/// and its due time is rounded up to a microsecond (for a window, to a boundary), so up to one tick more than needed is
-/// refilled. In such an interval, the reservation's cost plus this excess replaces the capacity. A refund returns at
-/// most one capacity, so only the used tokens plus one capacity count as the cost.
+/// An interval that *begins* with a reservation has a higher limit. The reservation may cost more than the capacity.
+/// Its due time is also rounded up to the next microsecond (for a window, to the next boundary), so the refill may
+/// exceed what is needed by up to one tick's worth of tokens. In such an interval, the reservation's cost plus this
+/// excess replaces the capacity. A refund returns at most as many tokens as the capacity, so the cost counts only up to
+/// the used tokens plus the capacity.
 pub(crate) fn check(model: &Model, admitted: &[AdmittedCharge]) -> Result<(), String> {
     let mut admitted: Vec<AdmittedCharge> = admitted.to_vec();
     admitted.sort_by_key(|charge| charge.due);

@@ -51,7 +51,7 @@ fn four_processes_respect_the_refill_rate() {
     assert!(admitted as f64 >= least, "expected at least {least} admitted calls on any machine, found {admitted}");
 }
 
-/// Several quotas with several shards. The bucket refills a token in 21 seconds.
+/// Several quotas with several shards. The bucket regains one token every 21 seconds.
 #[test]
 fn four_processes_share_the_shards_of_several_quotas() {
     let server = Server::start();
@@ -60,7 +60,8 @@ fn four_processes_share_the_shards_of_several_quotas() {
     assert!((900..=1003).contains(&admitted), "{admitted} calls were admitted, expected about 1000");
 }
 
-/// On a shared server, all limiters without a secret hash keys in the same way, so they charge the same rows.
+/// On a shared server, all limiters that have no secret compute the same digest for a key, so they charge the same
+/// rows.
 #[test]
 fn processes_agree_on_digests_unless_their_secrets_differ() {
     let server = Server::start();

@@ -24,7 +24,7 @@ redis.call = function(name, ...)
 end
 ";
 
-/// A connection that passes the time as an argument of script calls.
+/// A connection that passes the time as an argument to each script call.
 #[derive(Clone)]
 pub(crate) struct SetClock {
     connection: MultiplexedConnection,

@@ -19,9 +19,9 @@ export interface Row {
 
 /** An algorithm's operations on a row under one quota. Instants are in microseconds. */
 export interface Algebra {
-  /** The time in which a debt of the full capacity is repaid or, if the capacity is 0, a debt of one token. */
+  /** The time it takes to repay a debt of the full capacity, or of one token if the capacity is 0. */
   readonly fill: number;
-  /** Returns the row at `now`, after subtracting the tokens that were repaid until then. */
+  /** Returns the row at `now`, after subtracting the tokens that have been repaid by then. */
   roll(row: Row, now: number): Row;
   /** Returns the tokens spent at `now`. Like `within`, takes a row that was rolled to `now`. */
   spent(row: Row, now: number): number;

@@ -67,7 +67,7 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 /// enough`); convert it to a key first: `|req: &Parts| req.uri.query().map(Key::from)`. If the closure needs `async`
 /// code, return an [`Extraction::later`].
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not find the key of a request",
+    message = "`{Self}` cannot find the key of a request",
     note = "use a closure `|req: &http::request::Parts| ...` that returns a key, an `Option` of one, or a `Subject`",
     note = "annotate the closure's argument: `|req: &Parts|`, not `|req|`",
     note = "for `async` code, return `tollgate::key::Extraction::later(future)`"
