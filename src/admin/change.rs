@@ -155,7 +155,7 @@ pub(super) async fn credit(
             return Err(Problem::invalid("`tokens`: expected at least 1"));
         }
         policy.check_change(tier.as_deref(), None).map_err(|error| Problem::invalid(error.to_string()))?;
-        // The number of tokens in a row depends on the quota, and therefore on the tier.
+        // How many tokens are left depends on the quota, and therefore on the tier.
         let tier = inspect(&admin, policy, &key, tier.as_deref()).await?.into_tier();
         let subject = tier.into_iter().fold(Subject::new(key), |subject, tier| subject.tier(tier));
         Ok(Some(admin.limiter.credit(policy, subject, tokens).await?))

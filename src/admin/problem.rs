@@ -1,4 +1,4 @@
-//! Errors of the router, as `application/problem+json` (RFC 9457).
+//! The router's errors, as `application/problem+json` (RFC 9457).
 
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::response::{IntoResponse, Response};
@@ -30,8 +30,8 @@ impl Problem {
 
     pub(super) fn no_endpoint() -> Problem {
         Problem::not_found(
-            "there is no such endpoint; see GET page, policies, top, limited, blocks and key, and POST reset, credit, \
-             block, unblock, quota and enforcement",
+            "there is no such endpoint; there are GET /page, /policies, /top, /limited, /blocks and /key, and POST \
+             /reset, /credit, /block, /unblock, /quota, /enforcement and /key",
         )
     }
 

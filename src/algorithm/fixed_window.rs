@@ -1,4 +1,5 @@
-//! The fixed window, in which `rate` tokens are repaid at each boundary. `at` is the last boundary that was counted.
+//! The fixed window, in which `rate` tokens are repaid at each boundary. `at` is the last boundary up to which
+//! tokens have been repaid.
 
 use super::quota::Quota;
 use super::{Micros, State};

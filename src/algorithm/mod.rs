@@ -61,17 +61,18 @@ pub struct State {
     /// The number of tokens that were spent and not yet repaid at the instant [`at`](State::at). It exceeds the
     /// capacity while reservations are pending.
     pub spent: f64,
-    /// The instant from which `spent` is repaid. For windows, this is the last boundary that was counted.
+    /// The instant from which `spent` is repaid. For windows, this is the last boundary up to which tokens
+    /// have been repaid.
     pub at: Micros,
     /// For a sliding window, the count of the previous window. For other algorithms, the number of tokens refunded so
     /// far, which is usually 0. Later settlements need this number.
     pub carry: f64,
     /// The [stamp](stamp()) of the quota under which the row was written.
     pub stamp: u32,
-    /// The whole second at which the row expires. By then, the row has been repaid under the quota that wrote it, so
-    /// other quotas ignore the row. `clear` is never too early. A backend may store a later instant, except for a
-    /// sliding window, for which `clear` is `at` plus two periods, rounded up. [`Micros::MAX`] means that the row never
-    /// expires.
+    /// The whole second at which the row expires. By then, all tokens have been repaid under the quota that wrote the
+    /// row, so other quotas ignore the row from then on. `clear` is never too early. A backend may store a later
+    /// instant, except for a sliding window, for which `clear` is `at` plus two periods, rounded up. [`Micros::MAX`]
+    /// means that the row never expires.
     pub clear: Micros,
 }
 

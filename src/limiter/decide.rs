@@ -294,7 +294,7 @@ impl RateLimiter {
         }
     }
 
-    /// Lets denials in shadow mode through, and continues with steps 7 and 8.
+    /// Lets a call proceed that was denied only in shadow mode, and continues with steps 7 and 8.
     #[inline]
     fn conclude(&self, mut call: CallState, takes: &[Take<'_>], mut decided: Decisions) -> DecisionFuture<Answer> {
         if call.shadow {

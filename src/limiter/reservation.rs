@@ -130,8 +130,8 @@ impl Reservation {
     ///
     /// The wait is shorter than [`delay`](Reservation::delay) if other calls for the key in this process stop waiting.
     ///
-    /// If the key is [paused](RateLimiter::pause) at the due time, the charges are given back and made again at the end
-    /// of the pause, and the tokens may then be due at any later time.
+    /// If the key is [paused](RateLimiter::pause) at the due time, the charges are given back and made again when the
+    /// pause ends. The new charges may not be due immediately, so the wait can be longer than `delay`.
     ///
     /// # Errors
     /// Fails if the key is [blocked](RateLimiter::block) at the due time, or if the charges cannot be made again after

@@ -32,7 +32,8 @@ pub(crate) fn quota() -> impl Strategy<Value = Quota> {
     prop_oneof![4 => bucket(), 4 => window(), 2 => sliding()]
 }
 
-/// Generates a token bucket or a fixed window. The bound of both is the capacity plus the refilled tokens.
+/// Generates a token bucket or a fixed window. Either one admits at most its capacity plus the refilled
+/// tokens.
 pub(crate) fn bucket_or_window() -> impl Strategy<Value = Quota> {
     prop_oneof![bucket(), window()]
 }

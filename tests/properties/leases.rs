@@ -174,7 +174,7 @@ impl History {
         lease
     }
 
-    /// For `Mistake::ExpiryInTheWrongOrder`, removes ended leases before anything is repaid.
+    /// For `Mistake::ExpiryInTheWrongOrder`, removes expired leases before anything is repaid.
     fn expire_late(&mut self, now: Micros) {
         if self.mistake == Mistake::ExpiryInTheWrongOrder && self.outstanding.turn + LEASE_LIFE <= now {
             self.outstanding = Outstanding::default();

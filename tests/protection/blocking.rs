@@ -430,7 +430,7 @@ impl Observer for DenyListAppender {
     }
 }
 
-/// Regression: a block of the user agent `*` became the pattern `*`, which denied every caller.
+/// Regression: a block on the user agent `*` became the pattern `*`, which denied every caller.
 #[test]
 fn an_asterisk_in_a_blocked_user_agent_is_literal() {
     let list = DenyList::new();

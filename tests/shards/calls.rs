@@ -167,7 +167,9 @@ fn changing_the_number_of_shards_grants_at_most_one_more_capacity() {
 }
 
 #[test]
-#[should_panic(expected = "every request costs 26, and the quota 100/min shards 4 has shards that hold 25 at most")]
+#[should_panic(
+    expected = "every request costs 26, and the quota 100/min shards 4 has shards, each of which holds 25 at most"
+)]
 fn a_fixed_cost_that_fits_into_no_shard_panics_when_the_router_is_built() {
     use tower::Layer;
     let layer = RateLimitLayer::new(Quota::per_minute(100).shards(4), key::global()).fixed_cost(26);

@@ -127,7 +127,7 @@ impl RedisNoticeChannel {
                 }
                 result => {
                     let error = result.err().unwrap_or_else(invalid_data);
-                    // The pages that were read so far are discarded, so the next call reads them again.
+                    // The pages read so far are discarded, so the next call reads them again.
                     if !received.is_empty() || all {
                         *cursor = Cursor::default();
                     }

@@ -114,7 +114,7 @@ impl Arguments {
         }
     }
 
-    /// Adds the number of the row, counted from 1 as in Lua, the window and the quota.
+    /// Adds the row number (counted from 1, as in Lua), the window and the quota.
     fn push_window_and_quota(&mut self, row: usize, window: u8, quota: &Quota) {
         let bytes = packed(quota);
         let known = self.quotas.chunks_exact(QUOTA).position(|known| known == bytes);
@@ -138,7 +138,8 @@ impl Arguments {
     }
 }
 
-/// Returns the number of rows of an operation, which is the distance to the rows of the next equal operation.
+/// Returns the number of rows that an operation uses. If the next operation has the same form, its rows follow at this
+/// distance.
 pub(super) fn stride(rows: &[usize]) -> usize {
     rows.iter().max().map_or(0, |last| last + 1 - rows[0])
 }
