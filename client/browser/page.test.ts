@@ -64,7 +64,7 @@ for (const clockError of [0, 90_000, -90_000]) {
     assert.ok(Math.abs(shownWait - serverWait) <= PRECISION, `expected a wait of ${serverWait} ms, found ${shownWait}`);
     await page.screenshot(shot(`waiting-${clockError / 1000}`));
 
-    // The button is enabled when the server would allow the request, without a request in the meantime.
+    // The button becomes enabled once the server would allow the request, and the page sends nothing in the meantime.
     const requestsBefore = requests.length;
     await page.waitForFunction(() => document.querySelector('button')?.textContent === 'Send', null, {
       timeout: 60_000,

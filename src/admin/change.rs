@@ -114,7 +114,8 @@ pub(super) async fn reset(
         match (key, all) {
             (Some(key), false) => {
                 let key = change.key(&key)?;
-                // The router knows neither the caller's tier nor the caller's own quota, so it assumes the most shards.
+                // The router knows neither the caller's tier nor the caller's own quota, so it assumes the maximum
+                // number of shards.
                 Ok(Some(admin.limiter.reset(policy, Subject::new(key).quota(MOST_SHARDS)).await?))
             }
             (None, true) => {
@@ -194,7 +195,7 @@ pub(super) async fn unblock(
     let done: Made = async {
         let Json(target) = body?;
         if target.lasts.is_some() {
-            return Err(Problem::invalid("`lasts`: only `POST /block` takes a time; leave it out"));
+            return Err(Problem::invalid("`lasts`: only `POST /block` accepts a duration; leave it out"));
         }
         let signal = target.signal()?;
         change.scope = Some(name(&admin, &signal.0, signal.to_rule()));

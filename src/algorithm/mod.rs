@@ -242,9 +242,9 @@ fn is_too_far_ahead(quota: &Quota, row: &State, now: Micros) -> bool {
     if row.at <= now || row.at.micros_since(now) <= quota.fill_micros() {
         return false;
     }
-    // Repayment cannot start at `now` instead: a denial stores nothing, so the repayment would start again at every
+    // Repayment cannot start at `now` instead: a denial stores nothing, so repayment would start over on every
     // retry. The row is therefore dropped, unless its reservations are so large that even a row written now would not
-    // be repaid by `at`.
+    // be fully repaid at the time `at`.
     let begun = State { at: now, ..*row };
     when_own(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at)
 }

@@ -382,7 +382,7 @@ pub async fn forgets_what_is_reset(backend: &dyn Backend) {
         for rows in [&[take.row][..], &[take.row, take.row], &[fresh_row(&policy), take.row]] {
             assert_eq!(spend(backend, &[take], 2).await, 1);
             assert_eq!(reset(rows).await, 1, "the row existed");
-            assert_eq!(reset(rows).await, 0, "the row was reset before");
+            assert_eq!(reset(rows).await, 0, "the row had already been reset");
         }
         // Each generation of a policy has separate rows.
         let later = policy.at_generation(7);

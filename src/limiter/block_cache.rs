@@ -181,7 +181,7 @@ impl Bucket {
 }
 
 impl CachedRow {
-    /// Returns whether a take is denied although the row may have tokens for it.
+    /// Returns whether a take is denied even though the row may have enough tokens for it.
     fn pauses(&self, take: &Take<'_>, now: Micros) -> bool {
         now < self.paused_until && take.ask.tokens() > 0 && take.ask.max_wait().is_none()
     }

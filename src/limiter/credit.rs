@@ -31,10 +31,10 @@ impl RateLimiter {
     ///
     /// If a quota has [shards](crate::Quota::shards), each shard is credited with an equal share of the tokens.
     ///
-    /// See [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer's service. Blocks stay in
-    /// effect, and waiting calls keep their due times. A later [refund](crate::Receipt#what-can-be-given-back) of a
-    /// charge that the credit has already returned may be forfeited. In a memory backend whose table is full, keys that
-    /// share a row cannot be credited.
+    /// See [`remaining`](RateLimiter::remaining) for how to look up a client that a layer limits. Blocks stay in
+    /// effect, and waiting calls keep their due times. If a credit has already given back the tokens of a charge, a
+    /// later [refund](crate::Receipt#what-can-be-given-back) of this charge may be forfeited. In a memory backend whose
+    /// table is full, keys that share a row cannot be credited.
     ///
     /// The credit takes effect even if the future is dropped. Other processes on a shared backend may remember a denial
     /// of the key for up to a second.

@@ -14,7 +14,7 @@ pub(crate) fn canonical(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns the IPv4 address embedded in an address of `64:ff9b::/96`. Returns `None` for private addresses: translators
+/// Returns the IPv4 address embedded in an address in `64:ff9b::/96`. Returns `None` for private addresses: translators
 /// must not embed them (RFC 6052, section 3.1), and an embedded private address could impersonate a proxy in a private
 /// network.
 pub(super) fn well_known(address: Ipv6Addr) -> Option<Ipv4Addr> {
@@ -42,7 +42,7 @@ pub(crate) fn parse_prefix(text: &str) -> Result<Ipv6Net, CidrError> {
     text.parse().ok().filter(is_prefix).ok_or_else(|| {
         CidrError::new(
             text,
-            "is not a NAT64 prefix; write an IPv6 network of 32, 40, 48, 56, 64 or 96 bits (RFC 6052), as in \"2001:db8:64::/96\"",
+            "is not a NAT64 prefix; write an IPv6 network with a prefix length of 32, 40, 48, 56, 64 or 96 (RFC 6052), as in \"2001:db8:64::/96\"",
         )
     })
 }

@@ -48,7 +48,7 @@ async fn the_reset_is_a_unix_time_and_retry_after_has_jitter() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let wait = response.number("retry-after");
         let reset = response.number("x-ratelimit-reset");
-        // On a slow machine, the first request may have been some seconds ago.
+        // On a slow machine, the first request may have been sent several seconds ago.
         assert!((15..=30).contains(&wait), "retry-after: {wait}");
         assert!((now + 14..=now + 22).contains(&reset), "x-ratelimit-reset: {reset}, now: {now}");
         waits.push(wait);

@@ -187,8 +187,8 @@ struct Table {
 }
 
 impl Table {
-    /// Returns the table after an operation, or `None` if the algebra gives different results. `readings` contains all
-    /// readings of the clock since the operation began.
+    /// Returns the table after an operation, or `None` if the algebra's results differ from the recorded ones.
+    /// `readings` contains all readings of the clock since the operation began.
     fn after(&self, operation: &Operation, readings: &[Micros]) -> Option<Table> {
         let mut next = self.clone();
         match operation {

@@ -93,7 +93,7 @@ async fn a_handler_policy_with_the_name_of_a_layer_policy_is_reported_on_first_u
 #[test]
 fn two_policies_with_the_same_name_in_one_layer_panic() {
     let text = panic_of(|| RateLimitLayer::new(policy("api", 10), user).and(policy("api", 20), key::global()));
-    assert!(text.contains("two rules of one layer have a policy named \"api\""), "{text}");
+    assert!(text.contains("two rules in one layer have a policy named \"api\""), "{text}");
     let text = panic_of(|| RouteLimits::new(user).policy(policy("api", 10)).default_policy(policy("api", 20)));
     assert!(text.contains("two policies or groups named \"api\""), "{text}");
 }

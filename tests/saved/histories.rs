@@ -32,7 +32,8 @@ proptest! {
         let (mut promised, mut at, mut receipts) = (begin, begin, Vec::new());
         for raw in history {
             let (kind, number) = raw.what;
-            // The second quota is used rarely, because a row whose quota has changed no longer tests the first quota.
+            // The second quota is used rarely, because a row whose quota has changed no longer exercises the first
+            // quota.
             let quota = quotas[usize::from(number % 16 == 0)];
             at = raw.moved(&quota, at, promised);
             clock.set(at);

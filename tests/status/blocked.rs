@@ -131,7 +131,7 @@ async fn a_snapshot_predicts_the_end_of_a_block() {
     let blocked = limiter.snapshot(&API, "ada").await.unwrap();
     let begin = blocked.now();
     assert_eq!(blocked.not_before(), Some(begin + 30 * SECOND));
-    // The row was not read, so all tokens count as spent. Five have been refilled when the block ends.
+    // The row was not read, so all tokens count as spent. Five will have been refilled by the time the block ends.
     for (after, available) in [(0, 0), (29, 0), (30, 5), (60, 10)] {
         assert_eq!(blocked.available(begin + after * SECOND), available, "{after} s");
     }

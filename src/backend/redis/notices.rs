@@ -89,7 +89,7 @@ impl RedisNoticeChannel {
     }
 
     /// Publishes `notices`, or the pending notices if `notices` is empty. Delivers new notices to the subscribers.
-    /// Returns whether more notices are pending, unless the server refuses them.
+    /// Returns whether more notices are pending, or `false` if the server refuses them.
     async fn exchange(&self, notices: &[Notice]) -> Result<bool, Error> {
         let mut cursor = self.cursor.lock().await;
         let (mut numbers, mut pending) = (Vec::new(), Vec::new());

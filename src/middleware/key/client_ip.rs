@@ -370,7 +370,7 @@ fn parse_networks(networks: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<I
 const UNTRUSTED: &str = "tollgate: `client_ip()` reads a header, but trusts no proxy. Name the networks of your \
     proxies with `.trust([..])`, or set the number of proxies with `.trust_hops(n)`";
 
-/// This message is shown to clients. The mistake that the limiter reports contains the remedy.
+/// This message is shown to clients. The report of this mistake says how to fix it.
 const MISSING: &str = "the request has no peer address to limit by";
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ impl RateLimitLayer {
         let names: Vec<_> = self.options.policies().map(Policy::name).collect();
         if names.contains(&rule.policy().name()) {
             let name = rule.policy().name();
-            panic!("tollgate: two rules of one layer have a policy named {name:?}; give one of them another name");
+            panic!("tollgate: two rules in one layer have a policy named {name:?}; give one of them another name");
         }
         self.options_mut().rules.push(rule);
         self
@@ -112,11 +112,12 @@ impl RateLimitLayer {
 
     /// Sets how the client's address is found for [deny lists](crate::protection::DenyList) and
     /// [blocks](crate::protection::AutoBlock). By default, this is the address from the first rule whose key includes
-    /// [`client_ip`](crate::key::client_ip). If there is no such rule, the layer knows no address.
+    /// [`client_ip`](crate::key::client_ip). If there is no such rule, the layer has no client address.
     ///
     /// ```
     /// # use http::request::Parts;
-    /// # use tollgate::{key, protection::{DenyList, DenyRule}, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
+    /// # use tollgate::{key, protection::{DenyList, DenyRule}, MemoryBackend, Quota, RateLimitLayer, RateLimiter,
+    /// MINUTE};
     /// # use tollgate::middleware::is_cors_preflight;
     /// let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24")?, DenyRule::country("KP")?]);
     /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
