@@ -65,7 +65,7 @@ test('a hook and a button without React show the limit of the current user', asy
   await page.waitForTimeout(100);
   assert.equal(await page.isEnabled('#hooked'), true);
   assert.equal(await page.isEnabled('#plain'), true);
-  assert.equal(snapshotRequests(), 1, 'responses under another policy do not fetch a snapshot');
+  assert.equal(snapshotRequests(), 1, 'responses under another policy cause no request for a snapshot');
   await page.screenshot(shot('together-1-another-policy-refused'));
 
   // Both buttons reflect the tokens spent by either button.

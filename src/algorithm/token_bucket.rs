@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_million_uneven_steps_accumulate_no_rounding_error() {
-        // 7 tokens are refilled in 3,333,331 us, so no step ends at a whole token.
+        // 7 tokens are refilled every 3,333,331 us, so no step ends on a whole number of tokens.
         let quota = Quota::token_bucket(7, std::time::Duration::from_micros(3_333_331)).capacity(1000);
         let (mut state, mut now, mut taken) = (State::default(), Micros::new(1_700_000_000_000_000), 0u64);
         let begin = now;

@@ -191,8 +191,8 @@ impl Receipt {
         first.then_some((decision, receipt))
     }
 
-    /// Marks a decision as settled. If it is the first decision on its charge, returns the charge's row and number of
-    /// shards.
+    /// Marks a decision as settled. If no other decision on the same charge comes before it, returns the charge's row
+    /// and number of shards.
     fn close(&self, index: usize) -> Option<(RowId<'_>, u8)> {
         let decision = self.inner.decisions.get(index)?;
         self.inner.settled[index].store(true, Ordering::Relaxed);

@@ -49,7 +49,7 @@ pub struct Reservation {
     delay: Duration,
     /// `None` after the due time.
     timer: Option<DueTimer>,
-    /// The reservation joins the queue at the first poll.
+    /// The reservation joins the queue at its first poll.
     queue: QueueState,
     extra_delay: Duration,
     /// The latest due time to accept after a pause, by the limiter's clock, or `None` if any due time is accepted.

@@ -58,7 +58,7 @@ pub(super) struct HeldRequest<S, B> {
 }
 
 impl<S: Service<Request<B>> + Clone, B> State<S, B> {
-    /// Acts on a verdict. `service` must be ready for [`Verdict::Admit`].
+    /// Acts on a verdict. If the verdict is [`Verdict::Admit`], `service` must be ready.
     pub(super) fn decided(
         verdict: Verdict,
         options: &Arc<LayerOptions>,

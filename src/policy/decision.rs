@@ -146,8 +146,8 @@ impl Decision {
     /// Returns whether the charge would have been denied but was let through because its policy is in [shadow
     /// mode](super::Enforce). Nothing was spent. See [`Enforce`](super::Enforce) for an example.
     ///
-    /// The [`reason`](Decision::reason) is [`RefusedElsewhere`](Reason::RefusedElsewhere) if this charge fits, but
-    /// another charge of the call that is in shadow mode would have been denied.
+    /// The [`reason`](Decision::reason) is [`RefusedElsewhere`](Reason::RefusedElsewhere) if this charge fits but
+    /// another charge in shadow mode in the same call would have been denied.
     pub const fn is_shadowed(&self) -> bool {
         self.shadowed
     }

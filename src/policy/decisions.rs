@@ -190,7 +190,7 @@ impl Decisions {
     }
 }
 
-/// Of the decisions on a charge, returns the one that matters most to the caller. For a denial, this is the decision
+/// Returns the decision on a charge that matters most to the caller. For a denial, this is the decision
 /// with the longest wait. For a reservation, it is the decision with the latest due time. Otherwise, it is the decision
 /// with the fewest tokens remaining.
 fn binding(charge: &[Decision]) -> Option<&Decision> {

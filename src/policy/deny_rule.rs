@@ -218,7 +218,7 @@ mod tests {
             (DenyRule::network("::ffff:10.0.0.0/90"), "is not a network"),
             (
                 DenyRule::network("::ffff:10.1.2.3/104"),
-                "write \"10.0.0.0/8\" for the network, \"10.1.2.3\" for the address",
+                "write \"10.0.0.0/8\" for the network or \"10.1.2.3\" for the address",
             ),
             (DenyRule::user_agent(""), "user agent \"\""),
             (DenyRule::user_agent("**"), "would deny every caller"),

@@ -14,7 +14,7 @@ pub(crate) fn parse_network(text: &str) -> Result<IpNet, CidrError> {
     if network != network.trunc() {
         let (network, address) = (network.trunc(), network.addr());
         let problem = format!(
-            "is an address within a network; write \"{network}\" for the network, \"{address}\" for the address"
+            "is an address within a network; write \"{network}\" for the network or \"{address}\" for the address"
         );
         return Err(CidrError::new(text, problem));
     }
@@ -45,7 +45,7 @@ fn parse(text: &str) -> Result<IpNet, CidrError> {
 ///
 /// ```
 /// let error = tollgate::key::client_ip().try_trust(["10.0.0.7/8"]).unwrap_err();
-/// let advice = r#"write "10.0.0.0/8" for the network, "10.0.0.7" for the address"#;
+/// let advice = r#"write "10.0.0.0/8" for the network or "10.0.0.7" for the address"#;
 /// assert_eq!(error.to_string(), format!(r#""10.0.0.7/8" is an address within a network; {advice}"#));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -143,7 +143,7 @@ run() {
     while read -r tests; do
         mutate "$group" "$crate" "$tests" -- -- $(which_tests "$group")
     done < <(small "$group")
-    # The small crate of `headers` omits a module, which has not been tried yet.
+    # The small crate for `headers` omits a module, so that module's mutants have not been tried yet.
     if [ "$group" = headers ] || [ -s "$work/$group/mutants.out/missed.txt" ]; then
         prepare_whole "$tree"
         # The quickstart tests run an example, which is not built here.

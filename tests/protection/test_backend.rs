@@ -79,7 +79,7 @@ impl TestBackend {
     fn ask(&self, ask: impl FnOnce() -> BackendFuture<Steps>) -> BackendFuture<Steps> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         if self.fails.load(Ordering::Relaxed) {
-            return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "10.0.0.7 refuses the connection")));
+            return BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "10.0.0.7 refused the connection")));
         }
         let (outbound, inbound) = *self.travel_times.lock().unwrap();
         self.clock.advance(outbound);

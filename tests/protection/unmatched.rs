@@ -236,7 +236,7 @@ fn a_network_with_host_bits_is_rejected_with_both_corrections() {
     ] {
         let error = DenyRule::network(text).unwrap_err().to_string();
         let expected = format!(
-            "{text:?} is an address within a network; write {network:?} for the network, {address:?} for the address"
+            "{text:?} is an address within a network; write {network:?} for the network or {address:?} for the address"
         );
         assert_eq!(error, expected);
         assert_eq!(key::client_ip().try_trust([text]).unwrap_err().to_string(), expected);

@@ -20,7 +20,7 @@ struct Broken;
 fn fail<T: Send + 'static>() -> BackendFuture<T> {
     BackendFuture::boxed(async {
         tokio::task::yield_now().await;
-        Err(Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refuses the connection"))
+        Err(Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refused the connection"))
     })
 }
 

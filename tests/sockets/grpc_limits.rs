@@ -185,7 +185,7 @@ async fn a_denial_by_a_method_has_the_same_status_as_one_by_the_layer() {
 
 #[tokio::test]
 async fn each_error_converts_to_the_expected_grpc_status() {
-    let secret = || Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refuses the connection");
+    let secret = || Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refused the connection");
     let status = Status::from(secret());
     assert_eq!((status.code(), Details::decode(status.details()).retry_delay), (Code::Unavailable, tollgate::SECOND));
     assert!(!format!("{status:?}").contains("10.0.0.7"), "{status:?}");

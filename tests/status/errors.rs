@@ -23,7 +23,7 @@ static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 struct Broken;
 
 fn fail<T: Send + 'static>() -> BackendFuture<T> {
-    BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refuses the connection")))
+    BackendFuture::ready(Err(Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refused the connection")))
 }
 
 impl Backend for Broken {

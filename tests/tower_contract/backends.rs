@@ -79,7 +79,7 @@ pub(crate) struct Broken {
 
 impl Broken {
     fn fail<T: Send + 'static>(&self) -> BackendFuture<T> {
-        let error = Err(Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refuses the connection"));
+        let error = Err(Error::new(ErrorKind::Unavailable, "redis://10.0.0.7 refused the connection"));
         if self.immediate {
             return BackendFuture::ready(error);
         }

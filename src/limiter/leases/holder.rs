@@ -62,8 +62,8 @@ const MEASURED: Duration = Duration::from_millis(100);
 /// Because clocks may drift apart, this process stops using a lease when 1/100 of the lease's life is left.
 const DRIFT_DIVISOR: u32 = 100;
 
-/// The longest time for which the backend is not asked after it had only a few tokens left, or none. Without this
-/// pause, a process would ask the backend for each refilled token.
+/// The longest pause before the backend is asked again after it had few tokens left or none. Without this pause, a
+/// process would ask the backend for each refilled token.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 impl Holder {
