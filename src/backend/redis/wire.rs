@@ -234,7 +234,10 @@ impl Reply {
         }
         let (count, leased) = match u32_at(header, 0).to_le_bytes() {
             [0, 0, 0, 0] => (0, 0),
-            [VERSION, count, leased, 0] if usize::from(count) <= MAX_WINDOWS => (count, leased),
+            // Only windows of the row can have leases.
+            [VERSION, count, leased, 0] if usize::from(count) <= MAX_WINDOWS && u16::from(leased) >> count == 0 => {
+                (count, leased)
+            }
             _ => return None,
         };
         let (row, rest) = rest.split_at_checked(usize::from(count) * WINDOW)?;
@@ -319,6 +322,10 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Reply::read(&bytes[..cut], 2, 1, 1).is_none());
         }
+        // A lease on a window that the row does not have, in place of the window.
+        let mut leased = bytes.clone();
+        leased[10..14].copy_from_slice(&[2, 0, 2, 0]);
+        assert!(Reply::read(&leased, 2, 1, 1).is_none());
         for offset in [18, 26, 34] {
             let mut bytes = bytes.clone();
             bytes[offset..offset + 8].copy_from_slice(&f64::NAN.to_le_bytes());
