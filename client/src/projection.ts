@@ -79,8 +79,8 @@ export function createProjection(
   /** Drops the holds that have ended, those that a row already reflects, and those that concern other limits. */
   function dropHolds(): void {
     const now = monotonic();
-    // If a row has no more tokens than the headers report, the row is used: it is more precise, because times in
-    // headers are rounded up to whole seconds. For a limit with shards, headers report an estimate from the charged
+    // If a row has at most as many tokens as the headers report, the row is used. Its times are more precise, because
+    // headers round times up to whole seconds. For a limit with shards, headers report an estimate from the charged
     // shard.
     const reflected = ({ items, policy: own }: Hold): boolean =>
       items.some(({ policy, remaining }) => {

@@ -250,8 +250,9 @@ pub(super) async fn limited(
     heaviest.truncate(max);
     let mut keys = Vec::new();
     for (policy, _, Counted { key, text, count, max_error }) in heaviest {
-        // Use the key itself if its text is known: the key may be an address, and blocks of addresses cannot be found
-        // by a digest. A shortened text may be that of a different key, so compare the digests.
+        // Use the key itself if its text is known: the key may be an address, and a block on an address cannot be
+        // looked up by digest. If the text was shortened, it may be the text of a different key, so compare the
+        // digests.
         let shown_key = text.as_deref().and_then(|text| text.parse::<Key>().ok());
         let is_same = |known: &Key| shown(admin.limiter.digest(Some(known))) == key;
         let key = shown_key.filter(is_same).map_or_else(|| target::key(&key), Ok)?;

@@ -43,7 +43,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
         // The instant is later in this window, when the previous window has less weight.
         instant(quota, window, elapsed_until(quota, state.carry, rest))
     } else {
-        // The instant is in the next window, when this window is the previous window.
+        // The instant is in the next window, where the current window counts as the previous one.
         instant(quota, window + 1, elapsed_until(quota, state.spent, level))
     };
     let then = then.max(now);

@@ -43,7 +43,7 @@ pub(super) fn read(value: &Value<'_>, keys: &Keys) -> Option<BTreeMap<String, Co
     }
     let quotas: usize = policies.values().map(|configured| 1 + configured.policy.tiers().count()).sum();
     if quotas > MAX_QUOTAS {
-        value.fault(format_args!("found {quotas} quotas of policies and tiers; at most {MAX_QUOTAS} are allowed"));
+        value.fault(format_args!("found {quotas} quotas in policies and tiers; at most {MAX_QUOTAS} are allowed"));
     }
     Some(policies)
 }

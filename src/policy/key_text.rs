@@ -105,7 +105,7 @@ impl Key {
         Some((Key::from_bytes(first), Key::from_bytes(second)))
     }
 
-    /// Returns the parts, at any depth of a tuple, that extractors found in requests, such as credentials.
+    /// Returns the parts that extractors found in requests (such as credentials), at any depth of nested tuples.
     pub(crate) fn found_inside(&self) -> impl Iterator<Item = Key> {
         let mut rest = self.bytes();
         std::iter::from_fn(move || {

@@ -92,7 +92,7 @@ fn the_largest_configuration_loads_and_larger_ones_are_rejected() {
     for (text, part) in [
         (text(10_001, 0, 0, 0), "policies: found 10001 policies; at most 10000 are allowed"),
         (text(1, 101, 0, 0), "policies.p0.tiers: found 101 tiers; at most 100 are allowed in a policy"),
-        (text(501, 99, 0, 0), "policies: found 50100 quotas of policies and tiers; at most 50000 are allowed"),
+        (text(501, 99, 0, 0), "policies: found 50100 quotas in policies and tiers; at most 50000 are allowed"),
         (text(1, 0, 10_001, 0), "routes: found 10001 routes; at most 10000 are allowed"),
         (text(1, 0, 0, 100_001), "deny: found 100001 rules; at most 100000 are allowed"),
     ] {

@@ -59,7 +59,7 @@ proptest! {
         }
     }
 
-    /// Rounding never causes a huge cost to be granted.
+    /// Rounding never causes a request with a huge cost to be allowed.
     #[test]
     fn no_cost_above_the_ceiling_is_granted(quota in quota(), now in instant(), ask in ask()) {
         let step = step(&quota, &State::default(), now, ask);

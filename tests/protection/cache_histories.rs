@@ -167,7 +167,7 @@ fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, Tes
     Ok(cached)
 }
 
-/// Checks or holds `charges`. Depending on `what`, held charges are then canceled, kept for a settlement, or spent.
+/// Checks or holds `charges`. Depending on `what`, held charges are then canceled, kept for later settlement, or spent.
 fn decide(side: &mut Side, what: u8, charges: &[Charge<'_>]) -> (Decisions, usize) {
     let decisions = match what {
         4 => now(side.limiter.try_check_all(charges.iter().cloned())),

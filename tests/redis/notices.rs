@@ -315,7 +315,8 @@ async fn notices_are_read_again_after_a_restore_from_a_snapshot() {
     .await;
 }
 
-/// Regression: after a data loss, a new subscriber and all other subscribers in its process were treated as up to date.
+/// Regression: after the server lost its data, a new subscriber and all others in its process were treated as up to
+/// date.
 #[tokio::test]
 async fn a_limiter_that_joins_after_a_data_loss_drops_outdated_notices() {
     let server = Server::start();
@@ -328,7 +329,7 @@ async fn a_limiter_that_joins_after_a_data_loss_drops_outdated_notices() {
     assert_eq!(other.quotas(&SEARCH, "ada")[0].get_capacity(), 100);
 }
 
-/// After a data loss, other processes still apply the notices that the server lost.
+/// After the server has lost its data, other processes still apply the notices that they know. An unblock reaches them.
 #[tokio::test]
 async fn an_unblock_after_a_data_loss_reaches_all_processes() {
     let server = Server::start();

@@ -286,8 +286,8 @@ local function is_whole(number)
   return number >= 0 and number <= LAST and number % 1 == 0
 end
 
--- Loads a window, and applies the current quota to its leases. Returns whether the value is a row and the numbers of
--- the window are in range.
+-- Loads a window, and applies the current quota to its leases. Returns whether the value is a row and all of the
+-- window's numbers are in range.
 local function load(row, window)
   drop = drops[row]
   if not drop then return false end

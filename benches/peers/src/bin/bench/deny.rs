@@ -52,7 +52,7 @@ fn list(length: usize, callers: usize, v6: bool, one_in: usize) -> (DenyList, Ve
             (IpAddr::V4((random.next() as u32).into()), 20 + random.below(13))
         };
         networks.push(address);
-        DenyRule::network(&format!("{address}/{prefix}")).expect("a network")
+        DenyRule::network(&format!("{}/{prefix}", network(address, prefix as u32))).expect("a network")
     }));
     let callers = (0..callers).map(|i| {
         Signals::new().ip(match (i % one_in == 0, v6) {
@@ -63,6 +63,14 @@ fn list(length: usize, callers: usize, v6: bool, one_in: usize) -> (DenyList, Ve
     });
     let callers = callers.collect();
     (list, callers)
+}
+
+/// Returns the first address of a network.
+fn network(address: IpAddr, prefix: u32) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => IpAddr::V4((address.to_bits() & u32::MAX << (32 - prefix)).into()),
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & u128::MAX << (128 - prefix)).into()),
+    }
 }
 
 /// Returns the nanoseconds per lookup in one round.
