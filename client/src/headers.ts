@@ -39,10 +39,9 @@ export function parseRateLimit(headers: HeaderSource): RateLimitItem[] {
 
 /**
  * Parses `Retry-After`, which is a number of seconds or a date in any of the three forms of RFC 9110, section 5.6.7.
- * The wait until that date is counted from the response's `Date` or, without this header, from `now` (milliseconds
- * since the epoch).
+ * A date is relative to the response's `Date` or, if that header is absent, to `now` (in milliseconds since the epoch).
  *
- * @returns the milliseconds from now, or `null` if the field is absent or malformed.
+ * @returns the time to wait in milliseconds, or `null` if the field is absent or malformed.
  */
 export function parseRetryAfter(headers: HeaderSource, now: number): number | null {
   const value = headers.get('retry-after');

@@ -45,7 +45,7 @@ impl QuotaError {
         QuotaError::new(
             "shards is ",
             shards,
-            ", which differs from the first quota; a charge uses the same shard of all quotas",
+            ", unlike in the first quota; a charge uses the shard with the same number in every quota",
         )
     }
 

@@ -152,11 +152,8 @@ impl Inner {
     pub(super) fn denied(&self, decision: &Decision) {
         if matches!(decision.reason(), Reason::CostTooLarge | Reason::CostAboveShard | Reason::WaitTooLong) {
             self.mistake(MistakeKind::ImpossibleCost, (decision.policy(), decision.quota().stamp()), || {
-                let holds = if decision.reason() == Reason::CostAboveShard {
-                    "has shards, each of which holds"
-                } else {
-                    "holds"
-                };
+                let holds =
+                    if decision.reason() == Reason::CostAboveShard { "has shards that each hold" } else { "holds" };
                 let (name, quota, cost) = (decision.policy(), decision.quota(), decision.cost());
                 let limit = quota.shard(0).get_capacity();
                 format!(

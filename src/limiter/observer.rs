@@ -363,7 +363,7 @@ impl<'a> Reset<'a> {
 /// A credit, passed to [`Observer::credited`]. See [`Observer`] for an example.
 ///
 /// If the key has spent fewer tokens than are credited, only the spent tokens are returned. A remote backend may still
-/// fail to make the credit.
+/// fail to apply the credit.
 #[derive(Clone, Copy, Debug)]
 pub struct Credited<'a> {
     pub(super) policy: &'a PolicyName,

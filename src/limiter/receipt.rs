@@ -110,7 +110,7 @@ impl Receipt {
         Receipt { inner: Arc::clone(&self.inner), charges: first..first + charge.len() }
     }
 
-    /// Adjusts each charge that has not yet been settled to the actual cost. If several policies were charged, the
+    /// Adjusts each unsettled charge to the actual cost. If several policies were charged, the
     /// charge under each of them is adjusted to `actual`. To settle the charge under only one policy, use
     /// [`of`](Receipt::of).
     ///

@@ -149,7 +149,7 @@ pub(crate) fn impossible_cost(policy: &Policy, cost: u64, waits: bool) -> Option
     let lists = std::iter::once((None, policy.quotas())).chain(policy.tiers().map(|(tier, list)| (Some(tier), list)));
     let mut quotas = lists.flat_map(|(tier, list)| list.iter().map(move |quota| (tier, quota)));
     let (tier, quota) = quotas.find(|(_, quota)| quota.shards_for(cost, waits) == 0)?;
-    let holds = if quota.get_shards() > 1 { "has shards, each of which holds" } else { "holds" };
+    let holds = if quota.get_shards() > 1 { "has shards that each hold" } else { "holds" };
     let what = format!(
         "every request costs {cost}, and the quota {quota} {holds} {} at most, so all of them would be refused; raise its \
          capacity, or lower the cost",

@@ -36,7 +36,7 @@ impl Example {
         path.pop();
         path.push(format!("examples/{name}{}", std::env::consts::EXE_SUFFIX));
         let build = format!("cargo build --all-features --example {name}");
-        assert!(path.exists(), "the example is not built: run `{build}`, or all tests together");
+        assert!(path.exists(), "the example has not been built: run `{build}`, or all tests together");
         let mut child = Command::new(path)
             .args(arguments)
             .env("PORT", "0")

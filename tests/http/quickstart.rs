@@ -66,6 +66,6 @@ fn command() -> Command {
     path.pop();
     path.pop();
     path.push(format!("examples/quickstart{}", std::env::consts::EXE_SUFFIX));
-    assert!(path.exists(), "the example is not built: run `cargo build --example quickstart`, or all tests together");
+    assert!(path.exists(), "the example has not been built: run `cargo build --example quickstart`, or run all tests");
     Command::new(path)
 }

@@ -42,7 +42,7 @@ proptest! {
                     continue;
                 }
             };
-            // Skip the rest if a window would end after the latest instant, which is in the year 2255.
+            // Skip the rest if a window would end after the latest representable instant, which is in the year 2255.
             let time_left = Micros::MAX.since(clock.now());
             if policies.iter().any(|policy| 4 * policy.quotas()[0].window() > time_left) {
                 continue;

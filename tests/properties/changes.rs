@@ -173,8 +173,8 @@ fn ignore(_: &Quota, _: &State, _: Ask, _: &tollgate::algorithm::Step) -> Result
 proptest! {
     #![proptest_config(cases(8000))]
 
-    /// Alternating between quotas of one algorithm admits at most one capacity more than the largest quota admits
-    /// alone.
+    /// Alternating between quotas with the same algorithm admits at most what the largest quota alone admits, plus one
+    /// capacity.
     #[test]
     fn alternating_quotas_with_the_same_algorithm_stay_within_the_largest_bound(
         quotas in prop_oneof![2 => buckets(), 1 => aligned_windows(), 1 => aligned_sliding()],

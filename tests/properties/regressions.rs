@@ -92,7 +92,7 @@ fn unlimited_reservations_are_all_counted() {
     assert!(state.spent < 9_007_199_254_740_992.0);
 }
 
-/// After the clock stepped back, the refund evaluated the receipt at the clock's time, but the row at the row's own,
+/// After the clock stepped back, a refund evaluated the receipt at the clock's time, but evaluated the row at its own,
 /// later time.
 #[test]
 fn a_refund_after_a_step_back_is_at_most_the_outstanding_tokens() {

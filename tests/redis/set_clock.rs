@@ -63,7 +63,7 @@ impl SetClock {
             let hash = redis::Script::new(&source).get_hash().as_bytes().to_vec();
             scripts.entry(hash).or_insert(source)
         } else {
-            let unknown = (ErrorKind::Server(ServerErrorKind::NoScript), "this script was not sent in full yet");
+            let unknown = (ErrorKind::Server(ServerErrorKind::NoScript), "this script has not been sent in full yet");
             scripts.get(&script).ok_or(unknown)?
         };
         let mut rewritten = redis::cmd("EVAL");

@@ -168,7 +168,7 @@ fn changing_the_number_of_shards_grants_at_most_one_more_capacity() {
 
 #[test]
 #[should_panic(
-    expected = "every request costs 26, and the quota 100/min shards 4 has shards, each of which holds 25 at most"
+    expected = "every request costs 26, and the quota 100/min shards 4 has shards that each hold 25 at most"
 )]
 fn a_fixed_cost_that_fits_into_no_shard_panics_when_the_router_is_built() {
     use tower::Layer;

@@ -59,7 +59,7 @@ fn faults_of_shards_are_reported_together() {
     for expected in [
         "policies.a.quota.shards: expected a whole number from 1 to 64, found the number 65",
         "rate is 3; every shard needs at least one token, so raise it or use fewer shards",
-        "shards is 1, which differs from the first quota; a charge uses the same shard of all quotas",
+        "shards is 1, unlike in the first quota; a charge uses the shard with the same number in every quota",
         "unknown word \"shard\"",
     ] {
         assert!(error.contains(expected), "{expected}\n\n{error}");

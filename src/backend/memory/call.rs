@@ -182,7 +182,7 @@ impl<'a> LockedCall<'a> {
             return loaded;
         }
         // The carry row of a sliding window expires with its row. Under the other algorithms, the carry row outlives
-        // its row, because late refunds need the carry.
+        // the main row, because late refunds need the carry.
         let has_carry = found.is_none_or(|found| found.has_carry());
         if let Some(carry) = has_carry.then(|| shard.rows.get(key.carry())).flatten() {
             loaded.has_carry = true;

@@ -50,7 +50,7 @@ local function publish(topic, mark, text, lasts, version)
   end
   if not is_known and count >= MAX_NOTICES then
     local first = call('ZRANGE', ENDS, 0, 0)[1]
-    if not first then return redis.error_reply('FULL there are ' .. MAX_NOTICES .. ' notices that have no end') end
+    if not first then return redis.error_reply('FULL there are ' .. MAX_NOTICES .. ' notices that never expire') end
     drop(first)
   elseif not is_known then
     count = count + 1

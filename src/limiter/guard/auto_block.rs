@@ -35,16 +35,16 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// ```
 ///
 /// - **Policies**: only denials under the given policies count, and a key is blocked only under these policies.
-///   [`key::global`](crate::key::global) and the anonymous key are never blocked, but the addresses of their callers
-///   are. Leave out policies that use these keys.
+///   [`key::global`](crate::key::global) and the anonymous key are never blocked, but the addresses of callers
+///   that use them can be. Leave out policies that use these keys.
 /// - **Keys that a client can choose** (an account, a path, an unverified header) must not be blocked, because an
 ///   attacker could get a victim blocked. Add [`without_keys`](AutoBlock::without_keys) unless every policy uses keys
 ///   that are [verified](crate::key#which-keys-a-client-can-invent) or contain the address.
 /// - **Addresses**: a block applies to every call with the address in its [`Signals`](crate::protection::Signals), even
 ///   if many people share the address. IPv6 addresses are compared by their first 64 bits.
-/// - **Counts**: a count starts at the first denial and ends after the [time window](AutoBlock::within). Denials by a
-///   block, denials of a [`check`](crate::RateLimiter::check) and denials that are not enforced do not count. Neither
-///   do calls that are dropped before a remote backend has answered.
+/// - **Counts**: a count starts at the first denial and ends after the [time window](AutoBlock::within). Denials
+///   that a block caused, denials that a [`check`](crate::RateLimiter::check) returned, and denials that are not
+///   enforced do not count. Neither do calls that are dropped before a remote backend has answered.
 /// - In [shadow mode](crate::RateLimitLayer::shadow), blocks are not enforced.
 /// - **Memory**: at most [`max_entries`](AutoBlock::max_entries) callers are tracked. If there are more, the callers
 ///   with the fewest denials are dropped first, in constant time.

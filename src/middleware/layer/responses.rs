@@ -106,7 +106,7 @@ impl RateLimitLayer {
     }
 
     /// Sets a closure that creates the responses to refused requests. The closure usually calls [`Refusal::respond`],
-    /// which sets the refusal's status instead of 200: `refusal.respond("application/json", json.to_string())`. See
+    /// which gives the response the refusal's status: `refusal.respond("application/json", json.to_string())`. See
     /// [`Refusal`] for an example.
     ///
     /// The layer then adds its headers to the response, and also `Retry-After` and `Cache-Control` if they are missing.
