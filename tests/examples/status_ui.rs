@@ -30,7 +30,7 @@ async fn the_page_loads_files_only_from_its_own_origin() {
     let policy = page.value("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'"));
     assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
-    // The page must not need exceptions from its content security policy, and all of its files must exist.
+    // The page must not need exceptions to its content security policy, and all of its files must exist.
     for inline in ["<style", " style=", "<script>", " onclick=", "http://", "https://"] {
         assert!(!page.body.contains(inline), "{inline}");
     }

@@ -65,7 +65,8 @@ impl Row {
     }
 }
 
-/// The script compared the receipt's stamp with the row's only after it had converted the row to the new quota.
+/// Regression: the script first converted the row to the new quota, and only then compared the receipt's stamp with the
+/// row's stamp.
 #[tokio::test]
 async fn a_refund_is_forfeited_after_another_tier_writes_the_row() {
     let (small, large) = (Quota::token_bucket(10, HOUR), Quota::token_bucket(20, HOUR));
