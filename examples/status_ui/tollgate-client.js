@@ -666,7 +666,7 @@ function checkState(fields) {
   if (clear !== void 0 || written_by !== void 0) {
     check(fields, "clear", 0, LAST);
     if (!isAlgorithm(written_by)) {
-      throw new TypeError(`tollgate: "written_by" of the snapshot is the unknown algorithm "${written_by}"`);
+      throw new TypeError(`tollgate: the field "written_by" of the snapshot names an unknown algorithm, "${written_by}"`);
     }
   }
 }
@@ -674,7 +674,7 @@ var isAlgorithm = (name) => ALGORITHMS.includes(name);
 function check(fields, name, min, max) {
   const value = fields[name];
   if (typeof value !== "number" || !(value >= min && value <= max) || value % 1 && !FRACTIONS.includes(name)) {
-    throw new TypeError(`tollgate: "${name}" of the snapshot is ${value}; does the url lead to a status endpoint?`);
+    throw new TypeError(`tollgate: the field "${name}" of the snapshot is ${value}; does the URL point to a status endpoint?`);
   }
   return value;
 }
