@@ -126,7 +126,7 @@ async fn wrong_methods_paths_and_queries_have_clear_errors() {
     let server = TestServer::start().await;
     for path in ["policies", "top", "limited", "blocks"] {
         let response = server.post(path, "{}").await;
-        assert_problem(&response, 405, "another method");
+        assert_problem(&response, 405, "a different method");
         assert_eq!(response.headers[ALLOW], "GET,HEAD");
         assert_eq!(server.get(&format!("{path}?max=0")).await.status, 400);
         assert_problem(&server.get(&format!("{path}?max=100000")).await, 400, "`max`: expected 1 to 1");
@@ -134,10 +134,10 @@ async fn wrong_methods_paths_and_queries_have_clear_errors() {
     }
     for (path, _) in CHANGES {
         let response = server.get(path).await;
-        assert_problem(&response, 405, "another method");
+        assert_problem(&response, 405, "a different method");
         assert_eq!(response.headers[ALLOW], "POST");
     }
-    assert_problem(&server.get("tpo").await, 404, "GET page, policies, top");
+    assert_problem(&server.get("tpo").await, 404, "GET /page, /policies, /top");
     let missing = server.get("policies?policy=apy").await;
     assert_problem(&missing, 404, r#"there is no policy "apy" (did you mean "api"?); `GET /policies` lists them"#);
     assert_problem(&server.get("blocks?after=7").await, 400, "`after`: expected a digest");
