@@ -197,7 +197,7 @@ fn table_lines_that_can_never_match_panic() {
         ("GTE /search", "has the method \"GTE\"; did you mean \"GET\"?"),
         ("PSOT /search", "did you mean \"POST\"?"),
         ("OPTION /search", "did you mean \"OPTIONS\"?"),
-        ("/search?q=1", "write the path only"),
+        ("/search?q=1", "write just the path"),
         ("/users/{id", "an unmatched brace"),
         ("get /search", "has no valid method"),
     ] {
