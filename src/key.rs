@@ -1,16 +1,5 @@
 //! Finding the keys of requests: the extractor trait, and the extractors that this crate provides.
 //!
-//! | key | extractor |
-//! | --- | --- |
-//! | a value that your own code finds | a closure over the request's parts |
-//! | a user or session set by an authentication layer | [`extension`] |
-//! | the client's address | [`client_ip`]; behind proxies, with [`ClientIp::trust`] |
-//! | a credential | [`bearer`], [`header`], [`cookie`] |
-//! | a path parameter | `path` (feature `axum`) |
-//! | one key for all callers | [`global`] |
-//! | the host to which a request is addressed | [`host`] |
-//! | a value that axum can extract | `from_extractor` (feature `axum`) |
-//!
 //! Combine extractors with [`or`](KeyExtractor::or), [`and`](KeyExtractor::and) and [`map`](KeyExtractor::map). Callers
 //! without a key are anonymous and share one row, unless the extractor ends with [`or_reject`](KeyExtractor::or_reject)
 //! or [`or_skip`](KeyExtractor::or_skip).
@@ -21,14 +10,17 @@
 //! client's key can spend the other client's tokens or get that client [blocked](crate::protection::AutoBlock).
 //! Therefore, clients must not be able to choose their keys.
 //!
-//! | key | what guarantees it | a client can |
+//! | key | extractor | a client can |
 //! | --- | --- | --- |
-//! | [`client_ip`]; behind proxies, with [`ClientIp::trust`] | the connection, or your proxy | use all its addresses |
-//! | [`extension`] set by an authentication layer | your code | log in |
-//! | [`bearer`], [`header`], [`cookie`] inside a layer that rejects invalid credentials | your code | log in |
-//! | [`bearer`], [`header`], [`cookie`] alone | nothing | **invent** a new key for each request |
-//! | `path`, a field of the body, a user name in a handler | nothing | **name** any other client's key |
-//! | [`global`] | all clients share one key | spend all tokens |
+//! | a user or session set by an authentication layer | [`extension`] | log in |
+//! | the client's address | [`client_ip`]; behind proxies, with [`ClientIp::trust`] | use all its addresses |
+//! | a credential, inside a layer that rejects invalid ones | [`bearer`], [`header`], [`cookie`] | log in |
+//! | an unchecked credential | [`bearer`], [`header`], [`cookie`] | **invent** a new key for each request |
+//! | a path parameter | `path` (feature `axum`) | **name** any other client's key |
+//! | a field of the body, or a user name in a handler | none | **name** any other client's key |
+//! | one key for all callers | [`global`] | spend all tokens |
+//! | the server of an outgoing request | [`host`] | choose it, so use it only around an HTTP client |
+//! | another value | a closure over the request's parts, `from_extractor` (feature `axum`) | depends on the value |
 //!
 //! Combining extractors does not help. If one key of a pair is invented, the pair is also a new key, so
 //! `bearer().and(client_ip())` admits any number of requests from one address. In `bearer().or(client_ip())`, any token

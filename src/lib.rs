@@ -9,23 +9,12 @@
 //!     .route("/", get(|| async { "hello" }))
 //!     .layer(RateLimitLayer::new(Quota::token_bucket(10, MINUTE).capacity(20), key::client_ip()));
 //! // axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
-//! # let ask = async || {
-//! #     let peer = key::PeerAddr(([192, 0, 2, 1], 1234).into());
-//! #     let request = http::Request::get("/").extension(peer).body(axum::body::Body::empty()).unwrap();
-//! #     tower::ServiceExt::oneshot(app.clone(), request).await.unwrap().status().as_u16()
-//! # };
-//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-//! #     for _ in 0..20 {
-//! #         assert_eq!(ask().await, 200);
-//! #     }
-//! #     assert_eq!(ask().await, 429);
-//! # });
 //! ```
 //!
 //! Each client address can send 20 requests in a burst, and then 10 requests per minute. Further requests get 429 with
 //! a `Retry-After` header and never reach the handler.
 //!
-//! Handlers can call a limiter directly. A call can use any key and several limits:
+//! Handlers can also call a limiter directly, with any key and several limits:
 //!
 //! ```
 //! use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR, MINUTE};
@@ -54,46 +43,28 @@
 //! | call a limiter from a handler | [`RateLimiter`], [`Charge`], [`LimitError`] |
 //! | charge a request by its cost, and correct the charge afterwards | [`RateLimitLayer::cost`], [`Receipt`], [`OnResponse`] |
 //! | delay calls instead of denying them | [`Reservation`], `wait_up_to` (feature `wait`) |
-//! | share limits between processes | `backend::RedisBackend` (feature `redis`), [`FailureMode`] |
+//! | share limits between processes | `backend::RedisBackend` and `docs::redis` (feature `redis`), [`FailureMode`] |
 //! | change the response to refused requests | [`Refusal`], [`HeaderFamily`] |
 //! | deny or block callers | [`protection`] |
-//! | log and measure decisions | [`observe`] |
+//! | log and measure decisions | [`observe`], [`docs::observing`] |
 //! | read limits from a file, change them at run time | `config` (feature `serde`), [`RateLimiter::set_quota`] |
 //! | show clients a countdown | `status` (feature `axum`) |
 //! | see which callers are limited and why, and help them | `admin` (feature `admin`), [`docs::operate`] |
 //! | test your limits | [`clock::ManualClock`], [`docs::testing`] |
 //!
 //! # Guides
-//! | page | topic |
-//! | --- | --- |
-//! | [`docs::choosing`] | algorithms and their parameters, the worst window, strict limits |
-//! | [`docs::tiers_and_routes`] | plans, routes, several rules, limits that change at run time, files |
-//! | [`docs::several_quotas`] | policies with several quotas, and individual quotas for callers, from a database |
-//! | [`docs::shards`] | one busy key whose quota is divided among several nodes of a cluster |
-//! | [`docs::leases`] | decisions on busy keys in Redis, without asking the server each time |
-//! | [`docs::restarts`] | limits in memory that survive a restart |
-//! | [`docs::cookbook`] | ten limits that most services need, including failed logins, sign-ups, model tokens and plans |
-//! | [`docs::outgoing`] | a client that stays within another server's limit |
-//! | `docs::axum` | layer order, 404s, shared state (feature `axum`) |
-//! | `docs::grpc` | limits on gRPC methods and streams, and statuses (feature `tonic`) |
-//! | [`docs::hyper`] | servers without axum |
-//! | [`docs::testing`] | testing your own limits |
-//! | [`docs::proxies`] | client addresses behind nginx, Envoy or a CDN |
-//! | `docs::redis` | how to set up a Redis server, and what happens in an outage (feature `redis`) |
-//! | [`docs::observing`] | logs, metrics, alerts |
-//! | [`docs::operate`] | who is limited and why, and how operators help: router, page, command |
-//! | [`docs::migrating`] | how to move from other libraries and services |
-//! | [`docs::mistakes`] | mistakes in writing limits, and how to notice them |
-//! | [`docs::limitations`] | what the crate cannot do, and what is lost in a restart or an eviction |
-//! | [`docs::glossary`] | the terms that these pages use |
-//! | [`docs::design`] | the crate's structure, and the reasons for it |
+//! The [`docs`] module contains the guides. Besides the pages above, it has recipes for [ten common
+//! limits](docs::cookbook), and pages about [proxies](docs::proxies), axum, gRPC, [hyper](docs::hyper), [outgoing
+//! calls](docs::outgoing), [restarts](docs::restarts), [busy keys](docs::leases), [sharded quotas](docs::shards),
+//! [migrating from other libraries](docs::migrating), common [mistakes](docs::mistakes), the
+//! [limitations](docs::limitations), the [terms](docs::glossary) and the [design](docs::design) of the crate.
 //!
 //! # Algorithms
-//! Use a [token bucket](Quota::token_bucket) unless you have a reason not to. A token bucket refills smoothly and
-//! allows a burst of `capacity`. In any interval, at most `capacity + rate * time / period` requests pass. A [sliding
+//! Use a [token bucket](Quota::token_bucket) unless you have a reason not to. It refills smoothly and allows a burst of
+//! `capacity`: in any interval, at most `capacity + rate * time / period` requests pass. A [sliding
 //! window](Quota::sliding_window) admits at most its limit in each clock-aligned window. A [fixed
-//! window](Quota::fixed_window) suits budgets that users know about, for example 500 per day. Its unspent tokens can
-//! roll over.
+//! window](Quota::fixed_window) suits budgets that users know about, such as 500 per day, and can save unspent tokens
+//! for later windows.
 //!
 #![doc = include_str!("docs/plots/algorithms.svg")]
 //!

@@ -23,14 +23,12 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Creates an operator who may read but not make changes. The name appears in [audit
-    /// events](crate::observe::Audited::operator).
+    /// Creates an operator who may read but not make changes.
     pub fn reader(name: impl Into<String>) -> Operator {
         Operator { name: name.into().into(), changes: false }
     }
 
-    /// Creates an operator who may read and make changes. The name appears in [audit
-    /// events](crate::observe::Audited::operator).
+    /// Creates an operator who may read and make changes.
     pub fn editor(name: impl Into<String>) -> Operator {
         Operator { name: name.into().into(), changes: true }
     }
@@ -41,11 +39,11 @@ impl Operator {
 }
 
 /// Returns an authorization function for [`Admin::new`] that accepts fixed tokens in `Authorization: Bearer`. The time
-/// that a comparison takes does not depend on the tokens. See the [module](super) for an example.
+/// that a comparison takes does not depend on the tokens.
 ///
 /// # Panics
-/// Panics if a token has fewer than 16 bytes without the spaces around it, if it contains characters other than visible
-/// ASCII and spaces, or if two tokens are equal.
+/// Panics if two tokens are equal, or if a token, without the spaces around it, has fewer than 16 bytes or contains
+/// anything but visible ASCII and spaces.
 #[track_caller]
 pub fn bearer_tokens<T: AsRef<str>>(
     tokens: impl IntoIterator<Item = (T, Operator)>,
@@ -77,7 +75,6 @@ pub fn bearer_tokens<T: AsRef<str>>(
 const MIN_TOKEN: usize = 16;
 const BEARER: &[u8] = b"Bearer ";
 
-/// Authorizes a request, refuses requests from other origins, and adds headers to the response.
 pub(super) async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let mut response = match authorize(&admin, &parts) {

@@ -25,18 +25,16 @@ type Changed = Result<Json<Done>, Problem>;
 /// Whether there was something to change, or `None` if this is unknown.
 type Made = Result<Option<bool>, Problem>;
 
-/// The response to a change.
 #[derive(Serialize)]
 pub(super) struct Done {
     /// The processes in which the change takes effect within a second.
     scope: Scope,
-    /// Whether there was something to change. Omitted if this is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<bool>,
 }
 
-/// A change in progress. At the end, an audit event reports what is known about the change. If the client disconnects
-/// before the backend has answered, this value is dropped, and the event states that the change may have been made.
+/// A change in progress, which ends with an audit event. If the client disconnects before the backend has answered,
+/// this value is dropped, and the event states that the change may have been made.
 struct Change<'a> {
     admin: &'a Admin,
     operator: &'a Operator,
@@ -69,7 +67,6 @@ impl<'a> Change<'a> {
         Ok(Json(Done { scope, found: done? }))
     }
 
-    /// Reports the change to the observers.
     fn audit(&mut self, error: Option<&str>) {
         self.is_audited = true;
         let (scope, error) = (self.scope.as_deref().map(audited), error.map(audited));
@@ -114,8 +111,7 @@ pub(super) async fn reset(
         match (key, all) {
             (Some(key), false) => {
                 let key = change.key(&key)?;
-                // The router knows neither the caller's tier nor the caller's own quota, so it assumes the maximum
-                // number of shards.
+                // The caller's tier and own quota are unknown, so assume the maximum number of shards.
                 Ok(Some(admin.limiter.reset(policy, Subject::new(key).quota(MOST_SHARDS)).await?))
             }
             (None, true) => {

@@ -14,7 +14,6 @@ use crate::algorithm::{Ask, Verdict};
 use crate::limiter::{Acquire, Block, Snapshot};
 use crate::policy::{Decision, Digest, Key, Policy, Reason, Signals, Subject};
 
-/// A question about a key.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Question {
@@ -31,7 +30,6 @@ pub(super) struct Answer {
     tier: Option<String>,
     /// `asked`, `row` or `none`.
     tier_from: &'static str,
-    /// Where the quotas come from.
     quotas_from: &'static str,
     quotas: String,
     /// Whether one more token could be spent now.
@@ -44,7 +42,6 @@ pub(super) struct Answer {
     helps: Vec<Help>,
 }
 
-/// The state of one quota.
 #[derive(Serialize)]
 struct Window {
     name: String,
@@ -224,7 +221,7 @@ fn helps(decision: &Decision, windows: &[Window]) -> Vec<Help> {
         Reason::DenyList => helps.push(Help::DenyList),
         Reason::Blocked => {
             helps.extend(decision.retry_after().map(|wait| Help::Wait { ms: millis(wait) }));
-            // A pause has no rule, so there is no block to lift. The program can resume a paused key.
+            // A pause has no rule, so there is no block to lift.
             helps.extend(decision.denied_rule().map(|_| Help::Unblock));
         }
         _ => {}

@@ -17,7 +17,6 @@ use crate::policy::{Digest, Key, Policy, PolicyName};
 
 type Asked<T> = Result<Query<T>, QueryRejection>;
 
-/// Which entries of a list to return.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Selection {
@@ -33,7 +32,6 @@ impl Selection {
         is_valid.then_some(max).ok_or_else(|| Problem::invalid(format!("`max`: expected 1 to {most}, found {max}")))
     }
 
-    /// Returns the last digest on the previous page.
     fn after(&self) -> Result<Option<Digest>, Problem> {
         let Some(text) = &self.after else { return Ok(None) };
         let digest = text.parse::<Key>().ok().and_then(|key| key.as_digest());
@@ -44,10 +42,10 @@ impl Selection {
 
 const DEFAULT_MAX: usize = 20;
 
-/// The maximum number of entries in a list. Long lists occur only if many keys are blocked or have their own quotas.
+/// Long lists occur only if many keys are blocked or have their own quotas.
 const MAX_LISTED: usize = 1000;
 
-/// The maximum number of keys in `/limited`. Each key requires a call to the backend.
+/// Each key requires a call to the backend.
 const MAX_LIMITED: usize = 100;
 
 pub(super) fn shown(digest: Digest) -> String {
@@ -231,9 +229,8 @@ struct LimitedKey {
     now: Answer,
 }
 
-/// `GET /limited`. Reads the rows of each key from the backend. Reading the denials in the block cache would be
-/// cheaper. However, cached denials may be up to a second old, and keys cannot be derived from the window digests under
-/// which the cache stores denials.
+/// `GET /limited`. Reads each key from the backend, because cached denials may be up to a second old, and keys cannot
+/// be derived from the window digests under which they are cached.
 pub(super) async fn limited(
     State(admin): State<Arc<Admin>>,
     selection: Asked<Selection>,
@@ -250,9 +247,8 @@ pub(super) async fn limited(
     heaviest.truncate(max);
     let mut keys = Vec::new();
     for (policy, _, Counted { key, text, count, max_error }) in heaviest {
-        // Use the key itself if its text is known: the key may be an address, and a block on an address cannot be
-        // looked up by digest. If the text was shortened, it may be the text of a different key, so compare the
-        // digests.
+        // A block on an address cannot be looked up by digest, so use the text of the key if it is known. A shortened
+        // text may be that of a different key, so compare the digests.
         let shown_key = text.as_deref().and_then(|text| text.parse::<Key>().ok());
         let is_same = |known: &Key| shown(admin.limiter.digest(Some(known))) == key;
         let key = shown_key.filter(is_same).map_or_else(|| target::key(&key), Ok)?;

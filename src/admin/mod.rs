@@ -1,5 +1,4 @@
-//! A router and a web page that show operators which callers are limited and why, and let the operators help those
-//! callers.
+//! A router and a web page that show operators which callers are limited, and let them help those callers.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -17,18 +16,9 @@
 //! let app: Router = Router::new().nest("/admin/limits", admin.into_router());
 //! ```
 //!
-//! [`docs::operate`](crate::docs::operate) describes the endpoints, the page and how to protect the router.
-//!
-//! # Security
-//! - The router cannot be built without an authorization function, which is called first for every request, even if its
-//!   path does not exist. The only exception is the page itself, which contains no data.
-//! - Reading and changing are separate rights; see [`Operator`].
-//! - Requests from pages of other origins are refused. They are detected by the `Sec-Fetch-Site` header or, if it is
-//!   missing, by the `Origin` header.
-//! - Request bodies are limited to 16 KiB, and each response contains a bounded number of entries.
-//! - Each change, and each attempt by an operator who has no right to make changes, is reported to the limiter's
-//!   observers as an [event](crate::observe::Observer::audited).
-//! - Responses contain the digests of keys. They contain the text of a key only if [`Top`] shows it.
+//! [`docs::operate`](crate::docs::operate) describes the endpoints, the page and how to protect the router. Every
+//! request is authorized first, even if its path does not exist, except a request for the page itself, which contains
+//! no data. Request bodies are limited to 16 KiB, and each response contains a bounded number of entries.
 
 mod access;
 mod change;
@@ -68,12 +58,10 @@ pub struct Admin {
 impl Admin {
     /// Creates a builder for a limiter. `authorize` is called for each request. It returns the operator who sent the
     /// request, or `None` to refuse the request with 401. The function must not block. If authorization has to wait,
-    /// put a middleware in front of the router and read the middleware's result from the request's extensions.
-    /// [`bearer_tokens`] creates a function that accepts fixed tokens.
+    /// put a middleware in front of the router and read its result from the request's extensions:
     ///
     /// ```
-    /// use tollgate::admin::{Admin, Operator};
-    /// use tollgate::RateLimiter;
+    /// use tollgate::{RateLimiter, admin::{Admin, Operator}};
     ///
     /// #[derive(Clone)]
     /// struct User { name: String, is_admin: bool } // a middleware in front of the router adds it
@@ -88,8 +76,8 @@ impl Admin {
         Admin { limiter: limiter.clone(), policies: Vec::new(), top: None, authorize: Arc::new(authorize) }
     }
 
-    /// Adds policies. Operators can see and change only these policies. May be called repeatedly. If several policies
-    /// have the same name, the first one is kept.
+    /// Adds the policies that operators can see and change. May be called repeatedly. If several policies have the same
+    /// name, the first one is kept.
     #[must_use]
     pub fn policies<'a>(mut self, policies: impl IntoIterator<Item = &'a Policy>) -> Admin {
         for policy in policies {
@@ -102,20 +90,8 @@ impl Admin {
 
     /// Adds all policies of a layer, for example one that was created from a configuration file.
     ///
-    /// ```
-    /// use tollgate::admin::{self, Admin, Operator};
-    /// use tollgate::{MINUTE, Quota, RateLimitLayer, RateLimiter, key};
-    ///
-    /// let limiter = RateLimiter::default();
-    /// let layer = RateLimitLayer::new(Quota::token_bucket(60, MINUTE), key::client_ip()).limiter(&limiter);
-    /// let tokens = [("a token of ada, from a file", Operator::editor("ada"))];
-    /// let admin = Admin::new(&limiter, admin::bearer_tokens(tokens)).layer(&layer);
-    /// # drop(admin.into_router::<()>());
-    /// ```
-    ///
     /// # Panics
-    /// Panics if the layer uses a different limiter, because the router would show and change rows that the layer does
-    /// not charge.
+    /// Panics if the layer uses a different limiter, whose rows the router would not show.
     #[must_use]
     #[track_caller]
     pub fn layer(self, layer: &RateLimitLayer) -> Admin {
@@ -128,8 +104,8 @@ impl Admin {
         self.policies(policies)
     }
 
-    /// Sets the observer from which `/top` and `/limited` take the heaviest keys. Add the same observer to the limiter.
-    /// Without this observer, neither endpoint lists any keys.
+    /// Sets the observer from which `/top` and `/limited` take the heaviest keys, and without which they list no keys.
+    /// Add the same observer to the limiter.
     #[must_use]
     pub fn top(mut self, top: &Arc<Top>) -> Admin {
         self.top = Some(Arc::clone(top));
@@ -162,7 +138,6 @@ impl Admin {
         self.policies.iter().find(|policy| policy.name().as_str() == name)
     }
 
-    /// Returns the policy with this name.
     fn policy(&self, name: &str) -> Result<&Policy, Problem> {
         self.find(name).ok_or_else(|| {
             let near = suggestion(name, self.policies.iter().map(|policy| policy.name().as_str()));
@@ -180,7 +155,6 @@ impl Admin {
         if self.limiter.shares_quotas() { Scope::AllProcesses } else { Scope::ThisProcess }
     }
 
-    /// Returns the processes that share the rows.
     fn rows_scope(&self) -> Scope {
         if self.limiter.shares_rows() { Scope::AllProcesses } else { Scope::ThisProcess }
     }

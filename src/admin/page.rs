@@ -8,7 +8,6 @@ use crate::policy::random;
 
 const PAGE: &str = include_str!("page.html");
 
-/// The placeholder for the nonce in the page.
 const NONCE: &str = "NONCE";
 
 /// `GET /page`. The page contains no data, so it needs no authorization, but the requests that it sends do.

@@ -8,7 +8,6 @@ use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use crate::backend::Error;
 use crate::limiter::SetQuotaError;
 
-/// An error response. The detail states what was expected and what to do.
 #[derive(Debug)]
 pub(super) struct Problem {
     status: StatusCode,

@@ -16,16 +16,14 @@ pub(super) fn key(text: &str) -> Result<Key, Problem> {
     text.parse().map_err(|error| Problem::invalid(format!("`key`: {error}; a digest is written as digest:…")))
 }
 
-/// Returns the signals by which a caller with this key can be blocked: the key itself and, if the key is an address,
-/// the address.
+/// Returns the signals by which a key can be blocked: the key itself and, if it is an address, the address.
 pub(super) fn signals(key: &Key) -> impl Iterator<Item = Signal> {
     std::iter::once(Signal::key(key.clone())).chain(key.address().map(Signal::ip))
 }
 
-/// The longest text form of a key in bytes.
+/// In bytes.
 const MAX_KEY: usize = 4096;
 
-/// A caller that can be blocked: a key, an address, a user agent or a label.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BlockTarget {

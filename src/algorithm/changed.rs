@@ -1,15 +1,7 @@
-//! Conversion of rows that were written under another quota.
+//! Conversion of rows that were written under another quota. [`docs::design`](crate::docs::design) explains the rules.
 //!
 //! A row is *foreign* to a quota if it has a different stamp and has not expired. An *own* row has the quota's stamp. A
-//! change of quota never cancels debt, so several quotas that alternate on one row admit no more than the largest of
-//! them. A foreign row is read as follows:
-//!
-//! - From [`State::clear`] on, the row counts as unspent, because under the quota that wrote it, all of its debt would
-//!   have been repaid by then.
-//! - If both quotas are token buckets, the row is repaid at the faster of the two rates.
-//! - If both quotas are fixed windows, or sliding windows with the same period and phase, the row is rolled like an own
-//!   row.
-//! - In all other cases, the counts of the row are not reduced until `clear`.
+//! change of quota never cancels debt.
 
 use super::{Algorithm, Ask, MAX_SPENT, Micros, Quota, State};
 use super::{fixed_window, granted, retry_own, roll_own, roll_within, sliding_window, token_bucket, within_own};
@@ -87,8 +79,7 @@ pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     }
 }
 
-/// Rolls the row at the rate of `quota` and at the rate of the bucket that wrote the row. Returns the result that has
-/// less debt.
+/// Rolls the row at the rates of both buckets, and returns the result that has less debt.
 fn roll_faster(quota: &Quota, row: &State, now: Micros) -> State {
     let rolled = token_bucket::roll(quota, row, now);
     if now <= row.at || row.clear == Micros::MAX {
@@ -112,7 +103,6 @@ fn roll_whole(quota: &Quota, row: &State, now: Micros) -> State {
     State { at, ..*row }
 }
 
-/// Returns the first instant, not before `now`, at which at most `level` tokens of a foreign row are outstanding.
 #[cold]
 pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Option<Micros> {
     let holds = |at: Micros| within_own(quota, &super::roll(quota, state, at), at, level);
@@ -128,11 +118,9 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     let clear = state.clear;
     let before = match reading(quota, state) {
         Reading::FasterBucket => first(now, clear, holds),
-        // Until the foreign row expires, rolling it to a later instant has the same result as converting it now and
-        // then rolling the converted row.
+        // Until the row expires, it makes no difference whether it is converted now or at a later instant.
         Reading::Own => retry_own(quota, &super::roll(quota, state, now), now, ask),
-        // While the counts are not reduced, only the wait for a reservation changes: it becomes shorter toward the end
-        // of a window.
+        // Until the row expires, only the wait for a reservation changes: it shrinks toward the end of a window.
         Reading::Whole if quota.algorithm() == Algorithm::FixedWindow && quota.reserves() => {
             let end = fixed_window::boundary(quota, fixed_window::index(quota, now.max(state.at)) + 1);
             first(now, end.min(clear), holds)
@@ -149,8 +137,7 @@ pub(super) fn retry_at(quota: &Quota, state: &State, now: Micros, ask: Ask) -> O
     if granted(quota, &unspent, clear, ask).is_some() { Some(clear) } else { retry_own(quota, &unspent, clear, ask) }
 }
 
-/// Returns the first instant in `from..end` at which `holds` returns `true`. It must also return `true` for all later
-/// instants.
+/// Returns the first instant in `from..end` at which `holds` returns `true`, as it must for all later instants.
 fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Micros> {
     if from >= end || !holds(end.minus(1)) {
         return None;
@@ -164,9 +151,8 @@ fn first(from: Micros, end: Micros, holds: impl Fn(Micros) -> bool) -> Option<Mi
 }
 
 /// Returns a foreign row after a settlement that charges `more` tokens. The stamp stays the same, and the time until
-/// `clear` grows in proportion to the debt. For a fixed window, `clear` can be up to one window before the boundary at
-/// which the row is fully repaid. `clear` is never earlier than the instant at which the debt would be repaid at the
-/// average rate, so the quota's bound still holds.
+/// `clear` grows in proportion to the debt. For a fixed window, `clear` can be up to one window before the last
+/// boundary that repays the row, but the debt would be repaid by then at the average rate, so the bound holds.
 #[cold]
 pub(super) fn overrun(state: &State, more: u64) -> State {
     let spent = (state.spent + more.min(MAX_SPENT) as f64).min(MAX_SPENT as f64);

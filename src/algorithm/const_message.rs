@@ -1,5 +1,4 @@
-//! Messages that can be built in a `const`, without allocation or `Display`. With such a message, a `const` constructor
-//! that panics shows the same value as the error of its `try_` variant.
+//! Messages built in a `const`, which show the same value in a panic as in the error of the `try_` variant.
 
 pub(crate) struct ConstMessage {
     bytes: [u8; MAX_LEN],

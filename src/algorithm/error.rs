@@ -4,13 +4,7 @@ use std::fmt;
 
 use super::const_message::ConstMessage;
 
-/// The error for an invalid quota. The message shows the invalid value and the valid range.
-///
-/// ```
-/// use tollgate::{Quota, MINUTE};
-/// let error = Quota::try_token_bucket(0, MINUTE).unwrap_err();
-/// assert_eq!(error.to_string(), "rate is 0; it must be from 1 to 999999999999999 tokens");
-/// ```
+/// The error for an invalid quota, which shows the invalid value and the valid range. See [`Quota`](super::Quota).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaError {
     before: &'static str,

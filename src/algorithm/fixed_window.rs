@@ -4,12 +4,11 @@
 use super::quota::Quota;
 use super::{Micros, State};
 
-/// Returns the row at `now`, after repaying `rate` tokens for each boundary since `at`.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let (row_window, window) = (index(quota, state.at), index(quota, now));
     if window <= row_window {
-        // The row is still in the same window, or the clock stepped back. `at` never moves back, not even to the start
-        // of its window. Otherwise, tokens that were repaid under another quota would be repaid again.
+        // `at` never moves back, not even to the start of its window. Otherwise, tokens that were repaid under another
+        // quota would be repaid again.
         return *state;
     }
     State {
@@ -77,8 +76,6 @@ mod tests {
 
     #[test]
     fn rolling_never_moves_a_row_back() {
-        // A row written under another quota may begin inside a window. If `at` moved back to the start of that window,
-        // boundaries that passed before the row was written would repay it.
         let quota = Quota::fixed_window(10, MINUTE).start(Duration::ZERO);
         let (begin, now) = (Micros::new(1_700_000_040_000_000), Micros::new(1_700_000_050_000_000));
         let row =
@@ -92,8 +89,7 @@ mod tests {
 
     #[test]
     fn a_debt_that_outlasts_the_last_instant_is_never_repaid() {
-        // The first window began before the epoch, so the third boundary is representable. Even so, a debt that takes
-        // three centuries to repay is never repaid.
+        // The third boundary can be represented, but a debt that takes three centuries is never repaid.
         let second = Duration::from_secs(1);
         let owed = |quota: &Quota, spent: f64| State { spent, stamp: quota.stamp(), ..State::default() };
         let century = Quota::fixed_window(1, Quota::MAX_PERIOD).start(second);

@@ -1,22 +1,18 @@
-//! Settling a charge. A charge is settled when its actual cost turns out to be higher or lower than the charged cost,
-//! or when the charge is canceled.
+//! Settlement of a charge whose actual cost is higher or lower than the charged cost, or which is canceled.
 //!
 //! A lower cost needs care. Suppose that a row is charged `n` tokens, and that `r` of them are refunded later. If only
-//! `n - r` tokens had been charged in the first place, the row might have been fully repaid earlier, and a full bucket
-//! would have gained no tokens after that. Refunding all `r` tokens could therefore admit more tokens than the quota's
-//! bound allows. Three rules keep the bound:
+//! `n - r` tokens had been charged, the row might have been fully repaid earlier, and a full bucket would have gained
+//! no tokens after that. Refunding all `r` tokens could therefore exceed the quota's bound. Three rules keep the bound:
 //!
 //! 1. **A refund is at most the part of the charge that is still outstanding.** Charges are repaid in the order in
-//!    which they were made. Suppose that `x` tokens were outstanding just after the charge. Of these, the tokens that
-//!    have been repaid since then, or refunded for earlier charges, are no longer outstanding. [`State::carry`] counts
-//!    the refunds of other charges. Without this count, two refunds with a refill in between could allow the same burst
-//!    twice.
-//! 2. **A reservation that is not due yet can be refunded only as a whole, and only if it is the last one.** Otherwise
+//!    which they were made. Of the tokens that were outstanding just after the charge, those that have been repaid
+//!    since then, or refunded for earlier charges, are no longer outstanding. [`State::carry`] counts the refunds of
+//!    other charges. Without this count, two refunds with a refill in between could allow the same burst twice.
+//! 2. **A reservation that is not due yet can be refunded only as a whole, and only if it is the last one.** Otherwise,
 //!    a new reservation could get the due time of a reservation that is still pending.
 //! 3. **While reservations are pending, all other refunds are forfeited**, for the same reason.
 //!
-//! If fewer tokens are outstanding than these rules imply, the row was reset or evicted in the meantime. Such a row
-//! receives no refund.
+//! If fewer tokens are outstanding than these rules imply, the row was reset or evicted, and it receives no refund.
 
 use super::{Algorithm, MAX_SPENT, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, is_foreign, roll, sliding_window, spent, when};
@@ -36,19 +32,10 @@ impl ChargeRecord {
     /// Creates the record of a credit, which returns tokens to a row independently of any charge. To credit the row,
     /// [settle](settle()) this record at an actual cost of 0.
     ///
-    /// A credit returns at most the tokens that are spent, so a row never has more tokens than its capacity. Unlike a
-    /// refund, a credit is not forfeited if the tokens were charged under another quota; in that case, the row is
-    /// converted to this quota. A credit takes effect even while reservations are pending, and the reservations keep
-    /// their due times. The quota's bound grows by the credited tokens, even for later intervals, because a charge may
+    /// A credit returns at most the tokens that are spent. Unlike a refund, it takes effect even if the tokens were
+    /// charged under another quota (the row is converted to this quota), and while reservations are pending (they keep
+    /// their due times). The quota's bound grows by the credited tokens, even for later intervals, because a charge may
     /// be refunded after its tokens were credited.
-    ///
-    /// ```
-    /// use tollgate::{algorithm::{settle, step, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
-    /// let (quota, now) = (Quota::token_bucket(10, MINUTE), Micros::new(1_700_000_000_000_000));
-    /// let spent = step(&quota, &State::default(), now, Ask::cost(7)).state;
-    /// assert_eq!(settle(&quota, &spent, &ChargeRecord::credit(5), now, 0).spent, 2.0);
-    /// assert_eq!(settle(&quota, &spent, &ChargeRecord::credit(500), now, 0).spent, 0.0);
-    /// ```
     pub fn credit(tokens: u64) -> ChargeRecord {
         ChargeRecord { cost: tokens.min(MAX_SPENT), state: State::default(), due: Micros::EPOCH }
     }
@@ -76,18 +63,18 @@ impl ChargeRecord {
 /// is forfeited. Settle a charge at most once.
 ///
 /// If the row was written under another quota and has not [expired](State::clear), refunds are forfeited. If the actual
-/// cost is higher, the difference is added to that row. The row's stamp stays the same, and `clear` moves to the time
-/// at which the row would be repaid under the other quota.
+/// cost is higher, the difference is added to that row. The row keeps its stamp. Unless it is a sliding window, it
+/// expires later, in proportion to the debt.
 ///
 /// ```
 /// use tollgate::{algorithm::{settle, step, takes_effect, Ask, Micros, ChargeRecord, State}, Quota, MINUTE};
-/// let quota = Quota::token_bucket(100_000, MINUTE);
-/// let now = Micros::new(1_700_000_000_000_000);
+/// let (quota, now) = (Quota::token_bucket(100_000, MINUTE), Micros::new(1_700_000_000_000_000));
 /// let estimated = step(&quota, &State::default(), now, Ask::cost(1000));
 /// let receipt = ChargeRecord::new(1000, &estimated).expect("allowed");
 /// assert!(takes_effect(&quota, &estimated.state, &receipt, now, 300));
 /// assert_eq!(settle(&quota, &estimated.state, &receipt, now, 300).spent, 300.0);
 /// assert_eq!(settle(&quota, &estimated.state, &receipt, now, 1700).spent, 1700.0);
+/// assert_eq!(settle(&quota, &estimated.state, &ChargeRecord::credit(400), now, 0).spent, 600.0);
 /// ```
 pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> State {
     if receipt.is_credit() && actual < receipt.cost {
@@ -106,9 +93,8 @@ pub fn settle(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros,
     cleared(quota, settled)
 }
 
-/// Returns whether [`settle`] would have an effect with the same arguments. Returns `false` if the refund is forfeited.
-/// Returns `true` if `actual` equals the cost, even though the row does not change in that case. See [`settle`] for an
-/// example.
+/// Returns whether [`settle`] would have an effect with the same arguments: `false` if the refund is forfeited, but
+/// `true` if `actual` equals the cost, even though the row does not change in that case.
 pub fn takes_effect(quota: &Quota, state: &State, receipt: &ChargeRecord, now: Micros, actual: u64) -> bool {
     let settled = |actual| settle(quota, state, receipt, now, actual);
     if receipt.is_credit() && actual < receipt.cost {
@@ -123,8 +109,7 @@ pub(crate) fn carry_until(quota: &Quota, state: &State, now: Micros) -> Micros {
         // Until the row expires, other quotas count both of its windows.
         return state.clear;
     }
-    // The result is the time at which the last charge made before `now` is fully repaid. No charge leaves the row above
-    // the ceiling.
+    // The result is when the last charge before `now` is fully repaid. No charge leaves the row above the ceiling.
     let most = (state.spent + state.carry).min(quota.ceiling() as f64);
     let owed = State { spent: most, at: now, stamp: quota.stamp(), ..State::default() };
     when(quota, &owed, now, 0.0).unwrap_or(Micros::MAX)
@@ -171,8 +156,7 @@ fn settle_own(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros, a
     if row.carry < receipt.state.carry {
         return row;
     }
-    // The refunds of earlier charges cannot exceed the cost of those charges, so any further refunds were for later
-    // charges.
+    // The refunds of earlier charges cannot exceed their cost, so any further refunds were for later charges.
     let before = receipt.state.spent - receipt.cost as f64;
     let left = own - (row.carry - receipt.state.carry).min(before);
     if outstanding < left - ROUNDING {
@@ -202,8 +186,8 @@ fn settle_window(quota: &Quota, row: &State, receipt: &ChargeRecord, now: Micros
     State { spent: (row.spent - then.spent).max(0.0), carry: (row.carry - then.carry).max(0.0), ..*row }
 }
 
-/// Subtracts `given` tokens from the `outstanding` tokens of a row. `given` is fractional if part of the charge has
-/// been repaid. The difference is rounded up to whole tokens, because rows store whole tokens.
+/// Subtracts `given` tokens, a fraction if part of the charge has been repaid, from the `outstanding` tokens of a row.
+/// The difference is rounded up, because rows store whole tokens.
 fn reduced_by(row: State, given: f64, outstanding: f64, now: Micros) -> State {
     if given.fract() == 0.0 && given < outstanding {
         return State { spent: row.spent - given, ..row };
@@ -243,7 +227,6 @@ mod tests {
 
     #[test]
     fn a_refund_returns_the_part_that_is_not_yet_repaid() {
-        // Regression: rounding down to whole tokens refunded nothing. Found by the conformance suite.
         let quota = Quota::token_bucket(5, MINUTE);
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(1));
@@ -291,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_refund_never_charges_tokens() {
-        // Regression: the last refund rounded 2.4 outstanding tokens up to 3. Found in review.
+        // The last refund must not round 2.4 outstanding tokens up to 3.
         let quota = Quota::token_bucket(2, SECOND).capacity(4);
         let mut state = State::default();
         let at = |ms| NOW + Duration::from_millis(ms);
@@ -363,8 +346,7 @@ mod tests {
 
     #[test]
     fn a_refund_that_cannot_be_counted_exactly_is_forfeited() {
-        // Regression: after about 10^15 tokens, `carry` was 2^53, where integers are no longer exact in an `f64`. Found
-        // by fuzzing.
+        // After about 10^15 tokens, `carry` is 2^53, where integers are no longer exact in an `f64`.
         let quota = Quota::token_bucket(10, MINUTE).capacity(100);
         let mut state = State::default();
         let [first, _last] = [5, 5].map(|cost| charge(&quota, &mut state, NOW, Ask::cost(cost)));
@@ -418,7 +400,6 @@ mod tests {
 
     #[test]
     fn a_settlement_under_the_old_quota_does_not_cap_the_row() {
-        // Regression: after an upgrade, a late refund under the old quota also removed later charges.
         let (small, large) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(1000, MINUTE));
         let mut state = State::default();
         let receipt = charge(&small, &mut state, NOW, Ask::cost(5));
@@ -470,7 +451,6 @@ mod tests {
 
     #[test]
     fn many_small_overruns_postpone_the_expiry_only_in_proportion() {
-        // Regression: each overrun doubled the time to `clear`, so the row never expired. Found in review.
         let (reader, writer) = (Quota::token_bucket(3, MINUTE), Quota::fixed_window(10, MINUTE).start(Duration::ZERO));
         let mut state = State::default();
         let receipt = charge(&reader, &mut state, NOW, Ask::cost(1));
@@ -485,7 +465,6 @@ mod tests {
 
     #[test]
     fn a_sliding_window_charge_before_a_reset_cannot_be_refunded() {
-        // Regression: the refund was subtracted from later charges. Found in review.
         let quota = Quota::sliding_window(10, MINUTE);
         let mut state = State::default();
         let receipt = charge(&quota, &mut state, NOW, Ask::cost(8));

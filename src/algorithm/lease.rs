@@ -1,22 +1,20 @@
 //! Leases: tokens that a process takes from a row in advance and spends later without asking the backend.
 //!
-//! A leased token counts as spent. It is also *outstanding* until the process that holds the lease reports the token as
-//! spent, returns it unused, or loses it because the lease ends. Spent tokens are repaid as usual, but their number
-//! never drops below the number of outstanding tokens. With this *floor*, the quota's bound holds, no matter how many
-//! processes hold leases, and no matter which requests and reports are delayed or lost.
+//! A leased token counts as spent. It is also *outstanding* until its holder reports it as spent or returns it unused,
+//! or until the lease ends. Spent tokens are repaid as usual, but their number never drops below the number of
+//! outstanding tokens. With this *floor*, the quota's bound holds, no matter how many processes hold leases and which
+//! requests and reports are delayed or lost.
 //!
 //! To see why, let `C` be the capacity, `S` the spent tokens and `O` the outstanding tokens. Without a refill, `C - S`
-//! tokens can be admitted, plus the leased tokens that their holders have not spent yet, of which there are at most
-//! `O`. Granting and returning a lease only move tokens between these two parts. A report changes neither part. When a
-//! lease ends, its tokens stay spent, so the sum can only decrease. Only a refill increases the sum, at the quota's
-//! rate. Because `S` is at least `O`, the sum never exceeds `C`.
+//! tokens can be admitted, plus the leased tokens that are still unspent, which are at most `O`. Granting and returning
+//! a lease only move tokens between these two parts, a report changes neither, and when a lease ends, its tokens stay
+//! spent. Only a refill increases the sum, at the quota's rate. Because `S` is at least `O`, the sum never exceeds `C`.
 //!
-//! A row does not list its leases. Each lease belongs to a *generation*, which is the period of [`LEASE_LIFE`] in which
-//! the lease was granted. A row stores the outstanding tokens of the current generation and of the previous one. A
-//! generation ends after two periods, so a lease lasts for one to two periods.
+//! A row does not list its leases. Each lease belongs to a *generation*, the period of [`LEASE_LIFE`] in which it was
+//! granted. A row stores the outstanding tokens of the current generation and of the previous one. A generation ends
+//! after two periods, so a lease lasts for one to two periods.
 //!
-//! Fixed and sliding windows follow the same rule. The outstanding tokens of a sliding window always count in its
-//! current window.
+//! Windows follow the same rule. The outstanding tokens of a sliding window always count in its current window.
 
 use std::time::Duration;
 
@@ -53,7 +51,6 @@ impl Outstanding {
         self.current.saturating_add(self.last)
     }
 
-    /// Ends the previous generation. The current generation becomes the previous one.
     fn turned(&self) -> Outstanding {
         Outstanding { current: 0, last: self.current, turn: self.turn.plus(LIFE), ..*self }.or_none()
     }
@@ -172,9 +169,8 @@ pub fn lease(
     Lease { tokens: granted, id, life, state: state.or_none(), outstanding, now }
 }
 
-/// Returns the row and its outstanding tokens at `now`, after removing leases that have ended and raising the spent
-/// tokens to at least the outstanding tokens. Backends call this function before [`step`](super::step) and
-/// [`settle`](super::settle()) if a window has outstanding tokens. See [`lease`] for an example.
+/// Removes the leases that have ended by `now`, and raises the spent tokens to at least the outstanding tokens.
+/// Backends call this before [`step`](super::step) and [`settle`](super::settle()) if a window has outstanding tokens.
 pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, now: Micros) -> (State, Outstanding) {
     let (mut state, mut left) = (*state, *outstanding);
     if left.tokens() == 0 {
@@ -184,9 +180,8 @@ pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, no
         // The clock was set back, so both generations end later than planned.
         left.turn = now.plus(LIFE);
     }
-    // When a generation ends, the floor is lowered. Until that instant, tokens were repaid only down to the previous
-    // floor. The row is therefore first rolled to that instant, and its `clear` is computed from the tokens that were
-    // still spent then, so that other quotas count them too.
+    // Until a generation ends, tokens are repaid only down to the old floor. The row is therefore first rolled to that
+    // instant, at which `clear` is computed, so that other quotas count the tokens that were still spent.
     while left.turn <= now && left.tokens() > 0 {
         state = cleared(quota, rolled_to_floor(quota, &state, left.tokens(), left.turn));
         left = left.turned();
@@ -194,8 +189,7 @@ pub fn settle_leases(quota: &Quota, state: &State, outstanding: &Outstanding, no
     (floored(quota, &state, left.tokens(), now), left)
 }
 
-/// Returns the row with at least `floor` tokens spent at `now`. A row that already has at least that many is returned
-/// unchanged.
+/// Returns the row with at least `floor` tokens spent at `now`.
 pub(crate) fn floored(quota: &Quota, state: &State, floor: u64, now: Micros) -> State {
     if floor == 0 || spent_in_window(quota, &roll(quota, state, now), now) >= floor as f64 {
         return *state;
@@ -221,8 +215,7 @@ fn spent_in_window(quota: &Quota, row: &State, now: Micros) -> f64 {
     if quota.algorithm() == Algorithm::TokenBucket { token_bucket::spent(quota, row, now) } else { row.spent }
 }
 
-/// Returns the verdict on an `ask` that is denied at `now`, for a row with outstanding tokens. The retry time accounts
-/// for the end of the leases.
+/// Returns the verdict on an `ask` that is denied at `now`. The retry time accounts for the end of the leases.
 #[cfg(any(feature = "redis", test))]
 pub(crate) fn denied_by_leases(
     quota: &Quota,
@@ -239,8 +232,7 @@ pub(crate) fn denied_by_leases(
     loop {
         let verdict = step(quota, &state, at, ask).verdict;
         let Verdict::Deny { retry } = verdict else { return Verdict::Deny { retry: Some(at.since(now)) } };
-        // Outstanding tokens of a sliding window count in full again after each boundary. After a few boundaries, no
-        // other tokens are left.
+        // At each boundary, outstanding tokens of a sliding window count in full. After a few, no others are left.
         boundaries += 1;
         let end = if is_sliding && boundaries < 4 {
             left.turn.min(fixed_window::boundary(quota, fixed_window::index(quota, at) + 1))

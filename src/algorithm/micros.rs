@@ -5,14 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// An instant, as a whole number of microseconds since the Unix epoch.
 ///
-/// The range is `0 ..= 2^53 - 1`, which ends in the year 2255. Every instant in this range is exact in an `f64`, and
-/// therefore in Lua and JavaScript. Values beyond the range are clamped.
+/// The range is `0 ..= 2^53 - 1`, which ends in the year 2255. Every instant in it is exact in an `f64`, and therefore
+/// in Lua and JavaScript. Values beyond the range are clamped.
 ///
 /// ```
-/// use tollgate::{algorithm::Micros, HOUR, SECOND};
+/// use tollgate::{algorithm::Micros, SECOND};
 /// let noon = Micros::new(43_200_000_000);
-/// assert_eq!((noon + SECOND).get(), 43_201_000_000);
-/// assert_eq!((noon.since(Micros::EPOCH), Micros::EPOCH.since(noon)), (12 * HOUR, 0 * SECOND));
+/// assert_eq!(((noon + SECOND).get(), (noon + SECOND).since(noon)), (43_201_000_000, SECOND));
 /// assert_eq!(Micros::MAX + SECOND, Micros::MAX);
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,11 +1,10 @@
 //! The rate-limiting arithmetic, which decides an [`Ask`] based on a quota, the state of a row and an instant.
 //!
-//! The functions are pure: they read no clock and never wait. All backends use these functions, so they all make the
-//! same decisions. To simulate a limit without a backend, call the functions directly.
+//! The functions are pure: they read no clock and never wait. All backends use them, so they all make the same
+//! decisions. To simulate a limit without a backend, call them directly.
 //!
-//! The state of a key consists of the number of tokens **spent** and the instant of that count. Spent tokens are a debt
-//! that is **repaid** over time, as the algorithm defines. The rest of the capacity is available. A new key has spent
-//! no tokens.
+//! The state of a key is the number of tokens **spent** and the instant of that count. Spent tokens are a debt that is
+//! **repaid** over time, as the algorithm defines. The rest of the capacity is available.
 //!
 //! ```
 //! use std::time::Duration;
@@ -18,7 +17,7 @@
 //!
 //! let next = |ask: Ask| step(&quota, &first.state, now, ask).verdict;
 //! assert_eq!(next(Ask::cost(1)), Verdict::Deny { retry: Some(soon) });
-//! assert_eq!(next(Ask::cost(1).reserve()), Verdict::Reserve { wait: soon });
+//! assert_eq!(next(Ask::cost(1).wait_up_to(soon)), Verdict::Reserve { wait: soon });
 //! assert_eq!(next(Ask::cost(12)), Verdict::Deny { retry: None });
 //! assert!(step(&quota, &first.state, now + soon, Ask::cost(1)).is_allowed());
 //! ```
@@ -58,21 +57,18 @@ use step::{granted, retry_own};
 /// The stored state of a key under a policy. The default is the state of a new key.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
-    /// The number of tokens that were spent and not yet repaid at the instant [`at`](State::at). It exceeds the
-    /// capacity while reservations are pending.
+    /// The tokens spent and not yet repaid at [`at`](State::at). More than the capacity while reservations are pending.
     pub spent: f64,
-    /// The instant from which `spent` is repaid. For windows, this is the last boundary up to which tokens
-    /// have been repaid.
+    /// The instant from which `spent` is repaid. For windows, the last boundary up to which tokens have been repaid.
     pub at: Micros,
-    /// For a sliding window, the count of the previous window. For other algorithms, the number of tokens refunded so
-    /// far, which is usually 0. Later settlements need this number.
+    /// For a sliding window, the count of the previous window. Otherwise, the number of tokens refunded so far, which
+    /// later settlements need. It is usually 0.
     pub carry: f64,
     /// The [stamp](stamp()) of the quota under which the row was written.
     pub stamp: u32,
-    /// The whole second at which the row expires. By then, all tokens have been repaid under the quota that wrote the
-    /// row, so other quotas ignore the row from then on. `clear` is never too early. A backend may store a later
-    /// instant, except for a sliding window, for which `clear` is `at` plus two periods, rounded up. [`Micros::MAX`]
-    /// means that the row never expires.
+    /// The whole second at which the row expires: all of its tokens have then been repaid under the quota that wrote
+    /// it, so other quotas ignore the row. A backend may store a later instant, except for a sliding window, for which
+    /// `clear` is `at` plus two periods, rounded up. [`Micros::MAX`] means that the row never expires.
     pub clear: Micros,
 }
 
@@ -82,16 +78,7 @@ impl State {
     }
 }
 
-/// A request for tokens, either immediately or within a maximum wait.
-///
-/// The cost may be any `u64`. A cost that the quota can never cover is denied without a retry time. Times are rounded
-/// up to whole microseconds.
-///
-/// ```
-/// use tollgate::{algorithm::Ask, SECOND};
-/// assert_eq!(Ask::cost(3).wait_up_to(5 * SECOND).max_wait(), Some(5 * SECOND));
-/// assert_eq!(Ask::cost(3).reserve().for_cost(7).tokens(), 7);
-/// ```
+/// A request for tokens, either immediately or within a maximum wait, which is rounded up to whole microseconds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
     cost: u64,
@@ -189,8 +176,7 @@ impl Verdict {
 pub struct Step {
     /// The answer.
     pub verdict: Verdict,
-    /// The row after the decision. After a denial, the row is refilled but not charged; a row that was written under
-    /// another quota is unchanged.
+    /// The row after the decision. A denial refills it without charging it, unless another quota wrote it.
     pub state: State,
     /// The instant of the decision.
     pub now: Micros,
@@ -212,14 +198,12 @@ fn cleared(quota: &Quota, row: State) -> State {
     State { clear, ..row }
 }
 
-/// Returns the row at `now`, without the tokens that have been repaid by then. A foreign row becomes an equivalent
-/// row of this quota; see [`changed`].
+/// Returns the row at `now`, without the tokens repaid by then. A foreign row is converted; see [`changed`].
 pub(crate) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     if state.stamp == quota.stamp() { roll_own(quota, state, now) } else { changed::roll(quota, state, now) }
 }
 
-/// Returns the row at `now` in a form that may be stored. A row of this quota is rolled. A foreign row is left
-/// unchanged, because its `clear` is still needed.
+/// Like [`roll`], but leaves a foreign row unchanged, because its `clear` is still needed when it is stored.
 pub(crate) fn roll_if_own(quota: &Quota, state: &State, now: Micros) -> State {
     if is_foreign(quota, state, now) { *state } else { roll(quota, state, now) }
 }
@@ -242,9 +226,8 @@ fn is_too_far_ahead(quota: &Quota, row: &State, now: Micros) -> bool {
     if row.at <= now || row.at.micros_since(now) <= quota.fill_micros() {
         return false;
     }
-    // Repayment cannot start at `now` instead: a denial stores nothing, so repayment would start over on every
-    // retry. The row is therefore dropped, unless its reservations are so large that even a row written now would not
-    // be fully repaid at the time `at`.
+    // Repayment cannot start at `now` instead: a denial stores nothing, so every retry would start over. The row is
+    // dropped unless its reservations are so large that even a row written now would not be repaid by `at`.
     let begun = State { at: now, ..*row };
     when_own(quota, &begun, now, 0.0).is_some_and(|clear| clear < row.at)
 }
@@ -265,8 +248,7 @@ pub(crate) fn spent(quota: &Quota, row: &State, now: Micros) -> f64 {
     }
 }
 
-/// Converts a row written under another quota to a row of this quota. A row of this quota, which must already be
-/// rolled, is returned unchanged.
+/// Converts a row of another quota. A row that has this quota's stamp must already be rolled.
 fn own(quota: &Quota, row: &State, now: Micros) -> State {
     if row.stamp == quota.stamp() { *row } else { roll(quota, row, now) }
 }
@@ -295,9 +277,8 @@ fn when_own(quota: &Quota, row: &State, now: Micros, level: f64) -> Option<Micro
     }
 }
 
-/// Returns the next instant at which the number of available tokens changes. The row must have been returned by
-/// [`roll_if_own`]. For windows, this instant is the end of the window, or the expiry of a foreign row if that is
-/// earlier. For a bucket, it is the time of the next whole token, or `now` if the bucket is full.
+/// Returns the next instant at which a bucket has one more token (`now` if it is full), or at which a window ends or a
+/// foreign row expires. The row must have been returned by [`roll_if_own`].
 pub(crate) fn next_change(quota: &Quota, row: &State, now: Micros) -> Option<Micros> {
     if quota.algorithm() == Algorithm::TokenBucket {
         let outstanding = spent(quota, &own(quota, row, now), now);
@@ -315,31 +296,20 @@ fn within_own(quota: &Quota, row: &State, now: Micros, level: f64) -> bool {
     }
 }
 
-/// Returns the 32-bit number that identifies a quota in its rows. The number is never 0. This function is for authors
-/// of backends.
+/// Returns the number, never 0, that identifies a quota in its rows, for authors of backends.
 pub const fn stamp(quota: &Quota) -> u32 {
     quota.stamp()
 }
 
-/// Returns the quota with its window boundaries set. If a fixed window has no `start`, its boundaries are derived from
-/// `seed`, which is part of the key's digest. The stamp stays the same. This function is for authors of backends. The
-/// quota of a [`Take`](crate::backend::Take) is already seeded.
-///
-/// ```
-/// use tollgate::{algorithm::{seeded, stamp}, Quota, MINUTE, SECOND};
-/// let window = Quota::fixed_window(10, MINUTE);
-/// let quota = seeded(window, 90_000_000); // microseconds, modulo the period
-/// assert_eq!((window.get_start(), quota.get_start()), (None, Some(30 * SECOND)));
-/// assert_eq!(stamp(&window), stamp(&quota));
-/// assert_ne!(stamp(&window), stamp(&window.capacity(20)));
-/// ```
+/// Returns the quota with its window boundaries set, for authors of backends. If a fixed window has no `start`, one of
+/// its boundaries is `seed` microseconds after the epoch. The seed is part of the key's digest. The stamp stays the
+/// same. The quota of a [`Take`](crate::backend::Take) is already seeded.
 #[must_use]
 pub const fn seeded(quota: Quota, seed: u64) -> Quota {
     quota.seeded(seed)
 }
 
-/// Checks that a complete quota is valid: a quota with a capacity of 0 needs reservations. This check is made
-/// automatically when a policy is created.
+/// Checks that a quota can grant requests: a capacity of 0 needs reservations. Creating a policy makes this check.
 ///
 /// # Errors
 /// Fails if the quota would deny every request.
@@ -441,8 +411,6 @@ mod tests {
 
     #[test]
     fn a_fraction_of_a_token_can_be_owed() {
-        // One token is refilled every six seconds. Stored rows contain whole tokens, but the arithmetic accepts
-        // fractions.
         let quota = Quota::token_bucket(10, MINUTE);
         let verdict = |spent: f64, since: u64| {
             let at = NOW.minus(since * 1_000_000);
@@ -510,9 +478,8 @@ mod tests {
 
     #[test]
     fn the_wait_for_a_reservation_shrinks_within_a_window() {
-        // 5 tokens are already spent, and at most 25 can be spent at any time, so a cost of 25 does not fit before the
-        // next window. At the start of that window, the reservation would be due in two windows. Half a window later,
-        // its wait is short enough.
+        // At most 25 tokens can be spent at any time, so a cost of 25 does not fit before the next window. Half a
+        // window later, the wait for the reservation is short enough.
         let quota = Quota::fixed_window(10, MINUTE).max_reserved(15).start(Duration::ZERO);
         let begin = Micros::new(1_700_000_040_000_000);
         let state = step(&quota, &State::default(), begin, Ask::cost(5)).state;

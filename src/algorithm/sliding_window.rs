@@ -1,15 +1,13 @@
 //! The sliding window, which adds the count of the current window and the weighted count of the previous window. The
 //! weight is the fraction of the previous window that is within the last period.
 //!
-//! In a row, `spent` is the count of the current window, `at` is the start of that window, and `carry` is the count of
-//! the previous window.
+//! In a row, `spent` is the count of the current window, `at` is its start, and `carry` is the count of the previous
+//! window.
 
 use super::fixed_window::{boundary, index, instant, offset};
 use super::quota::Quota;
 use super::{Micros, State};
 
-/// Returns the row at `now`. After one boundary, the current window becomes the previous window. After two boundaries,
-/// both counts are dropped.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let (row_window, window) = (index(quota, state.at), index(quota, now));
     let at = boundary(quota, row_window.max(window));
@@ -50,9 +48,8 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     (then < Micros::MAX).then_some(then)
 }
 
-/// Returns the row with up to `tokens` of its spent tokens removed. The tokens of the current window are returned
-/// first, because they would count for longer. The rest is returned from the previous window, whose tokens have the
-/// weight that applies at `now`.
+/// Returns the row with up to `tokens` fewer spent tokens. The tokens of the current window are returned first, because
+/// they would count for longer. The rest is returned from the previous window, at its current weight.
 pub(super) fn credited(quota: &Quota, state: &State, now: Micros, tokens: f64) -> State {
     let rest = (tokens - state.spent).max(0.0);
     let weight = (quota.period_micros() - elapsed(quota, state, now)) as f64;
@@ -70,8 +67,7 @@ fn weighted(quota: &Quota, count: f64, elapsed: u64) -> f64 {
     (count * (quota.period_micros() - elapsed) as f64 / quota.period_micros() as f64).min(count)
 }
 
-/// Returns how many microseconds into a window the weighted `count` of the previous window first drops to `level` or
-/// below.
+/// Returns how many microseconds into a window the weighted `count` of the previous one first is at most `level`.
 fn elapsed_until(quota: &Quota, count: f64, level: f64) -> u64 {
     if count <= level {
         return 0;

@@ -8,20 +8,17 @@ use smallvec::SmallVec;
 use super::{Algorithm, Ask, List, Micros, Quota, State, Step, Verdict};
 use super::{changed, cleared, fixed_window, is_foreign, roll, when_own, within_own};
 
-/// Decides `ask` under `quota` at the instant `now`, for a key whose row is `state`.
+/// Decides `ask` under `quota` at the instant `now`, for a key whose row is `state`. Store the returned row unless the
+/// verdict is a denial. If the window boundaries of `quota` are not set, they are aligned to UTC; see
+/// [`seeded`](super::seeded).
 ///
-/// Store the returned row unless the verdict is a denial. If the window boundaries of `quota` are not set, they are
-/// aligned to UTC; see [`seeded`](super::seeded). See the [module](super) for an example.
-///
-/// - Decisions agree with exact arithmetic, except within 10^-6 tokens of the limit. If the rate in lowest terms
-///   exceeds 2^32 tokens, decisions agree with exact arithmetic within the relative precision of an `f64`, which is
-///   2^-52.
+/// - Decisions agree with exact arithmetic, except within 10^-6 tokens of the limit or, for a rate of more than 2^32
+///   tokens in lowest terms, within the relative precision of an `f64`, which is 2^-52.
 /// - If the clock steps back, nothing is repaid until the clock has caught up. A row is dropped if it is ahead of `now`
-///   by more than the time in which the capacity is refilled, and by more than the time in which the row's own debt is
-///   repaid.
+///   by more than the time to refill the capacity, and by more than the time to repay the row's own debt.
 /// - A row that was written under another quota (with another stamp) keeps its spent tokens until its
-///   [`clear`](State::clear). If both quotas are token buckets, the row is repaid at the faster of the two rates. A
-///   downgrade therefore denies a caller for no longer than the old quota would take to repay the debt.
+///   [`clear`](State::clear). If both quotas are token buckets, the row is repaid at the faster of the two rates, so a
+///   downgrade denies a caller for no longer than the old quota would take to repay the debt.
 #[inline]
 pub fn step(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Step {
     let foreign = is_foreign(quota, state, now);
@@ -47,14 +44,6 @@ pub struct Line<'a> {
 }
 
 /// The answers to a call, in the order of the call's lines. A single answer needs no allocation.
-///
-/// ```
-/// use tollgate::{algorithm::{step, Ask, Micros, State, Steps}, Quota, MINUTE};
-/// let now = Micros::new(1_767_225_600_000_000);
-/// let decide = |cost| step(&Quota::token_bucket(10, MINUTE), &State::default(), now, Ask::cost(cost));
-/// let steps: Steps = [1, 11].map(decide).into_iter().collect();
-/// assert!(Steps::from(decide(1)).all_granted() && !steps.all_granted());
-/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Steps(List<Step>);
 
@@ -67,7 +56,6 @@ pub struct Steps(List<Step>);
 ///
 /// ```
 /// use tollgate::{algorithm::{step_all, Ask, Line, Micros, State, Verdict}, Quota, MINUTE};
-///
 /// let (user, global) = (Quota::token_bucket(10, MINUTE), Quota::token_bucket(2, MINUTE));
 /// let now = Micros::new(1_767_225_600_000_000);
 /// let lines = [Line { row: 0, quota: &user, ask: Ask::cost(1) }, Line { row: 1, quota: &global, ask: Ask::cost(2) }];
@@ -118,9 +106,8 @@ fn undo<R: BorrowMut<State>>(rows: &mut [R], before: &[State], lines: &[Line<'_>
     }
 }
 
-/// Returns the denial that all lines on one row share, if any of these lines is denied. Each line is decided for its
-/// own tokens plus those of the lines before it, within its own maximum wait. The shared retry time is the longest
-/// retry time of these lines.
+/// Returns the denial that all lines on one row share, if any of them is denied. Each line is decided for its own
+/// tokens plus those of the lines before it. The shared retry time is the longest one.
 fn shared_denial<'a>(before: &State, now: Micros, lines: impl Iterator<Item = &'a Line<'a>>) -> Option<Verdict> {
     let mut tokens = 0u64;
     let mut denial: Option<Option<Duration>> = None;
@@ -179,8 +166,7 @@ fn denied(quota: &Quota, state: State, now: Micros, ask: Ask) -> Step {
     Step { verdict: Verdict::Deny { retry: at.map(|at| at.since(now)) }, state, now }
 }
 
-/// Grants or reserves the tokens of `ask` from a row of the same quota, which must already be
-/// rolled. Returns `None` if the ask is denied.
+/// Grants or reserves the tokens of `ask` from a rolled row of the same quota. Returns `None` if the ask is denied.
 #[inline]
 pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Verdict> {
     let cost = ask.cost;
@@ -191,8 +177,7 @@ pub(super) fn granted(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Opti
     due_time(quota, row, now, cost, max_wait).map(|due| Verdict::Reserve { wait: due.since(now) })
 }
 
-/// Returns the first instant at which `ask` would be granted. The row is of the same quota and already rolled, and the
-/// ask is denied at `now`.
+/// Returns when `ask`, which is denied at `now`, would be granted. The row is of the same quota and already rolled.
 pub(super) fn retry_own(quota: &Quota, row: &State, now: Micros, ask: Ask) -> Option<Micros> {
     match ask.max_wait_micros().filter(|_| quota.reserves()) {
         None => when_own(quota, row, now, quota.get_capacity().checked_sub(ask.cost)? as f64),

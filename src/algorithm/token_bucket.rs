@@ -1,14 +1,12 @@
 //! The token bucket, in which spent tokens are repaid continuously.
 //!
-//! Decisions move `at` only by whole *grains*. A grain is the time in which exactly `grain_tokens` tokens are repaid,
-//! where `grain_tokens / grain_micros` is `rate / period` in lowest terms. Stored rows therefore contain whole tokens,
-//! and no rounding errors accumulate. Only the tokens repaid within the current grain are computed in floating point.
-//! The result is used for a single decision and is never stored.
+//! Decisions move `at` only by whole *grains*. A grain is `grain_micros` microseconds, in which exactly `grain_tokens`
+//! tokens are repaid. Stored rows therefore contain whole tokens, and no rounding errors accumulate. Only the tokens
+//! repaid within the current grain are computed in floating point, for one decision.
 
 use super::quota::Quota;
 use super::{Micros, State};
 
-/// Returns the row at `now`, after repaying whole grains. `spent` is 0 once the whole debt is repaid.
 pub(super) fn roll(quota: &Quota, state: &State, now: Micros) -> State {
     let elapsed = now.micros_since(state.at);
     let mut row = *state;
@@ -50,8 +48,7 @@ pub(super) fn when(quota: &Quota, state: &State, now: Micros, level: f64) -> Opt
     if debt <= 0.0 {
         return Some(now);
     }
-    // The time that whole grains take is exact, and `roll` advances the row by whole grains. Only the time within the
-    // last grain is rounded.
+    // Whole grains take an exact time. Only the time within the last grain is rounded.
     let grains = (debt / quota.grain_tokens as f64) as u64;
     if grains as f64 * quota.grain_micros as f64 > Micros::MAX.get() as f64 {
         return None;
@@ -82,8 +79,7 @@ pub(super) const fn micros_to_repay(quota: &Quota, tokens: u64) -> u128 {
     (tokens as u128 * quota.grain_micros as u128).div_ceil(quota.grain_tokens as u128)
 }
 
-/// Returns the number of tokens repaid in `elapsed` microseconds. Multiplies before dividing, because dividing the rate
-/// by the period first gives a different result in a quarter of all cases.
+/// Returns the tokens repaid in `elapsed` microseconds. Dividing before multiplying would often give another result.
 fn repaid(quota: &Quota, elapsed: u64) -> f64 {
     elapsed as f64 * quota.grain_tokens as f64 / quota.grain_micros as f64
 }
@@ -160,7 +156,6 @@ mod tests {
 
     #[test]
     fn a_grain_of_several_tokens_is_repaid_smoothly() {
-        // 7 tokens are refilled in 3 s, so the row's debt covers two whole grains and part of a third.
         let quota = Quota::token_bucket(7, 3 * super::super::SECOND).capacity(100);
         let at = Micros::new(1_700_000_000_000_000);
         let row = State { spent: 20.0, at, stamp: quota.stamp(), ..State::default() };

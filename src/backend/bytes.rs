@@ -35,7 +35,6 @@ impl<'a> ByteReader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Returns all bytes that have not been read.
     pub(crate) fn rest(self) -> &'a [u8] {
         self.0
     }

@@ -1,9 +1,7 @@
-//! A test suite that every [`Backend`] must pass. Requires the `conformance` feature. Any version may add tests to the
-//! suite, so semver does not apply to it.
+//! A test suite that every [`Backend`] must pass (feature `conformance`). Any version may add tests.
 //!
-//! Each function tests a backend and panics if the backend violates the contract. The suite works with any clock: it
-//! repeats each decision with [`algorithm::step`](crate::algorithm::step) at the instant of the decision, and requires
-//! an equal result.
+//! Each function panics if the backend violates the contract. The suite works with any clock, because it repeats each
+//! decision with [`algorithm::step`](crate::algorithm::step) at the instant of the decision, and compares the results.
 //!
 //! ```
 //! use tollgate::backend::{conformance, MemoryBackend};
@@ -12,26 +10,7 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let clock = ManualClock::new();
 //! let backend = MemoryBackend::builder().clock(clock.clone()).build();
-//! let pass = |time| {
-//!     clock.advance(time);
-//!     std::future::ready(())
-//! };
-//! conformance::all(&backend, &pass).await; // with a real clock, `pass` is `tokio::time::sleep`
-//! conformance::all_key_by_key(&backend, &pass).await;
-//!
-//! // To find out which part fails:
-//! conformance::decides_as_the_algebra_does(&backend, &pass).await;
-//! conformance::stores_all_or_none(&backend).await;
-//! conformance::peeks_without_a_trace(&backend).await;
-//! conformance::keeps_rows_apart(&backend).await;
-//! conformance::charges_a_repeated_row_each_time(&backend).await;
-//! conformance::preserves_spent_tokens_when_the_quota_changes(&backend).await;
-//! conformance::settles_by_the_rules(&backend).await;
-//! conformance::forgets_what_is_reset(&backend).await;
-//! conformance::charges_even_if_the_future_is_dropped(&backend, &pass).await;
-//! conformance::settles_and_resets_even_if_futures_are_dropped(&backend, &pass).await;
-//! conformance::handles_extreme_values(&backend).await;
-//! conformance::leases_tokens_by_the_rule(&backend, &pass).await;
+//! conformance::all(&backend, async |time| clock.advance(time)).await; // with a real clock: `tokio::time::sleep`
 //! # }
 //! ```
 
@@ -147,7 +126,7 @@ pub async fn stores_all_or_none(backend: &dyn Backend) {
     }
 }
 
-/// Tests that a peek returns what an acquire would return, and stores nothing. See the [module](self) for an example.
+/// Tests that a peek returns what an acquire would return, and stores nothing.
 pub async fn peeks_without_a_trace(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance peek");
     let take = Take::new(fresh_row(&policy), &Quota::token_bucket(3, HOUR), Ask::cost(2));
@@ -159,7 +138,7 @@ pub async fn peeks_without_a_trace(backend: &dyn Backend) {
     assert!(!ask(backend, &[take], true).await.all_granted());
 }
 
-/// Tests that each key has a separate row under each policy. See the [module](self) for an example.
+/// Tests that each key has a separate row under each policy.
 pub async fn keeps_rows_apart(backend: &dyn Backend) {
     let policies = [PolicyName::new("conformance a"), PolicyName::new("conformance b")];
     let quota = Quota::fixed_window(1, HOUR);
@@ -171,8 +150,7 @@ pub async fn keeps_rows_apart(backend: &dyn Backend) {
     }
 }
 
-/// Tests that if a call names a row twice, the row is charged twice or not at all. See the [module](self) for an
-/// example.
+/// Tests that if a call names a row twice, the row is charged twice or not at all.
 pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance twice");
     let quota = Quota::token_bucket(3, HOUR);
@@ -185,8 +163,7 @@ pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     let steps = ask(backend, &[two, two], true).await;
     assert_eq!(steps[1].verdict, Verdict::Deny { retry: None });
 
-    // A take without a reservation, followed by one that accepts a reservation, can be granted as soon as the first
-    // take fits, because the second can then be reserved.
+    // The second take accepts a reservation, so both can be granted as soon as the first fits.
     let quota = Quota::token_bucket(2, HOUR).max_reserved(5);
     let row = fresh_row(&policy);
     let take = |ask| Take::new(row, &quota, ask);
@@ -196,8 +173,7 @@ pub async fn charges_a_repeated_row_each_time(backend: &dyn Backend) {
     assert!(retry <= HOUR / 2, "one token is missing: {retry:?}");
 }
 
-/// Tests that a row keeps its spent tokens when the quota changes. The row keeps the old quota until the next charge is
-/// granted. See the [module](self) for an example.
+/// Tests that a row keeps its spent tokens when the quota changes, and the old quota until a charge is granted.
 pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance change");
     let row = fresh_row(&policy);
@@ -221,7 +197,7 @@ pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend
     let step = ask(backend, &[Take::new(row, &small.capacity(200), Ask::cost(20))], true).await[0];
     assert!(!step.is_allowed(), "{step:?}");
 
-    // A take of cost 0 spends nothing, so the row keeps its quota, even if the call contains other takes.
+    // A take of cost 0 spends nothing, so the row keeps its quota.
     let row = fresh_row(&policy);
     let other = PolicyName::new("conformance beside");
     let beside = Take::new(RowId { policy: &other, key: row.key }, &small, Ask::cost(1));
@@ -264,8 +240,7 @@ pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend
             let other = quotas[dice.below(quotas.len())];
             let looked = ask(backend, &[Take::new(row, &other, Ask::cost(0))], false).await[0];
             let step = ask(backend, &[take], true).await[0];
-            // A peek under the quota that wrote the row returns the row's present state. A peek under another quota
-            // returns the row as it was stored.
+            // A peek returns the row's present state under the quota that wrote it, and its stored state under others.
             let expected = crate::algorithm::step(&take.quota, &looked.state, step.now, take.ask);
             if looked.state.stamp != other.stamp() || other.stamp() == quota.stamp() {
                 assert_eq!(
@@ -284,9 +259,8 @@ pub async fn preserves_spent_tokens_when_the_quota_changes(backend: &dyn Backend
     }
 }
 
-/// Tests that a settlement charges the difference if the actual cost is higher than the charge, and refunds the
-/// difference if it is lower. If there are several reservations, only the last can be refunded. See the [module](self)
-/// for an example.
+/// Tests that a settlement charges or refunds the difference between the actual cost and the charge. If there are
+/// several reservations, only the last can be refunded.
 pub async fn settles_by_the_rules(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance settle");
     let kinds = [
@@ -338,8 +312,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
         }
     }
 
-    // If another quota has written the row since the charge, the row keeps that quota. The settlement must not cap the
-    // spent tokens at the old quota's capacity.
+    // If another quota has written the row since, the settlement must not cap the spent tokens at the old capacity.
     let row = fresh_row(&policy);
     let small = Take::new(row, &Quota::token_bucket(10, HOUR), Ask::cost(5));
     let large = Take::new(row, &Quota::token_bucket(1000, HOUR), Ask::cost(500));
@@ -371,8 +344,7 @@ pub async fn settles_by_the_rules(backend: &dyn Backend) {
     }
 }
 
-/// Tests that a key has its full quota again after a reset. Also tests that a reset returns how many of the rows
-/// existed, and that it succeeds for missing rows. See the [module](self) for an example.
+/// Tests that a key has its full quota again after a reset, and that a reset returns how many of the rows existed.
 pub async fn forgets_what_is_reset(backend: &dyn Backend) {
     let policy = PolicyName::new("conformance reset");
     for quota in [Quota::token_bucket(2, HOUR), Quota::fixed_window(2, HOUR), Quota::sliding_window(2, HOUR)] {
@@ -412,7 +384,7 @@ pub async fn charges_even_if_the_future_is_dropped(backend: &dyn Backend, pass: 
 /// Tests that settlements and resets take effect even if their futures are dropped.
 pub async fn settles_and_resets_even_if_futures_are_dropped(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let policy = PolicyName::new("conformance posted");
-    // The rate is one token per minute, so that hardly any tokens are refilled during the test.
+    // At one token per minute, hardly any tokens are refilled during the test.
     let quota = Quota::token_bucket(10_080, 7 * 24 * HOUR);
     let take = Take::new(fresh_row(&policy), &quota, Ask::cost(1000));
     let mut expected = 0.0;
@@ -460,21 +432,8 @@ pub async fn handles_extreme_values(backend: &dyn Backend) {
     }
 }
 
-/// Makes `tries` calls that acquire `takes`, and returns how many of these calls were granted. To test concurrent
-/// calls, run this function for the same row on several threads.
-///
-/// ```
-/// use tollgate::algorithm::Ask;
-/// use tollgate::backend::{conformance, MemoryBackend, RowId, Take};
-/// use tollgate::{key::Secret, policy::PolicyName, Key, Quota, DAY};
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let (policy, key) = (PolicyName::new("race"), Secret::random().digest(&Key::from("ada")));
-/// let takes = [Take::new(RowId { policy: &policy, key }, &Quota::token_bucket(100, DAY), Ask::cost(1))];
-/// let backend = MemoryBackend::new();
-/// assert_eq!(conformance::spend(&backend, &takes, 500).await, 100);
-/// # }
-/// ```
+/// Makes `tries` calls that acquire `takes`, and returns how many were granted. To test concurrent calls, run this
+/// function for the same row on several threads.
 pub async fn spend(backend: &dyn Backend, takes: &[Take<'_>], tries: usize) -> usize {
     let mut granted = 0;
     for _ in 0..tries {
@@ -552,8 +511,7 @@ fn assert_same(answer: &Step, expected: &Step, round: usize) {
     }
 }
 
-/// The maximum number of peeks that a test makes, 5 ms apart, while it waits for the effect of a call whose future was
-/// dropped.
+/// The maximum number of peeks, 5 ms apart, while a test waits for the effect of a call whose future was dropped.
 const MAX_PEEKS: usize = 30;
 
 fn fresh_row(policy: &PolicyName) -> RowId<'_> {

@@ -8,21 +8,17 @@ use std::sync::Weak;
 use super::{BackendFuture, RowId};
 use crate::algorithm::{Lease, LeaseReport, Quota};
 
-/// A remote backend that can lease tokens. [`Backend::lease_backend`](super::Backend::lease_backend) returns it.
+/// A remote backend that can lease tokens.
 ///
-/// All operations on rows with outstanding tokens must follow the rule that
-/// [`algorithm::lease`](crate::algorithm::lease()) describes. [`acquire`](super::Backend::acquire),
-/// [`peek`](super::Backend::peek) and [`settle`](super::Backend::settle) apply
-/// [`settle_leases`](crate::algorithm::settle_leases) first, and a refund never leaves fewer spent tokens than
-/// outstanding ones. [`reset`](super::Backend::reset) removes outstanding tokens. A row must be kept at least until its
-/// leases have ended.
+/// Operations on rows with outstanding tokens follow the rule of [`algorithm::lease`](crate::algorithm::lease()):
+/// [`acquire`](super::Backend::acquire), [`peek`](super::Backend::peek) and [`settle`](super::Backend::settle) apply
+/// [`settle_leases`](crate::algorithm::settle_leases) first, and refunds never leave fewer spent tokens than
+/// outstanding ones. [`reset`](super::Backend::reset) removes outstanding tokens. Rows outlive their leases.
 pub trait LeaseBackend: fmt::Debug + Send + Sync + 'static {
-    /// Applies the reports of a request, and grants a lease. The request is sent when this method is called, even if
-    /// the future is dropped. It must be sent at most once.
+    /// Applies reports and grants a lease. Sends the request immediately, at most once, even if the future is dropped.
     ///
     /// # Errors
-    /// The future fails if the backend does not know whether the request was carried out. The tokens of the request
-    /// then stay outstanding until the leases end.
+    /// Fails if the request may not have been carried out. Its tokens then stay outstanding until the leases end.
     fn lease(&self, request: &LeaseRequest<'_>) -> BackendFuture<Lease>;
 
     /// Runs a task in the background.

@@ -1,9 +1,6 @@
 //! Backends, which store the rows of limiters and decide charges on them.
 //!
-//! A limiter turns each call into [takes](Take). A take names a row, its quota and the requested tokens. A [`Backend`]
-//! does the [arithmetic](crate::algorithm) and stores the rows. [`MemoryBackend`] stores the rows in the process.
-//!
-//! Applications need the backends, their builders, [`Error`] and [`ErrorKind`]. Everything else is for authors of
+//! Applications need only the backends, their builders, [`Error`] and [`ErrorKind`]. Everything else is for authors of
 //! backends and is unstable until 1.0: any minor version may change it.
 
 pub(crate) mod bytes;
@@ -37,39 +34,31 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 
 /// Stores rows and decides charges on them.
 ///
-/// This trait is for implementers of backends; applications call [`RateLimiter`](crate::RateLimiter). Implementations
-/// must pass the suite in `tollgate::backend::conformance` (feature `conformance`).
+/// Implementations must pass the suite in `tollgate::backend::conformance` (feature `conformance`).
 ///
 /// # Contract
 /// - **Atomic.** [`acquire`](Backend::acquire) decides all takes of a call at one instant, in order: each take sees
-///   what the earlier takes would spend. The backend stores all takes, or none of them if one is denied. Two concurrent
-///   calls that charge the same row never both start from the same state. If two takes name the same window of a row
-///   and are denied, the retry time is the time after which both can be granted.
+///   what the earlier takes would spend. Concurrent calls never start from the same state of a row. If takes from the
+///   same window are denied together, the retry time is the time after which all of them can be granted.
 /// - **Exact.** Decisions equal those of [`algorithm::step_all`](crate::algorithm::step_all) for the same rows, takes
 ///   and time. `spent` is bit-identical, and waits are equal to the microsecond.
 /// - **One clock.** The backend determines the time. If processes share rows, the server's clock is used.
 /// - **Rows may be lost.** If a row is lost, its key has its full quota again. A backend must never record tokens that
 ///   were not spent, and must never allow a denied key because its storage is full.
-/// - **Eager.** `acquire`, `settle` and `reset` start when they are called, and finish even if the future is dropped
-///   without being polled. A client cannot avoid a charge by disconnecting, and refunds for canceled callers take
-///   effect. A network backend spawns a task for this purpose.
-/// - **At most once.** A backend never undoes or repeats a charge without the caller's knowledge. It never sends a
-///   charge again after a timeout. A charge that waits too long in a queue may fail without being made.
-/// - **Errors are not denials.** A backend that cannot decide returns an [`Error`].
+/// - **Eager.** `acquire`, `settle` and `reset` start when they are called, and finish even if the future is dropped,
+///   so a client cannot avoid a charge by disconnecting. A network backend spawns a task for this purpose.
+/// - **At most once.** A backend never repeats a charge, not even after a timeout, and never undoes a charge that it
+///   has reported as granted. A charge that waits too long in a queue may fail without being made.
 /// - **Non-blocking.** Methods do not block. They return a [ready](BackendFuture::ready) future where possible.
 ///
-/// This wrapper counts the calls to another backend. A wrapper must forward all methods, even those with a default
-/// implementation:
+/// A wrapper must forward all methods, even those with a default implementation. This one counts charges:
 ///
 /// ```
-/// # use tollgate::{algorithm::Micros, clock::{Clock, Sleep}, key::Secret, policy::PolicyName};
-/// # use tollgate::{MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
-/// # use tollgate::backend::{Adjustment, Backend, BackendFuture, Error, Health, LeaseBackend, LoadedRows, NoticeChannel, RowId};
-/// # use tollgate::backend::{SavedRows, Steps, Take};
+/// # use tollgate::{algorithm::Micros, backend::*, clock::{Clock, Sleep}, key::Secret, policy::PolicyName};
 /// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
 ///
 /// #[derive(Debug)]
-/// struct Counted<B> { inner: B, calls: Arc<AtomicU64> }
+/// struct Counted<B> { inner: B, calls: AtomicU64 }
 ///
 /// impl<B: Backend> Backend for Counted<B> {
 ///     fn acquire(&self, takes: &[Take<'_>]) -> BackendFuture<Steps> {
@@ -90,15 +79,6 @@ pub use redis::{RedisBackend, RedisBackendBuilder};
 ///     fn save_rows(&self) -> Option<SavedRows> { self.inner.save_rows() }
 ///     fn load_rows(&self, bytes: &[u8]) -> Result<LoadedRows, Error> { self.inner.load_rows(bytes) }
 /// }
-///
-/// # static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
-/// let calls = Arc::new(AtomicU64::new(0));
-/// let limiter = RateLimiter::new(Counted { inner: MemoryBackend::new(), calls: Arc::clone(&calls) });
-/// limiter.limit(&API, "ada").await?;
-/// limiter.remaining(&API, "ada").await?; // only peeks
-/// assert_eq!(calls.load(Ordering::Relaxed), 1);
-/// # Ok(()) }
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a backend",
@@ -122,29 +102,26 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The future fails if the backend does not know whether the settlements were made.
     fn settle(&self, settlements: &[Adjustment<'_>]) -> BackendFuture<bool>;
 
-    /// Removes rows with all their windows, and returns how many of the rows existed. A row that is named twice is
-    /// counted once. Expired rows may be counted.
+    /// Removes rows with all their windows, and returns how many distinct rows existed. Expired rows may be counted.
     ///
     /// # Errors
     /// The future fails if the backend does not know whether the rows were removed.
     fn reset(&self, rows: &[RowId<'_>]) -> BackendFuture<usize>;
 
-    /// Returns the secret with which limiters hash keys unless they set their own. A backend whose rows are shared by
-    /// several processes must return a secret. If the result is `None`, which is the default, each limiter generates a
-    /// random secret.
+    /// Returns the secret with which limiters hash keys unless they set their own. With `None`, the default, each
+    /// limiter generates a random secret, so a backend that several processes share must return one.
     fn secret(&self) -> Option<Secret> {
         None
     }
 
-    /// Returns a future that completes when the backend's time reaches `instant`. If the result is `None`, which is the
-    /// default, limiters use an ordinary timer, which does not follow a [`ManualClock`](crate::clock::ManualClock).
+    /// Returns a future that completes when the backend's time reaches `instant`. With `None`, the default, limiters
+    /// use an ordinary timer, which does not follow a [`ManualClock`](crate::clock::ManualClock).
     fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         let _ = instant;
         None
     }
 
-    /// Returns the clock that limiters use for their own state, such as blocks. If the result is `None`, which is the
-    /// default, they use the system clock.
+    /// Returns the clock for the limiters' own state, such as blocks. `None`, the default, means the system clock.
     fn clock(&self) -> Option<Arc<dyn Clock>> {
         None
     }
@@ -154,43 +131,39 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns the channel on which limiters publish run-time changes. If the result is `None`, which is the default, a
-    /// change affects only the limiter on which it was made.
+    /// Returns the channel for limiters' run-time changes. With `None`, the default, a change affects only its limiter.
     fn notice_channel(&self) -> Option<Arc<dyn NoticeChannel>> {
         None
     }
 
-    /// Returns the interface through which limiters lease tokens. If the result is `None`, which is the default, every
-    /// call is decided by the backend, even under a policy with [leases](crate::Policy::leases).
+    /// Returns the interface through which limiters lease tokens. With `None`, the default, the backend decides every
+    /// call, even under a policy with [leases](crate::Policy::leases).
     fn lease_backend(&self) -> Option<Arc<dyn LeaseBackend>> {
         None
     }
 
-    /// Returns the health that [`RateLimiter::stats`](crate::RateLimiter::stats) reports. Defaults to
-    /// [`Health::default`].
+    /// Returns the health that [`RateLimiter::stats`](crate::RateLimiter::stats) reports.
     fn health(&self) -> Health {
         Health::default()
     }
 
-    /// Returns the number of rows that each policy has in this process, with the largest number first. A backend may
-    /// list a limited number of policies and combine the others as `(others)`. Defaults to an empty list.
+    /// Returns each policy's number of rows in this process, largest first. May combine some policies as `(others)`.
     fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         Vec::new()
     }
 
     /// Returns the rows of this process for [`RateLimiter::save`](crate::RateLimiter::save), in a format that only
-    /// [`load_rows`](Backend::load_rows) reads. Decisions in other threads must not wait until this call has finished.
-    /// If the result is `None`, which is the default, the limiter reports that the backend cannot be saved.
+    /// [`load_rows`](Backend::load_rows) reads. Decisions in other threads must not wait for this call. `None`, the
+    /// default, means that the backend cannot be saved.
     fn save_rows(&self) -> Option<SavedRows> {
         None
     }
 
     /// Adds rows that [`save_rows`](Backend::save_rows) returned from a backend with the same
-    /// [`secret`](Backend::secret). Existing rows are not changed. The default implementation returns an error of the
-    /// kind [`Unsupported`](ErrorKind::Unsupported).
+    /// [`secret`](Backend::secret). Existing rows are not changed.
     ///
     /// # Errors
-    /// Fails if the bytes cannot be read. In this case, no rows are added.
+    /// Fails without adding rows if the bytes are invalid, or by default as [`Unsupported`](ErrorKind::Unsupported).
     fn load_rows(&self, bytes: &[u8]) -> Result<LoadedRows, Error> {
         let _ = bytes;
         Err(Error::new(ErrorKind::Unsupported, "this backend cannot load rows; use a MemoryBackend"))
@@ -198,14 +171,6 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 }
 
 /// The rows of a backend as bytes, from [`Backend::save_rows`].
-///
-/// ```
-/// use tollgate::{MemoryBackend, backend::Backend};
-/// let saved = MemoryBackend::new().save_rows().expect("a memory backend can be saved");
-/// assert_eq!(saved.rows, 0);
-/// assert_eq!(MemoryBackend::new().load_rows(&saved.bytes)?.loaded, 0);
-/// # Ok::<(), tollgate::backend::Error>(())
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct SavedRows {
@@ -215,7 +180,7 @@ pub struct SavedRows {
     pub bytes: Vec<u8>,
 }
 
-/// The numbers of saved rows that [`Backend::load_rows`] added or skipped. See [`SavedRows`] for an example.
+/// The numbers of saved rows that [`Backend::load_rows`] added or skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // A new field would change the contract.
 pub struct LoadedRows {
@@ -230,12 +195,6 @@ pub struct LoadedRows {
 }
 
 /// The health of a backend, as far as it is known without a network call.
-///
-/// ```
-/// use tollgate::backend::{Backend, MemoryBackend};
-/// let health = MemoryBackend::new().health();
-/// assert_eq!((health.rows, health.circuit_open, health.pending_notices), (Some(0), None, 0));
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
@@ -341,15 +300,14 @@ impl RowId<'_> {
     /// The maximum number of windows in a row. Every [`Take::window`] is below this number.
     pub const MAX_WINDOWS: usize = MAX_WINDOWS;
 
-    /// Returns a digest of the key, the policy and the [generation](RowId::generation), for tables that contain the
-    /// rows of all policies.
+    /// Returns a digest of the key, the policy and the [generation](RowId::generation), for tables of several policies.
     pub fn digest(&self) -> Digest {
         self.lasting_digest().at_generation(self.policy.generation())
     }
 
-    /// Returns the generation of the policy's rows. A backend that does not identify rows by their
-    /// [digest](RowId::digest) must also identify them by their generation. The generation is 0 until
-    /// [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy) changes it.
+    /// Returns the generation of the policy's rows, which is 0 until
+    /// [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy) changes it. A backend that does not identify
+    /// rows by their [digest](RowId::digest) must also identify them by their generation.
     pub const fn generation(&self) -> u64 {
         self.policy.generation()
     }
@@ -367,8 +325,7 @@ impl RowId<'_> {
 
 /// A charge to one window of a row under a quota, as the backend sees it.
 ///
-/// A row has a [state](crate::algorithm::State) for each window. If a policy has several
-/// [quotas](crate::policy::Quotas), a charge consists of one take for each quota, on different windows of one row.
+/// A policy with several [quotas](crate::policy::Quotas) charges one take for each quota, in separate windows of a row.
 ///
 /// ```
 /// use tollgate::{algorithm::{Ask, ChargeRecord}, backend::{Adjustment, Backend, RowId, Take}};
@@ -378,7 +335,6 @@ impl RowId<'_> {
 /// let backend = MemoryBackend::new();
 /// let row = RowId { policy: &PolicyName::new("daily"), key: Secret::random().digest(&Key::from("ada")) };
 /// let take = Take::new(row, &Quota::fixed_window(500, DAY), Ask::cost(3));
-/// assert!(take.quota.get_start().is_some()); // when this key's days begin
 /// let steps = backend.acquire(&[take]).await?;
 /// assert!(steps.all_granted() && steps[0].state.spent == 3.0);
 ///
@@ -394,8 +350,7 @@ pub struct Take<'a> {
     pub row: RowId<'a>,
     /// The window of the row, which is below [`RowId::MAX_WINDOWS`]. It is 0 if the policy has one quota.
     pub window: u8,
-    /// The quota. If it does not set its window boundaries, [`Take::new`] [derives](crate::algorithm::seeded) them from
-    /// the row.
+    /// The quota, with window boundaries [derived](crate::algorithm::seeded) from the row unless it sets them.
     pub quota: Quota,
     /// The cost, and the longest wait that the caller accepts.
     pub ask: Ask,

@@ -12,10 +12,8 @@ use super::{Clock, Sleep};
 use crate::algorithm::{Micros, whole_micros};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A clock that moves only when it is set, for testing limits without waiting.
-///
-/// All clones of a clock show the same time. A new clock shows 2026-01-01T00:00:00Z. Waiting requests continue in the
-/// order of their due times.
+/// A clock that moves only when it is set, for testing limits without waiting. All clones show the same time. Waiting
+/// requests continue in the order of their due times; [testing](crate::docs::testing) shows how to test them.
 ///
 /// ```
 /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
@@ -28,27 +26,6 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// assert!(!limiter.try_limit(&RESET_MAIL, "ada").await?.is_allowed());
 /// clock.advance(HOUR);
 /// assert!(limiter.try_limit(&RESET_MAIL, "ada").await?.is_allowed());
-/// # Ok(()) }
-/// ```
-///
-/// A waiting request continues when the clock reaches its due time (feature `wait`):
-///
-#[cfg_attr(feature = "wait", doc = "```")]
-#[cfg_attr(not(feature = "wait"), doc = "```ignore")]
-/// use tollgate::{clock::{Clock, ManualClock}, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
-///
-/// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(1, SECOND).max_reserved(10));
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let clock = ManualClock::new();
-/// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
-/// limiter.limit(&CALLS, "ada").await?;
-/// let call = limiter.clone();
-/// let waiting = tokio::spawn(async move { call.acquire(&CALLS, "ada").wait_up_to(MINUTE).await.is_ok() });
-/// tokio::task::yield_now().await;
-/// assert_eq!(clock.next_wake(), Some(clock.now() + SECOND));
-/// clock.set(clock.next_wake().expect("a request is waiting"));
-/// assert!(waiting.await?);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -196,7 +173,6 @@ mod tests {
 
     #[test]
     fn next_wake_ignores_sleeps_that_were_never_polled() {
-        // Regression: `next_wake` kept returning the instant of a sleep that was never polled.
         let clock = ManualClock::new();
         let mut sleeps =
             [1, 2].map(|seconds| clock.sleep_until(clock.now() + Duration::from_secs(seconds)).expect("a sleep"));

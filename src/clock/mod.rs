@@ -21,7 +21,6 @@ pub use manual::ManualClock;
 /// burst of the quota's capacity.
 ///
 /// ```
-/// use std::time::SystemTime;
 /// use tollgate::{algorithm::Micros, clock::Clock, MemoryBackend, RateLimiter};
 ///
 /// #[derive(Debug)]
@@ -29,7 +28,7 @@ pub use manual::ManualClock;
 ///
 /// impl Clock for WallClock {
 ///     fn now(&self) -> Micros {
-///         SystemTime::now().into()
+///         std::time::SystemTime::now().into()
 ///     }
 /// }
 ///
@@ -47,7 +46,7 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A future that completes when a clock reaches an instant; see [`ManualClock`] for an example.
+/// A future that completes when a clock reaches an instant.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
@@ -63,16 +62,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 /// A clock that shows the system's time. If the processor's time stamp counter is reliable, the clock reads this
 /// counter, which takes a third as long as [`Instant::now`](std::time::Instant::now).
 ///
-/// The clock starts at the system's time. When it is read, it compares itself with the system's time, at most once a
-/// second. If the clock is more than a second behind, because the machine was asleep or the system clock was set
-/// forward, it jumps forward. Otherwise, it adjusts itself by at most half a millisecond per second. Windows therefore
-/// stay aligned to UTC, and setting the system clock back does not lock callers out.
-///
-/// ```
-/// use tollgate::clock::{Clock, SystemClock};
-/// let clock = SystemClock::new();
-/// assert!(clock.now() <= clock.now());
-/// ```
+/// At most once a second, the clock compares itself with the system's time. If it is more than a second behind, because
+/// the machine was asleep or the system clock was set forward, it jumps forward. Otherwise, it adjusts itself by at
+/// most half a millisecond per second. Windows therefore stay aligned to UTC, and setting the system clock back does
+/// not lock callers out.
 pub struct SystemClock {
     counter: quanta::Clock,
     origin: u64,
@@ -95,7 +88,6 @@ impl SystemClock {
         }
     }
 
-    /// Corrects the drift toward the system's time.
     #[cold]
     fn follow(&self, ran: u64, checked: u64, system: Micros) {
         if self.checked.compare_exchange(checked, ran, Ordering::Relaxed, Ordering::Relaxed).is_err() {
@@ -113,12 +105,10 @@ impl SystemClock {
     }
 }
 
-/// The number of microseconds between comparisons with the system's time. Reading the system's time takes longer than a
-/// decision.
+/// The number of microseconds between reads of the system's time, which take longer than a decision.
 const FOLLOW_INTERVAL: u64 = 1_000_000;
 
-/// The largest lag in microseconds that counts as drift. If the lag is larger, either the counter stopped, or the
-/// system clock was set forward.
+/// The largest lag in microseconds that counts as drift. If the lag is larger, the clock jumps.
 const LEAP_THRESHOLD: i64 = 1_000_000;
 
 /// To correct itself, the clock runs at most 1/2000 faster or slower. This is 500 ppm, the maximum slew of ntpd.

@@ -25,7 +25,6 @@ fn only_one_of_two_threads_corrects_the_drift() {
     });
 }
 
-/// Regression: a thread that was delayed between comparing and correcting undid a later jump of an hour.
 #[test]
 fn a_delayed_thread_does_not_undo_a_later_jump() {
     every_order(|| {

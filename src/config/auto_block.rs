@@ -55,7 +55,6 @@ fn escalate(value: &Value<'_>, block_for: Duration) -> Option<(u32, Duration)> {
     let factor = fields.need("factor").and_then(|value| value.number(2, u32::MAX));
     let most = fields.need("most").and_then(|value| {
         let most = value.duration()?;
-        // With these values, blocks could never become longer, so one of the two must be a mistake.
         if most < block_for {
             value.fault("shorter than block_for (default: 1 d); write a longer time");
         }

@@ -41,7 +41,6 @@ fn key(value: &Value<'_>) -> Option<DenyRule> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     match value.node {
         Node::Integer(number) => Some(DenyRule::key(*number)),
-        // A number in quotes is ambiguous, since it may mean the number or the string.
         Node::Text(text) if is_number(text) => value.refuse(
             "expected a key, found a number in quotes; write it without quotes for the number, or as '\"7\"' for the \
              string",
@@ -66,8 +65,7 @@ fn labels(value: &Value<'_>) -> Option<Vec<DenyRule>> {
 
 const MAX_RULES: usize = 100_000;
 
-/// The automaton that matches the patterns takes several bytes of memory per byte of a pattern, and is rebuilt when the
-/// patterns change.
+/// The automaton that matches the patterns takes several bytes of memory per byte of a pattern.
 const MAX_PATTERNS: usize = 1_000;
 
 /// Each of these patterns is searched for separately, and each search takes up to a microsecond per request.

@@ -6,23 +6,17 @@ use std::fmt;
 
 use super::raw::shortened;
 
-/// The error returned if a configuration cannot be read or reloaded. The message shows the first twenty faults,
-/// including the text of their sources, and the number of further faults. Each line begins with the file's name.
+/// The error returned if a configuration cannot be read or reloaded. The message shows the first twenty faults, with
+/// the text of their sources, and the number of further faults. Each line begins with the file's name.
 ///
 /// ```
-/// use std::error::Error;
-/// use tollgate::{config::ConfigErrorKind, policy::ParseQuotaError, Config};
+/// use tollgate::{config::ConfigErrorKind, Config};
 ///
 /// let text = r#"{"policies": {"api": {"quota": "30/mim"}}, "routes": {"POST /todos": "ap1"}}"#;
 /// let error = Config::parse("limits.json", text, |text| serde_json::from_str(text)).unwrap_err();
-/// let lines: Vec<_> = error.to_string().lines().map(String::from).collect();
-/// assert!(lines[0].starts_with(r#"limits.json: policies.api.quota: quota "30/mim": expected a period such as"#));
-/// assert!(lines[1].starts_with(r#"limits.json: routes."POST /todos": unknown policy "ap1" (did you mean "api"?)"#));
+/// assert!(error.to_string().contains(r#"routes."POST /todos": unknown policy "ap1" (did you mean "api"?)"#));
 /// assert_eq!((error.kind(), error.fault_count()), (ConfigErrorKind::Invalid, 2));
-///
-/// let fault = &error.faults()[0];
-/// assert_eq!(fault.path(), "policies.api.quota");
-/// assert!(fault.source().is_some_and(|cause| cause.is::<ParseQuotaError>()));
+/// assert_eq!(error.faults()[0].path(), "policies.api.quota");
 /// ```
 pub struct ConfigError {
     kind: ConfigErrorKind,
@@ -32,7 +26,7 @@ pub struct ConfigError {
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// The kind of a [`ConfigError`]. See [`ConfigError`] for an example.
+/// The kind of a [`ConfigError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigErrorKind {
@@ -66,7 +60,7 @@ impl ConfigError {
         self.kind
     }
 
-    /// Returns the faults that the message lists. There are at most twenty.
+    /// Returns the faults that the message lists, at most twenty.
     pub fn faults(&self) -> &[ConfigFault] {
         &self.faults
     }
@@ -99,7 +93,7 @@ impl Error for ConfigError {
     }
 }
 
-/// One invalid value, with its path. See [`ConfigError`] for an example.
+/// One invalid value, with its path.
 #[derive(Debug)]
 pub struct ConfigFault {
     path: String,
@@ -108,8 +102,7 @@ pub struct ConfigFault {
 }
 
 impl ConfigFault {
-    /// Returns the path of the field from the top of the file, such as `policies.api.tiers.premium`. The path is empty
-    /// if the fault concerns the whole file.
+    /// Returns the path of the field, such as `policies.api.tiers.premium`. It is empty for a fault of the whole file.
     pub fn path(&self) -> &str {
         &self.path
     }

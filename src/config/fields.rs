@@ -3,7 +3,6 @@
 use super::auto_block::{MAX_ENTRIES, MIN_ENTRIES};
 use crate::algorithm::{Algorithm, Quota};
 
-/// A table with known fields.
 pub(super) struct Table {
     /// An example for error messages.
     pub(super) example: &'static str,
@@ -18,7 +17,6 @@ pub(super) struct Field {
     pub(super) required: Option<&'static str>,
 }
 
-/// The form of a value.
 pub(super) enum Shape {
     Text,
     Boolean,
@@ -28,14 +26,12 @@ pub(super) enum Shape {
     Duration,
     /// A number from 0 to 1.
     Share,
-    /// One of these words.
     Word(&'static [&'static str]),
     List(&'static Shape),
     Table(&'static Table),
     /// A table whose names are chosen by the file's author.
     Entries(&'static Shape),
     OneOf(&'static [Shape]),
-    /// One or several quotas.
     Quotas,
 }
 
@@ -53,7 +49,6 @@ use Shape::{Boolean, Duration, Entries, Integer, List, Number, OneOf, Quotas, Sh
 
 const NAMES: Shape = List(&Text);
 
-/// A policy or a list of policies.
 const POLICIES: Shape = OneOf(&[Text, NAMES]);
 
 pub(super) const FILE: Table = Table {
@@ -91,7 +86,6 @@ pub(super) const POLICY: Table = Table {
     ],
 };
 
-/// The value of a route: a policy, a list of policies, or a table.
 const CHOICE: Shape = OneOf(&[Text, NAMES, Shape::Table(&ROUTE)]);
 
 pub(super) const ROUTE: Table = Table {

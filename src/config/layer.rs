@@ -11,13 +11,12 @@ use crate::middleware::key::KeyExtractor;
 use crate::middleware::{RateLimitLayer, RouteLimits, Rule};
 
 impl Config {
-    /// Returns a single layer for all routes, using `limiter`. For policies that name no extractor, `key` finds the
-    /// caller. Add the layer to the router as described in [`RouteLimits::table`](crate::RouteLimits::table). See the
-    /// [module](crate::config) for an example.
+    /// Returns a single layer for all routes. For policies that name no extractor, `key` finds the caller. Add the
+    /// layer to the router as described in [`RouteLimits::table`](crate::RouteLimits::table).
     ///
     /// # Panics
     /// Panics in the same cases as [`route_limits`](Config::route_limits), and if the configuration has none of
-    /// `default`, `all_routes` and `routes`, because the layer would limit nothing.
+    /// `default`, `all_routes` and `routes`.
     #[must_use]
     #[track_caller]
     pub fn layer(&self, limiter: &RateLimiter, key: impl KeyExtractor) -> RateLimitLayer {
@@ -36,11 +35,11 @@ impl Config {
         limits.table(lines.iter().map(|(line, name)| (line.as_str(), name.as_str())))
     }
 
-    /// Returns the policies that routes can choose from. The `routes` of this configuration are not included. The
-    /// policies in `all_routes` apply to every layer.
+    /// Returns the policies that routes can choose from, without the `routes` of this configuration. The policies in
+    /// `all_routes` apply to every layer.
     ///
     /// # Panics
-    /// Panics if `limiter` lacks the configured deny list or automatic blocks. To avoid this, build the limiter with
+    /// Panics if `limiter` lacks the configured deny list or automatic blocks. Build it with
     /// [`limiter`](Config::limiter).
     #[must_use]
     #[track_caller]
@@ -64,7 +63,6 @@ impl Config {
 }
 
 impl ConfiguredPolicy {
-    /// Creates the rule for this policy. If the policy names no extractor, the rule uses `key`.
     fn rule(&self, keys: &Keys, key: &Arc<dyn KeyExtractor>) -> Rule {
         let own = self.settings.key.as_ref().and_then(|name| keys.get(name));
         let mut rule = Rule::shared(self.policy.clone(), own.unwrap_or_else(|| Arc::clone(key)));
@@ -79,8 +77,7 @@ impl ConfiguredPolicy {
     }
 }
 
-/// Returns the name by which routes can select `choice`. A choice other than a single policy is added to `limits` as a
-/// group.
+/// Returns the name by which routes select `choice`, which becomes a group of `limits` unless it is a single policy.
 #[track_caller]
 fn with_choice(limits: RouteLimits, line: &str, choice: &Choice) -> (RouteLimits, String) {
     if let ([policy], None) = (&choice.policies[..], choice.cost) {

@@ -1,11 +1,11 @@
 //! Configuration files: policies, tiers, routes and deny lists (feature `serde`).
 //!
-//! [`Config::read`] reads a file in any serde format and checks the whole file. If it is invalid, the error lists all
-//! faults, each with its path, the value and advice on how to fix it. [`Config::reload`] applies a new version of the
-//! file while the program runs. An invalid version changes nothing.
+//! [`Config::read`] reads a file in any serde format. If the file is invalid, the error lists all faults, each with its
+//! path, the value and advice on how to fix it. [`Config::reload`] applies a new version of the file while the program
+//! runs. An invalid version changes nothing.
 //!
 //! ```
-//! use axum::{routing::{get, post}, Router};
+//! use axum::{routing::post, Router};
 //! use tollgate::{key, Config, MemoryBackend, RateLimiter};
 //! # #[derive(Clone)] struct User { id: u64 }
 //!
@@ -17,49 +17,34 @@
 //!     quota = "30/min"                          # for callers without a tier
 //!     tiers = { free = "60/min", premium = "200/min burst 400" }
 //!
-//!     [policies.search]
-//!     quota = { algorithm = "sliding_window", rate = 100, period = "1 min" }
-//!
 //!     [routes]
 //!     "POST /todos" = "api"
-//!     "/search" = "search"
 //!
 //!     [deny]
 //!     ips = ["192.0.2.0/24", "2001:db8::1"]
 //!     user_agents = ["*GPTBot/*"]
-//!     countries = ["KP"]
 //!     keys = [7]                                # a token: "bearer:sk_leaked", a string: '"mallory"'
 //!     labels = { asn = ["64496"] }
 //!
 //!     [auto_block]
 //!     policies = ["api"]
-//!     threshold = 30
-//!     within = "10 min"
-//!     block_for = "1 d"
 //!     escalate = { factor = 2, most = "30 d" }
 //! "#;
 //!
 //! let config = Config::parse("limits.toml", text, |text| toml::from_str(text))?;
 //! let limiter: RateLimiter = config.limiter(MemoryBackend::new()).build();
-//! let app: Router = Router::new()
-//!     .route("/todos", post(|| async {}).get(|| async {}))
-//!     .route("/search", get(|| async {}))
-//!     .layer(
-//!         config
-//!             .layer(&limiter, key::extension(|user: &User| user.id))
-//!             .client_ip(key::client_ip()) // finds the address that the deny list checks
-//!             .label_from_header("country", "cf-ipcountry")
-//!             .label_from_header("asn", "x-asn"),
-//!     );
+//! let layer = config.layer(&limiter, key::extension(|user: &User| user.id));
+//! let layer = layer.client_ip(key::client_ip()).label_from_header("asn", "x-asn"); // for the deny list
+//! let app: Router = Router::new().route("/todos", post(|| async {})).layer(layer);
 //!
 //! assert_eq!(config.policy("api").map(|api| api.quotas_for(Some("premium"))[0].get_capacity()), Some(400));
-//! assert_eq!((config.policies().count(), config.routes().count(), config.deny_list().len()), (3, 2, 6));
+//! assert_eq!((config.policies().count(), config.routes().count(), config.deny_list().len()), (2, 1, 5));
 //! # Ok::<(), tollgate::config::ConfigError>(())
 //! ```
 //!
 //! # Fields of a file
-//! Unknown fields are errors. Duplicate fields are errors as well, unless the format's parser drops them. A duration is
-//! a string with a number and a unit (`us ms s min h d w`, or their long names).
+//! Unknown fields are errors, and so are duplicate fields unless the format's parser drops them. A duration is a string
+//! with a number and a unit (`us ms s min h d w`, or their long names). [`schema`] returns a JSON schema for editors.
 //!
 //! | field | value | default |
 //! | --- | --- | --- |
@@ -80,8 +65,7 @@
 //! | `deny.keys` | keys, in their [text form](crate::Key#text-form) or as numbers; messages never show them | none |
 //! | `deny.labels.LABEL` | values of another label | none |
 //! | `auto_block.policies` | the policies whose denials are counted, see [`AutoBlock`] | required in `auto_block` |
-//! | `auto_block.threshold` | the number of denials that lead to a block | 30 |
-//! | `auto_block.within` | the period over which denials are counted | 10 min |
+//! | `auto_block.threshold`, `auto_block.within` | the number of denials that lead to a block, and the period over which they are counted | 30, 10 min |
 //! | `auto_block.block_for` | the duration of a block | 1 d |
 //! | `auto_block.escalate` | multiplies the duration of each further block by `factor` (2 or more), up to `most` | off |
 //! | `auto_block.reset_on_success` | whether an allowed charge resets the count of denials | false |
@@ -93,27 +77,18 @@
 //! `"sliding_window"`), `capacity`, `max_reserved` (a number or `"unlimited"`), `start` (a duration) and `shards`.
 //!
 //! A route's value is a policy (`"api"`), a list of policies (`["api", "tenant"]` or `[]`), or a table with a cost, as
-//! in `{ policies = ["api"], cost = 10 }`. If a route has several policies, a request is charged under all of them or
-//! under none. The cost applies to the route's policies that have no `cost` of their own, but not to the policies in
-//! `all_routes`. The routes for gRPC services are paths such as `"/package.Service/Method"`.
-//!
-//! [`schema`] returns a JSON schema that lets editors complete and check these fields.
-//!
-//! A caller that a `deny` rule matches gets a 429 without `Retry-After`, because waiting does not help. A caller that
-//! is blocked by `auto_block` gets a 429 whose `Retry-After` is the time until the block ends.
+//! in `{ policies = ["api"], cost = 10 }`. The cost applies to the route's policies that have no `cost` of their own,
+//! but not to the policies in `all_routes`. For gRPC, a route is a path such as `"/package.Service/Method"`.
 //!
 //! A file may have at most 16 MiB of text, 10,000 policies with 100 tiers each, 50,000 quotas in total, 10,000 routes
 //! with 16 policies each, and 100,000 deny rules.
 //!
-//! A file can refer to key extractors only by name. The program defines these extractors, how the client's address is
-//! found, which tier each user has, and which requests are skipped.
-//!
 //! # Format
-//! You choose the crate that parses the format, for example with `|text| toml::from_str(text)` or `|text|
-//! serde_json::from_str(text)`. Syntax errors from that crate are passed on, and may quote a line of the file.
+//! You choose the crate that parses the format, for example with `|text| toml::from_str(text)`. Syntax errors from that
+//! crate are passed on, and may quote a line of the file.
 //!
-//! To change a file that a program reloads, write a new file and rename it. If you write to the file in place, the
-//! program may read only its first half, which may be a valid configuration without the deny list at the end.
+//! To change a file that a program reloads, write a new file and rename it. A program that reads a file while it is
+//! being written may see only the first half, which may be a valid configuration without the deny list at the end.
 
 mod auto_block;
 mod deny;
@@ -173,14 +148,11 @@ impl Config {
     /// The maximum size of the text: 16 MiB.
     pub const MAX_BYTES: usize = 16 << 20;
 
-    /// Reads and checks a file. This function blocks the thread while it reads. See the [module](self) for an example.
-    ///
-    /// `parse` is the `from_str` function of a serde format. The parsed values may take at most 64 MiB of memory (with
-    /// YAML aliases expanded) and may be nested at most 16 levels deep.
+    /// Reads and checks a file with the parser of a serde format, and blocks the thread while it reads. The parsed
+    /// values may take at most 64 MiB of memory (with YAML aliases expanded) and may be nested at most 16 levels deep.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, is larger than [`MAX_BYTES`](Config::MAX_BYTES) or is invalid. The error lists
-    /// all faults.
+    /// Fails if the file cannot be read, is larger than [`MAX_BYTES`](Config::MAX_BYTES) or is invalid.
     pub fn read<E: Into<Box<dyn Error + Send + Sync>>>(
         path: impl AsRef<FilePath>,
         parse: impl FnOnce(&str) -> Result<RawConfig, E>,
@@ -256,13 +228,10 @@ impl Config {
 ///
 /// ```
 /// #[derive(serde::Deserialize)]
-/// struct Settings {
-///     port: u16,
-///     limits: tollgate::Config,
-/// }
-/// let text = r#"{"port": 3000, "limits": {"policies": {"api": {"quota": "30/min"}}}}"#;
-/// let settings: Settings = serde_json::from_str(text)?;
-/// assert!(settings.limits.policy("api").is_some());
+/// struct Settings { limits: tollgate::Config }
+///
+/// let text = r#"{"limits": {"policies": {"api": {"quota": "30/min"}}}}"#;
+/// assert!(serde_json::from_str::<Settings>(text)?.limits.policy("api").is_some());
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 impl<'de> serde::Deserialize<'de> for Config {

@@ -13,7 +13,6 @@ use crate::middleware::allows_reservations;
 use crate::middleware::impossible_cost;
 use crate::policy::{Enforce, Policy, Quotas, limit_conflict};
 
-/// A policy and the settings of its rule.
 #[derive(Clone, Debug)]
 pub(super) struct ConfiguredPolicy {
     pub(super) policy: Policy,

@@ -22,10 +22,8 @@ impl Serialize for Quota {
 /// Deserializes a quota from a string or from a [table](crate::config#fields-of-a-file).
 /// ```
 /// use tollgate::{Quota, DAY};
-/// let quota = Quota::fixed_window(1000, DAY).capacity(3000);
-/// assert_eq!(serde_json::from_str::<Quota>(r#""1000/d fixed burst 3000""#)?, quota);
 /// let table = r#"{"algorithm": "fixed_window", "rate": 1000, "period": "1d", "capacity": 3000}"#;
-/// assert_eq!(serde_json::from_str::<Quota>(table)?, quota);
+/// assert_eq!(serde_json::from_str::<Quota>(table)?, Quota::fixed_window(1000, DAY).capacity(3000));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 impl<'de> Deserialize<'de> for Quota {

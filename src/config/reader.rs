@@ -18,29 +18,20 @@ use crate::policy::suggestion;
 /// read with [`Config::read`].
 ///
 /// ```
-/// use axum::{routing::get, Router};
-/// use tollgate::{config::ConfigReader, key, MemoryBackend};
-/// # #[derive(Clone)] struct User { id: u64, tenant: u64 }
+/// use tollgate::{config::ConfigReader, key};
+/// # #[derive(Clone)] struct User { tenant: u64 }
 ///
 /// let reader = ConfigReader::new().key("tenant", key::extension(|user: &User| user.tenant));
 /// let text = r#"
 ///     default = ["api", "tenant"]
-///
 ///     [policies.api]
 ///     quota = "60/min"
-///
 ///     [policies.tenant]
 ///     quota = "1000/min"
 ///     key = "tenant"
 /// "#;
 /// let config = reader.parse("limits.toml", text, |text| toml::from_str(text))?;
-/// let limiter = config.limiter(MemoryBackend::new()).build();
-/// let user = key::extension(|user: &User| user.id); // for policies without `key`
-/// let app: Router = Router::new().route("/", get(|| async {})).layer(config.layer(&limiter, user));
-///
-/// let error = reader.parse("limits.toml", &text.replace("\"tenant\"\n", "\"tenent\"\n"), |text| toml::from_str(text));
-/// let error = error.unwrap_err().to_string();
-/// assert!(error.contains(r#"policies.tenant.key: unknown key "tenent" (did you mean "tenant"?)"#), "{error}");
+/// assert_eq!(config.default_policies().count(), 2);
 /// # Ok::<(), tollgate::config::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -71,7 +62,7 @@ impl ConfigReader {
         self
     }
 
-    /// Reads and checks a file. See [`Config::read`].
+    /// Reads and checks a file.
     ///
     /// # Errors
     /// Fails in the same cases as [`Config::read`], and if the file names an extractor that is not registered.
@@ -94,7 +85,7 @@ impl ConfigReader {
         }
     }
 
-    /// Parses and checks `text`. Messages refer to it as `name`. See [`Config::parse`].
+    /// Parses and checks `text`. Messages refer to it as `name`.
     ///
     /// # Errors
     /// Fails in the same cases as [`read`](ConfigReader::read), except that no file is read.

@@ -18,7 +18,6 @@ pub(super) struct Choice {
     pub(super) cost: Option<u64>,
 }
 
-/// The policies that a route can choose.
 pub(super) struct Choices<'r, 'n> {
     pub(super) known: &'r PolicyNames<'n>,
     pub(super) policies: &'r BTreeMap<String, ConfiguredPolicy>,

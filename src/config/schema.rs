@@ -4,8 +4,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::fields::{FILE, QUOTA, Shape, Table};
 
-/// Returns the JSON schema (draft 7) of configuration files, for completion and checks in editors. The schema can be
-/// serialized in any serde format.
+/// Returns the JSON schema (draft 7) of configuration files, for completion and checks in editors.
 ///
 /// ```
 /// let schema = serde_json::to_value(tollgate::config::schema())?;
@@ -13,9 +12,8 @@ use super::fields::{FILE, QUOTA, Shape, Table};
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 ///
-/// The schema describes the fields of a file and the types of their values. [`Config::read`](super::Config::read)
-/// checks more, for example that the text of a quota is valid and that each named policy exists. The repository
-/// contains the schema as `docs/tollgate.schema.json`. To use it in an editor, begin a TOML file with `#:schema PATH`
+/// [`Config::read`](super::Config::read) checks more than the schema, for example whether each named policy exists. The
+/// repository contains the schema as `docs/tollgate.schema.json`. To use it, begin a TOML file with `#:schema PATH`
 /// (for Taplo) or a YAML file with `# yaml-language-server: $schema=PATH`.
 pub fn schema() -> impl Serialize {
     let quota = || vec![Json::Object(of_type("string")), Json::Object(table(&QUOTA))];
@@ -33,7 +31,6 @@ pub fn schema() -> impl Serialize {
     Json::Object(schema)
 }
 
-/// The fields of a JSON object.
 type Object = Vec<(&'static str, Json)>;
 
 enum Json {

@@ -11,7 +11,7 @@ use super::raw::{Node, shortened};
 use crate::algorithm::Quota;
 use crate::policy::{Enforce, parse_duration, suggestion};
 
-/// A value and its path. The methods record a fault if the value is invalid.
+/// A value and its path.
 pub(super) struct Value<'n> {
     pub(super) node: &'n Node,
     pub(super) path: Path,
@@ -53,7 +53,6 @@ impl<'n> Value<'n> {
         }
     }
 
-    /// Reads a share from 0 to 1.
     pub(super) fn share(&self) -> Option<Enforce> {
         let share = match self.node {
             Node::Integer(number @ 0..=1) => Some(*number as f64),
@@ -155,7 +154,6 @@ impl<'n> Fields<'n> {
         value
     }
 
-    /// Adds a fault for each unknown field. Call this after taking all fields.
     pub(super) fn end(self) {
         let known = || self.table.fields.iter().map(|field| field.name);
         for (name, value) in self.entries {

@@ -13,35 +13,25 @@ use crate::policy::{Allowed, Signals};
 
 /// A call that has not yet been sent to its limiter, as in `limiter.acquire(&policy, key).cost(3).await`.
 ///
-/// `T` is the output: `Result<Allowed, LimitError>` for [`acquire`](RateLimiter::acquire), and `Result<Decision,
-/// Error>` for [`try_acquire`](RateLimiter::try_acquire).
-///
 /// ```
-/// # use tollgate::{protection::{DenyList, DenyRule}, MemoryBackend, Policy, Quota, RateLimiter, Reason, HOUR, SECOND};
+/// # use tollgate::{Policy, Quota, RateLimiter, HOUR, MINUTE};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// static TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(1000, HOUR).max_reserved(500));
 ///
-/// let list = DenyList::from_iter([DenyRule::country("KP")?]);
-/// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
-///
+/// let limiter = RateLimiter::default();
 /// let tokens = || limiter.acquire(&TOKENS, "ada").cost(800);
 /// tokens().check().await?; // spends nothing
 /// assert_eq!(tokens().send().await?.remaining(), 200); // the same as `tokens().await`
 ///
 /// // Reserve tokens that are not available yet, if they are due soon enough.
-/// assert!(tokens().cost(400).reserve_within(SECOND).await.is_err());
-/// let reservation = tokens().cost(400).reserve().await?;
-/// assert!(reservation.delay() > 11 * SECOND);
-/// reservation.into_receipt();
+/// assert!(tokens().cost(400).reserve_within(MINUTE).await.is_err());
+/// assert!(tokens().cost(400).reserve().await?.delay() > 11 * MINUTE);
 ///
-/// // Dropping a held reservation gives its charge back.
-/// let usage = limiter.acquire(&TOKENS, "eve").cost(800).hold().await?;
-/// drop(usage);
+/// drop(limiter.acquire(&TOKENS, "eve").cost(800).hold().await?); // gives the charge back
 /// assert_eq!(limiter.remaining(&TOKENS, "eve").await?, 1000);
 ///
-/// // Pass signals that identify the caller.
 /// let call = limiter.try_acquire(&TOKENS, "eve").ip([192, 0, 2, 7].into()).user_agent("curl/8.5.0");
-/// assert_eq!(call.label("asn", "64496").country("KP").await?.reason(), Reason::DenyList);
+/// assert!(call.label("asn", "64496").country("KP").await?.is_allowed()); // signals for deny lists and blocks
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
@@ -57,8 +47,7 @@ impl<'a, T> Acquire<'a, T> {
         Acquire { limiter, charge, finish }
     }
 
-    /// Sets the number of tokens to spend, which is 1 by default. A call that costs more than the quota's capacity is
-    /// always denied. A call with a cost of 0 spends nothing, and is denied while the key is in debt.
+    /// Sets the number of tokens to spend, which is 1 by default. See [`Charge::cost`] for special cases.
     pub fn cost(mut self, tokens: u64) -> Acquire<'a, T> {
         self.charge = self.charge.cost(tokens);
         self
@@ -100,8 +89,7 @@ impl<'a, T> Acquire<'a, T> {
     /// Returns what [`send`](Acquire::send) would return, without spending anything.
     ///
     /// # Errors
-    /// Fails if the backend cannot decide. A call created by [`acquire`](RateLimiter::acquire) also fails if it is
-    /// denied.
+    /// Fails if the backend cannot decide. After [`acquire`](RateLimiter::acquire), also fails if the call is denied.
     pub fn check(self) -> DecisionFuture<T> {
         self.decide(false)
     }
@@ -118,13 +106,7 @@ impl<'a, T> Acquire<'a, T> {
 /// These methods return a denial as an error. They are not available after [`try_acquire`](RateLimiter::try_acquire).
 impl Acquire<'_> {
     /// Reserves the tokens for the time at which they become available, no matter how late. The caller must wait until
-    /// then.
-    ///
-    /// [`delay`](super::Reservation::delay) returns the time until the tokens are due, and
-    #[cfg_attr(feature = "wait", doc = "[`wait`](super::Reservation::wait)")]
-    #[cfg_attr(not(feature = "wait"), doc = "`wait` (feature `wait`)")]
-    /// waits until then. Dropping the [`Reservation`] keeps the charge; [`cancel`](Reservation::cancel) gives the
-    /// charge back.
+    /// the [delay](Reservation::delay) has passed. Dropping the [`Reservation`] keeps the charge.
     ///
     /// # Errors
     /// Fails if the call is denied, or if the backend cannot decide. Fails with [`LimitError::NoReservations`] if the
@@ -134,8 +116,7 @@ impl Acquire<'_> {
         async { held.await.map(Reservation::kept) }
     }
 
-    /// Like [`reserve`](Acquire::reserve), but denies the call unless the tokens are due within `wait` (rounded up to
-    /// whole microseconds).
+    /// Like [`reserve`](Acquire::reserve), but denies the call unless the tokens are due within `wait`.
     ///
     /// # Errors
     /// Fails in the same cases as [`reserve`](Acquire::reserve).
@@ -147,8 +128,7 @@ impl Acquire<'_> {
         async { held.await.map(Reservation::kept) }
     }
 
-    /// Makes a charge that can be settled later, that is, adjusted to the actual cost. Dropping the [`Reservation`]
-    /// gives the charge back.
+    /// Makes a charge that can be settled or given back later. Dropping the [`Reservation`] gives the charge back.
     ///
     /// Do not use this method for attempts that must count, such as logins, because a client that disconnects would get
     /// its attempt back. Use [`limit`](RateLimiter::limit) or [`into_receipt`](Reservation::into_receipt) instead.
@@ -172,17 +152,13 @@ impl Acquire<'_> {
     /// # Ok(()) }
     /// ```
     ///
-    /// Use the returned receipt to settle the charge. Dropping the receipt keeps the charge, but dropping the future
-    /// during the wait gives the charge back. While calls are waiting, other calls for the same key [get nothing
-    /// back](Receipt#what-can-be-given-back) when they settle their charges.
+    /// Dropping the future during the wait gives the charge back, whereas dropping the returned receipt keeps it. While
+    /// calls are waiting, other calls for the same key [get nothing back](Receipt#what-can-be-given-back) when they
+    /// settle their charges.
     ///
-    /// `max_reserved` limits the number of tokens that all waiting calls for a key can reserve together. For waits of
-    /// up to `w`, set `max_reserved` to the larger of two numbers: the rate times `w`, and the cost of the most
-    /// expensive call.
-    ///
-    /// If the key is [paused](RateLimiter::pause), the call waits for the end of the pause if the pause ends within
-    /// `wait`. If [`max_waiting`](super::RateLimiterBuilder::max_waiting) calls are already waiting, a call that would
-    /// have to wait is denied.
+    /// For waits of up to `w`, set [`max_reserved`](crate::Quota::max_reserved) to the larger of two numbers: the rate
+    /// times `w`, and the cost of the most expensive call. If [`max_waiting`](super::RateLimiterBuilder::max_waiting)
+    /// calls are already waiting, a call that would have to wait is denied.
     ///
     /// # Errors
     /// Fails in the same cases as [`reserve`](Acquire::reserve).
@@ -200,7 +176,6 @@ impl Acquire<'_> {
             if slot.is_some() || !limiter.allows_reservations(&charge) { charge } else { charge.without_reservation() };
         let (answer, last) = (limiter.reserve_all(&[charge], wait), limiter.latest(wait));
         async move {
-            // The slot is released as soon as the call stops waiting.
             let _slot = slot;
             answer.await?.until(last).wait().await
         }

@@ -1,7 +1,6 @@
 //! The user agent patterns of a deny list that contain a `*`.
 //!
-//! Most patterns have the form `*text*`. One automaton searches for all of these texts in one pass, so searching for a
-//! thousand patterns takes little longer than searching for one. All other patterns are tried one by one.
+//! One automaton searches for all patterns such as `*text*` in one pass. Other patterns are tried one by one.
 
 use std::sync::Arc;
 
@@ -20,8 +19,7 @@ pub(super) struct Agents {
 impl Agents {
     pub(super) fn new(patterns: &[(&Pattern, &Arc<DenyRule>)]) -> Agents {
         let texts: Vec<_> = patterns.iter().filter_map(|(pattern, rule)| Some((pattern.inner()?, *rule))).collect();
-        // This kind of automaton needs the least memory. Building it fails only for more than two billion bytes of
-        // text.
+        // This kind needs the least memory. Building it fails only for more than two billion bytes of text.
         let automaton = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(texts.iter().map(|(text, _)| text))

@@ -1,9 +1,8 @@
 //! The block cache, which denies calls based on recently read rows of a remote backend (step 4).
 //!
-//! The cache stores rows, not verdicts. Further charges only add to the spent tokens of a row. Therefore, unless tokens
-//! are given back, a call that is denied by the cached row would also be denied by the backend, whatever the call's
-//! cost and wait. A different quota would refill the row at a different rate, so the backend is asked if the quota has
-//! changed.
+//! The cache stores rows, not verdicts. Further charges only add to a row's spent tokens. Therefore, unless tokens are
+//! given back, the backend would also deny a call that the cached row denies, whatever the call's cost and wait. A
+//! different quota refills the row at a different rate, so the backend is asked if the quota has changed.
 //!
 //! If this limiter gives tokens back, the row is removed from the cache. The cache does not see refunds, resets and
 //! quota changes made by other processes, so it uses a row for at most [`MAX_AGE`].
@@ -41,16 +40,14 @@ struct CachedRow {
     state: State,
     /// The time at which the backend read the row, by the backend's clock.
     seen: Micros,
-    /// The times at which the backend was asked and at which it answered, by the local clock. The backend read the row
-    /// in between.
+    /// The local times at which the backend was asked and answered. The backend read the row in between.
     asked: Micros,
     answered: Micros,
     /// The local time until which a denial is remembered, even if tokens have been refilled since.
     paused_until: Micros,
 }
 
-/// A permit to store the answer to a call. The permit is taken before the backend is asked. It becomes invalid if a row
-/// is removed from one of the call's buckets.
+/// A permit to store an answer, taken before the call. It becomes invalid if one of the call's rows is removed.
 pub(super) struct Permit {
     asked: Micros,
     forgotten: SmallVec<[u64; 2]>,
@@ -101,7 +98,6 @@ impl BlockCache {
             let unspent = algorithm::step(&take.quota, &row.state, earliest, Ask::cost(0));
             Step { verdict: Verdict::Allow, ..unspent }
         });
-        // A take that is denied at the latest time is also denied at the earliest time.
         Some(answers.collect::<Steps>()).filter(|steps| !steps.all_granted())
     }
 
@@ -172,7 +168,6 @@ impl Bucket {
             let asked = |place: &usize| self.rows[*place].map(|known| known.asked);
             (0..WAYS).min_by_key(asked).unwrap_or(0)
         });
-        // The known entry is kept if it is still current and the backend read it later than `row`.
         let is_later = |known: CachedRow| known.id == row.id && known.seen > row.seen && known.is_current(row.answered);
         if !self.rows[place].is_some_and(is_later) {
             self.rows[place] = Some(row);

@@ -22,9 +22,8 @@ use crate::sync::atomic::AtomicUsize;
 ///
 /// ```
 /// use tollgate::protection::{AutoBlock, DenyList, DenyRule};
-/// use tollgate::{key::Secret, FailureMode, MemoryBackend, Policy, Quota, RateLimiter, Reason, HOUR, SECOND};
+/// use tollgate::{key::Secret, FailureMode, MemoryBackend, Policy, Quota, RateLimiter, Reason, HOUR};
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
-/// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let list = DenyList::from_iter([DenyRule::key("mallory")]);
@@ -34,7 +33,6 @@ use crate::sync::atomic::AtomicUsize;
 ///     .auto_block(AutoBlock::new([&LOGIN]).threshold(10).without_keys()) // the account names are not verified
 ///     // The following settings matter for remote backends.
 ///     .on_failure(FailureMode::fallback(0.25))
-///     .on_failure_of(&SEARCH, FailureMode::Allow)
 ///     .fallback_backend(MemoryBackend::builder().max_rows(10_000).build())
 ///     .block_cache(4096)
 ///     .build();
@@ -70,10 +68,8 @@ impl RateLimiterBuilder {
     }
 
     /// Sets the secret that is used to hash keys. Processes that share a backend need the same secret. Defaults to the
-    /// backend's secret or, if it has none, to a random secret.
-    ///
-    /// To [save](RateLimiter::save) the state of a limiter, set the secret of
-    /// [its backend](crate::backend::MemoryBackendBuilder::secret) instead.
+    /// backend's secret or, if it has none, to a random secret. To [save](RateLimiter::save) the state of a limiter,
+    /// set the secret of [its backend](crate::backend::MemoryBackendBuilder::secret) instead.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> RateLimiterBuilder {
         self.secret = Some(secret);
@@ -102,9 +98,8 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets how many calls may wait at the same time in layers and in
-    /// [`wait_up_to`](crate::limiter::Acquire::wait_up_to). Further calls are allowed or denied immediately. Defaults
-    /// to 10,000. To limit the waiting calls for each key, use [`Quota::max_reserved`](crate::Quota::max_reserved).
+    /// Sets how many calls may wait at the same time, in layers and in [`wait_up_to`](super::Acquire::wait_up_to).
+    /// Further calls are allowed or denied immediately. Defaults to 10,000.
     #[cfg(feature = "wait")]
     #[must_use]
     pub fn max_waiting(mut self, calls: usize) -> RateLimiterBuilder {
@@ -112,8 +107,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets the deny list. Several limiters can share a list, and the list can be edited while it is in use. By
-    /// default, there is no deny list.
+    /// Sets the [deny list](DenyList). By default, there is none.
     #[must_use]
     pub fn deny_list(mut self, list: &DenyList) -> RateLimiterBuilder {
         self.deny = Some(list.clone());
@@ -127,8 +121,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets how many rows of a remote backend are cached. Each row takes 100 bytes. If the number is 0, nothing is
-    /// cached. Backends in this process do not use the cache. Defaults to 16,384.
+    /// Sets how many rows of a remote backend are cached, at 100 bytes each. 0 turns the cache off. Defaults to 16,384.
     ///
     /// For one second after a row was read, a call is denied without asking the backend if the cached row shows that
     /// the backend would deny it. Refunds, resets and quota changes made by this limiter take effect immediately.
@@ -139,18 +132,16 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets how many [shards](Quota::shards) of a quota are read by a check, by
-    /// [`remaining`](super::RateLimiter::remaining), by [`snapshot`](super::RateLimiter::snapshot) and by the status
-    /// endpoint. The number is clamped to the range from 1 to [`Quota::MAX_SHARDS`]. By default, all shards are read.
-    /// If fewer are read, the choice is random, and the number of remaining tokens is an estimate.
+    /// Sets how many [shards](Quota::shards) of a quota are read by checks, snapshots and the status endpoint, from 1
+    /// to [`Quota::MAX_SHARDS`]. Defaults to all. If fewer are read, they are chosen at random, and the number of
+    /// remaining tokens is an estimate.
     #[must_use]
     pub fn sample_shards(mut self, shards: u64) -> RateLimiterBuilder {
         self.sample_shards = shards.clamp(1, Quota::MAX_SHARDS) as u8;
         self
     }
 
-    /// Adds an observer, which is notified of every decision. May be called repeatedly; all observers are notified. By
-    /// default, there are no observers. See [`Observer`] for an example.
+    /// Adds an [observer](Observer), which is notified of every decision. May be called repeatedly. Default: none.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> RateLimiterBuilder {
         self.observers.push(Arc::new(observer));

@@ -17,9 +17,7 @@ use crate::policy::{Policy, Signals, Subject};
 /// let limiter = RateLimiter::default();
 /// let caller = Signals::new().ip([192, 0, 2, 7].into()); // for deny lists and blocks
 /// limiter.limit_all([Charge::new(&TOKENS, "ada").cost(700).signals(caller), Charge::new(&CALLS, "ada")]).await?;
-///
-/// // 500 tokens are not available yet, so they are reserved for later.
-/// let tokens = Charge::new(&TOKENS, "ada").cost(500).reserve();
+/// let tokens = Charge::new(&TOKENS, "ada").cost(500).reserve(); // 500 tokens are not available yet
 /// let reservation = limiter.hold_all([tokens, Charge::new(&CALLS, "ada").reserve_within(30 * SECOND)]).await?;
 /// assert!(reservation.delay() > 10 * SECOND);
 /// # Ok(()) }
@@ -47,8 +45,7 @@ impl<'a> Charge<'a> {
     }
 
     /// Reserves the tokens for the time at which they become available, no matter how late. Only
-    /// [`hold_all`](crate::RateLimiter::hold_all) accepts such charges, and it fails if the quota allows no
-    /// reservations.
+    /// [`hold_all`](crate::RateLimiter::hold_all) accepts such charges.
     #[must_use]
     pub fn reserve(mut self) -> Charge<'a> {
         self.ask = self.ask.reserve();
@@ -63,9 +60,7 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// Sets the caller's signals, for [deny lists](crate::protection::DenyList) and
-    /// [blocks](crate::protection::AutoBlock). If several charges of a call have signals, the signals of the first such
-    /// charge are used.
+    /// Sets the caller's signals for deny lists and blocks. A call uses the signals of its first charge that has any.
     #[must_use]
     pub fn signals(mut self, signals: Signals) -> Charge<'a> {
         self.signals = Some(Box::new(signals));

@@ -22,26 +22,18 @@ impl RateLimiter {
     /// quota. Tokens that callers have already spent stay spent. The policy is identified by its name.
     ///
     /// ```
-    /// # use tollgate::{limiter::SetQuotaError, Policy, Quota, RateLimiter, Subject, MINUTE};
+    /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("free", Quota::token_bucket(60, MINUTE));
     /// let limiter = RateLimiter::default();
     /// limiter.set_quota(&api, Quota::token_bucket(20, MINUTE)).await?;
     /// limiter.set_tier_quota(&api, "free", Quota::token_bucket(40, MINUTE)).await?;
     /// limiter.set_key_quota(&api, "ada", Quota::token_bucket(300, MINUTE)).await?;
-    /// assert_eq!(limiter.remaining(&api, "eve").await?, 20);
-    /// assert_eq!(limiter.quotas(&api, Subject::new("eve").tier("free"))[0].get_capacity(), 40);
+    /// let set: Vec<String> = limiter.set_quotas().iter().map(|set| set.quotas.to_string()).collect();
+    /// assert_eq!(set, ["20/min", "40/min", "300/min"]);
     ///
-    /// let set = limiter.set_quotas();
-    /// let texts: Vec<String> = set.iter().map(|set| format!("{} {}", set.policy, set.quotas)).collect();
-    /// assert_eq!(texts, ["api 20/min", "api 40/min", "api 300/min"]);
-    /// assert_eq!(set[2].key, Some(limiter.digest(Subject::new("ada").key())));
-    ///
-    /// limiter.set_key_quota(&api, "ada", None).await?;
     /// limiter.set_quota(&api, None).await?;
-    /// assert_eq!((limiter.quotas(&api, "ada")[0].get_capacity(), limiter.remaining(&api, "eve").await?), (30, 30));
-    /// let error = limiter.set_quota(&api, Quota::sliding_window(30, MINUTE)).await.unwrap_err();
-    /// assert!(matches!(error, SetQuotaError::Quota(_))); // the policy has a different algorithm
+    /// assert_eq!(limiter.remaining(&api, "eve").await?, 30);
     /// # Ok(()) }
     /// ```
     ///
@@ -49,9 +41,8 @@ impl RateLimiter {
     /// a shared backend, including limiters that start later.
     ///
     /// # Errors
-    /// Fails if the quota denies everything or has a different algorithm from the policy, if 100,000 changes are
-    /// already in effect, or if the backend cannot publish the change. If publishing fails, the change may have been
-    /// made nevertheless.
+    /// Fails if the quota denies everything or has a different algorithm from the policy, if 100,000 changes are in
+    /// effect, or if the backend cannot publish the change, which may have been made nevertheless.
     pub async fn set_quota(&self, policy: &Policy, quota: impl Into<Option<Quotas>>) -> Result<(), SetQuotaError> {
         let quotas = quota.into().map(Arc::new);
         policy.check_change(None, quotas.as_deref())?;
@@ -71,8 +62,7 @@ impl RateLimiter {
     ) -> Result<(), SetQuotaError> {
         let quotas = quota.into().map(Arc::new);
         if quotas.is_some() {
-            // A quota can be removed even from a tier that this version of the program does not define, because another
-            // version may have set the quota.
+            // Another version of the program may have set the quota that is removed from an unknown tier.
             policy.check_change(Some(tier), quotas.as_deref())?;
         }
         self.change(policy, Setting::Quotas(QuotaScope::Tier(tier.to_owned()), quotas)).await
@@ -95,8 +85,7 @@ impl RateLimiter {
         self.change(policy, Setting::Quotas(QuotaScope::Key(key), quotas)).await
     }
 
-    /// Returns the tiers of a policy for which quotas are set at run time, including tiers that the policy does not
-    /// define.
+    /// Returns the tiers for which quotas are set at run time, including tiers that the policy does not define.
     #[cfg(feature = "serde")]
     pub(crate) fn changed_tiers(&self, policy: &crate::policy::PolicyName) -> Vec<String> {
         self.inner.overrides.tiers(policy)
@@ -120,13 +109,10 @@ impl RateLimiter {
         self.inner.publish(&content).await.map_err(SetQuotaError::Backend)
     }
 
-    /// Blocks an address, a user agent, a label or a key for the given time. A blocked key is blocked under every
-    /// policy. On a shared backend, the block takes effect in all processes within a second. A new block on a signal
-    /// replaces the earlier block, even if the earlier block lasts longer. Manual blocks are never dropped before they
-    /// end. At most 100,000 manual blocks can be active.
-    ///
-    /// If a call is waiting when its key is blocked, the call is denied at its due time. If a server has asked you not
-    /// to call it for some time, use [`pause`](RateLimiter::pause).
+    /// Blocks a signal for the given time. On a shared backend, the block takes effect in all processes within a
+    /// second. A new block on a signal replaces the earlier block, even if the earlier block lasts longer. Unlike
+    /// automatic blocks, manual blocks are never dropped before they end. If a call is already waiting when its key is
+    /// blocked, the call is denied at its due time.
     ///
     /// ```
     /// # use tollgate::{protection::Signal, Policy, Quota, RateLimiter, Reason, DAY, MINUTE};
@@ -137,11 +123,6 @@ impl RateLimiter {
     /// assert_eq!(limiter.try_limit(&API, "mallory").await?.reason(), Reason::Blocked);
     /// limiter.unblock(Signal::key("mallory")).await?;
     /// assert!(limiter.try_limit(&API, "mallory").await?.is_allowed());
-    ///
-    /// limiter.block(Signal::ip([192, 0, 2, 7].into()), DAY).await?;
-    /// let [block] = &limiter.blocks()[..] else { panic!("expected exactly one block") };
-    /// assert_eq!(block.rule.as_ref().map(|rule| rule.to_string()), Some("network 192.0.2.7/32".to_owned()));
-    /// assert!(block.by_hand && block.left <= DAY);
     /// # Ok(()) }
     /// ```
     ///
@@ -203,9 +184,8 @@ impl RateLimiter {
     }
 
     /// Gives this process's [leases](crate::Policy::leases) back to the backend. Call this method when the program
-    /// ends, after the last call. Otherwise, the tokens that this process holds stay spent until its leases end (after
-    /// at most four seconds), and are then refilled. A lease that has been requested but not yet granted is given back
-    /// when the answer arrives, possibly after this method has completed. Without leases, this method does nothing.
+    /// ends, after the last call. Otherwise, the leased tokens stay spent until the leases end (after at most four
+    /// seconds).
     ///
     /// # Errors
     /// Fails if the backend fails.
@@ -216,9 +196,8 @@ impl RateLimiter {
         }
     }
 
-    /// Returns the number of rows that the backend holds in this process for each policy, with the largest number
-    /// first. The list is empty for a remote backend. Policies after the first 1,024 are counted together as
-    /// `(others)`. See [`Stats`] for an example.
+    /// Returns the number of rows that the backend holds in this process for each policy, the largest number first. The
+    /// list is empty for a remote backend. Policies after the first 1,024 are counted together as `(others)`.
     pub fn rows_by_policy(&self) -> Vec<(PolicyName, usize)> {
         self.inner.backend.rows_by_policy()
     }
@@ -232,14 +211,11 @@ impl RateLimiter {
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let limiter = RateLimiter::default();
 /// limiter.limit(&API, "ada").await?;
-/// limiter.limit(&API, "eve").await?;
 /// limiter.block(Signal::key("mallory"), DAY).await?;
-/// limiter.set_quota(&API, Quota::token_bucket(20, MINUTE)).await?;
 ///
 /// let stats = limiter.stats();
-/// assert_eq!((stats.rows, stats.waiting, stats.circuit_open), (Some(2), 0, None));
-/// assert_eq!((stats.blocked, stats.offenders, stats.changed_quotas, stats.pending_notices), (1, 0, 1, 0));
-/// assert_eq!(limiter.rows_by_policy(), [(API.name().clone(), 2)]);
+/// assert_eq!((stats.rows, stats.blocked, stats.waiting), (Some(1), 1, 0));
+/// assert_eq!(limiter.rows_by_policy(), [(API.name().clone(), 1)]);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,14 +223,12 @@ impl RateLimiter {
 pub struct Stats {
     /// Rows that the backend holds in this process; `None` for a remote backend.
     pub rows: Option<usize>,
-    /// Rows that were evicted before they expired. The keys of these rows got their full quotas back too early. `None`
-    /// for a remote backend.
+    /// Rows evicted before they expired, whose keys got their full quotas back too early. `None` for a remote backend.
     pub evictions: Option<u64>,
-    /// Charges made to a row that several keys share because the table was full. A growing number means that a policy
-    /// is being flooded with keys; see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
+    /// Charges to a row that several keys share because the table was full. A growing number means that a policy is
+    /// being flooded with keys; see [`RateLimiter::rows_by_policy`]. `None` for a remote backend.
     pub overflowed: Option<u64>,
-    /// Whether the circuit breaker is open, in which case calls fail immediately. `None` for a backend without a
-    /// circuit breaker.
+    /// Whether the circuit breaker is open, in which case calls fail immediately. `None` for a backend without one.
     pub circuit_open: Option<bool>,
     /// Calls that are waiting for their due times.
     pub waiting: usize,
@@ -267,22 +241,18 @@ pub struct Stats {
     /// Automatic blocks that have not yet been published to the other processes.
     pub pending_notices: usize,
     /// Whether the last poll for notices from other processes (such as set quotas and blocks) failed. Earlier notices
-    /// stay in effect. `None` if there is no notice channel, either because the backend is in memory or because the
-    /// channel is turned off.
+    /// stay in effect. `None` without a notice channel: with a memory backend, or if the channel is turned off.
     pub poll_failed: Option<bool>,
     /// Mistakes that the limiter has noticed in the program; every count should be 0.
     pub mistakes: Mistakes,
-    /// The number of [leases](crate::Policy::leases) that this process holds. Two leases on the same quota of the same
-    /// key count as one.
+    /// [Leases](crate::Policy::leases) that this process holds. Two leases on one quota of one key count as one.
     pub leases: usize,
-    /// The number of leased tokens that this process has not yet spent. Tokens that it has spent but not yet reported
-    /// to the backend are not included.
+    /// Leased tokens that this process has not yet spent.
     pub leased_tokens: u64,
 }
 
 impl Inner {
-    /// Deletes rows, each with the given number of shards, from the backend and the fallback backend. Returns whether a
-    /// row was found.
+    /// Deletes rows, each with the given number of shards. Returns whether a row was found.
     pub(super) fn reset(&self, rows: &[(RowId<'_>, u8)]) -> BackendFuture<bool> {
         let mut shards: SmallVec<[RowId<'_>; 2]> = SmallVec::new();
         for (row, number) in rows {
@@ -305,8 +275,7 @@ impl Inner {
         done.map(move |found| was_local || found > 0)
     }
 
-    /// Removes rows from the block cache. Must be called after the backend has been called, because the answer to an
-    /// earlier call may still arrive.
+    /// Removes rows from the block cache. Call the backend first: the answer to an earlier call may still arrive.
     pub(super) fn forget_denials(&self, windows: impl Iterator<Item = Digest>) {
         if let Some(cache) = &self.block_cache {
             cache.forget(windows);
@@ -326,8 +295,7 @@ impl Inner {
         }
     }
 
-    /// Applies notices, each with the time since it was published. If `all` is true, the notices replace all settings
-    /// that were changed at run time. Existing blocks stay in effect.
+    /// Applies notices, each with its age. If `all` is true, they replace all run-time settings, but not the blocks.
     pub(super) fn apply(&self, content: impl IntoIterator<Item = (NoticeContent, Duration)>, all: bool) {
         let now = self.time.now();
         let mut changes = Vec::new();
@@ -337,8 +305,7 @@ impl Inner {
                 NoticeContent::Override(change) => changes.push((change, since)),
                 NoticeContent::Block(id, Some((lasts, times))) => self.guard.block(id, now, since, lasts, times),
                 NoticeContent::Block(id, None) => self.guard.unblock(id),
-                // If the table is full, the block is ignored. The process that tried to create the block has returned
-                // an error.
+                // If the table is full, the block is ignored. The process that made it has returned an error.
                 NoticeContent::ManualBlock(id, Some(lasts)) => {
                     self.guard.manual.block(id, now, now + lasts);
                     self.guard.manual.describe(id, BlockOrigin { since, rule: None });

@@ -16,28 +16,22 @@ impl RateLimiter {
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, DAY};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// static REPORTS: Policy = Policy::new("reports", Quota::token_bucket(100, DAY));
     /// let limiter = RateLimiter::default();
     /// limiter.acquire(&REPORTS, "ada").cost(60).await?;
     /// assert!(limiter.credit(&REPORTS, "ada", 20).await?);
     /// assert_eq!(limiter.remaining(&REPORTS, "ada").await?, 60);
     ///
-    /// limiter.credit(&REPORTS, "ada", 1000).await?;
+    /// limiter.reset_policy(&REPORTS).await?; // resets all keys
     /// assert_eq!(limiter.remaining(&REPORTS, "ada").await?, 100);
-    /// assert!(!limiter.credit(&REPORTS, "ada", 1).await?); // nothing is spent
     /// # Ok(()) }
     /// ```
     ///
-    /// If a quota has [shards](crate::Quota::shards), each shard is credited with an equal share of the tokens.
-    ///
-    /// See [`remaining`](RateLimiter::remaining) for how to look up a client that a layer limits. Blocks stay in
-    /// effect, and waiting calls keep their due times. If a credit has already given back the tokens of a charge, a
-    /// later [refund](crate::Receipt#what-can-be-given-back) of this charge may be forfeited. In a memory backend whose
-    /// table is full, keys that share a row cannot be credited.
-    ///
-    /// The credit takes effect even if the future is dropped. Other processes on a shared backend may remember a denial
-    /// of the key for up to a second.
+    /// If a quota has [shards](crate::Quota::shards), each shard is credited with an equal share of the tokens. Blocks
+    /// stay in effect, and waiting calls keep their due times. In a memory backend whose table is full, keys that share
+    /// a row cannot be credited. See [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer. The
+    /// credit takes effect even if the future is dropped.
     ///
     /// # Errors
     /// Fails if the backend fails. The credit may have been made nevertheless.
@@ -62,8 +56,7 @@ impl RateLimiter {
         if let Some(leases) = &inner.leases {
             leases.report(credits.iter().map(|credit| credit.row.digest().window(credit.window)));
         }
-        // Each window is settled separately, because the result of settling several together would not show whether any
-        // of them took effect.
+        // Each window is settled separately, because a joint result would not show whether any of them took effect.
         let settle =
             |credit: Adjustment<'_>| (inner.backend.settle(&[credit]), credit.row.digest().window(credit.window));
         let (pending, windows): (Vec<_>, SmallVec<[_; 1]>) = credits.into_iter().map(settle).unzip();
@@ -82,28 +75,13 @@ impl RateLimiter {
     /// Resets all keys of a policy, so that each key has its whole quota again. The policy is identified by its name.
     /// Blocks and pauses stay in effect, and so do quotas and enforcement settings that were changed at run time.
     ///
-    /// ```
-    /// # use tollgate::{Policy, Quota, RateLimiter, DAY};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// static REPORTS: Policy = Policy::new("reports", Quota::token_bucket(100, DAY));
-    /// let limiter = RateLimiter::default();
-    /// limiter.acquire(&REPORTS, "ada").cost(60).await?;
-    /// limiter.limit(&REPORTS, "eve").await?;
-    /// limiter.reset_policy(&REPORTS).await?;
-    /// assert_eq!(limiter.remaining(&REPORTS, "ada").await?, 100);
-    /// assert_eq!(limiter.remaining(&REPORTS, "eve").await?, 100);
-    /// # Ok(()) }
-    /// ```
+    /// The policy continues with rows of a new *generation*. The old rows stay in the backend until they expire, and
+    /// charges that were made before the reset are settled on them. If a memory backend's table is full, the spent
+    /// tokens of keys that share rows may stay spent.
     ///
-    /// No rows are scanned or deleted. Instead, the policy uses rows of a new *generation*, which have different names.
-    /// The old rows stay in the backend until they expire. Charges that were made before the reset are settled on the
-    /// old rows, which has no effect on the new rows. If a memory backend's table is full, the spent tokens of keys
-    /// that share rows may stay spent.
-    ///
-    /// The reset takes effect immediately in this limiter and its clones, and within a second in all other limiters on
-    /// a shared backend, including limiters that start later. Until then, other processes charge the old rows, so a key
-    /// may spend tokens from both the old and the new row. If the server loses the notice of the reset, the old rows
-    /// are used again unless they have expired.
+    /// Other limiters on a shared backend receive the reset within a second. Until then, they charge the old rows, so a
+    /// key may spend tokens from both the old and the new row. If the server loses the notice of the reset, the old
+    /// rows are used again unless they have expired.
     ///
     /// # Errors
     /// Fails if 100,000 changes are already in effect, or if the backend cannot publish the reset. If publishing fails,

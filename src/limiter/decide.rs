@@ -1,4 +1,4 @@
-//! The steps of a decision, numbered as in the documentation of [`RateLimiter`].
+//! The steps of a decision, numbered as in [`docs::design`](crate::docs::design#the-path-of-a-decision).
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,10 +47,8 @@ pub(super) struct CallState {
     others: Others,
     /// Whether any charge is enforced.
     enforced: bool,
-    /// Whether any charge is in shadow mode.
     shadow: bool,
-    /// The decisions on all charges, stored while the enforced charges are decided again without the charges in shadow
-    /// mode.
+    /// The decisions on all charges, while the enforced charges are decided again without those in shadow mode.
     first_decisions: Option<Box<Decisions>>,
     began: Option<Instant>,
     permit: Option<Permit>,
@@ -72,8 +70,7 @@ impl CallState {
         if self.others.is_empty() { None } else { other_takes(takes, &std::mem::take(&mut self.others), steps) }
     }
 
-    /// Lets a call through if only charges in shadow mode deny it. If the call also has enforced charges, returns the
-    /// state in `Err`, and the enforced charges must then be decided alone.
+    /// Lets a call through that only shadow mode denies. Returns `Err` if the enforced charges must be decided alone.
     #[cold]
     fn enforce(mut self, decided: Decisions) -> Result<(CallState, Decisions), Box<CallState>> {
         if let Some(first) = self.first_decisions.take() {
@@ -150,8 +147,7 @@ impl RateLimiter {
         }
         let mut call = CallState::of(take, waits, &takes);
 
-        // 2. Blocked: deny the call, regardless of quotas, if the caller is on a deny list or blocked, or if a row is
-        //    paused.
+        // 2. Blocked: deny the call if the caller is on a deny list or blocked, or if a row is paused.
         if is_guarded {
             if let Some(blocked) = self.blocked(&keys, &takes, signals, &mut call) {
                 let blocked = if call.enforced { blocked } else { blocked.let_through() };
@@ -170,13 +166,11 @@ impl RateLimiter {
         self.decide_unblocked(call, takes)
     }
 
-    /// Decides held charges at the end of a pause.
     pub(super) fn decide_again(&self, takes: Takes<'_>) -> DecisionFuture<Answer> {
         self.decide_unblocked(CallState::of(true, true, &takes), takes)
     }
 
-    /// 3. Shards: choose one shard of each quota that has several shards. A check reads all shards, or a sample of
-    ///    them.
+    /// 3. Shards: choose one shard of each quota that has several. A check reads all shards, or a sample of them.
     #[inline]
     fn decide_unblocked(&self, mut call: CallState, mut takes: Takes<'_>) -> DecisionFuture<Answer> {
         if call.take {
@@ -382,8 +376,6 @@ impl RateLimiter {
     fn protect(&self, caller: &CallerIds, decided: &Decisions) {
         let Inner { guard, time, observers, .. } = &*self.inner;
         if decided.is_allowed() {
-            // Decisions that failed open, charges with a cost of 0, and denials that were let through are not evidence
-            // of good behavior.
             let is_evidence = |decision: &&Decision| {
                 decision.decided_by() != DecidedBy::FailOpen && decision.cost() > 0 && !decision.is_shadowed()
             };
@@ -393,7 +385,6 @@ impl RateLimiter {
         let denied = decided.binding().zip(&caller.keys).filter(|(decision, _)| decision.is_violated());
         let denied = denied.map(|(decision, key)| (decision.policy(), key.as_ref(), decision.key()));
         for block in guard.denied(denied, &caller.signal_ids, time.now()) {
-            // The block takes effect in this process even if other processes cannot be notified.
             self.inner.publish_later(&NoticeContent::Block(block.id, Some((block.lasts, block.times))));
             let rule = block.signal.to_rule();
             let blocked = Blocked { rule: &rule, lasts: block.lasts, times: block.times };
@@ -401,7 +392,6 @@ impl RateLimiter {
         }
     }
 
-    /// Notifies the observers that need keys.
     #[cold]
     fn show_key(&self, row: RowId<'_>, subject: &Subject) {
         let anonymous = Key::anonymous();

@@ -6,26 +6,10 @@ use crate::backend::RowId;
 use crate::policy::{Enforce, Policy, Subject};
 
 impl RateLimiter {
-    /// Sets the keys for which denials under a policy are enforced. This replaces the setting that the program
-    /// [defines](Policy::enforce); `None` restores that setting. The policy is identified by its name. See [`Enforce`]
-    /// for what happens to the other keys.
+    /// Sets the keys for which denials under a policy are [enforced](Enforce). `None` restores the setting that the
+    /// program [defines](Policy::enforce). The policy is identified by its name.
     ///
-    /// ```
-    /// # use tollgate::{policy::Enforce, Policy, Quota, RateLimiter, MINUTE};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let api = Policy::new("api", Quota::token_bucket(30, MINUTE)).enforce(Enforce::Never);
-    /// let limiter = RateLimiter::default();
-    /// limiter.set_enforcement(&api, Enforce::Share(0.1)).await?; // a tenth of the keys
-    /// let [set] = &limiter.set_enforcements()[..] else { panic!("expected one") };
-    /// assert_eq!((set.policy.as_str(), set.enforce), ("api", Enforce::Share(0.1)));
-    ///
-    /// limiter.set_enforcement(&api, None).await?;
-    /// assert_eq!(limiter.enforcement(&api), Enforce::Never);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// The change takes effect immediately in this limiter and its clones, and within a second in all other limiters on
-    /// a shared backend, including limiters that start later.
+    /// The change takes effect in this limiter immediately, and in other processes on a shared backend within a second.
     ///
     /// # Errors
     /// Fails if a share is not between 0.0 and 1.0, if 100,000 changes are already in effect, or if the backend cannot
@@ -42,13 +26,11 @@ impl RateLimiter {
         self.change(policy, Setting::Enforcement(enforce)).await
     }
 
-    /// Returns the keys for which denials under a policy are enforced. This is the setting
-    /// [made](RateLimiter::set_enforcement) at run time or, if there is none, the [policy's own](Policy::enforce).
+    /// Returns the enforcement setting in effect: the policy's [own](Policy::enforce), unless one was made at run time.
     pub fn enforcement(&self, policy: &Policy) -> Enforce {
         self.inner.overrides.enforcement(policy.name()).unwrap_or(policy.enforcement())
     }
 
-    /// Returns whether denials of `subject` under a policy are enforced.
     pub(crate) fn enforces(&self, policy: &Policy, subject: &Subject) -> bool {
         let row = || RowId { policy: policy.name(), key: self.row_key(subject.key()) }.lasting_digest();
         self.enforcement(policy).covers(row)

@@ -7,9 +7,8 @@ use crate::policy::{Denied, KeyError, PolicyName};
 
 /// The reason why a call failed: the call was denied, the backend could not decide, or the program contains a mistake.
 ///
-/// With the `axum` feature, a handler can return the error as a response. Denials and backend errors then have the same
-/// status as in the layer's responses (429 or 503), key errors have their own status, and `NoReservations` has the
-/// status 500.
+/// With the `axum` feature, a handler can return the error as a response. The status is 429 for a denial, 503 for a
+/// backend error, the error's own status for a key error, and 500 for `NoReservations`.
 ///
 /// ```
 /// # use tollgate::{LimitError, Policy, Quota, RateLimiter, HOUR};
@@ -29,11 +28,9 @@ pub enum LimitError {
     Denied(Denied),
     /// The backend could not decide.
     Backend(Error),
-    /// A handler's call to [`KeyExtractor::subject`](crate::key::KeyExtractor::subject) found no key. Limiters never
-    /// return this variant. The variant exists so that handlers can use `?` on both kinds of error.
+    /// [`KeyExtractor::subject`](crate::key::KeyExtractor::subject) found no key. Limiters never return this variant.
     Key(KeyError),
-    /// The call reserves tokens or waits for them, but the quota of this policy allows no reservations. The error is
-    /// returned even if no wait is needed, so that the first call already reveals the mistake.
+    /// The call reserves tokens, but this policy's quota allows no reservations. Returned even if no wait is needed.
     NoReservations(PolicyName),
 }
 

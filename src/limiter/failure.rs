@@ -14,23 +14,19 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 ///
 #[cfg_attr(feature = "redis", doc = "```no_run")]
 #[cfg_attr(not(feature = "redis"), doc = "```ignore")]
-/// # use tollgate::{backend::RedisBackend, FailureMode, Policy, Quota, RateLimiter, HOUR, SECOND};
+/// # use tollgate::{backend::RedisBackend, FailureMode, Policy, Quota, RateLimiter, SECOND};
 /// static SEARCH: Policy = Policy::new("search", Quota::token_bucket(10, SECOND));
-/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// let limiter = RateLimiter::builder(RedisBackend::connect("redis://127.0.0.1").await?)
 ///     .on_failure(FailureMode::fallback(0.25)) // each of four processes allows a quarter
 ///     .on_failure_of(&SEARCH, FailureMode::Allow)
-///     .on_failure_of(&LOGIN, FailureMode::Deny)
 ///     .build();
 /// # Ok(()) }
 /// ```
 ///
-/// A call that charges several policies fails if any of them has the mode `Deny`. Policies in [shadow
-/// mode](crate::policy::Enforce) always have the mode `Allow`. A call that the backend does not support
-/// ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] shows whether the backend or the failure
-/// mode decided. After the backend has recovered, it decides again, but does not know about the charges that were made
-/// during the failure.
+/// A call that charges several policies fails if any of them has the mode `Deny`. A call that the backend does not
+/// support ([`ErrorKind::Unsupported`]) fails in every mode. [`Decision::decided_by`] shows whether the backend or the
+/// failure mode decided. A recovered backend does not know about the charges that were made during the failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {
@@ -39,8 +35,7 @@ pub enum FailureMode {
     Deny,
     /// The charge is granted without a limit.
     Allow,
-    /// A limiter in this process decides, with a share of each quota. Use
-    /// [`FailureMode::fallback(share)`](FailureMode::fallback) to create this mode.
+    /// A limiter in this process decides, with a share of each quota. Created by [`fallback`](FailureMode::fallback).
     #[non_exhaustive]
     Fallback {
         /// The share, which is more than 0 and at most 1.
@@ -89,7 +84,6 @@ impl Failure {
             steps = match answer.try_ready() {
                 Ok(Ok(steps)) if steps.len() == scaled.len() => steps,
                 Ok(Err(fallback_error)) => return Err(fallback_error),
-                // The fallback can decide only if it does so without waiting.
                 _ => return Err(error),
             };
         }

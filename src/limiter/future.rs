@@ -15,9 +15,6 @@ use crate::policy::{Allowed, Decision, Decisions};
 
 /// The future that a call returns. With a memory backend, it is ready immediately.
 ///
-/// `T` is the output of the future: `Result<Allowed, LimitError>` for [`limit`](RateLimiter::limit), and
-/// `Result<Decision, Error>` for [`try_limit`](RateLimiter::try_limit).
-///
 /// Charges are made when the limiter's method is called, not when the future is awaited. Dropping the future does not
 /// refund the charge.
 ///

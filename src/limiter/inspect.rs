@@ -30,8 +30,7 @@ impl QuotaSource {
 }
 
 impl RateLimiter {
-    /// Reads the rows of a key under a policy. Ignores blocks and deny lists, so the rows of a blocked caller are read
-    /// too.
+    /// Reads the rows of a key under a policy, even if the caller is blocked or on a deny list.
     pub(crate) fn inspect(&self, policy: &Policy, subject: &Subject) -> DecisionFuture<Result<Decisions, Error>> {
         let none = Signals::new();
         let context = CallContext { guarded: false, ..CallContext::of(false, &none) };
@@ -49,7 +48,6 @@ impl RateLimiter {
         (tiers.next().is_none() && !wrote(subject.clone())).then(|| tier.to_owned())
     }
 
-    /// Returns the quotas that apply to a key, and their origin.
     pub(crate) fn quota_source(&self, policy: &Policy, subject: &Subject) -> (Quotas, QuotaSource) {
         let applied = self.quotas(policy, subject.clone());
         let key = QuotaScope::Key(self.row_key(subject.key()));
@@ -73,12 +71,10 @@ impl RateLimiter {
         self.inner.observers.iter().for_each(|observer| observer.audited(audited));
     }
 
-    /// Returns whether `self` and `other` are clones of the same limiter.
     pub(crate) fn is_same(&self, other: &RateLimiter) -> bool {
         std::sync::Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// Returns whether the rows are shared with other processes.
     pub(crate) fn shares_rows(&self) -> bool {
         self.inner.backend.is_remote()
     }

@@ -6,26 +6,21 @@ use super::RateLimiter;
 use crate::policy::{DenyRule, Digest, Enforce, PolicyName, Quotas};
 
 impl RateLimiter {
-    /// Returns the quotas that any process on the backend has [set](RateLimiter::set_quota) at run time. There are at
-    /// most 100,000. The list is ordered by policy. Within a policy, the quota for all callers comes first, followed by
-    /// the quotas for tiers and the quotas for keys. See [`set_quota`](RateLimiter::set_quota) for an example.
-    ///
-    /// The list includes quotas that have no effect in this process, because they have a different algorithm from the
-    /// policy or are for a tier that the policy does not define. Another version of the program may have set such
-    /// quotas.
+    /// Returns the quotas that any process on the backend has [set](RateLimiter::set_quota) at run time, ordered by
+    /// policy. Within a policy, the quota for all callers comes first, followed by the quotas for tiers and for keys.
+    /// The list includes quotas that have no effect in this process, because the policy has a different algorithm or no
+    /// such tier.
     pub fn set_quotas(&self) -> Vec<SetQuota> {
         self.inner.overrides.list(self.inner.time.now())
     }
 
-    /// Returns the enforcement settings that any process on the backend has [set](RateLimiter::set_enforcement) at run
-    /// time, ordered by policy. See [`set_enforcement`](RateLimiter::set_enforcement) for an example.
+    /// Returns the [enforcement settings](RateLimiter::set_enforcement) that were made at run time, ordered by policy.
     pub fn set_enforcements(&self) -> Vec<SetEnforcement> {
         self.inner.overrides.list_enforcements(self.inner.time.now())
     }
 
-    /// Returns the active blocks of this process, in arbitrary order. There are at most 100,000
-    /// [manual](RateLimiter::block) blocks and [`max_entries`](crate::protection::AutoBlock::max_entries) automatic
-    /// blocks. A caller with both kinds of block is listed twice. See [`block`](RateLimiter::block) for an example.
+    /// Returns the active blocks of this process, in arbitrary order. A caller with a [manual](RateLimiter::block) and
+    /// an automatic block is listed twice.
     pub fn blocks(&self) -> Vec<Block> {
         self.inner.guard.list(self.inner.time.now())
     }
@@ -44,8 +39,7 @@ pub struct SetQuota {
     pub key: Option<Digest>,
     /// The quotas that replace the policy's own.
     pub quotas: Quotas,
-    /// The time since the quota was set, in this or another process. The quota stays in effect until it is replaced or
-    /// reverted.
+    /// The time since the quota was set, in this or another process. The quota does not expire.
     pub age: Duration,
 }
 
@@ -55,13 +49,13 @@ pub struct SetQuota {
 pub struct SetEnforcement {
     /// The policy.
     pub policy: PolicyName,
-    /// The keys for which denials are enforced. This replaces the setting that the program defines.
+    /// The keys for which denials are enforced.
     pub enforce: Enforce,
     /// The time since the setting was made, in this or another process. The setting does not expire.
     pub age: Duration,
 }
 
-/// An active block, returned by [`RateLimiter::blocks`]. See [`RateLimiter::block`] for an example.
+/// An active block, from [`RateLimiter::blocks`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Block {

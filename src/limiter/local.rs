@@ -18,8 +18,7 @@ impl LocalTime {
         LocalTime { clock, began: Instant::now() }
     }
 
-    /// Returns the time since an arbitrary instant. Every change that this limiter receives was made after that
-    /// instant.
+    /// Returns the time since an arbitrary instant that precedes every change that this limiter receives.
     pub(super) fn now(&self) -> Micros {
         match &self.clock {
             Some(clock) => clock.now(),
@@ -27,8 +26,7 @@ impl LocalTime {
         }
     }
 
-    /// Returns a future that completes at an instant of the [calendar](LocalTime::calendar), or `None` if the caller
-    /// can use any timer.
+    /// Returns a future that completes at a [calendar](LocalTime::calendar) time, or `None` if any timer will do.
     pub(super) fn sleep_until(&self, instant: Micros) -> Option<Sleep> {
         self.clock.as_ref()?.sleep_until(instant)
     }

@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-// These types are not from `crate::sync`, because no decision depends on them and the models in `proof/` leave them
-// out.
+// Not from `crate::sync`, because the models in `proof/` leave these types out.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -71,8 +70,7 @@ impl MistakeTracker {
         false
     }
 
-    /// Adds a policy. If other policies of the same name are known and the policy differs from all of them, returns the
-    /// quotas of the first one.
+    /// Adds a policy. If it differs from all known policies of the same name, returns the quotas of the first one.
     fn add(&self, policy: &Policy) -> Option<Quotas> {
         let hash = hash_of(&policy.content());
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +89,6 @@ impl MistakeTracker {
 }
 
 impl Inner {
-    /// Compares a policy with all others of the same name, unless it has already been compared.
     #[inline]
     pub(super) fn check_conflicts(&self, policy: &Policy) {
         let identity = policy.identity();

@@ -82,47 +82,29 @@ pub(crate) use waiting::WaitSlot;
 /// A rate limiter, which charges keys according to policies and records their usage in a backend.
 ///
 /// Cloning a limiter is cheap, and the clones share its rows. A [layer](crate::RateLimitLayer) creates its own limiter
-/// unless you pass one to it.
+/// unless you pass one to it. For the steps of a decision, see [design](crate::docs::design#the-path-of-a-decision).
 ///
 /// ```
 /// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY, HOUR};
 ///
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10_000, DAY));
-/// static DAILY: Policy = Policy::new("daily", Quota::fixed_window(500, DAY));
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::default();
 ///
 /// // Spend one token. `limit` returns a denial as an error; `try_limit` returns it as a decision.
-/// limiter.limit(&LOGIN, "ada@example.com").await?;
-/// assert_eq!(limiter.try_limit(&LOGIN, "ada@example.com").await?.remaining(), 3);
-/// limiter.limit_now(&LOGIN, "ada@example.com")?; // without awaiting
+/// limiter.limit(&LOGIN, "ada").await?;
+/// assert_eq!(limiter.try_limit(&LOGIN, "ada").await?.remaining(), 3);
+/// limiter.limit_now(&LOGIN, "ada")?; // without awaiting
 ///
 /// // Charge several policies together. Either all of the charges are made, or none of them.
-/// limiter.limit_all([Charge::new(&CHAT, 7).cost(1200), Charge::new(&DAILY, 7)]).await?;
-/// assert_eq!(limiter.remaining(&CHAT, 7).await?, 8800);
+/// limiter.limit_all([Charge::new(&LOGIN, "ada"), Charge::new(&CHAT, "ada").cost(1200)]).await?;
+/// assert_eq!(limiter.remaining(&CHAT, "ada").await?, 8800);
 ///
-/// assert!(limiter.reset(&LOGIN, "ada@example.com").await?); // the password was right
-/// assert_eq!(limiter.check(&LOGIN, "ada@example.com").await?.remaining(), 5);
-/// assert!(!limiter.reset(&LOGIN, "eve@example.com").await?); // Eve has spent nothing
+/// assert!(limiter.reset(&LOGIN, "ada").await?); // the password was right
+/// assert_eq!(limiter.check(&LOGIN, "ada").await?.remaining(), 5); // spends nothing
 /// # Ok(()) }
 /// ```
-///
-/// # How a call is decided
-/// 1. **Resolve**: the limiter finds the row of each charge and the quota that [applies](RateLimiter::quotas) to the
-///    caller. A quota [set](RateLimiter::set_quota) at run time takes precedence over the tier's quota, which takes
-///    precedence over the policy's own. The limiter also determines whether a denial is
-///    [enforced](crate::policy::Enforce).
-/// 2. **Blocked**: the call is denied if the caller is on a [deny list](DenyList) or [blocked](AutoBlock).
-/// 3. **Shards**: if a quota has [shards](crate::Quota::shards), the limiter chooses one. If that shard denies the
-///    call, the limiter tries one other shard.
-/// 4. **Known**: with a remote backend, the [leases](Policy::leases) that this process holds allow the call if they
-///    cover all of its charges. The [block cache](RateLimiterBuilder::block_cache) denies the call if a recently read
-///    row shows that the backend would deny the call.
-/// 5. The **backend** decides all charges at the same instant, and grants either all of them or none of them.
-/// 6. **Failure**: if the backend fails, the [`FailureMode`] decides.
-/// 7. **Protect**: denials are counted, and callers with too many denials are blocked ([`AutoBlock`]).
-/// 8. **Observe**: the decision is reported to [observers](Observer).
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
     inner: Arc<Inner>,
@@ -142,7 +124,6 @@ struct Inner {
     leases: Option<Arc<Leases>>,
     block_cache: Option<BlockCache>,
     observers: Vec<Arc<dyn Observer>>,
-    /// Whether any observer needs the keys of charges.
     observes_keys: bool,
     tier_names: TierNames,
     mistakes: MistakeTracker,
@@ -155,7 +136,7 @@ impl RateLimiter {
         RateLimiter::builder(backend).build()
     }
 
-    /// Returns a builder for a limiter on `backend`. See [`RateLimiterBuilder`] for an example.
+    /// Returns a builder for a limiter on `backend`.
     pub fn builder(backend: impl Backend) -> RateLimiterBuilder {
         RateLimiterBuilder::new(backend)
     }
@@ -172,11 +153,10 @@ impl RateLimiter {
     /// is ignored:
     ///
     /// ```compile_fail
-    /// #![deny(unused_must_use)]
-    /// # use tollgate::{backend::Error, Policy, RateLimiter};
-    /// # async fn login(limiter: &RateLimiter, policy: &Policy) -> Result<(), Error> {
-    /// limiter.try_limit(policy, "ada").await?;
-    /// # Ok(()) }
+    /// # #![deny(unused_must_use)]
+    /// # async fn login(limiter: tollgate::RateLimiter, policy: tollgate::Policy) {
+    /// limiter.try_limit(&policy, "ada").await.unwrap();
+    /// # }
     /// ```
     ///
     /// # Errors
@@ -188,7 +168,7 @@ impl RateLimiter {
     /// Like [`limit`](RateLimiter::limit), but for code that cannot await, such as a gRPC interceptor.
     ///
     /// # Errors
-    /// Fails if the call is denied, or if the backend cannot decide. With a remote backend, the error has the kind
+    /// Fails if the call is denied, or if the backend cannot decide. If the backend is remote, the kind is
     /// [`Unsupported`](crate::backend::ErrorKind::Unsupported), and nothing is charged.
     pub fn limit_now(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Allowed, LimitError> {
         Ok(self.try_limit_now(policy, subject)?.into_result()?)
@@ -206,7 +186,7 @@ impl RateLimiter {
     }
 
     /// Starts a call with options, such as a [cost](Acquire::cost), a [reservation](Acquire::reserve), or a charge that
-    /// can be [given back](Acquire::hold). A denial is returned as an error. See [`Acquire`] for an example.
+    /// can be [given back](Acquire::hold). A denial is returned as an error.
     pub fn acquire<'a>(&'a self, policy: &'a Policy, subject: impl Into<Subject>) -> Acquire<'a> {
         Acquire::new(self, Charge::new(policy, subject), future::only_allowed)
     }
@@ -220,11 +200,9 @@ impl RateLimiter {
         Acquire::new(self, Charge::new(policy, subject), future::only)
     }
 
-    /// Deletes the row of `subject` under `policy`, so that the whole quota is available again. Blocks stay in effect.
-    /// Returns whether a row was found; a fully refilled row may already have been removed.
-    ///
-    /// The reset is carried out even if the future is dropped. See [`remaining`](RateLimiter::remaining) for how to
-    /// identify a caller of a layer's service.
+    /// Deletes the row of `subject` under `policy`, so that the whole quota is available again, even if the future is
+    /// dropped. Blocks stay in effect. Returns whether a row was found; a fully refilled row may already have been
+    /// removed. See [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer.
     ///
     /// # Errors
     /// Fails if the backend fails.

@@ -47,7 +47,6 @@ pub(super) struct Override {
 pub(super) enum Setting {
     Quotas(QuotaScope, Option<Arc<Quotas>>),
     Enforcement(Option<Enforce>),
-    /// The [generation](PolicyName::generation) of the policy's rows.
     Generation(Option<u64>),
 }
 
@@ -72,7 +71,6 @@ impl Overrides {
         self.len() == 0
     }
 
-    /// Returns the settings that apply to a caller.
     pub(super) fn of(&self, policy: &Policy, subject: &Subject, key: Option<Digest>) -> Overridden {
         let find = |overrides: &PolicyOverrides| Overridden {
             quotas: overrides.quotas(policy, subject, key),
@@ -127,7 +125,6 @@ impl Overrides {
         listed
     }
 
-    /// Returns all settings that are in effect, and the time at which each was set.
     pub(super) fn all(&self) -> Vec<(Override, Micros)> {
         self.list_each(|policy, overrides, all| {
             let mut add = |setting, since| all.push((Override { policy: policy.clone(), setting }, since));
@@ -190,7 +187,6 @@ impl Overrides {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Returns the number of quotas that were set.
     pub(super) fn quota_count(&self) -> usize {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         policies.values().map(|overrides| overrides.quotas.len()).sum()
@@ -213,10 +209,9 @@ impl Overrides {
 }
 
 impl PolicyOverrides {
-    /// Returns the quotas set at run time that apply to a caller, if any. Quotas set for the caller's key take
-    /// precedence. Quotas set for a tier or for all callers apply only if the caller does not have its own quotas.
-    /// Quotas with a different algorithm from the policy's, which another version of the program may have set, are
-    /// ignored.
+    /// Returns the quotas set at run time that apply to a caller, if any. Quotas set for a tier or for all callers
+    /// apply only if the caller does not have its own quotas. Quotas with a different algorithm from the policy's,
+    /// which another version of the program may have set, are ignored.
     fn quotas(&self, policy: &Policy, subject: &Subject, key: Option<Digest>) -> Option<Arc<Quotas>> {
         if self.quotas.is_empty() {
             return None;
@@ -258,9 +253,7 @@ fn count(policies: &OverrideMap) -> usize {
 
 const MAX_OVERRIDES: usize = 100_000;
 
-/// The reason why a policy was not changed at run time. After a [`Backend`](SetQuotaError::Backend) error, the change
-/// may have been made nevertheless. After all other errors, nothing has changed. `source()` is delegated to the inner
-/// error.
+/// The reason why a policy was not changed at run time. `source()` is delegated to the inner error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetQuotaError {
@@ -269,7 +262,7 @@ pub enum SetQuotaError {
     Quota(PolicyError),
     /// 100,000 changes are already in effect.
     TooMany,
-    /// The change could not be published. Other processes may have received it nevertheless.
+    /// The change could not be published, but may have been made nevertheless, in this and other processes.
     Backend(Error),
 }
 

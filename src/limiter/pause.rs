@@ -16,35 +16,23 @@ impl RateLimiter {
     /// Pauses one key under a policy, for example because the API that the key stands for has answered 429 with
     /// `Retry-After`. If the key is already paused, the pause that ends later stays in effect.
     ///
-    /// | a call during the pause | result |
-    /// | --- | --- |
-    /// | is already waiting, and may wait until the end of the pause | is held until the end, and then reserves again |
-    /// | is already waiting, but may not wait that long | is denied at its due time |
-    /// | is new, and may wait until the end (`wait_up_to`) | is held until the end, and then reserves |
-    /// | is any other call | is denied immediately with [`Reason::Blocked`](crate::Reason::Blocked) |
+    /// During a pause, nothing is charged to the key. A call that may wait until the end of the pause is held until
+    /// then. A call that is already waiting, but may not wait that long, is denied at its due time. All other calls are
+    /// denied immediately with [`Reason::Blocked`](crate::Reason::Blocked) and the time until the end of the pause.
     ///
-    /// A denial contains the time until the end of the pause. Held calls spend nothing. At the end of the pause, each
-    /// held call reserves tokens behind the existing reservations. The call is denied if the tokens would be due too
-    /// late or the quota allows no further reservations. To pause a request's key in a layer, use
-    /// [`OnResponse::Pause`](crate::OnResponse::Pause).
+    /// At the end of the pause, each held call reserves tokens behind the existing reservations. The call is denied if
+    /// the tokens would be due too late or the quota allows no further reservations. To pause a request's key in a
+    /// layer, use [`OnResponse::Pause`](crate::OnResponse::Pause).
     ///
     /// ```
-    /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
-    /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, SECOND).capacity(1).max_reserved(50));
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let clock = ManualClock::new();
-    /// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock.clone()).build());
+    /// # use tollgate::{Policy, Quota, RateLimiter, Reason, SECOND};
+    /// static CALLS: Policy = Policy::new("calls", Quota::token_bucket(10, SECOND));
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
+    /// # let limiter = RateLimiter::default();
     /// limiter.pause(&CALLS, "api.example.com", 20 * SECOND).await?;
-    /// let denied = limiter.try_check(&CALLS, "api.example.com").await?;
-    /// assert_eq!((denied.reason(), denied.retry_after()), (Reason::Blocked, Some(20 * SECOND)));
-    ///
-    /// let held = limiter.acquire(&CALLS, "api.example.com").wait_up_to(MINUTE);
-    /// clock.advance(20 * SECOND);
-    /// held.await?;
-    ///
-    /// limiter.pause(&CALLS, "api.example.com", MINUTE).await?;
+    /// assert_eq!(limiter.try_limit(&CALLS, "api.example.com").await?.reason(), Reason::Blocked);
     /// limiter.resume(&CALLS, "api.example.com").await?;
-    /// assert_ne!(limiter.try_check(&CALLS, "api.example.com").await?.reason(), Reason::Blocked);
+    /// assert!(limiter.try_limit(&CALLS, "api.example.com").await?.is_allowed());
     /// # Ok(()) }
     /// ```
     ///
@@ -58,8 +46,7 @@ impl RateLimiter {
         self.inner.pause(RowId { policy: policy.name(), key: self.row_key(subject.into().key()) }, lasts)
     }
 
-    /// Ends a pause. Calls that are already held still wait until the original end of the pause. See
-    /// [`pause`](RateLimiter::pause) for an example.
+    /// Ends a pause. Calls that are already held still wait until the original end of the pause.
     ///
     /// # Errors
     /// Fails if the backend cannot notify the other processes. In this process, the pause ends nevertheless.
@@ -69,9 +56,8 @@ impl RateLimiter {
         self.inner.publish(&NoticeContent::Pause(row, None))
     }
 
-    /// Checks for pauses and blocks when charges are due. If a row is paused until `last` or earlier, returns decisions
-    /// that are due at the end of the pause. Fails if a pause ends after `last`, or if one of the keys is manually
-    /// blocked.
+    /// Checks for pauses and blocks when charges are due. Returns decisions that are due at the end of a pause, if
+    /// there is one. Fails if the pause ends after `last`, or if one of the keys is manually blocked.
     pub(super) fn pause_or_denial(
         &self,
         decisions: &Decisions,

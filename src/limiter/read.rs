@@ -12,8 +12,7 @@ use crate::policy::{Allowed, Decision, Decisions, Digest, Key, Policy, Quotas, S
 static CLOCK_POLICY: Policy = Policy::new("tollgate/now", Quota::token_bucket(1, SECOND));
 
 impl RateLimiter {
-    /// Returns what [`limit`](RateLimiter::limit) would return, without spending anything. See
-    /// [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer.
+    /// Returns what [`limit`](RateLimiter::limit) would return, without spending anything.
     ///
     /// # Errors
     /// Fails if the call would be denied, or if the backend cannot decide.
@@ -54,16 +53,15 @@ impl RateLimiter {
         self.decide_charges(&charges, false, Duration::ZERO)
     }
 
-    /// Returns the number of whole tokens that `subject` can spend now. To compute the number for later instants, see
-    /// [`Snapshot::available`]. If the backend fails, the policy's [failure mode](crate::FailureMode) provides the
-    /// answer. Use [`try_check`](RateLimiter::try_check) to find out which of the two decided.
+    /// Returns the number of whole tokens that `subject` can spend. If the backend fails, the [failure
+    /// mode](crate::FailureMode) provides the answer; [`try_check`](RateLimiter::try_check) shows which of the two
+    /// decided.
     ///
-    /// To look up a client that a layer limits, pass the same key **and the same tier** as the layer. The layer's
-    /// extractor creates the key from a request with [`KeyExtractor::subject`](crate::key::KeyExtractor::subject). To
-    /// create the key from a value, use `key::client_ip().key(address)` or `key::bearer().key(token)`, for example.
-    /// Without the tier, the policy's own quota is used. The text `"7"` and the number `7` are different keys; `None`
-    /// is the anonymous key. If the returned number never changes, the layer probably uses [another
-    /// limiter](crate::RateLimitLayer::limiter).
+    /// To look up a client that a layer limits, pass the same key **and the same tier** as the layer. Without the tier,
+    /// the policy's own quota is used. The layer's extractor creates the key from a request
+    /// ([`KeyExtractor::subject`](crate::key::KeyExtractor::subject)) or from a value, as in
+    /// `key::client_ip().key(address)`. The text `"7"` and the number `7` are different keys; `None` is the anonymous
+    /// key. If the number never changes, the layer probably uses [another limiter](crate::RateLimitLayer::limiter).
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, Subject, MINUTE};
@@ -74,11 +72,6 @@ impl RateLimiter {
     /// limiter.acquire(&api, ada()).cost(10).await?;
     /// assert_eq!(limiter.remaining(&api, ada()).await?, 5);
     /// assert_eq!(limiter.remaining(&api, 7).await?, 0); // the policy's own quota is 3
-    /// assert!(limiter.check(&api, ada()).await.is_ok() && limiter.check(&api, 7).await.is_err());
-    ///
-    /// // For an IPv6 address, the key that `key::client_ip()` finds is the first 64 bits.
-    /// let client = tollgate::key::client_ip().key("2001:db8::7".parse().unwrap());
-    /// assert_eq!(limiter.remaining(&api, client).await?, 3);
     /// # Ok(()) }
     /// ```
     ///
@@ -89,10 +82,8 @@ impl RateLimiter {
         Ok(decision.remaining())
     }
 
-    /// Returns the row and the quota of a key. As long as nothing is spent, later answers can be computed from the
-    /// snapshot. If there are several quotas, the snapshot shows the quota with the fewest remaining tokens. If the
-    /// caller is blocked or on a deny list, the row is not read, but reported as fully spent. See
-    /// [`remaining`](RateLimiter::remaining) for how to identify a caller of a layer. See [`Snapshot`] for an example.
+    /// Returns the row and the quota of a key, from which later answers can be computed as long as nothing is spent. If
+    /// there are several quotas, the snapshot shows the quota with the fewest remaining tokens.
     ///
     /// # Errors
     /// Fails if the backend fails and the failure mode is `Deny`.
@@ -101,11 +92,10 @@ impl RateLimiter {
         Ok(Snapshot::of(&decision))
     }
 
-    /// Like [`snapshot`](RateLimiter::snapshot), but returns a snapshot for each quota of a policy with [several
-    /// quotas](Quotas).
+    /// Like [`snapshot`](RateLimiter::snapshot), but returns a snapshot for each of [several quotas](Quotas).
     ///
     /// # Errors
-    /// Fails in the same cases as [`snapshot`](RateLimiter::snapshot).
+    /// Fails if the backend fails and the failure mode is `Deny`.
     pub async fn snapshots(&self, policy: &Policy, subject: impl Into<Subject>) -> Result<Vec<Snapshot>, Error> {
         let decisions = self.try_check_all([Charge::new(policy, subject).cost(0)]).await?;
         Ok(decisions.iter().map(Snapshot::of).collect())
@@ -125,9 +115,8 @@ impl RateLimiter {
         decided.ok_or_else(|| Error::new(ErrorKind::Protocol, "expected 1 step, found 0; this is a bug in the backend"))
     }
 
-    /// Returns the quotas that apply to `subject`. In order of precedence, these are the quotas set for the key, the
-    /// caller's own quotas, the quotas set for the tier, the quotas set for all callers, the tier's quotas, and the
-    /// policy's quotas.
+    /// Returns the quotas that apply to `subject`. In order of precedence: those set for the key, the caller's own,
+    /// those set for the tier, those set for all callers, the tier's, the policy's.
     pub fn quotas(&self, policy: &Policy, subject: impl Into<Subject>) -> Quotas {
         let subject = subject.into();
         let changed = self.inner.overrides.quotas(policy, &subject, Some(self.row_key(subject.key())));
@@ -141,9 +130,8 @@ impl RateLimiter {
         self.inner.overrides.quotas(policy, &subject, None).map_or(*policy.quotas_for(tier), |quotas| *quotas)
     }
 
-    /// Returns the digest of a key. The digest is the same in all limiters that have the same
-    /// [secret](crate::limiter::RateLimiterBuilder::secret). `None` is the anonymous key.
-    /// [`Decision::key`](crate::Decision::key), log events and [`RowId`] contain this digest.
+    /// Returns the digest of a key, or of the anonymous key for `None`. Decisions, log events and [`RowId`] contain
+    /// digests, which are the same in all limiters with the same [secret](crate::limiter::RateLimiterBuilder::secret).
     pub fn digest(&self, key: Option<&Key>) -> Digest {
         self.row_key(key)
     }

@@ -16,10 +16,9 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// A handle for settling the charges of a call, that is, for adjusting the charges to their actual cost. Settling is
 /// useful if the cost had to be estimated, for example for a stream.
 ///
-/// Dropping a receipt leaves the charges as they are. All clones of a receipt settle the same charges, and a charge can
-/// be settled only once, so later settlements do nothing. The [layer](crate::RateLimitLayer::with_receipt) puts a
-/// receipt into the request's extensions. If you call a limiter directly, you get a receipt from
-/// [`Reservation::into_receipt`](super::Reservation::into_receipt).
+/// Dropping a receipt leaves the charges as they are. Clones of a receipt settle the same charges. A charge can be
+/// settled only once, so later settlements do nothing. The [layer](crate::RateLimitLayer::with_receipt) puts a receipt
+/// into the request's extensions; in other code, use [`Reservation::into_receipt`](super::Reservation::into_receipt).
 ///
 /// ```
 /// use tollgate::{Charge, Policy, Quota, RateLimiter, DAY};
@@ -31,29 +30,20 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// usage.settle(1700).await?; // the answer was longer than estimated
 /// assert_eq!(limiter.remaining(&TOKENS, "team").await?, 8300);
 ///
-/// let usage = limiter.acquire(&TOKENS, "eve").cost(1000).hold().await?.into_receipt();
-/// usage.refund().await?;
-/// assert_eq!((usage.is_settled(), limiter.remaining(&TOKENS, "eve").await?), (true, 10_000));
-///
 /// // Settle the charge under one policy only.
 /// let usage = limiter.hold_all([Charge::new(&TOKENS, 7).cost(1000), Charge::new(&CALLS, 7)]).await?.into_receipt();
 /// usage.of(TOKENS.name()).unwrap().settle(300).await?;
 /// assert_eq!((limiter.remaining(&TOKENS, 7).await?, limiter.remaining(&CALLS, 7).await?), (9700, 499));
-/// usage.reset().await?; // the full quotas are available again
-/// assert_eq!((limiter.remaining(&TOKENS, 7).await?, limiter.remaining(&CALLS, 7).await?), (10_000, 500));
 /// # Ok(()) }
 /// ```
 ///
 /// # What can be given back
 /// If the actual cost is higher than the charge, the difference is always charged, even if this takes the key over its
-/// capacity. If the actual cost is lower, the difference is given back, with the following exceptions, because
-/// giving tokens back must never let the key exceed its quota.
-///
-/// - Tokens that were refilled in the meantime are not given back a second time. You can settle the charges of one key
+/// capacity. If the cost is lower, the difference is given back, with exceptions that keep the key within its quota:
+/// - Tokens that were refilled in the meantime are not given back a second time. The charges of one key can be settled
 ///   in any order, but a refill between two settlements may reduce the number of tokens given back.
-/// - The difference is forfeited if, at the time of settlement, other calls for the key (such as requests waiting in
-///   `wait_up_to`) hold reservations that are not yet due. The due times of those calls are fixed, so the returned tokens would go to
-///   later calls instead. If requests may wait, estimate their costs closely.
+/// - If, at the time of settlement, other calls for the key hold reservations that are not yet due (such as requests in
+///   `wait_up_to`), the difference is forfeited. If requests may wait, estimate their costs closely.
 /// - If the key's quota has changed since the charge, nothing is given back.
 /// - Tokens that a [credit](crate::RateLimiter::credit) has returned are not given back again. After a credit, the
 ///   whole difference may be forfeited.
@@ -61,7 +51,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone)]
 pub struct Receipt {
     inner: Arc<ReceiptInner>,
-    /// The indices of the decisions that this receipt settles: either the decisions on one charge, or all decisions.
+    /// The decisions that this receipt settles: those on one charge, or all of them.
     charges: Range<usize>,
 }
 
@@ -86,9 +76,7 @@ impl Receipt {
         &self.inner.decisions
     }
 
-    /// Returns a receipt for the charge under one policy only, or `None` if nothing was charged under a policy with
-    /// this name. If several keys were charged under the policy, the receipt is for the first of them. See [`Receipt`]
-    /// for an example.
+    /// Returns a receipt for the first charge under this policy, or `None` if nothing was charged under it.
     pub fn of(&self, policy: impl AsRef<str>) -> Option<Receipt> {
         let policy = policy.as_ref();
         let is_of = |charge: &[Decision]| charge[0].policy().as_str() == policy;
@@ -105,18 +93,15 @@ impl Receipt {
         })
     }
 
-    /// Returns the receipt for one of these [`charges`](Receipt::charges).
     pub(crate) fn at(&self, first: usize, charge: &[Decision]) -> Receipt {
         Receipt { inner: Arc::clone(&self.inner), charges: first..first + charge.len() }
     }
 
-    /// Adjusts each unsettled charge to the actual cost. If several policies were charged, the
-    /// charge under each of them is adjusted to `actual`. To settle the charge under only one policy, use
-    /// [`of`](Receipt::of).
+    /// Adjusts each unsettled charge, under every policy, to `actual` tokens. To settle the charge under only one
+    /// policy, use [`of`](Receipt::of).
     ///
-    /// Returns `false` if part of the difference is [forfeited](Receipt#what-can-be-given-back) instead of being given
-    /// back. The settlement is carried out even if the future is dropped, so `drop(receipt.settle(n))` works in a
-    /// `Drop` implementation.
+    /// Returns `false` if part of the difference is [forfeited](Receipt#what-can-be-given-back). The settlement is
+    /// carried out even if the future is dropped, so `drop(receipt.settle(n))` works in a `Drop` implementation.
     ///
     /// # Errors
     /// Fails if the backend fails, in which case the charge may or may not have been settled.
@@ -125,8 +110,7 @@ impl Receipt {
         if !self.charges.is_empty() && self.is_settled() {
             return BackendFuture::ready(Ok(false));
         }
-        // The newest charge is settled first. If two charges were made to the same row, only the last one can be given
-        // back in full.
+        // The newest charge is settled first: of two charges to one row, only the last can be given back in full.
         let (mut charges, mut local, mut leased) = (Adjustments::new(), Adjustments::new(), true);
         for index in self.charges.clone().rev() {
             let Some((decision, receipt)) = self.open(index) else { continue };
@@ -161,7 +145,7 @@ impl Receipt {
         done.map(move |done| done && locally)
     }
 
-    /// Gives the charges back. This is the same as [`settle(0)`](Receipt::settle), and fails in the same cases.
+    /// Gives the charges back, like [`settle(0)`](Receipt::settle), and fails in the same cases.
     pub fn refund(&self) -> BackendFuture<bool> {
         self.settle(0)
     }

@@ -17,28 +17,25 @@ use crate::policy::{DecidedBy, Decision, Decisions};
 /// [cancel](Reservation::cancel) them.
 ///
 /// The effect of dropping a reservation depends on the method that created it:
-///
 /// - [`hold`](super::Acquire::hold) and [`hold_all`](crate::RateLimiter::hold_all): the charge is given back.
-/// - [`reserve`](super::Acquire::reserve): the charge is kept, because the caller may have slept until the due time and
-///   used the tokens. Dropping the future that `wait` returns gives the charge back.
+/// - [`reserve`](super::Acquire::reserve): the charge is kept, because the caller may already have waited and used the
+///   tokens. Dropping the future that `wait` returns gives the charge back.
 ///
 /// ```
 /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE, SECOND};
 /// static MAIL: Policy = Policy::new("mail", Quota::token_bucket(10, MINUTE).capacity(1).unlimited_reservations());
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
-/// let limiter = RateLimiter::default();
+/// # let limiter = RateLimiter::default();
 /// let first = limiter.acquire(&MAIL, "team").reserve().await?;
 /// let second = limiter.acquire(&MAIL, "team").reserve().await?;
 /// assert!(first.delay().is_zero() && second.delay() > 5 * SECOND);
-///
 /// assert!(second.cancel().await?); // the tokens can be reserved again
 /// first.into_receipt();
 /// # Ok(()) }
 /// ```
 ///
-/// A reservation that is given back before its due time forfeits its tokens if later reservations exist, because the
-/// due times of those reservations do not change. For a reservation that is already due, see [what can be given
-/// back](Receipt#what-can-be-given-back).
+/// A reservation that is given back before its due time forfeits its tokens if later reservations exist. For a
+/// reservation that is already due, see [what can be given back](Receipt#what-can-be-given-back).
 #[derive(Debug)]
 #[must_use = "dropping it may give the charge back; call `wait`, `into_receipt` or `cancel`"]
 pub struct Reservation {
@@ -49,7 +46,6 @@ pub struct Reservation {
     delay: Duration,
     /// `None` after the due time.
     timer: Option<DueTimer>,
-    /// The reservation joins the queue at its first poll.
     queue: QueueState,
     extra_delay: Duration,
     /// The latest due time to accept after a pause, by the limiter's clock, or `None` if any due time is accepted.
@@ -68,7 +64,6 @@ enum QueueState {
 type QueueExit = fn(&Queues, &Ticket) -> Option<Decision>;
 
 impl Reservation {
-    /// Creates a reservation from granted decisions, or from decisions held by a pause.
     pub(crate) fn new(
         limiter: &RateLimiter,
         decisions: Decisions,
@@ -102,7 +97,7 @@ impl Reservation {
         self
     }
 
-    /// Returns the decisions on the charges. All charges are granted.
+    /// Returns the decisions on the charges, all of which are granted.
     pub fn decisions(&self) -> &Decisions {
         &self.decisions
     }
@@ -129,17 +124,14 @@ impl Reservation {
     /// Waits until the charges are due, and keeps them. Dropping the future earlier gives the charges back.
     ///
     /// The wait is shorter than [`delay`](Reservation::delay) if other calls for the key in this process stop waiting.
-    ///
-    /// If the key is [paused](RateLimiter::pause) at the due time, the charges are given back and made again when the
-    /// pause ends. The new charges may not be due immediately, so the wait can be longer than `delay`.
+    /// It can be longer if the key is [paused](RateLimiter::pause) at the due time, because the charges are then made
+    /// again when the pause ends.
     ///
     /// # Errors
-    /// Fails if the key is [blocked](RateLimiter::block) at the due time, or if the charges cannot be made again after
-    /// a pause.
+    /// Fails if the key is [blocked](RateLimiter::block) at the due time, or if the charges cannot be made again.
     ///
     /// # Panics
-    /// Panics if called outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) provides its own
-    /// timers.
+    /// Panics outside of a tokio runtime, unless the backend's [clock](crate::clock::Clock) provides its own timers.
     #[cfg(feature = "wait")]
     pub async fn wait(mut self) -> Result<Receipt, LimitError> {
         self.refund_on_drop = true;

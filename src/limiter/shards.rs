@@ -1,9 +1,8 @@
 //! The choice of shards (step 3), for quotas that are divided among several rows.
 //!
-//! A charge spends tokens of one shard. Two shards are drawn at random. The limiter first tries the shard that had more
-//! tokens when it was last read. If this shard denies the charge, the other shard is tried once. The levels of the
-//! shards are only hints, so they are stored in a table of fixed size, in which shards may overwrite each other's
-//! entries.
+//! Two shards are drawn at random. The limiter tries the shard that had more tokens when it was last read. If this
+//! shard denies the charge, the other one is tried. The levels of the shards are only hints, so they are stored in a
+//! table of fixed size, in which shards may overwrite each other's entries.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -20,7 +19,6 @@ pub(super) struct Shards {
     /// For each shard, the instant in microseconds at which it will be full. The table is created at its first use.
     levels: OnceLock<Box<[AtomicU64]>>,
     placement: Placement,
-    /// The maximum number of shards that a check reads.
     sample: u8,
 }
 
@@ -87,7 +85,6 @@ impl Shards {
         all
     }
 
-    /// Records the shards' levels from an answer.
     #[inline]
     pub(super) fn observe(&self, takes: &[Take<'_>], steps: &[Step]) {
         for (take, step) in takes.iter().zip(steps) {

@@ -41,7 +41,6 @@ async fn a_key_has_the_same_digest_in_decisions_and_rows() {
         let decision = limiter.try_limit(&window, "ada").await.unwrap();
         assert_eq!(decision.key(), limiter.digest(Some(&key)));
         assert_eq!(limiter.digest(None), limiter.digest(Some(&Key::anonymous())));
-        // The window boundaries are derived from the digest.
         let row = RowId { policy: window.name(), key: limiter.row_key(Some(&key)) };
         assert_eq!(decision.quota(), window.quotas()[0].seeded(row.digest().seed()));
     }
@@ -92,7 +91,6 @@ async fn a_snapshot_predicts_the_tokens_available_later() {
     assert_eq!(limiter.remaining(&API, 1).await.unwrap(), 5);
 }
 
-/// A memory backend that claims to be remote.
 #[derive(Debug)]
 struct ClaimsRemote(MemoryBackend);
 

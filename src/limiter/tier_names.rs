@@ -2,8 +2,7 @@
 
 use std::sync::OnceLock;
 
-/// The names of the tiers that a limiter has encountered. The number of names is bounded, because a program may create
-/// policies with new tiers at run time.
+/// The tiers that a limiter has encountered. Their number is bounded, because a program may create tiers at run time.
 #[derive(Debug)]
 pub(super) struct TierNames([OnceLock<Box<str>>; MAX_TIERS]);
 

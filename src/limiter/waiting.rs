@@ -20,8 +20,7 @@ pub(crate) struct DueTimer {
 }
 
 impl DueTimer {
-    /// Creates a timer for the due time of the last charge plus `extra_delay`. Returns `None` if there is no need to
-    /// wait.
+    /// Creates a timer for the due time of the last charge plus `extra_delay`, or returns `None` if it is due now.
     pub(super) fn new(limiter: &RateLimiter, decisions: &Decisions, extra_delay: Duration) -> Option<DueTimer> {
         let last = decisions.iter().max_by_key(|decision| decision.delay())?;
         if last.delay().is_zero() {
@@ -76,15 +75,14 @@ impl fmt::Debug for DueTimer {
 pub(crate) struct WaitSlot(RateLimiter);
 
 impl RateLimiter {
-    /// Returns the number of calls that are waiting for their due times, in layers and in
+    /// Returns the number of calls that wait for their due times, in layers and in
     /// [`wait_up_to`](super::Acquire::wait_up_to).
     #[cfg(feature = "wait")]
     pub fn waiting(&self) -> usize {
         self.inner.waiting.load(Ordering::Relaxed)
     }
 
-    /// Takes a slot if one is free. Must be called before the decision, because a call without a slot must not reserve
-    /// tokens.
+    /// Takes a slot if one is free. A call must not reserve tokens without a slot.
     pub(crate) fn wait_slot(&self) -> Option<WaitSlot> {
         // Incrementing the number first and then undoing the increment could deny a slot to another call in between.
         let one_more = |taken| (taken < self.inner.max_waiting).then_some(taken + 1);

@@ -8,9 +8,8 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of a [`RateLimit`](super::RateLimit) response: either the inner service's body or a refusal. See
-    /// [`RateLimit`](super::RateLimit) for an example. This type implements [`Body`] if the inner body's `Data` type
-    /// implements `From<Bytes>`.
+    /// The body of a [`RateLimit`](super::RateLimit) response: either the inner service's body or a refusal. Implements
+    /// [`Body`] if the inner body's `Data` type implements `From<Bytes>`.
     #[derive(Debug)]
     pub struct RefusalBody<B> {
         // This is `None` for a refusal.
@@ -30,8 +29,7 @@ impl<B> RefusalBody<B> {
         RefusalBody { inner: None, refusal }
     }
 
-    /// Returns whether this body is a refusal by the limiter. In a layer around an HTTP client, the result
-    /// distinguishes the limiter's own 429 from a 429 sent by the server.
+    /// Returns whether this body is a refusal by the limiter, as opposed to a response of the inner service.
     pub fn is_refusal(&self) -> bool {
         self.inner.is_none()
     }

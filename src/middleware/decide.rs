@@ -21,7 +21,6 @@ use crate::policy::{Decision, Decisions, Enforce, KeyError, KeyFault, Signals, S
 
 #[allow(clippy::large_enum_variant)] // A verdict is moved at most twice, and a box would cost an allocation.
 pub(super) enum Verdict {
-    /// Call the service now.
     Admit(Admission),
     /// Call the service when the reservation is due. The slot counts toward the bound on waiting requests.
     Wait(Box<Reservation>, Option<WaitSlot>),
@@ -78,8 +77,7 @@ impl LayerOptions {
         }
     }
 
-    /// Returns a request's charges under the rules that its route chooses and under the rules that apply to all
-    /// requests.
+    /// Returns the charges under the rules that the request's route chooses and those that apply to all requests.
     fn charges(self: &Arc<Self>, parts: &Parts) -> MaybeReady<RequestCharges> {
         let chosen = self.choice.as_ref().and_then(|choice| choice.of(parts));
         let (rules, route_cost) = chosen.map_or((&[][..], None), |target| (&target.rules[..], target.cost));
@@ -170,7 +168,6 @@ impl LayerOptions {
         }
     }
 
-    /// `slot` contains the wait slot and the deadline for the wait.
     fn verdict(
         self: &Arc<Self>,
         answer: Result<Decisions, Error>,
@@ -210,8 +207,7 @@ impl LayerOptions {
         self.uncharged(Decisions::from_iter([]), false)
     }
 
-    /// Admits a request without charging it. `shadowed` is true if the request would have been refused without shadow
-    /// mode.
+    /// Admits a request without charging it. `shadowed` means that only shadow mode prevented a refusal.
     fn uncharged(self: &Arc<Self>, decisions: Decisions, shadowed: bool) -> Verdict {
         let mut limit_headers = LimitHeaders::default();
         if let Some(name) = self.shadow_header.as_ref().filter(|_| shadowed) {
@@ -241,7 +237,7 @@ impl LayerOptions {
     }
 }
 
-/// Returns the result of the rule's extractor, and the extension whose absence leaves the caller without a key.
+/// Returns the result of the rule's extractor, and the extension that the caller lacks.
 pub(super) fn extract(rule: &Rule, parts: &Parts) -> (Extraction, Option<&'static str>) {
     let extraction = rule.key.extract(parts);
     let has_key = matches!(&extraction, Extraction::Now(Found::Subject(subject)) if subject.key().is_some());

@@ -24,8 +24,7 @@ use crate::backend::BackendFuture;
 use crate::limiter::{Receipt, Reservation, WaitSlot};
 
 pin_project! {
-    /// The future returned by [`RateLimit`](super::RateLimit). It resolves to the inner service's response or to a
-    /// refusal. See [`RateLimit`](super::RateLimit) for an example.
+    /// The future returned by [`RateLimit`](super::RateLimit): the inner service's response or a refusal.
     ///
     /// # Panics
     /// Panics if polled after completion.
@@ -43,8 +42,7 @@ pin_project! {
         Deciding { verdict: BoxFuture<Verdict>, held: Option<Box<HeldRequest<S, B>>> },
         Waiting { reservation: Option<(Box<Reservation>, Option<WaitSlot>)>, held: Option<Box<HeldRequest<S, B>>> },
         Inner { #[pin] future: S::Future, limit_headers: LimitHeaders, settlement: Option<PendingSettlement> },
-        // The response is held until a remote backend has confirmed the settlement, so that the client's next request
-        // finds the charges settled.
+        // Holds the response until a remote backend confirms the settlement, so that the client's next request sees it.
         Settling { pending: Vec<BackendFuture<()>>, response: Option<S::Response> },
         Refused { response: Option<Response<Bytes>> },
     }
@@ -69,8 +67,7 @@ impl<S: Service<Request<B>> + Clone, B> State<S, B> {
         match verdict {
             Verdict::Admit(admission) => State::inner(admission, service, parts, body),
             Verdict::Wait(reservation, slot) => {
-                // The clone is polled when the reservation is due, so a waiting request holds none of the service's
-                // capacity.
+                // A clone that is polled when the reservation is due, so a waiting request holds no capacity.
                 let held = HeldRequest { options: Arc::clone(options), service: service.clone(), parts, body };
                 State::Waiting { reservation: Some((reservation, slot)), held: Some(Box::new(held)) }
             }
@@ -120,8 +117,7 @@ where
                         Poll::Ready(due) => due,
                         Poll::Pending => {
                             if slot.is_none() {
-                                // The key was paused while the service was polled, so release the capacity that the
-                                // service may hold.
+                                // The key was paused while the service was polled, so release the service's capacity.
                                 *service = service.clone();
                             }
                             return Poll::Pending;

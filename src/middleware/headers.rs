@@ -12,27 +12,9 @@ use crate::policy::{Decision, Decisions};
 /// The headers that inform clients about their limits.
 ///
 /// ```
-/// # use axum::{body::Body, extract::Request, routing::get, Router};
-/// # use tollgate::{key, middleware::ResetUnit, HeaderFamily, Policy, Quota, RateLimitLayer, MINUTE};
-/// # use tower::ServiceExt;
-/// const API: Policy = Policy::new("api", Quota::token_bucket(100, MINUTE));
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let app = |family| {
-///     let layer = RateLimitLayer::new(API, key::global()).headers(family);
-///     Router::new().route("/", get(|| async { "hello" })).layer(layer)
-/// };
-/// let new = app(HeaderFamily::Draft11).oneshot(Request::new(Body::empty())).await?;
-/// assert_eq!(new.headers()["ratelimit-policy"], r#""api";q=100;w=60"#);
-/// assert_eq!(new.headers()["ratelimit"], r#""api";r=99;t=60"#);
-///
-/// let old = app(HeaderFamily::Draft6).oneshot(Request::new(Body::empty())).await?;
-/// assert_eq!(old.headers()["ratelimit-policy"], "100;w=60");
-/// assert_eq!(old.headers()["ratelimit-remaining"], "99");
-///
-/// let x = app(HeaderFamily::XRateLimit(ResetUnit::Seconds)).oneshot(Request::new(Body::empty())).await?;
-/// assert_eq!(x.headers()["x-ratelimit-reset"], "1");
-/// # Ok(()) }
+/// use tollgate::{key, middleware::ResetUnit, HeaderFamily, Quota, RateLimitLayer, MINUTE};
+/// let family = HeaderFamily::XRateLimit(ResetUnit::Epoch);
+/// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::client_ip()).headers(family);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,24 +22,20 @@ pub enum HeaderFamily {
     /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=42;t=18` for each policy, as in
     /// draft-ietf-httpapi-ratelimit-headers-08 to -11. The values are appended to those that an inner limiter has sent.
     ///
-    /// For an allowed request, `t` is the time over which `r` tokens may be spent without exceeding the quota. This is
-    /// the time until the window ends or, for a token bucket, the time needed to refill `r` tokens. For a denial, `t`
-    /// is the time to wait. A denial has a `RateLimit-Policy` item for every policy, but `RateLimit` items only for the
-    /// limits that were exceeded.
+    /// For an allowed request, `t` is the time over which `r` tokens may be spent without exceeding the quota: until
+    /// the window ends or, for a token bucket, until `r` tokens are refilled. For a denial, `t` is the time to wait,
+    /// and only the limits that were exceeded have a `RateLimit` item.
     #[default]
     Draft11,
     /// `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 18` (seconds from now) and
-    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06. The fields describe the policy that has the smallest
-    /// share of its limit left or, for a denial, the policy with the longest wait. The reset is defined as for
-    /// [`XRateLimit`](HeaderFamily::XRateLimit). The fields are omitted if an inner limiter has already sent them,
-    /// since they must not occur twice.
+    /// `RateLimit-Policy: 100;w=60`, as in drafts -04 to -06. The fields describe the policy with the smallest share of
+    /// its limit left or, for a denial, with the longest wait. The reset is defined as for
+    /// [`XRateLimit`](HeaderFamily::XRateLimit). The fields are omitted if an inner limiter has already sent them.
     Draft6,
-    /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42` and `X-RateLimit-Reset`, which describe the same policy as
-    /// [`Draft6`](HeaderFamily::Draft6).
+    /// `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42` and `X-RateLimit-Reset`, for the same policy as `Draft6`.
     ///
     /// For a denial, the reset is the time at which the request would be allowed, and is omitted if waiting cannot
-    /// help. For an allowed request, the reset is the end of the window or, for a token bucket, the time at which the
-    /// bucket will be full.
+    /// help. For an allowed request, it is the end of the window, or the time at which the token bucket will be full.
     XRateLimit(ResetUnit),
     /// No headers, except for `Retry-After` on denials.
     None,
@@ -78,7 +56,6 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const DRAFT_6: [&str; 3] = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
 const X_RATELIMIT: [&str; 3] = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
 
-/// Parses a header name that is written in code. The panic message is clearer than that of `HeaderName::from_static`.
 #[track_caller]
 pub(super) fn field_name(name: &'static str) -> HeaderName {
     match HeaderName::from_bytes(name.as_bytes()) {
@@ -181,8 +158,7 @@ impl LimitHeaders {
     }
 }
 
-/// Adds `Retry-After` (if waiting helps) and `Cache-Control: no-store` to a denial, unless it already has these
-/// headers.
+/// Adds `Retry-After` (if waiting helps) and `Cache-Control: no-store` to a denial, unless they are already set.
 pub(super) fn add_retry_after(retry: Option<Duration>, headers: &mut HeaderMap) {
     if let Some(retry) = retry {
         headers.entry(RETRY_AFTER).or_insert_with(|| number(whole_seconds(retry)));

@@ -68,8 +68,7 @@ impl Item {
     }
 }
 
-/// Converts a wait to whole seconds for a header. The result is rounded up, since an early retry is refused, and is at
-/// least 1, since 0 invites an immediate retry.
+/// Rounds a wait up to whole seconds, since an early retry is refused. At least 1, since 0 invites an immediate retry.
 pub(super) fn whole_seconds(duration: Duration) -> u64 {
     seconds_up(duration).clamp(1, Quota::MAX_TOKENS)
 }

@@ -1,5 +1,4 @@
-//! A value that is ready, or a boxed future that resolves to a value. Usually, the value is ready, so no allocation is
-//! needed.
+//! A value that is usually ready, and otherwise resolved by a boxed future.
 
 use std::future::Future;
 use std::pin::Pin;

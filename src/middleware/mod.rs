@@ -1,16 +1,14 @@
 //! Rate limits as a Tower layer.
 //!
 //! # How a request is processed
-//! 1. `poll_ready` polls the inner service. `call` keeps the ready instance and calls it once the request is admitted.
-//! 2. Unless the request is [skipped](RateLimitLayer::skip), each rule creates a charge from the request's parts. A
-//!    charge consists of a policy, a subject from the [key extractor](crate::key), and a cost.
+//! 1. `poll_ready` polls the inner service. `call` keeps the ready instance for the request.
+//! 2. Unless the request is [skipped](RateLimitLayer::skip), each rule creates a charge, which consists of a policy, a
+//!    subject from the [key extractor](crate::key), and a cost.
 //! 3. The limiter decides all charges together:
-//!    - Allowed: the request goes to the inner service, with a [`RateLimitStatus`] in its extensions if this is
-//!      enabled.
-//!    - Reserved: the request waits until it is due. While it waits, it does not hold a ready instance of the inner
-//!      service. The request then goes to a clone of the service, once that clone is ready. If the client disconnects,
-//!      the reservation is canceled.
-//!    - Denied: the layer responds with 429 (RESOURCE_EXHAUSTED for gRPC). It neither calls the inner service nor reads
+//!    - Allowed: the request goes to the inner service.
+//!    - Reserved: the request waits until it is due, without holding a ready instance, and then goes to a clone of the
+//!      inner service. If the client disconnects, the reservation is canceled.
+//!    - Denied: the layer responds with 429 (RESOURCE_EXHAUSTED for gRPC), without calling the inner service or reading
 //!      the body.
 //! 4. [`on_response`](RateLimitLayer::on_response) settles each charge, and the layer adds its headers to the response.
 

@@ -27,8 +27,7 @@ use crate::limiter::Receipt;
 ///     }
 /// });
 ///
-/// // This is a per-account limit, not a per-address limit: see `reset_on_success`.
-/// // An outer layer has checked the header.
+/// // A per-account limit. An outer layer has checked the header.
 /// const LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// RateLimitLayer::new(LOGIN, key::header("x-account")).on_response(OnResponse::reset_on_success);
 /// ```
@@ -49,17 +48,14 @@ pub enum OnResponse {
 }
 
 impl OnResponse {
-    /// Resets the key on a 2xx response and keeps the charge on any other response, so that only failures count, for
-    /// example failed logins. Each attempt is charged before it is processed, so parallel guesses cannot bypass the
-    /// limit.
+    /// Resets the key on a 2xx response and keeps the charge on any other, so that only failures, such as failed
+    /// logins, count. Each attempt is charged before it is processed, so parallel guesses cannot bypass the limit.
     ///
     /// Do not use this for a per-address limit, since attackers could reset the count by logging in to their own
-    /// account. For such a limit, return [`OnResponse::Refund`] on success, which refunds only the successful attempt,
-    /// and add a per-account limit as well (see the `login_protection` example). A form that always responds with a
-    /// redirect needs its own closure.
+    /// account. For such a limit, return [`OnResponse::Refund`] on success, and add a per-account limit as well (see
+    /// the `login_protection` example). A form that always responds with a redirect needs its own closure.
     ///
-    /// If a gRPC response has its status in the trailers, the charge is kept. Call [`Receipt::reset`] in the gRPC
-    /// method instead.
+    /// If a gRPC response has its status in the trailers, the charge is kept; call [`Receipt::reset`] in the method.
     pub fn reset_on_success(response: &Parts) -> OnResponse {
         let content_type = response.headers.get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
         let succeeded = match response.headers.get("grpc-status") {
@@ -70,11 +66,8 @@ impl OnResponse {
     }
 
     /// After a 429 or 503 response, pauses the key for as long as the `Retry-After` header says, but for at most one
-    /// day. Always keeps the charge. Use this in a layer around a client. A date in `Retry-After` is compared with the
-    /// response's `Date` or, without a `Date`, with the system clock.
-    ///
-    /// For other kinds of refusals, return [`OnResponse::Pause`] from a closure: see
-    /// [`docs::outgoing`](crate::docs::outgoing).
+    /// day. Always keeps the charge. A date in `Retry-After` is compared with the response's `Date` or, without a
+    /// `Date`, with the system clock. See [`docs::outgoing`](crate::docs::outgoing).
     pub fn pause_on_retry_after(response: &Parts) -> OnResponse {
         let refused = matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         match retry_after(&response.headers) {
@@ -86,7 +79,7 @@ impl OnResponse {
 
 pub(super) type OnResponseFn = dyn Fn(&Parts) -> OnResponse + Send + Sync;
 
-/// The charges of a request that the inner service is currently processing.
+/// The charges of a request that the inner service is processing.
 pub(super) struct PendingSettlement {
     pub(super) options: Arc<LayerOptions>,
     pub(super) receipt: Receipt,

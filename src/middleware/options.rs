@@ -25,8 +25,7 @@ use crate::policy::{Decision, KeyError, Policy, Signals, limit_conflict};
 #[derive(Clone, Default)]
 pub(super) struct LayerOptions {
     pub(super) limiter: RateLimiter,
-    /// The first `chosen` rules apply only to requests for which `choice` chooses them. The other rules apply to all
-    /// requests.
+    /// The first `chosen` rules apply only to requests for which `choice` chooses them, and the others to all requests.
     pub(super) rules: Vec<Rule>,
     pub(super) chosen: usize,
     pub(super) choice: Option<Arc<RouteChoice>>,
@@ -80,8 +79,7 @@ impl LayerOptions {
         Ok(signals)
     }
 
-    /// Checks once for mistakes that can be detected before the first request, and registers the policies. Panics if a
-    /// quota can never grant a fixed cost, or if the deny list has a rule that this layer can never apply.
+    /// Checks once for mistakes that can be detected before the first request, and registers the policies.
     #[track_caller]
     pub(super) fn check(&self) {
         self.expect_matched_rules();
@@ -103,8 +101,7 @@ impl LayerOptions {
         }
     }
 
-    /// Panics if a quota of `rule` can never grant the fixed cost of a request. `cost` applies if the rule has no cost
-    /// of its own.
+    /// Panics if a quota of `rule` can never grant its fixed cost. `cost` is the layer's cost.
     #[track_caller]
     fn check_cost(&self, rule: &Rule, cost: &Cost) {
         let Cost::Fixed(cost) = *rule.cost.as_ref().unwrap_or(cost) else { return };

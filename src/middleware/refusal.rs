@@ -26,15 +26,10 @@ use crate::policy::{Decisions, KeyFault, random};
 ///     if let Some(error) = refusal.error() {
 ///         eprintln!("{error}"); // the backend could not decide: log this error, but do not send it
 ///     }
-///     if !refusal.request().uri.path().starts_with("/page") {
+///     if refusal.request().uri.path().starts_with("/api") {
 ///         return refusal.default_response();
 ///     }
-///     let tightest = refusal.decisions().and_then(|decisions| decisions.tightest());
-///     let text = match (refusal.retry_after_secs(), tightest) {
-///         (Some(wait), Some(decision)) => format!("{}: retry in {wait} s", decision.policy()),
-///         _ => refusal.message(),
-///     };
-///     refusal.respond("text/plain; charset=utf-8", text)
+///     refusal.respond("text/plain; charset=utf-8", refusal.message())
 /// });
 /// ```
 pub struct Refusal<'a> {
@@ -42,7 +37,6 @@ pub struct Refusal<'a> {
     parts: &'a Parts,
     /// A random time that is added to the wait. It is drawn only once, so that the headers and the body agree.
     jitter: Duration,
-    /// Whether gRPC requests are refused with a gRPC status.
     grpc: bool,
 }
 
@@ -77,8 +71,7 @@ impl Refusal<'_> {
         self.parts
     }
 
-    /// Returns the decisions if the request was denied by a quota, a deny list or a block. Returns `None` if the
-    /// limiter could not decide or a key could not be found.
+    /// Returns the decisions, or `None` if the limiter could not decide or a key could not be found.
     pub fn decisions(&self) -> Option<&Decisions> {
         if let Cause::Denied(decisions) = self.cause { Some(decisions) } else { None }
     }
@@ -97,9 +90,7 @@ impl Refusal<'_> {
         }
     }
 
-    /// Returns the time to wait, to the microsecond, including [jitter](super::RateLimitLayer::retry_jitter). Returns
-    /// `None` if waiting does not help. To show the time in a body, use
-    /// [`retry_after_secs`](Refusal::retry_after_secs), which rounds up.
+    /// Returns the wait, including [jitter](super::RateLimitLayer::retry_jitter), or `None` if waiting does not help.
     pub fn retry_after(&self) -> Option<Duration> {
         let retry = match self.cause {
             Cause::Denied(decisions) => decisions.retry_after(),
@@ -110,8 +101,7 @@ impl Refusal<'_> {
         retry.map(|retry| retry.saturating_add(self.jitter))
     }
 
-    /// Returns the value of the `Retry-After` header, which is [`retry_after`](Refusal::retry_after) in seconds,
-    /// rounded up and at least 1.
+    /// Returns the value of `Retry-After`: [`retry_after`](Refusal::retry_after) in seconds, rounded up and at least 1.
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after().map(whole_seconds)
     }
@@ -167,8 +157,7 @@ pub(super) fn refuse(cause: &Cause, parts: &Parts, options: Option<&LayerOptions
         None => refusal.default_response(),
     };
     let headers = response.headers_mut();
-    // The window in `RateLimit` must not end after `Retry-After`. Therefore, `RateLimit` is omitted if `on_refusal` set
-    // a `Retry-After` that is earlier than the limiter's.
+    // The window in `RateLimit` must not end after `Retry-After`.
     let later = take_late_retry_after(refusal.retry_after_secs(), headers);
     if let Some(decisions) = refusal.decisions() {
         let family = options.map_or_else(HeaderFamily::default, |options| options.headers);

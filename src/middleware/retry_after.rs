@@ -24,8 +24,7 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 
-/// Parses a date such as `Sun, 06 Nov 1994 08:49:37 GMT`, the only form that senders may generate (RFC 9110, section
-/// 5.6.7), into seconds since 1970.
+/// Parses a date such as `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, section 5.6.7) into seconds since 1970.
 fn date(text: &str) -> Option<u64> {
     let (_weekday, rest) = text.split_once(", ")?;
     let mut fields = rest.splitn(5, ' ');

@@ -15,27 +15,20 @@ use super::table::Table;
 use crate::limiter::RateLimiter;
 use crate::policy::{Policy, suggestion};
 
-/// Named policies that routes choose from. A policy is chosen by a layer on a handler, by a table, or by a closure.
+/// Named policies that routes choose from. A policy is chosen by a table, by a closure, or by a layer on a handler.
 ///
 /// ```
-/// use axum::{routing::{get, post}, Router};
+/// use axum::{routing::post, Router};
 /// use tollgate::{key, Policy, Quota, RouteLimits, MINUTE};
 ///
 /// let limits = RouteLimits::new(key::client_ip())
 ///     .policy(Policy::new("todo/create", Quota::token_bucket(10, MINUTE)))
-///     .policy(Policy::new("search", Quota::sliding_window(100, MINUTE)));
+///     .default_policy(Policy::new("default", Quota::token_bucket(60, MINUTE)));
 ///
-/// // Choose policies with layers on the handlers.
-/// let app: Router = Router::new()
-///     .route("/todos", post(|| async {}).layer(limits.route("todo/create")))
-///     .route("/search", get(|| async {}).layer(limits.route("search")));
-///
-/// // Or choose them in one table, in a layer around all routes. All other requests fall under the default policy.
-/// let limits = limits.default_policy(Policy::new("default", Quota::token_bucket(60, MINUTE)));
+/// // Choose policies in one table, in a layer around all routes. All other requests fall under the default policy.
 /// let app: Router = Router::new()
 ///     .route("/todos", post(|| async {}).get(|| async {}))
-///     .route("/search", get(|| async {}))
-///     .layer(limits.table([("POST /todos", "todo/create"), ("GET /search", "search")]));
+///     .layer(limits.table([("POST /todos", "todo/create")]));
 ///
 /// // Or choose the policies with a closure.
 /// let layer = limits.choose(|req: &http::request::Parts| (!req.method.is_safe()).then_some("todo/create"));
@@ -44,9 +37,12 @@ use crate::policy::{Policy, suggestion};
 /// Unknown and duplicate names cause a panic while the router is built. All layers created from one `RouteLimits` share
 /// a limiter, and routes with the same policy share its rows.
 ///
+/// A layer around the router and a layer on a route both apply, and the outer layer also charges requests that the
+/// inner layer refuses. To let a route's limit *replace* the default, use a single [`table`](RouteLimits::table).
+///
 /// # Several limits for a route
 /// ```
-/// use axum::{routing::{get, post}, Router};
+/// use axum::{routing::post, Router};
 /// use tollgate::{key, HeaderFamily, Policy, Quota, RouteLimits, Rule, DAY, MINUTE, SECOND};
 /// # #[derive(Clone)] struct User { id: u64, tenant: u64 }
 /// const ALL: Policy = Policy::new("all", Quota::token_bucket(5000, SECOND));
@@ -54,23 +50,13 @@ use crate::policy::{Policy, suggestion};
 ///
 /// let tenant = key::extension(|user: &User| user.tenant);
 /// let limits = RouteLimits::new(key::extension(|user: &User| user.id))
-///     .default_policy(Policy::new("api", Quota::token_bucket(60, MINUTE)))
+///     .policy(Policy::new("api", Quota::token_bucket(60, MINUTE)))
 ///     .rule(Rule::new(EXPORTS, tenant).fixed_cost(5)) // with its own key and cost
 ///     .group("export", ["api", "exports"]) // both policies under one name
-///     .configure(|layer| layer.headers(HeaderFamily::Draft6).and(ALL, key::global()));
-///
-/// let app: Router = Router::new()
-///     .route("/export", post(|| async {}))
-///     .route("/", get(|| async {}))
-///     .layer(limits.table([("POST /export", "export")]));
+///     .configure(|layer| layer.headers(HeaderFamily::Draft6).and(ALL, key::global())); // for all routes
+/// let app: Router = Router::new().route("/export", post(|| async {}).layer(limits.route("export")));
 /// ```
-/// The policies of a [`group`](RouteLimits::group) are charged together: a request is charged under all of them or
-/// under none. To set options that all layers share, use [`configure`](RouteLimits::configure).
-///
-/// # Stacked layers
-/// A layer around the router and a layer on a route both apply. The outer layer charges first, and also charges
-/// requests that the inner layer refuses. To let a route's limit *replace* the default, use a single
-/// [`table`](RouteLimits::table).
+/// A request is charged under all policies of a [`group`](RouteLimits::group) or under none of them.
 #[derive(Clone)]
 pub struct RouteLimits {
     key: Arc<dyn KeyExtractor>,
@@ -84,8 +70,7 @@ pub struct RouteLimits {
 }
 
 impl RouteLimits {
-    /// Creates an empty set of policies. `key` applies to the policies that are added without an extractor of their
-    /// own.
+    /// Creates an empty set. `key` applies to the policies that are added without an extractor of their own.
     pub fn new(key: impl KeyExtractor) -> RouteLimits {
         RouteLimits::shared(Arc::new(key))
     }
@@ -106,8 +91,7 @@ impl RouteLimits {
         self.rule(rule)
     }
 
-    /// Adds a rule: a policy with its own key, and optionally with its own cost or settlement. Routes choose the rule
-    /// by the name of its policy.
+    /// Adds a rule: a policy with its own key, cost or settlement. Routes choose the rule by the name of its policy.
     ///
     /// # Panics
     /// Panics if there is already a policy or a group with this name.
@@ -128,8 +112,7 @@ impl RouteLimits {
     /// without policies is not limited, apart from the rules that [apply to all requests](RouteLimits::configure).
     ///
     /// # Panics
-    /// Panics if there is already a policy or a group with this name, or if one of the policies occurs twice or has not
-    /// been added before.
+    /// Panics if there is already a policy or group with this name, or if a policy is unknown or occurs twice.
     #[track_caller]
     #[must_use]
     pub fn group<'a>(self, name: impl Into<String>, policies: impl IntoIterator<Item = &'a str>) -> RouteLimits {
@@ -159,8 +142,8 @@ impl RouteLimits {
     }
 
     /// Adds the policy for requests to which [`table`](RouteLimits::table) or [`choose`](RouteLimits::choose) assigns
-    /// no policy, including requests that match no route. All such requests with the same key share one row. By
-    /// default, such requests are not limited.
+    /// no policy, even if they match no route. Requests with the same key share one row. Without this policy, such
+    /// requests are not limited.
     ///
     /// # Panics
     /// Panics if there is already a policy or a group with this name.
@@ -171,8 +154,7 @@ impl RouteLimits {
         RouteLimits { default, ..self.policy(policy) }
     }
 
-    /// Like [`default_policy`](RouteLimits::default_policy), but with the name of a policy or a group that has been
-    /// added before.
+    /// Like [`default_policy`](RouteLimits::default_policy), but with the name of an existing policy or group.
     ///
     /// # Panics
     /// Panics if there is no such policy or group.
@@ -182,11 +164,10 @@ impl RouteLimits {
         RouteLimits { default: Some(self.expect_index(name)), ..self }
     }
 
-    /// Sets options for all layers created from this set, such as headers, refusals, [`skip`](RateLimitLayer::skip),
-    /// the client's address, and the cost and the settlement for rules that do not set their own.
-    ///
-    /// Rules that the closure adds apply to all requests, in addition to those that a route chooses. See
-    /// [`RouteLimits`](RouteLimits#several-limits-for-a-route) for an example.
+    /// Sets options for all layers created from this set, such as headers, refusals and [`skip`](RateLimitLayer::skip),
+    /// and the cost and the settlement for rules that do not set their own. Rules that the closure adds apply to all
+    /// requests, in addition to those that a route chooses. See [`RouteLimits`](RouteLimits#several-limits-for-a-route)
+    /// for an example.
     ///
     /// # Panics
     /// Panics if the closure returns a layer other than the one that is passed to it.
@@ -231,31 +212,28 @@ impl RouteLimits {
     /// (`"/todos"`) covers all methods. `HEAD` requests match the line for `GET`, unless there is a line for `HEAD`.
     /// Requests that match no line fall under the [default policy](RouteLimits::default_policy).
     ///
-    /// A line that ends with a wildcard, such as `/api/{*rest}`, covers all routes below `/api/`, unless they have
-    /// lines of their own. If several such lines cover a route, the longest one applies.
+    /// A line that ends with a wildcard, such as `/api/{*rest}`, covers all routes below `/api/` without lines of their
+    /// own. The longest such line applies. A line for `/todos/` also covers `/todos`, and vice versa, unless the table
+    /// has lines for both.
     ///
     /// In axum, add the layer with `Router::layer` or `route_layer`. For a router that is nested at `/api`, write the
     /// whole route, such as `/api/users/{id}`. The nested router's route `/` becomes `/api`. Requests to a service that
-    /// was added with `Router::nest_service` match no route. A line for `/todos/` also covers `/todos`, and vice versa,
-    /// unless the table has lines for both.
+    /// was added with `Router::nest_service` match no route.
     ///
     /// # Without axum
-    /// Outside of axum's routers, as with tonic or plain hyper, lines are compared with the request's path. For
-    /// example, `/package.Service/Method` matches one gRPC method, and `/package.Service/{*rest}` covers the service's
-    /// other methods. Lines with other parameters, such as `/users/{id}`, match nothing. Paths are not decoded, so
-    /// `/%61` does not match `/a`. Therefore, set a default policy. See `docs::grpc` for an example. Requests to axum
-    /// routes that end with a wildcard, such as tonic's, are also matched by path.
+    /// Outside of axum's routers, and for axum routes that end with a wildcard, such as tonic's, lines are compared
+    /// with the request's path. For example, `/package.Service/Method` matches one gRPC method, and
+    /// `/package.Service/{*rest}` covers the other methods. Lines with other parameters, such as `/users/{id}`, match
+    /// nothing. Paths are not decoded, so `/%61` does not match `/a`. Therefore, set a default policy.
     ///
     /// # Mistakes
     /// A table does not know the router's routes. A line with a typo or with a different parameter name
-    /// (`/users/{user}` instead of `/users/{id}`) therefore applies to no request. After some requests, for instance in
-    /// a test, [`RateLimitLayer::unused_routes`] lists such lines, and [`RateLimitLayer::unmatched_requests`] counts
-    /// the requests that match no line.
+    /// (`/users/{user}` instead of `/users/{id}`) therefore applies to no request. In a test, check
+    /// [`RateLimitLayer::unused_routes`] and [`RateLimitLayer::unmatched_requests`] after some requests.
     ///
     /// # Panics
-    /// Panics if a line names an unknown policy, occurs twice or can never apply. A line can never apply if it lacks a
-    /// route, if it contains axum 0.7 syntax (`:id`, `*rest`), a query or an unmatched brace, or if its method is
-    /// misspelled or not in upper case.
+    /// Panics if a line names an unknown policy, occurs twice or can never apply: it lacks a route, contains axum 0.7
+    /// syntax (`:id`, `*rest`), a query or an unmatched brace, or its method is misspelled or not in upper case.
     #[track_caller]
     pub fn table<'a>(&self, lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitLayer {
         let mut table = Table::default();
@@ -315,9 +293,8 @@ impl fmt::Debug for RouteLimits {
     }
 }
 
-/// Returns whether a request is a CORS preflight, which is an `OPTIONS` request with `Origin` and
-/// `Access-Control-Request-Method` headers. Pass this function to [`skip`](RateLimitLayer::skip) if the CORS layer is
-/// inside the limiter.
+/// Returns whether a request is a CORS preflight: `OPTIONS` with `Origin` and `Access-Control-Request-Method`. Pass
+/// this function to [`skip`](RateLimitLayer::skip) if the CORS layer is inside the limiter.
 pub fn is_cors_preflight(parts: &Parts) -> bool {
     parts.method == http::Method::OPTIONS
         && parts.headers.contains_key(http::header::ORIGIN)

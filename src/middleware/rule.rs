@@ -16,26 +16,23 @@ use super::on_response::{OnResponse, OnResponseFn};
 use super::options::expect_reservations;
 use crate::policy::Policy;
 
-/// One limit of a layer, with its own cost and its own way to settle charges. Use rules in layers whose limits count
-/// different things. Convert a rule into a layer with [`RateLimitLayer::from`](super::RateLimitLayer), or add it to a
-/// layer with [`rule`](super::RateLimitLayer::rule).
+/// One limit of a layer, with its own cost and its own way to settle charges. Convert a rule into a layer with
+/// [`RateLimitLayer::from`](super::RateLimitLayer), or add it to a layer with [`rule`](super::RateLimitLayer::rule).
 ///
 /// ```
 /// use http::request::Parts;
-/// use tollgate::{key, Policy, Quota, RateLimitLayer, Rule, OnResponse, DAY, MINUTE};
+/// use tollgate::{key, Policy, Quota, RateLimitLayer, Rule, DAY, MINUTE};
 ///
 /// const CALLS: Policy = Policy::new("calls", Quota::token_bucket(60, MINUTE));
 /// const BYTES: Policy = Policy::new("bytes", Quota::fixed_window(1_000_000_000, DAY));
 /// // Uploads without `Content-Length` cost as much as axum's `DefaultBodyLimit`. At 0, they would bypass the limit.
 /// const MAX_LENGTH: u64 = 2_000_000;
 ///
-/// let calls = Rule::new(CALLS, key::client_ip()).on_response(|res| {
-///     if res.status.is_server_error() { OnResponse::Refund } else { OnResponse::Keep }
-/// });
-/// let layer = RateLimitLayer::from(calls).rule(Rule::new(BYTES, key::client_ip()).cost(|req: &Parts| {
+/// let bytes = Rule::new(BYTES, key::client_ip()).cost(|req: &Parts| {
 ///     let length = req.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse().ok());
 ///     length.filter(|_| !req.headers.contains_key("transfer-encoding")).unwrap_or(MAX_LENGTH)
-/// }));
+/// });
+/// let layer = RateLimitLayer::new(CALLS, key::client_ip()).rule(bytes);
 /// ```
 #[derive(Clone)]
 pub struct Rule {
@@ -67,17 +64,14 @@ impl Rule {
         Rule { prepared, key, cost: None, on_response: None, wait: None }
     }
 
-    /// Sets the cost of a request under this rule. Defaults to the [layer's cost](super::RateLimitLayer::cost), whose
-    /// documentation covers costs above the capacity.
+    /// Like [`RateLimitLayer::cost`](super::RateLimitLayer::cost), but only for this rule.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Rule {
         self.cost = Some(Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts)))));
         self
     }
 
-    /// Sets the same [`cost`](Rule::cost) for every request. Adding the layer to a service panics if a quota can never
-    /// grant this cost. If some tiers cannot use a route at all, see
-    /// [`RateLimitLayer::fixed_cost`](super::RateLimitLayer::fixed_cost).
+    /// Like [`RateLimitLayer::fixed_cost`](super::RateLimitLayer::fixed_cost), but only for this rule.
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> Rule {
         self.cost = Some(Cost::Fixed(tokens));
@@ -94,8 +88,7 @@ impl Rule {
         self
     }
 
-    /// Settles this rule's charge based on the response. Defaults to the [layer's
-    /// closure](super::RateLimitLayer::on_response).
+    /// Like [`RateLimitLayer::on_response`](super::RateLimitLayer::on_response), but only for this rule.
     #[must_use]
     pub fn on_response(
         mut self,
@@ -105,8 +98,7 @@ impl Rule {
         self
     }
 
-    /// Like [`RateLimitLayer::wait_up_to`](super::RateLimitLayer::wait_up_to), but only for this rule. A request that
-    /// must wait under several rules waits until the latest of its due times.
+    /// Like [`RateLimitLayer::wait_up_to`](super::RateLimitLayer::wait_up_to), but only for this rule.
     ///
     /// # Panics
     /// Panics if the policy does not allow reservations.

@@ -1,5 +1,4 @@
-//! The service that the layer creates. It decides on each request, and then calls the inner service or refuses the
-//! request.
+//! The service that the layer creates.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,22 +12,18 @@ use super::future::{HeldRequest, ResponseFuture, State};
 use super::maybe_ready::MaybeReady;
 use super::options::LayerOptions;
 
-/// A rate-limited service, created by [`RateLimitLayer`](super::RateLimitLayer). A refusal is a response, so errors
-/// come only from the inner service.
+/// A service limited by a [`RateLimitLayer`](super::RateLimitLayer). Errors come only from the inner service.
 ///
 /// ```
 /// use http::{Request, Response};
 /// use std::convert::Infallible;
-/// use tollgate::{key, middleware::{RateLimit, ResponseFuture}, Quota, RateLimitLayer, MINUTE};
+/// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
 /// use tower::{service_fn, Layer, Service, ServiceExt};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Infallible> {
-/// let inner = service_fn(|_: Request<()>| async {
-///     Ok::<_, Infallible>(Response::new(http_body_util::Empty::<bytes::Bytes>::new()))
-/// });
-/// let mut limited: RateLimit<_> = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).layer(inner);
-/// let response: ResponseFuture<_, ()> = limited.ready().await?.call(Request::new(()));
-/// assert!(!response.await?.body().is_refusal());
+/// let inner = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new("hello".to_owned())) });
+/// let mut limited = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).layer(inner);
+/// assert!(!limited.ready().await?.call(Request::new(())).await?.body().is_refusal());
 /// assert!(limited.ready().await?.call(Request::new(())).await?.body().is_refusal());
 /// # Ok(()) }
 /// ```
@@ -66,8 +61,7 @@ where
         let state = match self.options.decide(&parts) {
             MaybeReady::Ready(verdict) => {
                 if !matches!(verdict, Verdict::Admit(_)) {
-                    // Drop the ready instance, since it may hold a permit or a buffer slot for a call that is never
-                    // made.
+                    // The ready instance may hold a permit or a buffer slot for a call that is never made.
                     self.inner = self.inner.clone();
                 }
                 State::decided(verdict, &self.options, &mut self.inner, parts, body)

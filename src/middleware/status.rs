@@ -12,15 +12,11 @@ use crate::policy::{Decision, Decisions};
 /// use tollgate::{key, Quota, RateLimitLayer, RateLimitStatus, MINUTE};
 ///
 /// async fn hello(status: RateLimitStatus) -> String {
-///     if status.is_shadowed() {
-///         eprintln!("would have been refused: {}", status.decisions());
-///     }
 ///     format!("{} left", status.tightest().map_or(0, |decision| decision.remaining()))
 /// }
 ///
-/// let app: Router = Router::new()
-///     .route("/", get(hello))
-///     .layer(RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::global()).with_status());
+/// let layer = RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::global()).with_status();
+/// let app: Router = Router::new().route("/", get(hello)).layer(layer);
 /// ```
 #[derive(Clone, Debug)]
 pub struct RateLimitStatus {

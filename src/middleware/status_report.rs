@@ -1,4 +1,4 @@
-//! Status reports. A report lists a client's limits for a status endpoint. Creating a report charges nothing.
+//! Status reports, which list a client's limits for a status endpoint. Creating a report charges nothing.
 
 use std::sync::Arc;
 
@@ -23,13 +23,11 @@ impl RateLimitLayer {
         self.options.status_report(parts).await.map_err(|cause| refuse(&cause, parts, Some(&self.options)))
     }
 
-    /// Returns the layer's policies.
     #[cfg(feature = "admin")]
     pub(crate) fn policies(&self) -> impl Iterator<Item = &crate::policy::Policy> {
         self.options.policies()
     }
 
-    /// Returns whether the layer uses this limiter.
     #[cfg(feature = "admin")]
     pub(crate) fn uses(&self, limiter: &crate::limiter::RateLimiter) -> bool {
         self.options.limiter.is_same(limiter)
@@ -55,8 +53,7 @@ impl LayerOptions {
                 let signals = self.signals(parts).map_err(Cause::NoKey)?;
                 self.snapshots(&signals, &charges).await.map_err(Cause::Unavailable)?
             }
-            // Limits in shadow mode are omitted, since a page that disables a button when a limit is reached would
-            // enforce the limit.
+            // Limits in shadow mode are omitted: a page that disables a button at a limit would enforce that limit.
             _ => Vec::new(),
         };
         let now = match limits.first() {
@@ -109,9 +106,8 @@ impl LayerOptions {
         if !limits.iter().any(|limit| limit.not_before().is_some()) || !charges.iter().any(is_chosen) {
             return Ok(limits);
         }
-        // A key may be blocked under some policies but not under others, and a request may fall under only some of the
-        // policies that routes choose from. Therefore, peek at each policy separately, together with the policies that
-        // apply to every request.
+        // A key may be blocked under only some policies, and a request may fall under only some of the chosen policies.
+        // Therefore, peek at each of them separately, together with the policies that apply to every request.
         let mut limits = Vec::with_capacity(charges.len());
         for charge in charges {
             let others = charges.iter().filter(|other| !is_chosen(other) && other.rule != charge.rule);

@@ -11,8 +11,7 @@ use crate::policy::nearest;
 #[derive(Debug, Default)]
 pub(super) struct Table {
     routes: HashMap<String, Methods>,
-    /// The prefixes of the lines that end with a wildcard, from longest to shortest. For the line
-    /// `/demo.Greeter/{*rest}`, the prefix is `/demo.Greeter/`.
+    /// The prefixes of lines that end with a wildcard, from longest to shortest: `/a/` for the line `/a/{*rest}`.
     wildcards: Vec<(String, Methods)>,
     /// Each line, and whether any request has matched it.
     lines: Vec<(String, AtomicBool)>,
@@ -40,7 +39,7 @@ impl Table {
         Ok(())
     }
 
-    /// Builds the lookup tables. Call this after adding the last line.
+    /// Builds the lookup tables, after the last line was added.
     pub(super) fn finish(mut self) -> Table {
         let others = self.routes.iter().filter_map(|(route, methods)| {
             let other = match route.strip_suffix('/') {
@@ -102,9 +101,8 @@ fn entry<'t>(methods: &'t Methods, method: &Method) -> Option<&'t Entry> {
     entry.or_else(|| methods.get(&None))
 }
 
-/// Returns the route that axum matched, and the path to compare with the lines. The path is `Some` if there is no axum
-/// router or if the route ends with a wildcard, such as a route to a tonic service. Both are `None` if an axum router
-/// has no route for the request.
+/// Returns the route that axum matched, and the path to compare with the lines. The path is `Some` without an axum
+/// router and for routes that end with a wildcard, such as tonic's. Both are `None` if an axum router has no route.
 fn route_and_path(parts: &Parts) -> (Option<&str>, Option<&str>) {
     #[cfg(feature = "axum")]
     if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
@@ -118,8 +116,7 @@ fn is_wildcard(route: &str) -> bool {
     route.rsplit('/').next().is_some_and(|last| last.starts_with("{*"))
 }
 
-/// Parses a line into its method, if it has one, and its route. The error is the rest of a sentence about the line,
-/// such as "has no route".
+/// Parses a line into an optional method and a route. The error ends a sentence about the line: "has no route".
 pub(crate) fn parse_line(line: &str) -> Result<(Option<Method>, &str), String> {
     let (method, route) = match line.split_once(' ') {
         Some((method, route)) => (Some(parse_method(method)?), route.trim()),

@@ -10,12 +10,11 @@ use crate::limiter::LimitError;
 use crate::policy::Denied;
 use crate::policy::KeyError;
 
-/// Converts the denial to RESOURCE_EXHAUSTED, with the metadata and the `google.rpc.RetryInfo` that a
-/// [layer](crate::RateLimitLayer::grpc) sends.
+/// Converts the denial to RESOURCE_EXHAUSTED, with the same metadata as a [layer](crate::RateLimitLayer::grpc).
 ///
 /// ```
 /// use tollgate::{Policy, Quota, RateLimiter, HOUR};
-/// use tonic::{Code, Request, Response, Status};
+/// use tonic::{Request, Response, Status};
 ///
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
 ///
@@ -23,14 +22,6 @@ use crate::policy::KeyError;
 ///     limiter.limit(&LOGIN, request.get_ref().as_str()).await?;
 ///     Ok(Response::new("come in".into()))
 /// }
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let limiter = RateLimiter::default();
-/// assert!(login(&limiter, Request::new("ada".into())).await.is_ok());
-/// let refused = login(&limiter, Request::new("ada".into())).await.unwrap_err();
-/// assert_eq!(refused.code(), Code::ResourceExhausted);
-/// assert!(refused.metadata().contains_key("grpc-retry-pushback-ms") && !refused.details().is_empty());
-/// # }
 /// ```
 impl From<Denied> for Status {
     fn from(denied: Denied) -> Status {
@@ -45,8 +36,7 @@ impl From<Error> for Status {
     }
 }
 
-/// Converts an error from [`or_reject`](crate::key::KeyExtractor::or_reject) to UNAUTHENTICATED, and any other error to
-/// the code that corresponds to its [status](KeyError::status).
+/// Converts an error to the code for its [status](KeyError::status), or to UNAUTHENTICATED if `or_reject` returned it.
 impl From<KeyError> for Status {
     fn from(error: KeyError) -> Status {
         status(&Cause::NoKey(error))
@@ -69,6 +59,6 @@ fn status(cause: &Cause) -> Status {
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     let response = refuse(cause, &parts, None);
-    // The result is always `Some`, since the request is a gRPC request.
+    // The request is a gRPC request, so the result is always `Some`.
     Status::from_header_map(response.headers()).unwrap_or_else(|| Status::unknown("rate limit"))
 }

@@ -23,7 +23,6 @@ impl Clone for UnmatchedRules {
 }
 
 impl LayerOptions {
-    /// Panics if there is a deny rule that the layer can never apply.
     #[track_caller]
     pub(super) fn expect_matched_rules(&self) {
         let Some(version) =
@@ -41,7 +40,6 @@ impl LayerOptions {
         self.unmatched.checked_version.store(version, Ordering::Relaxed);
     }
 
-    /// Reports unmatched rules as mistakes if the list has changed since the last check.
     pub(super) fn report_unmatched_rules(&self) {
         let Some(version) = self.unchecked_version() else { return };
         if self.unmatched.checked_version.swap(version, Ordering::Relaxed) == version {
@@ -52,7 +50,6 @@ impl LayerOptions {
         }
     }
 
-    /// Returns the version of the deny list if it has not been checked yet.
     fn unchecked_version(&self) -> Option<u64> {
         let version = self.limiter.deny_list().filter(|_| !self.unmatched.ignored)?.changes() + 1;
         (self.unmatched.checked_version.load(Ordering::Relaxed) != version).then_some(version)

@@ -26,14 +26,9 @@ use crate::policy::PolicyName;
 /// metrics.sample(&limiter);
 /// ```
 ///
-/// [`names`] lists the metrics and their labels, and `examples/observability` contains a Grafana dashboard. No label
-/// contains a key or its digest. Each of the first 512 policies has its own series. Further policies share the label
-/// `(others)`. Decisions and checks of callers with a [tier](crate::Subject::tier) also have the label `tier`, which
-/// distinguishes the first 64 tiers of a limiter. A tier that the policy does not define never becomes a label.
-///
-/// Each decided charge is counted once in [`DECISIONS`](names::DECISIONS). An undecided charge is counted only in
-/// [`BACKEND_ERRORS`](names::BACKEND_ERRORS). If a call's future is dropped before a remote backend replies, its
-/// charges are not counted, although they are spent.
+/// [`names`] lists the metrics and their labels, which never contain a key or its digest. `examples/observability`
+/// contains a Grafana dashboard. A [tier](crate::Subject::tier) that the policy does not define never becomes a label.
+/// If a call's future is dropped before a remote backend replies, its charges are not counted, although they are spent.
 ///
 /// Counts recorded before the exporter is installed are lost. Each series is registered once, and stays with the
 /// exporter that is installed at that time. For an exporter that drops idle series, use
@@ -71,8 +66,7 @@ impl Metrics {
         self
     }
 
-    /// Sets the gauges from the limiter's current state. Call this at each scrape, or every few seconds; the call is
-    /// cheap.
+    /// Sets the gauges from the limiter's current state. Call this at each scrape, or every few seconds. It is cheap.
     pub fn sample(&self, limiter: &RateLimiter) {
         let Stats { rows, evictions, overflowed, circuit_open, waiting, blocked, changed_quotas, mistakes, .. } =
             limiter.stats();
@@ -200,8 +194,7 @@ fn register_counter(recorder: &dyn Recorder, key: &Key) -> Counter {
     recorder.register_counter(key, &METADATA)
 }
 
-/// Returns whether an exporter is installed. Otherwise, the recorder is the facade's no-op recorder, which has size 0.
-/// Its handles must not be cached.
+/// Returns whether an exporter is installed. The no-op recorder has size 0, and its handles must not be cached.
 fn is_installed(recorder: &dyn Recorder) -> bool {
     size_of_val(recorder) > 0
 }

@@ -1,9 +1,8 @@
 //! Observers for logs and metrics: `Tracing` (feature `tracing`), `Metrics` (feature `metrics`), and [`Top`], which
 //! finds the keys with the most charges.
 //!
-//! Register them with [`RateLimiterBuilder::observer`](crate::limiter::RateLimiterBuilder::observer). Events contain
-//! keys only as digests, and metric labels contain neither keys nor digests. [`Top`] also stores keys as text, but only
-//! for policies for which you turn this on. For setup and alerts, see [`docs::observing`](crate::docs::observing).
+//! Register them with [`RateLimiterBuilder::observer`](crate::limiter::RateLimiterBuilder::observer). For setup and
+//! alerts, see [`docs::observing`](crate::docs::observing).
 
 #[cfg(feature = "metrics")]
 mod metrics;

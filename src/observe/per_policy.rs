@@ -71,7 +71,6 @@ mod tests {
 
     #[test]
     fn policies_with_the_same_fnv_1a_hash_have_separate_values() {
-        // These names are a published collision of the hash that once identified policies.
         let names = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(PolicyName::new);
         let all = PerPolicy::new();
         for _round in 0..2 {

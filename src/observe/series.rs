@@ -48,8 +48,7 @@ impl<K: Clone + PartialEq, V> AppendOnlyMap<K, V> {
 }
 
 impl<K, V> AppendOnlyMap<K, V> {
-    /// Returns the value of the first key that matches. If no key matches, adds an entry whose key and value are the
-    /// results of `key` and `make`. The new key must match.
+    /// Returns the value of the first key that matches, or adds an entry from `key`, which must match, and `make`.
     pub(super) fn find_or_insert(&self, matches: impl Fn(&K) -> bool, key: impl Fn() -> K, make: impl Fn() -> V) -> &V {
         let mut map = self;
         loop {

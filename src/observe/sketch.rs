@@ -85,7 +85,6 @@ struct Shard {
     max: usize,
     total: u64,
     counters: Vec<Counter>,
-    /// The counter of each key.
     index: HashTable<u32>,
     /// The counters in order of their counts, the highest first.
     order: Vec<u32>,
@@ -137,7 +136,6 @@ impl Shard {
         counter
     }
 
-    /// Gives the counter with the lowest count to `key`.
     fn take_over(&mut self, key: Digest, placement: &Placement) -> u32 {
         let least = self.order[self.order.len() - 1];
         let old = hash(self.counters[least as usize].key, placement);
@@ -157,8 +155,7 @@ impl Shard {
         self.index.insert_unique(hash_of(&counter), counter, hash_of);
     }
 
-    /// Increments a count. The counter moves to the front of its group, and from there to the group with the next
-    /// count.
+    /// Moves the counter to the front of its group, and from there to the group with the next count.
     fn increment(&mut self, counter: u32) {
         let Counter { rank, group, .. } = self.counters[counter as usize];
         let Group { count, first, len } = self.groups[group as usize];

@@ -13,46 +13,39 @@ use crate::policy::{Digest, Policy, PolicyName, Reason};
 ///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(2, MINUTE));
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-/// let top = Arc::new(Top::new());
+/// let top = Arc::new(Top::new().show_keys([&API]));
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&top)).build();
 /// for key in ["ada", "ada", "ada", "ada", "ada", "eve", "eve", "eve"] {
 ///     drop(limiter.try_limit(&API, key).await?);
 /// }
 /// let refused = top.refused(API.name(), 10);
 /// let first = &refused.keys()[0];
-/// assert_eq!((first.count(), first.max_error()), (3, 0));
-/// // To find the customer, compare this digest with the digests of your customers' keys.
+/// assert_eq!((first.count(), first.max_error(), first.text()), (3, 0, Some("\"ada\"")));
+/// // Without `show_keys`, compare this digest with the digests of your customers' keys.
 /// assert_eq!(first.digest(), limiter.digest(Some(&Key::from("ada"))));
-///
-/// let requested = top.requested(API.name(), 1);
-/// assert_eq!((requested.keys().len(), requested.keys()[0].count(), requested.total()), (1, 5, 8));
+/// assert_eq!(top.requested(API.name(), 1).total(), 8);
 /// # Ok(()) }
 /// ```
 ///
-/// # Whose key is it?
-/// A key is reported as its [digest](TopKey::digest). Compare the digest with those that
-/// [`RateLimiter::digest`](crate::RateLimiter::digest) returns for the keys that you know. Under policies that you pass
-/// to [`show_keys`](Top::show_keys), the [text form](TopKey::text) of the key is reported as well.
+/// A key is reported as its [digest](TopKey::digest) and, under policies that you pass to
+/// [`show_keys`](Top::show_keys), also as [text](TopKey::text).
 ///
 /// # What is counted
-/// Counts are numbers of charges, not of tokens, so a single request with a high cost does not change the order. A
-/// charge is *requested* if it was decided, and *refused* if its own policy denied it: by a quota, a deny list or a
-/// block. This includes denials in [shadow mode](crate::policy::Enforce). A charge that was denied only because of
-/// another policy does not count as refused. Checks and charges that the backend failed to decide are not counted.
-///
-/// Counts start when the program starts, or at the last [`clear`](Top::clear). They include only the charges of this
-/// process.
+/// Counts are numbers of charges, not of tokens. A charge is *requested* if it was decided, and *refused* if its own
+/// policy denied it: by a quota, a deny list or a block. This includes denials in [shadow
+/// mode](crate::policy::Enforce), but not denials that only another policy caused. Checks and charges that the backend
+/// failed to decide are not counted. Counts start when the program starts, or at the last [`clear`](Top::clear), and
+/// include only the charges of this process.
 ///
 /// # Memory and error bound
 /// For each policy, there are two sketches (one for requested and one for refused charges), with up to
-/// [`max_keys`](Top::max_keys) counters each. A counter takes about 100 bytes, plus the key's text if it is shown. Each
-/// of the first 512 policies has its own sketches. All other policies share two sketches, so the results are the same
-/// for each of these policies.
+/// [`max_keys`](Top::max_keys) counters each. A counter takes about 100 bytes, plus the key's text if it is shown.
+/// Policies after the first 512 share two sketches, so the results are the same for each of them.
 ///
-/// While a policy has fewer keys than counters, counts are exact. Otherwise, a count is never too low, and it is too
-/// high by at most [`TopKey::max_error`]. A key without a counter has had at most [`TopKeys::max_error`] charges. This
-/// bound is about the total divided by `max_keys`, or less if a few keys make up most of the total. Callers cannot
-/// choose keys that push out another caller's key.
+/// While [`TopKeys::max_error`] is 0, counts are exact. Otherwise, a count is never too low, and it is too high by at
+/// most [`TopKey::max_error`]. A key without a counter has had at most [`TopKeys::max_error`] charges, which is about
+/// the total divided by `max_keys`, or less if a few keys make up most of the total. Callers cannot choose keys that
+/// push out another caller's key.
 #[derive(Debug)]
 pub struct Top {
     max_keys: usize,
@@ -75,34 +68,16 @@ impl Top {
     /// The default for [`max_keys`](Top::max_keys).
     pub const DEFAULT_MAX_KEYS: usize = 1024;
 
-    /// Sets the number of counters in each sketch. The number is clamped to the range from 8 to 1,048,576, and rounded
-    /// up to a multiple of 8. Defaults to 1,024.
+    /// Sets the number of counters in each sketch, clamped to `8..=1_048_576` and rounded up to a multiple of 8.
     #[must_use]
     pub fn max_keys(mut self, keys: usize) -> Top {
         self.max_keys = keys.clamp(SHARDS, MAX_KEYS);
         self
     }
 
-    /// Shows the keys of these policies as [text](TopKey::text). This is useful if the keys are account numbers, for
-    /// example. May be called repeatedly. By default, only digests are shown.
-    ///
-    /// Keys that contain a bearer token or the value of a header or cookie are never shown, because they may be
-    /// credentials.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use tollgate::{MINUTE, MemoryBackend, Policy, Quota, RateLimiter, observe::Top};
-    ///
-    /// static API: Policy = Policy::new("api", Quota::token_bucket(1, MINUTE));
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-    /// let top = Arc::new(Top::new().show_keys([&API]));
-    /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Arc::clone(&top)).build();
-    /// for _ in 0..3 {
-    ///     drop(limiter.try_limit(&API, "ada").await?);
-    /// }
-    /// assert_eq!(top.refused(API.name(), 10).keys()[0].text(), Some("\"ada\""));
-    /// # Ok(()) }
-    /// ```
+    /// Also shows the keys of these policies as [text](TopKey::text). May be called repeatedly. By default, only
+    /// digests are shown. Keys that contain a bearer token or the value of a header or cookie are never shown, because
+    /// they may be credentials.
     #[must_use]
     pub fn show_keys<'a>(mut self, policies: impl IntoIterator<Item = &'a Policy>) -> Top {
         self.shown.extend(policies.into_iter().map(|policy| policy.name().clone()));
@@ -209,8 +184,7 @@ impl TopKeys {
         self.total
     }
 
-    /// Returns the maximum number of charges that a key without a counter can have had. The number is 0 until all
-    /// counters of one of the sketch's shards are used.
+    /// Returns the most charges that a key without a counter can have had: 0 until a shard of the sketch is full.
     pub const fn max_error(&self) -> u64 {
         self.max_error
     }
@@ -225,15 +199,14 @@ impl TopKey {
         self.0.key
     }
 
-    /// Returns the [text form](crate::Key#text-form) of the key. Returns `None` unless the policy was passed to
+    /// Returns the [text form](crate::Key#text-form) of the key if the policy was passed to
     /// [`show_keys`](Top::show_keys) and the key has been charged again since it got a counter. A text of more than 128
     /// bytes is shortened and ends with `…`.
     pub fn text(&self) -> Option<&str> {
         self.0.text.as_deref()
     }
 
-    /// Returns the number of charges. It is never too low, and it is too high by at most
-    /// [`max_error`](TopKey::max_error).
+    /// Returns the number of charges, which is never too low, and too high by at most [`max_error`](TopKey::max_error).
     pub const fn count(&self) -> u64 {
         self.0.count
     }

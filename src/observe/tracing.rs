@@ -16,14 +16,10 @@ use crate::policy::PolicyName;
 /// Logs the decisions of a limiter as events of [`tracing`](https://docs.rs/tracing) with the target `tollgate`.
 ///
 /// ```
-/// use tollgate::observe::Tracing;
-/// use tollgate::{MemoryBackend, RateLimiter};
-/// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Tracing::new()).build();
-///
-/// // Log at most one denial per second, at WARN. Use a manual clock for tests.
-/// let tracing = Tracing::new().level(tracing::Level::WARN).per_second(1).clock(tollgate::clock::ManualClock::new());
+/// use tollgate::{MemoryBackend, RateLimiter, observe::Tracing};
+/// // Log at most one denial per second, at WARN, and keys that have spent 80% of their limit.
+/// let tracing = Tracing::new().level(tracing::Level::WARN).per_second(1).near_limit(0.8);
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(tracing).build();
-/// assert_eq!(Tracing::TARGET, "tollgate"); // for filters: `tollgate=warn`
 /// ```
 ///
 /// | event | level | fields |
@@ -45,13 +41,11 @@ use crate::policy::PolicyName;
 /// events and fields are stable, and so are the fixed values of fields. The message of an event is its name.
 ///
 /// - **Several policies**: a request emits one event for each policy. If one policy denies the request, all of these
-///   events are `denied`. The events of the other policies have the `reason` `refused_elsewhere`. To see each refused
-///   request once, exclude these events.
+///   events are `denied`. To see each refused request once, exclude the `reason` `refused_elsewhere`, which the events
+///   of the other policies have.
 /// - **Keys** appear only as digests. A `rule` contains an address, user agent or label, but never a key.
-/// - **Rate**: by default, at most ten denials, ten failures and ten `near_limit` events per second are logged for each
-///   policy, and at most ten blocks per second in total (see [`per_second`](Tracing::per_second)). The field
-///   `suppressed` is the number of events that were omitted since the last logged event. Each of the first 512 policies
-///   is counted separately, and all others are counted together.
+/// - **Rate**: [`per_second`](Tracing::per_second) limits the events that have the field `suppressed`, which is the
+///   number of events omitted since the last logged event. Policies after the first 512 are counted together.
 #[derive(Debug)]
 pub struct Tracing {
     level: Level,
@@ -65,7 +59,7 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// The target of all events, for use in filters.
+    /// The target of all events, for filters such as `tollgate=warn`.
     pub const TARGET: &'static str = "tollgate";
 
     /// Creates an observer that logs denials at INFO, at most ten per second for each policy.
@@ -90,7 +84,7 @@ impl Tracing {
     }
 
     /// Sets how many denials, failures and `near_limit` events are logged per second for each policy, and how many
-    /// blocks are logged per second in total. Defaults to 10. With `u32::MAX`, all of these events are logged.
+    /// blocks in total. Defaults to 10. With `u32::MAX`, all of these events are logged.
     #[must_use]
     pub fn per_second(mut self, events: u32) -> Tracing {
         self.per_second = events;
@@ -99,12 +93,6 @@ impl Tracing {
 
     /// Logs the event `near_limit` when a key passes this share of its limit, such as 0.8. Off by default. See
     /// [`Decided::passes`] for the exact condition.
-    ///
-    /// ```
-    /// use tollgate::observe::Tracing;
-    /// use tollgate::{MemoryBackend, RateLimiter};
-    /// let limiter = RateLimiter::builder(MemoryBackend::new()).observer(Tracing::new().near_limit(0.8)).build();
-    /// ```
     ///
     /// # Panics
     /// Panics unless the share is greater than 0 and at most 1.

@@ -15,33 +15,23 @@ use super::summary::Summary;
 use super::windows::Part;
 use crate::algorithm::{Micros, Quota, State, Step, Verdict, available, next_change, roll, roll_if_own, spent, when};
 
-/// The decision on a single charge, which either allows or denies it. A denial is not an error here.
-///
-/// Decisions are returned by the `try_` methods, such as [`RateLimiter::try_limit`](crate::RateLimiter::try_limit). The
-/// methods without `try_` return an [`Allowed`] decision, or an error if the call is denied.
+/// The decision on a single charge, returned by the `try_` methods, such as
+/// [`RateLimiter::try_limit`](crate::RateLimiter::try_limit). The methods without `try_` return an [`Allowed`] decision
+/// or, for a denial, an error.
 ///
 /// ```
-/// # use tollgate::{clock::ManualClock, policy::DecidedBy, Key, MemoryBackend, Policy, Quota, RateLimiter, Reason};
-/// # use tollgate::{MINUTE, SECOND};
+/// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, Reason, MINUTE, SECOND};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
-/// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE).max_reserved(5));
+/// # let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
+/// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE));
 ///
-/// let clock = ManualClock::new(); // for round times
-/// let limiter = RateLimiter::new(MemoryBackend::builder().clock(clock).build());
 /// let first = limiter.try_acquire(&CHAT, "ada").cost(8).await?;
 /// assert!(first.is_allowed());
-/// assert_eq!((first.capacity(), first.remaining(), first.retry_after()), (10, 2, None));
+/// assert_eq!((first.capacity(), first.remaining(), first.reset()), (10, 2, 48 * SECOND));
 ///
 /// let denied = limiter.try_acquire(&CHAT, "ada").cost(3).await?;
-/// assert_eq!((denied.reason(), denied.decided_by()), (Reason::QuotaExceeded, DecidedBy::Backend));
-/// assert!(denied.is_violated() && denied.denied_rule().is_none());
-/// assert_eq!((denied.policy().as_str(), denied.cost(), denied.quota()), ("chat", 3, CHAT.quotas()[0]));
-/// assert_eq!(denied.key(), limiter.digest(Some(&Key::from("ada"))));
-/// assert_eq!((denied.remaining(), denied.retry_after()), (2, Some(6 * SECOND)));
-/// assert_eq!((denied.window(), denied.reset()), (6 * SECOND, 48 * SECOND));
-///
-/// let reservation = limiter.acquire(&CHAT, "ada").cost(3).reserve().await?;
-/// assert_eq!(reservation.delay(), 6 * SECOND);
+/// assert_eq!((denied.policy().as_str(), denied.reason()), ("chat", Reason::QuotaExceeded));
+/// assert_eq!((denied.cost(), denied.remaining(), denied.retry_after()), (3, 2, Some(6 * SECOND)));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -59,10 +49,8 @@ pub struct Decision {
     shadowed: bool,
 }
 
-/// The quotas and rows of the shards that a check has read.
 pub(super) type ShardRows = Arc<[(Quota, State)]>;
 
-/// The policy, key and quota of the charge that a decision is about.
 #[derive(Clone, Debug)]
 pub(crate) struct ChargedQuota {
     pub(crate) policy: PolicyName,
@@ -106,7 +94,6 @@ impl Decision {
         Decision { reason, decided_by: DecidedBy::Limiter, denied_rule: rule, ..denied }
     }
 
-    /// Sets the component that made the decision. A charge that the failure mode allowed gets the reason `FailOpen`.
     pub(crate) fn by(mut self, decided_by: DecidedBy) -> Decision {
         self.decided_by = decided_by;
         if decided_by == DecidedBy::FailOpen && self.reason == Reason::WithinQuota {
@@ -115,8 +102,7 @@ impl Decision {
         self
     }
 
-    /// Returns the decision of a check that has also read other shards. `all_granted` shows whether every charge of the
-    /// call is granted by its best shard.
+    /// Returns the decision of a check that has read several shards. `all_granted` refers to all charges of the call.
     pub(super) fn with_shards(self, shards: ShardRows, all_granted: bool) -> Decision {
         let decision = Decision::new(self.of, self.step, all_granted).by(self.decided_by);
         Decision { charged: false, shards: Some(shards), ..decision }
@@ -129,30 +115,24 @@ impl Decision {
         self
     }
 
-    /// Marks a charge in shadow mode as having been let through.
     pub(super) fn let_through(mut self) -> Decision {
         self.shadowed = !self.of.part.enforced;
         self
     }
 
-    /// Returns whether the call may proceed. The tokens were spent or, for a check, would have been spent, unless the
-    /// charge [was let through](Decision::is_shadowed). If there is a [`delay`](Decision::delay), wait that long before
-    /// you proceed.
+    /// Returns whether the call may proceed, after the [`delay`](Decision::delay) if there is one. The tokens were
+    /// spent, unless this is a check or the charge [was let through](Decision::is_shadowed).
     #[inline]
     pub fn is_allowed(&self) -> bool {
         self.shadowed || self.is_granted()
     }
 
     /// Returns whether the charge would have been denied but was let through because its policy is in [shadow
-    /// mode](super::Enforce). Nothing was spent. See [`Enforce`](super::Enforce) for an example.
-    ///
-    /// The [`reason`](Decision::reason) is [`RefusedElsewhere`](Reason::RefusedElsewhere) if this charge fits but
-    /// another charge in shadow mode in the same call would have been denied.
+    /// mode](super::Enforce). Nothing was spent.
     pub const fn is_shadowed(&self) -> bool {
         self.shadowed
     }
 
-    /// Returns whether a denial of the charge is enforced.
     pub(crate) const fn is_enforced(&self) -> bool {
         self.of.part.enforced
     }
@@ -162,9 +142,8 @@ impl Decision {
         matches!(self.reason, Reason::WithinQuota | Reason::Reserved | Reason::FailOpen)
     }
 
-    /// Returns whether this charge was denied by its quota, a deny list or a block, rather than only because another
-    /// charge was denied. For a charge that [was let through](Decision::is_shadowed), returns whether it would have
-    /// been denied in this way.
+    /// Returns whether this charge was denied by its quota, a deny list or a block, and not only because another charge
+    /// was denied. This includes a charge that [was let through](Decision::is_shadowed).
     pub fn is_violated(&self) -> bool {
         !self.is_granted() && self.reason != Reason::RefusedElsewhere && (self.shadowed || self.is_enforced())
     }
@@ -190,8 +169,8 @@ impl Decision {
         &self.of.policy
     }
 
-    /// The name of the limit in headers and status reports, which is the name of the policy. If the policy has several
-    /// [quotas](super::Quotas), the policy's name is followed by the quota's period, as in `api;10s`.
+    /// The name of the limit in headers and status reports: the policy's name or, if the policy has several
+    /// [quotas](super::Quotas), the policy's name and the quota's period, as in `api;10s`.
     pub fn name(&self) -> Cow<'_, str> {
         let ChargedQuota { policy, quota, part, .. } = &self.of;
         limit_name(policy, quota, part.count.into())
@@ -201,8 +180,7 @@ impl Decision {
         &self.of
     }
 
-    /// The key's digest, as returned by [`RateLimiter::digest`](crate::RateLimiter::digest). Digests distinguish keys,
-    /// but without the limiter's secret they reveal nothing about the keys.
+    /// The key's digest, as returned by [`RateLimiter::digest`](crate::RateLimiter::digest).
     pub fn key(&self) -> Digest {
         self.of.quota.shard_index().map_or(self.of.row_key, |index| self.of.row_key.shard(index))
     }
@@ -217,18 +195,15 @@ impl Decision {
         self.of.cost
     }
 
-    /// The largest number of tokens that can be spent together, which is the [capacity](Quota::get_capacity) of the
-    /// applied [quota](Decision::quota).
+    /// The [capacity](Quota::get_capacity) of the quota: the largest number of tokens that can be spent together.
     #[doc(alias = "limit")]
     pub const fn capacity(&self) -> u64 {
         self.of.quota.whole_capacity()
     }
 
-    /// The number of whole tokens left after this decision or, for a check, the number available now. It is 0 while the
-    /// key is in debt.
-    ///
-    /// If the quota has [shards](Quota::shards), the number is estimated from the [shards that were
-    /// read](Decision::shards_read). It is exact if a check has read all of them.
+    /// The number of whole tokens left after this decision or, for a check, available now. It is 0 while the key is in
+    /// debt. If the quota has [shards](Quota::shards), it is an estimate, unless a check has read [all of
+    /// them](Decision::shards_read).
     pub fn remaining(&self) -> u64 {
         let now = self.step.now;
         let tokens = self.rows().map(|(quota, state)| available(quota, &roll_if_own(quota, state, now), now)).sum();
@@ -243,8 +218,7 @@ impl Decision {
         self.of.quota.across_shards(tokens.ceil() as u64, self.shards_read())
     }
 
-    /// Returns whether the charge raised the row's spent tokens from below this share of the capacity to at least this
-    /// share.
+    /// Returns whether the charge raised the row's spent tokens to or above this share of the capacity.
     pub(crate) fn passes(&self, share: f64) -> bool {
         let (row, now) = (self.row(), self.step.now);
         let after = spent(&self.of.quota, &row, now);
@@ -252,9 +226,8 @@ impl Decision {
         after - (self.of.cost as f64) < level && level <= after
     }
 
-    /// The number of shards that were read, which is 1 unless a check has read several
-    /// [shards](crate::limiter::RateLimiterBuilder::sample_shards). [`Quota::get_shards`] returns the total number of
-    /// shards.
+    /// The number of [shards](Quota::get_shards) that were read, which is 1 unless a check has read
+    /// [several](crate::limiter::RateLimiterBuilder::sample_shards).
     pub fn shards_read(&self) -> usize {
         self.shards.as_ref().map_or(1, |shards| shards.len())
     }
@@ -273,8 +246,7 @@ impl Decision {
     }
 
     /// For a denial, the time after which the same call succeeds if nothing else is spent, with microsecond precision.
-    /// Returns `None` if the call was allowed or can never succeed. A charge that [was let
-    /// through](Decision::is_shadowed) need not be retried.
+    /// `None` if the call was allowed or can never succeed.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self.step.verdict {
             Verdict::Deny { retry } => retry,
@@ -291,18 +263,15 @@ impl Decision {
         }
     }
 
-    /// The instant at which the call may proceed.
     pub(crate) fn due(&self) -> Micros {
         self.step.now + self.delay()
     }
 
-    /// The time over which the [`remaining`](Decision::remaining) tokens should be spent. The `RateLimit` header shows
-    /// it as `t`.
+    /// The time over which to spend the [`remaining`](Decision::remaining) tokens: `t` in the `RateLimit` header.
     ///
-    /// - After a denial by this quota, this is [`retry_after`](Decision::retry_after).
-    /// - For fixed and sliding windows, this is the time until the window ends.
-    /// - For a token bucket, this is the time that it takes to refill as many tokens as remain. If none remain, it is
-    ///   the time until the next token.
+    /// - After a denial by this quota, it is [`retry_after`](Decision::retry_after).
+    /// - For fixed and sliding windows, it is the time until the window ends.
+    /// - For a token bucket, it is the time to refill as many tokens as remain or, if none remain, the next token.
     ///
     /// For a reservation, the time is counted from the instant when the reservation is due.
     pub fn window(&self) -> Duration {
@@ -334,14 +303,12 @@ impl Decision {
         &self.step
     }
 
-    /// Summarizes the limit in whole tokens and whole seconds, for JSON responses. Serializing the summary requires the
-    /// `serde` feature.
+    /// Summarizes the limit in whole tokens and whole seconds, for JSON responses.
     pub fn summary(&self) -> Summary {
         Summary::of(self)
     }
 
-    /// Converts the decision to a `Result`: `Ok` if the call was allowed, otherwise an error that a handler can return.
-    /// [`limit`](crate::RateLimiter::limit) and the other methods without `try_` already do this.
+    /// Converts the decision to a `Result`, with an error that a handler can return.
     ///
     /// # Errors
     /// Fails if the call was denied.
@@ -430,8 +397,7 @@ mod tests {
 
     #[test]
     fn a_charge_that_fits_after_the_last_instant_exceeds_its_quota() {
-        // One token is refilled per century. The debt of four tokens would be repaid in 2423, but the last
-        // representable instant is in 2255.
+        // The debt of four tokens would be repaid in 2423, but the last representable instant is in 2255.
         let quota = Quota::token_bucket(1, Quota::MAX_PERIOD);
         let state = State { spent: 4.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let decision = decide("century", quota, &state, 1);
@@ -466,8 +432,7 @@ mod tests {
 
     #[test]
     fn the_window_of_a_reservation_begins_when_it_is_due() {
-        // One token is refilled every ten seconds, and half of this time has passed. The reservation is due in five
-        // seconds, which is when the response is sent. The next token is refilled ten seconds after that.
+        // The reservation is due in five seconds, and the next token is refilled ten seconds after that.
         let quota = Quota::token_bucket(1, 10 * crate::algorithm::SECOND).max_reserved(5);
         let spent = State { spent: 1.0, at: NOW, stamp: quota.stamp(), ..State::default() };
         let step = step(&quota, &spent, NOW + 5 * crate::algorithm::SECOND, Ask::cost(1).reserve());

@@ -14,21 +14,17 @@ use crate::algorithm::List;
 /// The decisions on several charges that were decided together: either all tokens were spent, or none.
 ///
 /// ```
-/// # use tollgate::{clock::ManualClock, Charge, MemoryBackend, Policy, Quota, RateLimiter, MINUTE, SECOND};
+/// # use tollgate::{clock::ManualClock, Charge, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
+/// # let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
 /// static USER: Policy = Policy::new("user", Quota::token_bucket(10, MINUTE));
 /// static GLOBAL: Policy = Policy::new("global", Quota::token_bucket(1, MINUTE));
 ///
-/// let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
 /// let both = || [Charge::new(&USER, "ada"), Charge::new(&GLOBAL, "all")];
 /// assert!(limiter.try_limit_all(both()).await?.is_allowed());
-///
 /// let denied = limiter.try_limit_all(both()).await?;
-/// let exceeded: Vec<_> = denied.violated().map(|decision| decision.policy().as_str()).collect();
-/// assert_eq!((denied.is_allowed(), exceeded), (false, vec!["global"]));
-/// assert_eq!(denied.get(0).map(|decision| (decision.is_violated(), decision.remaining())), Some((false, 9)));
-/// assert_eq!(denied.tightest().map(|decision| decision.policy().as_str()), Some("global"));
-/// assert_eq!((denied.retry_after(), denied.delay()), (Some(MINUTE), 0 * SECOND));
+/// let violated: Vec<_> = denied.violated().map(|decision| decision.policy().as_str()).collect();
+/// assert_eq!((violated, denied.retry_after()), (vec!["global"], Some(MINUTE)));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -36,8 +32,8 @@ use crate::algorithm::List;
 pub struct Decisions(List<Decision>);
 
 impl Decisions {
-    /// Returns whether the call may proceed. All tokens were spent, except those of charges that [were let
-    /// through](Decision::is_shadowed). If there is a [`delay`](Decisions::delay), wait that long before you proceed.
+    /// Returns whether the call may proceed, after the [`delay`](Decisions::delay) if there is one. All tokens were
+    /// spent, except those of charges that [were let through](Decision::is_shadowed).
     pub fn is_allowed(&self) -> bool {
         self.0.iter().all(Decision::is_allowed)
     }
@@ -52,8 +48,8 @@ impl Decisions {
         self.into_iter().map(Decision::let_through).collect()
     }
 
-    /// Replaces the decisions on enforced charges with the decisions in `enforced`, which were made without the other
-    /// charges. If the call is allowed now, the other charges are let through.
+    /// Replaces the decisions on enforced charges with `enforced`, which were made without the other charges. If the
+    /// call is allowed now, the other charges are let through.
     pub(crate) fn with_enforced(self, enforced: Decisions) -> Decisions {
         let is_allowed = enforced.is_allowed();
         let mut enforced = enforced.into_iter();
@@ -69,12 +65,12 @@ impl Decisions {
         self.0.is_empty()
     }
 
-    /// Iterates over the decisions in the order of the charges. There is one decision for each quota of each charge.
+    /// Iterates over the decisions in the order of the charges, with one decision for each quota of a charge.
     pub fn iter(&self) -> std::slice::Iter<'_, Decision> {
         self.0.iter()
     }
 
-    /// Returns the decision at `index`, counted from 0.
+    /// Returns the decision at `index`.
     pub fn get(&self, index: usize) -> Option<&Decision> {
         self.0.get(index)
     }
@@ -88,9 +84,8 @@ impl Decisions {
         self.into_iter().map(|decision| decision.by(decided_by)).collect()
     }
 
-    /// Converts the decisions on a call into the decisions on a check, by subtracting the costs from the rows. Charges
-    /// on the same row were decided in order, so each charge's own cost and the costs of the charges before it are
-    /// subtracted.
+    /// Converts the decisions on a call into those on a check. Charges on the same row were decided in order, so a
+    /// charge's own cost and the costs of the charges before it are subtracted from the row.
     pub(crate) fn uncharged(self) -> Decisions {
         if !self.is_allowed() {
             return self; // A denied call leaves its rows unchanged, and so does a charge that is let through.
@@ -132,12 +127,11 @@ impl Decisions {
         if let [decision] = &self.0[..] { Some(decision) } else { None }
     }
 
-    /// The decisions grouped by charge, with one decision for each quota of a charge.
+    /// The decisions grouped by charge.
     pub(crate) fn charges(&self) -> impl Iterator<Item = &[Decision]> {
         self.0.chunk_by(|_, next| !next.of().part.is_first())
     }
 
-    /// For each charge, the decision by its binding quota.
     pub(crate) fn binding(&self) -> impl Iterator<Item = &Decision> {
         self.charges().filter_map(binding)
     }
@@ -151,8 +145,7 @@ impl Decisions {
         }
     }
 
-    /// Iterates over the decisions that [caused](Decision::is_violated) a denial, either because a limit was exceeded
-    /// or because a deny list or a block applied.
+    /// Iterates over the decisions that [caused](Decision::is_violated) a denial.
     pub fn violated(&self) -> impl Iterator<Item = &Decision> {
         self.iter().filter(|decision| decision.is_violated())
     }
@@ -190,9 +183,8 @@ impl Decisions {
     }
 }
 
-/// Returns the decision on a charge that matters most to the caller. For a denial, this is the decision
-/// with the longest wait. For a reservation, it is the decision with the latest due time. Otherwise, it is the decision
-/// with the fewest tokens remaining.
+/// Returns the decision on a charge that matters most to the caller: for a denial, the one with the longest wait, for a
+/// reservation, the one with the latest due time, and otherwise the one with the fewest remaining tokens.
 fn binding(charge: &[Decision]) -> Option<&Decision> {
     let violated = charge.iter().filter(|decision| decision.is_violated());
     // A missing retry time means that the charge never fits.
@@ -232,22 +224,18 @@ impl<'a> IntoIterator for &'a Decisions {
     }
 }
 
-/// A denial as an error, as in [`LimitError::Denied`](crate::LimitError::Denied).
-///
-/// With the `axum` feature, this error also converts to a response: 429 with the headers and body of the layer's
-/// refusals.
+/// A denial as an error, as in [`LimitError::Denied`](crate::LimitError::Denied). With the `axum` feature, it converts
+/// to a response: 429 with the headers and body of the layer's refusals.
 ///
 /// ```
-/// # use tollgate::{clock::ManualClock, Denied, LimitError, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
+/// # use tollgate::{clock::ManualClock, LimitError, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LimitError> {
 /// # let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
 /// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(1, HOUR));
 ///
 /// limiter.limit(&LOGIN, "ada").await?;
 /// let Err(LimitError::Denied(denied)) = limiter.limit(&LOGIN, "ada").await else { panic!("the second is denied") };
-/// assert_eq!(denied.to_string(), "rate limit exceeded: \"login\"; retry after 3600s");
 /// assert_eq!((denied.retry_after(), denied.retry_after_secs()), (Some(HOUR), Some(3600)));
-/// assert_eq!(denied.decisions().tightest().map(|decision| decision.capacity()), Some(1));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -258,7 +246,7 @@ impl Denied {
         Denied(Box::new(decisions))
     }
 
-    /// All decisions on the call, in the order of the charges, including those on charges within their limits.
+    /// All decisions on the call, including those on charges within their limits.
     pub fn decisions(&self) -> &Decisions {
         &self.0
     }

@@ -8,11 +8,9 @@ use siphasher::sip128::SipHasher13;
 use super::key::Key;
 use super::name::PolicyName;
 
-/// A 128-bit hash of a key, computed with the limiter's [`Secret`]. Backends receive digests instead of keys. A digest
-/// is safe to log. See [`Secret`] for an example.
-///
-/// Two keys have the same digest with a probability of 2^-128. Without the secret, it is not possible to search for
-/// such keys.
+/// A 128-bit hash of a key, computed with the limiter's [`Secret`]. Backends receive digests instead of keys, and
+/// digests are safe to log. Two keys have the same digest with a probability of 2^-128. Without the secret, it is not
+/// possible to search for such keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
     // Two words, because the 16-byte alignment of a `u128` would enlarge every struct that contains a digest.
@@ -34,12 +32,10 @@ impl Digest {
     /// Derives the digest of the key's row under `policy`.
     #[must_use]
     pub(crate) fn under(self, policy: &PolicyName) -> Digest {
-        // The digest is already pseudo-random, and the names of policies have different hashes, so XOR gives a key a
-        // different row under each policy.
+        // Digests are pseudo-random, and the names of policies have different hashes, so XOR suffices.
         Digest::from_bits(self.to_bits() ^ policy.bits())
     }
 
-    /// Derives the digest that this row has in a generation of the policy. Generation 0 leaves the digest unchanged.
     #[must_use]
     #[inline]
     pub(crate) fn at_generation(self, generation: u64) -> Digest {
@@ -50,17 +46,14 @@ impl Digest {
         Digest::from_bits(self.to_bits() ^ mixed)
     }
 
-    /// Derives the digest of one window of this row.
     #[must_use]
     pub(crate) fn window(self, window: u8) -> Digest {
         Digest { low: self.low.wrapping_add(u64::from(window).wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..self }
     }
 
-    /// Derives the digest of one shard of the key. The digest of shard 0 is the key's own digest. Applying this
-    /// function twice restores the digest.
+    /// Derives the digest of one shard of the key. Applying this function twice restores the digest.
     #[must_use]
     pub(crate) const fn shard(self, index: u8) -> Digest {
-        // XOR with a different constant for each shard keeps the shards apart, as in `under`.
         const SPREAD: u128 = 0xd6e8_feb8_6659_fd93_a076_1d64_78bd_642f;
         Digest::from_bits(self.to_bits() ^ (index as u128).wrapping_mul(SPREAD))
     }
@@ -77,29 +70,27 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The 128-bit secret that a limiter uses to hash keys. A limiter's default secret is random. `Debug` does not show the
-/// secret.
-///
-/// Processes that share a backend need the same secret, and so do processes whose logged digests you compare.
+/// The 128-bit secret that a limiter uses to hash keys. Processes that share a backend need the same secret, and so do
+/// processes whose logged digests you compare. `Debug` does not show the secret.
 ///
 /// ```
-/// use tollgate::{key::{Digest, Secret}, Key};
+/// use tollgate::{key::Secret, Key};
 ///
-/// let digest = Secret::new([7; 16]).digest(&Key::from("ada"));
-/// assert_eq!(Digest::from_bits(digest.to_bits()), Secret::new([7; 16]).digest(&Key::from("ada")));
-/// assert_ne!(digest, Secret::random().digest(&Key::from("ada")));
+/// let secret = Secret::new([7; 16]);
+/// let digest = secret.digest(&Key::from("ada"));
+/// assert_eq!(secret.digest(&Key::from(digest)), digest); // a key can be made from a digest
 /// assert_eq!(format!("{digest:?}").len(), 32); // hexadecimal
 /// ```
 #[derive(Clone, Copy)]
 pub struct Secret([u8; 16]);
 
 impl Secret {
-    /// Creates a secret from 16 unpredictable bytes, which must be the same in all processes that share a backend.
+    /// Creates a secret from 16 unpredictable bytes.
     pub fn new(bytes: [u8; 16]) -> Secret {
         Secret(bytes)
     }
 
-    /// Creates a random secret, using the operating system's random numbers.
+    /// Creates a random secret.
     pub fn random() -> Secret {
         Secret((u128::from(random()) << 64 | u128::from(random())).to_le_bytes())
     }
@@ -110,8 +101,7 @@ impl Secret {
         key.as_digest().unwrap_or_else(|| self.hash(key.bytes()))
     }
 
-    /// Derives another secret for one purpose. The first byte of `purpose` must be a letter. No key begins with such a
-    /// byte, so the derived secret differs from every digest of a key.
+    /// Derives another secret. `purpose` must begin with a letter, because no key begins with such a byte.
     pub(crate) fn derive(&self, purpose: &str) -> Secret {
         Secret(self.hash(purpose.as_bytes()).to_bits().to_le_bytes())
     }
@@ -125,7 +115,6 @@ impl Secret {
     }
 }
 
-/// Returns a random number.
 pub(crate) fn random() -> u64 {
     // `RandomState` takes its hash keys from the operating system, once per thread.
     RandomState::new().build_hasher().finish()

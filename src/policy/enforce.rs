@@ -7,16 +7,13 @@ use super::named::{Policy, PolicyError};
 ///
 /// In shadow mode, a policy decides and counts as usual, but a call that it denies is let through:
 ///
-/// - `limit` and the other methods without `try_` return `Ok`. [`Decision::is_allowed`](crate::Decision::is_allowed) is
-///   `true`, and [`Decision::is_shadowed`](crate::Decision::is_shadowed) shows that the call would have been denied.
-///   [`reason`](crate::Decision::reason) and [`retry_after`](crate::Decision::retry_after) describe the denial.
-/// - Such a call spends nothing under the policy. If the call also charges enforced policies, only the enforced
-///   policies decide it and are charged. Several policies in shadow mode are charged together or not at all, as they
-///   would be if they were enforced.
-/// - Observers are notified of the denial, and [`is_enforced`](crate::observe::Decided::is_enforced) is `false`. Logs
-///   and metrics contain `enforced="false"`.
-/// - A call is never delayed. If it reserves tokens, it may proceed without waiting for them.
-/// - If the backend fails, the [`FailureMode`](crate::FailureMode) does not apply, and the call is let through.
+/// - [`Decision::is_allowed`](crate::Decision::is_allowed) and [`is_shadowed`](crate::Decision::is_shadowed) are
+///   `true`, and `limit` returns `Ok`. [`retry_after`](crate::Decision::retry_after) describes the denial.
+/// - Such a call spends nothing under the policy. If it also charges enforced policies, only these decide it and are
+///   charged. Several policies in shadow mode are charged together or not at all, as if they were enforced.
+/// - Observers are notified of the denial, with [`is_enforced`](crate::observe::Decided::is_enforced) `false`.
+/// - A call that reserves tokens may proceed without waiting for them.
+/// - If the backend fails, the call is let through, whatever the [`FailureMode`](crate::FailureMode).
 /// - Deny lists, blocks and pauses deny a call only if the call charges a policy that is enforced for the key.
 ///
 /// ```
@@ -36,22 +33,21 @@ use super::named::{Policy, PolicyError};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Enforce {
-    /// Denials are enforced for every key. This is the default.
+    /// Denials are enforced for every key.
     #[default]
     Always,
     /// Denials are enforced for no key.
     Never,
     /// Denials are enforced for a share of the keys, from 0.0 to 1.0.
     ///
-    /// The key's [digest](crate::RateLimiter::digest) and the policy's name determine whether a key is in the share.
-    /// Processes with the same [secret](crate::limiter::RateLimiterBuilder::secret) therefore enforce the policy for
-    /// the same keys, and so do later versions of the program. A larger share includes all keys of a smaller share. All
-    /// calls without a key count as one key.
+    /// The policy's name and the key's [digest](crate::RateLimiter::digest) determine whether a key is in the share, so
+    /// processes with the same [secret](crate::limiter::RateLimiterBuilder::secret) enforce the policy for the same
+    /// keys. A larger share includes all keys of a smaller share. All calls without a key count as one key.
     Share(f64),
 }
 
 impl Enforce {
-    /// Returns whether denials are enforced for the row with this digest. The digest is computed only if it is needed.
+    /// Returns whether denials are enforced for the row. The digest is computed only if it is needed.
     #[inline]
     pub(crate) fn covers(self, row: impl FnOnce() -> Digest) -> bool {
         match self {
@@ -69,7 +65,6 @@ impl Enforce {
         }
     }
 
-    /// Returns the share, which determines the variant: 0 is `Never`, and 1 is `Always`.
     pub(crate) const fn share(self) -> f64 {
         match self {
             Enforce::Always => 1.0,
@@ -78,7 +73,6 @@ impl Enforce {
         }
     }
 
-    /// Returns `None` if the share is out of range.
     pub(crate) fn of_share(share: f64) -> Option<Enforce> {
         match share {
             1.0 => Some(Enforce::Always),
@@ -89,16 +83,12 @@ impl Enforce {
 }
 
 impl Policy {
-    /// Sets the keys for which denials under this policy are enforced. The default is [`Enforce::Always`];
-    /// [`Enforce::Never`] is shadow mode. See [`Enforce`] for an example.
-    ///
-    /// The setting applies to layers and to direct calls to the limiter. It can be replaced at run time with
-    /// [`RateLimiter::set_enforcement`](crate::RateLimiter::set_enforcement). If a layer is in [shadow
-    /// mode](crate::RateLimitLayer::shadow) itself, none of its policies is enforced.
+    /// Sets the keys for which denials under this policy are enforced. The default is [`Enforce::Always`].
+    /// [`RateLimiter::set_enforcement`](crate::RateLimiter::set_enforcement) replaces the setting at run time. If a
+    /// layer is in [shadow mode](crate::RateLimitLayer::shadow) itself, none of its policies is enforced.
     ///
     /// # Panics
-    /// Panics if a share is not between 0.0 and 1.0. In a `const`, this is a compile error. See
-    /// [`Policy::try_enforce`].
+    /// Panics if a share is not between 0.0 and 1.0. In a `const`, this is a compile error.
     #[track_caller]
     #[must_use]
     pub const fn enforce(mut self, enforce: Enforce) -> Policy {
@@ -110,13 +100,13 @@ impl Policy {
     /// Like [`Policy::enforce`], but for shares that are known only at run time.
     ///
     /// # Errors
-    /// Fails if a share is not between 0.0 and 1.0; the error shows the share.
+    /// Fails if a share is not between 0.0 and 1.0.
     pub fn try_enforce(self, enforce: Enforce) -> Result<Policy, PolicyError> {
         self.check_enforcement(enforce)?;
         Ok(self.enforce(enforce))
     }
 
-    /// The keys for which denials under this policy are enforced, unless the setting is changed at run time.
+    /// The keys for which denials under this policy are enforced, unless this is changed at run time.
     pub const fn enforcement(&self) -> Enforce {
         self.enforce
     }

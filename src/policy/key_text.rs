@@ -63,8 +63,7 @@ impl<'k> Part<'k> {
 }
 
 impl Key {
-    /// Returns the part of the request in which an extractor found the key, and the name of the header, cookie or
-    /// parameter.
+    /// Returns where an extractor found the key: the part of the request, and the header, cookie or parameter.
     pub(crate) fn source(&self) -> Option<(KeySource, &[u8])> {
         match Part::split(self.bytes())?.0 {
             Part::Found { source, name, .. } => Some((source, name)),
@@ -81,8 +80,7 @@ impl Key {
         }
     }
 
-    /// Returns the address of a key that is an IPv4 address or an IPv6 network with a prefix of at least 64 bits.
-    /// Blocks on addresses use the same prefixes.
+    /// Returns the address of a key that is an IPv4 address or an IPv6 network of 64 or more bits, as used for blocks.
     #[cfg(feature = "admin")]
     pub(crate) fn address(&self) -> Option<IpAddr> {
         match Part::split(self.bytes())?.0 {
@@ -105,7 +103,7 @@ impl Key {
         Some((Key::from_bytes(first), Key::from_bytes(second)))
     }
 
-    /// Returns the parts that extractors found in requests (such as credentials), at any depth of nested tuples.
+    /// Returns the parts that extractors found in requests, at any depth of nested tuples.
     pub(crate) fn found_inside(&self) -> impl Iterator<Item = Key> {
         let mut rest = self.bytes();
         std::iter::from_fn(move || {
@@ -165,7 +163,6 @@ pub(super) fn write(key: &Key, shown: bool) -> String {
 }
 
 fn write_part(text: &mut String, part: Part<'_>, shown: bool) {
-    // Writing to a `String` never fails.
     let _ = match part {
         Part::Anonymous => text.write_str("anonymous"),
         Part::Tuple(_) => text.write_str("global"),
@@ -189,7 +186,6 @@ fn write_part(text: &mut String, part: Part<'_>, shown: bool) {
             write!(text, "uuid:{}", groups.join("-"))
         }
         Part::Uuid(_) => text.write_str("uuid:…"),
-        // A digest may be shown, because it does not reveal the key.
         Part::Digest(bits) => write!(text, "digest:{bits:032x}"),
         Part::Found { source, name, value } => {
             let word = SOURCES.iter().find(|(known, _)| *known == source).map_or("", |(_, word)| word);
@@ -217,21 +213,14 @@ impl FromStr for Key {
     /// Parses the [text form](Key#text-form).
     ///
     /// # Errors
-    /// Fails if `text` is not the text form of a key. The error shows what was expected and at which position, but it
-    /// does not show the text.
+    /// Fails if `text` is not the text form of a key.
     fn from_str(text: &str) -> Result<Key, ParseKeyError> {
         Reader { text, rest: text }.key()
     }
 }
 
-/// The error for text that is not the text form of a key. The message shows what was expected and at which position. It
-/// does not show the text, which may be a credential.
-///
-/// ```
-/// use tollgate::Key;
-/// let error = "sk_7f3a".parse::<Key>().unwrap_err().to_string();
-/// assert!(error.starts_with("expected a key at byte 0: write \"ada\" in quotes for a string, 7 for a number"));
-/// ```
+/// The error for text that is not the text form of a key. The message shows what was expected and at which position,
+/// but not the text, which may be a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseKeyError {
     at: usize,
@@ -339,7 +328,7 @@ impl<'t> Reader<'t> {
         )
     }
 
-    /// Reads a quoted string, starting at the opening quote, and returns its content.
+    /// Reads a quoted string, starting at the opening quote.
     fn quoted(&mut self) -> Result<Vec<u8>, ParseKeyError> {
         let mut content = Vec::new();
         self.take("\"");

@@ -14,28 +14,21 @@ use crate::algorithm::{Quota, QuotaError};
 
 /// A named quota, optionally with different quotas for tiers of callers.
 ///
-/// Every key has one row under a policy, regardless of its tier. If a caller moves to another tier, its spent tokens
-/// stay spent, and the new tier's capacity applies immediately; see [tiers and routes](crate::docs::tiers_and_routes).
-/// Two policies of one limiter share rows if they have the same name. If two policies with the same name have different
-/// quotas or tiers, this [mistake](crate::observe::Mistake) is counted in
-/// [`Stats::mistakes`](crate::limiter::Stats::mistakes) and reported once to observers. There are no observers by
-/// default.
+/// Every key has one row under a policy, whatever its tier, so tokens stay spent when a caller changes its tier; see
+/// [tiers and routes](crate::docs::tiers_and_routes). Policies of one limiter with the same name share rows. If such
+/// policies have different quotas or tiers, this is a [mistake](crate::observe::Mistake).
 ///
 /// ```
 /// use std::sync::LazyLock;
 /// use tollgate::{Policy, Quota, HOUR, MINUTE};
 ///
-/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR)); // a `const` would be copied
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(5, HOUR));
 /// static API: LazyLock<Policy> = LazyLock::new(|| {
 ///     Policy::new("api", Quota::token_bucket(30, MINUTE)).tier("free", Quota::token_bucket(60, MINUTE))
 /// });
 /// assert_eq!(API.quotas_for(Some("free"))[0].get_capacity(), 60);
 /// assert_eq!(API.quotas_for(Some("unheard of")), API.quotas());
-/// assert!(API.clone().try_tier("strict", Quota::sliding_window(60, MINUTE)).is_err()); // a different algorithm
-///
-/// // A quota converts to a policy that is named after it.
-/// let policy = Policy::from(Quota::token_bucket(10, MINUTE).capacity(20));
-/// assert_eq!(policy.name().as_str(), "10/min burst 20");
+/// assert_eq!(Policy::from(Quota::token_bucket(10, MINUTE)).name().as_str(), "10/min");
 /// ```
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -48,12 +41,11 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Creates a policy from values that are known at compile time. To add [tiers](Policy::tier), use a `static
-    /// LazyLock<Policy>`.
+    /// Creates a policy from values that are known at compile time.
     ///
     /// # Panics
     /// Panics if the name is not 1 to 128 printable ASCII characters, or if the quota would deny every call because its
-    /// capacity is 0 and it has no reservations. In a `const`, this is a compile error. See [`Policy::try_new`].
+    /// capacity is 0 and it has no reservations. In a `const`, this is a compile error.
     #[track_caller]
     pub const fn new(name: &'static str, quota: Quota) -> Policy {
         if let Err(error) = quota.validate() {
@@ -83,16 +75,12 @@ impl Policy {
         }
     }
 
-    /// Adds another quota for callers without a tier. All of these quotas apply together. See [`Quotas`] for an
-    /// example. In headers, each quota of a policy with several quotas has its own item, such as `"api;1s"` and
-    /// `"api;1d"`.
-    ///
-    /// Tiers have only their own quotas. If this quota should also apply to a tier, add it to the tier's list. Call
-    /// this method before you add tiers.
+    /// Adds another quota for callers without a tier. These quotas apply together; see [`Quotas`]. Call this method
+    /// before you add tiers, which have only their own quotas.
     ///
     /// # Panics
-    /// Panics if the policy already has a quota with this period or already has four quotas, or if the quota would deny
-    /// every call. In a `const`, this is a compile error. See [`Policy::try_new`].
+    /// Panics if the policy already has a quota with this period or four quotas, or if the quota would deny every call.
+    /// In a `const`, this is a compile error.
     #[track_caller]
     #[must_use]
     pub const fn and(mut self, quota: Quota) -> Policy {
@@ -108,17 +96,7 @@ impl Policy {
     }
 
     /// Lets each process lease several tokens of a key at once from a remote backend, and spend them without asking the
-    /// backend. With leases, a process decides most calls of a busy key without a round trip, and all processes
-    /// together still admit no more than the quota allows. Backends that run in the process do not need leases, and
-    /// ignore this setting.
-    ///
-    /// [`docs::leases`](crate::docs::leases) describes when leases help and what they change.
-    ///
-    /// ```
-    /// use tollgate::{Policy, Quota, SECOND};
-    /// static API: Policy = Policy::new("api", Quota::token_bucket(10_000, SECOND)).leases();
-    /// assert!(API.uses_leases());
-    /// ```
+    /// backend. Backends in the process ignore this setting. See [`docs::leases`](crate::docs::leases).
     #[must_use]
     pub const fn leases(mut self) -> Policy {
         self.leases = true;
@@ -131,16 +109,15 @@ impl Policy {
     }
 
     /// Adds a quota, or [several quotas](Quotas) that apply together, for the callers of one tier. This method is not
-    /// `const`, so a policy with tiers is usually a `static LazyLock`; see [`Policy`] for an example.
+    /// `const`, so a policy with tiers is usually a `static LazyLock`.
     ///
-    /// The policy's own quota applies to callers of an unknown tier. If the policy has other tiers, an unknown tier is
-    /// counted as a [mistake](crate::observe::Mistake). Each policy of a layer has its own tiers.
+    /// The policy's own quota applies to callers of an unknown tier. If the policy has other tiers, this is counted as
+    /// a [mistake](crate::observe::Mistake).
     ///
     /// # Panics
     /// Panics if the tier was added before, or if a quota would deny every call or has a different algorithm from the
-    /// policy's quota. All tiers need the same algorithm, because a key has one row for all tiers. If a list has
-    /// [several quotas](Quotas), only quotas with the same period need the same algorithm, and all tiers together may
-    /// have up to eight different periods. See [`Policy::try_tier`].
+    /// policy's quota. If a list has [several quotas](Quotas), only quotas with the same period need the same
+    /// algorithm, and all tiers together may have up to eight different periods.
     #[track_caller]
     #[must_use]
     pub fn tier(self, name: impl Into<Cow<'static, str>>, quota: impl Into<Quotas>) -> Policy {
@@ -153,7 +130,7 @@ impl Policy {
     /// Like [`Policy::tier`], but for tiers that are known only at run time.
     ///
     /// # Errors
-    /// Fails if [`Policy::tier`] would panic; the error shows the policy, the tier and the quota.
+    /// Fails if [`Policy::tier`] would panic.
     pub fn try_tier(
         mut self,
         name: impl Into<Cow<'static, str>>,
@@ -195,7 +172,7 @@ impl Policy {
         &self.quotas
     }
 
-    /// The quotas for callers of this tier. If the tier is `None` or unknown, these are the policy's own quotas.
+    /// The quotas for callers of this tier, which are the policy's own if the tier is `None` or unknown.
     pub fn quotas_for(&self, tier: Option<&str>) -> &Quotas {
         tier.and_then(|tier| self.quotas_of_tier(tier)).unwrap_or(&self.quotas)
     }
@@ -219,7 +196,6 @@ impl Policy {
         (name ^ tiers.rotate_left(24) ^ u64::from(stamps) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
     }
 
-    /// Returns the quotas, and the tiers sorted by name.
     pub(crate) fn content(&self) -> (&Quotas, Vec<(&str, &Quotas)>) {
         let mut tiers: Vec<_> = self.tiers().collect();
         tiers.sort_unstable_by_key(|(tier, _)| *tier);
@@ -281,8 +257,7 @@ impl Policy {
     }
 }
 
-/// Returns a description of two policies that have limits with the same name, such as a policy `api;1d` and the daily
-/// quota of `api`.
+/// Describes two policies whose limits have the same name, such as a policy `api;1d` and the daily quota of `api`.
 pub(crate) fn limit_conflict<'p>(policies: impl Iterator<Item = &'p Policy>) -> Option<String> {
     let mut limits: HashMap<Cow<'p, str>, &'p PolicyName> = HashMap::new();
     for policy in policies {
@@ -305,7 +280,7 @@ impl From<Quota> for Policy {
     /// Names the policy after the quota: `"10/min burst 20"`.
     ///
     /// # Panics
-    /// Panics if the quota would deny every call; see [`algorithm::validate`](crate::algorithm::validate).
+    /// Panics if the quota would deny every call.
     #[track_caller]
     fn from(quota: Quota) -> Policy {
         Quotas::one(quota).into()
@@ -344,17 +319,7 @@ impl From<&Policy> for Policy {
     }
 }
 
-/// The error for an invalid policy. The message shows the policy and the invalid value, and `source()` returns the
-/// [`QuotaError`], if any.
-///
-/// ```
-/// use std::error::Error;
-/// use tollgate::{policy::QuotaError, Policy, Quota, HOUR};
-///
-/// let error = Policy::try_new("login", Quota::token_bucket(5, HOUR).capacity(0)).unwrap_err();
-/// assert!(error.to_string().starts_with("policy \"login\": capacity is 0 without reservations"));
-/// assert!(error.source().is_some_and(|source| source.is::<QuotaError>()));
-/// ```
+/// The error for an invalid policy. `source()` returns the [`QuotaError`], if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
     message: String,

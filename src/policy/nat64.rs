@@ -35,7 +35,6 @@ pub(crate) fn embedded(address: Ipv6Addr, prefix: u8) -> Ipv4Addr {
     v4.into()
 }
 
-/// Parses a NAT64 prefix, such as `"2001:db8:64::/96"`.
 pub(crate) fn parse_prefix(text: &str) -> Result<Ipv6Net, CidrError> {
     let is_prefix =
         |prefix: &Ipv6Net| matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96) && prefix.trunc() == *prefix;

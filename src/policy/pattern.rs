@@ -1,7 +1,6 @@
 //! Text patterns with wildcards, such as `*bot*`.
 
-/// A pattern in which each `*` matches any text, including the empty text. ASCII case is ignored. Matching never
-/// backtracks.
+/// A pattern in which each `*` matches any text. ASCII case is ignored. Matching never backtracks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pattern {
     text: String,
@@ -13,8 +12,7 @@ impl Pattern {
         Pattern { text: text.to_ascii_lowercase(), exact: !text.contains('*') }
     }
 
-    /// Creates a pattern without wildcards, in which `*` matches itself. Such patterns are used for text that callers
-    /// send.
+    /// Creates a pattern for text that callers send, in which `*` matches only itself.
     pub(crate) fn exactly(text: &str) -> Pattern {
         Pattern { text: text.to_ascii_lowercase(), exact: true }
     }

@@ -2,13 +2,12 @@
 
 use super::digest::{Digest, Secret};
 
-/// A random hash function that chooses the position of a digest in a table. It uses multiply-shift over 128 bits, which
-/// is strongly universal (Lemire and Kaser, "Strongly universal string hashing is fast", The Computer Journal, 2014,
+/// A random hash function that chooses the position of a digest in a table: multiply-shift over 128 bits, which is
+/// strongly universal (Lemire and Kaser, "Strongly universal string hashing is fast", The Computer Journal, 2014,
 /// section 3).
 ///
-/// The digest alone cannot be used as the position, because attackers who know the secret could choose keys whose
-/// digests fall into one bucket, and thereby evict another key's entry. Each table uses its own random numbers, so two
-/// digests collide only by chance. A table of rows that can be saved derives these numbers from its secret instead.
+/// Without it, attackers who know the secret could choose keys whose digests fall into one bucket, and thereby evict
+/// another key's entry. Each table has its own random numbers. A table that can be saved derives them from its secret.
 #[derive(Clone, Copy)]
 pub(crate) struct Placement {
     low: u128,
@@ -17,13 +16,11 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Creates a random hash function, which is different for each call and in each process.
     pub(crate) fn random() -> Placement {
         // A concurrency model must take the same steps in every execution, so it uses a fixed secret.
         Placement::of(&if cfg!(tollgate_models) { Secret::new([0; 16]) } else { Secret::random() })
     }
 
-    /// Creates the hash function that belongs to a secret.
     pub(crate) fn of(secret: &Secret) -> Placement {
         let draw = |number: u64| secret.hash(&number.to_le_bytes()).to_bits();
         Placement { low: draw(0), high: draw(1), offset: draw(2) }
@@ -56,7 +53,7 @@ mod tests {
         assert!(digests().filter(|digest| one.place(*digest) == other.place(*digest)).count() <= 1);
         assert!(digests().all(|digest| one.place(digest) == one.place(digest)));
 
-        // The digests are consecutive numbers in both words. There are 2,000 per bucket on average.
+        // There are 2,000 digests per bucket on average.
         let mut buckets = [0u32; 64];
         for digest in digests() {
             buckets[(one.place(digest) % 64) as usize] += 1;

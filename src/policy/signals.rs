@@ -16,10 +16,9 @@ use super::pattern::Pattern;
 /// ```
 /// use tollgate::protection::{DenyList, DenyRule, Signals};
 ///
-/// let list = DenyList::from_iter([DenyRule::country("KP")?, DenyRule::user_agent("*gptbot/*")?]);
+/// let list = DenyList::from_iter([DenyRule::country("KP")?]);
 /// let caller = Signals::new().ip([192, 0, 2, 7].into()).country("kp").label("asn", "64496");
 /// assert_eq!(list.find(None, &caller).map(|rule| rule.to_string()), Some("country \"KP\"".into()));
-/// assert!(list.find(None, &Signals::new().user_agent("Mozilla/5.0 (compatible; GPTBot/1.2)")).is_some());
 /// # Ok::<(), tollgate::protection::DenyRuleError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,15 +78,11 @@ const MAX_USER_AGENT_LEN: usize = 1024;
 ///
 /// ```
 /// use tollgate::{protection::Signal, RateLimiter, HOUR};
-///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-/// let limiter = RateLimiter::default();
-/// let address = Signal::ip([192, 0, 2, 7].into());
-/// for signal in [Signal::key("mallory"), Signal::user_agent("curl/8.5.0"), Signal::label("asn", "64496"), address] {
+/// # let limiter = RateLimiter::default();
+/// for signal in [Signal::key("mallory"), Signal::user_agent("curl/8.5.0"), Signal::label("asn", "64496")] {
 ///     limiter.block(signal, HOUR).await?;
 /// }
-/// limiter.unblock(Signal::ip([192, 0, 2, 7].into())).await?;
-/// assert_eq!(limiter.stats().blocked, 3);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -107,8 +102,7 @@ impl Signal {
         Signal(SignalKind::Key(key.into()))
     }
 
-    /// A signal for an address. For IPv6, the signal covers the address's /64 network, because a client usually has the
-    /// whole network.
+    /// A signal for an address. For IPv6, it covers the /64 network, because a client usually has the whole network.
     pub fn ip(address: IpAddr) -> Signal {
         Signal(SignalKind::Ip(canonical(address)))
     }
@@ -123,8 +117,7 @@ impl Signal {
         Signal(SignalKind::Label(name.into(), value.into().to_ascii_uppercase()))
     }
 
-    /// Returns the key under which blocks on this signal are stored. A caller can have this key only if the signal is a
-    /// key.
+    /// Returns the key under which blocks on this signal are stored.
     pub(crate) fn to_key(&self) -> Key {
         match &self.0 {
             SignalKind::Key(key) => key.clone(),
@@ -148,9 +141,8 @@ impl Signal {
         })
     }
 
-    /// Returns the rule that lists of blocks show for this signal. Returns `None` for keys, because their content is
-    /// not stored. Also returns `None` for text that is too long for a rule, because clients could fill the memory with
-    /// it.
+    /// Returns the rule that lists of blocks show. Returns `None` for keys, whose content is not stored, and for text
+    /// that is too long for a rule, because clients could fill the memory with it.
     pub(crate) fn to_listed(&self) -> Option<DenyRule> {
         let longest = match &self.0 {
             SignalKind::Key(_) => return None,

@@ -5,23 +5,21 @@ use std::borrow::Cow;
 use super::key::Key;
 use super::quotas::Quotas;
 
-/// A caller, described by an optional key and an optional tier.
-///
-/// Every type that converts to a [`Key`] also converts to a subject without a tier. `None` converts to the anonymous
-/// subject.
+/// A caller, described by an optional key and an optional tier. Every type that converts to a [`Key`] also converts to
+/// a subject without a tier. `None` converts to the anonymous subject.
 ///
 /// ```
-/// use tollgate::{Key, Subject};
+/// use tollgate::{Key, Quota, Subject};
 ///
 /// let user = Subject::new(42).tier("premium");
 /// assert_eq!((user.key(), user.tier_name()), (Some(&Key::from(42)), Some("premium")));
-/// assert_eq!(Subject::from(None::<u64>), Subject::anonymous());
+/// let customer = Subject::new(43).quota(Quota::per_second(100).and(Quota::per_day(50_000)));
+/// assert_eq!(customer.quotas().map(|quotas| quotas.len()), Some(2));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     key: Option<Key>,
     tier: Option<Cow<'static, str>>,
-    /// This field is boxed because few callers have their own quotas.
     quotas: Option<Box<Quotas>>,
 }
 
@@ -37,33 +35,17 @@ impl Subject {
         Subject { key: None, tier: None, quotas: None }
     }
 
-    /// Sets the tier (a `String` or a `&'static str`), which selects the policy's quota. An unknown tier selects the
-    /// policy's own quota, and is counted as a [mistake](crate::observe::Mistake) if the policy has any tiers.
+    /// Sets the tier, which selects one of the [policy's quotas](crate::Policy::tier).
     #[must_use]
     pub fn tier(mut self, tier: impl Into<Cow<'static, str>>) -> Subject {
         self.tier = Some(tier.into());
         self
     }
 
-    /// Sets this caller's own quota, or several quotas that apply together. They may come, for example, from a database
-    /// row or from a JWT claim. For this call, they replace the policy's quotas, unless a quota was [set for the
-    /// key](crate::RateLimiter::set_key_quota) at run time.
-    ///
-    /// The key keeps the same row, so its spent tokens carry over when its quota changes, as with
-    /// [tiers](crate::docs::tiers_and_routes).
-    ///
-    /// ```
-    /// use tollgate::{Policy, Quota, RateLimiter, Subject};
-    /// static API: Policy = Policy::new("api", Quota::per_minute(60));
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let limiter = RateLimiter::default();
-    /// let column = "100/s; 50000/d"; // from the customer's row
-    /// let customer = Subject::new(42).quota(column.parse::<tollgate::policy::Quotas>()?);
-    /// assert_eq!(limiter.limit(&API, customer).await?.remaining(), 99);
-    /// assert_eq!(limiter.limit(&API, 43).await?.remaining(), 59);
-    /// # Ok(()) }
-    /// ```
+    /// Sets this caller's own quota, or several quotas that apply together, for example [from a
+    /// database](crate::docs::several_quotas#quotas-from-a-database). For this call, they replace the policy's quotas,
+    /// unless a quota was [set for the key](crate::RateLimiter::set_key_quota) at run time. The key keeps its row, so
+    /// its spent tokens carry over when its quota changes.
     #[must_use]
     pub fn quota(mut self, quota: impl Into<Quotas>) -> Subject {
         self.quotas = Some(Box::new(quota.into()));

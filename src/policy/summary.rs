@@ -8,9 +8,9 @@ use super::decision::Decision;
 ///
 /// ```
 /// # use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, HOUR};
-/// # static LOGIN: Policy = Policy::new("login", Quota::token_bucket(2, HOUR));
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// # let limiter = RateLimiter::new(MemoryBackend::builder().clock(ManualClock::new()).build());
+/// static LOGIN: Policy = Policy::new("login", Quota::token_bucket(2, HOUR));
 /// let summary = limiter.try_limit(&LOGIN, "ada").await?.summary();
 /// assert_eq!((summary.limit, summary.remaining, summary.reset, summary.retry_after), (2, 1, 1800, None));
 /// # Ok(()) }

@@ -7,10 +7,10 @@ use super::duration;
 use super::quotas::Quotas;
 use crate::algorithm::{Algorithm, Quota};
 
-/// The number of windows of a row. Each quota of a call is charged to its own window.
+/// The number of windows of a row.
 pub(crate) const MAX_WINDOWS: usize = 8;
 
-/// Describes one quota of a charge: its index, the number of quotas, and the settings that all of them share.
+/// One quota of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) index: u8,
@@ -19,7 +19,6 @@ pub(crate) struct Part {
     pub(crate) shard: u8,
     /// Whether a denial of the charge is enforced. If not, the charge is in shadow mode.
     pub(crate) enforced: bool,
-    /// Whether the policy uses leases.
     pub(crate) leased: bool,
     /// For a charge that was spent from a lease, the number of this process's last report before the charge.
     pub(crate) lease: u32,
@@ -38,8 +37,8 @@ impl Part {
 
 /// The windows of a policy, for all of its lists of quotas.
 ///
-/// If every list has only one quota, all quotas use window 0. The spent tokens of a caller that changes its tier
-/// therefore carry over, even if the tiers have different periods. Otherwise, each quota uses the window of its period.
+/// If every list has only one quota, all quotas use window 0, so that spent tokens carry over to a tier with another
+/// period. Otherwise, each quota uses the window of its period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Windows {
     /// The periods and their algorithms, the longest period first.
@@ -81,7 +80,6 @@ impl Windows {
         none.with(quotas)
     }
 
-    /// Adds the windows of another list.
     pub(super) const fn with(mut self, quotas: &Quotas) -> Windows {
         let mut i = 0;
         while i < quotas.count() {
@@ -126,11 +124,8 @@ impl Windows {
         self.several
     }
 
-    /// Returns the window of each quota of a list. The list need not belong to the policy.
-    ///
-    /// A quota with an unknown period uses a free window. Among such quotas, the one with the longest period is
-    /// assigned first. Spent tokens are therefore always counted in some window, no matter how often a caller's lists
-    /// change.
+    /// Returns the window of each quota of a list, which need not belong to the policy. A quota with an unknown period
+    /// uses a free window, the longest period first. Spent tokens are therefore always counted in some window.
     #[inline]
     pub(super) fn assign(&self, quotas: &Quotas) -> [u8; Quotas::MAX] {
         let mut windows = [0; Quotas::MAX];
@@ -196,7 +191,6 @@ mod tests {
         assert_eq!(assigned(&tiers, "10/s; 1000/d"), [2, 1]);
         assert_eq!(assigned(&tiers, "500000/30d; 100/s"), [0, 2]);
         assert_eq!(assigned(&tiers, "7/d"), [1]);
-        // Quotas with unknown periods use free windows.
         assert_eq!(assigned(&tiers, "7/h"), [0]);
         assert_eq!(assigned(&tiers, "1/s; 7/h; 9/d; 70/w"), [2, 3, 1, 0]);
         assert_eq!(assigned(&tiers, "1/ms; 7/h; 9/min; 70/w"), [3, 1, 2, 0]);

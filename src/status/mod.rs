@@ -1,20 +1,19 @@
-//! Endpoints that report a client's limits, so that a frontend can show a disabled button and a countdown instead of an
-//! error.
+//! Endpoints that report a client's limits, for example to show a disabled button and a countdown instead of an error.
 //!
 //! ```
 //! use axum::{routing::post, Router};
 //! use tollgate::{key, status, Policy, Quota, RateLimitLayer, RateLimiter, MINUTE};
-//! static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE).capacity(20));
+//! const CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE).capacity(20));
 //! const STATUS: Policy = Policy::new("status", Quota::token_bucket(60, MINUTE)); // for the endpoints
 //!
 //! let limiter = RateLimiter::default();
 //! let limit = |policy: Policy| RateLimitLayer::new(policy, key::client_ip()).limiter(&limiter);
+//! let chat = limit(CHAT);
 //! let endpoints: Router = Router::new()
-//!     .route("/rate-limit", status::of(&limiter, &CHAT, key::client_ip()))
+//!     .route("/rate-limit", status::of(&limiter, CHAT, key::client_ip()))
+//!     .route("/rate-limits", status::of_layer(&chat)) // all policies of the layer
 //!     .route("/time", status::time(&limiter));
-//! let app: Router = Router::new()
-//!     .route("/chat", post(|| async {}).layer(limit(CHAT.clone())))
-//!     .merge(endpoints.layer(limit(STATUS)));
+//! let app: Router = Router::new().route("/chat", post(|| async {}).layer(chat)).merge(endpoints.layer(limit(STATUS)));
 //! ```
 //!
 //! `GET /rate-limit` returns a [snapshot](crate::limiter::Snapshot::to_json) of the caller's limit:
@@ -24,27 +23,25 @@
 //!  "spent":3,"previous":0,"ts":1767225600000000,"now":1767225600123456}
 //! ```
 //!
-//! From a snapshot, a client can compute the available tokens at any later instant, and when a request will be allowed.
-//! The arithmetic is that of the [`algorithm`](crate::algorithm) module. The browser package `tollgate-client`
-//! implements the same arithmetic in TypeScript, with bit-identical results. The client needs a new snapshot only if
-//! other clients may have spent tokens in the meantime.
+//! From a snapshot, a client can compute the available tokens at any later instant, and when a request will be allowed,
+//! with the arithmetic of the [`algorithm`](crate::algorithm) module. The browser package `tollgate-client` implements
+//! the same arithmetic in TypeScript, with bit-identical results. The client needs a new snapshot only if other clients
+//! may have spent tokens in the meantime.
 //!
 //! If the caller is [blocked](crate::protection::AutoBlock) or on a [deny list](crate::protection::DenyList), the
 //! snapshot also has a `not_before` field, and every request is denied until that instant. The reason is not reported.
 //!
 //! # Access
-//! The endpoint reports the limit for the key that its extractor finds. A request cannot select a key in any other way.
-//! Use the same extractor as the [layer](crate::RateLimitLayer), or use [`of_layer`], which takes the extractor and all
-//! other settings from the layer. Put the endpoint where the extractor works, for example inside the authentication
-//! layer and under the same path parameters.
+//! An endpoint reports the limit for the key that its extractor finds. A request cannot select a key in any other way.
+//! Use the same extractor as the [layer](crate::RateLimitLayer), or use [`of_layer`]. Put the endpoint where the
+//! extractor works, for example inside the authentication layer and under the same path parameters.
 //!
 //! Requests to the endpoints spend no tokens and write nothing. Responses have the header `Cache-Control: private,
 //! no-store`. Only `GET` and `HEAD` are supported. The endpoints set no CORS headers.
 //!
 //! # Limiting these endpoints
-//! The endpoints are not limited by default, and each request reads the backend. Put them inside a layer, as in the
-//! example above. Do not put them under the limit that they report, because a denied client could then not find out how
-//! long to wait.
+//! By default, the endpoints are not limited, and each request reads the backend. Put them inside a layer, as in the
+//! example above, but not under the limit that they report: a denied client could then not find out how long to wait.
 
 mod named;
 
@@ -61,11 +58,9 @@ use crate::policy::Policy;
 pub use named::of_any_caller;
 
 /// Creates an endpoint that reports the caller's limit under one policy as a
-/// [snapshot](crate::limiter::Snapshot::to_json). See the [module](self) for an example.
-///
-/// If `key` [skips](crate::key::Extraction::skip) the caller, there is no limit to report, and the response is an empty
-/// list, as with [`of_layer`]. If `key` refuses the request or the backend fails, the response is the same as the
-/// layer's.
+/// [snapshot](crate::limiter::Snapshot::to_json). If `key` [skips](crate::key::Extraction::skip) the caller, the
+/// response is an empty list, as with [`of_layer`]. If `key` refuses the request or the backend fails, the response is
+/// the same as the layer's.
 ///
 /// # Panics
 /// Panics if `policy` is a bare quota that denies everything (capacity 0 and no reservations).
@@ -80,25 +75,8 @@ where
 /// Creates an endpoint that reports the caller's limits under all policies of a layer. The endpoint uses the layer's
 /// limiter, keys and tiers, and skips the same requests.
 ///
-/// ```
-/// use axum::{routing::post, Router};
-/// use tollgate::{key, status, Policy, Quota, RateLimitLayer, DAY, MINUTE};
-///
-/// const CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE));
-/// const DAILY: Policy = Policy::new("daily", Quota::fixed_window(500, DAY));
-///
-/// let layer = RateLimitLayer::new(CHAT, key::client_ip()).and(DAILY, key::client_ip());
-/// let app: Router = Router::new()
-///     .route("/chat", post(|| async {}).layer(layer.clone()))
-///     .route("/rate-limit", status::of_layer(&layer));
-/// ```
-///
-/// If the layer has one policy, the response is a snapshot. If it has several, the response is the following object. If
-/// the caller has no limits, the list is empty.
-///
-/// ```json
-/// {"limits": [..], "now": 1767225600123456}
-/// ```
+/// If the layer has one policy, the response is a snapshot. If it has several, the response is an object such as
+/// `{"limits": [..], "now": 1767225600123456}`. If the caller has no limits, the list is empty.
 ///
 /// If the layer chooses a policy for each route, the response contains all of the layer's policies, and the client
 /// selects one by name. Rules in [shadow mode](RateLimitLayer::shadow) are not reported. Times are exact and do not
@@ -122,11 +100,9 @@ where
     })
 }
 
-/// Creates an endpoint that returns the time of the limiter's backend in microseconds since the Unix epoch, as in
-/// `{"now": 1767225600123456}`. The limiter bases its decisions on this time.
-///
-/// Snapshots also contain this time. The endpoint is for clients that did not get their snapshot from a status
-/// endpoint, for example because the snapshot is embedded in a page. See the [module](self) for an example.
+/// Creates an endpoint that returns the time of the limiter's backend, on which decisions are based, in microseconds
+/// since the Unix epoch: `{"now": 1767225600123456}`. Snapshots also contain this time, so the endpoint is for clients
+/// that did not get their snapshot from a status endpoint, for example because it is embedded in a page.
 pub fn time<S>(limiter: &RateLimiter) -> MethodRouter<S>
 where
     S: Clone + Send + Sync + 'static,

@@ -9,8 +9,9 @@ use crate::limiter::RateLimiter;
 use crate::middleware::key::{Found, percent_decoded};
 use crate::policy::{KeyError, Policy};
 
-/// Creates an endpoint that reports the limit for any key. The client names the key in the query, for example with
-/// `GET /limits/chat?key=ada@example.com`. `subject` converts this text to the key that the layer uses.
+/// Creates an endpoint that reports the limit for any key. The client names the key in the query, as in
+/// `/limits/chat?key=ada@example.com`. `subject` converts this text to the key that the layer uses. A request without a
+/// `key` parameter, or with more than one, gets 400.
 ///
 /// **Anyone who can reach this endpoint can read the state of every key**, and learn which callers were active and
 /// when. Make the endpoint available only to authenticated operators. For users, use [`of`](super::of).
@@ -21,12 +22,9 @@ use crate::policy::{KeyError, Policy};
 /// static CHAT: Policy = Policy::new("chat", Quota::token_bucket(10, MINUTE));
 ///
 /// let limiter = RateLimiter::default();
-/// let operators: Router = Router::new()
-///     .route("/limits/chat", status::of_any_caller(&limiter, &CHAT, |name: &str| name.to_owned()));
-/// // .layer(operators_only)
+/// let chat = status::of_any_caller(&limiter, &CHAT, |name: &str| name.to_owned());
+/// let operators: Router = Router::new().route("/limits/chat", chat); // .layer(operators_only)
 /// ```
-///
-/// A request without a `key` parameter, or with more than one, gets 400.
 ///
 /// # Panics
 /// Panics if `policy` is a bare quota that denies everything (capacity 0 and no reservations).

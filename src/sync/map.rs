@@ -4,8 +4,7 @@ use std::hash::Hash;
 
 use dashmap::DashMap;
 
-/// A concurrent map. Closures must not use the map: while a closure runs, its value and possibly other values are
-/// locked.
+/// A concurrent map. A closure must not use the map, because its value and others are locked while it runs.
 #[derive(Debug)]
 pub(crate) struct Map<K: Eq + Hash, V>(DashMap<K, V>);
 

@@ -1,5 +1,4 @@
-//! The model runner, which runs a few threads in every interleaving and with every value that an atomic load may
-//! return.
+//! The model runner: runs threads in every interleaving, and with every value that an atomic load may return.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -114,7 +114,7 @@ impl Server {
                 return true;
             }
             if let Some(status) = self.child.try_wait().unwrap() {
-                println!("redis-server on port {} has ended, {status}:\n{}", self.port, self.log());
+                println!("redis-server on port {} exited ({status}):\n{}", self.port, self.log());
                 return false;
             }
             let (port, patient) = (self.port, begin.elapsed() < PATIENCE);

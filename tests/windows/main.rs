@@ -13,6 +13,7 @@ mod answer;
 mod client;
 
 mod calls;
+mod choosing;
 #[cfg(feature = "serde")]
 mod files;
 mod headers;

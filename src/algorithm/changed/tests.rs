@@ -22,7 +22,6 @@ fn retry(quota: &Quota, state: &State, now: Micros, ask: Ask) -> Option<Duration
 
 #[test]
 fn alternating_quotas_admit_no_more_than_the_larger_quota() {
-    // Regression: each change of quota capped the row's spent tokens, so 56,519 tokens were admitted in a minute.
     let quotas = [Quota::token_bucket(60, MINUTE), Quota::token_bucket(1000, MINUTE)];
     let (mut state, mut admitted) = (State::default(), 0);
     for second in 0..60 {

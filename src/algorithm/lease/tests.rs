@@ -14,8 +14,7 @@ fn retry(quota: &Quota, state: &State, outstanding: &Outstanding, now: Micros, a
 
 #[test]
 fn the_retry_time_includes_the_end_of_the_leases_and_the_refill_after_it() {
-    // The leases end in 4 seconds, and 50 tokens stay spent until then. A cost of 60 fits once 10 of these tokens have
-    // been refilled.
+    // 50 tokens stay spent until the leases end in 4 seconds. A cost of 60 fits once 10 of them have been refilled.
     let quota = Quota::token_bucket(1, SECOND).capacity(100);
     let outstanding = Outstanding { since: NOW, turn: NOW + LEASE_LIFE, current: 50, last: 0 };
     let state = step(&quota, &State::default(), NOW, Ask::cost(50)).state;
@@ -93,8 +92,7 @@ fn a_clock_that_is_set_back_delays_the_end_of_leases_by_at_most_two_periods() {
     assert_eq!(outstanding.turn, earlier + LEASE_LIFE);
 }
 
-/// Found by fuzzing. The second quota is full again after ten microseconds, so a row that is further ahead of the clock
-/// than that is dropped.
+/// The second quota is full again after ten microseconds, so a row that is further ahead of the clock is dropped.
 #[test]
 fn reports_after_the_clock_was_set_back_leave_no_negative_spending() {
     let now = NOW;
@@ -174,8 +172,7 @@ fn a_row_below_the_floor_is_raised_at_this_instant() {
     assert_eq!((raised.spent, raised.at), (20.0, NOW + SECOND));
     assert_eq!(raised, step(&bucket, &State::default(), NOW + SECOND, Ask::cost(20)).state);
 
-    // 5 tokens are spent in the second window. 20 tokens are outstanding, so at least 15 of them were spent in the
-    // first window.
+    // 20 tokens are outstanding, and only 5 are spent in the second window, so 15 were spent in the first window.
     let sliding = Quota::sliding_window(50, SECOND).start(Duration::ZERO);
     let state = step(&sliding, &State::default(), NOW, Ask::cost(30)).state;
     let state = step(&sliding, &state, NOW + SECOND, Ask::cost(5)).state;

@@ -11,14 +11,7 @@ use self::shards::Division;
 use super::Micros;
 use super::error::{QuotaError, TOO_MANY};
 
-/// One second.
-///
-/// ```
-/// use tollgate::{DAY, HOUR, MINUTE, SECOND, WEEK};
-/// assert_eq!((60 * SECOND, 60 * MINUTE, 24 * HOUR, 7 * DAY), (MINUTE, HOUR, DAY, WEEK));
-/// // In a `const` or `static`, where `*` is not available:
-/// const TEN_MINUTES: std::time::Duration = MINUTE.saturating_mul(10);
-/// ```
+/// One second. For a multiple in a `const`, where `*` is not available, write `MINUTE.saturating_mul(10)`.
 pub const SECOND: Duration = Duration::from_secs(1);
 /// Sixty seconds.
 pub const MINUTE: Duration = Duration::from_secs(60);
@@ -29,7 +22,7 @@ pub const DAY: Duration = Duration::from_secs(86_400);
 /// Seven days.
 pub const WEEK: Duration = Duration::from_secs(604_800);
 
-/// Determines how spent tokens are refilled. See [`Quota`] for an example.
+/// Determines how spent tokens are refilled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -37,8 +30,7 @@ pub enum Algorithm {
     TokenBucket,
     /// Adds `rate` tokens at each window boundary; unused tokens roll over up to `capacity`.
     FixedWindow,
-    /// Counts the tokens of the current window, plus the tokens of the previous window multiplied by the fraction of
-    /// that window that is still within the last `period`.
+    /// Counts the current window, plus the previous window weighted by its overlap with the last `period`.
     SlidingWindow,
 }
 
@@ -81,38 +73,31 @@ impl Algorithm {
     }
 }
 
-/// A quota defines how many tokens a key may spend, and how fast they are refilled.
+/// The number of tokens that a key may spend, and how fast they are refilled.
 ///
 /// `rate`, `capacity`, `max_reserved` and costs are whole numbers of tokens, up to [`Quota::MAX_TOKENS`]. Times are
-/// whole numbers of microseconds.
-///
-/// The constructors are `const`, so an invalid quota in a `const` does not compile. For values that are known only at
-/// run time, use the `try_` variants, [`FromStr`](std::str::FromStr) or, with the `serde` feature, a configuration
-/// file.
+/// whole numbers of microseconds. The constructors are `const`, so an invalid quota in a `const` does not compile. For
+/// values that are known only at run time, use the `try_` variants, [`FromStr`](std::str::FromStr) or, with the `serde`
+/// feature, a configuration file.
 ///
 /// ```
-/// use tollgate::{algorithm::Algorithm, Quota, DAY, MINUTE, SECOND};
+/// use tollgate::{Quota, DAY, HOUR, MINUTE, SECOND};
 ///
 /// const SEARCH: Quota = Quota::token_bucket(10, SECOND).capacity(50);
 /// assert_eq!(SEARCH, "10/s burst 50".parse()?);
 /// assert_eq!((SEARCH.rate(), SEARCH.period(), SEARCH.get_capacity(), SEARCH.window()), (10, SECOND, 50, 5 * SECOND));
+/// assert_eq!(Quota::per_minute(60), Quota::token_bucket(60, MINUTE));
 ///
-/// let daily = Quota::fixed_window(1000, DAY).start(8 * tollgate::HOUR); // days that begin at 08:00 UTC
-/// let strict = Quota::sliding_window(100, MINUTE);
-/// assert_eq!((strict.algorithm(), strict.get_capacity()), (Algorithm::SlidingWindow, 100));
-/// let error = strict.try_capacity(200).unwrap_err();
-/// assert!(error.to_string().starts_with("capacity is 200 for a sliding window"));
-///
+/// let daily = Quota::fixed_window(1000, DAY).start(8 * HOUR); // days that begin at 08:00 UTC
 /// // Ten tokens immediately, and fifty more for callers that wait up to five seconds.
 /// let patient = Quota::token_bucket(10, SECOND).max_reserved(50);
-/// assert_eq!((patient.get_max_reserved(), patient.unlimited_reservations().get_max_reserved()), (Some(50), None));
-/// assert!(strict.try_max_reserved(50).is_err() && strict.try_unlimited_reservations().is_err());
+/// let error = Quota::try_sliding_window(0, MINUTE).unwrap_err();
+/// assert_eq!(error.to_string(), "rate is 0; it must be from 1 to 999999999999999 tokens");
 /// # Ok::<(), tollgate::policy::ParseQuotaError>(())
 /// ```
 ///
 /// ```compile_fail
 /// const NEVER: tollgate::Quota = tollgate::Quota::token_bucket(0, tollgate::MINUTE);
-/// # let _ = NEVER;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
@@ -147,8 +132,7 @@ impl Quota {
     /// The longest period: 100 years.
     pub const MAX_PERIOD: Duration = Duration::from_secs(3_155_760_000);
 
-    /// The longest time that a refill of the capacity or of the reservable tokens may take: `2^53 - 1` microseconds
-    /// (285 years).
+    /// The longest time to refill the capacity or the reservable tokens: `2^53 - 1` microseconds (285 years).
     pub const MAX_WINDOW: Duration = Duration::from_micros(Micros::MAX.get());
 
     /// Creates a token bucket, which refills `rate` tokens every `period`, continuously, and holds up to `rate` tokens.
@@ -164,10 +148,9 @@ impl Quota {
     }
 
     /// Creates a fixed window, which adds `rate` tokens at each boundary. Unused tokens roll over up to the
-    /// [`capacity`](Quota::capacity), which defaults to `rate`. A new key has the full capacity.
-    ///
-    /// Boundaries are one `period` apart. Unless [`start`](Quota::start) sets the boundaries, they differ from key to
-    /// key, so that not all keys are reset at the same instant. The first window of a key may therefore be short.
+    /// [`capacity`](Quota::capacity), which defaults to `rate`. Boundaries are one `period` apart. Unless
+    /// [`start`](Quota::start) sets them, they differ from key to key, so that not all keys are reset at the same
+    /// instant. A new key has the full capacity, and its first window may be short.
     ///
     /// # Panics
     /// Panics in the same cases as [`Quota::token_bucket`]. See [`Quota::try_fixed_window`].
@@ -176,15 +159,13 @@ impl Quota {
         built(Quota::try_fixed_window(rate, period))
     }
 
-    /// Creates a sliding window, which allows `limit` tokens in the last `period`. The number of spent tokens is
-    /// estimated as the tokens of the current window plus a share of the tokens of the previous window, on the
-    /// assumption that the latter were spent evenly. Windows are aligned to UTC, or to [`start`](Quota::start) if it is
-    /// set.
+    /// Creates a sliding window, which allows `limit` tokens in the last `period`. The number of spent tokens is an
+    /// estimate: it assumes that the tokens of the previous window were spent evenly. Windows are aligned to UTC unless
+    /// [`start`](Quota::start) is set.
     ///
-    /// Unlike a fixed window, a sliding window does not allow a burst of `limit` tokens on each side of a boundary.
-    /// Like a token bucket, it can still admit up to `2 * limit - 1` tokens in a period that starts in the middle of a
-    /// window; see [the worst window](crate::docs::choosing#the-worst-window). A sliding window has no reservations,
-    /// and its capacity is its limit.
+    /// Unlike a fixed window, it does not allow a burst of `limit` tokens on each side of a boundary. It can still
+    /// admit up to `2 * limit - 1` tokens in a period that starts in the middle of a window; see [the worst
+    /// window](crate::docs::choosing#the-worst-window). It has no reservations, and its capacity is its limit.
     ///
     /// # Panics
     /// Panics in the same cases as [`Quota::token_bucket`]. See [`Quota::try_sliding_window`].
@@ -193,7 +174,7 @@ impl Quota {
         built(Quota::try_sliding_window(limit, period))
     }
 
-    /// Like [`Quota::token_bucket`], but for values that are known only at run time. See [`Quota`] for an example.
+    /// Like [`Quota::token_bucket`], but for values that are known only at run time.
     ///
     /// # Errors
     /// Fails if [`Quota::token_bucket`] would panic. The error shows the invalid value and the valid range.
@@ -217,9 +198,8 @@ impl Quota {
         Quota::base(Algorithm::SlidingWindow, limit, period)
     }
 
-    /// Sets how many tokens can be spent at once after a long idle time. The default is `rate`.
-    ///
-    /// If the quota has reservations, the capacity may be 0. There are then no bursts, and requests are spaced evenly.
+    /// Sets how many tokens can be spent at once after a long idle time. The default is `rate`. With reservations, the
+    /// capacity may be 0: there are then no bursts, and requests are spaced evenly.
     ///
     /// # Panics
     /// Panics if `capacity` is over [`Quota::MAX_TOKENS`] or takes longer than [`Quota::MAX_WINDOW`] to refill, or if
@@ -300,17 +280,9 @@ impl Quota {
         self.finish()
     }
 
-    /// Sets the window boundaries. One boundary is at the time `start` after the epoch, and the others are one `period`
-    /// apart. `Duration::ZERO` aligns the boundaries to UTC. By default, the boundaries of a fixed window differ from
-    /// key to key, and those of a sliding window are aligned to UTC. Token buckets ignore `start`.
-    ///
-    /// The epoch was a Thursday, so use `4 * DAY` for weeks that begin on Mondays.
-    ///
-    /// ```
-    /// use tollgate::{Quota, DAY, WEEK};
-    /// const WEEKLY: Quota = Quota::fixed_window(500, WEEK).start(DAY.saturating_mul(4));
-    /// assert_eq!(WEEKLY.get_start(), Some(4 * DAY));
-    /// ```
+    /// Sets the window boundaries: one is `start` after the epoch, and the others are one `period` apart.
+    /// `Duration::ZERO` aligns them to UTC. The epoch was a Thursday, so use `4 * DAY` for weeks that begin on Mondays.
+    /// Token buckets ignore `start`.
     ///
     /// # Panics
     /// Panics if `start` is not a whole number of microseconds. See [`Quota::try_start`].
@@ -365,8 +337,7 @@ impl Quota {
         }
     }
 
-    /// The offset of the window boundaries from the epoch, modulo the period. `None` if neither [`start`](Quota::start)
-    /// nor a [seed](crate::algorithm::seeded) has set the boundaries.
+    /// The offset of the window boundaries from the epoch, modulo the period, or `None` if they are not set.
     pub const fn get_start(&self) -> Option<Duration> {
         match self.phase {
             Phase::Unset => None,
@@ -374,9 +345,8 @@ impl Quota {
         }
     }
 
-    /// The time that the limit covers. The `RateLimit-Policy` header shows it as `w`, rounded up to seconds. For a
-    /// sliding window, this is the period. Otherwise, it is the time in which the full capacity (at least one token) is
-    /// refilled.
+    /// The time that the limit covers: for a sliding window, the period; otherwise, the time in which the full capacity
+    /// (at least one token) is refilled. The `RateLimit-Policy` header shows it as `w`, rounded up to seconds.
     pub const fn window(&self) -> Duration {
         match self.algorithm {
             Algorithm::SlidingWindow => self.period(),
@@ -415,8 +385,7 @@ impl Quota {
         self.period
     }
 
-    /// Returns a number of tokens and how many microseconds it takes to refill them. For a bucket, this is the rate in
-    /// lowest terms. For a window, it is the rate and the period.
+    /// Returns a number of tokens and the microseconds in which they are refilled, in lowest terms for a bucket.
     #[cfg(feature = "redis")]
     pub(crate) const fn pace(&self) -> (u64, u64) {
         match self.algorithm {
@@ -437,21 +406,13 @@ impl Quota {
         self.max_reserved > 0
     }
 
-    /// The largest number of tokens that can be outstanding after a reservation. A stored row may contain up to one
-    /// grain more.
+    /// The largest number of tokens outstanding after a reservation. A stored row may contain up to one grain more.
     pub(crate) const fn ceiling(&self) -> u64 {
         if self.max_reserved == UNLIMITED { MAX_SPENT - Quota::MAX_TOKENS } else { self.capacity + self.max_reserved }
     }
 
-    /// Creates a token bucket of `tokens` per second. In one second, a key can spend a full burst plus the tokens that
-    /// are refilled meanwhile, which is almost twice `tokens` in total. For a hard limit, see [a strict
-    /// limit](crate::docs::choosing#a-strict-limit).
-    ///
-    /// ```
-    /// use tollgate::{Quota, DAY, HOUR, MINUTE, SECOND};
-    /// let quotas = [Quota::per_second(50), Quota::per_minute(50), Quota::per_hour(50), Quota::per_day(50)];
-    /// assert_eq!(quotas, [SECOND, MINUTE, HOUR, DAY].map(|period| Quota::token_bucket(50, period)));
-    /// ```
+    /// Creates a token bucket of `tokens` per second. In one second, a key can spend a full burst plus the refill,
+    /// which is almost twice `tokens`. For a hard limit, see [a strict limit](crate::docs::choosing#a-strict-limit).
     ///
     /// # Panics
     /// Panics in the same cases as [`Quota::token_bucket`].
@@ -460,19 +421,19 @@ impl Quota {
         Quota::token_bucket(tokens, SECOND)
     }
 
-    /// Creates a token bucket of `tokens` per minute. See [`Quota::per_second`] for an example and for panics.
+    /// Creates a token bucket of `tokens` per minute. Panics like [`Quota::token_bucket`].
     #[track_caller]
     pub const fn per_minute(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, MINUTE)
     }
 
-    /// Creates a token bucket of `tokens` per hour. See [`Quota::per_second`] for an example and for panics.
+    /// Creates a token bucket of `tokens` per hour. Panics like [`Quota::token_bucket`].
     #[track_caller]
     pub const fn per_hour(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, HOUR)
     }
 
-    /// Creates a token bucket of `tokens` per day. See [`Quota::per_second`] for an example and for panics.
+    /// Creates a token bucket of `tokens` per day. Panics like [`Quota::token_bucket`].
     #[track_caller]
     pub const fn per_day(tokens: u64) -> Quota {
         Quota::token_bucket(tokens, DAY)
@@ -549,7 +510,6 @@ mod tests {
         assert_ne!(quota.stamp(), quota.capacity(11).stamp());
         assert_ne!(quota.stamp(), quota.start(Duration::ZERO).stamp());
         assert_eq!(quota.stamp(), quota.seeded(12345).stamp());
-        // An earlier, shorter stamp had collisions among these common quotas.
         let mut stamps = std::collections::HashSet::new();
         for rate in
             [1, 2, 3, 5, 6, 10, 15, 20, 24, 30, 40, 50, 60, 100, 120, 200, 250, 300, 400, 500, 600, 1000, 5000, 10_000]

@@ -9,7 +9,6 @@ use super::{Quota, UNLIMITED};
 pub(super) struct Division {
     /// The number of shards, which is 1 if the quota is not divided.
     pub(super) shards: u8,
-    /// The index of the shard if the quota is a shard, otherwise `None`.
     index: Option<u8>,
     /// The remainders of rate, capacity and `max_reserved`, from which [`Quota::whole`] restores the divided quota.
     remainders: [u8; 3],
@@ -24,9 +23,8 @@ impl Quota {
     pub const MAX_SHARDS: u64 = 64;
 
     /// Divides the quota of a very busy key among `shards` rows. Each shard has an equal share of the rate, the
-    /// capacity and the reservations, to within one token. The shares of all shards add up to exactly this quota. A
-    /// charge spends tokens of only one shard. [Shards](crate::docs::shards) describes when shards help, and what they
-    /// cost.
+    /// capacity and the reservations, to within one token, and a charge spends tokens of only one shard.
+    /// [Shards](crate::docs::shards) describes when shards help, and what they cost.
     ///
     /// ```
     /// use tollgate::{policy::Reason, Policy, Quota, RateLimiter, MINUTE};
@@ -34,13 +32,9 @@ impl Quota {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
     /// static SEARCH: Policy = Policy::new("search", Quota::fixed_window(100, MINUTE).shards(4));
     /// let limiter = RateLimiter::default();
-    /// let decision = limiter.try_acquire(&SEARCH, "all").cost(25).await?; // spends all tokens of one shard
-    /// assert!(decision.is_allowed());
+    /// assert!(limiter.try_acquire(&SEARCH, "all").cost(25).await?.is_allowed()); // spends all tokens of one shard
     /// assert_eq!(limiter.remaining(&SEARCH, "all").await?, 75);
-    ///
-    /// let too_large = limiter.try_acquire(&SEARCH, "all").cost(26).await?;
-    /// assert_eq!(too_large.reason(), Reason::CostAboveShard);
-    /// assert!(Quota::per_second(3).try_shards(4).is_err()); // less than one token for each shard
+    /// assert_eq!(limiter.try_acquire(&SEARCH, "all").cost(26).await?.reason(), Reason::CostAboveShard);
     /// # Ok(()) }
     /// ```
     ///
@@ -70,7 +64,6 @@ impl Quota {
         self.division.shards as u64
     }
 
-    /// Returns the quota of one shard, or `self` if the quota is not divided.
     pub(crate) const fn shard(&self, index: u8) -> Quota {
         if self.division.shards == 1 {
             return *self;
@@ -93,17 +86,15 @@ impl Quota {
         whole.derived()
     }
 
-    /// Returns the index of the shard if this quota is a shard.
     pub(crate) const fn shard_index(&self) -> Option<u8> {
         self.division.index
     }
 
-    /// Returns the share of `tokens` that belongs to one shard. The shares of all shards add up to `tokens`.
+    /// Returns the share of `tokens` that belongs to one shard.
     pub(crate) const fn share(&self, tokens: u64, index: u8) -> u64 {
         share(tokens, index, self.division.shards)
     }
 
-    /// Returns the capacity of the quota of which this quota is a shard.
     pub(crate) const fn whole_capacity(&self) -> u64 {
         let Division { shards, index, remainders } = self.division;
         match index {
@@ -112,8 +103,7 @@ impl Quota {
         }
     }
 
-    /// Estimates the total number of tokens in all shards from the `read` shards that were read, which have `tokens`
-    /// tokens in total.
+    /// Estimates the tokens of all shards from those of the `read` shards, which have `tokens` in total.
     pub(crate) fn across_shards(&self, tokens: u64, read: usize) -> u64 {
         if self.division.index.is_none() {
             return tokens;
@@ -122,8 +112,7 @@ impl Quota {
         all.min(self.whole_capacity().into()) as u64
     }
 
-    /// Returns how many shards, counted from the first, can grant `cost`. If `reserves` is true, tokens may be
-    /// reserved.
+    /// Returns how many shards, counted from the first, can grant `cost`, including reservable tokens if `reserves`.
     pub(crate) fn shards_for(&self, cost: u64, reserves: bool) -> u8 {
         let shards = self.division.shards;
         let max_cost = |index| {
@@ -134,7 +123,6 @@ impl Quota {
         (0..shards).take_while(|index| cost <= max_cost(*index)).count() as u8
     }
 
-    /// Checks that each shard is a valid quota.
     pub(super) const fn check_shards(&self) -> Result<(), QuotaError> {
         let Division { shards, index, .. } = self.division;
         if shards == 1 || index.is_some() {

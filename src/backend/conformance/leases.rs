@@ -7,8 +7,7 @@ use crate::algorithm::{Ask, LeaseReport, MINUTE, Outstanding, Quota, SECOND, Sta
 use crate::backend::{Backend, LeaseRequest, RowId, Take};
 use crate::policy::{Key, PolicyName, Secret};
 
-/// Tests that random leases, reports and charges get the answers that the functions of [`algorithm`](crate::algorithm)
-/// give at the same instants. Does nothing if the backend does not lease tokens.
+/// Tests leases, reports and charges against the [`algorithm`](crate::algorithm), if the backend leases tokens.
 pub async fn leases_tokens_by_the_rule(backend: &dyn Backend, pass: impl AsyncFn(Duration)) {
     let Some(leases) = backend.lease_backend() else { return };
     let quotas = [

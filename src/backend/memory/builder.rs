@@ -8,14 +8,7 @@ use super::table::Table;
 use crate::clock::{Clock, SystemClock};
 use crate::policy::Secret;
 
-/// Builds a [`MemoryBackend`].
-///
-/// ```
-/// use tollgate::{clock::ManualClock, MemoryBackend};
-///
-/// let backend = MemoryBackend::builder().max_rows(5).clock(ManualClock::new()).build();
-/// assert_eq!(backend.max_rows(), 16); // the minimum
-/// ```
+/// Builds a [`MemoryBackend`], which has an example.
 #[derive(Clone, Debug)]
 pub struct MemoryBackendBuilder {
     max_rows: usize,
@@ -30,8 +23,7 @@ impl MemoryBackendBuilder {
 
     /// Sets the maximum number of rows. Defaults to 1,000,000 rows, which take at most 90 MB. The minimum is 16.
     ///
-    /// The rows are divided among shards, and some shards fill up before others. A sliding window needs two rows for
-    /// each key.
+    /// Some shards of the table fill up before others. A sliding window needs two rows for each key.
     #[must_use]
     pub fn max_rows(mut self, rows: usize) -> MemoryBackendBuilder {
         self.max_rows = rows.max(16);
@@ -45,12 +37,10 @@ impl MemoryBackendBuilder {
         self
     }
 
-    /// Sets the secret with which limiters on this backend hash keys, and from which the backend derives the positions
-    /// of its rows. By default, both the hashes and the positions are random in each process. Rows can be
-    /// [saved](crate::RateLimiter::save) only if the secret is set, and loaded only by a backend with the same secret.
+    /// Sets the secret for the hashes of keys and the positions of rows, which are random in each process by default.
+    /// Rows can be [saved](crate::RateLimiter::save) only with a secret, and loaded only with the same one.
     ///
-    /// Clients that know the secret can choose keys whose rows displace those of other keys. Use 16 random bytes, and
-    /// store them like a password.
+    /// Use 16 random bytes, and store them like a password: clients that know them can displace the rows of other keys.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> MemoryBackendBuilder {
         self.secret = Some(secret);

@@ -13,8 +13,7 @@ use crate::backend::{RowId, Take};
 pub(super) struct LockedCall<'a> {
     table: &'a Table,
     shards: SmallVec<[Shard<'a>; 1]>,
-    /// Rows that must not be chosen for eviction. These are the rows of this call, in the order of its takes, followed
-    /// by the rows that were already chosen.
+    /// Rows that must not be evicted: those of this call, in the order of its takes, and those chosen already.
     pinned: SmallVec<[RowKey; 2]>,
 }
 
@@ -41,9 +40,9 @@ impl BorrowMut<State> for LoadedRow<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Location {
     Existing,
-    /// The row is not in the table. The table has a free slot (`None`) or can evict the given row.
+    /// A new row. The table has a free slot (`None`) or can evict the given row.
     New(Option<RowKey>),
-    /// The row is not in the table, and the table is full. The key shares this overflow row with other keys.
+    /// The table is full, so the key shares this overflow row with other keys.
     Overflow(OverflowId),
 }
 
@@ -70,7 +69,6 @@ impl<'a> LockedCall<'a> {
         LockedCall { table, shards, pinned }
     }
 
-    /// Decides all takes at `now`. If all are granted and `store` is set, stores the rows.
     pub(super) fn decide(&mut self, takes: &[Take<'_>], now: Micros, store: bool) -> Steps {
         let mut rows = SmallVec::<[LoadedRow<'_>; 2]>::new();
         let mut lines = SmallVec::<[Line<'_>; 2]>::new();
@@ -93,8 +91,7 @@ impl<'a> LockedCall<'a> {
         let steps = step_all(rows, lines, now);
         if store && steps.all_granted() {
             for (index, row) in rows.iter().enumerate() {
-                // The tiers of a policy share a row, which has the stamp of the last quota that charged it. However, a
-                // charge of cost 0 does not change a row of another quota.
+                // Tiers share a row with the stamp of the quota that charged it last. A charge of cost 0 keeps it.
                 let wrote = |line: &&Line<'_>| line.row == index && [line.quota.stamp(), 0].contains(&row.state.stamp);
                 if let Some(last) = lines.iter().rev().find(wrote) {
                     self.store(row, last.quota, now);
@@ -106,8 +103,8 @@ impl<'a> LockedCall<'a> {
         steps
     }
 
-    /// Decides charges to overflow rows. An overflow row has its own window boundaries. If it used the boundaries of
-    /// its keys, it would reset once for every key. The returned steps use the boundaries of each key.
+    /// Decides charges to overflow rows, which have their own window boundaries. With the boundaries of its keys, a row
+    /// would reset once for every key. The returned steps use the boundaries of each key.
     #[cold]
     fn decide_overflow(
         &mut self,
@@ -143,8 +140,7 @@ impl<'a> LockedCall<'a> {
         }
     }
 
-    /// Returns the index of the last loaded row. If the row is an overflow row that was loaded before, drops it and
-    /// returns the earlier index.
+    /// Returns the index of the last loaded row, or of an earlier, equal overflow row, which replaces it.
     fn merge_overflow(&self, rows: &mut SmallVec<[LoadedRow<'_>; 2]>) -> usize {
         let last = rows.len() - 1;
         let overflow_of = |row: &LoadedRow<'_>| (row.location, self.table.shard_of(row.key));
@@ -157,7 +153,7 @@ impl<'a> LockedCall<'a> {
         last
     }
 
-    /// Returns the quota for charges to this row. An overflow row has its own seed.
+    /// An overflow row has its own seed.
     pub(super) fn quota_for(&self, row: &LoadedRow<'_>, quota: &Quota) -> Quota {
         match row.location {
             Location::Overflow((_, index, _)) => {
@@ -181,8 +177,7 @@ impl<'a> LockedCall<'a> {
             loaded.state = shard.ledger().overflow(overflow);
             return loaded;
         }
-        // The carry row of a sliding window expires with its row. Under the other algorithms, the carry row outlives
-        // the main row, because late refunds need the carry.
+        // A sliding window's carry row expires with its row. Others outlive their rows, because late refunds need them.
         let has_carry = found.is_none_or(|found| found.has_carry());
         if let Some(carry) = has_carry.then(|| shard.rows.get(key.carry())).flatten() {
             loaded.has_carry = true;
@@ -220,8 +215,7 @@ impl<'a> LockedCall<'a> {
         }
         let policy = table.hasher().number(row.id.policy);
         if row.location != Location::Existing {
-            // The carry row of another row may have taken the slot. It is better to lose this row than to exceed the
-            // cap.
+            // Another row's carry row may have taken the slot. Losing this row is better than exceeding the cap.
             if shard.is_full() && !shard.ensure_slot(policy, pinned, now) {
                 return;
             }

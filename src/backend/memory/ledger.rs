@@ -1,4 +1,4 @@
-//! The ledger of a shard. It counts rows by policy, holds the overflow rows, and chooses rows to evict.
+//! The ledger of a shard, which counts rows by policy, holds the overflow rows, and chooses rows to evict.
 
 use std::collections::HashMap;
 
@@ -16,8 +16,7 @@ pub(super) struct Ledger {
     pub(super) overflowed: u64,
 }
 
-/// Identifies an overflow row. The fields are the number of the policy (0 for the rows that are shared by all policies
-/// without their own overflow rows), an index below [`OVERFLOW_ROWS`], and the window.
+/// The policy's number (0 for rows that several policies share), an index below [`OVERFLOW_ROWS`], and the window.
 pub(super) type OverflowId = (u32, u8, u8);
 
 impl Ledger {
@@ -77,7 +76,7 @@ impl Ledger {
         self.overflow.insert(id, state);
     }
 
-    /// Returns whether a new row of this policy is senior. Senior rows are evicted last.
+    /// Returns whether a new row of this policy is senior.
     pub(super) fn is_senior(&self, policy: u32, capacity: usize) -> bool {
         (self.size(policy) as usize) < capacity / SENIOR_SHARE
     }
@@ -85,10 +84,9 @@ impl Ledger {
 
 /// A search through a sample of rows for the one to evict in favor of a new row.
 ///
-/// Prefers a row of a policy that has significantly more rows than the new row's policy. Otherwise, chooses a row that
-/// denies nothing, from the new row's policy or from another policy with at least as many rows. A row is senior if it
-/// was added while its policy had few rows. Senior rows are evicted last. They are never evicted while they deny
-/// something and their policy has many rows.
+/// Prefers a row of a policy with significantly more rows than the new row's policy, then a row that denies nothing, of
+/// a policy with at least as many rows. A row is senior if its policy had few rows when it was added. Senior rows are
+/// evicted last, and never while they deny something and their policy has many rows.
 pub(super) struct Victim<'a> {
     ledger: &'a Ledger,
     policy: u32,
@@ -100,9 +98,8 @@ pub(super) struct Victim<'a> {
     from_equal: Option<(Rank, RowKey)>,
 }
 
-/// The sort key that orders rows for eviction. The fields are whether the row is senior, the number of rows of its
-/// policy (largest first), whether the row denies something, the time when it expires, and the number of its spent
-/// tokens.
+/// The sort key for eviction: whether the row is senior, the number of rows of its policy (largest first), whether it
+/// denies something, when it expires, and its spent tokens.
 type Rank = (bool, u32, bool, Micros, u64);
 
 impl<'a> Victim<'a> {
@@ -115,8 +112,7 @@ impl<'a> Victim<'a> {
         let size = if row.policy == self.policy { self.size } else { self.ledger.size(row.policy) };
         let denies = row.denies(self.now);
         let rank = (row.is_senior(), u32::MAX - size, denies, row.expires(), row.spent.to_bits());
-        // A flooded policy has other rows that can be evicted instead, so the callers that were denied first stay
-        // denied.
+        // A flooded policy has other rows to evict, so the callers that were denied first stay denied.
         let stays = row.is_senior() && denies && size > self.small;
         if size > self.size + self.size / 8 + 8 && !stays {
             least(&mut self.from_larger, rank, key);

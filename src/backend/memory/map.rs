@@ -1,6 +1,4 @@
-//! The map of rows. This is the only module that uses the `raw-api` of [`DashMap`].
-//!
-//! The ordinary methods of [`DashMap`] cannot lock several shards together or sample a few rows of a shard.
+//! The map of rows, the only module that uses the `raw-api` of [`DashMap`].
 
 use dashmap::{DashMap, RwLockWriteGuard, SharedValue};
 use hashbrown::raw::RawTable;
@@ -67,14 +65,13 @@ impl Rows<'_> {
         self.0.remove_entry(key.hash(), |(other, _)| *other == key).map(|(_, row)| *row.get())
     }
 
-    /// Passes a few rows to `see`. Each call passes different rows, starting at the position in `cursor`. One call
-    /// covers a quarter of a group of 16 slots. Four calls per group visit every row, and some rows twice.
+    /// Passes the rows in a quarter of a group of slots to `see`. Four calls per group visit every row, and some rows
+    /// twice.
     pub(super) fn sample(&self, cursor: &mut u32, mut see: impl FnMut(RowKey, Row)) {
         let groups = (self.0.buckets() / GROUP).max(1) as u32;
         *cursor = (*cursor + 1) % (groups * QUARTERS);
         let (group, quarter) = (*cursor / QUARTERS, *cursor % QUARTERS);
-        // Within a group, a lookup compares the rows whose seven-bit tag equals the tag of the hash. If every tag is
-        // looked up with a comparison that never matches, all rows are visited.
+        // A lookup compares the rows of a group that have the hash's tag. Looking up every tag visits all rows.
         for tag in quarter * TAGS / QUARTERS..(quarter + 1) * TAGS / QUARTERS {
             let hash = (u64::from(tag) << 59) + u64::from(group) * GROUP as u64;
             self.0.get(hash, |(key, row)| {

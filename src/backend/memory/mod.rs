@@ -1,4 +1,4 @@
-//! The memory backend, which stores rows in a DashMap. Its size is limited and divided fairly between policies.
+//! The memory backend, which stores a limited number of rows in a DashMap.
 
 mod builder;
 mod call;
@@ -26,26 +26,22 @@ pub use builder::MemoryBackendBuilder;
 /// The default backend, which stores rows in the memory of this process.
 ///
 /// - **Small.** A row takes 40 bytes for each quota of its policy, or 47 to 88 bytes including its share of empty
-///   slots. A row expires when all of its tokens are refilled. When the backend adds a row, it drops a few expired
-///   rows, so it needs no timer and no sweeps.
-/// - **Bounded.** The table never exceeds [`max_rows`](MemoryBackendBuilder::max_rows). In a full table, a new row
-///   replaces a row of a policy with more rows, or a row that does not deny requests. The key of the evicted row has
-///   its full quota again. If no row can be evicted, several new keys of a policy share one row and one quota.
-/// - **Fair.** A flood of keys under one policy does not affect callers under other policies, and denied keys stay
-///   denied.
-/// - **Atomic.** All charges of a call are decided while the shards of their rows are locked.
+///   slots. Adding a row drops a few rows whose tokens are all refilled, so there are no timers and no sweeps.
+/// - **Bounded.** Beyond [`max_rows`](MemoryBackendBuilder::max_rows), a new row replaces a row of a policy with more
+///   rows, or a row that does not deny requests. The replaced key has its full quota again. If there is no such row,
+///   several new keys of a policy share one row and one quota.
+/// - **Fair.** A flood of keys under one policy does not affect other policies, and denied keys stay denied.
 /// - **Restarts.** A limiter can [save](crate::RateLimiter::save_to_file) the rows to a file and load them again.
 ///
 /// ```
+/// use std::sync::Arc;
 /// use tollgate::{clock::ManualClock, MemoryBackend, Policy, Quota, RateLimiter, MINUTE};
 ///
 /// static API: Policy = Policy::new("api", Quota::token_bucket(10, MINUTE));
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::LimitError> {
-/// let rows = MemoryBackend::builder().max_rows(50_000).clock(ManualClock::new()).build();
-/// let rows = std::sync::Arc::new(rows); // to inspect it below
-/// let limiter = RateLimiter::new(rows.clone());
-/// limiter.limit(&API, "ada").await?;
+/// let rows = Arc::new(MemoryBackend::builder().max_rows(50_000).clock(ManualClock::new()).build());
+/// RateLimiter::new(rows.clone()).limit(&API, "ada").await?;
 /// assert_eq!((rows.len(), rows.max_rows()), (1, 50_000));
 /// # Ok(()) }
 /// ```
@@ -63,7 +59,7 @@ impl MemoryBackend {
         MemoryBackend::builder().build()
     }
 
-    /// Returns a builder, which can set the maximum number of rows, the clock and the secret.
+    /// Returns a builder.
     pub fn builder() -> MemoryBackendBuilder {
         MemoryBackendBuilder::new()
     }
@@ -85,8 +81,7 @@ impl MemoryBackend {
 
     fn decide(&self, takes: &[Take<'_>], store: bool) -> Steps {
         let mut call = LockedCall::new(&self.table, takes.iter().map(|take| (&take.row, take.window)));
-        // Read the clock only after locking. Otherwise, another thread could read a later time and still write the rows
-        // first.
+        // Read after locking, so that no other thread writes the rows at a later time first.
         let now = self.clock.now();
         call.decide(takes, now, store)
     }

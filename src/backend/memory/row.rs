@@ -7,15 +7,13 @@ use crate::policy::{Digest, MAX_WINDOWS, Placement, PolicyName, Secret};
 
 /// The stored state of one key under one policy, or its carry.
 ///
-/// [`State::carry`] is rarely used, so it is stored in a separate **carry row** in the same shard. The field `spent` of
-/// the carry row contains the carry.
+/// [`State::carry`] is rarely used, so it is stored as `spent` of a separate **carry row** in the same shard.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, packed(4))]
 pub(super) struct Row {
     pub(super) spent: f64,
-    /// From the highest bit, with the number of bits in parentheses: `at` (53), whether the row is senior (1), whether
-    /// it has a carry row (1), and the fraction of the time from `at` to `expires` during which it denies something
-    /// (8).
+    /// From the highest bit: `at` (53 bits), whether the row is senior (1), whether it has a carry row (1), and the
+    /// fraction of the time from `at` to `expires` during which it denies something (8).
     packed: u64,
     pub(super) stamp: u32,
     pub(super) policy: u32,
@@ -34,7 +32,7 @@ impl Row {
         Row { spent: state.spent, packed, stamp: state.stamp, policy, expires: state.clear.to_seconds() }
     }
 
-    /// Returns the row's state at `now`, without its carry. An expired row is treated as a missing row.
+    /// Returns the row's state without its carry. An expired row counts as missing.
     #[inline]
     pub(super) fn state(&self, now: Micros) -> State {
         if self.is_expired(now) {
@@ -89,7 +87,6 @@ impl Row {
         self.packed = self.packed & !DENIAL_MASK | (denies as u64).min(DENIAL_MASK);
     }
 
-    /// Returns the instant until which the row denies a charge that has been requested.
     fn denies_until(&self) -> Micros {
         let whole = self.expires().micros_since(self.at());
         match self.packed & DENIAL_MASK {
@@ -133,7 +130,7 @@ impl Row {
     }
 }
 
-/// The form in which rows are saved. It omits the seniority, which is determined by the table that loads the row.
+/// The saved form omits the seniority, which depends on the table that loads the row.
 impl Row {
     pub(super) const BYTES: usize = 28;
 
@@ -147,7 +144,7 @@ impl Row {
         bytes
     }
 
-    /// Reads a saved row. Returns `None` if the bytes are not a possible row.
+    /// Returns `None` if the bytes are not a possible row.
     pub(super) fn from_bytes(bytes: [u8; Row::BYTES]) -> Option<Row> {
         let mut reader = ByteReader::new(&bytes);
         let spent = f64::from_bits(reader.u64()?);
@@ -157,7 +154,7 @@ impl Row {
         (is_possible && !row.is_senior()).then_some(row)
     }
 
-    /// Returns the row with another state. The new row denies charges for the same fraction of its time.
+    /// Returns the row with another state, which denies charges for the same fraction of its time.
     pub(super) fn rewritten(mut self, state: &State, has_carry: bool) -> Row {
         self.store(state, self.packed & DENIAL_MASK);
         self.set_carry(has_carry);
@@ -170,11 +167,9 @@ fn denies_until(quota: &Quota, state: &State, level: u64) -> Micros {
     when(quota, state, state.at, level as f64).unwrap_or(Micros::MAX)
 }
 
-/// The key of a row. It consists of 90 bits of the key's digest mixed with the policy's name, three bits for the
-/// window, and one bit that marks a carry row.
+/// A row's key: 90 bits of the key's digest mixed with the policy's name, three for the window, and one for carry rows.
 ///
-/// The first word is the row's [hash](RowKey::hash). The shard bits of the hash depend only on the caller's key, so all
-/// rows of a caller are in the same shard. A call that charges several of these rows locks only one shard.
+/// The shard bits depend only on the caller's key, so a call that charges several rows of a caller locks one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C, packed(4))]
 pub(super) struct RowKey {
@@ -189,7 +184,6 @@ const WINDOW_SHIFT: u32 = 1;
 const WINDOW_MASK: u32 = (MAX_WINDOWS as u32 - 1) << WINDOW_SHIFT;
 
 impl RowKey {
-    /// The number of shards that the shard bits can distinguish.
     pub(super) const MAX_SHARDS: usize = 4096;
 
     pub(super) fn new(hash: u64, tail: u32) -> RowKey {
@@ -233,7 +227,7 @@ impl RowKey {
         bytes
     }
 
-    /// Reads a saved key. Returns `None` if the bytes are not a possible key.
+    /// Returns `None` if the bytes are not a possible key.
     pub(super) fn from_bytes(bytes: [u8; RowKey::BYTES]) -> Option<RowKey> {
         let mut reader = ByteReader::new(&bytes);
         let (hash, tail) = (reader.u64()?, reader.u32()?);
@@ -252,13 +246,13 @@ impl RowKey {
     }
 }
 
-/// Derives row keys, using numbers that are either random for each table or derived from the backend's secret.
+/// Derives row keys, from random numbers or from the backend's secret.
 pub(super) struct RowHasher {
     digests: Placement,
     policies: Placement,
 }
 
-/// The bits of a hash by which DashMap chooses a shard. They follow the seven bits of hashbrown's tag.
+/// The bits by which DashMap chooses a shard, which follow the seven bits of hashbrown's tag.
 const SHARD_BITS: u64 = (RowKey::MAX_SHARDS as u64 - 1) << 45;
 
 impl RowHasher {

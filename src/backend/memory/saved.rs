@@ -1,7 +1,6 @@
 //! Saving the rows of a table as bytes, and loading them into another table.
 //!
-//! The bytes consist of the version, the time at which they were saved, the names of the policies, and 40 bytes for
-//! each row. All numbers are little-endian. A row has the same key in every table with the same secret.
+//! The bytes consist of the version, the time, the policies' names, and 40 bytes for each row, all little-endian.
 
 use std::collections::HashMap;
 
@@ -15,7 +14,7 @@ use crate::policy::PolicyName;
 pub(super) fn save(table: &Table, now: Micros) -> SavedRows {
     let mut rows = table.rows();
     rows.retain(|(_, row)| !row.is_expired(now));
-    // If a smaller table loads these rows, it drops the last of them, so the most important rows come first.
+    // A smaller table drops the last rows, so the most important ones come first.
     rows.sort_unstable_by_key(|(key, row)| (key.is_carry(), !row.is_senior(), !row.denies(now)));
     let names = table.names();
     let mut bytes = Vec::with_capacity(64 + names.len() * 32 + rows.len() * ROW_BYTES);
@@ -73,7 +72,7 @@ fn head(reader: &mut ByteReader<'_>) -> Option<(Micros, Vec<(u32, PolicyName)>)>
     Some((saved_at, names))
 }
 
-/// Returns the rows with their keys, or `None` for each row with impossible numbers.
+/// Returns `None` for each row with impossible numbers.
 fn saved_rows(bytes: &[u8]) -> impl Iterator<Item = Option<(RowKey, Row)>> {
     bytes.chunks_exact(ROW_BYTES).map(|bytes| {
         let mut reader = ByteReader::new(bytes);
@@ -85,8 +84,7 @@ fn add(table: &Table, now: Micros, rows: impl Iterator<Item = (RowKey, Row)>) ->
     let mut counts = LoadedRows::default();
     for (key, row) in rows {
         let mut shard = table.lock(table.shard_of(key));
-        // Each carry row is saved after its row. Without the row, only a receipt could use the carry, and receipts
-        // cannot be saved.
+        // Carry rows follow their rows. Without its row, a carry is useless, because receipts cannot be saved.
         let is_alone = key.is_carry() && !shard.rows.get(key.row()).is_some_and(|row| row.has_carry());
         if row.is_expired(now) || is_alone {
             counts.expired += 1;
@@ -102,11 +100,8 @@ fn add(table: &Table, now: Micros, rows: impl Iterator<Item = (RowKey, Row)>) ->
     counts
 }
 
-/// Returns the rows, adapted to a clock that shows an earlier time than when they were saved.
-///
-/// A row that is slightly ahead of the clock is kept, and the algorithms refill it once the clock catches up. A row
-/// that is further ahead than the time that a full refill takes would be dropped. Such a row is therefore changed to
-/// begin at `now`, so that its tokens stay spent for as long as if they had been spent at `now`.
+/// Adapts rows to a clock that was set back. A row that is further ahead of it than a full refill takes would count as
+/// unspent, so its tokens are moved to `now`, as if they had just been spent.
 fn adapted_to_clock(bytes: &[u8], now: Micros) -> Vec<(RowKey, Row)> {
     let rows: Vec<(RowKey, Row)> = saved_rows(bytes).flatten().collect();
     let carries: HashMap<RowKey, f64> =
@@ -125,8 +120,7 @@ fn adapted_to_clock(bytes: &[u8], now: Micros) -> Vec<(RowKey, Row)> {
         }
         let is_bucket = algorithm == Some(Algorithm::TokenBucket);
         if !is_bucket {
-            // The boundaries of the row's windows are unknown here. A stamp without an algorithm keeps the tokens spent
-            // until `clear`.
+            // The window boundaries are unknown. A stamp without an algorithm keeps the tokens spent until `clear`.
             state.stamp |= (1 << Algorithm::TAG_BITS) - 1;
         }
         (key, row.rewritten(&state, is_bucket && row.has_carry()))

@@ -1,4 +1,4 @@
-//! The table of rows. It is divided into shards with one lock each, and evicts rows when new rows need slots.
+//! The table of rows, divided into shards with one lock each. Evicts rows when new rows need slots.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ pub(super) struct Shard<'a> {
     table: &'a Table,
     pub(super) number: usize,
     pub(super) rows: Rows<'a>,
-    /// The ledger, which is locked on first use. It is not used by calls whose rows all exist.
+    /// Locked on first use. Calls whose rows all exist do not use it.
     ledger: Option<MutexGuard<'a, Ledger>>,
     /// The number of new rows of the call that have a free slot but have not been added yet.
     pub(super) incoming: usize,
@@ -36,7 +36,6 @@ pub(super) struct Shard<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vacancy {
     Free,
-    /// There will be a slot once this row is evicted.
     Evict(RowKey),
     None,
 }
@@ -76,7 +75,7 @@ impl Table {
         self.map.len()
     }
 
-    /// Returns the number of rows of each policy. Policies beyond [`MAX_NAMES`] are combined under one name.
+    /// Policies beyond [`MAX_NAMES`] are combined under one name.
     pub(super) fn sizes(&self) -> Vec<(PolicyName, usize)> {
         const OTHERS: PolicyName = PolicyName::new("(others)");
         let mut sizes: HashMap<u32, (PolicyName, usize)> =
@@ -98,12 +97,10 @@ impl Table {
             .fold((0, 0), |(evicted, overflowed), ledger| (evicted + ledger.evicted, overflowed + ledger.overflowed))
     }
 
-    /// Returns copies of all rows and their carry rows. Locks one shard at a time.
     pub(super) fn rows(&self) -> Vec<(RowKey, Row)> {
         self.map.rows()
     }
 
-    /// Returns the names of policies by number.
     pub(super) fn names(&self) -> Vec<(u32, PolicyName)> {
         locked(&self.names).iter().map(|(number, name)| (*number, name.clone())).collect()
     }
@@ -153,7 +150,7 @@ impl<'a> Shard<'a> {
         }
     }
 
-    /// Adds a row. Returns whether it is the first row of its policy in this shard.
+    /// Returns whether the row is the first of its policy in this shard.
     pub(super) fn add_unnamed(&mut self, key: RowKey, mut row: Row) -> bool {
         let number = row.policy;
         let capacity = self.table.rows_per_shard;
@@ -182,7 +179,7 @@ impl<'a> Shard<'a> {
         self.ledger().evicted += 1;
     }
 
-    /// Evicts a row if a new row of the policy needs its slot. Returns whether there is a slot for the new row.
+    /// Evicts a row if a new row needs its slot. Returns whether there is a slot.
     pub(super) fn ensure_slot(&mut self, policy: u32, pinned: &[RowKey], now: Micros) -> bool {
         let vacancy = self.find_slot(policy, pinned, now);
         if let Vacancy::Evict(victim) = vacancy {
@@ -191,10 +188,7 @@ impl<'a> Shard<'a> {
         vacancy != Vacancy::None
     }
 
-    /// Finds a slot for a new row of the policy. The rows in `pinned` are not candidates for eviction.
-    ///
-    /// Samples a few rows and drops the expired rows among them. In a full shard, takes [`MAX_SAMPLES`] samples, and
-    /// takes more if these samples contain fewer than [`MIN_SAMPLED_ROWS`] rows.
+    /// Finds a slot for a new row, without evicting rows in `pinned`. Samples a few rows and drops the expired ones.
     pub(super) fn find_slot(&mut self, policy: u32, pinned: &[RowKey], now: Micros) -> Vacancy {
         let Shard { table, number, rows, ledger, incoming } = self;
         let (capacity, incoming) = (table.rows_per_shard, *incoming);
@@ -239,13 +233,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A shard that grows moves all of its rows, and delays the calls that wait for its lock. Small shards keep this delay
-/// short.
+/// A shard that grows moves all of its rows while calls wait. Small shards keep this delay short.
 const ROWS_PER_SHARD: usize = 4096;
 const MIN_SHARDS: usize = 4;
 const MAX_NAMES: usize = 1024;
-/// The number of samples from a full shard, unless they contain too few rows. A sample contains three or four rows.
+/// The number of samples from a full shard, with three or four rows each.
 const MAX_SAMPLES: u32 = 8;
-/// The minimum number of rows to sample. Otherwise, the only row sampled in a small shard could be one that should be
-/// kept.
+/// The minimum number of rows to sample, because the only sampled row of a small shard may be one to keep.
 const MIN_SAMPLED_ROWS: u32 = 8;

@@ -24,16 +24,15 @@ pub(super) struct Operation {
 
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// The steps of a decision. The list is empty for other operations.
+    /// The steps of a decision.
     pub(super) steps: Steps,
     /// Whether a settlement took effect, or a reset found a row.
     pub(super) took_effect: bool,
-    /// The answer to a request for a lease.
     pub(super) lease: Option<Lease>,
 }
 
 impl Operation {
-    /// Returns whether the operation must be sent even after a long time in the queue, as settlements and resets must.
+    /// Returns whether the operation must be sent even after a long time in the queue.
     pub(super) fn must_run(&self) -> bool {
         !matches!(self.action, Action::Decide { .. } | Action::Lease { .. })
     }
@@ -44,7 +43,7 @@ impl Operation {
     }
 }
 
-/// The action of an operation. A settlement or reset of several rows is split into one operation per row.
+/// A settlement or reset of several rows is split into one operation per row.
 #[derive(Debug)]
 pub(super) enum Action {
     Decide { rows: SmallVec<[RowKey; 1]>, takes: SmallVec<[QueuedTake; 1]>, store: bool },
@@ -90,8 +89,7 @@ impl Action {
         takes == others
     }
 
-    /// Returns the indexes of the action's windows in a reply with `width` windows per row. `rows` contains the indexes
-    /// of the action's rows.
+    /// Returns the indexes of the action's windows in a reply with `width` windows per row.
     fn window_indexes(&self, rows: &[usize], width: usize) -> SmallVec<[usize; 4]> {
         match self {
             Action::Decide { takes, .. } => {
@@ -104,8 +102,7 @@ impl Action {
         }
     }
 
-    /// Returns whether the action may run on an invalid row. A reset removes damaged rows, but does not remove values
-    /// that may belong to another program.
+    /// A reset removes damaged rows, but not values that may belong to another program.
     fn repairs(&self, found: Foreign) -> bool {
         matches!(self, Action::Reset { .. }) && found == Foreign::Damaged
     }
@@ -117,7 +114,6 @@ pub(super) struct Batch {
     rows: Vec<RowKey>,
     /// For each operation, the indexes of its rows in `rows`.
     indexes: Vec<SmallVec<[usize; 1]>>,
-    /// The number of windows that the operations need from each row.
     windows: usize,
 }
 
@@ -144,7 +140,6 @@ impl Batch {
         self.operations.first().map_or(Duration::ZERO, |operation| operation.began.elapsed())
     }
 
-    /// Builds the command. It contains either the script's hash or, if `in_full` is set, the full text of the script.
     pub(super) fn command(&self, in_full: bool) -> Cmd {
         let arguments = self.arguments();
         let mut command = DECISIONS.command(in_full);
@@ -199,8 +194,7 @@ impl Batch {
     }
 }
 
-/// Computes waits, retry times and new states by repeating the script's operation on the windows as they were before
-/// the call. Fails if the decision differs from the script's decision.
+/// Computes waits, retry times and new states by repeating the script's operation. Fails if the decisions differ.
 fn replay(action: &Action, indexes: &[usize], reply: &mut Reply, done: bool) -> Result<Outcome, Error> {
     let Reply { now, windows, outstanding, foreign, .. } = reply;
     let Outcome { mut steps, mut took_effect, lease: mut leased } = Outcome::default();
@@ -300,8 +294,7 @@ mod tests {
         assert_eq!((alike.len(), &alike[..7]), (one, &[1, 3, 0, 1, 0, 1, 0][..]));
         let alike = sent(&[(&[0, 1], quota, 1), (&[2, 3], quota, 1)]);
         assert_eq!((alike.len(), &alike[..7]), (one + LINE, &[1, 2, 0, 2, 0, 2, 0][..]));
-        // Operations are not grouped if a row is repeated, if their costs, quotas or numbers of lines differ, or if
-        // their rows are not consecutive.
+        // Not grouped if a row is repeated, costs, quotas or numbers of lines differ, or rows are not consecutive.
         assert_eq!(sent(&[(&[0], quota, 1), (&[0], quota, 1)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota, 2)]).len(), 2 * one);
         assert_eq!(sent(&[(&[0], quota, 1), (&[1], quota.capacity(5), 1)]).len(), 2 * one);

@@ -1,9 +1,8 @@
 //! The batcher. Operations that wait at the same time share one script call.
 //!
 //! An operation is sent immediately if fewer than two calls are in flight. Otherwise, operations wait for a reply and
-//! are then sent together. The two calls are half a round trip apart, so the server computes one call while the client
-//! reads the reply to the other. An operation may spend half of its deadline in the queue. A single server has one
-//! queue. A cluster has one queue per slot, because a script may only use keys of one slot.
+//! are then sent together. The server computes one call while the client reads the reply to the other. A cluster has
+//! one queue per slot, because a script may only use keys of one slot.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,8 +24,7 @@ pub(super) struct Batcher {
     pub(super) deadline: Duration,
     pub(super) runtime: Handle,
     queues: Mutex<Queues>,
-    /// The circuit breakers, indexed by the high bits of the slot. There are several, so that a failed cluster node
-    /// does not affect all slots.
+    /// Indexed by the high bits of the slot, so that a failed cluster node does not affect all slots.
     breakers: [Breaker; BREAKERS],
 }
 
@@ -43,8 +41,7 @@ struct Queue {
     in_flight: usize,
     /// Whether callers have received results since the last script call was sent.
     just_completed: bool,
-    /// Rows that have a settlement or reset in flight. Callers may not have awaited these operations, so later
-    /// operations on the same rows must wait.
+    /// Rows that have a settlement or reset in flight. Later operations on these rows must wait.
     locked: Vec<RowKey>,
 }
 
@@ -64,28 +61,24 @@ impl Queue {
 
 const BREAKERS: usize = 16;
 
-/// The maximum number of script calls in flight per queue. The server computes one while the other is on the network.
+/// The maximum number of script calls in flight per queue.
 const MAX_WORKERS: usize = 2;
 
 /// If at least this many operations are waiting, they may be split between two script calls.
 const MIN_SPLIT: usize = 8;
 
-/// The maximum number of times that a worker yields to other tasks after a reply. Meanwhile, the callers that have
-/// received results can call again and share the next script call.
+/// The maximum number of times that a worker yields after a reply, so that callers can share the next script call.
 const MAX_YIELDS: usize = 6;
 
 /// The maximum number of operations per script call. A running script blocks all other clients of the server.
 const MAX_BATCH: usize = 128;
 
-/// The maximum number of rows per script call, unless a single operation has more. All keys must fit on the script's
-/// stack.
+/// The maximum number of rows per script call, all of whose keys must fit on the script's stack.
 const MAX_ROWS: usize = 1000;
 
-/// The maximum number of operations that may be waiting in all queues together. More operations could not be decided
-/// within their deadline.
+/// The maximum number of waiting operations. More could not be decided within their deadline.
 const MAX_WAITING: usize = 100_000;
 
-/// The maximum number of redirections per script call. After a slot has moved, the nodes soon agree on its new node.
 const MAX_REDIRECTIONS: u32 = 4;
 
 impl Batcher {
@@ -93,7 +86,7 @@ impl Batcher {
         Batcher { link, deadline, runtime, queues: Mutex::default(), breakers: Default::default() }
     }
 
-    /// Checks that the server is up and can run the script. A slot that is being migrated does not count as a failure.
+    /// Checks that the server can run the script. A migrating slot is not a failure.
     pub(super) async fn check(&self, action: Action) -> Result<(), Error> {
         let (sender, _) = oneshot::channel();
         let batch = Batch::new(vec![Operation { action, began: Instant::now(), sender }]);
@@ -130,10 +123,8 @@ impl Batcher {
         }
     }
 
-    /// Takes the next batch from a queue. Returns `None` if the worker should stop. The batch includes operations whose
-    /// futures were dropped.
-    ///
-    /// Unlocks the rows in `locked`, and replaces them with the rows that the new batch locks.
+    /// Takes the next batch from a queue, or returns `None` if the worker should stop. Unlocks the rows in `locked`,
+    /// and replaces them with those that the new batch locks.
     fn next_batch(&self, slot: u16, has_sent: bool, locked: &mut Vec<RowKey>) -> Option<Batch> {
         let mut queues = self.queues();
         let Queues { by_slot, waiting } = &mut *queues;
@@ -154,7 +145,7 @@ impl Batcher {
             let Some(operation) = queue.waiting.pop_front() else { break };
             *waiting -= 1;
             if !operation.must_run() && now.saturating_duration_since(operation.began) > self.deadline / 2 {
-                // If this operation were sent, the charge would be made, but the reply would come too late.
+                // The charge would be made, but the reply would come too late.
                 operation.fail(queue_timeout(self.deadline));
                 continue;
             }
@@ -166,8 +157,7 @@ impl Batcher {
         }
         queue.locked.extend_from_slice(locked);
         if operations.is_empty() {
-            // Operations that wait for a locked row are sent by the worker that locked the row. Later operations start
-            // a new worker.
+            // The worker that locked a row sends the operations that wait for it. Later operations start a new worker.
             queue.workers -= 1;
             if queue.workers == 0 {
                 by_slot.remove(&slot);
@@ -184,8 +174,7 @@ impl Batcher {
         self.queues().by_slot.get(&slot).is_some_and(|queue| queue.in_flight > 0)
     }
 
-    /// If two replies arrive together, delays the second reply until the callers that were waiting for the first have
-    /// had time to call again. This keeps the server busy between bursts.
+    /// If two replies arrive together, delays the second until the callers of the first have had time to call again.
     async fn pace(&self, slot: u16, batch: &Batch) {
         if batch.len() < MIN_SPLIT {
             return;
@@ -232,8 +221,7 @@ impl Batcher {
         self.breaker(slot).trip(reason, Instant::now());
     }
 
-    /// Returns whether the error is a redirection by a cluster. Endless redirections mean that the node that had the
-    /// slot is gone.
+    /// Endless redirections mean that the node that had the slot is gone.
     fn is_cluster_redirection(&self, error: &RedisError) -> bool {
         is_redirection(error) && self.link.has_slots()
     }
@@ -254,7 +242,7 @@ impl Batcher {
                 _ if self.is_cluster_redirection(error) && redirections < MAX_REDIRECTIONS => {
                     let is_ask = error.kind() == RedisErrorKind::Server(ServerErrorKind::Ask);
                     ask = is_ask.then(|| error.clone());
-                    // The client has asked a node for the slots, but that node may not know about the move yet.
+                    // The node that the client asked for the slots may not know about the move yet.
                     if redirections > 0 {
                         sleep(self.deadline / 16).await;
                     }
@@ -326,8 +314,7 @@ impl Worker {
         let mut has_sent = false;
         loop {
             if !has_sent && self.batcher.has_calls_in_flight(self.slot) {
-                // Yield first. If two calls were sent together, their replies would arrive together, and the server
-                // would then be idle.
+                // If two calls were sent together, the server would be idle after their replies.
                 yield_now().await;
                 yield_now().await;
             }

@@ -1,7 +1,6 @@
 //! The circuit breaker. While the server is unreachable, calls fail immediately until a probe gets a reply.
 //!
-//! An outage delays only the calls that are in flight, each by at most one deadline. Probes run in a separate task, and
-//! only when calls arrive.
+//! In an outage, only calls in flight wait. Probes run in a separate task, and only when calls arrive.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +51,6 @@ impl Breaker {
         self.state().as_ref().map(|open| open.reason.clone())
     }
 
-    /// Opens the breaker after a failed call.
     pub(super) fn trip(&self, reason: TripReason, now: Instant) {
         let mut state = self.state();
         if state.is_none() {
@@ -85,7 +83,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// With this pause and the probe timeout, a recovered server is detected within a second.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
-/// The minimum timeout of a probe, including the time to connect. A longer deadline replaces this timeout.
+/// The timeout of a probe, including the time to connect, unless the deadline is longer.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -10,8 +10,7 @@ use crate::backend::ErrorKind::{Protocol, Timeout, Unavailable, Unsupported};
 pub(super) enum ServerStatus {
     /// The server replied. The connection is kept.
     Responsive,
-    /// The server has become a replica. The backend connects again, because the server's name may now resolve to the
-    /// new primary.
+    /// The server has become a replica. The backend reconnects, because the name may now resolve to the new primary.
     Replica,
     /// The connection is broken.
     Unreachable,
@@ -27,12 +26,10 @@ pub(super) fn server_status(error: &RedisError) -> ServerStatus {
     }
 }
 
-/// Returns the server's error code. For an error within a script, returns the code that the command would have reported
-/// outside of the script.
+/// Returns the server's error code. Within a script, returns the code that the command would have reported.
 ///
-/// Within a script, a missing permission is reported as an `ERR`, whose text depends on the server's version. Before
-/// Redis 7, every error within a script is an `ERR` whose text ends with the original error: `@user_script: 1: -OOM
-/// command ...`, `@user_script:1: WRONGTYPE Operation ...`.
+/// Within a script, a missing permission is an `ERR` whose text depends on the version. Before Redis 7, every error is
+/// an `ERR` that ends with the original one: `@user_script: 1: -OOM ...`, `@user_script:1: WRONGTYPE ...`.
 fn code(error: &RedisError) -> &str {
     let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
     if code != "ERR" {
@@ -55,11 +52,11 @@ fn missing_permission(error: &RedisError) -> String {
             "its key pattern does not match the backend's prefix".to_owned(),
             "`ACL SETUSER <user> ~tollgate:*` allows the default prefix `tollgate`".to_owned(),
         ),
-        None => ("it may not run a command of the script".to_owned(), "ACL LOG names it".to_owned()),
+        None => ("it may not run one of the script's commands".to_owned(), "`ACL LOG` names it".to_owned()),
     };
     format!(
-        "the user lacks a permission: {lacks}; {allow}; tollgate::docs::redis lists all permissions under \"The user it \
-         needs\""
+        "the user lacks a permission: {lacks}; {allow}; tollgate::docs::redis lists all permissions under \"The Redis \
+         user\""
     )
 }
 

@@ -1,4 +1,4 @@
-//! Connections to servers. They are opened on first use and reopened after they break.
+//! Connections to servers, which are opened on first use and reopened after they break.
 
 use std::fmt;
 use std::future::Future;
@@ -19,26 +19,24 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) enum Link {
     Server(Box<Reconnecting<ServerConnector>>),
     Cluster(Arc<Reconnecting<ClusterClient>>),
-    /// A connection that the user provides. It must reconnect without the backend's help.
+    /// Reconnects without the backend's help.
     UserProvided {
         connection: Box<dyn UserConnection>,
         is_cluster: bool,
     },
 }
 
-/// A connection that is replaced after it breaks.
 pub(super) struct Reconnecting<C: Connect> {
     client: C,
-    /// This lock is never held across an await, so that a caller with a deadline can discard a broken connection.
+    /// Never locked across an await, so that a caller with a deadline can discard a broken connection.
     current: Mutex<Current<C::Connection>>,
-    /// This lock is held by the task that connects. The other tasks wait for this task and then use the same
-    /// connection.
+    /// Locked by the task that connects, for which the others wait.
     connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
 struct Current<C> {
     connection: Option<C>,
-    /// The number of replacements so far. It keeps a late error from discarding a newer connection.
+    /// Keeps a late error from discarding a newer connection.
     generation: u64,
     last_used: Instant,
 }
@@ -90,8 +88,7 @@ impl Connect for ClusterClient {
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection that was idle for longer than this is tested before use, because the server may have closed it. A
-/// charge that was sent on a closed connection cannot be repeated.
+/// A connection that was idle for longer is tested before use, because a charge on a closed one cannot be repeated.
 const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) fn tcp() -> TcpSettings {
@@ -129,7 +126,6 @@ impl<C: Connect> Reconnecting<C> {
         current.connection.clone()
     }
 
-    /// Returns the connection, or opens a new one. An idle connection is tested with a harmless command first.
     async fn connection(&self) -> RedisResult<C::Connection> {
         if let Some(connection) = self.recently_used() {
             return Ok(connection);
@@ -180,9 +176,8 @@ impl Reconnecting<ClusterClient> {
         Ok(values.into_iter().next().unwrap_or(Value::Nil))
     }
 
-    /// Discovers the cluster's nodes again on a new connection. The client itself does so after a redirection, but not
-    /// when a node hangs and another one takes over its slots. Meanwhile, the current connection keeps working for the
-    /// nodes that still respond.
+    /// Discovers the cluster's nodes on a new connection. The client itself does not do so when a node hangs and
+    /// another takes over its slots. Meanwhile, the current connection keeps working for the other nodes.
     fn replace(self: &Arc<Self>, generation: u64) {
         let Ok(one_at_a_time) = Arc::clone(&self.connecting).try_lock_owned() else { return };
         {
@@ -235,8 +230,7 @@ impl Link {
         }
     }
 
-    /// Discards a broken connection, so that the next command opens a new one. A cluster connection stays in use until
-    /// it is replaced. A connection that the user provides is never discarded.
+    /// Discards a broken connection, so the next command opens a new one. A cluster connection is replaced instead.
     pub(super) fn discard(&self, generation: u64) {
         match self {
             Link::Server(server) => server.discard(generation),

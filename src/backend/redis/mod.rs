@@ -1,6 +1,4 @@
 //! The Redis backend, which enforces limits across machines. Requires the `redis` feature.
-//!
-//! [`docs::redis`](crate::docs::redis) describes the setup, the requirements for the server, and outages.
 
 mod batch;
 mod batcher;
@@ -37,7 +35,7 @@ use crate::policy::{Digest, PolicyName, Secret};
 
 pub use builder::RedisBackendBuilder;
 
-/// Stores rows on a Redis or Valkey server (6.2 or newer). All processes that connect to the server share the rows.
+/// Stores rows for several processes on a Redis or Valkey server (6.2 or newer). See [the guide](crate::docs::redis).
 ///
 /// ```no_run
 /// # use tollgate::{Policy, Quota, RateLimiter, MINUTE, backend::RedisBackend};
@@ -49,12 +47,9 @@ pub use builder::RedisBackendBuilder;
 /// # Ok(()) }
 /// ```
 ///
-/// - **Exact.** One script call decides all charges of a request and makes all of them or none. The script uses the
-///   server's clock, and decides exactly as the memory backend does.
-/// - **Small.** A row is a string of 40 bytes, which the server drops soon after the row expires. Each additional quota
-///   of the policy adds 32 bytes. A denial writes nothing.
-/// - **Bounded.** A decision takes no longer than the [deadline](RedisBackendBuilder::deadline). During an outage,
-///   calls fail immediately. A charge that may have been made is never sent again.
+/// - **Exact.** One script call decides a request by the server's clock, exactly as the memory backend does.
+/// - **Small.** A row is a string of 40 bytes, plus 32 for each further quota of its policy. A denial writes nothing.
+/// - **Bounded.** Decisions end by their [deadline](RedisBackendBuilder::deadline), and fail immediately in an outage.
 /// - **Private.** Keys are hashed with a secret before they leave the process.
 ///
 /// Clones share one connection.
@@ -70,13 +65,12 @@ impl RedisBackend {
     /// Connects to one server. The URL is `redis://user:password@host:port/db`, `rediss://` for TLS (feature
     /// `redis-tls`), or `unix:///path` for a socket.
     ///
-    /// TLS connections trust the system's certificates and the certificates in the file that `SSL_CERT_FILE` names.
-    /// They use the *ring* crypto provider unless the process has
-    /// [installed](https://docs.rs/rustls/latest/rustls/crypto/struct.CryptoProvider.html) another provider for rustls.
+    /// TLS connections trust the system's certificates and those in the file `SSL_CERT_FILE`, and use *ring* unless the
+    /// process has installed another crypto provider for rustls.
     ///
     /// # Errors
-    /// Fails if the URL is invalid or the server does not reply. The error's kind is [`Protocol`](ErrorKind::Protocol)
-    /// for a mistake in the configuration, and [`Unavailable`](ErrorKind::Unavailable) if a retry may help.
+    /// Fails as [`Protocol`](ErrorKind::Protocol) for a mistake in the configuration, such as the URL, and as
+    /// [`Unavailable`](ErrorKind::Unavailable) if a retry may help.
     ///
     /// # Panics
     /// Panics if called outside of a tokio runtime.
@@ -84,28 +78,27 @@ impl RedisBackend {
         RedisBackend::builder().connect(url).await
     }
 
-    /// Connects to a cluster. The given nodes, such as `["redis://10.0.0.5:6379", "redis://10.0.0.6:6379"]`, are used
-    /// to discover the other nodes.
+    /// Connects to a cluster. The given nodes, such as `["redis://10.0.0.5:6379"]`, are used to discover the others.
     ///
-    /// All charges of one key share a slot and are decided together. If a call charges several keys, the charges are
-    /// made slot by slot, and refunded if a later charge is denied. This never admits too many requests. However, other
-    /// calls may be denied before the refund, and the refund may be [forfeited](crate::Receipt#what-can-be-given-back).
+    /// All charges of one key share a slot and are decided together. A call for several keys is charged slot by slot,
+    /// and refunded if a later charge is denied. It never admits too much, but other calls may be denied before the
+    /// refund, and the refund may be [forfeited](crate::Receipt#what-can-be-given-back).
     ///
-    /// This function fails and panics in the same cases as [`connect`](RedisBackend::connect).
+    /// Fails and panics in the same cases as [`connect`](RedisBackend::connect).
     pub async fn connect_cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<RedisBackend, Error> {
         RedisBackend::builder().connect_cluster(urls).await
     }
 
-    /// Returns a builder, which can set the prefix, the deadline and the secret, and can postpone connecting.
+    /// Returns a builder.
     pub fn builder() -> RedisBackendBuilder {
         RedisBackendBuilder::new()
     }
 
-    /// Returns the key under which the server stores a row, for use with `redis-cli`. An example is
-    /// `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`. See [`RateLimiter::digest`](crate::RateLimiter::digest).
+    /// Returns a row's key on the server, such as `tollgate:2:{7c0e2f8f9a1b6d3e5f4c2b1a09876543}:api`, for the
+    /// [digest](crate::RateLimiter::digest) of a caller's key.
     ///
-    /// After [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy), the policy's rows have different keys,
-    /// with a number after the brace. Pass the name that [`Decision::policy`](crate::Decision::policy) returns.
+    /// After [`RateLimiter::reset_policy`](crate::RateLimiter::reset_policy), the keys contain a number after the
+    /// brace. Pass the name that [`Decision::policy`](crate::Decision::policy) returns.
     pub fn row_key(&self, policy: &PolicyName, key: Digest) -> String {
         // The version separates incompatible layouts. The text in braces puts all rows of a key in one slot.
         let generation = match policy.generation() {
@@ -138,12 +131,12 @@ impl RedisBackend {
             return self.send(slot, self.decide_action(takes, store), Instant::now(), |outcome| outcome.steps);
         }
         let takes: Vec<OwnedTake> = takes.iter().map(OwnedTake::of).collect();
-        // Run in a task. Otherwise, dropping the future could leave only some of the slots charged.
+        // In a task, because dropping the future could otherwise leave only some of the slots charged.
         let task = self.batcher.runtime.spawn(self.clone().decide_by_slots(takes, store));
         BackendFuture::boxed(async move { task.await.unwrap_or_else(|_| Err(runtime_ended())) })
     }
 
-    /// Decides slot by slot, in ascending order. Refunds the charges if a charge in a later slot is denied or fails.
+    /// Decides slot by slot. Refunds the charges if a charge in a later slot is denied or fails.
     async fn decide_by_slots(self, takes: Vec<OwnedTake>, store: bool) -> Result<Steps, Error> {
         let began = Instant::now();
         let slot_of = |i: &usize| self.slot(takes[*i].key);
@@ -156,11 +149,10 @@ impl RedisBackend {
             self.send(slot_of(&indexes[0]), self.decide_action(&in_slot, charges), began, |outcome| outcome.steps)
         };
         let slots = || order.chunk_by(|a, b| slot_of(a) == slot_of(b));
-        // A peek asks all slots at the same time.
         let peeks: Vec<_> = slots().filter(|_| !store).map(|indexes| send(indexes, false)).collect();
         let mut peeks = peeks.into_iter();
         for indexes in slots() {
-            // After a denial, peek at the rows of the remaining slots without charging them.
+            // After a denial, only peek at the remaining slots.
             let charges = store && !denied;
             let result = peeks.next().unwrap_or_else(|| send(indexes, charges)).await;
             if result.as_ref().is_ok_and(|steps| steps.all_granted()) {
@@ -199,7 +191,6 @@ impl RedisBackend {
     fn decide_action(&self, takes: &[Take<'_>], store: bool) -> Action {
         let mut rows = SmallVec::<[RowKey; 1]>::new();
         for take in takes {
-            // All takes of one charge are on the same row.
             let row = rows.last().filter(|_| !take.part.is_first()).cloned();
             rows.push(row.unwrap_or_else(|| self.row(&take.row)));
         }

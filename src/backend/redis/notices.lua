@@ -1,13 +1,12 @@
 -- Publishes the given notices, and returns all notices published since the caller's last call.
 --
--- KEYS contains notices (hash: topic -> end, '+' or '-', text), order (zset: topic by version) and ends (zset: topic by
--- end). ARGV contains the epoch, version and floor that the caller knows ('', 0 and 0 at first). The notices to publish
--- follow, each with its topic, '+' (set), '>' (set, unless the current notice ends later) or '-' (withdrawn), its text and
--- its lifetime in milliseconds (0 means until withdrawn).
+-- KEYS: notices (hash: topic -> end, '+' or '-', text), order (zset: topic by version), ends (zset: topic by end).
+-- ARGV: the epoch, version and floor that the caller knows ('', 0 and 0 at first), and the notices to publish: topic,
+-- '+' (set), '>' (set, unless the current notice ends later) or '-' (withdrawn), text, lifetime (ms; 0: until
+-- withdrawn).
 --
--- Returns the epoch, the time (ms), whether the reply contains all current notices, whether there are more notices, the
--- version and the floor. The notices follow, each with its topic, mark, end, text and version. The version of a notice
--- is close to the instant at which the notice was published, in microseconds.
+-- Returns the epoch, the time (ms), whether these are all current notices, whether there are more, the version and the
+-- floor. The notices follow: topic, mark, end, text, version. A version is close to the instant of publishing (us).
 
 local NOTICES, ORDER, ENDS = KEYS[1], KEYS[2], KEYS[3]
 local MAX_NOTICES = 100000
@@ -92,9 +91,8 @@ end
 local epoch = known[1] or ''
 local since = tonumber(ARGV[2])
 local floor = known[2] or '0'
--- Start from the first notice if the caller knows no notices, if its epoch or version shows that data was lost, or if
--- it missed a forgotten withdrawal. A caller that began to read after the withdrawal was forgotten knows the same
--- floor, so it has missed nothing.
+-- Start from the first notice for a new caller, after a loss of data, or if the caller missed a forgotten withdrawal. A
+-- caller that knows the floor has missed nothing.
 local all = ARGV[1] == '' or epoch ~= ARGV[1] or since > newest() or floor ~= ARGV[3] and since < tonumber(floor)
 if all then since = 0 end
 local found = {}

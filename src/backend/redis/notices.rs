@@ -1,8 +1,7 @@
-//! The notice channel. It consists of three keys on the server, which every process polls.
+//! The notice channel, which consists of three keys that every process polls.
 //!
-//! Notices have increasing versions. A process polls for notices after the last version that it knows. The process
-//! reads all notices again if the server lost data, or if the process missed a withdrawal that the server has
-//! forgotten.
+//! A process polls for notices after the last version that it knows. It reads all notices again if the server lost
+//! data, or if it missed a withdrawal that the server has forgotten.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -21,13 +20,11 @@ use crate::backend::{BackendFuture, Error, ErrorKind, Notice, NoticeChannel, Not
 pub(super) struct RedisNoticeChannel {
     batcher: Arc<Batcher>,
     keys: [String; 3],
-    /// The slot of the three keys on a cluster.
     slot: u16,
     poll_interval: Duration,
     state: Mutex<State>,
     publish_permits: Arc<Semaphore>,
-    /// The position of the last notice that subscribers received. The cursor stays locked until the notices of a call
-    /// are delivered, so that they are delivered in order.
+    /// Locked until the notices of a call are delivered, so that they are delivered in order.
     cursor: tokio::sync::Mutex<Cursor>,
 }
 
@@ -44,7 +41,7 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Cursor {
-    /// Identifies the data on the server. The epoch changes after a data loss.
+    /// Changes after the server has lost data.
     epoch: Vec<u8>,
     version: u64,
     /// The version of the last withdrawal that the server has forgotten, in the server's format.
@@ -54,7 +51,7 @@ struct Cursor {
 #[derive(Debug)]
 pub(super) struct NoticePage {
     cursor: Cursor,
-    /// Whether this page and the following pages contain all current notices.
+    /// Whether this page and the next ones contain all current notices.
     all: bool,
     more: bool,
     pub(super) notices: Vec<Notice>,
@@ -62,7 +59,7 @@ pub(super) struct NoticePage {
 
 impl RedisNoticeChannel {
     pub(super) fn new(batcher: Arc<Batcher>, prefix: &str, poll_interval: Duration) -> RedisNoticeChannel {
-        // Because of the text in braces, all three keys are in one slot of a cluster.
+        // The braces put all three keys in one slot of a cluster.
         let key = |name: &str| format!("{prefix}:1:{{notices}}:{name}");
         let keys = [key("notices"), key("order"), key("ends")];
         let slot = if batcher.link.has_slots() { slot::of(b"notices") } else { 0 };
@@ -88,8 +85,8 @@ impl RedisNoticeChannel {
         }
     }
 
-    /// Publishes `notices`, or the pending notices if `notices` is empty. Delivers new notices to the subscribers.
-    /// Returns whether more notices are pending, or `false` if the server refuses them.
+    /// Publishes `notices`, or pending notices if it is empty, and delivers new ones to the subscribers. Returns
+    /// whether more notices are pending, or `false` if the server refuses them.
     async fn exchange(&self, notices: &[Notice]) -> Result<bool, Error> {
         let mut cursor = self.cursor.lock().await;
         let (mut numbers, mut pending) = (Vec::new(), Vec::new());
@@ -118,8 +115,7 @@ impl RedisNoticeChannel {
             };
             let page = match result {
                 Ok(page) if !is_endless(&page) || page.all && !all => page,
-                // The server refuses the pending notices, for example because there are too many. They stay pending,
-                // but other notices must still be received.
+                // The server refuses the pending notices, but others must still be received.
                 Err(error) if error.kind() == ErrorKind::Protocol && !numbers.is_empty() => {
                     numbers.clear();
                     is_refused = true;
@@ -127,7 +123,7 @@ impl RedisNoticeChannel {
                 }
                 result => {
                     let error = result.err().unwrap_or_else(invalid_data);
-                    // The pages read so far are discarded, so the next call reads them again.
+                    // The next call reads the discarded pages again.
                     if !received.is_empty() || all {
                         *cursor = Cursor::default();
                     }
@@ -213,7 +209,7 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
         };
         let channel = Arc::clone(self);
         let (sender, receiver) = oneshot::channel();
-        // Publish in a task, so that the notice is published even if the future is dropped.
+        // In a task, so that the notice is published even if the future is dropped.
         self.batcher.runtime.spawn(async move {
             let result = channel.exchange(&[notice]).await.map(|_| ());
             drop(permit);
@@ -226,7 +222,7 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
         let until = notice.lasts.and_then(|lasts| Instant::now().checked_add(lasts));
         let mut state = self.state();
         if state.pending.len() >= MAX_PENDING {
-            // Drop the oldest notice. If all lifetimes are equal, it expires first.
+            // If all lifetimes are equal, the oldest notice expires first.
             state.pending.pop_first();
         }
         let number = state.next_number;
@@ -234,8 +230,7 @@ impl NoticeChannel for Arc<RedisNoticeChannel> {
         state.pending.insert(number, (notice, until));
         let is_first = state.pending.len() == 1;
         drop(state);
-        // The exchange also publishes the notices that are added before it starts. If the exchange fails, the polling
-        // task retries.
+        // The exchange also publishes notices that are added before it starts. The polling task retries.
         if is_first && !self.batcher.circuit_open_at(self.slot) {
             let channel = Arc::clone(self);
             self.batcher.runtime.spawn(async move { channel.exchange(&[]).await.map(|_| ()) });
@@ -309,20 +304,19 @@ fn invalid_data() -> Error {
 /// The minimum timeout of a call on the notice channel. Requests do not wait for these calls.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The beginning of the topics of pauses. Of several pauses of a row, the one that ends last stays in effect.
+/// The beginning of the topics of pauses. The pause of a row that ends last stays in effect.
 const PAUSES: &[u8] = b"pause\0";
 
 const MAX_PUBLISHING: usize = 1000;
 
 const MAX_PUBLISHED_TOGETHER: usize = 200;
 
-/// The maximum number of notices from `publish_later` that wait to be published.
 const MAX_PENDING: usize = 20_000;
 
-/// The maximum number of notices that are read in one exchange. The server keeps fewer notices than this.
+/// The maximum number of notices per exchange, which exceeds the number that the server keeps.
 const MAX_RECEIVED: usize = 200_000;
 
-/// The maximum lifetime of a notice that expires, which is a hundred years.
+/// A hundred years.
 const MAX_LASTS_MILLIS: u128 = 100 * 365 * 86_400_000;
 
 debug_fields!(RedisNoticeChannel, |channel| every: channel.poll_interval);

@@ -1,8 +1,7 @@
--- Decides operations on rows. The script does the same arithmetic as the module `algorithm`, on doubles, with the same
--- names and the same order of operations.
+-- Decides operations on rows, with the arithmetic, names and order of operations of the module `algorithm`, on doubles.
 --
--- KEYS contains the rows, ARGV[1] the quotas, and ARGV[2] the operations in the order of arrival. wire.rs documents the
--- encoding of quotas, operations, rows and replies, and defines the constants that are not defined here.
+-- KEYS contains the rows, ARGV[1] the quotas, and ARGV[2] the operations. wire.rs documents their encoding, and defines
+-- the constants that are not defined here.
 
 local ceil, floor, min, max, fmod = math.ceil, math.floor, math.min, math.max, math.fmod
 local pack, unpack_bytes, call, pcall = struct.pack, struct.unpack, redis.call, redis.pcall
@@ -10,7 +9,7 @@ local pack, unpack_bytes, call, pcall = struct.pack, struct.unpack, redis.call, 
 local HEADER_FORMAT, WINDOW_FORMAT = '<BBI2I4', '<dddI4I4'
 local QUOTA_FORMAT, LINE_FORMAT = '<BI4ddddd', '<HBHddd'
 local LEASE_FORMAT, REQUEST_FORMAT = '<dddd', '<HBHdddddddddd'
--- The bytes of a row that does not exist, and of a window in which nothing is spent.
+-- A row that does not exist, and a window in which nothing is spent.
 local NONE, EMPTY = ('\0'):rep(HEADER), ('\0'):rep(WINDOW)
 local ROUNDING = 1e-6
 local ROUNDED_TWICE = 1 + 2 ^ -51
@@ -20,7 +19,7 @@ local now = time[1] * 1000000 + time[2]
 
 -- Reading -------------------------------------------------------------------------------------------------------------
 
--- Describes a value that is not a row of this version. The value stays unchanged on the server.
+-- Describes a value that is not a row of this version. The value stays unchanged.
 local function described(length, first)
   return pack('<I4I4B', FOREIGN, length, first or 0)
 end
@@ -45,8 +44,7 @@ local function is_row(bytes)
     and #bytes == HEADER + windows * WINDOW + leases_below(windows, sections) * LEASE
 end
 
--- The values before the call, their numbers of windows, a bit for each window with leases, and the second at which the
--- server drops each row (nil if a value is not a row).
+-- The values before the call, and their headers: windows, leases, and expiry (nil if a value is not a row).
 local found, counts, sections, drops = #KEYS == 1 and {} or call('MGET', unpack(KEYS)), {}, {}, {}
 for i = 1, #KEYS do
   counts[i], sections[i] = 0, 0
@@ -66,8 +64,7 @@ for i = 1, #KEYS do
   end
   found[i] = bytes
 end
--- `changed` contains the windows that the call has changed, each followed by its leases. `width` contains the number of
--- the last changed window of each row, counted from 1.
+-- The changed windows, each followed by its leases, and the number of each row's last changed window, from 1.
 local changed, width = {}, {}
 
 -- Returns the leases of a window as they were before the call, or an empty string.
@@ -77,15 +74,13 @@ local function found_leases(row, window)
   return found[row]:sub(offset + 1, offset + LEASE)
 end
 
--- The current window. The variables are the fields of `State`, and `drop`, which is the second at which the server
--- drops the row. `clear` is in seconds, and `clear_at` in microseconds.
+-- The current window: the fields of `State`, and the expiry `drop`. `clear` is in seconds, `clear_at` in microseconds.
 local drop, spent, at, carry, row_stamp, clear, clear_at, is_lone
 
 -- The outstanding tokens of the current window; see algorithm/lease.rs.
 local since, turn, current, last
 
--- The current quota. The rate and period of a bucket are in lowest terms. In each period, one grain of `rate` tokens is
--- refilled.
+-- The current quota. A bucket's rate and period are in lowest terms. One grain of `rate` tokens is refilled per period.
 local algorithm, stamp, rate, period, limit, ceiling, fill, start
 local quotas, known = ARGV[1], nil
 
@@ -209,8 +204,7 @@ local function roll(instant)
   if row_stamp ~= stamp then row_stamp, drop = stamp, is_lone and 0 or drop end
   local owed, written = spent, at
   if at - instant > fill then
-    -- The clock was far ahead when the row was written. Reset the row, unless tokens that are spent now would still be
-    -- spent at that later time.
+    -- The clock was far ahead at the last write. Reset the row, unless tokens spent now would still be spent then.
     local before = carry
     at = instant
     roll_within(written - 1)
@@ -241,8 +235,7 @@ end
 
 -- Leases: see lease.rs ------------------------------------------------------------------------------------------------
 
--- Rolls the row to `instant`, and raises its spent tokens to the outstanding tokens. Returns whether the spent tokens
--- had to be raised.
+-- Rolls the row to `instant`, and raises its spent tokens to the outstanding tokens. Returns whether it raised them.
 local function roll_to_floor(instant)
   local least = current + last
   roll(instant)
@@ -281,13 +274,12 @@ local function settle_leases()
   raise_to_floor()
 end
 
--- Returns whether a number is in the range of instants, which is also the range of outstanding tokens.
+-- Returns whether a number is in the range of instants and outstanding tokens.
 local function is_whole(number)
   return number >= 0 and number <= LAST and number % 1 == 0
 end
 
--- Loads a window, and applies the current quota to its leases. Returns whether the value is a row and all of the
--- window's numbers are in range.
+-- Loads a window, and settles its leases. Returns whether it is a row with numbers in range.
 local function load(row, window)
   drop = drops[row]
   if not drop then return false end
@@ -303,7 +295,7 @@ local function load(row, window)
   else
     spent, at, carry, row_stamp, clear = unpack_bytes(WINDOW_FORMAT, bytes, first)
   end
-  -- Only the expiry of a row with one window can be brought forward, because other windows may need a later expiry.
+  -- Other windows may need a later expiry, so only that of a lone window can be brought forward.
   is_lone = window == 0 and counts[row] <= 1 and (width[row] or 1) == 1
   clear_at = clear == NEVER and LAST or clear * 1000000
   since, turn, current, last = 0, 0, 0, 0
@@ -318,7 +310,6 @@ end
 
 -- Writing -------------------------------------------------------------------------------------------------------------
 
--- Replaces a window of a row.
 local function put(row, window, bytes)
   changed[row * MAX_WINDOWS + window], drops[row] = bytes, drop
   width[row] = max(width[row] or 1, window + 1)
@@ -343,8 +334,7 @@ local function row_after(row)
   return pack(HEADER_FORMAT, VERSION, count, set, drops[row]) .. table.concat(windows, '', 1, count) .. leases
 end
 
--- Encodes the window. Extending the expiry of the row costs the server as much as the rest of a write. The expiry is
--- therefore extended only when necessary, and then to twice the time that is needed.
+-- Encodes the window. Extending the expiry costs as much as the rest of a write, so the row gets twice the needed time.
 local function packed(needed)
   local leases = ''
   if current + last > 0 then
@@ -403,8 +393,7 @@ end
 
 local undo, undo_drop = {}, {}
 
--- Takes the tokens of every line from the row that is `shift` rows after the line's row. Undoes the takes unless all
--- are granted and `store` is set.
+-- Takes every line from the row `shift` rows after its own. Undoes the takes unless all are granted and `store` is set.
 local function decide(lines, shift, store)
   local granted, tried = true, 0
   while granted and tried < #lines do
@@ -440,8 +429,7 @@ local function reduce_by(given, outstanding, instant)
   return true
 end
 
--- Settles a rolled row of the current quota. The prefix `r_` marks fields of the receipt, and `k_` marks fields of the
--- row.
+-- Settles a rolled row of the current quota. `r_` marks fields of the receipt, and `k_` those of the row.
 local function settle_own(cost, actual, r_spent, r_at, r_carry, due, r_stamp)
   local instant = max(now, at)
   if actual >= cost then
@@ -529,7 +517,7 @@ local function available()
   return guess
 end
 
--- Applies a report from a holder. The prefix `r_` marks fields of the report.
+-- Applies a report, whose fields begin with `r_`.
 local function report(r_since, r_turn, r_spent, r_unused)
   local left
   if r_since ~= since then return end

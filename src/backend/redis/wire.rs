@@ -1,35 +1,33 @@
-//! The binary encoding of script calls and replies. With a text encoding, the server would spend as much time on
-//! parsing as on deciding.
+//! The binary encoding of script calls and replies. The server would spend as much time on parsing text as on deciding.
 //!
-//! All numbers are little-endian. Tokens and microseconds are doubles. The sizes of other fields are in parentheses, in
-//! bytes.
+//! All numbers are little-endian. Tokens and microseconds are doubles. Parentheses contain the sizes of other fields.
 //!
-//! A row starts with a header of 8 bytes: the layout version (1), the number of windows (1), a bit for each window with
-//! leases (2), and the second at which the server drops the row (4). The windows follow. Each window has 32 bytes:
-//! spent, at, carry, stamp (4), and the second at which the window expires (4; 2^32 - 1 means never). Nothing is spent
-//! in a window of zeros, or in windows that are missing at the end of the row. After the windows, there are 32 bytes
-//! for each window with leases: since, turn, and the outstanding tokens of the current and the last generation.
+//! A row consists of:
+//! - a header: layout version (1), windows (1), a bit for each window with leases (2), and the expiry in seconds (4);
+//! - its windows: spent, at, carry, stamp (4), and the second at which the window expires (4; 2^32 - 1 means never);
+//! - for each window with leases: since, turn, and the outstanding tokens of the current and the last generation.
+//!
+//! Nothing is spent in a window of zeros, or in missing windows.
 //!
 //! A call consists of:
 //! - a quota: algorithm (1), stamp (4), rate, period (of a bucket in lowest terms), capacity, ceiling, fill;
 //! - a group of equal operations: kind (1), number of operations (2), lines per operation (2), rows per operation (2),
-//!   the lines of the first operation (the other operations use the rows that follow);
-//! - a line of an acquire or a peek: row (2, from 1), window (1, from 0), quota (2, from 0), start of windows, cost,
-//!   maximum wait (-1 means none);
+//!   and the lines of the first operation (the others use the rows that follow);
+//! - a line of an acquire or a peek: row (2), window (1), quota (2), start, cost, maximum wait (-1: none);
 //! - a settlement: row (2), window (1), quota (2), start, cost, actual, the receipt's spent, at, carry, due, stamp (4);
 //! - a request for a lease: row (2), window (1), quota (2), start, tokens, and two reports: since, turn, spent, unused;
 //! - a reset: row (2).
 //!
 //! A reply consists of the time, a byte for each operation (1 means granted or done), and each row as it was before the
 //! call (a header of zeros if the row did not exist). If a value is not a row, the reply instead contains `FOREIGN`
-//! (4), the length of the value (4; 2^32 - 1 means another type) and its first byte (1).
+//! (4), the value's length (4; 2^32 - 1 means another type) and its first byte (1).
 
 use super::batch::{Action, QueuedTake};
 use crate::algorithm::{Algorithm, ChargeRecord, LEASE_LIFE, LeaseReport, MAX_SPENT, MIN_LEASE as MIN, Micros};
 use crate::algorithm::{Outstanding, Quota, State};
 use crate::backend::{Error, ErrorKind};
 
-/// Defines constants, and a table that passes them to the script under the same names.
+/// Defines constants, which are passed to the script under the same names.
 macro_rules! shared {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
         $($(#[$doc])* pub(super) const $name: $type = $value;)*
@@ -38,12 +36,12 @@ macro_rules! shared {
 }
 
 shared! {
-    /// The version of the row layout, which is also part of the key. Tollgate 0.1 used version 1.
+    /// The version of the row layout, which is also part of the key.
     VERSION: u8 = 2;
     FOREIGN: u32 = u32::MAX;
     HEADER: usize = 8;
     WINDOW: usize = 32;
-    /// The number of bytes that the outstanding tokens of a window take.
+    /// The size of a window's outstanding tokens.
     LEASE: usize = 32;
     LIFE: u64 = LEASE_LIFE.as_micros() as u64;
     MIN_LEASE: u64 = MIN;
@@ -70,7 +68,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Adds `times` equal operations. The first operation is `action` on `rows`. The others use the rows that follow.
+    /// Adds `times` equal operations: `action` on `rows`, and on the rows that follow.
     pub(super) fn add(&mut self, action: &Action, times: usize, rows: &[usize]) {
         self.operations.push(match action {
             Action::Decide { store: false, .. } => PEEK,
@@ -128,7 +126,7 @@ impl Arguments {
         self.push_numbers([to_double(quota.start_micros())]);
     }
 
-    /// Every number fits, because the batcher limits the number of rows, and thereby the numbers of lines and quotas.
+    /// Every number fits, because the batcher limits the number of rows.
     fn push_u16(&mut self, number: usize) {
         self.operations.extend((number as u16).to_le_bytes());
     }
@@ -138,13 +136,12 @@ impl Arguments {
     }
 }
 
-/// Returns the number of rows that an operation uses. If the next operation has the same form, its rows follow at this
-/// distance.
+/// Returns the distance at which the rows of the next operation follow if it has the same form.
 pub(super) fn stride(rows: &[usize]) -> usize {
     rows.iter().max().map_or(0, |last| last + 1 - rows[0])
 }
 
-/// Converts to a double. Clamps to [`MAX_SPENT`], which a double represents exactly, and which exceeds every capacity.
+/// Clamps to [`MAX_SPENT`], which a double represents exactly, and which exceeds every capacity.
 fn to_double(count: u64) -> f64 {
     count.min(MAX_SPENT) as f64
 }
@@ -161,13 +158,11 @@ fn packed(quota: &Quota) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) now: Micros,
-    /// Whether each operation was granted or done.
     pub(super) done: Vec<bool>,
-    /// The first windows of each row. The caller of [`Reply::read`] determines how many.
+    /// The first windows of each row.
     pub(super) windows: Vec<State>,
-    /// The outstanding tokens of each of these windows.
     pub(super) outstanding: Vec<Outstanding>,
-    /// Values that are not rows, with their indexes in `windows`. The script did not change these values.
+    /// Values that are not rows, with their indexes in `windows`.
     pub(super) foreign: Vec<(usize, Foreign)>,
 }
 
@@ -200,8 +195,7 @@ impl Foreign {
 }
 
 impl Reply {
-    /// Reads a reply, with the first `windows` windows of each row. Returns `None` if the bytes are not a reply to a
-    /// call with `operations` operations on `rows` rows.
+    /// Reads the first `windows` windows of each row. Returns `None` if this is not a reply to such a call.
     pub(super) fn read(bytes: &[u8], operations: usize, rows: usize, windows: usize) -> Option<Reply> {
         let (now, rest) = bytes.split_first_chunk::<8>()?;
         let (done, mut rest) = rest.split_at_checked(operations)?;
@@ -218,7 +212,6 @@ impl Reply {
         rest.is_empty().then_some(reply)
     }
 
-    /// Reads one row, which may not exist, or the description of a foreign value. Returns the remaining bytes.
     fn read_row<'b>(&mut self, bytes: &'b [u8], windows: usize) -> Option<&'b [u8]> {
         let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
         let next = self.windows.len();
@@ -265,7 +258,7 @@ fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     bytes[offset..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
-/// Decodes the bytes of a window. Returns `None` if a number is out of range.
+/// Returns `None` if a number is out of range.
 fn state(window: &[u8]) -> Option<State> {
     let number = |offset: usize| window[offset..].first_chunk().map_or(f64::NAN, |bytes| f64::from_le_bytes(*bytes));
     let (spent, at, carry) = (number(0), instant(number(8))?, number(16));
@@ -274,7 +267,6 @@ fn state(window: &[u8]) -> Option<State> {
     (in_range(spent) && in_range(carry)).then_some(State { spent, at, carry, stamp, clear })
 }
 
-/// Decodes the leases of a window. Returns `None` if a number is out of range.
 fn outstanding(bytes: &[u8]) -> Option<Outstanding> {
     let number =
         |offset: usize| instant(bytes[offset..].first_chunk().map_or(f64::NAN, |bytes| f64::from_le_bytes(*bytes)));

@@ -6,9 +6,8 @@ use std::time::Duration;
 use crate::algorithm::{DAY, MINUTE};
 use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 
-/// Rules for blocking callers that are denied repeatedly. If a caller is denied too often within a short time, its key
-/// and address are blocked for a longer time. Automatic blocking is off unless it is
-/// [set](crate::limiter::RateLimiterBuilder::auto_block) in the limiter's builder.
+/// Rules for blocking the key and the address of a caller that is denied too often within a short time. Pass the rules
+/// to [`RateLimiterBuilder::auto_block`](crate::limiter::RateLimiterBuilder::auto_block).
 ///
 /// ```
 /// use std::net::IpAddr;
@@ -17,6 +16,7 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
 /// // Block only addresses. If keys were blocked, anyone could have Ada's account blocked.
 /// let rules = AutoBlock::new([&LOGIN]).without_keys().threshold(3).within(10 * MINUTE).block_for(HOUR);
+/// let rules = rules.escalate(4, 7 * DAY); // four times as long each time, up to a week
 /// let limiter = RateLimiter::builder(MemoryBackend::new()).auto_block(rules).build();
 /// let mallory: IpAddr = [192, 0, 2, 7].into();
 /// for _ in 0..8 {
@@ -24,30 +24,18 @@ use crate::policy::{Policy, PolicyName, Signal, SignalKind};
 /// }
 /// let blocked = limiter.try_acquire(&LOGIN, ("grace", mallory)).ip(mallory).await?;
 /// assert_eq!(blocked.reason(), Reason::Blocked);
-/// assert!(blocked.retry_after() > Some(59 * MINUTE));
-/// // Ada's own attempts, from another address, are not blocked.
-/// let ada: IpAddr = [198, 51, 100, 1].into();
-/// assert!(limiter.try_acquire(&LOGIN, ("ada", ada)).ip(ada).await?.is_allowed());
-///
-/// // The remaining settings:
-/// let rules = AutoBlock::of_names([LOGIN.name().clone()]).escalate(4, 7 * DAY).reset_on_success();
 /// # Ok(()) }
 /// ```
 ///
-/// - **Policies**: only denials under the given policies count, and a key is blocked only under these policies.
-///   [`key::global`](crate::key::global) and the anonymous key are never blocked, but the addresses of callers
-///   that use them can be. Leave out policies that use these keys.
+/// - **Policies**: only denials under the given policies count, and a key is blocked only under these policies. Leave
+///   out policies with [`key::global`](crate::key::global) or without keys: they lead only to blocks of addresses.
 /// - **Keys that a client can choose** (an account, a path, an unverified header) must not be blocked, because an
 ///   attacker could get a victim blocked. Add [`without_keys`](AutoBlock::without_keys) unless every policy uses keys
 ///   that are [verified](crate::key#which-keys-a-client-can-invent) or contain the address.
 /// - **Addresses**: a block applies to every call with the address in its [`Signals`](crate::protection::Signals), even
 ///   if many people share the address. IPv6 addresses are compared by their first 64 bits.
-/// - **Counts**: a count starts at the first denial and ends after the [time window](AutoBlock::within). Denials
-///   that a block caused, denials that a [`check`](crate::RateLimiter::check) returned, and denials that are not
-///   enforced do not count. Neither do calls that are dropped before a remote backend has answered.
-/// - In [shadow mode](crate::RateLimitLayer::shadow), blocks are not enforced.
-/// - **Memory**: at most [`max_entries`](AutoBlock::max_entries) callers are tracked. If there are more, the callers
-///   with the fewest denials are dropped first, in constant time.
+/// - **Counts**: a count starts at the first denial and ends after the [time window](AutoBlock::within). Only enforced
+///   denials by a quota count. Checks and calls that are dropped before a remote backend has answered do not.
 /// - **Shared**: each process counts its own denials. On a shared backend, a block takes effect in all processes within
 ///   a second, and also [escalates](AutoBlock::escalate) in all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +54,7 @@ pub struct AutoBlock {
 }
 
 impl AutoBlock {
-    /// Creates rules that count denials under these policies. By default, 30 denials within 10 minutes block the key
-    /// and the address for 24 hours.
+    /// Creates rules that count denials under these policies.
     pub fn new<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> AutoBlock {
         AutoBlock::of_names(policies.into_iter().map(|policy| policy.name().clone()))
     }
@@ -119,9 +106,8 @@ impl AutoBlock {
         self
     }
 
-    /// Resets the counts of a caller's key and address when a charge is allowed. Use this for policies that
-    /// well-behaved callers rarely exceed. Off by default, because even a caller far above its quota occasionally
-    /// succeeds.
+    /// Resets the counts of a caller's key and address when a charge is allowed. Use this for policies that well-behaved
+    /// callers rarely exceed. Off by default, because even a caller far above its quota occasionally succeeds.
     #[must_use]
     pub fn reset_on_success(mut self) -> AutoBlock {
         self.resets_on_success = true;
@@ -149,16 +135,15 @@ impl AutoBlock {
         self
     }
 
-    /// Also blocks the values of a label such as `"country"`. A block applies to all callers with the same value of the
-    /// label. May be called repeatedly. By default, no labels are used.
+    /// Also blocks callers by their values of a label such as `"country"`. May be called repeatedly.
     #[must_use]
     pub fn label(mut self, name: impl Into<Cow<'static, str>>) -> AutoBlock {
         self.labels.push(name.into());
         self
     }
 
-    /// Sets how many callers are tracked. The minimum is 64. Each caller takes 64 bytes, and more if this process
-    /// [blocks](crate::protection::Block) the caller. Defaults to 100,000.
+    /// Sets how many callers are tracked, with at least 64 bytes each. If there are more, the callers with the fewest
+    /// denials are dropped first. Defaults to 100,000. The minimum is 64 callers.
     #[must_use]
     pub fn max_entries(mut self, entries: usize) -> AutoBlock {
         self.max_entries = entries.max(64);

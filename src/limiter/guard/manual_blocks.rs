@@ -13,8 +13,7 @@ use crate::sync::{Map, Mutex, MutexGuard, PoisonError};
 pub(in crate::limiter) struct ManualBlocks {
     /// The end and the origin of each block.
     until: Map<Digest, (Micros, Option<BlockOrigin>)>,
-    /// The same blocks, ordered by their ends. Every change locks this set, so that the two collections stay
-    /// consistent. Calls never lock it.
+    /// The same blocks, ordered by their ends. Every change locks this set, but calls never do.
     ends: Mutex<BTreeSet<(Micros, Digest)>>,
     /// Whether a block has ever been added. Until then, calls skip the lookup.
     any: AtomicBool,
@@ -97,7 +96,6 @@ mod tests {
         assert_eq!(manual.len(now), MAX_MANUAL_BLOCKS);
         assert!(!manual.block(Digest::from_bits(u128::MAX), now, now.plus(9)));
         assert!(manual.block(Digest::from_bits(7), now, now.plus(9)), "an existing block can be replaced");
-        // An expired block is replaced.
         let later = now.plus(5);
         assert!(manual.block(Digest::from_bits(u128::MAX), later, later.plus(9)));
         assert_eq!(manual.blocked(Digest::from_bits(u128::MAX), later), Some(later.plus(9)));

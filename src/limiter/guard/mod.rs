@@ -27,7 +27,6 @@ pub(super) struct Guard {
     auto: Option<AutoBlock>,
     pub(super) manual: ManualBlocks,
     pub(super) pauses: Pauses,
-    /// The table is created when the first offender is recorded.
     offenders: OnceLock<Offenders>,
 }
 
@@ -44,8 +43,7 @@ pub(super) struct NewBlock {
     pub(super) times: u32,
 }
 
-/// The time at which a block was made, and the rule for the blocked signal. Only the process that made the block knows
-/// the rule.
+/// The time and the rule of a block. Only the process that made the block knows the rule.
 #[derive(Clone)]
 pub(super) struct BlockOrigin {
     pub(super) since: Micros,
@@ -133,8 +131,7 @@ impl Guard {
         let offenders = self.offenders.get().filter(|offenders| offenders.has_blocks());
         let by_signal = signal_ids.iter().map(|(id, signal)| (*id, signal.clone(), true));
         let keys = keys.filter_map(|(policy, key, digest)| {
-            // A manual block of a key applies under every policy. An automatic block applies only under the policies
-            // whose denials are counted.
+            // A manual block of a key applies under every policy, an automatic block only under the rules' policies.
             let by_denials = self.auto.as_ref().is_some_and(|auto| auto.keys && auto.policies.contains(policy));
             Some((digest, Signal::key(key?.clone()), by_denials))
         });
@@ -241,7 +238,6 @@ impl Guard {
     }
 }
 
-/// The size of the table of offenders in a limiter that does not count denials.
 const MAX_FOREIGN_BLOCKS: usize = 100_000;
 
 pub(super) const MAX_MANUAL_BLOCKS: usize = manual_blocks::MAX_MANUAL_BLOCKS;

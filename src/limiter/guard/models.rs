@@ -86,7 +86,6 @@ fn manual_blocks_are_visible_to_later_calls() {
     });
 }
 
-/// If the two blocks were counted separately, fewer other callers could be blocked.
 #[test]
 fn two_manual_blocks_of_one_caller_count_once() {
     every_order(|| {

@@ -1,11 +1,9 @@
 //! The table of offenders, which has a fixed size and stores counted denials and automatic blocks.
 //!
-//! Each offender has an entry in one bucket. A client cannot choose keys that fall into the bucket of another client,
-//! even if the client knows the limiter's secret.
-//!
-//! A new offender replaces the entry with the lowest rank in its bucket. Empty entries rank lowest, followed by entries
-//! without recent denials and entries with few denials. As a result, callers that are denied only once displace only
-//! each other, no matter how many there are.
+//! Each offender has an entry in one bucket. A client cannot choose keys that fall into another client's bucket, even
+//! if it knows the limiter's secret. A new offender replaces the entry with the lowest rank in its bucket: an empty
+//! entry if there is one, then an entry without recent denials, then the entry with the fewest. As a result, callers
+//! that are denied only once displace only each other, no matter how many there are.
 
 use std::time::Duration;
 
@@ -36,8 +34,7 @@ struct Offender {
     since: u64,
     /// The number of denials and blocked attempts from the time `since` on.
     count: u32,
-    /// The count of the previous window. When a new window begins, this count protects the entry of a blocked caller
-    /// that keeps trying.
+    /// The count of the previous window, which protects the entry of a persistent caller when a new window begins.
     before: u32,
     /// The number of successive blocks.
     times: u32,
@@ -73,8 +70,7 @@ impl Offenders {
         Some(Micros::new(entry.until))
     }
 
-    /// Counts a denial. If the denial leads to a block, returns the length of the block and its position among the
-    /// successive blocks.
+    /// Counts a denial. If it leads to a block, returns the block's length and its position among successive blocks.
     pub(super) fn denied(&self, id: Digest, now: Micros, rules: &AutoBlock) -> Option<(Duration, u32)> {
         let mut bucket = self.bucket(id);
         let entry = self.entry(&mut bucket, id, now);
@@ -155,11 +151,10 @@ impl Offenders {
         self.placement.place(id) as usize % self.buckets.len()
     }
 
-    /// Returns the entry of an offender. A new offender replaces the entry with the lowest rank.
+    /// Returns the entry of an offender. A new offender replaces the entry with the lowest rank, or the oldest of them.
     fn entry<'a>(&self, bucket: &'a mut [Offender; WAYS], id: Digest, now: Micros) -> &'a mut Offender {
         let found = bucket.iter().position(|entry| entry.is(id));
         let place = found.unwrap_or_else(|| {
-            // Among entries of equal rank, the oldest is replaced.
             let rank =
                 |place: &usize| (bucket[*place].eviction_rank(now, self.window, self.threshold), bucket[*place].since);
             let least = (0..WAYS).min_by_key(rank).unwrap_or(0);
@@ -205,9 +200,8 @@ impl Offender {
         *self = Offender::default();
     }
 
-    /// Returns the rank of the entry. The entry with the lowest rank is replaced. A block without recent attempts ranks
-    /// like a caller with half as many denials as the threshold. As a result, callers with few denials do not displace
-    /// the block, and the block does not displace a caller that is close to being blocked.
+    /// Returns the rank of the entry. A block without recent attempts ranks like half the threshold, so that it neither
+    /// yields to callers with few denials nor displaces a caller that is close to being blocked.
     fn eviction_rank(&self, now: Micros, window: u64, threshold: u32) -> u64 {
         let is_current = now.get().saturating_sub(self.since) < window;
         let count = 10 * u64::from(self.count.max(self.before));
@@ -265,7 +259,6 @@ mod tests {
         assert_eq!(lasts(NOW), Some(1));
         assert_eq!(lasts(NOW + hours(1)), Some(10));
         assert_eq!(lasts(NOW + hours(11)), Some(24), "a block lasts at most a day");
-        // The caller has been unblocked for as long as the block lasted.
         assert_eq!(lasts(NOW + hours(11 + 24 + 24)), Some(1));
         assert_eq!(lasts(NOW + hours(60 + 1) + hours(1)), Some(1));
     }
@@ -314,8 +307,7 @@ mod tests {
         let rules = rules().threshold(30);
         let mut now = NOW;
         let worst: Vec<Digest> = (0..200).map(|i| id(1_000_000_000 + i)).collect();
-        // The worst offenders make calls during a flood of other callers. Every tenth of the other callers is denied
-        // five times, and the rest are denied once.
+        // Of the other callers, every tenth is denied five times, and the rest are denied once.
         for caller in 0..400_000u64 {
             now = now.plus(100);
             for _ in 0..(if caller % 10 == 0 { 5 } else { 1 }) {

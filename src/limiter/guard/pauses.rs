@@ -28,14 +28,12 @@ impl Pauses {
         rows.filter_map(|row| until.get(&row).copied()).max().filter(|until| *until > now)
     }
 
-    /// Returns the paused rows, each with the end of its pause.
     pub(in crate::limiter) fn list(&self, now: Micros) -> Vec<(Digest, Micros)> {
         let until = self.until.read().unwrap_or_else(PoisonError::into_inner);
         until.iter().filter(|(_, end)| **end > now).map(|(row, end)| (*row, *end)).collect()
     }
 
-    /// Pauses a row until `end`, unless the row is already paused until a later time. Returns `false` if the table is
-    /// full.
+    /// Pauses a row until `end` or, if later, the end of an earlier pause. Returns `false` if the table is full.
     pub(in crate::limiter) fn pause(&self, row: Digest, now: Micros, end: Micros) -> bool {
         let mut until = self.until.write().unwrap_or_else(PoisonError::into_inner);
         if until.len() >= MAX_PAUSES {

@@ -14,9 +14,7 @@ pub(super) struct Holder {
     demand: Demand,
     /// The number of tokens that were held after the last grant.
     full: u64,
-    /// Whether a request for a lease is in flight.
     pub(super) is_asking: bool,
-    /// The number of tokens in the last request.
     asked: u64,
     /// Whether the backend granted less than a quarter of the tokens in the last request.
     is_short: bool,
@@ -36,8 +34,7 @@ struct HeldLease {
     deadline: Micros,
 }
 
-/// The row in the last answer. `seen` is the time of the answer by the server's clock, and `answered` is its time by
-/// the local clock.
+/// The row in the last answer, and the time of the answer by the server's clock (`seen`) and by the local clock.
 #[derive(Clone, Copy, Debug)]
 struct KnownRow {
     state: State,
@@ -119,8 +116,7 @@ impl Holder {
         true
     }
 
-    /// Gives a charge's tokens back to the leases, unless the charge has been reported. Returns whether the tokens were
-    /// given back.
+    /// Gives a charge's tokens back to the leases. Returns `false` if the charge has been reported.
     pub(super) fn refund(&mut self, tokens: u64, sequence: u32, now: Micros) -> bool {
         let spent: u64 = self.held.iter().flatten().map(|lease| lease.spent).sum();
         if sequence != self.sequence || spent < tokens {
@@ -169,8 +165,7 @@ impl Holder {
         Some((self.report(false, sequence, now), tokens))
     }
 
-    /// Returns how long the backend is not asked after it had only a few tokens left, or none. The time varies, because
-    /// otherwise a process might always ask just after another process has taken the tokens.
+    /// Returns the length of a pause, which varies so that processes do not always ask in the same order.
     pub(super) fn pause(&self, now: Micros) -> Duration {
         if self.wanted() < 2 {
             return Duration::ZERO;
@@ -205,8 +200,7 @@ impl Holder {
         reports
     }
 
-    /// Adds a lease that was requested at `sent`. If there is no space for the lease, returns a report that gives it
-    /// back.
+    /// Adds a lease requested at `sent`. If there is no space for it, returns a report that gives the lease back.
     pub(super) fn granted(&mut self, lease: &Lease, sent: Micros, now: Micros) -> Option<LeaseReport> {
         self.row = Some(KnownRow { state: lease.state, seen: lease.now, answered: now });
         self.is_short = lease.tokens < self.asked / 4;
@@ -258,7 +252,6 @@ impl Demand {
         let elapsed = now.since(self.since);
         if elapsed >= MEASURED {
             let measured = self.tokens as f64 / elapsed.as_secs_f64();
-            // The first measurement is used directly. Later measurements are smoothed.
             let smoothed = (self.per_second + measured) / 2.0;
             self.per_second = if self.per_second == 0.0 { measured } else { smoothed };
             (self.tokens, self.since) = (0, now);

@@ -38,7 +38,6 @@ pub(super) struct Leases {
 type Shard = HashTable<Entry>;
 
 struct Entry {
-    /// The digest of the window.
     id: Digest,
     /// The take that provides the row, the window and the quota for requests.
     take: OwnedTake,
@@ -105,8 +104,7 @@ impl Leases {
             }
         }
         if !covers {
-            // The retry time of a call with several charges depends on all of their rows, so the backend computes this
-            // time.
+            // Only the backend can compute the retry time of a call with several charges.
             if let ([take], false) = (takes, holds) {
                 let holder = shards.entry(0, ids[0]).map(|entry| &entry.holder).filter(|_| is_leasable(take));
                 let paused = holder.filter(|holder| holder.quota == take.quota && holder.is_paused(now));
@@ -204,8 +202,7 @@ impl Leases {
         self.window(id).entry().map_or(Duration::ZERO, |entry| entry.holder.pause(now))
     }
 
-    /// Gives a charge's tokens back to the lease that covered it. Returns `false` if the charge has been reported, in
-    /// which case the tokens are forfeited.
+    /// Gives a charge's tokens back to its lease. Returns `false` if the charge has been reported.
     pub(super) fn refund(&self, id: Digest, tokens: u64, sequence: u32) -> bool {
         let now = self.time.now();
         self.window(id).entry().is_some_and(|entry| entry.holder.refund(tokens, sequence, now))
@@ -222,7 +219,6 @@ impl Leases {
         windows.for_each(|id| self.window(id).remove());
     }
 
-    /// Gives all leases back.
     pub(super) fn shut_down(&self) -> BackendFuture<()> {
         let requests = self.take_back(|_, _| true);
         let sent: Vec<_> =
@@ -263,7 +259,6 @@ impl Leases {
         requests
     }
 
-    /// Prepares a request for the next lease, unless a request is in flight or a lease would not save any calls.
     fn request(&self, id: Digest, take: &OwnedTake, holder: &mut Holder, now: Micros) -> Option<Request> {
         let (reports, tokens) = holder.ask(self.next(), now)?;
         Some(Request { id, take: take.clone(), reports, tokens, sent: now })
@@ -343,15 +338,12 @@ impl Window<'_> {
     }
 }
 
-/// The locked shards of a call.
 struct Locked<'a> {
-    /// The position of each take.
     places: SmallVec<[u64; 4]>,
     guards: SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>,
 }
 
 impl Locked<'_> {
-    /// Returns the entry of the take with the given index.
     fn entry(&mut self, index: usize, id: Digest) -> Option<&mut Entry> {
         let place = self.places[index];
         let (_, shard) = self.guards.iter_mut().find(|(number, _)| *number == shard_of(place))?;

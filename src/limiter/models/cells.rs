@@ -32,8 +32,7 @@ fn due(decision: &Decision) -> u64 {
     (decision.due().get() - NOW.get()) / 60_000_000
 }
 
-/// Two of three callers leave. The third caller gets the first reservation and is woken. The other two reservations are
-/// given back.
+/// Two of three callers leave. The third caller is woken, and gets the first reservation.
 #[test]
 fn the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost() {
     orders_with_preemptions(3, || {
@@ -60,8 +59,7 @@ fn the_last_waiter_is_woken_for_the_first_reservation_and_no_reservation_is_lost
     });
 }
 
-/// A caller becomes due while the caller before it leaves. The caller that is due uses one of the two reservations, and
-/// the other reservation is given back.
+/// A caller becomes due while the caller before it leaves.
 #[test]
 fn a_reservation_is_used_once_if_it_is_due_while_another_is_passed_on() {
     every_order(|| {
@@ -170,8 +168,7 @@ fn concurrent_inserts_lose_no_rule() {
     });
 }
 
-/// One caller reads the backend's row and stores its denial, while another caller gives tokens back and removes the row
-/// from the cache.
+/// One caller stores a denial that it has read, while another caller gives tokens back and clears the cached row.
 #[test]
 fn a_denial_read_before_a_refund_is_not_cached_after_the_refund() {
     every_order(|| {

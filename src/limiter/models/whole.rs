@@ -14,7 +14,6 @@ use crate::sync::model::{every_order, thread};
 const NOW: Micros = Micros::new(1_700_000_000_000_000);
 static API: Policy = Policy::new("api", Quota::token_bucket(2, HOUR));
 
-/// A backend with one row for all keys, protected by a lock.
 #[derive(Clone, Debug, Default)]
 struct OneRow(Arc<RowState>);
 

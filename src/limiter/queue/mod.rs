@@ -1,16 +1,13 @@
 //! Waiting queues. When a caller in this process stops waiting, the callers behind it move up.
 //!
-//! The backend cannot take back a reservation if there are later reservations, because the due times of the later ones
-//! do not change. Instead, each caller behind the departed caller takes over the reservation just ahead of its own. The
-//! last reservation is given back to the backend. The costs and due times of the reservations do not change, so the
-//! quota is still respected.
+//! The backend cannot take back a reservation if there are later reservations, because their due times do not change.
+//! Instead, each caller behind the departed caller takes over the reservation just ahead of its own, and the last
+//! reservation is given back. Only reservations with the same cost and quota can be exchanged, so each row has a
+//! separate queue for each cost and quota.
 //!
-//! Only reservations with the same cost and quota can be exchanged, so each row has a separate queue for each cost and
-//! quota. The caller of rank `i` in a queue has the reservation of rank `i`. A departure removes one caller and the
-//! last reservation, in time logarithmic in the length of the queue.
-//!
-//! A departure wakes the callers behind it, so that they shorten their timers. Callers that were already woken and have
-//! not polled since are not woken again. If many callers leave together, each remaining caller is woken only once.
+//! The caller of rank `i` in a queue has the reservation of rank `i`. A departure removes one caller and the last
+//! reservation, in logarithmic time. It wakes the callers behind it, so that they shorten their timers, unless they
+//! were already woken and have not polled since.
 
 mod sequence;
 #[cfg(test)]
@@ -27,7 +24,7 @@ use crate::sync::Map;
 #[derive(Debug, Default)]
 pub(super) struct Queues(Map<QueueKey, Queue>);
 
-/// The key of a queue. Reservations with equal keys can be exchanged.
+/// Reservations with equal keys can be exchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct QueueKey {
     policy: PolicyName,
@@ -70,8 +67,7 @@ pub(super) struct Ticket {
 }
 
 impl Queues {
-    /// Adds a caller with its reservation. Returns `None` if the reservation has several decisions or was not decided
-    /// by the backend. Such a reservation cannot be passed on.
+    /// Adds a caller with its reservation. Returns `None` unless the reservation is one decision by the backend.
     pub(super) fn join(&self, decisions: &Decisions, waker: &Waker) -> Option<Ticket> {
         let decision = decisions.only()?;
         if decision.decided_by() != DecidedBy::Backend {
@@ -117,8 +113,7 @@ impl Queues {
 impl Queue {
     fn join(&mut self, reservation: Decision, waker: Waker) -> EntryId {
         self.joined += 1;
-        // A new due time is the latest in the queue, unless callers start to wait in a different order from the one in
-        // which their decisions were made.
+        // Callers may start to wait in a different order from the one in which their decisions were made.
         let rank = self.reserved.partition_point(0, |last| last <= reservation.due());
         self.reserved.insert(rank, reservation);
         self.waiters.insert(rank, Waiter { number: self.joined, moved: false, waker })

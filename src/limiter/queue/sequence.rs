@@ -13,11 +13,9 @@ pub(super) trait Summarize {
     fn join(left: Self::Summary, right: Self::Summary) -> Self::Summary;
 }
 
-/// A sequence of entries that are ordered by rank, not by value.
-///
-/// The sequence is a treap (Seidel and Aragon, "Randomized search trees", 1996). This is a binary tree with lower ranks
-/// on the left and higher random priorities at the top. Its expected depth is logarithmic, whatever the order of
-/// insertions and removals.
+/// A sequence of entries that are ordered by rank, not by value: a treap (Seidel and Aragon, "Randomized search trees",
+/// 1996), which is a binary tree with lower ranks on the left and higher random priorities at the top. Its expected
+/// depth is logarithmic, whatever the order of insertions and removals.
 #[derive(Debug)]
 pub(super) struct Sequence<T: Summarize> {
     nodes: Slab<Node<T>>,
@@ -35,7 +33,6 @@ type Subtree = Option<usize>;
 #[derive(Debug)]
 struct Node<T: Summarize> {
     entry: T,
-    /// The summary of the subtree.
     summary: T::Summary,
     length: usize,
     priority: u64,

@@ -82,7 +82,6 @@ impl Wake for WakeLog {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
-    /// Reservations join in any order, and many have the same due time.
     #[test]
     fn any_history_matches_the_model(
         acts in prop::collection::vec((0u8..10, any::<u16>(), 0u64..3, 0u64..12), 0..120),
@@ -144,7 +143,6 @@ fn ten_thousand_departures_wake_each_waiter_at_most_once() {
         let waker = Waker::from(Arc::clone(&wakes));
         let join = |number| queues.join(&reservation(7, 1, 1 + number as u64, number), &waker).unwrap();
         let tickets: Vec<Ticket> = (0..MANY).map(join).collect();
-        // All callers leave, beginning with `first`.
         for (left, index) in (first..MANY).chain(0..first).enumerate() {
             let last = queues.leave(&tickets[index]).unwrap();
             assert_eq!(identity(&last).2, MANY - 1 - left, "the last reservation is given back");
@@ -174,7 +172,6 @@ fn a_departure_wakes_only_later_callers_that_have_polled_since_the_last_departur
     assert_eq!(queues.moved(&tickets[99], &waker(99)).map(|reservation| identity(&reservation).2), Some(96));
 }
 
-/// Two policies have separate rows for the same key.
 #[test]
 fn reservations_are_not_passed_on_between_policies() {
     let queues = Queues::default();

@@ -45,7 +45,6 @@ impl Entries {
         bytes
     }
 
-    /// Parses the entries. The error states what is wrong with the bytes.
     pub(super) fn parse(bytes: &[u8]) -> Result<Entries, String> {
         let mut reader = ByteReader::new(bytes);
         let saved_at = Micros::new(reader.u64().ok_or("the time at which the state was saved is missing")?);

@@ -8,17 +8,7 @@ use std::path::Path;
 use crate::backend::{Error, ErrorKind};
 
 /// An error that occurred while the state of a limiter was [saved](crate::RateLimiter::save) or
-/// [loaded](crate::RateLimiter::load). A failed load changes nothing.
-///
-/// The message does not include the cause, so log the `source()` too.
-///
-/// ```
-/// use tollgate::{limiter::StateErrorKind, RateLimiter};
-///
-/// let error = RateLimiter::default().save(std::io::sink()).unwrap_err();
-/// assert_eq!(error.kind(), StateErrorKind::Secret);
-/// assert!(error.to_string().contains("set `MemoryBackendBuilder::secret`"));
-/// ```
+/// [loaded](crate::RateLimiter::load). The message names the file, but not the cause, so log the `source()` too.
 #[derive(Debug)]
 pub struct StateError {
     kind: StateErrorKind,
@@ -26,7 +16,7 @@ pub struct StateError {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// The kind of a [`StateError`]. See [`StateError`] for an example.
+/// The kind of a [`StateError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StateErrorKind {

@@ -9,47 +9,25 @@ use std::sync::{Mutex, PoisonError};
 use super::{Loaded, RateLimiter, Saved, StateError};
 
 impl RateLimiter {
-    /// [Saves](RateLimiter::save) the state to a file, for example at the end of a graceful shutdown.
+    /// [Saves](RateLimiter::save) the state to a file, for example at the end of a graceful shutdown. The page
+    /// [restarts](crate::docs::restarts) has an example.
     ///
     /// The state is written to a new file beside `path`, flushed to the disk, and renamed. If the process is killed or
     /// the disk is full, `path` still contains the earlier state. A killed process may leave behind the new file, whose
-    /// name is `path` followed by a dot, the process ID and `.tmp`. On Unix, only the owner may read the file.
-    ///
-    /// If several processes save to the same path, the last one wins. Give each process its own path.
-    ///
-    /// ```
-    /// # use tollgate::{key::Secret, MemoryBackend, RateLimiter};
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let path = std::env::temp_dir().join(format!("tollgate-doc-{}.state", std::process::id()));
-    /// # let secret = Secret::new([7; 16]);
-    /// let limiter = RateLimiter::new(MemoryBackend::builder().secret(secret).build());
-    /// match limiter.load_from_file(&path) {
-    ///     Ok(Some(loaded)) => println!("loaded {} rows, saved {:?} ago", loaded.rows, loaded.age),
-    ///     Ok(None) => println!("no saved state"),
-    ///     // Callers then have full quotas. If this is not acceptable, return the error instead.
-    ///     Err(error) => eprintln!("starting without the saved state: {error}"),
-    /// }
-    /// // ... serve until the shutdown ...
-    /// limiter.save_to_file(&path)?;
-    /// # assert!(limiter.load_from_file(&path)?.is_some());
-    /// # std::fs::remove_file(&path)?;
-    /// # Ok(()) }
-    /// ```
+    /// name is `path` followed by a dot, the process ID and `.tmp`. On Unix, only the owner may read the file. If
+    /// several processes save to the same path, the last one wins, so give each process its own path.
     ///
     /// # Errors
     /// Fails in the same cases as [`save`](RateLimiter::save), and if the file cannot be created, flushed or renamed.
-    /// The message contains the path.
     pub fn save_to_file(&self, path: impl AsRef<Path>) -> Result<Saved, StateError> {
         let path = path.as_ref();
         save(self, path).map_err(|error| error.in_file(path))
     }
 
-    /// [Loads](RateLimiter::load) the state from a file. Returns `None` if the file does not exist, as on the first run
-    /// of a program. See [`save_to_file`](RateLimiter::save_to_file) for an example.
+    /// [Loads](RateLimiter::load) the state from a file. Returns `None` if the file does not exist.
     ///
     /// # Errors
-    /// Fails in the same cases as [`load`](RateLimiter::load), and if the file cannot be opened. The message contains
-    /// the path. A failed load changes nothing.
+    /// Fails in the same cases as [`load`](RateLimiter::load), and if the file cannot be opened.
     pub fn load_from_file(&self, path: impl AsRef<Path>) -> Result<Option<Loaded>, StateError> {
         let path = path.as_ref();
         // A missing secret is reported even if there is no file yet.
@@ -81,8 +59,7 @@ fn save(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
 }
 
 fn write(limiter: &RateLimiter, path: &Path) -> Result<Saved, StateError> {
-    // An earlier process with the same ID may have left the file behind. An existing file is never opened, because it
-    // could be a link to another file.
+    // An earlier process with the same ID may have left the file behind. It is not opened, because it could be a link.
     let _ = fs::remove_file(path);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

@@ -54,7 +54,6 @@ impl<W: Write> FrameWriter<W> {
         Ok(FrameWriter { to, chain, frame: Vec::with_capacity(MAX_FRAME), written: header.len() as u64 })
     }
 
-    /// Writes the bytes as one or more frames.
     pub(super) fn write(&mut self, kind: FrameKind, bytes: &[u8]) -> Result<(), StateError> {
         bytes.chunks(MAX_PAYLOAD).try_for_each(|payload| self.write_frame(kind, payload)).map_err(StateError::write)
     }
@@ -140,7 +139,6 @@ impl<R: Read> FrameReader<R> {
         &self.frame[PAYLOAD_START..]
     }
 
-    /// Reads the frame from `start` to its end.
     fn fill(&mut self, start: usize) -> Result<(), StateError> {
         let missing = &mut self.frame[start..];
         let read = read_up_to(&mut self.from, missing).map_err(StateError::read)?;
@@ -184,7 +182,6 @@ const MAGIC: [u8; 8] = *b"tollgate";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = MAGIC.len() + 4 + 8;
 const HASH_BYTES: usize = 16;
-/// The position of the payload, which follows the space for the hash, the kind and the length.
 const PAYLOAD_START: usize = HASH_BYTES + 1 + 4;
 const MAX_PAYLOAD: usize = 256 * 1024;
 const MAX_FRAME: usize = PAYLOAD_START + MAX_PAYLOAD + HASH_BYTES;

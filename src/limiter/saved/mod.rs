@@ -17,10 +17,10 @@ use crate::policy::Secret;
 pub use error::{StateError, StateErrorKind};
 
 impl RateLimiter {
-    /// Writes the state of this limiter: the rows of its [`MemoryBackend`](crate::MemoryBackend), the quotas and the
-    /// enforcement settings that were [changed](RateLimiter::set_quota) at run time, the
-    /// [resets](RateLimiter::reset_policy) of policies, the blocks, and the [pauses](RateLimiter::pause). Use
-    /// [`save_to_file`](RateLimiter::save_to_file) for files.
+    /// Writes the state of this limiter: the rows of its [`MemoryBackend`](crate::MemoryBackend), the changes to
+    /// policies at run time (quotas, enforcement and resets), the blocks and the pauses. The page
+    /// [restarts](crate::docs::restarts) lists what is not saved. For files, use
+    /// [`save_to_file`](RateLimiter::save_to_file).
     ///
     /// The backend needs a [secret](crate::backend::MemoryBackendBuilder::secret), because only a process with the same
     /// secret can find the rows again. The state contains digests instead of keys, addresses and other signals, and is
@@ -45,23 +45,16 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// Decisions continue while the rows are copied, because only one shard of the table is locked at a time. Each row
-    /// is consistent, but not all rows are copied at the same instant, so a charge that is made meanwhile may or may
-    /// not be included. If no more charges are made, as at the end of a graceful shutdown, all charges are included.
+    /// Decisions continue during the save. Each row is consistent, but a charge that is made meanwhile may or may not
+    /// be included. Only active blocks are saved, so [escalation](crate::protection::AutoBlock::escalate) starts again
+    /// for all other callers.
     ///
-    /// The following is not saved: rows that are fully refilled, [counts of denials](crate::protection::AutoBlock) that
-    /// have not led to a block, the lengths of earlier blocks ([escalation](crate::protection::AutoBlock::escalate)
-    /// continues only for active blocks), receipts and reservations, the deny list, and the shared rows of new keys in
-    /// a [full table](crate::docs::design#the-memory-backend).
-    ///
-    /// This method blocks the thread until everything is written. A million rows take 40 MB of memory while this method
-    /// runs, and as much space in the file. In a service, call this method after the server has stopped, or in
-    /// [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html).
+    /// This method blocks the thread, and takes 40 bytes of memory for each row. In a service, call it after the server
+    /// has stopped, or in [`spawn_blocking`](https://docs.rs/tokio/latest/tokio/task/fn.spawn_blocking.html).
     ///
     /// # Errors
-    /// Fails if the backend has no secret, if the limiter has a different
-    /// [secret](crate::limiter::RateLimiterBuilder::secret), if the backend cannot be saved (Redis stores its rows
-    /// itself), or if writing fails.
+    /// Fails if the backend has no secret or cannot be saved (Redis stores its rows itself), if the limiter has a
+    /// different [secret](crate::limiter::RateLimiterBuilder::secret), or if writing fails.
     pub fn save(&self, to: impl Write) -> Result<Saved, StateError> {
         let secret = self.inner.state_secret()?;
         let Some(rows) = self.inner.backend.save_rows() else { return Err(StateError::unsupported()) };
@@ -74,30 +67,23 @@ impl RateLimiter {
         Ok(saved)
     }
 
-    /// Loads a state that was [saved](RateLimiter::save) by a limiter with the same secret. Call this before the first
-    /// request. See [`save`](RateLimiter::save) for an example.
+    /// Loads the state that a limiter with the same secret has [saved](RateLimiter::save). Call this before the first
+    /// request.
     ///
-    /// - **Rows** continue as if the process had kept running, so tokens are refilled for the time in between. If a
-    ///   quota has changed since then, spent tokens [stay spent](crate::docs::design#the-algebra). A key that already
-    ///   has a row keeps that row. If the table is smaller than before, the rows of denied keys are loaded first, and
-    ///   rows without a free slot are [dropped](Loaded::dropped).
-    /// - **Quotas and enforcement** that were set at run time replace those of this limiter for the same policy and the
-    ///   same callers. A quota is ignored while the policy has a different algorithm.
-    /// - **Blocks and pauses** end when they would have ended without the restart. Like blocks from other processes,
-    ///   loaded blocks are listed without a rule; see [`Block`](crate::protection::Block).
+    /// - **Rows** continue as if the process had kept running. If a quota has changed since then, spent tokens stay
+    ///   spent. A key that already has a row keeps that row. If the table is smaller than before, the rows of denied
+    ///   keys are loaded first, and rows without a free slot are [dropped](Loaded::dropped).
+    /// - **Quotas and enforcement** replace those set in this limiter for the same policy and the same callers. A quota
+    ///   is ignored while the policy has a different algorithm.
+    /// - **Blocks and pauses** end when they would have ended without the restart. Blocks are listed without a rule.
     ///
-    /// If the clock shows an earlier time than when the state was saved, the time in between counts as zero. Tokens
-    /// stay spent, and rows that are far ahead of the clock start to refill now. If the quota is unchanged, loading
-    /// therefore never adds tokens to a row, and the row is full again after at most twice the time that a full refill
-    /// takes.
-    ///
-    /// The whole state is read into memory and checked before anything changes. Reading stops at the first part that
-    /// was not written with the secret.
+    /// If the clock was set back, the time in between counts as zero. If the quota is unchanged, loading never adds
+    /// tokens to a row, and the row is full again after at most twice the time of a full refill.
     ///
     /// # Errors
-    /// Fails if the backend has no secret or cannot load rows, if reading fails, or if the state was saved with another
-    /// secret or another version of the format. Also fails if the state is incomplete or has been modified. In all of
-    /// these cases, the limiter is unchanged.
+    /// Fails if the backend has no secret or cannot load rows, if reading fails, or if the state is incomplete, has
+    /// been modified, or was saved with another secret or version of the format. The whole state is read into memory
+    /// and checked before anything changes, so the limiter is then unchanged.
     pub fn load(&self, from: impl Read) -> Result<Loaded, StateError> {
         let secret = self.inner.state_secret()?;
         let mut frames = FrameReader::start(from, secret)?;
@@ -126,7 +112,7 @@ impl RateLimiter {
 pub struct Saved {
     /// The rows. A sliding window may need two rows for each key.
     pub rows: usize,
-    /// The changes that were made to policies at run time: quotas, enforcement and resets.
+    /// The changes of policies at run time: quotas, enforcement and resets.
     pub changes: usize,
     /// The manual and automatic blocks.
     pub blocks: usize,
@@ -154,14 +140,13 @@ pub struct Loaded {
     pub expired: usize,
     /// Rows that were skipped because their keys already had rows.
     pub existing: usize,
-    /// Rows, quotas, blocks and pauses for which this limiter has no space. If this is more than zero, the table of
-    /// [rows](crate::backend::MemoryBackendBuilder::max_rows) or of [blocks](crate::protection::AutoBlock::max_entries)
-    /// is smaller than before.
+    /// Rows, quotas, blocks and pauses for which this limiter has no space; see
+    /// [`max_rows`](crate::backend::MemoryBackendBuilder::max_rows) and
+    /// [`max_entries`](crate::protection::AutoBlock::max_entries).
     pub dropped: usize,
 }
 
 impl Inner {
-    /// Returns the secret that the backend and the limiter share.
     fn state_secret(&self) -> Result<Secret, StateError> {
         if self.backend.is_remote() {
             return Err(StateError::unsupported());

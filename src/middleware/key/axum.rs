@@ -9,20 +9,16 @@ use http::request::Parts;
 
 use super::{Extraction, Found, KeyExtractor};
 
-/// Uses the value of an axum extractor as the key. The extractor can access the application's state. If it rejects a
-/// request, the caller is anonymous; use [`or_reject`](KeyExtractor::or_reject) to refuse such requests.
-///
-/// The extractor works on a copy of the request's parts, so extensions that it inserts are lost.
+/// Uses the value of an axum extractor, which can access the application's state, as the key. If the extractor rejects
+/// a request, the caller is anonymous. Extensions that the extractor inserts are lost.
 ///
 /// ```
-/// use axum::extract::{FromRequestParts, Query};
+/// use axum::extract::Query;
 /// use std::collections::HashMap;
 /// use tollgate::{key, Quota, RateLimitLayer, MINUTE};
 ///
-/// # #[derive(Clone)] struct AppState;
-/// # let state = AppState;
-/// let by_tenant = key::from_extractor(state, |Query(query): Query<HashMap<String, String>>| query.get("tenant").cloned());
-/// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), by_tenant);
+/// let tenant = key::from_extractor((), |Query(query): Query<HashMap<String, String>>| query.get("tenant").cloned());
+/// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), tenant);
 /// ```
 pub fn from_extractor<E, S, R, F>(state: S, read: F) -> FromExtractor<E, S, F>
 where

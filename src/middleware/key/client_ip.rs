@@ -15,18 +15,14 @@ use super::request::only;
 use super::{Extraction, Found, KeyError, KeyExtractor};
 use crate::policy::{CidrError, Key, KeyFault, canonical, embedded, parse_network, parse_prefix};
 
-/// Uses the client's address as the key. By default, this is the address of the connection's peer, and no header is
-/// [trusted](ClientIp::trust).
+/// Uses the client's address as the key. By default, this is the peer's, and no header is [trusted](ClientIp::trust).
 ///
 /// Each IPv4 address is a separate key. All IPv6 addresses with the same first 64 bits share one key, since one client
-/// usually has a whole /64 network. IPv4-mapped addresses are treated as IPv4 addresses. The same applies to addresses
-/// that a NAT64 translator maps with the well-known prefix `64:ff9b::/96` or with [your own prefix](ClientIp::nat64).
+/// usually has a whole /64 network. IPv4-mapped and [NAT64](ClientIp::nat64) addresses are treated as IPv4 addresses.
 ///
-/// The server has to provide the peer's address. axum provides it through
-/// `into_make_service_with_connect_info::<SocketAddr>()`. tonic (feature `tonic`) always provides it. For other
-/// servers, insert a [`PeerAddr`] extension. Without the address, every request is refused with 500. This
-/// [mistake](crate::observe::Mistake) is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes), and reported
-/// once to [observers](crate::limiter::RateLimiterBuilder::observer), with advice on how to fix it.
+/// axum provides the peer's address through `into_make_service_with_connect_info::<SocketAddr>()`, and tonic always
+/// does (feature `tonic`). For other servers, insert a [`PeerAddr`] extension. Without the address, every request is
+/// refused with 500 and counted as a [mistake](crate::observe::Mistake).
 ///
 /// ```
 /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
@@ -49,37 +45,7 @@ pub fn client_ip() -> ClientIp {
     }
 }
 
-/// The extractor returned by [`client_ip`]. It defines how the client's address is found, and how many of its bits form
-/// the key.
-///
-/// ```
-/// use tollgate::key::{self, KeyExtractor, PeerAddr};
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let request = http::Request::builder()
-///     .header("x-forwarded-for", "203.0.113.9, 192.0.2.7, 10.0.0.2")
-///     .header("forwarded", "for=192.0.2.8;proto=https")
-///     .header("cf-connecting-ip", "192.0.2.9");
-/// let (mut parts, ()) = request.body(())?.into_parts();
-/// assert_eq!(key::client_ip().resolve(&parts), None); // no peer address
-/// parts.extensions.insert(PeerAddr("[2001:db8:64::10.0.0.1]:50000".parse()?));
-///
-/// let clients = key::client_ip().nat64(["2001:db8:64::/96"]);
-/// assert_eq!(clients.resolve(&parts), Some([10, 0, 0, 1].into()));
-/// assert_eq!(clients.clone().trust_hops(2).resolve(&parts), Some([192, 0, 2, 7].into()));
-/// assert_eq!(clients.clone().trust_hops(4).resolve(&parts), Some([10, 0, 0, 1].into())); // too few entries
-///
-/// let clients = clients.trust(["10.0.0.0/8"]);
-/// assert_eq!(clients.resolve(&parts), Some([192, 0, 2, 7].into())); // the entry to its left is not trusted
-/// assert_eq!(clients.clone().from_forwarded().resolve(&parts), Some([192, 0, 2, 8].into()));
-/// let clients = clients.from_header("cf-connecting-ip").prefixes(24, 48);
-/// assert_eq!(clients.resolve(&parts), Some([192, 0, 2, 9].into()));
-/// assert_eq!(clients.key([192, 0, 2, 9].into()).to_text(), "192.0.2.0/24");
-/// assert_eq!(clients.subject(&parts).await?, Some(clients.key([192, 0, 2, 99].into()).into()));
-/// assert!(clients.within(["192.0.2.0/24"])(&parts));
-/// assert!(key::client_ip().try_trust(["the office"]).is_err());
-/// # Ok(()) }
-/// ```
+/// The extractor returned by [`client_ip`]. See [`client_ip`] for an example.
 #[derive(Clone, Debug)]
 pub struct ClientIp {
     prefix_v4: u8,
@@ -89,7 +55,6 @@ pub struct ClientIp {
     header: AddressHeader,
 }
 
-/// The proxies whose header entries are trusted.
 #[derive(Clone, Debug)]
 enum Trust {
     PeerOnly,
@@ -107,8 +72,7 @@ enum AddressHeader {
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl ClientIp {
-    /// Sets how many leading bits of an IPv4 and of an IPv6 address form the key. Defaults to 32 and 64. Larger values
-    /// select the whole address.
+    /// Sets how many leading bits of IPv4 and IPv6 addresses form the key, at most all of them. Defaults to 32 and 64.
     #[must_use]
     pub fn prefixes(mut self, v4: u8, v6: u8) -> ClientIp {
         self.prefix_v4 = v4;
@@ -116,15 +80,13 @@ impl ClientIp {
         self
     }
 
-    /// Trusts proxies in these networks to report their clients' addresses, as in
-    /// `.trust(["10.0.0.0/8", "192.0.2.7"])`.
+    /// Trusts proxies in these networks to report their clients' addresses. Clients in these networks are trusted as
+    /// well, so a test must not run its client on a proxy's address.
     ///
     /// If the peer is trusted, all lines of `X-Forwarded-For` (or of the header set by
     /// [`from_forwarded`](ClientIp::from_forwarded) or [`from_header`](ClientIp::from_header)) are read from right to
     /// left, and the first address outside the networks is the client's. An invalid entry ends the search, and the last
     /// proxy before that entry counts as the client. No other header is read.
-    ///
-    /// Clients in these networks are trusted as well, so a test must not run its client on a proxy's address.
     ///
     /// # Panics
     /// Panics if a string is not a network.
@@ -144,7 +106,7 @@ impl ClientIp {
     /// Like [`trust`](ClientIp::trust), but for networks that are known only at run time.
     ///
     /// # Errors
-    /// Fails if a string is not a network. The error message contains the string.
+    /// Fails if a string is not a network.
     pub fn try_trust<I>(mut self, networks: I) -> Result<ClientIp, CidrError>
     where
         I: IntoIterator,
@@ -155,10 +117,8 @@ impl ClientIp {
     }
 
     /// Assumes that every request has passed through exactly `hops` proxies, regardless of their addresses. The
-    /// client's address is then the `hops`-th entry from the right. Use this only if clients cannot reach the service
-    /// without passing through the proxies.
-    ///
-    /// If there are fewer entries, or if the entry at that position is invalid, the peer counts as the client.
+    /// client's address is then the `hops`-th entry from the right or, if this entry is missing or invalid, the peer's
+    /// address. Use this only if clients cannot reach the service without passing through the proxies.
     #[must_use]
     pub fn trust_hops(mut self, hops: usize) -> ClientIp {
         self.trust = if hops == 0 { Trust::PeerOnly } else { Trust::Hops(hops) };
@@ -174,9 +134,8 @@ impl ClientIp {
     }
 
     /// Reads a header that contains a single address and that [trusted](ClientIp::trust) proxies set and overwrite,
-    /// such as `cf-connecting-ip`, `true-client-ip`, `fly-client-ip`, `x-real-ip` or `cloudfront-viewer-address`. If
-    /// the header is repeated, the proxy counts as the client. Without a trusted proxy, every request is refused with
-    /// 500.
+    /// such as `cf-connecting-ip`, `x-real-ip` or `cloudfront-viewer-address`. If the header is repeated, the proxy
+    /// counts as the client. Without a trusted proxy, every request is refused with 500.
     ///
     /// # Panics
     /// Panics if `name` is not a lower-case header name.
@@ -188,13 +147,11 @@ impl ClientIp {
     }
 
     /// Maps each address with one of these NAT64 prefixes (32, 40, 48, 56, 64 or 96 bits) to the IPv4 address that it
-    /// contains (RFC 6052).
+    /// contains (RFC 6052). Without this mapping, all IPv4 clients behind a translator with your own prefix count as
+    /// one caller. Keys, trusted proxies, deny rules and blocks then use the IPv4 address.
     ///
-    /// Without this mapping, all IPv4 clients behind a translator with your own prefix count as one caller. Addresses
-    /// with the well-known prefix `64:ff9b::/96` are always mapped, unless they contain a private IPv4 address, because
-    /// RFC 6052 forbids this combination. If your translator uses it nevertheless, list the prefix here.
-    ///
-    /// Keys, trusted proxies, deny rules and blocks then use the IPv4 address, so write IPv4 networks in deny rules.
+    /// The well-known prefix `64:ff9b::/96` is always mapped, except for private IPv4 addresses, because RFC 6052
+    /// forbids this combination. If your translator uses it nevertheless, list the prefix here.
     ///
     /// # Panics
     /// Panics if a string is not such a prefix, or if the prefix contains a [trusted](ClientIp::trust) network.
@@ -263,9 +220,8 @@ impl ClientIp {
         }
     }
 
-    /// Returns the key for requests from this address: the address's network under the configured
-    /// [prefixes](ClientIp::prefixes). Use this key to inspect or reset a client. To deny addresses, use
-    /// [`DenyRule::network`](crate::protection::DenyRule::network).
+    /// Returns the key for requests from this address. Use this key to inspect or reset a client. To deny addresses,
+    /// use [`DenyRule::network`](crate::protection::DenyRule::network).
     pub fn key(&self, address: IpAddr) -> Key {
         Key::network(self.canonical(address), self.prefix_v4, self.prefix_v6)
     }
@@ -291,8 +247,7 @@ impl ClientIp {
         })
     }
 
-    /// Returns the addresses that proxies recorded, starting with the entry of the nearest proxy. An invalid entry
-    /// yields `None`.
+    /// Returns the addresses that proxies recorded, starting with the nearest proxy's. An invalid entry yields `None`.
     fn recorded<'a>(&self, headers: &'a HeaderMap) -> Box<dyn Iterator<Item = Option<IpAddr>> + 'a> {
         match &self.header {
             AddressHeader::XForwardedFor => Box::new(entries(headers, &X_FORWARDED_FOR, false).map(address)),
@@ -306,7 +261,6 @@ impl ClientIp {
 
 impl ClientIp {
     pub(crate) fn try_resolve(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
-        // A header is configured, but no proxy is trusted to set this header.
         if let (Trust::PeerOnly, AddressHeader::Forwarded | AddressHeader::Single(_)) = (&self.trust, &self.header) {
             return Err(KeyError::new(UNTRUSTED));
         }
@@ -353,8 +307,7 @@ fn peer(extensions: &Extensions) -> Option<SocketAddr> {
     let peer = None;
     #[cfg(feature = "axum")]
     let peer = peer.or_else(|| extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0));
-    // Over TLS, tonic wraps its connection info in a type that depends on the TLS library. `tonic::Request` finds the
-    // info in either case.
+    // Over TLS, tonic wraps its connection info in a library-specific type, which `tonic::Request` unwraps.
     #[cfg(feature = "tonic")]
     let peer = peer.or_else(|| tonic::Request::from_parts(Default::default(), extensions.clone(), ()).remote_addr());
     let peer = peer.or_else(|| extensions.get::<PeerAddr>().map(|peer| peer.0));
@@ -438,7 +391,7 @@ mod tests {
         for (hops, client) in [
             (0, "192.0.2.1"),
             (1, "198.51.100.1"),
-            // The entry is invalid or missing.
+            // The second entry is invalid, and there is no fourth one.
             (2, "192.0.2.1"),
             (3, "198.51.100.3"),
             (4, "192.0.2.1"),

@@ -18,8 +18,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
         match self.0.extract(parts) {
             Extraction::Now(found) if is_anonymous(&found) => self.1.extract(parts),
             Extraction::Later(first) => {
-                // Only `extract` can borrow the request, so the second future is created here. If it is not needed, it
-                // is dropped without being polled.
+                // Only `extract` can borrow the request, so this future is created even if it may not be needed.
                 let second = self.1.extract(parts);
                 Extraction::later(async move {
                     let found = first.await;
@@ -196,7 +195,6 @@ mod tests {
         }
     }
 
-    /// An extractor that finds its key asynchronously. [`now`] is its immediate counterpart.
     fn later(answer: Option<u64>) -> impl KeyExtractor {
         move |_: &Parts| Extraction::later(async move { answer })
     }

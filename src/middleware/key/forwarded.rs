@@ -1,16 +1,14 @@
 //! Addresses in `X-Forwarded-For` and `Forwarded` (RFC 7239), read from the right.
 //!
-//! Each proxy appends the address of its peer. The rightmost entry was therefore written by the nearest proxy, and the
-//! leftmost text by the client. Entries are read from the right, and only as long as their authors are trusted. Text
-//! that a client writes on the left (unclosed quotes, quoted commas, garbage) cannot change how the entries on the
-//! right are read.
+//! Each proxy appends the address of its peer, so the nearest proxy wrote the rightmost entry, and the client wrote the
+//! leftmost text. Entries are read only as long as their authors are trusted. Text that a client writes on the left
+//! (unclosed quotes, quoted commas, garbage) cannot change how the entries on the right are read.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{HeaderMap, HeaderName};
 
-/// Returns the entries of all lines of a header, from last to first, up to [`MAX_ENTRIES`] entries and [`MAX_BYTES`]
-/// bytes.
+/// Returns the entries of all lines of a header, from last to first, up to [`MAX_ENTRIES`] and [`MAX_BYTES`].
 pub(super) fn entries<'a>(headers: &'a HeaderMap, name: &HeaderName, quoted: bool) -> impl Iterator<Item = &'a [u8]> {
     let mut bytes = 0;
     let lines = headers.get_all(name).iter().rev();
@@ -24,8 +22,7 @@ pub(super) fn entries<'a>(headers: &'a HeaderMap, name: &HeaderName, quoted: boo
 const MAX_ENTRIES: usize = 64;
 const MAX_BYTES: usize = 8192;
 
-/// Returns the comma-separated entries of a line, from last to first. If `quoted` is set, commas within quotes do not
-/// separate entries.
+/// Returns the comma-separated entries of a line, from last to first. If `quoted`, commas in quotes do not count.
 fn from_the_right(line: &[u8], quoted: bool) -> impl Iterator<Item = &[u8]> {
     let (mut i, mut within_quotes) = (line.len(), false);
     let entries = line.rsplit(move |byte| {
@@ -38,8 +35,7 @@ fn from_the_right(line: &[u8], quoted: bool) -> impl Iterator<Item = &[u8]> {
     entries.map(<[u8]>::trim_ascii)
 }
 
-/// Returns whether an odd number of backslashes precedes the byte at `i`. An opening quote is never escaped, since it
-/// follows `=`.
+/// Returns whether an odd number of backslashes precedes `i`. An opening quote follows `=`, so it is never escaped.
 fn is_escaped(text: &[u8], i: usize) -> bool {
     text[..i].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }

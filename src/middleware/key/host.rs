@@ -7,26 +7,16 @@ use super::{Extraction, KeyExtractor};
 use crate::policy::Key;
 
 /// Uses the host and port in the request's URI as the key. Use this in a layer around an HTTP client to limit the
-/// requests to each server separately.
+/// requests to each server separately. See [`docs::outgoing`](crate::docs::outgoing) for an example.
 ///
 /// The key is a pair such as `("host", "api.example.com:443")`. The host is in lower case, and the port defaults to the
 /// scheme's port. If the URI has no host, as in HTTP/1.1 requests that a server receives, there is no key. Do not use
 /// this key on a server, since its clients choose the host.
-///
-/// ```
-/// # use tollgate::{key::{self, KeyExtractor}, Key};
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// for uri in ["https://api.example.com/v1", "https://API.example.com:443/v2"] {
-///     let (parts, ()) = http::Request::get(uri).body(())?.into_parts();
-///     assert_eq!(key::host().subject(&parts).await?, Some(Key::from(("host", b"api.example.com:443")).into()));
-/// }
-/// # Ok(()) }
-/// ```
 pub fn host() -> Host {
     Host
 }
 
-/// The extractor returned by [`host`]. See [`host`] for an example.
+/// The extractor returned by [`host`].
 #[derive(Clone, Copy, Debug)]
 pub struct Host;
 

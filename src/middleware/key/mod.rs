@@ -34,25 +34,18 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 
 /// Finds the caller of a request: a key with an optional tier.
 ///
-/// Any closure that takes the request's parts is an extractor if it returns one of these types:
-///
-/// - a type that converts to a key, or an `Option` of such a type (`None` stands for the anonymous caller),
-/// - a [`Subject`], which may have a tier,
-/// - a `Result` with one of these types as its value and a [`KeyError`] as its error,
-/// - an [`Extraction`].
+/// Any closure that takes the request's parts is an extractor if it returns a [`Subject`], a type that converts to a
+/// key, an `Option` of such a type (`None` stands for the anonymous caller), a `Result` of one of these types with a
+/// [`KeyError`], or an [`Extraction`].
 ///
 /// ```
 /// use http::request::Parts;
-/// use tollgate::{key::{self, KeyExtractor}, Quota, RateLimitLayer, Subject, MINUTE};
+/// use tollgate::{key::{self, KeyExtractor}, Quota, RateLimitLayer, MINUTE};
 /// #[derive(Clone)]
-/// struct User { id: u64, plan: &'static str } // an extension that an outer authentication layer inserts
+/// struct User { id: u64 } // an extension that an outer authentication layer inserts
 ///
 /// let quota = Quota::token_bucket(50, MINUTE);
 /// RateLimitLayer::new(quota, |req: &Parts| req.extensions.get::<User>().map(|user| user.id));
-/// RateLimitLayer::new(quota, |req: &Parts| match req.extensions.get::<User>() {
-///     Some(user) => Subject::new(user.id).tier(user.plan),
-///     None => Subject::anonymous(),
-/// });
 ///
 /// // Combined: the key is the user's ID. Without a user, it is the address, with a tier for visitors.
 /// let by_user = || key::extension(|user: &User| user.id);
@@ -63,9 +56,8 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
 /// RateLimitLayer::new(quota, by_user().or_reject()); // `or_skip` exempts them instead
 /// ```
 ///
-/// Annotate the closure's argument: `|req: &Parts|`. A closure cannot return borrowed data (`lifetime may not live long
-/// enough`); convert it to a key first: `|req: &Parts| req.uri.query().map(Key::from)`. If the closure needs `async`
-/// code, return an [`Extraction::later`].
+/// Annotate the closure's argument: `|req: &Parts|`. A closure cannot return borrowed data
+/// (`lifetime may not live long enough`); convert it to a key first: `|req: &Parts| req.uri.query().map(Key::from)`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot find the key of a request",
     note = "use a closure `|req: &http::request::Parts| ...` that returns a key, an `Option` of one, or a `Subject`",
@@ -73,52 +65,45 @@ pub use request::{Bearer, Cookie, Extension, Header, bearer, cookie, extension, 
     note = "for `async` code, return `tollgate::key::Extraction::later(future)`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Finds the caller. The layer calls this method for every request before it checks the limits, so slow work
-    /// belongs in an [`Extraction::later`]. See [`Extraction`] for an example.
+    /// Finds the caller of each request. Slow work belongs in an [`Extraction::later`].
     fn extract(&self, parts: &Parts) -> Extraction;
 
     /// Returns the client's address if this extractor reads it. [Deny lists](crate::protection::DenyList) and
     /// [blocks](crate::protection::AutoBlock) use this address unless the layer is
-    /// [configured](crate::RateLimitLayer::client_ip) otherwise. An extractor that wraps another extractor should
-    /// forward `address`, `can_find` and `missing_extension` to it. The default implementation returns `None`.
+    /// [configured](crate::RateLimitLayer::client_ip) otherwise. The default returns `None`. An extractor that wraps
+    /// another one should forward this method, `can_find` and `missing_extension`.
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let _ = parts;
         None
     }
 
-    /// Returns whether this extractor can find keys of the same type as `key`, regardless of their content.
-    /// [`Key::anonymous`] stands for callers without a key. A layer reports deny rules with keys that none of its
-    /// extractors can find. The default implementation returns `true`.
+    /// Returns whether this extractor can find keys of the type of `key`. [`Key::anonymous`] stands for callers without
+    /// a key. A layer reports deny rules for keys that none of its extractors can find. The default returns `true`.
     fn can_find(&self, key: &Key) -> bool {
         let _ = key;
         true
     }
 
-    /// Returns the type name of the extension that this extractor needs, if the request lacks that extension. If the
-    /// caller is anonymous for this reason, the layer counts a [mistake](crate::observe::Mistake) and reports it once
-    /// to observers. The default implementation returns `None`.
+    /// Returns the type name of the extension that this extractor needs, if the request lacks it. If the caller is
+    /// anonymous for this reason, the layer counts a [mistake](crate::observe::Mistake). The default returns `None`.
     fn missing_extension(&self, parts: &Parts) -> Option<&'static str> {
         let _ = parts;
         None
     }
 
-    /// Finds the caller's key and tier. Use this in handlers that limit the same callers as the layer. Returns `None`
-    /// if a rule with this extractor would not limit the request. In that case, do not call the limiter, because it
-    /// treats `None` as the anonymous caller.
+    /// Finds the key and tier of the caller, for handlers that limit the same callers as the layer. Returns `None` if a
+    /// rule with this extractor would not limit the request. Do not call the limiter then: it treats `None` as
+    /// anonymous.
     ///
     /// ```
     /// use axum::{extract::State, http::request::Parts};
-    /// use tollgate::{key, key::KeyExtractor, Policy, Quota, RateLimiter, HOUR};
+    /// use tollgate::{key::{self, KeyExtractor}, Policy, Quota, RateLimiter, HOUR};
     ///
     /// static SIGNUP: Policy = Policy::new("signup", Quota::token_bucket(3, HOUR));
     ///
-    /// // Shared by the layer and the handlers.
-    /// fn caller() -> impl KeyExtractor {
-    ///     key::client_ip().trust(["10.0.0.0/8"])
-    /// }
-    ///
     /// async fn sign_up(State(limiter): State<RateLimiter>, parts: Parts) -> axum::response::Result<&'static str> {
-    ///     if let Some(client) = caller().subject(&parts).await? {
+    ///     let caller = key::client_ip().trust(["10.0.0.0/8"]); // the same extractor as in the layer
+    ///     if let Some(client) = caller.subject(&parts).await? {
     ///         limiter.limit(&SIGNUP, client).await?;
     ///     }
     ///     Ok("welcome")
@@ -141,10 +126,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         }
     }
 
-    /// Tries `other` if this extractor finds no key. See [`KeyExtractor`] for an example.
-    ///
-    /// The first key must be verified. If clients can [invent](crate::key#which-keys-a-client-can-invent) the first
-    /// key, as with an unchecked API key, they can bypass the limit on the second key.
+    /// Tries `other` if this extractor finds no key. The first key must be verified: if clients can
+    /// [invent](crate::key#which-keys-a-client-can-invent) it, they can bypass the limit on the second key.
     fn or<O: KeyExtractor>(self, other: O) -> Or<Self, O>
     where
         Self: Sized,
@@ -153,11 +136,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 
     /// Combines the keys of both extractors into a pair. A caller that lacks either key is anonymous. The pair has the
-    /// tier of the first subject or, if the first has none, the tier of the second. The same applies to the callers' [own
-    /// quotas](Subject::quota).
-    ///
-    /// If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the keys, they can invent pairs. To
-    /// apply two limits, add a [rule](crate::RateLimitLayer::and) instead.
+    /// tier of the first subject or, if the first has none, the tier of the second. The same applies to the callers'
+    /// [own quotas](Subject::quota). If clients can [invent](crate::key#which-keys-a-client-can-invent) one of the
+    /// keys, they can invent pairs. To apply two limits, add a [rule](crate::RateLimitLayer::and) instead.
     fn and<O: KeyExtractor>(self, other: O) -> And<Self, O>
     where
         Self: Sized,
@@ -174,8 +155,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Map(self, Arc::new(change))
     }
 
-    /// Refuses requests without a key. The response is 400, or UNAUTHENTICATED for gRPC requests if
-    /// [gRPC](crate::RateLimitLayer::grpc) is enabled. By default, such requests share the anonymous row.
+    /// Refuses requests without a key with 400, or with UNAUTHENTICATED for [gRPC](crate::RateLimitLayer::grpc).
     fn or_reject(self) -> OrReject<Self>
     where
         Self: Sized,
@@ -183,7 +163,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         OrReject(self)
     }
 
-    /// Exempts requests without a key from this rule. By default, such requests share the anonymous row.
+    /// Exempts requests without a key from this rule.
     fn or_skip(self) -> OrSkip<Self>
     where
         Self: Sized,
@@ -224,7 +204,7 @@ where
 ///
 /// ```
 /// use http::request::Parts;
-/// use tollgate::{key::{Extraction, KeyExtractor}, Key, Quota, RateLimitLayer, MINUTE};
+/// use tollgate::{key::{Extraction, KeyExtractor}, Key};
 /// # async fn user_of(_session: String) -> Option<u64> { None }
 ///
 /// /// Limits by tenant or, if there is none, by the session's user. Health checks are not limited.
@@ -240,8 +220,6 @@ where
 ///         }
 ///     }
 /// }
-///
-/// RateLimitLayer::new(Quota::token_bucket(50, MINUTE), Caller);
 /// ```
 pub enum Extraction {
     /// The result is known.
@@ -251,13 +229,6 @@ pub enum Extraction {
 }
 
 /// The outcome of an extraction: a caller, a request to skip, or an error.
-///
-/// ```
-/// # use tollgate::{key::{Found, KeyError}, Subject};
-/// assert!(matches!(Found::from(42), Found::Subject(_)));
-/// assert!(matches!(Found::from(Subject::new(42).tier("free")), Found::Subject(_)));
-/// assert!(matches!(Found::from(Err::<u64, _>(KeyError::new("no tenant"))), Found::Refuse(_)));
-/// ```
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_enums)] // There is no other way to handle a request.
 pub enum Found {
@@ -270,8 +241,7 @@ pub enum Found {
 }
 
 impl Extraction {
-    /// Creates an extraction from a future, such as a session lookup. The future must own the data that it needs from
-    /// the request.
+    /// Creates an extraction from a future, which must own the data that it needs from the request.
     pub fn later<A: Into<Found>>(future: impl Future<Output = A> + Send + 'static) -> Extraction {
         Extraction::Later(Box::pin(async move { future.await.into() }))
     }
@@ -324,22 +294,11 @@ impl<A: Into<Found>> From<Result<A, KeyError>> for Found {
 }
 
 /// Uses the same key, [`Key::global`], for all requests, so that one limit applies to all of them together.
-///
-/// ```
-/// # use tollgate::{key, Policy, Quota, RateLimitLayer, RateLimiter, Key, SECOND};
-/// static ALL: Policy = Policy::new("all", Quota::token_bucket(1000, SECOND));
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::backend::Error> {
-/// let limiter = RateLimiter::default();
-/// let layer = RateLimitLayer::new(&ALL, key::global()).limiter(&limiter);
-/// assert_eq!(limiter.remaining(&ALL, Key::global()).await?, 1000); // the row that the layer uses
-/// # Ok(()) }
-/// ```
 pub fn global() -> Global {
     Global
 }
 
-/// The extractor returned by [`global`]. See [`global`] for an example.
+/// The extractor returned by [`global`].
 #[derive(Clone, Copy, Debug)]
 pub struct Global;
 

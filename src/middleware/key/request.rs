@@ -13,8 +13,7 @@ use crate::policy::{Key, KeySource};
 /// Derives the key from an extension that an outer layer inserted, such as a user, a session or a tenant.
 ///
 /// If the extension is missing, the caller is anonymous. Unless `or`, `or_reject` or `or_skip` handles such callers,
-/// this [mistake](crate::observe::Mistake) is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes) and
-/// reported once to [observers](crate::limiter::RateLimiterBuilder::observer).
+/// this is counted as a [mistake](crate::observe::Mistake).
 ///
 /// ```
 /// use tollgate::{key, Key, Quota, RateLimitLayer, Subject, MINUTE};
@@ -74,14 +73,8 @@ where
 /// ```
 /// # use tollgate::key::{self, KeyExtractor};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let request = http::Request::builder()
-///     .header("x-api-key", "k7")
-///     .header("authorization", "Bearer t7")
-///     .header("cookie", "theme=dark; session=s7");
-/// let (parts, ()) = request.body(())?.into_parts();
+/// let (parts, ()) = http::Request::builder().header("x-api-key", "k7").body(())?.into_parts();
 /// assert_eq!(key::header("x-api-key").subject(&parts).await?, Some(key::header("x-api-key").key("k7").into()));
-/// assert_eq!(key::bearer().subject(&parts).await?, Some(key::bearer().key("t7").into()));
-/// assert_eq!(key::cookie("session").subject(&parts).await?, Some(key::cookie("session").key("s7").into()));
 /// # Ok(()) }
 /// ```
 ///
@@ -115,12 +108,10 @@ impl KeyExtractor for Header {
     }
 }
 
-/// Uses the token in the `Authorization: Bearer` header (RFC 6750, section 2.1) as the key. The token is not validated.
-/// Only a hash of the token is stored.
-///
-/// Unless a layer outside the limiter checks the tokens, clients can
-/// [invent](crate::key#which-keys-a-client-can-invent) tokens and get a row for each token. In that case, add a rule
-/// with a per-address limit. See [`header`] for an example.
+/// Uses the token in the `Authorization: Bearer` header (RFC 6750, section 2.1) as the key. Only a hash of the token is
+/// stored. Unless a layer outside the limiter checks the token, clients can
+/// [invent](crate::key#which-keys-a-client-can-invent) it, so add a rule with a per-address limit. See [`header`] for
+/// an example.
 pub fn bearer() -> Bearer {
     Bearer
 }
@@ -158,9 +149,8 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
 /// the value are decoded, and surrounding quotes are removed. A cookie may be repeated with the same value. If the
 /// values differ, the caller is anonymous, since the service might read either value.
 ///
-/// Clients can [invent](crate::key#which-keys-a-client-can-invent) cookies and get a row for each cookie. If a layer
-/// outside the limiter checks the session, use the result of that check as the key (see [`extension`]). See [`header`]
-/// for an example.
+/// Clients can [invent](crate::key#which-keys-a-client-can-invent) cookies. If a layer outside the limiter checks the
+/// session, use the result of that check as the key (see [`extension`]). See [`header`] for an example.
 pub fn cookie(name: impl Into<String>) -> Cookie {
     Cookie { name: name.into() }
 }

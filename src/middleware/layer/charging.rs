@@ -15,21 +15,12 @@ use crate::middleware::on_response::OnResponse;
 use crate::middleware::options::expect_reservations;
 
 impl RateLimitLayer {
-    /// Sets the cost of a request under every rule that has no [cost of its own](crate::Rule::cost). Defaults to 1.
+    /// Sets the cost of a request under every rule that has no [cost of its own](crate::Rule::cost), as in
+    /// `.cost(|req: &Parts| if req.uri.path().starts_with("/export") { 50 } else { 1 })`. Defaults to 1.
     ///
-    /// ```
-    /// # use http::request::Parts;
-    /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
-    /// let by_pages = RateLimitLayer::new(Quota::token_bucket(1000, MINUTE), key::global()).cost(|req: &Parts| {
-    ///     if req.uri.path().starts_with("/export") { 50 } else { 1 }
-    /// });
-    /// ```
-    ///
-    /// A request that costs more than the quota's capacity is refused without `Retry-After`. This
-    /// [mistake](crate::observe::Mistake) is counted in [`Stats::mistakes`](crate::limiter::Stats::mistakes) and
-    /// reported once to [observers](crate::limiter::RateLimiterBuilder::observer). A cost of 0 spends nothing, but the
-    /// request is denied while the key has overspent its quota. An outer layer can pass the cost in an extension that
-    /// the closure reads.
+    /// A request that costs more than the quota's capacity is refused without `Retry-After` and counted as a
+    /// [mistake](crate::observe::Mistake). A cost of 0 spends nothing, but the request is denied while the key has
+    /// overspent its quota. An outer layer can pass the cost in an extension that the closure reads.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> RateLimitLayer {
         self.options_mut().cost = Cost::PerRequest(Arc::new(move |parts| MaybeReady::Ready(cost(parts))));
@@ -40,8 +31,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     /// Adding the layer to a service panics if the quota of a policy or tier can never grant the cost. If some tiers
-    /// cannot use a route at all, use [`.cost(|_| n)`](RateLimitLayer::cost) instead, which is not checked: requests
-    /// from these tiers are then refused.
+    /// cannot use a route at all, use [`.cost(|_| n)`](RateLimitLayer::cost) instead, which is not checked.
     #[must_use]
     pub fn fixed_cost(mut self, tokens: u64) -> RateLimitLayer {
         self.options_mut().cost = Cost::Fixed(tokens);
@@ -62,10 +52,9 @@ impl RateLimitLayer {
     /// Settles charges based on the response, under every rule that has no [closure of its
     /// own](crate::Rule::on_response). The closure is called once for each charge. See [`OnResponse`] for an example.
     ///
-    /// A charge is kept if there is no response, which happens if the handler panics, the inner service fails, an outer
-    /// timeout fires or the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled is
-    /// changed only by [`OnResponse::Reset`]. The response's `RateLimit` headers show the state before the charge is
-    /// settled.
+    /// A charge is kept if there is no response: the handler panics, the inner service fails, an outer timeout fires or
+    /// the client disconnects. A charge that a [`Receipt`](crate::Receipt) has already settled is changed only by
+    /// [`OnResponse::Reset`]. The `RateLimit` headers of the response show the state before the settlement.
     #[must_use]
     pub fn on_response(
         mut self,
@@ -80,16 +69,15 @@ impl RateLimitLayer {
     ///
     /// ```
     /// # use axum::{routing::post, Router};
-    /// # use tollgate::{key, Policy, Quota, RateLimitLayer, Receipt, MINUTE};
+    /// # use tollgate::{key, Quota, RateLimitLayer, Receipt, MINUTE};
     /// async fn complete(usage: Receipt, prompt: String) -> String {
     ///     let answer = prompt.to_uppercase();
     ///     let _ = usage.settle(answer.len() as u64).await; // if the backend is down, the estimate is kept
     ///     answer
     /// }
     ///
-    /// const TOKENS: Policy = Policy::new("tokens", Quota::token_bucket(10_000, MINUTE));
-    /// let layer = RateLimitLayer::new(TOKENS, key::client_ip()).cost(|_| 1000).with_receipt();
-    /// let app: Router = Router::new().route("/", post(complete)).layer(layer);
+    /// let layer = RateLimitLayer::new(Quota::token_bucket(10_000, MINUTE), key::client_ip()).cost(|_| 1000);
+    /// let app: Router = Router::new().route("/", post(complete)).layer(layer.with_receipt());
     /// ```
     #[must_use]
     pub fn with_receipt(mut self) -> RateLimitLayer {
@@ -107,12 +95,10 @@ impl RateLimitLayer {
     /// RateLimitLayer::new(SEARCH, key::client_ip()).wait_up_to(5 * SECOND);
     /// ```
     ///
-    /// Each request reserves its tokens when it arrives, so a key's requests proceed in order of arrival. If there are
-    /// several rules, the request waits until the latest of its due times. A waiting request holds none of the inner
-    /// service's capacity. If a client disconnects, the requests behind it move up (see
-    /// [`Reservation`](crate::Reservation)). The number of requests that are waiting for their due time or for a reply
-    /// from a remote backend is [bounded](crate::limiter::RateLimiterBuilder::max_waiting). To limit outgoing requests,
-    /// see [`docs::outgoing`](crate::docs::outgoing).
+    /// Each request reserves its tokens when it arrives, so a key's requests proceed in order of arrival. Under several
+    /// rules, a request waits until the latest of its due times. If a client disconnects, the requests behind it [move
+    /// up](crate::Reservation). The number of requests that are waiting for their due time or for a reply from a remote
+    /// backend is [bounded](crate::limiter::RateLimiterBuilder::max_waiting).
     ///
     /// # Panics
     /// Panics if no policy of the rules added so far allows reservations. The service panics if a request has to wait
@@ -126,9 +112,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a random time of up to `max` to the delay of each request that waits, so that requests with the same due
-    /// time do not all proceed together. With this extra time, a request may wait for longer than
-    /// [`wait_up_to`](RateLimitLayer::wait_up_to). The default is no extra time.
+    /// Adds a random time of up to `max` to each delay, even beyond [`wait_up_to`](RateLimitLayer::wait_up_to), so that
+    /// requests with the same due time do not proceed together. Defaults to zero.
     #[cfg(feature = "wait")]
     #[must_use]
     pub fn wait_jitter(mut self, max: Duration) -> RateLimitLayer {

@@ -38,27 +38,23 @@ use crate::policy::{DenyRule, Policy};
 /// All services that are created by one layer or its clones share rows. Every response carries `RateLimit-Policy` and
 /// `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) unless [`headers`](RateLimitLayer::headers) selects another
 /// family. A denial also carries `Retry-After`, `Cache-Control: no-store` and an `application/problem+json` body, or a
-/// gRPC status for a [gRPC service](RateLimitLayer::grpc). `status::of_layer` (feature `axum`) creates a status
-/// endpoint.
+/// gRPC status for a [gRPC service](RateLimitLayer::grpc).
 ///
 /// The inner service must be `Clone`; wrap it in a `Buffer` if it is not. Its response body's `Data` type must
 /// implement `From<Bytes>`. To use a limited `Router` outside of axum, map the body back as shown in `docs::axum`.
 ///
 /// # Where to put it
-/// - Inside CORS, so that browsers can read a 429 and preflights are not charged.
-/// - Inside authentication, if the key comes from authentication. Outside authentication, add another layer with a
-///   per-address limit, since clients that guess credentials have no such key.
-/// - Outside compression and other expensive layers.
-///
-/// `Router::layer` also limits requests that match no route; `route_layer` does not.
+/// Put the layer inside CORS, so that browsers can read a 429 and preflights are not charged. If the key comes from
+/// authentication, put the layer inside authentication, and add another layer with a per-address limit outside, since
+/// clients that guess credentials have no such key. `Router::layer` also limits requests that match no route;
+/// `route_layer` does not. `docs::axum` lists the order of all layers.
 #[derive(Clone)]
 pub struct RateLimitLayer {
     pub(super) options: Arc<LayerOptions>,
 }
 
 impl RateLimitLayer {
-    /// Creates a layer with one rule and a new limiter in memory. A bare quota is converted to a policy whose name is
-    /// the quota's text form.
+    /// Creates a layer with one [rule](Rule::new) and a new limiter in memory.
     ///
     /// # Panics
     /// Panics if a bare quota refuses everything (capacity 0 without reservations).
@@ -77,7 +73,7 @@ impl RateLimitLayer {
         self.rule(Rule::new(policy, key))
     }
 
-    /// Adds a rule that has its own cost or settles its charges in its own way. See [`Rule`] for an example.
+    /// Adds a rule that has its own cost or settlement. See [`Rule`] for an example.
     ///
     /// # Panics
     /// Panics if another rule has a policy with the same name, since both would charge the same rows.
@@ -93,17 +89,15 @@ impl RateLimitLayer {
         self
     }
 
-    /// Sets the limiter to use. Layers and handlers that use the same limiter share the rows of policies with the same
-    /// name. See [`key::global`](crate::key::global) for an example.
+    /// Sets the limiter. Layers and handlers that use the same limiter share the rows of policies with the same name.
     #[must_use]
     pub fn limiter(mut self, limiter: &RateLimiter) -> RateLimitLayer {
         self.options_mut().limiter = limiter.clone();
         self
     }
 
-    /// Skips all limits for requests for which `skip` returns true, such as health checks, requests from trusted
-    /// addresses or CORS preflights. This method may be called repeatedly. A request is skipped if any of the
-    /// predicates matches. See [`client_ip`](RateLimitLayer::client_ip) for an example.
+    /// Skips all limits for requests for which `skip` returns true, such as health checks. May be called repeatedly; a
+    /// request is skipped if any predicate matches. See [`client_ip`](RateLimitLayer::client_ip) for an example.
     #[must_use]
     pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> RateLimitLayer {
         self.options_mut().skip.push(Arc::new(skip));
@@ -116,14 +110,12 @@ impl RateLimitLayer {
     ///
     /// ```
     /// # use http::request::Parts;
-    /// # use tollgate::{key, protection::{DenyList, DenyRule}, MemoryBackend, Quota, RateLimitLayer, RateLimiter,
-    /// MINUTE};
-    /// # use tollgate::middleware::is_cors_preflight;
+    /// # use tollgate::{key, middleware::is_cors_preflight, MemoryBackend, Quota, RateLimitLayer, RateLimiter, MINUTE};
+    /// use tollgate::protection::{DenyList, DenyRule};
+    /// # #[derive(Clone)] struct Network(u32);
     /// let list = DenyList::from_iter([DenyRule::network("192.0.2.0/24")?, DenyRule::country("KP")?]);
     /// let limiter = RateLimiter::builder(MemoryBackend::new()).deny_list(&list).build();
-    /// # struct User { id: u64 }
-    /// # #[derive(Clone)] struct Network(u32);
-    /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::extension(|user: &User| user.id))
+    /// RateLimitLayer::new(Quota::token_bucket(100, MINUTE), key::global())
     ///     .limiter(&limiter)
     ///     .client_ip(key::client_ip().trust(["10.0.0.0/8"]))
     ///     .label_from_header("country", "cf-ipcountry")
@@ -138,8 +130,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a label, such as a country, that deny lists and blocks can match. The user agent can be matched without a
-    /// label. See [`client_ip`](RateLimitLayer::client_ip) for an example.
+    /// Adds a label, such as a country, that deny lists and blocks can match. The user agent needs no label.
     #[must_use]
     pub fn label(
         mut self,
@@ -150,9 +141,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a [`label`](RateLimitLayer::label) from a header such as `cf-ipcountry`, `cloudfront-viewer-country` or
-    /// `x-vercel-ip-country`. The proxy must set the header and overwrite any value that the client sent. If the header
-    /// is repeated, the last value is used.
+    /// Adds a [`label`](RateLimitLayer::label) from a header such as `cf-ipcountry`, which the proxy must set and
+    /// overwrite. If the header is repeated, the last value is used.
     ///
     /// # Panics
     /// Panics if `header` is not a valid header name in lower case.
@@ -166,41 +156,21 @@ impl RateLimitLayer {
         })
     }
 
-    /// Accepts [deny rules](crate::protection::DenyList) that this layer can never apply. These are rules for networks
-    /// (if the layer does not know the client's address), for labels that the layer does not set, and for keys that the
-    /// layer's extractors cannot find. Use this option if another layer or a handler with the same limiter applies
-    /// these rules. Without this option, adding the layer to a service panics if there are such rules.
+    /// Accepts [deny rules](crate::protection::DenyList) that this layer can never apply: rules for networks (if the
+    /// layer does not know the client's address), for labels that it does not set, and for keys that its extractors
+    /// cannot find. Use this option if another layer or a handler with the same limiter applies these rules.
     #[must_use]
     pub fn ignore_unmatched_deny_rules(mut self) -> RateLimitLayer {
         self.options_mut().unmatched.ignored = true;
         self
     }
 
-    /// Returns the lines of this layer's [table](super::RouteLimits::table) that no request has matched yet, in their
-    /// original order.
-    ///
-    /// ```
-    /// # use axum::{body::Body, extract::Request, routing::get, Router};
-    /// # use tollgate::{key, Policy, Quota, RouteLimits, MINUTE};
-    /// # use tower::ServiceExt;
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let limits = RouteLimits::new(key::global()).policy(Policy::new("search", Quota::token_bucket(10, MINUTE)));
-    /// let layer = limits.table([("GET /search", "search"), ("GET /serach/all", "search")]);
-    /// let app: Router = Router::new().route("/search", get(|| async {})).route("/search/all", get(|| async {}));
-    /// let app = app.layer(layer.clone());
-    /// for path in ["/search", "/search/all"] {
-    ///     app.clone().oneshot(Request::get(path).body(Body::empty())?).await?;
-    /// }
-    /// assert_eq!(layer.unused_routes(), ["GET /serach/all"]);
-    /// assert_eq!(layer.unmatched_requests(), 1); // not limited, since there is no default policy
-    /// # Ok(()) }
-    /// ```
+    /// Returns the lines of this layer's [table](super::RouteLimits::table) that no request has matched yet, in order.
     pub fn unused_routes(&self) -> Vec<&str> {
         self.options.table().into_iter().flat_map(|table| table.unused()).collect()
     }
 
-    /// Returns the number of requests that matched no line of this layer's [table](super::RouteLimits::table). Such
-    /// requests are limited only by the [default policy](super::RouteLimits::default_policy), if there is one.
+    /// Returns the number of requests that matched no line of this layer's [table](super::RouteLimits::table).
     pub fn unmatched_requests(&self) -> u64 {
         self.options.table().map_or(0, |table| table.unmatched())
     }
@@ -224,9 +194,8 @@ impl<S> Layer<S> for RateLimitLayer {
     /// Wraps a service.
     ///
     /// # Panics
-    /// Panics if the quota of a policy or tier can never grant the [fixed cost](RateLimitLayer::fixed_cost). Also
-    /// panics if the limiter's deny list has rules that the layer can never apply. The message then lists these rules
-    /// and the options to add. See [`ignore_unmatched_deny_rules`](RateLimitLayer::ignore_unmatched_deny_rules).
+    /// Panics if the quota of a policy or tier can never grant the [fixed cost](RateLimitLayer::fixed_cost), or if the
+    /// limiter has [deny rules](RateLimitLayer::ignore_unmatched_deny_rules) that the layer can never apply.
     #[track_caller]
     fn layer(&self, inner: S) -> RateLimit<S> {
         self.options.check();

@@ -17,17 +17,9 @@ impl RateLimitLayer {
     /// several rules, use [`Policy::enforce`](crate::Policy::enforce).
     ///
     /// ```
-    /// # use axum::{body::Body, extract::Request, routing::get, Router};
     /// # use tollgate::{key, Quota, RateLimitLayer, MINUTE};
-    /// # use tower::ServiceExt;
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let layer = RateLimitLayer::new(Quota::token_bucket(1, MINUTE), key::global()).shadow().shadow_header("x-limited");
-    /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
-    /// let first = app.clone().oneshot(Request::new(Body::empty())).await?;
-    /// let second = app.clone().oneshot(Request::new(Body::empty())).await?;
-    /// assert_eq!((first.status().as_u16(), first.headers().get("x-limited")), (200, None));
-    /// assert_eq!((second.status().as_u16(), second.headers()["x-limited"].to_str()?), (200, "denied"));
-    /// # Ok(()) }
+    /// // Responses to requests over the limit carry `x-limited: denied`.
+    /// RateLimitLayer::new(Quota::token_bucket(10, MINUTE), key::client_ip()).shadow().shadow_header("x-limited");
     /// ```
     #[must_use]
     pub fn shadow(self) -> RateLimitLayer {
@@ -39,10 +31,9 @@ impl RateLimitLayer {
     ///
     /// A limit is enforced only if both the layer and the [policy](crate::Policy::enforce) enforce it. The first rule
     /// that does not skip the request provides the key. The limiter's
-    /// [secret](crate::limiter::RateLimiterBuilder::secret) determines which keys are in the share, and a larger share
-    /// includes all keys of a smaller share. By default, the secret is random, so each limiter and each process selects
-    /// different keys. All callers without a key count as one key. If the key extractor fails, the request is refused
-    /// only if the share is 1.0.
+    /// [secret](crate::limiter::RateLimiterBuilder::secret) determines which keys are in the share; by default, each
+    /// limiter has a random secret. A larger share includes all keys of a smaller one. All callers without a key count
+    /// as one key. If the key extractor fails, the request is refused only if the share is 1.0.
     ///
     /// # Panics
     /// Panics if `share` is not between 0.0 and 1.0.
@@ -54,9 +45,8 @@ impl RateLimitLayer {
         self
     }
 
-    /// Adds a header with this name and the value `denied` to the response if the request would have been refused
-    /// without [`shadow`](RateLimitLayer::shadow) mode. The header is meant for the access log. By default, no header
-    /// is added.
+    /// Adds a header with this name and the value `denied` to the response if only [`shadow`](RateLimitLayer::shadow)
+    /// mode prevented a refusal. The header is meant for the access log.
     ///
     /// # Panics
     /// Panics if `name` is not a valid header name in lower case.
@@ -67,8 +57,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Selects the [headers](HeaderFamily) that inform clients about their limits. Defaults to
-    /// [`HeaderFamily::Draft11`]. Denials carry `Retry-After` in every family.
+    /// Selects the [headers](HeaderFamily) that describe the limits. Defaults to [`HeaderFamily::Draft11`].
     #[must_use]
     pub fn headers(mut self, family: HeaderFamily) -> RateLimitLayer {
         self.options_mut().headers = family;
@@ -79,10 +68,9 @@ impl RateLimitLayer {
     /// another suitable code, and the time to wait in `grpc-retry-pushback-ms` and `google.rpc.RetryInfo`.
     ///
     /// Enable this on gRPC services only. The layer detects gRPC by the request's `Content-Type`, which clients choose.
-    /// On other services, a client could send a gRPC content type to have its refusals counted as successes. The option
-    /// is off by default: gRPC requests are then refused with 429, which gRPC clients report as INTERNAL or
-    /// UNAVAILABLE. Such a refusal over HTTP/2 is counted as a [mistake](crate::observe::Mistake), and the first one is
-    /// reported to observers. See `docs::grpc` for an example.
+    /// On other services, a client could send a gRPC content type to have its refusals counted as successes. Without
+    /// this option, gRPC requests are refused with 429, which gRPC clients report as INTERNAL or UNAVAILABLE. Such a
+    /// refusal over HTTP/2 is counted as a [mistake](crate::observe::Mistake). See `docs::grpc` for an example.
     #[must_use]
     pub fn grpc(mut self) -> RateLimitLayer {
         self.options_mut().grpc = true;
@@ -90,24 +78,22 @@ impl RateLimitLayer {
     }
 
     /// Adds a random time of up to `max` to the `Retry-After` of each denial, so that clients that were refused
-    /// together do not retry together. `Retry-After` is in whole seconds, rounded up. The default is no extra time.
+    /// together do not retry together. Defaults to zero.
     #[must_use]
     pub fn retry_jitter(mut self, max: Duration) -> RateLimitLayer {
         self.options_mut().retry_jitter = max;
         self
     }
 
-    /// Inserts a [`RateLimitStatus`](crate::RateLimitStatus) into the extensions of each request that is passed on. See
-    /// that type for an example. This is off by default, since extensions require allocations.
+    /// Inserts a [`RateLimitStatus`](crate::RateLimitStatus) into the extensions of each request that is passed on.
+    /// This is off by default, since extensions require allocations.
     #[must_use]
     pub fn with_status(mut self) -> RateLimitLayer {
         self.options_mut().with_status = true;
         self
     }
 
-    /// Sets a closure that creates the responses to refused requests. The closure usually calls [`Refusal::respond`],
-    /// which gives the response the refusal's status: `refusal.respond("application/json", json.to_string())`. See
-    /// [`Refusal`] for an example.
+    /// Sets a closure that creates the responses to refused requests. See [`Refusal`] for an example.
     ///
     /// The layer then adds its headers to the response, and also `Retry-After` and `Cache-Control` if they are missing.
     /// If the response already has a `Retry-After` that is earlier than the limiter's, the layer keeps it and omits

@@ -52,7 +52,7 @@ fn spent(backend: &MemoryBackend, quota: &Quota, key: Digest) -> f64 {
 
 #[test]
 fn one_row_admits_exactly_its_limit() {
-    // The cases are an existing row with one of two tokens left, and a missing row.
+    // An existing row with one of two tokens left, and a missing row.
     for (quota, before) in [(Quota::token_bucket(2, HOUR), 1), (Quota::token_bucket(1, HOUR), 0)] {
         every_order(move || {
             let backend = backend();
@@ -86,7 +86,7 @@ fn calls_on_two_rows_in_opposite_order_are_atomic_and_do_not_deadlock() {
 
 #[test]
 fn calls_on_two_existing_rows_in_opposite_order_are_atomic() {
-    // The cases are two rows in the same shard, and two rows in different shards.
+    // Two rows in the same shard, and in different shards.
     for shard in [0, 1] {
         every_order(move || {
             let quota = Quota::token_bucket(2, HOUR);
@@ -137,7 +137,7 @@ fn newcomers_to_full_shards_share_a_quota_and_do_not_deadlock() {
             let exhausted: [Digest; 4] = keys(&backend, shard);
             exhausted.iter().for_each(|key| drop(take(&backend, &quota, &[(*key, 2)])));
         }
-        // In each shard, two newcomers share an overflow row. None of the newcomers' keys is exhausted.
+        // In each shard, two newcomers share an overflow row.
         let newcomers = |shard| {
             let here = |key: RowKey| backend.table.shard_of(key) == shard && key.hash() % 16 == 5;
             let [.., one, other]: [Digest; 8] = keys_where(&backend, here);
@@ -148,7 +148,7 @@ fn newcomers_to_full_shards_share_a_quota_and_do_not_deadlock() {
             let backend = Arc::clone(&backend);
             thread(move || take(&backend, &quota, &charges).all_granted())
         });
-        // The newcomers to the first shard share two tokens, and each caller tries to take one of them.
+        // The newcomers to the first shard share two tokens.
         let admitted = callers.map(|caller| caller.join().unwrap());
         assert_eq!(admitted.iter().filter(|admitted| **admitted).count(), 2, "{admitted:?}");
         assert_eq!(backend.len(), 8);
@@ -177,8 +177,7 @@ const OPERATIONS: [Operation; 7] = [
     Operation::Reset,
 ];
 
-/// For any three concurrent operations, there is a sequential order in which the functions of `algorithm` have the same
-/// effects and results.
+/// Any three concurrent operations have the effects and results of some sequential order.
 #[test]
 fn three_concurrent_operations_are_linearizable() {
     let quota = Quota::token_bucket(3, HOUR);
@@ -232,8 +231,7 @@ fn run_on_backend(
     true
 }
 
-/// Runs the operations in the given order with the functions of `algorithm`. Returns their results and the spent tokens
-/// of both rows.
+/// Runs the operations with the functions of `algorithm`. Returns their results and the spent tokens of both rows.
 fn run_sequentially(quota: &Quota, operations: &[Operation; 3], order: &[usize; 3]) -> ([bool; 3], [f64; 2]) {
     let before = step(quota, &State::default(), NOW, Ask::cost(2));
     let mut rows = [before.state, State::default()];

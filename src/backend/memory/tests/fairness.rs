@@ -1,4 +1,4 @@
-//! Tests of a full table. They cover row counts per policy, eviction and overflow rows.
+//! Tests of a full table: row counts per policy, eviction and overflow rows.
 
 use std::collections::HashMap;
 

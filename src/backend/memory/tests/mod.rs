@@ -74,8 +74,7 @@ impl Clock for DelayedClock {
 
 #[test]
 fn the_clock_is_read_while_the_rows_are_locked() {
-    // Regression: a thread could be preempted between reading the clock and locking. The rows were then far ahead of
-    // the time that the thread had read. Such rows count as unspent, so up to six times the quota was admitted.
+    // If a thread is preempted between reading the clock and locking, the rows are far ahead and count as unspent.
     let ((begin, begun), (done, ended)) = (mpsc::channel(), mpsc::channel());
     let clock = ManualClock::new();
     let delayed = DelayedClock { clock: clock.clone(), first: Mutex::new(Some((begin, ended))) };
@@ -126,8 +125,7 @@ fn newcomers_to_a_full_table_share_a_quota() {
     assert_eq!(admitted, 0, "the first newcomer spent all three tokens of the overflow row");
     bench.clock.advance(20 * MINUTE);
     let admitted = (3000..5000).filter(|key| bench.take(*key, &quota, 1).is_allowed()).count();
-    // One token was refilled in the overflow row and in each exhausted row. The exhausted rows no longer deny anything,
-    // so each newcomer can evict one of them.
+    // Each row has a refilled token and denies nothing, so newcomers can evict it.
     assert!(admitted > 1);
 }
 
@@ -135,7 +133,6 @@ fn newcomers_to_a_full_table_share_a_quota() {
 fn an_overflow_row_resets_at_one_window_boundary() {
     let bench = Bench::with_rows(16);
     let quota = Quota::fixed_window(1, HOUR);
-    // Each key has its own window boundaries.
     let mut admitted = 0;
     for key in 0..2000 {
         admitted += u32::from(bench.take(key, &quota, 1).is_allowed());

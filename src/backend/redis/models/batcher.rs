@@ -26,8 +26,7 @@ struct Log {
     in_flight: Vec<Vec<u8>>,
     answered: Vec<Vec<u8>>,
     calls: usize,
-    /// Failed checks. The test asserts at the end that there are none, because a panic in one thread would leave the
-    /// other threads blocked.
+    /// Failed checks. A panic in one thread would leave the other threads blocked.
     failures: Vec<&'static str>,
 }
 
@@ -96,7 +95,6 @@ fn all_operations_complete_and_the_queue_is_empty_afterwards() {
         let server = Server::default();
         let batcher = batcher(&server);
         let answers = ["one", "two", "three"].map(|name| send(&batcher, decide(&[name])));
-        // loom reports a deadlock if an operation never completes.
         let answers = answers.map(|answer| loom::future::block_on(answer).is_ok());
         wait_until_idle(&batcher);
         let log = server.0.lock().unwrap();

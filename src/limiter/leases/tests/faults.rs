@@ -18,7 +18,6 @@ pub(super) enum Fault {
 }
 
 impl Simulation {
-    /// Returns the time that a process's clock shows.
     pub(super) fn local(&self, process: usize, now: Micros) -> Micros {
         if self.setting.fault != Some(Fault::Drift) {
             return now;

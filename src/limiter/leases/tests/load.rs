@@ -46,7 +46,6 @@ impl Load {
 
 /// Adds the pauses between bursts to a wait that counts only the time in bursts.
 fn after_bursts(process: usize, now: f64, wait: f64) -> f64 {
-    // Each process has a different phase.
     let phase = (now + process as f64 * 0.618 * CYCLE) % CYCLE;
     let (until_next, left) = if phase < BURST { (0.0, BURST - phase) } else { (CYCLE - phase, BURST) };
     let rest = wait - left;

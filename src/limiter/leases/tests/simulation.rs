@@ -1,8 +1,5 @@
-//! A simulation, in virtual time, of many processes that share one key's limit. The algebra and the lease holders are
-//! the crate's own. The simulation compares leases with calls to one row, with shards, and with a fixed share for each
-//! process.
-//!
-//! `make simulate` writes the tables.
+//! A simulation, in virtual time, of many processes that share one key's limit. It compares leases with calls to one
+//! row, with shards, and with a fixed share for each process. `make simulate` writes the tables.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,11 +44,8 @@ struct Setting {
 }
 
 enum Event {
-    /// A call arrives at a process.
     Arrival(usize),
-    /// A message reaches the server.
     Message(usize, Micros, Message),
-    /// The answer to a message reaches the process.
     Answer(usize, Micros, Answer),
     Tick,
 }
@@ -70,7 +64,6 @@ enum Answer {
     Decided(Step),
     Granted(Lease),
     OfShard(u8, Step, Option<u8>),
-    /// No answer arrived in time.
     TimedOut,
 }
 
@@ -111,8 +104,7 @@ struct Simulation {
 struct Outcome {
     /// The admitted calls, relative to one central bucket.
     utilization: f64,
-    /// The lowest ratio of a process's admitted calls to its part of the demand. `None` if no process's part is at
-    /// least 20 calls.
+    /// The lowest ratio of a process's admitted calls to its part of the demand, among parts of at least 20 calls.
     unluckiest: Option<f64>,
     calls_per_decision: f64,
     /// The largest number of tokens that were admitted beyond the bound in any interval.
@@ -123,8 +115,7 @@ const BEGIN: Micros = Micros::new(1_700_000_000_000_000);
 const WARM_UP: Duration = Duration::from_secs(2);
 const TIME: Duration = Duration::from_secs(8);
 
-/// Limits of at most 100 calls per second are simulated for longer, because a few calls more or less would change the
-/// figures of a short run.
+/// Low limits are simulated for longer, because a few calls more or less would change the figures of a short run.
 const TIME_OF_LOW_LIMITS: Duration = Duration::from_secs(80);
 
 /// The time after which a message counts as lost.
@@ -303,7 +294,6 @@ impl Simulation {
         self.send(process, now, message);
     }
 
-    /// Handles a message on the server.
     fn receive(&mut self, process: usize, sent: Micros, now: Micros, message: Message) {
         match message {
             Message::Call(before, asks) => {

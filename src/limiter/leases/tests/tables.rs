@@ -55,8 +55,7 @@ fn leases_keep_the_bound_under_every_fault_but_a_failover() {
     for (fault, name) in FAULTS {
         for mode in [Mode::Plain, Mode::Leases] {
             let outcome = Simulation::run(Setting { fault, ..setting(mode, Load::Even(2.0), 8, 1000) });
-            // A failover loses the writes of 100 ms, so the tokens that were admitted or leased in this time may be
-            // admitted again.
+            // A failover loses the writes of 100 ms, so the tokens of this time may be admitted again.
             let most = if fault == Some(Fault::Failover) { 500.0 } else { 1e-6 };
             assert!(outcome.over < most, "{name}: {} too many", outcome.over);
             assert!(outcome.utilization > 0.5, "{name}: {}", outcome.utilization);
