@@ -453,7 +453,7 @@ test('`check` applies observed responses', async (t) => {
   assert.equal(w.store.check(at, 2)?.ok, true);
   const later = w.store.check(at + 18_000, 3);
   assert.deepEqual([later?.ok, later?.value], [true, 10]);
-  assert.equal(w.urls.length, 1, 'a successful response does not fetch a snapshot');
+  assert.equal(w.urls.length, 1, 'a successful response does not cause a fetch of a snapshot');
 });
 
 test('an item without a reset time applies for the whole window', (t) => {
@@ -487,7 +487,7 @@ test('the exact retry time of the snapshot takes precedence over whole seconds i
   assert.equal(w.store.getStatus(1).retryAt, exact);
   w.store.observe(new Response(null, { status: 429, headers: { ratelimit: '"chat";r=0;t=6', 'retry-after': '6' } }));
   assert.equal(w.store.getStatus(1).retryAt, exact);
-  assert.equal(w.urls.length, 1, 'an expected refusal does not fetch a snapshot');
+  assert.equal(w.urls.length, 1, 'an expected refusal does not cause a fetch of a snapshot');
 });
 
 test('the exact retry time applies even if a response is observed before its tokens are spent', async (t) => {

@@ -522,7 +522,7 @@ fn fresh_key() -> Digest {
     Secret::random().digest(&Key::anonymous())
 }
 
-/// A generator of pseudo-random numbers (xorshift64*), which are the same in every run.
+/// A pseudo-random number generator (xorshift64*) that produces the same sequence in every run.
 struct Dice(u64);
 
 impl Dice {

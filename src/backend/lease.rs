@@ -12,10 +12,11 @@ use crate::algorithm::{Lease, LeaseReport, Quota};
 ///
 /// Operations on rows with outstanding tokens follow the rule of [`algorithm::lease`](crate::algorithm::lease()):
 /// [`acquire`](super::Backend::acquire), [`peek`](super::Backend::peek) and [`settle`](super::Backend::settle) apply
-/// [`settle_leases`](crate::algorithm::settle_leases) first, and refunds never leave fewer spent tokens than
-/// outstanding ones. [`reset`](super::Backend::reset) removes outstanding tokens. Rows outlive their leases.
+/// [`settle_leases`](crate::algorithm::settle_leases) first, and a refund never reduces the number of spent
+/// tokens below that of outstanding ones. [`reset`](super::Backend::reset) removes outstanding tokens. Rows outlive
+/// their leases.
 pub trait LeaseBackend: fmt::Debug + Send + Sync + 'static {
-    /// Applies reports and grants a lease. Sends the request immediately, at most once, even if the future is dropped.
+    /// Applies reports and grants a lease. This method sends the request once, even if the returned future is dropped.
     ///
     /// # Errors
     /// Fails if the request may not have been carried out. Its tokens then stay outstanding until the leases end.
@@ -46,6 +47,6 @@ pub struct LeaseRequest<'a> {
 
 /// A limiter that holds leases.
 pub trait LeaseHolder: Send + Sync {
-    /// Returns leases that have not been used for a while.
+    /// Gives back leases that have not been used for a while.
     fn tick(&self);
 }

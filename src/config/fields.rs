@@ -72,11 +72,11 @@ pub(super) const POLICY: Table = Table {
     example: r#"quota = "60/min""#,
     fields: &[
         Field::new("quota", Quotas, "The quota for callers without a tier.").required("\"60/min\""),
-        Field::new("tiers", Entries(&Quotas), "The quotas of tiers, with the same algorithm."),
+        Field::new("tiers", Entries(&Quotas), "The quotas of tiers, which must use the algorithm of `quota`."),
         Field::new("key", Text, "The key extractor: \"global\", or a name that the program has registered."),
         Field::new("cost", COST, "The cost of a request. The default is the route's cost, or 1."),
-        Field::new("wait", Duration, "Delays requests by up to this time instead of refusing them."),
-        Field::new("shadow", Boolean, "Whether the policy only counts the requests that it would refuse."),
+        Field::new("wait", Duration, "Delays requests for up to this long instead of refusing them."),
+        Field::new("shadow", Boolean, "Whether requests over the limit are counted, but not refused."),
         Field::new(
             "enforce",
             Share,

@@ -123,8 +123,8 @@ impl RateLimiterBuilder {
 
     /// Sets how many rows of a remote backend are cached, at 100 bytes each. 0 turns the cache off. Defaults to 16,384.
     ///
-    /// For one second after a row was read, a call is denied without asking the backend if the cached row shows that
-    /// the backend would deny it. Refunds, resets and quota changes made by this limiter take effect immediately.
+    /// For one second after a row is read, if the cached row shows that the backend would deny a call, the limiter
+    /// denies the call without asking the backend. Refunds, resets and quota changes made by this limiter take effect immediately.
     /// Changes made by other processes take effect within a second.
     #[must_use]
     pub fn block_cache(mut self, rows: usize) -> RateLimiterBuilder {

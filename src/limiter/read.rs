@@ -61,7 +61,8 @@ impl RateLimiter {
     /// the policy's own quota is used. The layer's extractor creates the key from a request
     /// ([`KeyExtractor::subject`](crate::key::KeyExtractor::subject)) or from a value, as in
     /// `key::client_ip().key(address)`. The text `"7"` and the number `7` are different keys; `None` is the anonymous
-    /// key. If the number never changes, the layer probably uses [another limiter](crate::RateLimitLayer::limiter).
+    /// key. If the result never changes, the layer probably uses a [different
+    /// limiter](crate::RateLimitLayer::limiter).
     ///
     /// ```
     /// # use tollgate::{Policy, Quota, RateLimiter, Subject, MINUTE};

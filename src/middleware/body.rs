@@ -29,7 +29,7 @@ impl<B> RefusalBody<B> {
         RefusalBody { inner: None, refusal }
     }
 
-    /// Returns whether this body is a refusal by the limiter, as opposed to a response of the inner service.
+    /// Returns whether this body is a refusal by the limiter, as opposed to a response from the inner service.
     pub fn is_refusal(&self) -> bool {
         self.inner.is_none()
     }

@@ -151,7 +151,7 @@ impl Metrics {
         for (name, text) in GAUGES {
             recorder.describe_gauge(KeyName::from_const_str(name), Some(Unit::Count), text.into());
         }
-        let (name, text) = (names::DECISION_DURATION, "Time from the call to the decision of a remote backend.");
+        let (name, text) = (names::DECISION_DURATION, "Time between calling a remote backend and receiving its decision.");
         recorder.describe_histogram(KeyName::from_const_str(name), Some(Unit::Seconds), text.into());
     }
 }

@@ -74,7 +74,7 @@ async fn reset_returns_false_if_there_is_no_such_row() {
         "a different policy must have a different row"
     );
     assert!(limiter.reset(&API, 1).await.unwrap());
-    assert!(!limiter.reset(&API, 1).await.unwrap(), "the first reset must have removed the row");
+    assert!(!limiter.reset(&API, 1).await.unwrap(), "expected the first reset to have removed the row");
 
     let work = limiter.acquire(&API, 7).hold().await.unwrap().into_receipt();
     assert!(work.reset().await.unwrap());

@@ -155,7 +155,7 @@ fn a_charge_of_0_does_not_reset_the_count() {
     assert_eq!(fixture.reason(&ONE, "eve"), Reason::Blocked);
 }
 
-/// Regression: keys with a few denials evicted blocked keys that sent no requests.
+/// Regression: keys with only a few denials evicted blocked keys that had stopped sending requests.
 #[test]
 fn a_flood_of_denied_keys_does_not_evict_blocks() {
     let clock = ManualClock::new();

@@ -74,7 +74,7 @@ fn charge<'a>(policy: &'a Policy, subject: Subject, ask: Ask, quota: &Quota) -> 
 fn run(policies: &[Policy], begin: Micros, history: &[Raw]) -> Result<usize, TestCaseError> {
     let (mut on, mut off) = (Side::new(begin, 64), Side::new(begin, 0));
     let (mut promised, mut longest, mut cached) = (begin, Duration::ZERO, 0);
-    // Keys 0 and 1 change their tier. Key 2 has no tier, and the other limiter also spends tokens of this key. The
+    // Keys 0 and 1 change their tier. Key 2 has no tier, and the other limiter also spends its tokens. The
     // other limiter must use the same quota, because under another quota, its call could refill the row faster, and the
     // cache would not know.
     let key = |bits: u64| [0u64, 0, 0, 0, 1, 2, 2, 2][bits as usize & 7];

@@ -52,7 +52,7 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
     } else if (reading === FASTER_BUCKET) {
       before = first(now, clear, holds);
     } else if (config.algorithm === 'fixed_window') {
-      // While counts are not reduced, only the wait changes. It becomes shorter toward the end of the window.
+      // As long as the counts do not decrease, only the wait changes. It becomes shorter toward the end of the window.
       const { index, begin } = windowsOf(config);
       before = first(now, Math.min(begin(index(Math.max(now, state.ts)) + 1), clear), holds);
     }
@@ -69,7 +69,7 @@ export function reservationsOf(config: RateLimitConfig, quota: Quota, maxWait: n
       return Infinity;
     }
     const at = ifGranted(row, Math.max(fitsCeiling, dueNow - maxWait, now), cost);
-    // At `clear`, all debt is repaid, but a cost larger than the capacity may still have to wait too long. For a
+    // At `clear`, all debt is repaid, but a call that costs more than the capacity may still have to wait too long. For a
     // bucket, that wait stays the same, but for a window, it becomes shorter toward the end of the window.
     const clear = when(row, now, 0);
     if (at < Infinity || config.algorithm !== 'fixed_window' || clear === Infinity) {

@@ -142,7 +142,7 @@ mod tests {
         };
         assert_eq!((count(0, 0, 0), count(1, 63, 1), count(1, 100, 1)), (0, 63, 64));
         assert_eq!((count(100, 1, 1), count(3, 30, 1)), (64, 64));
-        // The comma after an entry counts too, so 64 entries of 128 bytes take 8 KiB.
+        // The comma after an entry counts too, so 64 entries of 127 bytes take 8 KiB.
         assert_eq!((count(1, 64, 127), count(1, 64, 128), count(2, 1, 5000), count(1, 1, 8192)), (64, 63, 1, 0));
     }
 
