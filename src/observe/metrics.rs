@@ -151,7 +151,8 @@ impl Metrics {
         for (name, text) in GAUGES {
             recorder.describe_gauge(KeyName::from_const_str(name), Some(Unit::Count), text.into());
         }
-        let (name, text) = (names::DECISION_DURATION, "Time between calling a remote backend and receiving its decision.");
+        let (name, text) =
+            (names::DECISION_DURATION, "Time between calling a remote backend and receiving its decision.");
         recorder.describe_histogram(KeyName::from_const_str(name), Some(Unit::Seconds), text.into());
     }
 }
